@@ -1,0 +1,230 @@
+//! The director: the control plane's one state machine.
+//!
+//! Methods are of three kinds, to be called in this order: `handle_*` tells what happened,
+//! `handle_tick` (about once a millisecond) lets it think, `poll_*` gives what the shell must
+//! do, until each returns nothing. Nothing here can fail.
+//!
+//! | in | out |
+//! |---|---|
+//! | loads and outcomes, through the [`LoadTable`] | [`Topology`] snapshots |
+//! | answered and failed probes | probes to send |
+//! | operator's orders | terms of nodes and sites, through the [`LoadTable`] |
+//! | | events to log and count |
+
+mod health;
+mod learn;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::load::LoadTable;
+use crate::prng::Prng;
+use crate::time::Timestamp;
+use crate::topology::{AdminState, ClusterSpec, Health, Node, NodeId, Site, SiteId, Topology};
+use health::NodeHealth;
+use learn::SiteLearner;
+
+/// Most events kept for a shell that does not poll; older ones are dropped and counted.
+const EVENTS_MAX: usize = 1024;
+
+/// Something worth a line in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A node failed too often in a row and gets no requests until it answers a probe.
+    Ejected(NodeId),
+    /// An ejected node answered a probe.
+    Returned(NodeId),
+    /// So many nodes of a site are ejected that all are used again.
+    FailOpen(SiteId),
+    /// The ejections of a site are believed again.
+    FailClosed(SiteId),
+    /// The operator changed a node's state.
+    Admin(NodeId, AdminState),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Director {
+    spec: ClusterSpec,
+    front_ends: u32,
+    topology: Arc<Topology>,
+    published: bool,
+    changed: bool,
+    health: Vec<NodeHealth>,
+    sites: Vec<SiteLearner>,
+    events: VecDeque<Event>,
+    events_dropped: u64,
+    prng: Prng,
+}
+
+impl Director {
+    /// A director of this cluster; all nodes are up and ready.
+    pub fn new(spec: ClusterSpec, seed: u64) -> Self {
+        let nodes: Vec<_> = spec
+            .nodes
+            .iter()
+            .map(|node| Node {
+                name: node.name.clone(),
+                address: node.address,
+                site: node.site,
+                weight: node.weight,
+                admin: AdminState::default(),
+                health: Health::default(),
+            })
+            .collect();
+        let mut director = Self {
+            front_ends: spec.front_ends.max(1),
+            topology: Arc::new(Topology {
+                version: 0,
+                sites: Vec::new(),
+                nodes,
+            }),
+            published: false,
+            changed: false,
+            health: spec.nodes.iter().map(|_| NodeHealth::default()).collect(),
+            sites: spec.sites.iter().map(|_| SiteLearner::default()).collect(),
+            events: VecDeque::new(),
+            events_dropped: 0,
+            prng: Prng::new(seed),
+            spec,
+        };
+        director.publish();
+        director
+    }
+
+    /// The current snapshot.
+    pub fn topology(&self) -> Arc<Topology> {
+        Arc::clone(&self.topology)
+    }
+
+    /// The operator wants a node in this state.
+    pub fn handle_order(&mut self, node: NodeId, admin: AdminState) {
+        let nodes = &mut Arc::make_mut(&mut self.topology).nodes;
+        if nodes[node.index()].admin != admin {
+            nodes[node.index()].admin = admin;
+            self.changed = true;
+            self.event(Event::Admin(node, admin));
+        }
+    }
+
+    /// So many front-ends are known to serve these nodes; each dispatch of ours speaks for as
+    /// many of theirs.
+    pub fn handle_front_ends(&mut self, front_ends: u32) {
+        self.front_ends = front_ends.max(self.spec.front_ends).max(1);
+    }
+
+    /// A probe was answered, with whatever status, or was not.
+    pub fn handle_probe(&mut self, node: NodeId, answered: bool, now: Timestamp) {
+        let returned = self.health[node.index()].on_probe(answered, now, &mut self.prng);
+        if returned {
+            self.set_health(node, Health::Up, Event::Returned(node));
+        }
+    }
+
+    /// Looks at the table: ejects, learns, and publishes terms and topology.
+    pub fn handle_tick(&mut self, table: &LoadTable, now: Timestamp) {
+        for index in 0..self.health.len() {
+            let node = NodeId(index as u32);
+            let streak = table.outcomes(node).streak;
+            if self.health[index].on_streak(streak, now, &mut self.prng) {
+                self.set_health(node, Health::Ejected, Event::Ejected(node));
+            }
+        }
+        for (index, learner) in self.sites.iter_mut().enumerate() {
+            let site = SiteId(index as u32);
+            learner.on_tick(site, &self.topology, table, self.front_ends, now);
+        }
+        if self.changed {
+            self.publish();
+        }
+    }
+
+    /// A newer snapshot, if there is one.
+    pub fn poll_topology(&mut self) -> Option<Arc<Topology>> {
+        let fresh = !self.published;
+        self.published = true;
+        fresh.then(|| self.topology())
+    }
+
+    /// A node to probe now. The shell answers each with [`Director::handle_probe`].
+    pub fn poll_probe(&mut self, now: Timestamp) -> Option<NodeId> {
+        let due = self
+            .health
+            .iter_mut()
+            .position(|health| health.poll_probe(now))?;
+        Some(NodeId(due as u32))
+    }
+
+    /// Something worth a line in the log.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Events that nobody polled in time.
+    pub fn events_dropped(&self) -> u64 {
+        self.events_dropped
+    }
+
+    fn set_health(&mut self, node: NodeId, health: Health, event: Event) {
+        Arc::make_mut(&mut self.topology).nodes[node.index()].health = health;
+        self.changed = true;
+        self.event(event);
+    }
+
+    fn event(&mut self, event: Event) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+            self.events_dropped += 1;
+        }
+        self.events.push_back(event);
+    }
+
+    fn publish(&mut self) {
+        let before: Vec<bool> = self
+            .topology
+            .sites
+            .iter()
+            .map(|site| site.fail_open)
+            .collect();
+        let sites: Vec<_> = (0..self.spec.sites.len())
+            .map(|site| self.site(SiteId(site as u32)))
+            .collect();
+        for (index, site) in sites.iter().enumerate() {
+            let id = SiteId(index as u32);
+            match (before.get(index).copied().unwrap_or(false), site.fail_open) {
+                (false, true) => self.event(Event::FailOpen(id)),
+                (true, false) => self.event(Event::FailClosed(id)),
+                _ => {}
+            }
+        }
+        let topology = Arc::make_mut(&mut self.topology);
+        topology.version += 1;
+        topology.sites = sites;
+        self.changed = false;
+        self.published = false;
+    }
+
+    fn site(&self, id: SiteId) -> Site {
+        let spec = &self.spec.sites[id.index()];
+        let of = |wanted: &dyn Fn(&Node) -> bool| -> Vec<NodeId> {
+            let nodes = self.topology.nodes.iter().enumerate();
+            nodes
+                .filter(|(_, node)| node.site == id && wanted(node))
+                .map(|(index, _)| NodeId(index as u32))
+                .collect()
+        };
+        let ready = of(&|node| node.admin == AdminState::Ready);
+        let up = of(&|node| node.admin == AdminState::Ready && node.health == Health::Up);
+        let fail_open = health::fail_open(up.len(), ready.len());
+        Site {
+            name: spec.name.clone(),
+            policy: spec.policy,
+            nodes: of(&|_| true),
+            candidates: if fail_open { ready } else { up },
+            fail_open,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

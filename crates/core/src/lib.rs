@@ -1,0 +1,28 @@
+//! Every decision of Tidegate: load indices, policies, admission, health, topology.
+//!
+//! What this crate does **not** know: sockets, files, clocks, threads, locks, environment
+//! variables and the system's randomness. Time comes in as [`time::Timestamp`], randomness as
+//! a seed, and all else as plain values; so the proxy, the simulator and the tests run the
+//! same decisions, and a seed replays them. `clippy.toml` beside this crate bans the rest.
+//!
+//! * [`record`]: the bytes that a node publishes.
+//! * [`load`]: from records to what is known of each node, and the table that shares it.
+//! * [`topology`]: who serves what, as an immutable snapshot.
+//! * [`director`]: control plane; takes outcomes, probes and orders in, puts topology and
+//!   terms out.
+//! * [`policy`]: which node gets the next request.
+//! * [`admission`]: which requests come in at all.
+//! * [`picker`]: data plane; asks both for each request.
+
+pub mod admission;
+pub mod director;
+pub mod load;
+pub mod picker;
+pub mod policy;
+pub mod prng;
+pub mod record;
+pub mod time;
+pub mod topology;
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,284 @@
+//! From records to a [`NodeLoad`]: freshness, age and windows.
+//!
+//! Freshness is judged by progress: a reply that repeats an old record makes nothing younger.
+//! The age of a record counts from [`LoadRecord::t_ns`], carried over to the front-end's clock
+//! with the reply: `observed = received - rtt/2 - (node_now - t_ns)`. One-way delays are
+//! taken as equal; the error is at most half a round trip.
+//!
+//! Own traffic that the record cannot have seen is found by counters, not by time stamps per
+//! request: the history remembers own dispatches and completions at every poll, and looks up
+//! how many requests had been dispatched one one-way delay *before* the record was made, and
+//! how many completions had come back one one-way delay *after*. See `policy::auto`.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::rates::capacity;
+use super::{NodeLoad, OwnTraffic, Rates, Rung};
+use crate::record::{LoadRecord, Sources};
+use crate::time::Timestamp;
+
+/// Records kept: at 1 kHz, more than the longest window.
+const RECORDS_MAX: usize = 128;
+/// Window of the paper's user-level index (000: update interval 50 ms).
+const WINDOW_ULM: Duration = Duration::from_millis(50);
+/// Shortest window that each way of counting CPU time can bear (facts: at 10 ms, every task
+/// switch is exact to 2 %, scheduler accounting to 6 %; the tick needs 100 ms).
+const WINDOW_EXACT: Duration = Duration::from_millis(10);
+const WINDOW_TICK: Duration = Duration::from_millis(100);
+
+/// One successful read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading<'a> {
+    /// What was read.
+    pub record: &'a LoadRecord,
+    /// When the read was sent, on the front-end's clock.
+    pub sent_at: Timestamp,
+    /// When the reply came.
+    pub received_at: Timestamp,
+    /// The node's clock at the reply, where the transport tells.
+    pub node_now_ns: Option<u64>,
+}
+
+/// What a reading changed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress {
+    /// A newer record.
+    Advanced(NodeLoad),
+    /// The record that was known already, or one from before it.
+    Unchanged,
+}
+
+/// What is remembered about one node by its reader.
+#[derive(Debug, Default)]
+pub struct History {
+    records: VecDeque<LoadRecord>,
+    polls: VecDeque<(Timestamp, OwnTraffic)>,
+}
+
+impl History {
+    /// Notes own traffic at the moment at which a read is sent.
+    pub fn note_poll(&mut self, now: Timestamp, own: OwnTraffic) {
+        if self.polls.len() == RECORDS_MAX {
+            self.polls.pop_front();
+        }
+        self.polls.push_back((now, own));
+    }
+
+    /// Takes a reading in; `own` is own traffic as of now.
+    pub fn accept(&mut self, reading: &Reading<'_>, own: OwnTraffic) -> Progress {
+        let record = reading.record;
+        if let Some(last) = self.records.back() {
+            if last.generation != record.generation {
+                self.records.clear();
+            } else if record.t_ns <= last.t_ns {
+                return Progress::Unchanged;
+            }
+        }
+        if self.records.len() == RECORDS_MAX {
+            self.records.pop_front();
+        }
+        self.records.push_back(*record);
+        Progress::Advanced(self.load(reading, own))
+    }
+
+    /// The rates over the shortest kept window of at least `window`, or the longest there is.
+    pub fn rates(&self, window: Duration) -> Option<Rates> {
+        let newest = self.records.back()?;
+        let since = newest.t_ns.saturating_sub(crate::time::nanos(window));
+        // Records are in order of their clock: the youngest that is old enough.
+        let enough = self.records.partition_point(|record| record.t_ns <= since);
+        let older = self.records.get(enough.saturating_sub(1))?;
+        Rates::between(older, newest)
+    }
+
+    fn load(&self, reading: &Reading<'_>, own: OwnTraffic) -> NodeLoad {
+        let record = reading.record;
+        let one_way = reading.received_at.since(reading.sent_at) / 2;
+        let standing = reading
+            .node_now_ns
+            .map_or(0, |node_now| node_now.saturating_sub(record.t_ns));
+        let observed_at = reading.received_at - one_way - Duration::from_nanos(standing);
+        let has = |source| record.sources.has(source);
+        let utilization = |window| {
+            self.rates(window)
+                .map_or(f32::NAN, |rates| rates.utilization as f32)
+        };
+        let exact = has(Sources::BUSY_SWITCH) || has(Sources::BUSY_ACCT);
+        let fast = if exact { WINDOW_EXACT } else { WINDOW_TICK };
+        let busy = record.sources.has_busy();
+        let known = |known: bool, value: f32| if known { value } else { f32::NAN };
+        let requests = has(Sources::COMPLETIONS)
+            .then(|| self.rates(WINDOW_TICK))
+            .flatten();
+        NodeLoad {
+            observed_at,
+            capacity: capacity(record),
+            runnable: known(has(Sources::RUNNABLE), record.runnable as f32),
+            utilization: known(busy, utilization(fast)),
+            utilization_ulm: known(busy, utilization(WINDOW_ULM.max(fast))),
+            in_flight: known(has(Sources::IN_FLIGHT), record.in_flight as f32),
+            request_time: requests
+                .and_then(|rates| rates.request_time)
+                .map_or(f32::NAN, |time| time.as_secs_f32()),
+            memory: known(has(Sources::MEMORY), used_memory(record)),
+            files: known(
+                has(Sources::FILES) || has(Sources::PROCESS_FILES),
+                used_files(record),
+            ),
+            softirqs: known(has(Sources::SOFTIRQ), record.softirqs_pending as f32),
+            one_way: one_way.as_secs_f32(),
+            rung: Rung::from_number(record.rung),
+            interval: Duration::from_nanos(record.interval_ns),
+            unseen_from: OwnTraffic {
+                dispatched: self.own_at(observed_at - one_way, own).dispatched,
+                completed: self.own_at(observed_at + one_way, own).completed,
+            },
+        }
+    }
+
+    /// Own traffic as it stood at `when`: the last poll not after it.
+    fn own_at(&self, when: Timestamp, own: OwnTraffic) -> OwnTraffic {
+        let after = self.polls.partition_point(|(at, _)| *at <= when);
+        match after.checked_sub(1).and_then(|last| self.polls.get(last)) {
+            // Between the last poll and now: what was counted last is nearest.
+            Some((at, _)) if after == self.polls.len() && *at < when => own,
+            Some((_, then)) => *then,
+            None => self.polls.front().map_or(own, |(_, first)| *first),
+        }
+    }
+}
+
+fn used_memory(record: &LoadRecord) -> f32 {
+    if record.memory_total == 0 {
+        return f32::NAN;
+    }
+    1.0 - (record.memory_available as f64 / record.memory_total as f64) as f32
+}
+
+/// The fuller of the system's table and the watched process nearest to its limit: the limit
+/// of the process is what servers run into (anchors §0, trap 5).
+fn used_files(record: &LoadRecord) -> f32 {
+    let share = |open: u64, max: u64| {
+        if max == 0 {
+            0.0
+        } else {
+            (open as f64 / max as f64) as f32
+        }
+    };
+    let system = share(record.files_open, record.files_max);
+    let process = share(
+        record.process_files_open.into(),
+        record.process_files_max.into(),
+    );
+    system.max(process)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(t_ms: u64, busy_ms: u64) -> LoadRecord {
+        LoadRecord {
+            generation: 1,
+            t_ns: t_ms * 1_000_000,
+            busy_ns: busy_ms * 1_000_000,
+            cores_milli: 1000,
+            runnable: 2,
+            sources: Sources::BUSY_SWITCH.with(Sources::RUNNABLE),
+            ..LoadRecord::default()
+        }
+    }
+
+    fn read(history: &mut History, record: &LoadRecord, at_ms: u64, own: OwnTraffic) -> Progress {
+        let reading = Reading {
+            record,
+            sent_at: Timestamp::from_millis(at_ms),
+            received_at: Timestamp::from_millis(at_ms + 2),
+            node_now_ns: Some(record.t_ns + 5_000_000),
+        };
+        history.accept(&reading, own)
+    }
+
+    #[test]
+    fn a_record_is_as_old_as_its_own_clock_says() {
+        let mut history = History::default();
+        let Progress::Advanced(load) =
+            read(&mut history, &record(100, 50), 1000, OwnTraffic::default())
+        else {
+            panic!("a first record is progress");
+        };
+        // Read at 1001 on our clock, and 5 ms old when it was read.
+        assert_eq!(load.observed_at, Timestamp::from_millis(996));
+        assert!(load.utilization.is_nan(), "one record has no rate");
+    }
+
+    #[test]
+    fn a_repeated_record_is_no_progress() {
+        let mut history = History::default();
+        read(&mut history, &record(100, 50), 1000, OwnTraffic::default());
+        for at in [1010, 1020] {
+            let again = read(&mut history, &record(100, 50), at, OwnTraffic::default());
+            assert_eq!(again, Progress::Unchanged);
+        }
+    }
+
+    #[test]
+    fn windows_are_formed_from_the_records_own_clock() {
+        let mut history = History::default();
+        let mut last = Progress::Unchanged;
+        // Idle until 140 ms, busy after: only a short window sees the change.
+        for t in (100..=150).step_by(1) {
+            let busy = 50 + u64::saturating_sub(t, 140);
+            last = read(&mut history, &record(t, busy), t, OwnTraffic::default());
+        }
+        let Progress::Advanced(load) = last else {
+            panic!("newer records are progress")
+        };
+        assert_eq!(load.utilization, 1.0);
+        assert_eq!(load.utilization_ulm, 0.2);
+    }
+
+    #[test]
+    fn a_restart_begins_a_new_history() {
+        let mut history = History::default();
+        read(&mut history, &record(100, 50), 1000, OwnTraffic::default());
+        let restarted = LoadRecord {
+            generation: 2,
+            ..record(1, 0)
+        };
+        let progress = read(&mut history, &restarted, 1010, OwnTraffic::default());
+        assert!(matches!(progress, Progress::Advanced(load) if load.utilization.is_nan()));
+    }
+
+    #[test]
+    fn own_traffic_that_the_record_cannot_have_seen_is_told_apart() {
+        let mut history = History::default();
+        let own = |dispatched, completed| OwnTraffic {
+            dispatched,
+            completed,
+        };
+        for (ms, dispatched) in [(980, 10), (990, 20), (1000, 30)] {
+            history.note_poll(Timestamp::from_millis(ms), own(dispatched, dispatched / 2));
+        }
+        // One-way 1 ms, observed at 996: dispatched up to 995, completed up to 997.
+        let Progress::Advanced(load) = read(&mut history, &record(100, 50), 1000, own(33, 18))
+        else {
+            panic!("a first record is progress");
+        };
+        assert_eq!(load.unseen_from, own(20, 10));
+    }
+
+    #[test]
+    fn the_fuller_of_system_and_process_is_the_share_of_files() {
+        let full = LoadRecord {
+            sources: Sources::FILES.with(Sources::PROCESS_FILES),
+            files_open: 1000,
+            files_max: 1_000_000,
+            process_files_open: 900,
+            process_files_max: 1000,
+            ..record(1, 1)
+        };
+        assert_eq!(used_files(&full), 0.9);
+    }
+}

@@ -1,0 +1,120 @@
+//! Rates over the time between two records of one node.
+
+use std::time::Duration;
+
+use crate::record::LoadRecord;
+
+/// What happened between two records, by the node's own clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Time between the two.
+    pub window: Duration,
+    /// Used share of the capacity, 0 to 1 (more if the scope burst past its quota).
+    pub utilization: f64,
+    /// Mean run-queue length, where the integral is kept.
+    pub runnable: f64,
+    /// Mean requests in flight, where the integral is kept.
+    pub in_flight: f64,
+    /// Mean time that a request spent at the node (Little's law), where requests completed.
+    pub request_time: Option<Duration>,
+    /// Requests completed per second.
+    pub completions: f64,
+    /// Share of the time in which some task waited for CPU.
+    pub pressure: f64,
+    /// Network bytes per second, both directions.
+    pub network_bytes: f64,
+}
+
+impl Rates {
+    /// The rates between two records, or nothing if they are of different generations, out of
+    /// order, or a counter fell.
+    pub fn between(older: &LoadRecord, newer: &LoadRecord) -> Option<Self> {
+        if older.generation != newer.generation || newer.t_ns <= older.t_ns {
+            return None;
+        }
+        let window_ns = newer.t_ns - older.t_ns;
+        let window = window_ns as f64;
+        let grown = |from: u64, to: u64| to.checked_sub(from).map(|grown| grown as f64);
+        let busy = grown(older.busy_ns, newer.busy_ns)?;
+        let in_flight = grown(older.in_flight_ns, newer.in_flight_ns)?;
+        let completed = grown(older.completions, newer.completions)?;
+        let network = grown(older.received_bytes, newer.received_bytes)?
+            + grown(older.sent_bytes, newer.sent_bytes)?;
+        Some(Self {
+            window: Duration::from_nanos(window_ns),
+            utilization: busy / window / f64::from(capacity(newer)),
+            runnable: grown(older.runnable_ns, newer.runnable_ns)? / window,
+            in_flight: in_flight / window,
+            request_time: (completed > 0.0)
+                .then(|| Duration::from_nanos((in_flight / completed) as u64)),
+            completions: completed / window * 1e9,
+            pressure: grown(older.psi_cpu_ns, newer.psi_cpu_ns)? / window,
+            network_bytes: network / window * 1e9,
+        })
+    }
+}
+
+/// CPUs that the scope can use: the smaller of its CPUs and its quota, one if unknown.
+pub(super) fn capacity(record: &LoadRecord) -> f32 {
+    let cores = if record.cores_milli == 0 {
+        1000
+    } else {
+        record.cores_milli
+    };
+    let usable = match record.quota_milli {
+        0 => cores,
+        quota => cores.min(quota),
+    };
+    usable as f32 * 1e-3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64, busy_ms: u64) -> LoadRecord {
+        LoadRecord {
+            generation: 1,
+            t_ns: ms * 1_000_000,
+            busy_ns: busy_ms * 1_000_000,
+            cores_milli: 2000,
+            ..LoadRecord::default()
+        }
+    }
+
+    #[test]
+    fn any_two_records_give_the_rates_between() {
+        let mut newer = at(60, 70);
+        newer.completions = 10;
+        newer.in_flight_ns = 200_000_000;
+        let rates = Rates::between(&at(10, 20), &newer).unwrap();
+        assert_eq!(rates.window, Duration::from_millis(50));
+        assert_eq!(rates.utilization, 0.5);
+        assert_eq!(rates.in_flight, 4.0);
+        assert_eq!(rates.request_time, Some(Duration::from_millis(20)));
+        assert_eq!(rates.completions, 200.0);
+    }
+
+    #[test]
+    fn a_quota_below_the_cores_is_the_capacity() {
+        let quota = LoadRecord {
+            quota_milli: 500,
+            ..at(60, 45)
+        };
+        assert_eq!(
+            Rates::between(&at(10, 20), &quota).unwrap().utilization,
+            1.0
+        );
+    }
+
+    #[test]
+    fn restarts_and_time_running_back_give_nothing() {
+        let restarted = LoadRecord {
+            generation: 2,
+            ..at(60, 70)
+        };
+        assert_eq!(Rates::between(&at(10, 20), &restarted), None);
+        assert_eq!(Rates::between(&at(60, 70), &at(10, 20)), None);
+        assert_eq!(Rates::between(&at(10, 20), &at(60, 10)), None);
+    }
+}

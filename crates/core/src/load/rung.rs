@@ -1,0 +1,64 @@
+//! How a node's load is being read, best first.
+
+/// A rung of the ladder from kernel-level reads down to none. The number is what the record
+/// and the metric carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Rung {
+    /// Nothing is read: own requests in flight and latencies only.
+    #[default]
+    None = 0,
+    /// A native XDP program answers with counters of that instant.
+    XdpNative = 1,
+    /// The same program, generic XDP.
+    XdpGeneric = 2,
+    /// The same answer from a TC clsact program.
+    Tc = 3,
+    /// A record made in the kernel, sent by a user process.
+    KernelRecord = 4,
+    /// A user agent at real-time priority.
+    AgentRealtime = 5,
+    /// A user agent at normal priority: the ULM of paper 000.
+    Agent = 6,
+    /// Shared memory on one host.
+    SharedMemory = 7,
+    /// RDMA READ.
+    Rdma = 8,
+    /// Polled over SNMP.
+    Snmp = 9,
+    /// Load reports in response headers.
+    Orca = 10,
+}
+
+impl Rung {
+    /// Every rung with its label in metrics, configuration and logs.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::None, "none"),
+        (Self::XdpNative, "xdp_native"),
+        (Self::XdpGeneric, "xdp_generic"),
+        (Self::Tc, "tc"),
+        (Self::KernelRecord, "kernel_record"),
+        (Self::AgentRealtime, "agent_realtime"),
+        (Self::Agent, "agent"),
+        (Self::SharedMemory, "shm"),
+        (Self::Rdma, "rdma"),
+        (Self::Snmp, "snmp"),
+        (Self::Orca, "orca"),
+    ];
+
+    /// The rung with this number; an unknown number is one of a newer version: some agent.
+    pub fn from_number(number: u8) -> Self {
+        Self::ALL
+            .iter()
+            .find(|(rung, _)| *rung as u8 == number)
+            .map_or(Self::Agent, |(rung, _)| *rung)
+    }
+
+    /// Its label.
+    pub fn label(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(rung, _)| *rung == self)
+            .map_or("none", |(_, label)| label)
+    }
+}

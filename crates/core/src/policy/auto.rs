@@ -1,0 +1,284 @@
+//! `auto`, the default: least expected slowdown among a few random nodes.
+//!
+//! ```text
+//! delta  = own dispatches since the record - own completions since        both by counters
+//! W      = exp(-age / (2 * Sbar))                                         no record: 0
+//! nhat   = max(0, W * (n + g * delta) + (1 - W) * (prior_n + h * o))      run queue
+//! Rhat   = max(0, W * (R + g * delta) + (1 - W) * (prior_R + h * o))      requests in flight
+//! x      = max(1, (nhat + 1) / C)                                         expected slowdown
+//! score  = (x + 0.5 * (Rhat + 1) / C) * factor + penalty                  least wins
+//! d      = 5 to 10 distinct nodes drawn at random; ties at random
+//! ```
+//!
+//! Inputs: per node the newest record's run queue n, requests in flight R and capacity C, own
+//! requests in flight o; from the director (`director::learn`) g, h, both priors, the learned
+//! factor and the error penalty, d, and the mean service time Sbar. Every rung of the ladder
+//! goes through this one formula: what a record lacks takes its prior, and with no record at
+//! all it is least_request with a learned factor.
+//!
+//! Failure case: records half a second old or older while a rival still probes (10-27 %
+//! behind Prequal); one front-end before a few equal nodes, where least_request is already
+//! optimal. Under true overload no policy helps: that is admission's business.
+//!
+//! Why 5 to 10 and not the best of all: front-ends that do not talk would all pick the same
+//! node. Why the floor of 1 in x: below one task per core nobody waits, and the requests in
+//! flight, which remember IO, decide. Why half of R: a tenth loses 2-3 % with antagonists, all
+//! of it slows the escape from nodes with slow IO.
+//! Source: the policy study's formula, reproduced in `tidegate-sim`; paper 000 for reading
+//! run queues from the kernel.
+
+use super::sample::{Draw, Least};
+use super::{Choice, Parameters, Policy, Term, View};
+use crate::load::{NodeLoad, NodeTerms, OwnTraffic};
+use crate::prng::Prng;
+use crate::time::Timestamp;
+use crate::topology::NodeId;
+
+/// Weight of the requests in flight beside the slowdown.
+const IN_FLIGHT_WEIGHT: f32 = 0.5;
+
+/// See the module. All that it remembers is in the load table.
+#[derive(Debug)]
+pub(super) struct Auto;
+
+impl Auto {
+    pub(super) fn new(_: &Parameters) -> Self {
+        Self
+    }
+}
+
+/// The terms of one node at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// What is compared.
+    pub score: f32,
+    /// x: the expected slowdown.
+    pub slowdown: f32,
+    /// W: what the record is still worth.
+    pub worth: f32,
+    /// delta: own requests that the record has not seen.
+    pub unseen: f32,
+    /// nhat: the expected run queue.
+    pub runnable: f32,
+    /// Rhat: the expected requests in flight.
+    pub in_flight: f32,
+    /// C.
+    pub capacity: f32,
+}
+
+/// The formula.
+pub fn score(
+    load: &NodeLoad,
+    own: OwnTraffic,
+    terms: &NodeTerms,
+    decay: f32,
+    now: Timestamp,
+) -> Score {
+    let seen = load.unseen_from;
+    let unseen = own.dispatched.wrapping_sub(seen.dispatched) as i64
+        - own.completed.wrapping_sub(seen.completed) as i64;
+    let unseen = unseen as f32;
+    let age = now.since(load.observed_at).as_secs_f32();
+    let worth = (-age * decay).exp();
+    let own = terms.h * own.in_flight() as f32;
+    let estimate = |measured: f32, prior: f32| {
+        // No record, or one without this number: its prior alone.
+        let (worth, measured) = if measured.is_nan() {
+            (0.0, 0.0)
+        } else {
+            (worth, measured)
+        };
+        (worth * (measured + terms.g * unseen) + (1.0 - worth) * (prior + own)).max(0.0)
+    };
+    let runnable = estimate(load.runnable, terms.prior_runnable);
+    let in_flight = estimate(load.in_flight, terms.prior_in_flight);
+    let capacity = if load.capacity > 0.0 {
+        load.capacity
+    } else {
+        terms.capacity
+    };
+    let per_core = 1.0 / capacity;
+    let slowdown = ((runnable + 1.0) * per_core).max(1.0);
+    let score =
+        (slowdown + IN_FLIGHT_WEIGHT * (in_flight + 1.0) * per_core) * terms.factor + terms.penalty;
+    Score {
+        score,
+        slowdown,
+        worth,
+        unseen,
+        runnable,
+        in_flight,
+        capacity,
+    }
+}
+
+fn score_of(view: &View<'_>, node: NodeId, decay: f32) -> Score {
+    let table = view.table;
+    score(
+        &table.last(node),
+        table.own(node),
+        &table.terms(node),
+        decay,
+        view.now,
+    )
+}
+
+impl Policy for Auto {
+    fn pick(&mut self, view: &View<'_>, prng: &mut Prng) -> Choice {
+        let site = view.table.site_terms(view.site);
+        let draw = Draw::distinct(view.candidates.len(), site.draws as usize, prng);
+        let mut least = Least::new();
+        for node in draw.of(view.candidates) {
+            let score = score_of(view, node, site.decay);
+            least.offer(score.score, (node, score.slowdown), prng);
+        }
+        match least.take() {
+            Some((score, (node, slowdown), compared)) => Choice {
+                node,
+                compared,
+                score,
+                slowdown,
+            },
+            None => Choice::blind(view.candidates[0]),
+        }
+    }
+
+    fn explain(&self, view: &View<'_>, node: NodeId) -> Vec<Term> {
+        let decay = view.table.site_terms(view.site).decay;
+        let load = view.table.last(node);
+        let terms = view.table.terms(node);
+        let own = view.table.own(node);
+        let score = score(&load, own, &terms, decay, view.now);
+        let age = view.now.seconds_since(load.observed_at) * 1e3;
+        let term = |name, value: f32, what| Term {
+            name,
+            value: value.into(),
+            what,
+        };
+        vec![
+            term("score", score.score, "what is compared; least wins"),
+            term("x", score.slowdown, "expected slowdown, at least 1"),
+            term("nhat", score.runnable, "expected run queue, tasks"),
+            term("Rhat", score.in_flight, "expected requests in flight"),
+            term("C", score.capacity, "capacity, CPUs"),
+            term("n", load.runnable, "run queue in the record, tasks"),
+            term("R", load.in_flight, "requests in flight in the record"),
+            Term {
+                name: "age",
+                value: age,
+                what: "age of the record, ms",
+            },
+            term("W", score.worth, "worth of the record, 0 to 1"),
+            term(
+                "delta",
+                score.unseen,
+                "own requests that the record has not seen",
+            ),
+            term("o", own.in_flight() as f32, "own requests in flight"),
+            term(
+                "g",
+                terms.g,
+                "what one unseen own dispatch says about all front-ends",
+            ),
+            term(
+                "h",
+                terms.h,
+                "what one own request in flight says about all front-ends",
+            ),
+            term(
+                "factor",
+                terms.factor,
+                "learned relative cost, errors included",
+            ),
+            term(
+                "penalty",
+                terms.penalty,
+                "added while most answers are errors",
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1000);
+    const DECAY: f32 = 50.0;
+
+    fn load(runnable: f32) -> NodeLoad {
+        NodeLoad {
+            observed_at: NOW,
+            capacity: 4.0,
+            runnable,
+            ..NodeLoad::UNKNOWN
+        }
+    }
+
+    fn own(dispatched: u64) -> OwnTraffic {
+        OwnTraffic {
+            dispatched,
+            completed: 0,
+        }
+    }
+
+    fn check(load: &NodeLoad, own: OwnTraffic, terms: &NodeTerms) -> Score {
+        score(load, own, terms, DECAY, NOW)
+    }
+
+    #[test]
+    fn below_one_task_a_core_nobody_waits() {
+        let terms = NodeTerms::default();
+        assert_eq!(check(&load(0.0), own(0), &terms).slowdown, 1.0);
+        assert_eq!(check(&load(3.0), own(0), &terms).slowdown, 1.0);
+        assert_eq!(check(&load(7.0), own(0), &terms).slowdown, 2.0);
+    }
+
+    #[test]
+    fn own_requests_since_the_record_count_until_the_record_has_seen_them() {
+        let terms = NodeTerms {
+            g: 1.5,
+            ..NodeTerms::default()
+        };
+        assert_eq!(check(&load(4.0), own(2), &terms).runnable, 7.0);
+        let seen = NodeLoad {
+            unseen_from: own(2),
+            ..load(4.0)
+        };
+        assert_eq!(check(&seen, own(2), &terms).runnable, 4.0);
+    }
+
+    #[test]
+    fn an_old_record_falls_to_the_prior_and_never_to_idle() {
+        let terms = NodeTerms {
+            prior_runnable: 6.0,
+            ..NodeTerms::default()
+        };
+        let old = NodeLoad {
+            observed_at: Timestamp::ZERO,
+            ..load(0.0)
+        };
+        assert!((check(&old, own(0), &terms).runnable - 6.0).abs() < 1e-3);
+        assert!((check(&NodeLoad::UNKNOWN, own(0), &terms).runnable - 6.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn without_records_it_is_least_request() {
+        let terms = NodeTerms::default();
+        let few = check(&NodeLoad::UNKNOWN, own(1), &terms).score;
+        let many = check(&NodeLoad::UNKNOWN, own(5), &terms).score;
+        assert!(few < many);
+    }
+
+    #[test]
+    fn a_sinkhole_is_no_bargain() {
+        let failing = NodeTerms {
+            factor: 1.0 + 50.0,
+            penalty: 1000.0,
+            ..NodeTerms::default()
+        };
+        let idle_but_failing = check(&load(0.0), own(0), &failing).score;
+        let busy = check(&load(100.0), own(10), &NodeTerms::default()).score;
+        assert!(busy < idle_but_failing);
+    }
+}

@@ -1,0 +1,125 @@
+//! Draws and comparisons that several policies share.
+
+use crate::prng::Prng;
+use crate::topology::NodeId;
+
+/// Most nodes that a sampling policy compares.
+pub(super) const DRAWS_MAX: usize = 16;
+
+/// Some distinct candidates, uniformly: all of them if there are no more than `draws`.
+#[derive(Debug)]
+pub(super) struct Draw {
+    picked: [u32; DRAWS_MAX],
+    count: usize,
+}
+
+impl Draw {
+    /// Draws up to `draws` (at most [`DRAWS_MAX`]) of `candidates` positions.
+    pub(super) fn distinct(candidates: usize, draws: usize, prng: &mut Prng) -> Self {
+        let count = draws.min(DRAWS_MAX).min(candidates);
+        let mut picked = [0; DRAWS_MAX];
+        if count == candidates {
+            for (position, slot) in picked[..count].iter_mut().enumerate() {
+                *slot = position as u32;
+            }
+            return Self { picked, count };
+        }
+        // Floyd's sampling: as many random numbers as draws, no retry.
+        for (done, last) in (candidates - count..candidates).enumerate() {
+            let drawn = prng.below(last + 1) as u32;
+            let taken = picked[..done].contains(&drawn);
+            picked[done] = if taken { last as u32 } else { drawn };
+        }
+        Self { picked, count }
+    }
+
+    /// The drawn candidates.
+    pub(super) fn of<'a>(&'a self, candidates: &'a [NodeId]) -> impl Iterator<Item = NodeId> + 'a {
+        self.picked[..self.count]
+            .iter()
+            .map(|position| candidates[*position as usize])
+    }
+}
+
+/// Keeps the node with the least score; among equals each has the same chance.
+#[derive(Debug)]
+pub(super) struct Least<T> {
+    best: Option<(f32, T)>,
+    equals: usize,
+    compared: u32,
+}
+
+impl<T> Least<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            best: None,
+            equals: 0,
+            compared: 0,
+        }
+    }
+
+    /// Offers one. A NaN score never wins over a number.
+    pub(super) fn offer(&mut self, score: f32, what: T, prng: &mut Prng) {
+        self.compared += 1;
+        let Some((best, _)) = &self.best else {
+            self.best = Some((score, what));
+            self.equals = 1;
+            return;
+        };
+        if score < *best || best.is_nan() && !score.is_nan() {
+            self.best = Some((score, what));
+            self.equals = 1;
+        } else if score == *best {
+            self.equals += 1;
+            if prng.below(self.equals) == 0 {
+                self.best = Some((score, what));
+            }
+        }
+    }
+
+    /// The least score, what had it, and how many were compared.
+    pub(super) fn take(self) -> Option<(f32, T, u32)> {
+        self.best.map(|(score, what)| (score, what, self.compared))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_are_distinct_and_uniform() {
+        let mut prng = Prng::new(3);
+        let candidates: Vec<_> = (0..20).map(NodeId).collect();
+        let mut counts = [0u32; 20];
+        for _ in 0..20_000 {
+            let mut drawn: Vec<_> = Draw::distinct(20, 5, &mut prng).of(&candidates).collect();
+            drawn.sort_unstable();
+            drawn.dedup();
+            assert_eq!(drawn.len(), 5);
+            for node in drawn {
+                counts[node.index()] += 1;
+            }
+        }
+        // 5000 expected each; 300 is more than four standard deviations.
+        assert!(
+            counts.iter().all(|count| count.abs_diff(5000) < 300),
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn ties_are_broken_evenly_and_nan_loses() {
+        let mut prng = Prng::new(4);
+        let mut counts = [0u32; 3];
+        for _ in 0..9000 {
+            let mut least = Least::new();
+            for (index, score) in [f32::NAN, 1.0, 1.0].into_iter().enumerate() {
+                least.offer(score, index, &mut prng);
+            }
+            counts[least.take().unwrap().1] += 1;
+        }
+        assert_eq!(counts[0], 0);
+        assert!(counts[1].abs_diff(4500) < 250, "{counts:?}");
+    }
+}

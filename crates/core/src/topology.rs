@@ -1,0 +1,182 @@
+//! Who serves what, as one immutable snapshot: the director makes it, everybody reads it.
+
+use std::net::SocketAddr;
+
+use crate::policy::PolicyConfig;
+
+/// A node's place in the tables. Given out once, in configuration order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+/// A site's place in the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SiteId(pub u32);
+
+impl NodeId {
+    /// As an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl SiteId {
+    /// As an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What the configuration says of a site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteSpec {
+    /// Its name.
+    pub name: String,
+    /// Hosts that it serves: exact, `*.suffix`, or `*` for all others. See `route`.
+    pub hosts: Vec<String>,
+    /// Path prefixes that it serves; empty means all.
+    pub paths: Vec<String>,
+    /// How its nodes are picked.
+    pub policy: PolicyConfig,
+}
+
+/// What the configuration says of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeSpec {
+    /// Its name.
+    pub name: String,
+    /// Where it serves HTTP.
+    pub address: SocketAddr,
+    /// The site that it serves at the start.
+    pub site: SiteId,
+    /// Its share relative to others, for policies that have no better knowledge.
+    pub weight: f32,
+}
+
+/// What the configuration says of the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterSpec {
+    /// Sites; a [`SiteId`] is an index here.
+    pub sites: Vec<SiteSpec>,
+    /// Nodes; a [`NodeId`] is an index here.
+    pub nodes: Vec<NodeSpec>,
+    /// Front-ends that serve these nodes without talking to each other, this one included.
+    pub front_ends: u32,
+}
+
+/// What the operator wants of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AdminState {
+    /// Takes requests.
+    #[default]
+    Ready,
+    /// Takes no new requests; those in flight end by themselves.
+    Drain,
+    /// Out of service: as drained, and nothing is expected of it.
+    Maint,
+}
+
+impl AdminState {
+    /// Every state with its name.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Ready, "ready"),
+        (Self::Drain, "drain"),
+        (Self::Maint, "maint"),
+    ];
+
+    /// Its name in the command line, the API and the metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Drain => "drain",
+            Self::Maint => "maint",
+        }
+    }
+}
+
+/// What experience says of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Health {
+    /// Answers.
+    #[default]
+    Up,
+    /// Taken out after failures in a row, until a probe is answered.
+    Ejected,
+}
+
+impl Health {
+    /// Its name in the API and the metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Ejected => "ejected",
+        }
+    }
+}
+
+/// A node as it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Where it serves HTTP.
+    pub address: SocketAddr,
+    /// The site that it serves now.
+    pub site: SiteId,
+    /// Configured share.
+    pub weight: f32,
+    /// The operator's word.
+    pub admin: AdminState,
+    /// Experience.
+    pub health: Health,
+}
+
+/// A site as it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Site {
+    /// Its name.
+    pub name: String,
+    /// How its nodes are picked.
+    pub policy: PolicyConfig,
+    /// All of its nodes.
+    pub nodes: Vec<NodeId>,
+    /// Those that requests may go to now.
+    pub candidates: Vec<NodeId>,
+    /// So many nodes are ejected that the ejections are not believed: all ready nodes are
+    /// candidates.
+    pub fail_open: bool,
+}
+
+/// The snapshot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Topology {
+    /// Grows by one with each snapshot.
+    pub version: u64,
+    /// Sites by [`SiteId`].
+    pub sites: Vec<Site>,
+    /// Nodes by [`NodeId`].
+    pub nodes: Vec<Node>,
+}
+
+impl Topology {
+    /// The site.
+    pub fn site(&self, site: SiteId) -> &Site {
+        &self.sites[site.index()]
+    }
+
+    /// The node.
+    pub fn node(&self, node: NodeId) -> &Node {
+        &self.nodes[node.index()]
+    }
+
+    /// The node of that name.
+    pub fn node_named(&self, name: &str) -> Option<NodeId> {
+        let index = self.nodes.iter().position(|node| node.name == name)?;
+        Some(NodeId(index as u32))
+    }
+
+    /// The site of that name.
+    pub fn site_named(&self, name: &str) -> Option<SiteId> {
+        let index = self.sites.iter().position(|site| site.name == name)?;
+        Some(SiteId(index as u32))
+    }
+}

@@ -1,0 +1,1 @@
+//! The node side: samples the kernel and publishes the load record.

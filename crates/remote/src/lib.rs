@@ -1,0 +1,1 @@
+//! Remote memory: the three verbs over its transports, and the reader.

@@ -1,0 +1,1 @@
+//! The core against modelled clusters, in virtual time.

@@ -1,0 +1,1 @@
+//! The binary: command line, configuration, driver, admin API, metrics, demo.

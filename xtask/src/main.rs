@@ -1,0 +1,3 @@
+//! Code generation and the tidy test.
+
+fn main() {}
