@@ -1,3 +1,45 @@
-//! Code generation and the tidy test.
+//! `cargo xtask COMMAND`: what the project does to itself. No command needs a tool beyond
+//! cargo, and none of them edits a file that a person wrote.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool prints"
+)]
 
-fn main() {}
+mod generate;
+mod test;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+  generate    write the generated files anew (record header, tables in docs/)
+  test        format, lints, documentation and every test; ends with their count";
+
+fn main() -> ExitCode {
+    let command: Vec<_> = std::env::args().skip(1).collect();
+    let words: Vec<_> = command.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["generate"] => generate::run(&root()),
+        ["test"] => test::run(&root()),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The repository's root: the folder above this crate.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}

@@ -1,0 +1,149 @@
+//! The whole test run, one step after the other, and one line at its end that counts it.
+//!
+//! A test that cannot run on this machine prints a line `SKIPPED: reason` and returns; it is
+//! counted as skipped, not as passed. A step that is no test (format, lints, documentation) counts as
+//! one test.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Steps that pass or fail as a whole: name, environment, arguments for cargo.
+type Step = (
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    &'static [&'static str],
+);
+
+const STEPS: &[Step] = &[
+    ("format", &[], &["fmt", "--all", "--check"]),
+    (
+        "lints",
+        &[],
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
+    (
+        "documentation",
+        &[("RUSTDOCFLAGS", "-D warnings")],
+        &[
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--document-private-items",
+            "--locked",
+        ],
+    ),
+];
+
+/// `--no-fail-fast` so that one failure does not hide others; `--show-output` for the reasons
+/// of skipped tests.
+const TESTS: &[&str] = &[
+    "test",
+    "--workspace",
+    "--locked",
+    "--no-fail-fast",
+    "--",
+    "--show-output",
+];
+
+#[derive(Default)]
+struct Count {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+/// Runs all of it; true if nothing failed.
+pub(crate) fn run(root: &Path) -> Result<bool, String> {
+    let mut count = Count::default();
+    for (name, environment, arguments) in STEPS {
+        println!("== {name}");
+        let status = Command::new("cargo")
+            .current_dir(root)
+            .args(*arguments)
+            .envs(environment.iter().copied())
+            .status()
+            .map_err(|error| format!("cargo: {error}"))?;
+        if status.success() {
+            count.passed += 1;
+        } else {
+            println!("{name} FAILED");
+            count.failed += 1;
+        }
+    }
+    println!("== tests");
+    tests(root, &mut count)?;
+    println!(
+        "{} passed, {} failed, {} skipped",
+        count.passed, count.failed, count.skipped
+    );
+    Ok(count.failed == 0)
+}
+
+/// Runs the tests, passes their output on and counts them.
+fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
+    let mut child = Command::new("cargo")
+        .current_dir(root)
+        .args(TESTS)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cargo: {error}"))?;
+    let output = child.stdout.take().ok_or("cargo's output was not piped")?;
+    let (mut counted_failures, mut seen) = (0, Count::default());
+    for line in BufReader::new(output).lines() {
+        let line = line.map_err(|error| format!("cargo: {error}"))?;
+        println!("{line}");
+        if line.starts_with("SKIPPED: ") {
+            seen.skipped += 1;
+        }
+        if let Some((passed, failed)) = result(&line) {
+            seen.passed += passed;
+            counted_failures += failed;
+        }
+    }
+    let status = child.wait().map_err(|error| format!("cargo: {error}"))?;
+    count.skipped += seen.skipped;
+    count.passed += seen.passed.saturating_sub(seen.skipped);
+    // A test binary that died, or did not build, has no line of its own.
+    count.failed += if status.success() {
+        0
+    } else {
+        counted_failures.max(1)
+    };
+    Ok(())
+}
+
+/// The counts in a line like `test result: ok. 12 passed; 0 failed; 0 ignored; …`.
+fn result(line: &str) -> Option<(u64, u64)> {
+    let counts = line.strip_prefix("test result: ")?;
+    let before = |word: &str| -> Option<u64> {
+        counts
+            .split(word)
+            .next()?
+            .rsplit([' ', '.', ';'])
+            .find(|word| !word.is_empty())?
+            .parse()
+            .ok()
+    };
+    Some((before(" passed")?, before(" failed")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::result;
+
+    #[test]
+    fn result_lines_are_counted() {
+        let line = "test result: ok. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out";
+        assert_eq!(result(line), Some((12, 3)));
+        assert_eq!(result("test prng::tests::x ... ok"), None);
+    }
+}

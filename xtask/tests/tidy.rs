@@ -1,0 +1,243 @@
+//! The tidy test: what is checked by reading the tree rather than by running it. Each check
+//! says in its message what to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Who may depend on whom (design: data flows down this list).
+const EDGES: &[(&str, &[&str])] = &[
+    ("tidegate-core", &[]),
+    ("tidegate-remote", &["tidegate-core"]),
+    ("tidegate-node", &["tidegate-core", "tidegate-remote"]),
+    ("tidegate-proxy", &["tidegate-core"]),
+    ("tidegate-sim", &["tidegate-core"]),
+    (
+        "tidegate",
+        &[
+            "tidegate-core",
+            "tidegate-remote",
+            "tidegate-node",
+            "tidegate-proxy",
+            "tidegate-sim",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// Longest source file, in lines: a longer one hides something that deserves its own name.
+const LINES_MAX: usize = 800;
+
+/// Files outside `crates/remote` that may say `unsafe`, each with its reason.
+const UNSAFE_ALLOWED: &[(&str, &str)] = &[];
+
+/// Words that have no place in the tree, and what to write instead.
+const BANNED: &[(&str, &str)] = &[
+    ("/home/", "no path of somebody's machine"),
+    ("/root/", "no path of somebody's machine"),
+    ("FIXME", "mend it, or name the gap in the documentation"),
+    ("XXX", "mend it, or name the gap in the documentation"),
+    ("#[ignore", "a test that cannot run says SKIPPED and why"),
+    ("dbg!(", "take it out"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("this crate lies in a folder")
+        .to_path_buf()
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The files that are, or are about to be, in the repository.
+fn files() -> Vec<String> {
+    let output = Command::new("git")
+        .current_dir(root())
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .output()
+        .expect("git lists the files");
+    let text = String::from_utf8(output.stdout).expect("file names are UTF-8");
+    let exists = |file: &String| root().join(file).exists();
+    let files: Vec<_> = text.lines().map(str::to_owned).filter(exists).collect();
+    assert!(!files.is_empty(), "git lists no file");
+    files
+}
+
+fn sources() -> impl Iterator<Item = (String, String)> {
+    files()
+        .into_iter()
+        .filter(|file| file.ends_with(".rs"))
+        .map(|file| {
+            let text = read(&file);
+            (file, text)
+        })
+}
+
+fn none(wrong: &[String]) {
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn crates_depend_on_each_other_as_the_design_says() {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(root())
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .output()
+        .expect("cargo gives its metadata");
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("metadata is JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let ours: BTreeSet<&str> = packages
+        .iter()
+        .filter_map(|it| it["name"].as_str())
+        .collect();
+    let allowed: BTreeMap<_, _> = EDGES.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for package in packages {
+        let name = package["name"].as_str().expect("a package has a name");
+        let Some(allowed) = allowed.get(name) else {
+            wrong.push(format!(
+                "{name} is not in EDGES: say there what it may depend on"
+            ));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let on = dependency["name"]
+                .as_str()
+                .expect("a dependency has a name");
+            if ours.contains(on) && !allowed.contains(&on) {
+                wrong.push(format!(
+                    "{name} depends on {on}: the design has no such arrow"
+                ));
+            }
+        }
+    }
+    none(&wrong);
+}
+
+/// Crates and folders of their sources, as ARCHITECTURE.md names them: `crates/core/src/load/`.
+#[test]
+fn architecture_names_every_crate_and_folder_and_nothing_else() {
+    let text = read("ARCHITECTURE.md");
+    let mut exist = BTreeSet::new();
+    for file in files().iter().filter(|file| file.ends_with(".rs")) {
+        let parts: Vec<_> = file.split('/').collect();
+        if let ["crates", name, rest @ ..] = parts.as_slice() {
+            exist.insert(format!("crates/{name}"));
+            if let ["src", folder, _, ..] = rest {
+                exist.insert(format!("crates/{name}/src/{folder}/"));
+            }
+        }
+    }
+    let named: BTreeSet<String> = text
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| word.starts_with("crates/"))
+        .filter(|word| {
+            word.ends_with('/') && word.contains("/src/") || word.matches('/').count() == 1
+        })
+        .map(str::to_owned)
+        .collect();
+    let missing = exist
+        .difference(&named)
+        .map(|it| format!("ARCHITECTURE.md does not name `{it}`"));
+    let vain = named
+        .difference(&exist)
+        .map(|it| format!("ARCHITECTURE.md names `{it}`, which is not there"));
+    none(&missing.chain(vain).collect::<Vec<_>>());
+}
+
+#[test]
+fn unsafe_stands_in_remote_only() {
+    let allowed = |file: &str| {
+        file.starts_with("crates/remote/")
+            || file == "xtask/tests/tidy.rs"
+            || UNSAFE_ALLOWED.iter().any(|(path, _)| *path == file)
+    };
+    let mut wrong = Vec::new();
+    for (file, text) in sources().filter(|(file, _)| !allowed(file)) {
+        for (index, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if code.contains("unsafe ") {
+                wrong.push(format!(
+                    "{file}:{}: unsafe belongs into crates/remote",
+                    index + 1
+                ));
+            }
+        }
+    }
+    none(&wrong);
+}
+
+#[test]
+fn every_source_file_says_what_it_is_for() {
+    let silent = sources().filter(|(_, text)| !text.starts_with("//!"));
+    none(
+        &silent
+            .map(|(file, _)| format!("{file}: begin with a //! line"))
+            .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn no_source_file_is_too_long_to_live_in() {
+    let long = sources().filter(|(_, text)| text.lines().count() > LINES_MAX);
+    none(
+        &long
+            .map(|(file, _)| format!("{file}: over {LINES_MAX} lines; split it"))
+            .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn every_crate_takes_the_lints() {
+    let manifests = files().into_iter().filter(|file| {
+        file.ends_with("Cargo.toml") && (file.starts_with("crates/") || file.starts_with("xtask"))
+    });
+    let bare = manifests.filter(|file| {
+        let text = read(file);
+        // Remote spells them out, since it alone may be unsafe.
+        !text.contains("[lints]\nworkspace = true") && file != "crates/remote/Cargo.toml"
+    });
+    none(
+        &bare
+            .map(|file| format!("{file}: add [lints] workspace = true"))
+            .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn no_banned_word_stands_anywhere() {
+    let mut wrong = Vec::new();
+    for file in files()
+        .iter()
+        .filter(|file| *file != "xtask/tests/tidy.rs" && *file != "Cargo.lock")
+    {
+        let Ok(text) = std::fs::read_to_string(root().join(file)) else {
+            continue;
+        };
+        for (index, line) in text.lines().enumerate() {
+            for (word, instead) in BANNED.iter().filter(|(word, _)| line.contains(word)) {
+                wrong.push(format!("{file}:{}: \"{word}\": {instead}", index + 1));
+            }
+        }
+    }
+    none(&wrong);
+}
+
+#[test]
+fn the_lock_file_names_public_packages_only() {
+    let lock = read("Cargo.lock");
+    let odd = lock.lines().filter(|line| line.starts_with("source = "));
+    let odd =
+        odd.filter(|line| !line.contains("registry+https://github.com/rust-lang/crates.io-index"));
+    none(
+        &odd.map(|line| format!("Cargo.lock: {line}"))
+            .collect::<Vec<_>>(),
+    );
+}
