@@ -8,6 +8,7 @@
 //! * [`record`]: the bytes that a node publishes.
 //! * [`load`]: from records to what is known of each node, and the table that shares it.
 //! * [`topology`]: who serves what, as an immutable snapshot.
+//! * [`route`]: which site a request belongs to.
 //! * [`director`]: control plane; takes outcomes, probes and orders in, puts topology and
 //!   terms out.
 //! * [`policy`]: which node gets the next request.
@@ -21,6 +22,7 @@ pub mod picker;
 pub mod policy;
 pub mod prng;
 pub mod record;
+pub mod route;
 pub mod time;
 pub mod topology;
 
