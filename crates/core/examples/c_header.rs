@@ -1,4 +1,4 @@
-//! Prints the C header of the load record; `cargo xtask header` writes it where it belongs.
+//! Prints the C header of the load record; `cargo xtask generate` writes it where it belongs.
 #![expect(clippy::print_stdout, reason = "printing is what this example is for")]
 
 fn main() {

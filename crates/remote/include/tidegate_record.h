@@ -1,4 +1,4 @@
-/* Generated from crates/core/src/record by `cargo xtask header`. Do not edit. */
+/* Generated from crates/core/src/record by `cargo xtask generate`. Do not edit. */
 /* The Tidegate load record: little endian, 64-byte lines, sequence at both ends. */
 #ifndef TIDEGATE_RECORD_H
 #define TIDEGATE_RECORD_H

@@ -8,7 +8,7 @@ use super::{AGGREGATE_LINES, CPU_LINES_MAX, LINE_BYTES, MAGIC, Sources, VERSION}
 /// The generated header, whole.
 pub fn c_header() -> String {
     let mut text = String::from(
-        "/* Generated from crates/core/src/record by `cargo xtask header`. Do not edit. */\n\
+        "/* Generated from crates/core/src/record by `cargo xtask generate`. Do not edit. */\n\
          /* The Tidegate load record: little endian, 64-byte lines, sequence at both ends. */\n\
          #ifndef TIDEGATE_RECORD_H\n#define TIDEGATE_RECORD_H\n\n",
     );

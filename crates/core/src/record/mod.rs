@@ -16,7 +16,7 @@
 //!   fields were truly measured, so zero never passes for "idle".
 //!
 //! The C header for kernel-side writers is generated from the same tables
-//! ([`c_header`]); `cargo xtask header` writes it and the tests compare it.
+//! ([`c_header`]); `cargo xtask generate` writes it and the tests compare it.
 
 mod header;
 mod layout;
