@@ -1,0 +1,129 @@
+//! What a run measured.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Latencies of requests, kept whole and sorted once: quantiles are exact.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    sorted_ns: Vec<u64>,
+}
+
+impl Latencies {
+    /// Of these, in any order.
+    pub fn of(mut nanos: Vec<u64>) -> Self {
+        nanos.sort_unstable();
+        Self { sorted_ns: nanos }
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.sorted_ns.len()
+    }
+
+    /// The quantile `q`, 0 to 1; zero if there is nothing.
+    pub fn quantile(&self, q: f64) -> Duration {
+        let last = self.sorted_ns.len().saturating_sub(1);
+        let rank = (q * self.sorted_ns.len() as f64).ceil() as usize;
+        let at = rank.saturating_sub(1).min(last);
+        Duration::from_nanos(self.sorted_ns.get(at).copied().unwrap_or(0))
+    }
+
+    /// The mean; zero if there is nothing.
+    pub fn mean(&self) -> Duration {
+        let sum: u128 = self.sorted_ns.iter().map(|nanos| u128::from(*nanos)).sum();
+        let mean = sum / (self.sorted_ns.len() as u128).max(1);
+        Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX))
+    }
+}
+
+/// See the module. Everything but the totals leaves the warm-up out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Requests that arrived, warm-up included; each was completed, failed or rejected.
+    pub offered: u64,
+    /// Answered.
+    pub completed: u64,
+    /// Sent and not answered.
+    pub failed: u64,
+    /// Not sent.
+    pub rejected: u64,
+    /// From arrival at the front-end to the answer there.
+    pub latencies: Latencies,
+    /// Age of the load record at each decision that had one.
+    pub load_ages: Latencies,
+    /// Requests sent to each node.
+    pub sent: Vec<u64>,
+    /// Most over mean of the nodes' mean requests in flight in a window of 100 ms, averaged
+    /// over the windows.
+    pub herding: f64,
+    /// Virtual time from first arrival to last answer.
+    pub lasted: Duration,
+    /// A digest of every decision and answer, in order.
+    pub digest: u64,
+}
+
+impl Report {
+    /// The least share of the requests that a node got, relative to an even split.
+    pub fn least_share(&self) -> f64 {
+        let all: u64 = self.sent.iter().sum();
+        let least = self.sent.iter().copied().min().unwrap_or(0);
+        least as f64 * self.sent.len() as f64 / (all as f64).max(1.0)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+        write!(
+            f,
+            "p50 {:.1} p99 {:.1} p99.9 {:.1} ms, {} completed, {} failed, {} rejected, \
+             max/mean RIF {:.2}, least share {:.2}, age p99 {:.2} ms, digest {:016x}",
+            ms(self.latencies.quantile(0.5)),
+            ms(self.latencies.quantile(0.99)),
+            ms(self.latencies.quantile(0.999)),
+            self.completed,
+            self.failed,
+            self.rejected,
+            self.herding,
+            self.least_share(),
+            ms(self.load_ages.quantile(0.99)),
+            self.digest,
+        )
+    }
+}
+
+/// FNV-1a over 64-bit words: not for secrets, for noticing that two runs differ.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Digest(u64);
+
+impl Digest {
+    pub(crate) fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    pub(crate) fn add(&mut self, word: u64) {
+        for byte in word.to_le_bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    pub(crate) fn value(self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_ranks() {
+        let latencies = Latencies::of((1..=1000).rev().collect());
+        assert_eq!(latencies.quantile(0.5), Duration::from_nanos(500));
+        assert_eq!(latencies.quantile(0.99), Duration::from_nanos(990));
+        assert_eq!(latencies.quantile(1.0), Duration::from_nanos(1000));
+        assert_eq!(latencies.mean(), Duration::from_nanos(500));
+        assert_eq!(Latencies::default().quantile(0.5), Duration::ZERO);
+    }
+}
