@@ -1,0 +1,124 @@
+//! Seeded runs of the core against modelled clusters. A failure prints its seed;
+//! `TIDEGATE_SEED=n` replays that one alone.
+
+use std::time::Duration;
+
+use tidegate_core::policy::{PolicyConfig, PolicyKind};
+use tidegate_core::topology::{AdminState, NodeId};
+use tidegate_sim::model::{Antagonist, Demand};
+use tidegate_sim::report::Report;
+use tidegate_sim::scenario::{Order, Outage, Scenario};
+use tidegate_sim::world::run;
+
+fn seeds() -> std::ops::Range<u64> {
+    match std::env::var("TIDEGATE_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse().expect("TIDEGATE_SEED is a number");
+            seed..seed + 1
+        }
+        Err(_) => 1..6,
+    }
+}
+
+fn ran(scenario: &Scenario, kind: PolicyKind) -> Report {
+    let report = run(scenario, PolicyConfig::new(kind));
+    report.unwrap_or_else(|violation| panic!("{}: {violation}", kind.name()))
+}
+
+/// Nodes that come and go, by order and by accident, under antagonists.
+fn troubled(seed: u64) -> Scenario {
+    let at = Duration::from_millis;
+    let order = |ms, node, state| Order {
+        at: at(ms),
+        node: NodeId(node),
+        state,
+    };
+    let mut scenario = Scenario::new(8, 3, 0.6)
+        .seed(seed)
+        .requests(3000)
+        .demand(Demand::LogNormal { cv: 2.0 })
+        .antagonists(Antagonist::new(4, 0.25))
+        .speeds(0.5, 1.6);
+    scenario.orders = vec![
+        order(300, 1, AdminState::Drain),
+        order(600, 1, AdminState::Ready),
+        order(500, 2, AdminState::Maint),
+    ];
+    scenario.outages = vec![Outage {
+        node: NodeId(5),
+        from: at(400),
+        to: at(900),
+    }];
+    scenario
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
+    for kind in PolicyKind::ALL {
+        let bytes = |seed| format!("{:?}", ran(&troubled(seed), *kind));
+        assert_eq!(bytes(1), bytes(1), "{}", kind.name());
+        assert_ne!(bytes(1), bytes(2), "{}", kind.name());
+    }
+}
+
+#[test]
+fn every_policy_meets_the_same_arrivals() {
+    let offered = |kind| {
+        let report = ran(&troubled(1), kind);
+        assert_eq!(report.offered, 3000);
+        report.completed + report.failed + report.rejected
+    };
+    for kind in PolicyKind::ALL {
+        assert_eq!(offered(*kind), 3000, "{}", kind.name());
+    }
+}
+
+/// Conservation, and nothing to drained or ejected nodes, are checked by the world itself.
+#[test]
+fn nothing_is_lost_and_nothing_goes_where_it_must_not() {
+    for seed in seeds() {
+        for kind in PolicyKind::ALL {
+            let report = ran(&troubled(seed), *kind);
+            let share = report.failed as f64 / report.offered as f64;
+            // The node that dies has an eighth of the requests in flight, and is retried.
+            assert!(share < 0.05, "{} seed {seed}: {report}", kind.name());
+        }
+    }
+}
+
+#[test]
+fn auto_starves_no_equal_node() {
+    for seed in seeds() {
+        for load in [0.5, 0.9] {
+            let scenario = Scenario::new(20, 8, load).seed(seed).requests(6000);
+            let report = ran(&scenario, PolicyKind::Auto);
+            assert!(report.least_share() >= 0.5, "seed {seed}: {report}");
+        }
+    }
+}
+
+#[test]
+fn auto_does_not_herd_with_64_front_ends_and_fresh_records() {
+    for seed in seeds() {
+        let scenario = Scenario::new(20, 64, 0.9).seed(seed).requests(3000);
+        let report = ran(&scenario, PolicyKind::Auto);
+        assert!(report.herding <= 1.5, "seed {seed}: {report}");
+    }
+}
+
+#[test]
+fn auto_never_takes_unknown_for_idle() {
+    for seed in seeds() {
+        for front_ends in [1, 8] {
+            let scenario = Scenario::new(20, front_ends, 0.9)
+                .seed(seed)
+                .requests(6000)
+                .missing(0.3);
+            let report = ran(&scenario, PolicyKind::Auto);
+            let unknown = (0..20).filter(|node| !scenario.nodes[*node].records);
+            let most = unknown.map(|node| report.sent[node]).max().unwrap_or(0);
+            let fair = report.sent.iter().sum::<u64>() as f64 / 20.0;
+            assert!(most as f64 <= 1.5 * fair, "seed {seed}: {report}");
+        }
+    }
+}
