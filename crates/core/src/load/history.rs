@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::rates::capacity;
+use super::rates::{Point, capacity};
 use super::{NodeLoad, OwnTraffic, Rates, Rung};
 use crate::record::{LoadRecord, Sources};
 use crate::time::Timestamp;
@@ -26,6 +26,8 @@ const WINDOW_ULM: Duration = Duration::from_millis(50);
 /// switch is exact to 2 %, scheduler accounting to 6 %; the tick needs 100 ms).
 const WINDOW_EXACT: Duration = Duration::from_millis(10);
 const WINDOW_TICK: Duration = Duration::from_millis(100);
+/// Every window that a load is made of; their starts are followed, not searched for.
+const WINDOWS: [Duration; 3] = [WINDOW_EXACT, WINDOW_ULM, WINDOW_TICK];
 
 /// One successful read.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +54,10 @@ pub enum Progress {
 /// What is remembered about one node by its reader.
 #[derive(Debug, Default)]
 pub struct History {
-    records: VecDeque<LoadRecord>,
+    generation: u64,
+    points: VecDeque<Point>,
+    /// Where each of [`WINDOWS`] starts among the points.
+    starts: [usize; WINDOWS.len()],
     polls: VecDeque<(Timestamp, OwnTraffic)>,
 }
 
@@ -68,28 +73,55 @@ impl History {
     /// Takes a reading in; `own` is own traffic as of now.
     pub fn accept(&mut self, reading: &Reading<'_>, own: OwnTraffic) -> Progress {
         let record = reading.record;
-        if let Some(last) = self.records.back() {
-            if last.generation != record.generation {
-                self.records.clear();
-            } else if record.t_ns <= last.t_ns {
-                return Progress::Unchanged;
+        if record.generation != self.generation {
+            self.generation = record.generation;
+            self.points.clear();
+            self.starts = Default::default();
+        } else if self
+            .points
+            .back()
+            .is_some_and(|last| record.t_ns <= last.t_ns)
+        {
+            return Progress::Unchanged;
+        }
+        if self.points.len() == RECORDS_MAX {
+            self.points.pop_front();
+            for start in &mut self.starts {
+                *start = start.saturating_sub(1);
             }
         }
-        if self.records.len() == RECORDS_MAX {
-            self.records.pop_front();
-        }
-        self.records.push_back(*record);
+        self.points.push_back(Point::of(record));
+        self.follow_windows(record.t_ns);
         Progress::Advanced(self.load(reading, own))
     }
 
     /// The rates over the shortest kept window of at least `window`, or the longest there is.
     pub fn rates(&self, window: Duration) -> Option<Rates> {
-        let newest = self.records.back()?;
+        let newest = self.points.back()?;
         let since = newest.t_ns.saturating_sub(crate::time::nanos(window));
-        // Records are in order of their clock: the youngest that is old enough.
-        let enough = self.records.partition_point(|record| record.t_ns <= since);
-        let older = self.records.get(enough.saturating_sub(1))?;
-        Rates::between(older, newest)
+        let start = match WINDOWS.iter().position(|known| *known == window) {
+            Some(known) => self.starts[known],
+            // Points are in order of their clock: the youngest that is old enough.
+            None => {
+                let enough = self.points.partition_point(|point| point.t_ns <= since);
+                enough.saturating_sub(1)
+            }
+        };
+        self.points.get(start)?.until(newest)
+    }
+
+    /// Moves the start of each window up to the youngest point that is old enough.
+    fn follow_windows(&mut self, newest_ns: u64) {
+        for (start, window) in self.starts.iter_mut().zip(WINDOWS) {
+            let since = newest_ns.saturating_sub(crate::time::nanos(window));
+            while self
+                .points
+                .get(*start + 1)
+                .is_some_and(|next| next.t_ns <= since)
+            {
+                *start += 1;
+            }
+        }
     }
 
     fn load(&self, reading: &Reading<'_>, own: OwnTraffic) -> NodeLoad {
@@ -137,14 +169,18 @@ impl History {
         }
     }
 
-    /// Own traffic as it stood at `when`: the last poll not after it.
+    /// Own traffic as it stood at `when`: the last poll not after it. Searched from the
+    /// youngest, which is the one except with old records.
     fn own_at(&self, when: Timestamp, own: OwnTraffic) -> OwnTraffic {
-        let after = self.polls.partition_point(|(at, _)| *at <= when);
-        match after.checked_sub(1).and_then(|last| self.polls.get(last)) {
+        let Some(last) = self.polls.iter().rposition(|(at, _)| *at <= when) else {
+            return self.polls.front().map_or(own, |(_, first)| *first);
+        };
+        let (at, then) = self.polls[last];
+        if last + 1 == self.polls.len() && at < when {
             // Between the last poll and now: what was counted last is nearest.
-            Some((at, _)) if after == self.polls.len() && *at < when => own,
-            Some((_, then)) => *then,
-            None => self.polls.front().map_or(own, |(_, first)| *first),
+            own
+        } else {
+            then
         }
     }
 }
@@ -237,6 +273,28 @@ mod tests {
         };
         assert_eq!(load.utilization, 1.0);
         assert_eq!(load.utilization_ulm, 0.2);
+    }
+
+    #[test]
+    fn any_window_is_the_shortest_kept_one_that_is_long_enough() {
+        let mut history = History::default();
+        // Records 3 ms apart, more of them than are kept.
+        for t in 0..400 {
+            read(
+                &mut history,
+                &record(3 * t + 1, t),
+                t,
+                OwnTraffic::default(),
+            );
+            for window_ms in [0, 1, 10, 20, 50, 100, 1000] {
+                let window = Duration::from_millis(window_ms);
+                let long_enough = window_ms.div_ceil(3);
+                let kept = t.min(RECORDS_MAX as u64 - 1);
+                let wanted = Duration::from_millis(3 * long_enough.min(kept));
+                let got = history.rates(window).map(|rates| rates.window);
+                assert_eq!(got, (wanted > Duration::ZERO).then_some(wanted), "{t}");
+            }
+        }
     }
 
     #[test]
