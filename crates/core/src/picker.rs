@@ -103,10 +103,13 @@ struct PickerSite {
 }
 
 impl PickerSite {
-    fn new(config: PolicyConfig) -> Self {
+    fn new(topology: &Topology, site: SiteId) -> Self {
+        let config = topology.site(site).policy;
+        let mut policy = config.build();
+        policy.on_topology(topology, site);
         Self {
             config,
-            policy: config.build(),
+            policy,
             admission: AdmissionKind::default().build(),
         }
     }
@@ -115,19 +118,15 @@ impl PickerSite {
 impl Picker {
     /// A picker that draws its choices from `seed`.
     pub fn new(table: Arc<LoadTable>, topology: Arc<Topology>, seed: u64) -> Self {
-        let sites = topology
-            .sites
-            .iter()
-            .map(|site| PickerSite::new(site.policy))
-            .collect();
-        let left = Vec::with_capacity(table.nodes());
-        Self {
+        let mut picker = Self {
+            left: Vec::with_capacity(table.nodes()),
             table,
-            topology,
-            sites,
+            topology: Arc::clone(&topology),
+            sites: Vec::with_capacity(topology.sites.len()),
             prng: Prng::new(seed),
-            left,
-        }
+        };
+        picker.handle_topology(topology);
+        picker
     }
 
     /// Goes over to a newer topology. Policies keep what they learned unless their site's
@@ -135,10 +134,13 @@ impl Picker {
     pub fn handle_topology(&mut self, topology: Arc<Topology>) {
         self.sites.truncate(topology.sites.len());
         for (index, site) in topology.sites.iter().enumerate() {
+            let id = SiteId(index as u32);
             match self.sites.get_mut(index) {
-                Some(kept) if kept.config == site.policy => {}
-                Some(changed) => *changed = PickerSite::new(site.policy),
-                None => self.sites.push(PickerSite::new(site.policy)),
+                Some(kept) if kept.config == site.policy => {
+                    kept.policy.on_topology(&topology, id);
+                }
+                Some(changed) => *changed = PickerSite::new(&topology, id),
+                None => self.sites.push(PickerSite::new(&topology, id)),
             }
         }
         self.topology = topology;
@@ -174,8 +176,7 @@ impl Picker {
 
     /// Stage 1 and the choice: what to do with a request for `site`.
     pub fn handle_request(&mut self, site: SiteId, now: Timestamp) -> Decision {
-        let topology = Arc::clone(&self.topology);
-        let candidates = &topology.site(site).candidates;
+        let candidates = &self.topology.site(site).candidates;
         if candidates.is_empty() {
             return Decision::Reject(RejectReason::NoNode);
         }
@@ -183,7 +184,7 @@ impl Picker {
             now,
             site,
             candidates,
-            topology: &topology,
+            topology: &self.topology,
             table: &self.table,
         };
         let state = &mut self.sites[site.index()];
@@ -198,9 +199,8 @@ impl Picker {
 
     /// Another node for a request that failed at all nodes in `tried`; it was let in already.
     pub fn handle_retry(&mut self, site: SiteId, tried: &[NodeId], now: Timestamp) -> Decision {
-        let topology = Arc::clone(&self.topology);
         self.left.clear();
-        let candidates = topology.site(site).candidates.iter();
+        let candidates = self.topology.site(site).candidates.iter();
         self.left
             .extend(candidates.filter(|node| !tried.contains(node)));
         if self.left.is_empty() {
@@ -210,7 +210,7 @@ impl Picker {
             now,
             site,
             candidates: &self.left,
-            topology: &topology,
+            topology: &self.topology,
             table: &self.table,
         };
         let choice = self.sites[site.index()].policy.pick(&view, &mut self.prng);

@@ -139,7 +139,7 @@ pub struct Site {
     pub policy: PolicyConfig,
     /// All of its nodes.
     pub nodes: Vec<NodeId>,
-    /// Those that requests may go to now.
+    /// Those that requests may go to now, in ascending order.
     pub candidates: Vec<NodeId>,
     /// So many nodes are ejected that the ejections are not believed: all ready nodes are
     /// candidates.

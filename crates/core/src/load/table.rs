@@ -140,6 +140,14 @@ pub struct OwnTraffic {
 }
 
 impl OwnTraffic {
+    /// Own requests in flight that came after `seen`, less those that ended after it; negative
+    /// if more ended.
+    pub const fn unseen_since(self, seen: Self) -> i64 {
+        let dispatched = self.dispatched.wrapping_sub(seen.dispatched) as i64;
+        let completed = self.completed.wrapping_sub(seen.completed) as i64;
+        dispatched.wrapping_sub(completed)
+    }
+
     /// Requests in flight. Counters are read one after the other, so never below zero.
     pub const fn in_flight(self) -> u64 {
         self.dispatched.saturating_sub(self.completed)

@@ -74,10 +74,7 @@ pub fn score(
     decay: f32,
     now: Timestamp,
 ) -> Score {
-    let seen = load.unseen_from;
-    let unseen = own.dispatched.wrapping_sub(seen.dispatched) as i64
-        - own.completed.wrapping_sub(seen.completed) as i64;
-    let unseen = unseen as f32;
+    let unseen = own.unseen_since(load.unseen_from) as f32;
     let age = now.since(load.observed_at).as_secs_f32();
     let worth = (-age * decay).exp();
     let own = terms.h * own.in_flight() as f32;

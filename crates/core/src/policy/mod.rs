@@ -7,10 +7,23 @@
 //! or admission. It allocates nothing while it picks.
 
 mod auto;
+mod k_least_loaded;
+mod least_request;
+mod markdown;
+mod peak_ewma;
+mod per_node;
+mod power_of_two;
+mod prequal;
+mod prequal_rif;
+mod probe_pool;
 mod random;
+mod round_robin;
 mod sample;
+mod slbl;
+mod weighted_round_robin;
 
 pub use auto::{Score as AutoScore, score as auto_score};
+pub use markdown::markdown;
 
 use crate::load::LoadTable;
 use crate::prng::Prng;
@@ -24,12 +37,29 @@ pub struct View<'a> {
     pub now: Timestamp,
     /// The site that asks.
     pub site: SiteId,
-    /// The nodes to choose from; never empty.
+    /// The nodes to choose from, in ascending order; never empty.
     pub candidates: &'a [NodeId],
     /// Names, weights and states.
     pub topology: &'a Topology,
     /// Loads, own traffic and the director's terms.
     pub table: &'a LoadTable,
+}
+
+/// Least weight that policies reckon with: a node of weight zero gets next to nothing.
+const WEIGHT_MIN: f32 = 1e-6;
+
+impl View<'_> {
+    /// Whether `node` is among the candidates.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.candidates.binary_search(&node).is_ok()
+    }
+
+    /// The node's configured share, as a number that can be divided by.
+    pub fn weight(&self, node: NodeId) -> f32 {
+        let weight = self.topology.node(node).weight;
+        // `max` turns NaN into the least weight.
+        weight.clamp(WEIGHT_MIN, 1.0 / WEIGHT_MIN).max(WEIGHT_MIN)
+    }
 }
 
 /// A policy's answer.
@@ -46,6 +76,18 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// The best of some, unless there was none to compare.
+    fn best(least: sample::Least<NodeId>, view: &View<'_>) -> Self {
+        match least.take() {
+            Some((score, node, compared)) => Self {
+                compared,
+                score,
+                ..Self::blind(node)
+            },
+            None => Self::blind(view.candidates[0]),
+        }
+    }
+
     /// A choice that compared nothing.
     pub(crate) fn blind(node: NodeId) -> Self {
         Self {
@@ -66,6 +108,12 @@ pub struct Term {
     pub value: f64,
     /// What it means, with its unit.
     pub what: &'static str,
+}
+
+impl Term {
+    pub(crate) fn new(name: &'static str, value: f64, what: &'static str) -> Self {
+        Self { name, value, what }
+    }
 }
 
 /// How a request ended, for policies that learn from it.
@@ -96,6 +144,10 @@ pub struct Probe {
 pub trait Policy: std::fmt::Debug + Send {
     /// Picks one of the candidates.
     fn pick(&mut self, view: &View<'_>, prng: &mut Prng) -> Choice;
+
+    /// The site has these nodes now: a policy makes room here, so that it allocates nothing
+    /// while it picks, and forgets nodes that have left.
+    fn on_topology(&mut self, _topology: &Topology, _site: SiteId) {}
 
     /// A request that this picker dispatched has ended.
     fn on_sample(&mut self, _sample: &Sample, _now: Timestamp) {}
@@ -172,8 +224,33 @@ impl PolicyConfig {
     }
 }
 
+/// What a policy looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Signal {
+    /// Configured weights.
+    Weight,
+    /// The front-end's own requests in flight.
+    InFlight,
+    /// Latencies of own requests.
+    Latency,
+    /// What nodes tell of their load: records, or response headers.
+    Load,
+}
+
+impl Signal {
+    /// Its name in tables.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Weight => "weights",
+            Self::InFlight => "own requests in flight",
+            Self::Latency => "latencies",
+            Self::Load => "load of the nodes",
+        }
+    }
+}
+
 macro_rules! policies {
-    ($( $(#[$attribute:meta])* $kind:ident = $name:literal, $new:expr, $what:literal; )*) => {
+    ($( $(#[$attribute:meta])* $kind:ident = $name:literal, $new:expr, [$($signal:ident)*], $what:literal; )*) => {
         /// The policies.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
         pub enum PolicyKind { $( $(#[$attribute])* #[doc = $what] $kind, )* }
@@ -192,6 +269,11 @@ macro_rules! policies {
                 match self { $( Self::$kind => $what, )* }
             }
 
+            /// What it looks at; nothing if it is blind.
+            pub const fn signals(self) -> &'static [Signal] {
+                match self { $( Self::$kind => &[$(Signal::$signal),*], )* }
+            }
+
             fn build(self, parameters: &Parameters) -> Box<dyn Policy> {
                 match self { $( Self::$kind => Box::new(($new)(parameters)), )* }
             }
@@ -201,8 +283,28 @@ macro_rules! policies {
 
 policies! {
     #[default]
-    Auto = "auto", auto::Auto::new, "least expected slowdown among a few random nodes, by the freshest load there is";
-    Random = "random", random::Random::new, "any node, uniformly";
+    Auto = "auto", auto::Auto::new, [InFlight Latency Load],
+        "least expected slowdown among a few random nodes, by the freshest load there is";
+    Random = "random", random::Random::new, [],
+        "any node, uniformly";
+    RoundRobin = "round_robin", round_robin::RoundRobin::new, [],
+        "one node after the other";
+    WeightedRoundRobin = "weighted_round_robin", weighted_round_robin::WeightedRoundRobin::new, [Weight],
+        "one node after the other, each as often as its weight says, well mixed";
+    LeastRequest = "least_request", least_request::LeastRequest::new, [Weight InFlight],
+        "fewest own requests in flight per weight, of all nodes";
+    PowerOfTwo = "power_of_two", power_of_two::PowerOfTwo::new, [InFlight],
+        "fewest own requests in flight, of two random nodes";
+    PeakEwma = "peak_ewma", peak_ewma::PeakEwma::new, [InFlight Latency],
+        "least recent peak latency times own requests in flight, of two random nodes";
+    Prequal = "prequal", prequal::Prequal::new, [InFlight Latency Load],
+        "hot-cold lexicographic over a pool of probes: least latency among nodes without many requests";
+    PrequalRif = "prequal_rif", prequal_rif::PrequalRif::new, [InFlight Load],
+        "fewest requests in flight at the node, over a pool of probes";
+    Slbl = "slbl", slbl::Slbl::new, [Load],
+        "random by what is free of CPU, memory and file descriptors, weighted";
+    KLeastLoaded = "k_least_loaded", k_least_loaded::KLeastLoaded::new, [Load],
+        "any of the k nodes with the least CPU load (index ulm, pklm or klm)";
 }
 
 impl PolicyKind {

@@ -1,0 +1,199 @@
+//! `k_least_loaded`: any of the k nodes with the least CPU load, uniformly.
+//!
+//! ```text
+//! index ulm   load = CPU utilisation over 50 ms, as paper 000's user-level agent tells it
+//! index pklm  load = CPU utilisation over the shortest window that its source bears
+//! index klm   load = the same + CPUs with soft interrupts pending / C     pending work is load to come
+//! k = parameters.k, or half of the nodes (rounded up); ties at the border at random
+//! ```
+//!
+//! Inputs: each node's load record. Only fresh records count: a node without one is never
+//! idle, it ranks as the mean of the known ones; with none known, any node.
+//! (An interrupt count that a record lacks adds nothing.)
+//!
+//! Failure case: all front-ends pour into the same k nodes until the next record. At 50 ms
+//! (ulm) and a small k it is worse than random, at 1 ms good, at 2 s five times worse than
+//! random: hence the age limit of the load table, which no parameter lifts. A pick looks at
+//! all nodes.
+//! Source: paper 000 §4-5 (ULM, pKLM, KLM; "the k least loaded servers").
+
+use std::cmp::Ordering;
+
+use super::{Choice, LoadIndex, Parameters, Policy, Term, View};
+use crate::load::NodeLoad;
+use crate::prng::Prng;
+use crate::topology::{NodeId, SiteId, Topology};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct KLeastLoaded {
+    k: usize,
+    index: LoadIndex,
+    /// Kept so that a pick allocates nothing.
+    ranks: Vec<Rank>,
+}
+
+/// One node in the order of load; equals in the order of a lot.
+#[derive(Clone, Copy, Debug)]
+struct Rank {
+    load: f32,
+    lot: u64,
+    node: NodeId,
+}
+
+impl KLeastLoaded {
+    pub(super) fn new(parameters: &Parameters) -> Self {
+        Self {
+            k: parameters.k as usize,
+            index: parameters.index,
+            ranks: Vec::new(),
+        }
+    }
+
+    /// The load by the index; NaN if unknown.
+    fn load(&self, load: &NodeLoad) -> f32 {
+        match self.index {
+            LoadIndex::Ulm => load.utilization_ulm,
+            LoadIndex::Pklm => load.utilization,
+            LoadIndex::Klm => {
+                let pending = load.softirqs / load.capacity;
+                load.utilization + if pending.is_nan() { 0.0 } else { pending }
+            }
+        }
+    }
+
+    fn load_of(&self, view: &View<'_>, node: NodeId) -> f32 {
+        let load = view.table.fresh(node, view.now);
+        load.map_or(f32::NAN, |load| self.load(&load))
+    }
+}
+
+impl Policy for KLeastLoaded {
+    fn pick(&mut self, view: &View<'_>, prng: &mut Prng) -> Choice {
+        let lots = prng.bits();
+        let mut ranks = std::mem::take(&mut self.ranks);
+        ranks.clear();
+        ranks.extend(view.candidates.iter().map(|node| Rank {
+            load: self.load_of(view, *node),
+            lot: lot(lots, *node),
+            node: *node,
+        }));
+        let k = match self.k {
+            0 => ranks.len().div_ceil(2),
+            k => k.min(ranks.len()),
+        };
+        fill_unknown(&mut ranks);
+        let (_, border, _) = ranks.select_nth_unstable_by(k - 1, order);
+        let border = *border;
+        let chosen = match prng.below(k) {
+            last if last == k - 1 => border,
+            other => ranks[other],
+        };
+        self.ranks = ranks;
+        Choice {
+            compared: view.candidates.len() as u32,
+            score: chosen.load,
+            ..Choice::blind(chosen.node)
+        }
+    }
+
+    fn on_topology(&mut self, topology: &Topology, _: SiteId) {
+        self.ranks.clear();
+        self.ranks.reserve(topology.nodes.len());
+    }
+
+    fn explain(&self, view: &View<'_>, node: NodeId) -> Vec<Term> {
+        let load = view.table.fresh(node, view.now);
+        let load = load.unwrap_or(NodeLoad::UNKNOWN);
+        let term = |name, value: f32, what| Term::new(name, value.into(), what);
+        vec![
+            term("load", self.load(&load), "load by the chosen index"),
+            term("pklm", load.utilization, "CPU utilisation, shortest window"),
+            term("ulm", load.utilization_ulm, "CPU utilisation over 50 ms"),
+            term(
+                "softirqs",
+                load.softirqs,
+                "CPUs with soft interrupts pending",
+            ),
+        ]
+    }
+}
+
+/// A number that orders equals at random: splitmix64 of one draw per pick and the node.
+fn lot(draw: u64, node: NodeId) -> u64 {
+    let mixed = draw.wrapping_add(u64::from(node.0).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ (mixed >> 27)
+}
+
+fn order(one: &Rank, other: &Rank) -> Ordering {
+    let loads = one.load.total_cmp(&other.load);
+    loads.then(one.lot.cmp(&other.lot))
+}
+
+/// Unknown nodes rank as the mean of the known ones, or all the same if none is known.
+fn fill_unknown(ranks: &mut [Rank]) {
+    let known = ranks.iter().filter(|rank| !rank.load.is_nan());
+    let (sum, count) = known.fold((0.0, 0.0), |(sum, count), rank| {
+        (sum + rank.load, count + 1.0)
+    });
+    let mean = if count > 0.0 { sum / count } else { 0.0 };
+    for rank in ranks.iter_mut().filter(|rank| rank.load.is_nan()) {
+        rank.load = mean;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_index_reads_its_own_numbers() {
+        let load = NodeLoad {
+            capacity: 4.0,
+            utilization: 0.5,
+            utilization_ulm: 0.2,
+            softirqs: 1.0,
+            ..NodeLoad::UNKNOWN
+        };
+        for (index, wanted) in [
+            (LoadIndex::Ulm, 0.2),
+            (LoadIndex::Pklm, 0.5),
+            (LoadIndex::Klm, 0.75),
+        ] {
+            let policy = KLeastLoaded::new(&Parameters {
+                index,
+                ..Parameters::default()
+            });
+            assert_eq!(policy.load(&load), wanted);
+            assert!(policy.load(&NodeLoad::UNKNOWN).is_nan());
+        }
+    }
+
+    #[test]
+    fn the_unknown_rank_in_the_middle() {
+        let rank = |load, node| Rank {
+            load,
+            lot: 0,
+            node: NodeId(node),
+        };
+        let mut ranks = [rank(0.2, 0), rank(f32::NAN, 1), rank(0.8, 2)];
+        fill_unknown(&mut ranks);
+        assert_eq!(ranks[1].load, 0.5);
+    }
+
+    #[test]
+    fn equals_have_equal_chances() {
+        let mut prng = Prng::new(6);
+        let mut counts = [0u32; 8];
+        for _ in 0..8000 {
+            let lots = prng.bits();
+            let first = (0..8).min_by_key(|node| lot(lots, NodeId(*node)));
+            counts[first.unwrap() as usize] += 1;
+        }
+        assert!(
+            counts.iter().all(|count| count.abs_diff(1000) < 150),
+            "{counts:?}"
+        );
+    }
+}

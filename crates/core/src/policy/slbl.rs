@@ -1,0 +1,226 @@
+//! `slbl`: random by what is free of CPU, memory and file descriptors, weighted.
+//!
+//! ```text
+//! load     = (w1 * cpu + w2 * memory + w3 * files) / (w1 + w2 + w3)     used shares, 0 to 1
+//! headroom = max(1 - load, 0.01); 0 at 0.9 or more of the file descriptors
+//! chance   = headroom / sum of headrooms
+//! ```
+//!
+//! Inputs: each node's load record; the weights of `parameters.weights`. What a record lacks
+//! is left out of its mean. A node without a fresh record has the mean headroom, so it gets
+//! its fair share; with no record anywhere, or all file tables full, every node has the same
+//! chance.
+//!
+//! Why chances and not the least load: the paper's records are up to seconds old, and every
+//! request until the next one would go to the same node. Chances keep the paper's rule
+//! (the more load, the fewer requests) at any age. Why a soft limit on files: a server that
+//! cannot open a socket fails requests at once, however idle its CPU is (paper §7 takes such
+//! a server out).
+//!
+//! Failure case: it answers to shares used and not to queues, so an overloaded node
+//! (CPU at 1) differs from a busy one by little; memory that is used as a cache counts as
+//! load. A pick looks at all nodes.
+//! Source: paper 002 §5 (weights, table 1) and §7 (soft limit).
+
+use super::{Choice, Parameters, Policy, Term, View};
+use crate::load::NodeLoad;
+use crate::prng::Prng;
+use crate::topology::{NodeId, SiteId, Topology};
+
+/// What a full node still gets: some requests must show that it has room again.
+const HEADROOM_MIN: f32 = 0.01;
+/// Share of open files at which a node gets nothing while another is below.
+const FILES_SOFT_LIMIT: f32 = 0.9;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Slbl {
+    weights: [f32; 3],
+    /// Headroom by candidate, NaN if unknown; kept so that a pick allocates nothing.
+    headrooms: Vec<f32>,
+}
+
+impl Slbl {
+    pub(super) fn new(parameters: &Parameters) -> Self {
+        Self {
+            // `max` turns NaN into zero.
+            weights: parameters.weights.map(|weight| weight.max(0.0)),
+            headrooms: Vec::new(),
+        }
+    }
+
+    /// The weighted mean of the used shares that are known; NaN if none is.
+    fn load(&self, load: &NodeLoad) -> f32 {
+        let shares = [load.utilization, load.memory, load.files];
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for (share, weight) in shares.into_iter().zip(self.weights) {
+            if !share.is_nan() {
+                sum += weight * share.clamp(0.0, 1.0);
+                weights += weight;
+            }
+        }
+        // No weight on anything known: 0 / 0 is NaN, as it should be.
+        sum / weights
+    }
+
+    /// What is free at the node; NaN if unknown.
+    fn headroom(&self, view: &View<'_>, node: NodeId) -> f32 {
+        let Some(load) = view.table.fresh(node, view.now) else {
+            return f32::NAN;
+        };
+        if load.files >= FILES_SOFT_LIMIT {
+            return 0.0;
+        }
+        let free = 1.0 - self.load(&load);
+        if free.is_nan() {
+            free
+        } else {
+            free.max(HEADROOM_MIN)
+        }
+    }
+}
+
+impl Policy for Slbl {
+    fn pick(&mut self, view: &View<'_>, prng: &mut Prng) -> Choice {
+        let mut headrooms = std::mem::take(&mut self.headrooms);
+        headrooms.clear();
+        let nodes = view.candidates.iter();
+        headrooms.extend(nodes.map(|node| self.headroom(view, *node)));
+        let chosen = draw(&mut headrooms, prng);
+        let score = 1.0 - headrooms[chosen];
+        self.headrooms = headrooms;
+        Choice {
+            compared: view.candidates.len() as u32,
+            score,
+            ..Choice::blind(view.candidates[chosen])
+        }
+    }
+
+    fn on_topology(&mut self, topology: &Topology, _: SiteId) {
+        self.headrooms.clear();
+        self.headrooms.reserve(topology.nodes.len());
+    }
+
+    fn explain(&self, view: &View<'_>, node: NodeId) -> Vec<Term> {
+        let load = view.table.fresh(node, view.now);
+        let load = load.unwrap_or(NodeLoad::UNKNOWN);
+        let term = |name, value: f32, what| Term::new(name, value.into(), what);
+        vec![
+            term(
+                "headroom",
+                self.headroom(view, node),
+                "chance relative to others",
+            ),
+            term("load", self.load(&load), "weighted mean of the shares"),
+            term("cpu", load.utilization, "used share of the CPU"),
+            term("memory", load.memory, "used share of the memory"),
+            term("files", load.files, "used share of the file descriptors"),
+        ]
+    }
+}
+
+/// A position, with chances as the headrooms; unknown ones become the mean of the known.
+fn draw(headrooms: &mut [f32], prng: &mut Prng) -> usize {
+    let known = headrooms.iter().filter(|headroom| !headroom.is_nan());
+    let (sum, count) = known.fold((0.0, 0.0), |(sum, count), headroom| {
+        (sum + headroom, count + 1.0)
+    });
+    if sum <= 0.0 {
+        return prng.below(headrooms.len());
+    }
+    let mean = sum / count;
+    let mut left = (prng.unit() as f32) * mean * headrooms.len() as f32;
+    let mut chosen = 0;
+    for (position, headroom) in headrooms.iter_mut().enumerate() {
+        if headroom.is_nan() {
+            *headroom = mean;
+        }
+        // Rounding may leave a crumb at the end; it falls to the last node with a chance.
+        if *headroom > 0.0 {
+            chosen = position;
+        }
+        left -= *headroom;
+        if left < 0.0 {
+            break;
+        }
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slbl(weights: [f32; 3]) -> Slbl {
+        Slbl::new(&Parameters {
+            weights,
+            ..Parameters::default()
+        })
+    }
+
+    fn load(utilization: f32, memory: f32, files: f32) -> NodeLoad {
+        NodeLoad {
+            utilization,
+            memory,
+            files,
+            ..NodeLoad::UNKNOWN
+        }
+    }
+
+    #[test]
+    fn the_rows_of_the_papers_table() {
+        let load = load(0.9, 0.3, 0.6);
+        for (weights, wanted) in [
+            ([1.0, 0.0, 0.0], 0.9),
+            ([0.0, 1.0, 0.0], 0.3),
+            ([0.0, 0.0, 1.0], 0.6),
+            ([1.0 / 3.0; 3], 0.6),
+            ([0.5, 0.0, 0.5], 0.75),
+        ] {
+            assert!((slbl(weights).load(&load) - wanted).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let half = slbl([0.5, 0.25, 0.25]).load(&load(0.4, f32::NAN, 0.8));
+        assert!((half - (0.5 * 0.4 + 0.25 * 0.8) / 0.75).abs() < 1e-6);
+        assert!(
+            slbl([1.0, 0.0, 0.0])
+                .load(&load(f32::NAN, 0.5, 0.5))
+                .is_nan()
+        );
+        assert!(
+            slbl([f32::NAN, -1.0, 0.0])
+                .load(&load(0.5, 0.5, 0.5))
+                .is_nan()
+        );
+    }
+
+    #[test]
+    fn chances_are_as_the_headrooms_and_the_unknown_gets_its_fair_share() {
+        let mut prng = Prng::new(1);
+        let mut counts = [0u32; 4];
+        for _ in 0..10_000 {
+            let mut headrooms = [0.6, 0.2, f32::NAN, 0.0];
+            counts[draw(&mut headrooms, &mut prng)] += 1;
+        }
+        // Mean of the known 0.8 / 3, so of 1.0667 in all: 0.5625, 0.1875, 0.25, 0.
+        for (count, wanted) in counts.iter().zip([5625, 1875, 2500, 0]) {
+            assert!(count.abs_diff(wanted) < 200, "{counts:?}");
+        }
+        assert_eq!(counts[3], 0);
+    }
+
+    #[test]
+    fn nothing_known_or_nothing_free_is_an_even_draw() {
+        let mut prng = Prng::new(1);
+        for value in [f32::NAN, 0.0] {
+            let mut counts = [0u32; 4];
+            for _ in 0..4000 {
+                counts[draw(&mut [value; 4], &mut prng)] += 1;
+            }
+            assert!(counts.iter().all(|count| count.abs_diff(1000) < 150));
+        }
+    }
+}
