@@ -23,6 +23,8 @@ const LOAD_WORDS: usize = 9;
 const FRESHNESS_MIN: Duration = Duration::from_millis(250);
 /// Or older than this many publication intervals.
 const FRESHNESS_INTERVALS: u32 = 4;
+/// But never this: no node is asked that seldom, and an interval is only what a node claims.
+const FRESHNESS_MAX: Duration = Duration::from_secs(60);
 /// Fixed point of the logarithms in [`Outcomes`].
 const LN_SCALE: f64 = 65_536.0;
 
@@ -83,7 +85,14 @@ impl NodeLoad {
 
     /// The age beyond which this load is unknown.
     pub fn freshness(&self) -> Duration {
-        FRESHNESS_MIN.max(self.interval * FRESHNESS_INTERVALS)
+        let claimed = self.interval.saturating_mul(FRESHNESS_INTERVALS);
+        claimed.clamp(FRESHNESS_MIN, FRESHNESS_MAX)
+    }
+
+    /// Whether there is a record and it is young enough to be believed at `now`.
+    pub fn is_fresh(&self, now: Timestamp) -> bool {
+        let known = self.observed_at != Timestamp::ZERO;
+        known && now.since(self.observed_at) <= self.freshness()
     }
 
     fn words(&self) -> [u64; LOAD_WORDS] {
@@ -318,8 +327,7 @@ impl LoadTable {
     /// The node's load if it is fresh at `now`; a stale one is unknown, never idle.
     pub fn fresh(&self, node: NodeId, now: Timestamp) -> Option<NodeLoad> {
         let load = self.last(node);
-        let known = load.observed_at != Timestamp::ZERO;
-        (known && now.since(load.observed_at) <= load.freshness()).then_some(load)
+        load.is_fresh(now).then_some(load)
     }
 
     /// Own traffic to the node.
@@ -523,6 +531,15 @@ mod tests {
             },
         );
         assert!(table.fresh(NODE, Timestamp::from_millis(5000)).is_some());
+        // But not for as long as it likes.
+        table.store(
+            NODE,
+            &NodeLoad {
+                interval: Duration::MAX,
+                ..load(0.0)
+            },
+        );
+        assert_eq!(table.fresh(NODE, Timestamp::from_millis(62_000)), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! delta  = own dispatches since the record - own completions since        both by counters
-//! W      = exp(-age / (2 * Sbar))                                         no record: 0
+//! W      = exp(-age / (2 * Sbar))                                         none, or not fresh: 0
 //! nhat   = max(0, W * (n + g * delta) + (1 - W) * (prior_n + h * o))      run queue
 //! Rhat   = max(0, W * (R + g * delta) + (1 - W) * (prior_R + h * o))      requests in flight
 //! x      = max(1, (nhat + 1) / C)                                         expected slowdown
@@ -76,7 +76,12 @@ pub fn score(
 ) -> Score {
     let unseen = own.unseen_since(load.unseen_from) as f32;
     let age = now.since(load.observed_at).as_secs_f32();
-    let worth = (-age * decay).exp();
+    // However slow the requests are, a record past its bound is unknown.
+    let worth = if load.is_fresh(now) {
+        (-age * decay).exp()
+    } else {
+        0.0
+    };
     let own = terms.h * own.in_flight() as f32;
     let estimate = |measured: f32, prior: f32| {
         // No record, or one without this number: its prior alone.
@@ -257,6 +262,22 @@ mod tests {
         };
         assert!((check(&old, own(0), &terms).runnable - 6.0).abs() < 1e-3);
         assert!((check(&NodeLoad::UNKNOWN, own(0), &terms).runnable - 6.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_stale_record_is_unknown_however_slow_the_requests_are() {
+        let terms = NodeTerms {
+            prior_runnable: 6.0,
+            ..NodeTerms::default()
+        };
+        let stale = NodeLoad {
+            observed_at: Timestamp::from_millis(500),
+            ..load(0.0)
+        };
+        // Requests of a minute: 500 ms would hardly count.
+        let decay = 1.0 / 120.0;
+        let score = score(&stale, own(0), &terms, decay, NOW);
+        assert_eq!((score.worth, score.runnable), (0.0, 6.0));
     }
 
     #[test]
