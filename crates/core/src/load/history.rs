@@ -8,7 +8,12 @@
 //! Own traffic that the record cannot have seen is found by counters, not by time stamps per
 //! request: the history remembers own dispatches and completions at every poll, and looks up
 //! how many requests had been dispatched one one-way delay *before* the record was made, and
-//! how many completions had come back one one-way delay *after*. See `policy::auto`.
+//! how many completions had come back one one-way delay *after*. Between two moments at which
+//! they are known, the counters are taken to have grown evenly: to take either end would count
+//! a whole poll's traffic as seen, or as unseen. See `policy::auto`.
+//!
+//! A rate needs a window that its source can bear. Until records span half of it, the rate is
+//! unknown: a tick counter that has not ticked yet looks idle.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,8 +23,12 @@ use super::{NodeLoad, OwnTraffic, Rates, Rung};
 use crate::record::{LoadRecord, Sources};
 use crate::time::Timestamp;
 
-/// Records kept: at 1 kHz, more than the longest window.
+/// Records kept, and the least time between two of them: more than the longest window,
+/// however often the node is read.
 const RECORDS_MAX: usize = 128;
+const SPACING_NS: u64 = 1_000_000;
+/// Polls kept. A record is rarely older than this many.
+const POLLS_MAX: usize = 128;
 /// Window of the paper's user-level index (000: update interval 50 ms).
 const WINDOW_ULM: Duration = Duration::from_millis(50);
 /// Shortest window that each way of counting CPU time can bear (facts: at 10 ms, every task
@@ -64,7 +73,7 @@ pub struct History {
 impl History {
     /// Notes own traffic at the moment at which a read is sent.
     pub fn note_poll(&mut self, now: Timestamp, own: OwnTraffic) {
-        if self.polls.len() == RECORDS_MAX {
+        if self.polls.len() == POLLS_MAX {
             self.polls.pop_front();
         }
         self.polls.push_back((now, own));
@@ -84,6 +93,7 @@ impl History {
         {
             return Progress::Unchanged;
         }
+        self.thin_out();
         if self.points.len() == RECORDS_MAX {
             self.points.pop_front();
             for start in &mut self.starts {
@@ -93,6 +103,17 @@ impl History {
         self.points.push_back(Point::of(record));
         self.follow_windows(record.t_ns);
         Progress::Advanced(self.load(reading, own))
+    }
+
+    /// Drops the newest point if it is too near to its predecessor to be worth a place. No
+    /// window starts there: the shortest is longer than the spacing.
+    fn thin_out(&mut self) {
+        let mut newest = self.points.iter().rev();
+        if let (Some(last), Some(before)) = (newest.next(), newest.next())
+            && last.t_ns - before.t_ns < SPACING_NS
+        {
+            self.points.pop_back();
+        }
     }
 
     /// The rates over the shortest kept window of at least `window`, or the longest there is.
@@ -133,9 +154,11 @@ impl History {
         let observed_at = reading.received_at - one_way - Duration::from_nanos(standing);
         let has = |source| record.sources.has(source);
         let utilization = |window| {
-            self.rates(window)
-                .map_or(f32::NAN, |rates| rates.utilization as f32)
+            let rates = self.rates(window);
+            let spanned = rates.filter(|rates| rates.window * 2 >= window);
+            spanned.map_or(f32::NAN, |rates| rates.utilization as f32)
         };
+        let own_at = |when| self.own_at(when, (reading.received_at, own));
         let exact = has(Sources::BUSY_SWITCH) || has(Sources::BUSY_ACCT);
         let fast = if exact { WINDOW_EXACT } else { WINDOW_TICK };
         let busy = record.sources.has_busy();
@@ -163,51 +186,57 @@ impl History {
             rung: Rung::from_number(record.rung),
             interval: Duration::from_nanos(record.interval_ns),
             unseen_from: OwnTraffic {
-                dispatched: self.own_at(observed_at - one_way, own).dispatched,
-                completed: self.own_at(observed_at + one_way, own).completed,
+                dispatched: own_at(observed_at - one_way).dispatched,
+                completed: own_at(observed_at + one_way).completed,
             },
         }
     }
 
-    /// Own traffic as it stood at `when`: the last poll not after it. Searched from the
+    /// Own traffic as it stood at `when`, between the polls around it; `now` is the newest that
+    /// is known. Before the first poll it is what the first poll found. Searched from the
     /// youngest, which is the one except with old records.
-    fn own_at(&self, when: Timestamp, own: OwnTraffic) -> OwnTraffic {
+    fn own_at(&self, when: Timestamp, now: (Timestamp, OwnTraffic)) -> OwnTraffic {
         let Some(last) = self.polls.iter().rposition(|(at, _)| *at <= when) else {
-            return self.polls.front().map_or(own, |(_, first)| *first);
+            return self.polls.front().map_or(now.1, |(_, first)| *first);
         };
-        let (at, then) = self.polls[last];
-        if last + 1 == self.polls.len() && at < when {
-            // Between the last poll and now: what was counted last is nearest.
-            own
-        } else {
-            then
+        let (from, own_from) = self.polls[last];
+        let (to, own_to) = *self.polls.get(last + 1).unwrap_or(&now);
+        let between = crate::time::nanos(to.since(from));
+        let passed = crate::time::nanos(when.since(from)).min(between);
+        if between == 0 {
+            return own_to;
+        }
+        let share = passed as f64 / between as f64;
+        let part = |from: u64, to: u64| from + (to.saturating_sub(from) as f64 * share) as u64;
+        OwnTraffic {
+            dispatched: part(own_from.dispatched, own_to.dispatched),
+            completed: part(own_from.completed, own_to.completed),
         }
     }
 }
 
 fn used_memory(record: &LoadRecord) -> f32 {
-    if record.memory_total == 0 {
-        return f32::NAN;
-    }
-    1.0 - (record.memory_available as f64 / record.memory_total as f64) as f32
+    1.0 - share(record.memory_available, record.memory_total)
 }
 
 /// The fuller of the system's table and the watched process nearest to its limit: the limit
-/// of the process is what servers run into (anchors §0, trap 5).
+/// of the process is what servers run into (a system's own limit is hardly ever reached).
 fn used_files(record: &LoadRecord) -> f32 {
-    let share = |open: u64, max: u64| {
-        if max == 0 {
-            0.0
-        } else {
-            (open as f64 / max as f64) as f32
-        }
-    };
     let system = share(record.files_open, record.files_max);
     let process = share(
         record.process_files_open.into(),
         record.process_files_max.into(),
     );
+    // `max` takes the other one where one is NaN.
     system.max(process)
+}
+
+/// The part of the whole, at most 1; NaN without a whole, which nobody measured.
+fn share(part: u64, whole: u64) -> f32 {
+    if whole == 0 {
+        return f32::NAN;
+    }
+    (part as f64 / whole as f64).min(1.0) as f32
 }
 
 #[cfg(test)]
@@ -324,7 +353,69 @@ mod tests {
         else {
             panic!("a first record is progress");
         };
-        assert_eq!(load.unseen_from, own(20, 10));
+        assert_eq!(load.unseen_from, own(25, 13));
+    }
+
+    #[test]
+    fn what_was_sent_while_the_read_was_under_way_is_unseen() {
+        for (received_ns, node_now_ns) in [(2000, None), (2001, None), (2001, Some(100_000_000))] {
+            let mut history = History::default();
+            let own = |dispatched, completed| OwnTraffic {
+                dispatched,
+                completed,
+            };
+            // The batch of reads was noted a little before this one was sent.
+            let noted = Timestamp::from_millis(1000);
+            history.note_poll(noted, own(10, 5));
+            let sent_at = noted + Duration::from_nanos(10);
+            let reading = Reading {
+                record: &record(100, 50),
+                sent_at,
+                received_at: sent_at + Duration::from_nanos(received_ns),
+                node_now_ns,
+            };
+            let Progress::Advanced(load) = history.accept(&reading, own(20, 9)) else {
+                panic!("a first record is progress");
+            };
+            // Made half-way: whatever was dispatched after the read is on its way, and
+            // whatever was completed before the reply had been answered by then.
+            assert_eq!(
+                load.unseen_from,
+                own(10, 9),
+                "{received_ns} {node_now_ns:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_window_of_a_few_ticks_is_unknown_and_not_idle() {
+        let mut history = History::default();
+        let ticked = |t| LoadRecord {
+            sources: Sources::BUSY_TICK,
+            ..record(t, 50)
+        };
+        for (t, known) in [(100, false), (101, false), (149, false), (150, true)] {
+            let progress = read(&mut history, &ticked(t), t, OwnTraffic::default());
+            let Progress::Advanced(load) = progress else {
+                panic!("newer records are progress");
+            };
+            assert_eq!(!load.utilization.is_nan(), known, "at {t} ms");
+        }
+    }
+
+    #[test]
+    fn windows_are_spanned_however_often_a_node_is_read() {
+        let mut history = History::default();
+        for step in 0..3000 {
+            let often = LoadRecord {
+                t_ns: 100_000_000 + step * 50_000,
+                ..record(0, 50)
+            };
+            read(&mut history, &often, 1000 + step, OwnTraffic::default());
+        }
+        let rates = history.rates(WINDOW_TICK).unwrap();
+        assert!(rates.window >= WINDOW_TICK);
+        assert!(history.points.len() <= RECORDS_MAX);
     }
 
     #[test]
@@ -338,5 +429,11 @@ mod tests {
             ..record(1, 1)
         };
         assert_eq!(used_files(&full), 0.9);
+        let limits_unknown = LoadRecord {
+            files_max: 0,
+            process_files_max: 0,
+            ..full
+        };
+        assert!(used_files(&limits_unknown).is_nan(), "unknown, not empty");
     }
 }
