@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! lambda = own arrival rate, EWMA over 100 ms        M = front-ends        N = candidates
-//! K      = lambda * (M-1) * (record age + one-way)   unseen arrivals of the others, in all
+//! K      = lambda * (M-1) * (record age + one-way)   unseen arrivals of the others, in all;
+//!                                                    the mean age is P/2 + w1, so the window P/2 + 2 w1
 //! Ks     = K * C / sum(C)                            the same for node s
 //! g      = 1 + (M-1)/M / (1/Ks + 1/M)                what one own dispatch says about all
 //! r      = mean requests in flight per capacity * C  no record counts them: M * sum(own) / sum(C) * C
@@ -19,13 +20,18 @@
 //! with 1 s. g and h are means of a gamma-Poisson posterior: an own request makes it likelier
 //! that others went the same way, by less the fewer of them there can be.
 //!
+//! Sums and means are over the candidates: a drained or ejected node, which has next to
+//! nothing to do, would make an unknown candidate look idle. What a node does not know, or
+//! claims against reason (no capacity, NaN), takes no part. A node that joins the site starts
+//! with what happens from then on.
+//!
 //! The prior of `rel` (0.04: nodes usually differ by a fifth) is worth var/0.04 samples, about
 //! 25 to 40; logarithms, because service times with a heavy tail drown arithmetic means.
 //! Failure case: many front-ends learn slowly, each from its own few responses.
 
 use crate::load::{LoadTable, NodeLoad, NodeTerms, Outcomes, SiteTerms};
 use crate::time::Timestamp;
-use crate::topology::{SiteId, Topology};
+use crate::topology::{NodeId, Site, SiteId, Topology};
 
 const RATE_SECONDS: f64 = 0.1;
 const LEARN_SECONDS: f64 = 10.0;
@@ -41,20 +47,25 @@ const DRAWS_MIN: f64 = 5.0;
 const DRAWS_MAX: f64 = 10.0;
 /// Worth of a record before any response, seconds of mean service time.
 const SERVICE_SECONDS: f64 = 0.01;
+/// Decayed responses below this are none: what they told is forgotten.
+const COUNT_MIN: f64 = 1e-6;
+/// Least capacity to reckon with, CPUs: a node of weight zero is small, not infinitely slow.
+const CAPACITY_MIN: f64 = 0.01;
 
 /// Memory of one site.
 #[derive(Debug, Default)]
 pub(super) struct SiteLearner {
     nodes: Vec<NodeLearner>,
-    last_tick: Timestamp,
-    dispatched: u64,
+    last_tick: Option<Timestamp>,
     arrivals: f64,
 }
 
 /// Memory of one node: its counters at the last tick and the decayed sums since ever.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct NodeLearner {
+    node: NodeId,
     seen: Outcomes,
+    dispatched: u64,
     count: f64,
     sum_ln: f64,
     sum_ln_squared: f64,
@@ -67,6 +78,7 @@ struct Known {
     load: Option<NodeLoad>,
     capacity: f64,
     own: f64,
+    candidate: bool,
 }
 
 /// A tick's sums over the site.
@@ -85,50 +97,40 @@ struct Totals {
 impl SiteLearner {
     pub(super) fn on_tick(
         &mut self,
-        site: SiteId,
+        id: SiteId,
         topology: &Topology,
         table: &LoadTable,
         front_ends: u32,
         now: Timestamp,
     ) {
-        let nodes = &topology.site(site).nodes;
-        let candidates = topology.site(site).candidates.len();
-        self.nodes.resize(nodes.len(), NodeLearner::default());
-        let seconds = match self.last_tick {
-            Timestamp::ZERO => 0.0,
-            last => now.seconds_since(last),
-        };
-        self.last_tick = now;
-        for (learner, node) in self.nodes.iter_mut().zip(nodes) {
-            learner.on_outcomes(table.outcomes(*node), seconds);
+        let site = topology.site(id);
+        self.on_members(&site.nodes, table);
+        let seconds = self.last_tick.map_or(0.0, |last| now.seconds_since(last));
+        self.last_tick = Some(now);
+        let mut dispatched = 0;
+        for learner in &mut self.nodes {
+            dispatched += learner.on_dispatches(table.own(learner.node).dispatched);
         }
-        let per_weight = capacity_per_weight(site, topology, table, now);
-        let known: Vec<Known> = nodes
-            .iter()
-            .map(|node| {
-                let load = table.fresh(*node, now);
-                let assumed = f64::from(topology.node(*node).weight) * per_weight;
-                let capacity = load.map_or(assumed, |load| f64::from(load.capacity));
-                Known {
-                    load,
-                    capacity,
-                    own: table.in_flight(*node) as f64,
-                }
-            })
-            .collect();
+        let keep = Keep::of(seconds);
+        for learner in &mut self.nodes {
+            learner.on_outcomes(table.outcomes(learner.node), &keep);
+        }
+        if seconds > 0.0 {
+            let rate = dispatched as f64 / seconds;
+            self.arrivals = self.arrivals * keep.rate + rate * (1.0 - keep.rate);
+        }
+        let known = known(site, topology, table, now);
         let totals = Totals::of(&known, now);
-        let dispatched = nodes.iter().map(|node| table.own(*node).dispatched).sum();
-        self.on_arrivals(dispatched, seconds);
         let others = f64::from(front_ends) - 1.0;
         let unseen = self.arrivals * others * totals.unseen_window();
         let learned = Learned::of(&self.nodes);
-        for ((node, known), learner) in nodes.iter().zip(&known).zip(&self.nodes) {
+        for (known, learner) in known.iter().zip(&self.nodes) {
             let terms = terms(known, &totals, &learned, learner, unseen, front_ends);
-            table.set_terms(*node, &terms);
+            table.set_terms(learner.node, &terms);
         }
-        let draws = (2.0 * candidates as f64 / (1.0 + unseen)).round();
+        let draws = (2.0 * site.candidates.len() as f64 / (1.0 + unseen)).round();
         table.set_site_terms(
-            site,
+            id,
             SiteTerms {
                 draws: draws.clamp(DRAWS_MIN, DRAWS_MAX) as u32,
                 decay: (0.5 / learned.service) as f32,
@@ -136,27 +138,79 @@ impl SiteLearner {
         );
     }
 
-    fn on_arrivals(&mut self, dispatched: u64, seconds: f64) {
-        let arrived = dispatched.saturating_sub(self.dispatched) as f64;
-        self.dispatched = dispatched;
-        if seconds > 0.0 {
-            let keep = (-seconds / RATE_SECONDS).exp();
-            self.arrivals = self.arrivals * keep + arrived / seconds * (1.0 - keep);
+    /// Keeps one learner per node of the site, in the same order.
+    fn on_members(&mut self, nodes: &[NodeId], table: &LoadTable) {
+        if self.nodes.iter().map(|learner| &learner.node).eq(nodes) {
+            return;
+        }
+        let first = self.last_tick.is_none();
+        let members = nodes.iter().map(|node| {
+            let kept = self
+                .nodes
+                .binary_search_by_key(node, |learner| learner.node);
+            match kept {
+                Ok(kept) => self.nodes[kept].clone(),
+                Err(_) if first => NodeLearner::new(*node, Outcomes::default(), 0),
+                // What it did for another site teaches nothing here.
+                Err(_) => {
+                    NodeLearner::new(*node, table.outcomes(*node), table.own(*node).dispatched)
+                }
+            }
+        });
+        self.nodes = members.collect();
+    }
+}
+
+/// What the sums keep over the time between two ticks.
+struct Keep {
+    rate: f64,
+    learned: f64,
+    errors: f64,
+}
+
+impl Keep {
+    fn of(seconds: f64) -> Self {
+        Self {
+            rate: (-seconds / RATE_SECONDS).exp(),
+            learned: (-seconds / LEARN_SECONDS).exp(),
+            errors: (-seconds / ERROR_SECONDS).exp(),
         }
     }
 }
 
 impl NodeLearner {
-    fn on_outcomes(&mut self, outcomes: Outcomes, seconds: f64) {
-        let keep = (-seconds / LEARN_SECONDS).exp();
-        let successes = outcomes.successes.saturating_sub(self.seen.successes) as f64;
-        let failures = outcomes.failures.saturating_sub(self.seen.failures) as f64;
-        self.count = self.count * keep + successes;
-        self.sum_ln = self.sum_ln * keep + outcomes.sum_ln - self.seen.sum_ln;
-        self.sum_ln_squared =
-            self.sum_ln_squared * keep + outcomes.sum_ln_squared - self.seen.sum_ln_squared;
-        self.seconds = self.seconds * keep + outcomes.sum_seconds - self.seen.sum_seconds;
-        self.errors *= (-seconds / ERROR_SECONDS).exp();
+    fn new(node: NodeId, seen: Outcomes, dispatched: u64) -> Self {
+        Self {
+            node,
+            seen,
+            dispatched,
+            count: 0.0,
+            sum_ln: 0.0,
+            sum_ln_squared: 0.0,
+            seconds: 0.0,
+            errors: 0.0,
+        }
+    }
+
+    /// Dispatches since the last tick.
+    fn on_dispatches(&mut self, dispatched: u64) -> u64 {
+        let since = dispatched.saturating_sub(self.dispatched);
+        self.dispatched = dispatched;
+        since
+    }
+
+    fn on_outcomes(&mut self, outcomes: Outcomes, keep: &Keep) {
+        // A sum that wrapped round after years must not poison the learned.
+        let grown = |to: f64, from: f64| (to - from).max(0.0);
+        let seen = &self.seen;
+        let successes = outcomes.successes.saturating_sub(seen.successes) as f64;
+        let failures = outcomes.failures.saturating_sub(seen.failures) as f64;
+        self.count = self.count * keep.learned + successes;
+        self.sum_ln = self.sum_ln * keep.learned + grown(outcomes.sum_ln, seen.sum_ln);
+        self.sum_ln_squared = self.sum_ln_squared * keep.learned
+            + grown(outcomes.sum_ln_squared, seen.sum_ln_squared);
+        self.seconds = self.seconds * keep.learned + grown(outcomes.sum_seconds, seen.sum_seconds);
+        self.errors *= keep.errors;
         let responses = successes + failures;
         if responses > 0.0 {
             // As many steps at once as there were responses since the last tick.
@@ -178,7 +232,7 @@ impl Learned {
     fn of(nodes: &[NodeLearner]) -> Self {
         let sum = |part: fn(&NodeLearner) -> f64| nodes.iter().map(part).sum::<f64>();
         let count = sum(|node| node.count);
-        if count < 1.0 {
+        if count < COUNT_MIN {
             return Self {
                 mean_ln: 0.0,
                 variance_ln: 1.0,
@@ -197,7 +251,7 @@ impl Learned {
     /// The relative cost of a request at this node.
     fn rel(&self, node: &NodeLearner) -> f64 {
         let prior = self.variance_ln / REL_PRIOR;
-        if node.count + prior <= 0.0 {
+        if node.count < COUNT_MIN {
             return 1.0;
         }
         let ln = (node.sum_ln - node.count * self.mean_ln) / (node.count + prior);
@@ -208,18 +262,19 @@ impl Learned {
 impl Totals {
     fn of(nodes: &[Known], now: Timestamp) -> Self {
         let mut totals = Self::default();
-        for node in nodes {
+        for node in nodes.iter().filter(|node| node.candidate) {
             totals.capacity += node.capacity;
             totals.own += node.own;
             let Some(load) = &node.load else { continue };
             totals.records += 1.0;
-            totals.unseen_seconds += now.seconds_since(load.observed_at) + f64::from(load.one_way);
-            if !load.runnable.is_nan() {
-                totals.runnable += f64::from(load.runnable);
+            let one_way = measured(load.one_way).unwrap_or(0.0);
+            totals.unseen_seconds += now.seconds_since(load.observed_at) + one_way;
+            if let Some(runnable) = measured(load.runnable) {
+                totals.runnable += runnable;
                 totals.runnable_capacity += node.capacity;
             }
-            if !load.in_flight.is_nan() {
-                totals.in_flight += f64::from(load.in_flight);
+            if let Some(in_flight) = measured(load.in_flight) {
+                totals.in_flight += in_flight;
                 totals.in_flight_capacity += node.capacity;
             }
         }
@@ -285,153 +340,44 @@ fn terms(
     }
 }
 
-/// The capacity of a node of weight 1 among those whose records tell theirs; 1 if none does.
-fn capacity_per_weight(
-    site: SiteId,
-    topology: &Topology,
-    table: &LoadTable,
-    now: Timestamp,
-) -> f64 {
-    let (mut capacity, mut weight) = (0.0, 0.0);
-    for node in &topology.site(site).nodes {
-        if let Some(load) = table.fresh(*node, now) {
-            capacity += f64::from(load.capacity);
-            weight += f64::from(topology.node(*node).weight);
+/// A length or time that a record tells, unless it is none.
+fn measured(value: f32) -> Option<f64> {
+    (value.is_finite() && value >= 0.0).then(|| f64::from(value))
+}
+
+/// What is known of the site's nodes, in their order. A capacity outlives its record; where it
+/// was never told, the node has as much per weight as the others.
+fn known(site: &Site, topology: &Topology, table: &LoadTable, now: Timestamp) -> Vec<Known> {
+    let (mut told, mut weights) = (0.0, 0.0);
+    let mut known = Vec::with_capacity(site.nodes.len());
+    for node in &site.nodes {
+        let last = table.last(*node);
+        let capacity = measured(last.capacity).filter(|capacity| *capacity > 0.0);
+        if let Some(capacity) = capacity {
+            told += capacity;
+            weights += weight(topology, *node);
         }
+        known.push(Known {
+            load: last.is_fresh(now).then_some(last),
+            capacity: capacity.unwrap_or(f64::NAN),
+            own: table.in_flight(*node) as f64,
+            candidate: site.candidates.binary_search(node).is_ok(),
+        });
     }
-    if weight > 0.0 { capacity / weight } else { 1.0 }
+    let per_weight = if weights > 0.0 { told / weights } else { 1.0 };
+    for (known, node) in known.iter_mut().zip(&site.nodes) {
+        if known.capacity.is_nan() {
+            known.capacity = weight(topology, *node) * per_weight;
+        }
+        known.capacity = known.capacity.max(CAPACITY_MIN);
+    }
+    known
+}
+
+/// A configured weight, unless it is none.
+fn weight(topology: &Topology, node: NodeId) -> f64 {
+    measured(topology.node(node).weight).unwrap_or(0.0)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::director::Director;
-    use crate::policy::{PolicyConfig, PolicyKind};
-    use crate::testing::cluster;
-    use crate::topology::NodeId;
-
-    const SITE: SiteId = SiteId(0);
-
-    struct World {
-        director: Director,
-        table: LoadTable,
-        now: Timestamp,
-    }
-
-    fn world(front_ends: u32) -> World {
-        let mut director = Director::new(cluster(2, PolicyConfig::new(PolicyKind::Auto)), 1);
-        director.handle_front_ends(front_ends);
-        World {
-            director,
-            table: LoadTable::new(2, 1),
-            now: Timestamp::from_millis(1),
-        }
-    }
-
-    impl World {
-        fn tick(&mut self) -> [NodeTerms; 2] {
-            self.now = self.now + Duration::from_millis(1);
-            self.director.handle_tick(&self.table, self.now);
-            [self.table.terms(NodeId(0)), self.table.terms(NodeId(1))]
-        }
-
-        fn load(&self, node: u32, capacity: f32, runnable: f32) {
-            let load = NodeLoad {
-                observed_at: self.now,
-                capacity,
-                runnable,
-                ..NodeLoad::UNKNOWN
-            };
-            self.table.store(NodeId(node), &load);
-        }
-    }
-
-    #[test]
-    fn alone_an_own_request_speaks_for_itself_only() {
-        let mut world = world(1);
-        let [first, _] = world.tick();
-        assert_eq!((first.g, first.h), (1.0, 1.0));
-    }
-
-    #[test]
-    fn among_many_an_own_request_speaks_for_others_but_not_for_more_than_there_can_be() {
-        let mut world = world(64);
-        for _ in 0..4 {
-            world.table.dispatch(NodeId(0));
-        }
-        let [first, _] = world.tick();
-        assert!(first.h > 1.5 && first.h < 64.0, "h = {}", first.h);
-    }
-
-    #[test]
-    fn a_node_without_a_record_is_taken_for_an_average_one() {
-        let mut world = world(1);
-        world.load(0, 4.0, 8.0);
-        let [_, second] = world.tick();
-        assert_eq!(second.capacity, 4.0);
-        assert_eq!(second.prior_runnable, 8.0);
-    }
-
-    #[test]
-    fn the_slower_node_costs_more_after_enough_responses() {
-        let mut world = world(1);
-        for _ in 0..500 {
-            world
-                .table
-                .succeeded(NodeId(0), Duration::from_millis(10), 1.0);
-            world
-                .table
-                .succeeded(NodeId(1), Duration::from_millis(20), 1.0);
-        }
-        let [fast, slow] = world.tick();
-        assert!(
-            slow.factor / fast.factor > 1.8,
-            "{} against {}",
-            slow.factor,
-            fast.factor
-        );
-    }
-
-    #[test]
-    fn a_few_responses_prove_little() {
-        let mut world = world(1);
-        world
-            .table
-            .succeeded(NodeId(0), Duration::from_millis(10), 1.0);
-        world
-            .table
-            .succeeded(NodeId(1), Duration::from_millis(20), 1.0);
-        let [fast, slow] = world.tick();
-        assert!(
-            slow.factor / fast.factor < 1.3,
-            "{} against {}",
-            slow.factor,
-            fast.factor
-        );
-    }
-
-    #[test]
-    fn errors_cost_and_are_forgotten() {
-        let mut world = world(1);
-        for _ in 0..10 {
-            world.table.failed(NodeId(0), true);
-        }
-        let [failing, _] = world.tick();
-        assert!(failing.factor > 10.0 && failing.penalty > 0.0);
-        for _ in 0..3000 {
-            world.tick();
-        }
-        let [healed, _] = world.tick();
-        assert!(healed.factor < 1.01 && healed.penalty == 0.0);
-    }
-
-    #[test]
-    fn more_unseen_arrivals_mean_fewer_draws() {
-        let mut world = world(64);
-        world.load(0, 4.0, 1.0);
-        world.tick();
-        assert_eq!(world.table.site_terms(SITE).draws, 5);
-    }
-}
+mod tests;

@@ -1,0 +1,263 @@
+//! The director's terms with plain values.
+
+use std::time::Duration;
+
+use super::*;
+use crate::director::Director;
+use crate::policy::{PolicyConfig, PolicyKind};
+use crate::testing::cluster;
+use crate::topology::NodeId;
+
+const SITE: SiteId = SiteId(0);
+
+struct World {
+    director: Director,
+    table: LoadTable,
+    now: Timestamp,
+}
+
+fn world(front_ends: u32) -> World {
+    let mut director = Director::new(cluster(2, PolicyConfig::new(PolicyKind::Auto)), 1);
+    director.handle_front_ends(front_ends);
+    World {
+        director,
+        table: LoadTable::new(2, 1),
+        now: Timestamp::from_millis(1),
+    }
+}
+
+impl World {
+    fn tick(&mut self) -> [NodeTerms; 2] {
+        self.now = self.now + Duration::from_millis(1);
+        self.director.handle_tick(&self.table, self.now);
+        [self.table.terms(NodeId(0)), self.table.terms(NodeId(1))]
+    }
+
+    fn load(&self, node: u32, capacity: f32, runnable: f32) {
+        let load = NodeLoad {
+            observed_at: self.now,
+            capacity,
+            runnable,
+            ..NodeLoad::UNKNOWN
+        };
+        self.table.store(NodeId(node), &load);
+    }
+}
+
+#[test]
+fn alone_an_own_request_speaks_for_itself_only() {
+    let mut world = world(1);
+    let [first, _] = world.tick();
+    assert_eq!((first.g, first.h), (1.0, 1.0));
+}
+
+#[test]
+fn among_many_an_own_request_speaks_for_others_but_not_for_more_than_there_can_be() {
+    let mut world = world(64);
+    for _ in 0..4 {
+        world.table.dispatch(NodeId(0));
+    }
+    let [first, _] = world.tick();
+    assert!(first.h > 1.5 && first.h < 64.0, "h = {}", first.h);
+}
+
+#[test]
+fn a_node_without_a_record_is_taken_for_an_average_one() {
+    let mut world = world(1);
+    world.load(0, 4.0, 8.0);
+    let [_, second] = world.tick();
+    assert_eq!(second.capacity, 4.0);
+    assert_eq!(second.prior_runnable, 8.0);
+}
+
+#[test]
+fn the_slower_node_costs_more_after_enough_responses() {
+    let mut world = world(1);
+    for _ in 0..500 {
+        world
+            .table
+            .succeeded(NodeId(0), Duration::from_millis(10), 1.0);
+        world
+            .table
+            .succeeded(NodeId(1), Duration::from_millis(20), 1.0);
+    }
+    let [fast, slow] = world.tick();
+    assert!(
+        slow.factor / fast.factor > 1.8,
+        "{} against {}",
+        slow.factor,
+        fast.factor
+    );
+}
+
+#[test]
+fn a_few_responses_prove_little() {
+    let mut world = world(1);
+    world
+        .table
+        .succeeded(NodeId(0), Duration::from_millis(10), 1.0);
+    world
+        .table
+        .succeeded(NodeId(1), Duration::from_millis(20), 1.0);
+    let [fast, slow] = world.tick();
+    assert!(
+        slow.factor / fast.factor < 1.3,
+        "{} against {}",
+        slow.factor,
+        fast.factor
+    );
+}
+
+#[test]
+fn errors_cost_and_are_forgotten() {
+    let mut world = world(1);
+    for _ in 0..10 {
+        world.table.failed(NodeId(0), true);
+    }
+    let [failing, _] = world.tick();
+    assert!(failing.factor > 10.0 && failing.penalty > 0.0);
+    for _ in 0..3000 {
+        world.tick();
+    }
+    let [healed, _] = world.tick();
+    assert!(healed.factor < 1.01 && healed.penalty == 0.0);
+}
+
+#[test]
+fn what_was_learned_fades_to_nothing_and_not_to_a_bias() {
+    let mut world = world(1);
+    for _ in 0..3 {
+        world
+            .table
+            .succeeded(NodeId(0), Duration::from_millis(10), 1.0);
+    }
+    // Half a minute of silence: less than one response is left of the three.
+    for _ in 0..30 {
+        world.now = world.now + Duration::from_secs(1);
+        let [asked, silent] = world.tick();
+        let ratio = asked.factor / silent.factor;
+        assert!((0.99..1.01).contains(&ratio), "{ratio}");
+    }
+}
+
+#[test]
+fn drained_nodes_do_not_make_an_unknown_one_look_idle() {
+    let mut world = world(1);
+    world.director = Director::new(cluster(3, PolicyConfig::new(PolicyKind::Auto)), 1);
+    world.table = LoadTable::new(3, 1);
+    world.load(0, 4.0, 8.0);
+    world.load(2, 4.0, 0.0);
+    world
+        .director
+        .handle_order(NodeId(2), crate::topology::AdminState::Drain);
+    world.tick();
+    let [_, unknown] = world.tick();
+    assert_eq!(unknown.prior_runnable, 8.0);
+}
+
+#[test]
+fn nonsense_in_records_and_weights_poisons_nobody() {
+    let bad = [f32::NAN, 0.0, -1.0, f32::INFINITY];
+    for (bad, front_ends) in bad.into_iter().flat_map(|bad| [(bad, 1), (bad, 64)]) {
+        let mut spec = cluster(3, PolicyConfig::new(PolicyKind::Auto));
+        spec.nodes[0].weight = bad;
+        spec.front_ends = front_ends;
+        let mut director = Director::new(spec, 1);
+        let table = LoadTable::new(3, 1);
+        let mut now = Timestamp::from_millis(1);
+        for round in 0..10 {
+            now = now + Duration::from_millis(1);
+            let nonsense = NodeLoad {
+                observed_at: now,
+                capacity: bad,
+                runnable: if bad < 1.0 { f32::NAN } else { bad },
+                in_flight: bad,
+                one_way: bad,
+                ..NodeLoad::UNKNOWN
+            };
+            table.store(NodeId(1), &nonsense);
+            if round > 5 {
+                let good = NodeLoad {
+                    observed_at: now,
+                    capacity: 4.0,
+                    runnable: 2.0,
+                    ..NodeLoad::UNKNOWN
+                };
+                table.store(NodeId(2), &good);
+            }
+            table.dispatch(NodeId(2));
+            director.handle_tick(&table, now);
+            for node in 0..3 {
+                let terms = table.terms(NodeId(node));
+                let all = [
+                    terms.factor,
+                    terms.penalty,
+                    terms.g,
+                    terms.h,
+                    terms.prior_runnable,
+                    terms.prior_in_flight,
+                    terms.capacity,
+                ];
+                assert!(all.iter().all(|term| term.is_finite()), "{bad}: {terms:?}");
+                assert!(terms.capacity > 0.0 && terms.g >= 1.0 && terms.h >= 1.0);
+            }
+            assert!(table.site_terms(SITE).draws >= 5);
+        }
+    }
+}
+
+#[test]
+fn no_node_is_no_trouble() {
+    let mut director = Director::new(cluster(0, PolicyConfig::default()), 1);
+    let table = LoadTable::new(0, 1);
+    for ms in 1..5 {
+        director.handle_tick(&table, Timestamp::from_millis(ms));
+    }
+    let terms = table.site_terms(SITE);
+    assert!(terms.draws == 5 && terms.decay.is_finite());
+}
+
+#[test]
+fn a_node_that_joins_a_site_brings_nothing_along_and_takes_nothing_away() {
+    let topology = Director::new(cluster(3, PolicyConfig::default()), 1).topology();
+    let with = |nodes: &[u32]| {
+        let mut topology = (*topology).clone();
+        topology.sites[0].nodes = nodes.iter().copied().map(NodeId).collect();
+        topology.sites[0].candidates = topology.sites[0].nodes.clone();
+        topology
+    };
+    let table = LoadTable::new(3, 1);
+    let mut learner = SiteLearner::default();
+    let mut now = Timestamp::from_millis(1);
+    let mut tick = |topology: &Topology| {
+        now = now + Duration::from_millis(1);
+        learner.on_tick(SITE, topology, &table, 64, now);
+        (
+            learner.arrivals,
+            [1, 2].map(|node| table.terms(NodeId(node)).factor),
+        )
+    };
+    tick(&with(&[1, 2]));
+    // Node 0 works hard for another site, and slowly.
+    for _ in 0..1000 {
+        table.dispatch(NodeId(0));
+        table.succeeded(NodeId(0), Duration::from_secs(1), 1.0);
+        table.succeeded(NodeId(1), Duration::from_millis(10), 1.0);
+        table.succeeded(NodeId(2), Duration::from_millis(20), 1.0);
+    }
+    let (_, before) = tick(&with(&[1, 2]));
+    let (arrivals, after) = tick(&with(&[0, 1, 2]));
+    assert_eq!(arrivals, 0.0, "its dispatches were not ours");
+    assert_eq!(table.terms(NodeId(0)).factor, 1.0);
+    for (before, after) in before.into_iter().zip(after) {
+        assert!((before / after - 1.0).abs() < 0.01, "{before} then {after}");
+    }
+}
+
+#[test]
+fn more_unseen_arrivals_mean_fewer_draws() {
+    let mut world = world(64);
+    world.load(0, 4.0, 1.0);
+    world.tick();
+    assert_eq!(world.table.site_terms(SITE).draws, 5);
+}
