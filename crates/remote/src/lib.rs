@@ -1,1 +1,26 @@
 //! Remote memory: the three verbs over its transports, and the reader.
+//!
+//! A node publishes its load record in a [`RegionMemory`]; a front-end holds a [`Region`] on it
+//! and needs three verbs: read, compare-and-swap, fetch-and-add. What carries them is the
+//! transport's business, and one conformance suite (`tests/conformance.rs`) holds for all.
+//!
+//! ```text
+//!  node                                              front-end
+//!  Sampler ── publish ──> RegionMemory <── map ───── shm::ShmRegion   ┐
+//!                              ▲                                      ├─ Region
+//!                              └── udp::Responder <── udp::UdpRegion  ┘
+//! ```
+//!
+//! This is the one crate of Tidegate with `unsafe`: mappings shared with other processes, and
+//! the batched socket calls that the standard library does not have. It decides nothing: what
+//! a record means is the business of `tidegate_core::load`.
+
+pub mod clock;
+mod memory;
+pub mod realtime;
+mod region;
+pub mod shm;
+pub mod udp;
+
+pub use memory::{MODE_DEFAULT, RegionMemory, WORDS};
+pub use region::{Read, Refusal, Region, RegionError};

@@ -1,0 +1,55 @@
+//! The one clock of the process: CLOCK_MONOTONIC, which nobody sets and every thread shares.
+//!
+//! Records of processes on one host are on this clock too, so that a region in shared memory
+//! needs no conversion (unless its owner lives in a time namespace of its own).
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::thread::{ClockId, clock_nanosleep_absolute};
+use rustix::time::Timespec;
+use tidegate_core::time::Timestamp;
+
+/// Nanoseconds of one second.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Now.
+pub fn now() -> Timestamp {
+    let now = rustix::time::clock_gettime(ClockId::Monotonic);
+    // The kernel never gives a negative monotonic time.
+    Timestamp::from_nanos(now.tv_sec as u64 * SECOND_NS + now.tv_nsec as u64)
+}
+
+/// Sleeps until `deadline`. Absolute, so that the time spent before the call and a signal in
+/// between add no drift.
+pub(crate) fn sleep_until(deadline: Timestamp) {
+    let nanos = deadline.nanos();
+    let request = Timespec {
+        tv_sec: (nanos / SECOND_NS) as i64,
+        tv_nsec: (nanos % SECOND_NS) as i64,
+    };
+    while clock_nanosleep_absolute(ClockId::Monotonic, &request) == Err(Errno::INTR) {}
+}
+
+/// A duration as the kernel takes it.
+pub(crate) fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_runs_and_a_sleep_ends_after_its_deadline() {
+        let start = now();
+        let deadline = start + Duration::from_millis(2);
+        sleep_until(deadline);
+        assert!(now() >= deadline);
+        // A deadline in the past is no sleep at all; nothing to assert but that it returns.
+        sleep_until(start);
+    }
+}

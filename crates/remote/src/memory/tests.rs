@@ -1,0 +1,207 @@
+//! The record area under a writer that never rests, and the life of a region's file.
+
+use std::sync::atomic::AtomicBool;
+
+use tidegate_core::record::{AGGREGATE_LINES, CPU_LINES_MAX, LINES_MAX};
+
+use super::*;
+
+/// A record whose every field follows from one number.
+fn record(number: u64) -> LoadRecord {
+    LoadRecord {
+        t_ns: number,
+        services: number,
+        busy_ns: number,
+        psi_io_ns: number,
+        accept_overflows: number,
+        completions: number,
+        ..LoadRecord::default()
+    }
+}
+
+fn cpu(number: u64) -> CpuLine {
+    CpuLine {
+        busy_ns: number,
+        softirq_ns: number,
+        runnable_ns: number,
+        ..CpuLine::default()
+    }
+}
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(format!(
+        "/dev/shm/tidegate-test-{name}-{:016x}",
+        random().unwrap()
+    ))
+}
+
+#[test]
+fn sequences_grow_and_pass_over_zero() {
+    assert_eq!(next_sequence(0), 1);
+    assert_eq!(next_sequence(u32::MAX), 1);
+    let memory = RegionMemory::anonymous().unwrap();
+    *memory.sequence.lock().unwrap() = u32::MAX - 1;
+    let mut bytes = [0; RECORD_BYTES_MAX];
+    let mut seen = Vec::new();
+    for number in 0..3 {
+        memory.publish(&record(number), &[]);
+        seen.push(memory.copy(&mut bytes).unwrap());
+    }
+    assert_eq!(seen, [u32::MAX, 1, 2]);
+}
+
+#[test]
+fn a_record_that_became_shorter_leaves_no_lines_behind() {
+    let memory = RegionMemory::anonymous().unwrap();
+    let mut bytes = [0xff; RECORD_BYTES_MAX];
+    memory.publish(&record(1), &[cpu(1); CPU_LINES_MAX]);
+    memory.copy(&mut bytes).unwrap();
+    let seen = LoadRecord::decode(&bytes).unwrap();
+    assert_eq!(seen.cpus(&bytes).count(), CPU_LINES_MAX);
+    memory.publish(&record(2), &[cpu(2)]);
+    memory.copy(&mut bytes).unwrap();
+    let seen = LoadRecord::decode(&bytes).unwrap();
+    assert_eq!(seen.cpus(&bytes).collect::<Vec<_>>(), [cpu(2)]);
+    let held = (AGGREGATE_LINES + 1) * tidegate_core::record::LINE_BYTES;
+    assert!(bytes[held..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_generation_is_given_where_there_is_none() {
+    let memory = RegionMemory::anonymous().unwrap();
+    let mut bytes = [0; RECORD_BYTES_MAX];
+    let mut published = |record: LoadRecord| {
+        memory.publish(&record, &[]);
+        memory.copy(&mut bytes).unwrap();
+        LoadRecord::decode(&bytes).unwrap().generation
+    };
+    assert_eq!(published(record(1)), memory.generation());
+    let own = LoadRecord {
+        generation: 7,
+        ..record(2)
+    };
+    assert_eq!(published(own), 7);
+}
+
+#[test]
+fn readers_never_see_two_publications_mixed() {
+    const PUBLICATIONS: u64 = 60_000;
+    const READERS: usize = 3;
+    let memory = RegionMemory::anonymous().unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                let mut bytes = [0; RECORD_BYTES_MAX];
+                let mut last = 0;
+                while !done.load(Ordering::Acquire) {
+                    if memory.copy(&mut bytes).is_err() {
+                        continue;
+                    }
+                    let seen = LoadRecord::decode(&bytes).unwrap();
+                    let whole = LoadRecord {
+                        sequence: seen.sequence,
+                        magic: seen.magic,
+                        version: seen.version,
+                        lines: seen.lines,
+                        cpu_lines: seen.cpu_lines,
+                        generation: memory.generation(),
+                        ..record(seen.t_ns)
+                    };
+                    assert_eq!(seen, whole);
+                    assert!(seen.cpus(&bytes).all(|line| line == cpu(seen.t_ns)));
+                    assert_eq!(seen.cpus(&bytes).count(), usize::from(seen.cpu_lines));
+                    assert!(seen.t_ns >= last, "publications are seen in order");
+                    last = seen.t_ns;
+                }
+            });
+        }
+        for number in 1..=PUBLICATIONS {
+            let cpus = [cpu(number); LINES_MAX];
+            memory.publish(&record(number), &cpus[..number as usize % CPU_LINES_MAX]);
+        }
+        done.store(true, Ordering::Release);
+    });
+}
+
+/// Steps of a writer and a reader of one line, in the order of their source. The words are
+/// sequentially consistent here: what the fences add on top is argued in `lines`.
+#[test]
+fn every_interleaving_of_a_read_with_two_writes_is_whole_or_torn() {
+    const WORDS: usize = 4;
+    // A write stores words 0 to 3, a read loads words 3 to 0, all of them one by one. A word
+    // is (sequence, payload): its ends carry the sequence, its middle only the payload.
+    fn explore(writes: usize, reads: usize, line: &mut [u32; WORDS], seen: &mut [u32; WORDS]) {
+        if reads == WORDS {
+            if seen[0] == seen[WORDS - 1] {
+                assert!(
+                    seen.iter().all(|word| *word == seen[0]),
+                    "{seen:?} passes as whole"
+                );
+            }
+            return;
+        }
+        if writes < 2 * WORDS {
+            let at = writes % WORDS;
+            let before = line[at];
+            line[at] = 2 + (writes / WORDS) as u32;
+            explore(writes + 1, reads, line, seen);
+            line[at] = before;
+        }
+        let at = WORDS - 1 - reads;
+        let before = seen[at];
+        seen[at] = line[at];
+        explore(writes, reads + 1, line, seen);
+        seen[at] = before;
+    }
+    explore(0, 0, &mut [1; WORDS], &mut [0; WORDS]);
+}
+
+#[test]
+fn a_file_has_one_owner_and_goes_with_it() {
+    let path = path("owner");
+    let memory = RegionMemory::create(&path).unwrap();
+    let mode = std::fs::metadata(&path).unwrap().mode();
+    assert_eq!(mode & 0o777, MODE_DEFAULT);
+    assert!(matches!(
+        RegionMemory::create(&path),
+        Err(RegionError::Owned(_))
+    ));
+    drop(memory);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_file_left_by_a_dead_owner_is_replaced_and_any_other_is_not() {
+    let path = path("left");
+    let mut dead = RegionMemory::create(&path).unwrap();
+    // As if it had been killed: the lock goes, the file stays.
+    let named = dead.file.take().unwrap();
+    let before = identity(&named.file.metadata().unwrap());
+    // The mapping would keep the lock as well.
+    flock(&named.file, FlockOperation::Unlock).unwrap();
+    let memory = RegionMemory::create(&path).unwrap();
+    assert_ne!(before, identity(&std::fs::metadata(&path).unwrap()));
+    assert_ne!(memory.generation(), dead.generation());
+    assert_eq!(dead.mapping.words()[RETIRED].load(Ordering::Acquire), 1);
+    drop(memory);
+    std::fs::write(&path, "somebody's letters").unwrap();
+    let refused = RegionMemory::create(&path);
+    assert!(matches!(refused, Err(RegionError::NotRegion(_))));
+    assert_eq!(std::fs::read(&path).unwrap(), b"somebody's letters");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn words_are_counted_and_bounded() {
+    let memory = RegionMemory::anonymous().unwrap();
+    assert_eq!(memory.fetch_and_add(63, u64::MAX).unwrap(), 0);
+    assert_eq!(memory.fetch_and_add(63, 2).unwrap(), u64::MAX);
+    assert_eq!(memory.compare_and_swap(63, 1, 9).unwrap(), 1);
+    assert_eq!(memory.compare_and_swap(63, 1, 10).unwrap(), 9);
+    assert_eq!(memory.word(63).unwrap(), 9);
+    assert!(matches!(
+        memory.word(64),
+        Err(RegionError::Refused(Refusal::Word(64)))
+    ));
+}
