@@ -1,0 +1,82 @@
+//! Sockets as responders, handles and the reader want them.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+
+use crate::region::RegionError;
+
+/// Bytes of a receive buffer that takes bursts of some thousand datagrams. Without privilege
+/// the system gives what `net.core.rmem_max` allows.
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// A socket that waits for datagrams, each time no longer than `wait`.
+pub(super) fn listen(address: SocketAddr, wait: Duration) -> Result<UdpSocket, RegionError> {
+    let socket = UdpSocket::bind(address).map_err(RegionError::io("listen for requests"))?;
+    enlarge(&socket);
+    socket
+        .set_read_timeout(Some(wait))
+        .map_err(RegionError::io("limit the wait for requests"))?;
+    if address.ip().is_unspecified() {
+        // A node with several addresses must answer from the one that was asked, or firewalls
+        // on the way drop the answer.
+        let (level, name) = match address {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+        };
+        set(&socket, level, name, 1)?;
+    }
+    Ok(socket)
+}
+
+/// A socket on any port from which requests to nodes of one family leave.
+pub(crate) fn for_requests(ipv4: bool) -> Result<UdpSocket, RegionError> {
+    let any = if ipv4 {
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))
+    } else {
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))
+    };
+    let socket = UdpSocket::bind(any).map_err(RegionError::io("open a socket for requests"))?;
+    enlarge(&socket);
+    Ok(socket)
+}
+
+/// Makes both buffers as large as permitted: what does not fit is lost, and counts as a
+/// time-out.
+fn enlarge(socket: impl AsFd) {
+    let forced = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES);
+    if forced.is_err() {
+        // The system cuts the size to its limit; a refusal leaves the default.
+        sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES).ok();
+    }
+    if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
+        sockopt::set_socket_send_buffer_size(&socket, BUFFER_BYTES).ok();
+    }
+}
+
+/// Sets an option of one int.
+fn set(
+    socket: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> Result<(), RegionError> {
+    // SAFETY: the pointer is to a live int, and the length is that of an int.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if set == 0 {
+        Ok(())
+    } else {
+        let error = std::io::Error::last_os_error();
+        Err(RegionError::io("set a socket option")(error))
+    }
+}

@@ -1,0 +1,617 @@
+//! What every transport holds to, and what only datagrams can do wrong.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+mod support;
+
+use std::net::UdpSocket;
+
+use support::*;
+use tidegate_core::record::{AGGREGATE_LINES, LINE_BYTES, LINES_MAX};
+use tidegate_remote::udp::wire::{
+    DropReason, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes,
+};
+use tidegate_remote::udp::{Key, ResponderOptions, UdpOptions, UdpRegion};
+use tidegate_remote::{Refusal, Region, RegionError, RegionMemory, WORDS};
+
+/// The suite for one transport.
+macro_rules! conforms {
+    ($transport:ident: $node:ty; $($case:ident)*) => {
+        mod $transport {
+            $( #[test] fn $case() { super::$case::<$node>() } )*
+        }
+    };
+}
+
+macro_rules! transports {
+    ($($transport:ident: $node:ty,)*) => {
+        $( conforms! { $transport: $node;
+            what_is_published_is_read
+            a_record_that_stands_still_is_read_again
+            nothing_is_absent_until_it_is_published
+            a_torn_record_is_never_given_out
+            a_reader_beside_a_writer_sees_whole_records_in_order
+            an_owner_that_ends_is_missed_and_the_next_one_is_found
+            an_owner_that_was_replaced_is_left
+            compare_and_swap_swaps_only_what_was_expected
+            fetch_and_add_wraps
+            a_word_that_does_not_exist_is_refused
+            lines_that_no_record_has_are_refused
+            additions_from_everywhere_add_up
+            swaps_from_everywhere_are_won_once
+        } )*
+    };
+}
+
+transports! {
+    shm: crate::support::ShmNode,
+    udp: crate::support::UdpNode,
+}
+
+fn what_is_published_is_read<N: Node>() {
+    let node = N::start();
+    let mut handle = node.handle();
+    for number in 1..4 {
+        node.memory().publish(&record(number), &[cpu(number)]);
+        for lines in [AGGREGATE_LINES, LINES_MAX] {
+            let read = handle.read(lines).unwrap();
+            assert_eq!(read.bytes().len(), lines * LINE_BYTES);
+            assert!(read.received_at >= read.sent_at);
+            assert!(read.node_now_ns.is_some());
+            let seen = read.record().unwrap();
+            assert_eq!((seen.t_ns, seen.busy_ns), (number, number * 3));
+            assert_eq!(seen.generation, node.memory().generation());
+            let cpus: Vec<_> = seen.cpus(read.bytes()).collect();
+            let asked = lines > AGGREGATE_LINES;
+            assert_eq!(cpus, if asked { vec![cpu(number)] } else { vec![] });
+        }
+    }
+}
+
+fn a_record_that_stands_still_is_read_again<N: Node>() {
+    let node = N::start();
+    let mut handle = node.handle();
+    node.memory().publish(&record(1), &[]);
+    let first = handle.read(AGGREGATE_LINES).unwrap();
+    let second = handle.read(AGGREGATE_LINES).unwrap();
+    assert_eq!(first.bytes(), second.bytes());
+    assert!(second.sent_at >= first.received_at);
+}
+
+fn nothing_is_absent_until_it_is_published<N: Node>() {
+    let node = N::start();
+    let mut handle = node.handle();
+    assert!(matches!(handle.read(1), Err(RegionError::Absent)));
+    node.memory().publish(&record(1), &[]);
+    handle.read(AGGREGATE_LINES).unwrap();
+}
+
+fn a_torn_record_is_never_given_out<N: Node>() {
+    let node = N::start();
+    let mut handle = node.handle();
+    node.memory().publish(&record(1), &[]);
+    for line in 0..AGGREGATE_LINES as u64 {
+        for end in [0, LINE_BYTES as u64 - 4] {
+            let at = line * LINE_BYTES as u64 + end;
+            tear(node.path(), at);
+            // A responder may still have the last whole one.
+            match handle.read(AGGREGATE_LINES) {
+                Ok(read) => assert_eq!(read.record().unwrap().t_ns, 1),
+                Err(error) => assert!(matches!(error, RegionError::Torn), "{error}"),
+            }
+            tear(node.path(), at);
+        }
+    }
+    node.memory().publish(&record(2), &[]);
+    let read = handle.read(AGGREGATE_LINES).unwrap();
+    assert_eq!(read.record().unwrap().t_ns, 2);
+}
+
+fn a_reader_beside_a_writer_sees_whole_records_in_order<N: Node>() {
+    const READS: usize = 2_000;
+    let node = N::start();
+    node.memory().publish(&record(1), &[]);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let memory = node.memory();
+    let mut handle = node.handle();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 1;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                number += 1;
+                memory.publish(&record(number), &[cpu(number)]);
+            }
+        });
+        let mut last = 0;
+        for _ in 0..READS {
+            match handle.read(LINES_MAX) {
+                Ok(read) => {
+                    let seen = read.record().unwrap();
+                    assert_eq!(seen.completions, seen.t_ns * 7);
+                    assert!(seen.t_ns >= last);
+                    last = seen.t_ns;
+                }
+                // A writer that never rests may win every try.
+                Err(error) => assert!(matches!(error, RegionError::Torn), "{error}"),
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+fn an_owner_that_ends_is_missed_and_the_next_one_is_found<N: Node>() {
+    let mut node = N::start();
+    let mut handle = node.handle();
+    node.memory().publish(&record(9), &[]);
+    let before = handle.read(AGGREGATE_LINES).unwrap().record().unwrap();
+    assert_eq!(handle.fetch_and_add(0, 5).unwrap(), 0);
+    node.restart();
+    node.memory().publish(&record(1), &[]);
+    let after = handle.read(AGGREGATE_LINES).unwrap().record().unwrap();
+    assert_eq!(
+        after.t_ns, 1,
+        "the new owner's record, though its clock is behind"
+    );
+    assert_ne!(after.generation, before.generation);
+    // Words start anew. The transport may say so first.
+    let word = match handle.fetch_and_add(0, 1) {
+        Err(RegionError::Restarted) => handle.fetch_and_add(0, 1),
+        word => word,
+    };
+    assert_eq!(word.unwrap(), 0);
+    assert_eq!(node.memory().word(0).unwrap(), 1);
+}
+
+fn an_owner_that_was_replaced_is_left<N: Node>() {
+    let mut node = N::start();
+    let mut handle = node.handle();
+    for round in 1..20 {
+        node.memory().publish(&record(round), &[]);
+        let read = handle.read(AGGREGATE_LINES).unwrap();
+        assert_eq!(read.record().unwrap().t_ns, round);
+        node.restart();
+    }
+}
+
+fn compare_and_swap_swaps_only_what_was_expected<N: Node>() {
+    let node = N::start();
+    let (mut one, mut other) = (node.handle(), node.handle());
+    assert_eq!(one.compare_and_swap(3, 0, 10).unwrap(), 0);
+    assert_eq!(other.compare_and_swap(3, 0, 11).unwrap(), 10);
+    assert_eq!(node.memory().word(3).unwrap(), 10);
+    assert_eq!(other.compare_and_swap(3, 10, u64::MAX).unwrap(), 10);
+    assert_eq!(node.memory().word(3).unwrap(), u64::MAX);
+    assert_eq!(node.memory().word(2).unwrap(), 0);
+}
+
+fn fetch_and_add_wraps<N: Node>() {
+    let node = N::start();
+    let mut handle = node.handle();
+    let last = WORDS as u32 - 1;
+    assert_eq!(handle.fetch_and_add(last, u64::MAX).unwrap(), 0);
+    assert_eq!(handle.fetch_and_add(last, 3).unwrap(), u64::MAX);
+    assert_eq!(handle.fetch_and_add(last, 0).unwrap(), 2);
+}
+
+fn a_word_that_does_not_exist_is_refused<N: Node>() {
+    let node = N::start();
+    let mut handle = node.handle();
+    for word in [WORDS as u32, 65_535, 65_536 + 3, u32::MAX] {
+        for refused in [
+            handle.fetch_and_add(word, 1),
+            handle.compare_and_swap(word, 0, 1),
+        ] {
+            assert!(
+                matches!(refused, Err(RegionError::Refused(Refusal::Word(named))) if named == word),
+                "{word}: {refused:?}"
+            );
+        }
+    }
+    assert!((0..WORDS as u32).all(|word| node.memory().word(word).unwrap() == 0));
+}
+
+fn lines_that_no_record_has_are_refused<N: Node>() {
+    let node = N::start();
+    let mut handle = node.handle();
+    node.memory().publish(&record(1), &[]);
+    for lines in [0, LINES_MAX + 1, 261, usize::MAX] {
+        let refused = handle.read(lines).unwrap_err();
+        assert!(matches!(refused, RegionError::Refused(Refusal::Lines(named)) if named == lines));
+    }
+}
+
+fn additions_from_everywhere_add_up<N: Node>() {
+    const THREADS: usize = 4;
+    const ADDITIONS: u64 = 500;
+    let node = N::start();
+    let handles: Vec<_> = (0..THREADS).map(|_| node.handle()).collect();
+    let mut seen = Vec::new();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = handles
+            .into_iter()
+            .map(|mut handle| {
+                scope.spawn(move || {
+                    let add = |_| handle.fetch_and_add(7, 1).unwrap();
+                    (0..ADDITIONS).map(add).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        for thread in threads {
+            let values = thread.join().unwrap();
+            assert!(values.is_sorted());
+            seen.extend(values);
+        }
+    });
+    // Every value was seen by one addition: none was lost, none done twice.
+    seen.sort_unstable();
+    let expected: Vec<_> = (0..THREADS as u64 * ADDITIONS).collect();
+    assert_eq!(seen, expected);
+}
+
+fn swaps_from_everywhere_are_won_once<N: Node>() {
+    const THREADS: u64 = 4;
+    const SWAPS: u64 = 200;
+    let node = N::start();
+    let handles: Vec<_> = (0..THREADS).map(|_| node.handle()).collect();
+    std::thread::scope(|scope| {
+        for mut handle in handles {
+            scope.spawn(move || {
+                let mut expected = 0;
+                for _ in 0..SWAPS {
+                    loop {
+                        let held = handle.compare_and_swap(1, expected, expected + 1).unwrap();
+                        if held == expected {
+                            break;
+                        }
+                        expected = held;
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(node.memory().word(1).unwrap(), THREADS * SWAPS);
+}
+
+// What follows is about shared memory only.
+
+#[test]
+fn a_record_that_stands_still_makes_the_name_be_looked_up() {
+    // A dead owner cannot mark its memory; here the file is swapped behind everybody's back.
+    let (old, new) = (path("old"), path("new"));
+    let first = RegionMemory::create(&old).unwrap();
+    first.publish(&record(1), &[]);
+    let mut handle = tidegate_remote::shm::ShmRegion::new(&old);
+    handle.read(AGGREGATE_LINES).unwrap();
+    let second = RegionMemory::create(&new).unwrap();
+    second.publish(&record(2), &[]);
+    std::fs::rename(&new, &old).unwrap();
+    // However long that takes: it does come.
+    while handle.read(AGGREGATE_LINES).unwrap().record().unwrap().t_ns != 2 {
+        std::thread::yield_now();
+    }
+    // An atomic does not wait for that.
+    let third = RegionMemory::create(&new).unwrap();
+    std::fs::rename(&new, &old).unwrap();
+    handle.fetch_and_add(0, 1).unwrap();
+    assert_eq!(third.word(0).unwrap(), 1);
+    std::fs::remove_file(&old).unwrap();
+}
+
+#[test]
+fn a_region_that_may_only_be_read_refuses_atomics() {
+    use std::os::unix::fs::PermissionsExt;
+    let path = path("readonly");
+    let memory = RegionMemory::create(&path).unwrap();
+    memory.publish(&record(1), &[]);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
+    let mut handle = tidegate_remote::shm::ShmRegion::new(&path);
+    handle.read(AGGREGATE_LINES).unwrap();
+    match handle.fetch_and_add(0, 1) {
+        Ok(_) => println!("SKIPPED: whoever runs this test may write to any file"),
+        Err(error) => assert!(matches!(error, RegionError::Refused(Refusal::ReadOnly))),
+    }
+}
+
+#[test]
+fn a_file_that_is_no_region_is_refused() {
+    for bytes in [0, 100, 8192, 20_000] {
+        let path = path("other");
+        std::fs::write(&path, vec![0x55; bytes]).unwrap();
+        let mut handle = tidegate_remote::shm::ShmRegion::new(&path);
+        let refused = handle.read(1).unwrap_err();
+        assert!(matches!(refused, RegionError::NotRegion(_)), "{refused}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+// What follows is about datagrams only.
+
+fn dropped(node: &UdpNode, reason: DropReason) -> u64 {
+    let stats = node.responder().stats();
+    stats
+        .dropped
+        .iter()
+        .find(|(other, _)| *other == reason)
+        .unwrap()
+        .1
+}
+
+#[test]
+fn a_wrong_key_gets_no_answer_and_changes_nothing() {
+    let node = UdpNode::start();
+    node.memory().publish(&record(1), &[]);
+    let wrong = Key::from_hex("ff0102030405060708090a0b0c0d0e0f").unwrap();
+    let mut handle = UdpRegion::connect(node.address(), wrong, IMPATIENT).unwrap();
+    assert!(matches!(
+        handle.read(1),
+        Err(RegionError::Timeout { tries: 2 })
+    ));
+    assert!(matches!(
+        handle.fetch_and_add(0, 1),
+        Err(RegionError::Timeout { tries: 2 })
+    ));
+    // The responder takes them in order: once this answer is here, it has seen the others.
+    node.handle().read(AGGREGATE_LINES).unwrap();
+    assert_eq!(dropped(&node, DropReason::Key), 4);
+    assert_eq!(node.memory().word(0).unwrap(), 0);
+}
+
+#[test]
+fn an_answer_made_with_another_key_is_not_believed() {
+    let impostor = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = impostor.local_addr().unwrap();
+    let options = UdpOptions {
+        tries: 1,
+        ..IMPATIENT
+    };
+    let mut handle = UdpRegion::connect(address, key(), options).unwrap();
+    let thread = std::thread::spawn(move || {
+        let mut bytes = [0; MESSAGE_BYTES_MAX];
+        let (length, from) = impostor.recv_from(&mut bytes).unwrap();
+        let (request, _) = Request::decode(&bytes[..length], &[key()]).unwrap();
+        answer(&request, 0).encode(&Key::random().unwrap(), &mut bytes[..length]);
+        impostor.send_to(&bytes[..length], from).unwrap();
+    });
+    let refused = handle.read(1).unwrap_err();
+    thread.join().unwrap();
+    // On a machine that was too slow for the wait, the answer did not come in time.
+    assert!(matches!(
+        refused,
+        RegionError::WrongKey { forged: 1 } | RegionError::Timeout { .. }
+    ));
+}
+
+fn answer(request: &Request, value: u64) -> Reply {
+    Reply {
+        verb: request.verb,
+        lines: request.lines,
+        status: Status::Done,
+        initiator: request.initiator,
+        sequence: request.sequence,
+        nonce: request.nonce,
+        node_now_ns: 1,
+        value,
+        readers: 0,
+        epoch: 1,
+    }
+}
+
+/// A socket that sends what it is given and verifies what comes back.
+struct Raw(UdpSocket);
+
+impl Raw {
+    fn to(node: &UdpNode) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(node.address()).unwrap();
+        Self(socket)
+    }
+
+    fn ask(&self, request: &Request) -> Reply {
+        let mut bytes = vec![0; message_bytes(request.lines)];
+        request.encode(&key(), bytes.first_chunk_mut().unwrap());
+        self.0.send(&bytes).unwrap();
+        let length = self.0.recv(&mut bytes).unwrap();
+        let (reply, _) = Reply::parse(&bytes[..length])
+            .unwrap()
+            .verify(&key())
+            .unwrap();
+        assert_eq!(
+            (reply.nonce, reply.sequence),
+            (request.nonce, request.sequence)
+        );
+        reply
+    }
+}
+
+#[test]
+fn a_replayed_atomic_is_carried_out_once() {
+    let node = UdpNode::start();
+    let raw = Raw::to(&node);
+    let mut add = Request {
+        verb: Verb::FetchAndAdd,
+        sequence: 1000,
+        word: 5,
+        operand: 3,
+        ..Request::read(0, 77, 1)
+    };
+    // A first one learns the epoch and is not carried out.
+    let refused = raw.ask(&add);
+    assert_eq!(refused.status, Status::Epoch);
+    add.epoch = refused.epoch;
+    for nonce in 2..6 {
+        let reply = raw.ask(&Request { nonce, ..add });
+        assert_eq!((reply.status, reply.value), (Status::Done, 0));
+    }
+    assert_eq!(node.memory().word(5).unwrap(), 3);
+    let next = Request {
+        sequence: 1001,
+        ..add
+    };
+    assert_eq!(raw.ask(&next).value, 3);
+    // The old one comes late, byte by byte the same.
+    assert_eq!(raw.ask(&add).status, Status::Stale);
+    // The same number for another thing is a mistake or an attack.
+    let other = Request { operand: 4, ..next };
+    assert_eq!(raw.ask(&other).status, Status::Stale);
+    assert_eq!(node.memory().word(5).unwrap(), 6);
+    let stats = node.responder().stats();
+    assert_eq!((stats.atomics, stats.repeated, stats.refused), (2, 3, 3));
+}
+
+#[test]
+fn a_network_that_doubles_and_loses_changes_nothing() {
+    const ADDITIONS: u64 = 20;
+    let node = UdpNode::start();
+    let network = BadNetwork::before(node.address());
+    let options = UdpOptions {
+        wait: std::time::Duration::from_millis(20),
+        tries: 16,
+    };
+    let mut handle = UdpRegion::connect(network.address(), key(), options).unwrap();
+    for number in 0..ADDITIONS {
+        assert_eq!(handle.fetch_and_add(2, 1).unwrap(), number);
+        node.memory().publish(&record(number + 1), &[]);
+        let read = handle.read(AGGREGATE_LINES).unwrap();
+        assert_eq!(read.record().unwrap().t_ns, number + 1);
+    }
+    assert_eq!(node.memory().word(2).unwrap(), ADDITIONS);
+    assert!(node.responder().stats().repeated >= ADDITIONS);
+}
+
+#[test]
+fn what_is_not_padded_or_not_ours_is_dropped_and_counted() {
+    let node = UdpNode::start();
+    node.memory().publish(&record(1), &[]);
+    let raw = Raw::to(&node);
+    let mut bytes = vec![0; message_bytes(5)];
+    Request::read(5, 1, 1).encode(&key(), bytes.first_chunk_mut().unwrap());
+    raw.0.send(&bytes[..64]).unwrap();
+    raw.0.send(&[&bytes[..], &[0; 2000]].concat()).unwrap();
+    raw.0.send(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    raw.0.send(&[]).unwrap();
+    raw.0.send(&[0x20; 64]).unwrap();
+    bytes[60] ^= 1;
+    raw.0.send(&bytes).unwrap();
+    // Answered after all of these were taken in.
+    raw.ask(&Request::read(1, 1, 2));
+    let counts = [
+        (DropReason::Length, 2),
+        (DropReason::Short, 2),
+        (DropReason::Magic, 1),
+        (DropReason::Mac, 1),
+        (DropReason::Source, 0),
+    ];
+    for (reason, expected) in counts {
+        assert_eq!(dropped(&node, reason), expected, "{reason:?}");
+    }
+    assert_eq!(node.responder().stats().reads, 1);
+}
+
+#[test]
+fn sources_that_are_not_on_the_list_get_nothing() {
+    let node = UdpNode::with(ResponderOptions {
+        allow: vec![
+            "127.0.0.2/32".parse().unwrap(),
+            "10.0.0.0/8".parse().unwrap(),
+        ],
+        ..UdpNode::options("127.0.0.1:0".parse().unwrap())
+    });
+    node.memory().publish(&record(1), &[]);
+    let mut refused = UdpRegion::connect(node.address(), key(), IMPATIENT).unwrap();
+    assert!(matches!(refused.read(1), Err(RegionError::Timeout { .. })));
+    let allowed = Raw(UdpSocket::bind("127.0.0.2:0").unwrap());
+    allowed.0.connect(node.address()).unwrap();
+    assert_eq!(allowed.ask(&Request::read(1, 1, 2)).status, Status::Done);
+    assert_eq!(dropped(&node, DropReason::Source), 2);
+}
+
+#[test]
+fn an_answer_comes_from_the_address_that_was_asked() {
+    for (listen, asked) in [("0.0.0.0:0", "127.0.0.3"), ("[::]:0", "::1")] {
+        let node = match std::panic::catch_unwind(|| UdpSocket::bind(listen).unwrap()) {
+            Ok(_) => UdpNode::with(UdpNode::options(listen.parse().unwrap())),
+            Err(_) => {
+                println!("SKIPPED: {listen} cannot be bound here");
+                continue;
+            }
+        };
+        node.memory().publish(&record(1), &[]);
+        // The handle's socket is connected: it hears nobody else.
+        let address = (
+            asked.parse::<std::net::IpAddr>().unwrap(),
+            node.address().port(),
+        );
+        let mut handle = UdpRegion::connect(address.into(), key(), PATIENT).unwrap();
+        handle.read(AGGREGATE_LINES).unwrap();
+    }
+}
+
+#[test]
+fn front_ends_that_read_are_counted() {
+    let node = UdpNode::start();
+    node.memory().publish(&record(1), &[]);
+    let mut handles: Vec<_> = (0..3).map(|_| node.handle()).collect();
+    let mut most = 0;
+    for _ in 0..2 {
+        for handle in &mut handles {
+            most = most.max(handle.read(AGGREGATE_LINES).unwrap().readers.unwrap());
+        }
+    }
+    // Two rounds may straddle two seconds on a slow machine, but not count anybody twice.
+    assert!((1..=3).contains(&most), "{most}");
+}
+
+#[test]
+fn old_and_new_key_are_both_served_while_keys_change() {
+    let new = Key::random().unwrap();
+    let node = UdpNode::with(ResponderOptions {
+        keys: vec![key(), new.clone()],
+        ..UdpNode::options("127.0.0.1:0".parse().unwrap())
+    });
+    node.memory().publish(&record(1), &[]);
+    for key in [key(), new] {
+        let mut handle = UdpRegion::connect(node.address(), key, PATIENT).unwrap();
+        handle.read(AGGREGATE_LINES).unwrap();
+        handle.fetch_and_add(0, 1).unwrap();
+    }
+    assert_eq!(node.memory().word(0).unwrap(), 2);
+}
+
+#[test]
+fn an_agent_can_publish_at_the_moment_of_the_read() {
+    use std::sync::Arc;
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    let publisher = Arc::clone(&memory);
+    let mut number = 0;
+    let before_read = tidegate_remote::udp::BeforeRead {
+        every: std::time::Duration::ZERO,
+        hook: Box::new(move |_| {
+            number += 1;
+            publisher.publish(&record(number), &[]);
+        }),
+    };
+    let options = ResponderOptions {
+        before_read: Some(before_read),
+        ..UdpNode::options("127.0.0.1:0".parse().unwrap())
+    };
+    let responder = tidegate_remote::udp::Responder::spawn(memory, options).unwrap();
+    let mut handle = UdpRegion::connect(responder.address(), key(), PATIENT).unwrap();
+    for number in 1..4 {
+        let read = handle.read(AGGREGATE_LINES).unwrap();
+        assert_eq!(read.record().unwrap().t_ns, number);
+    }
+}
+
+#[test]
+fn nobody_there_is_said_at_once_or_times_out() {
+    let mut node = UdpNode::start();
+    let mut handle = UdpRegion::connect(node.address(), key(), IMPATIENT).unwrap();
+    node.stop();
+    let refused = handle.read(1).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            RegionError::Io { .. } | RegionError::Timeout { .. }
+        ),
+        "{refused}"
+    );
+}
