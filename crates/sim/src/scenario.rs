@@ -63,7 +63,7 @@ pub struct Scenario {
     pub nodes: Vec<NodeModel>,
     /// Front-ends, which do not talk to each other.
     pub front_ends: u32,
-    /// Offered load as a share of the nodes' whole capacity, antagonists left out.
+    /// Offered load as a share of the capacity that antagonists leave on the average.
     pub load: f64,
     /// Shape of the demands.
     pub demand: Demand,
@@ -164,9 +164,15 @@ impl Scenario {
         self
     }
 
-    /// What all nodes together can do, seconds of demand per second.
+    /// What all nodes together can do beside their antagonists, seconds of demand per second.
     pub fn capacity(&self) -> f64 {
-        self.nodes.iter().map(|node| node.cores * node.speed).sum()
+        let left = |node: &NodeModel| {
+            let taken = node.antagonist.map_or(0.0, |antagonist| {
+                antagonist.duty * f64::from(antagonist.tasks).min(node.cores)
+            });
+            (node.cores - taken) * node.speed
+        };
+        self.nodes.iter().map(left).sum()
     }
 
     /// Requests per second.
@@ -192,5 +198,7 @@ mod tests {
     fn the_rate_follows_from_load_capacity_and_demand() {
         let scenario = Scenario::new(20, 1, 0.9);
         assert!((scenario.rate() - 7200.0).abs() < 1e-9);
+        let shared = scenario.antagonists(Antagonist::new(8, 0.25));
+        assert!((shared.rate() - 5400.0).abs() < 1e-9);
     }
 }
