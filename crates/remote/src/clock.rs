@@ -22,7 +22,7 @@ pub fn now() -> Timestamp {
 
 /// Sleeps until `deadline`. Absolute, so that the time spent before the call and a signal in
 /// between add no drift.
-pub(crate) fn sleep_until(deadline: Timestamp) {
+pub fn sleep_until(deadline: Timestamp) {
     let nanos = deadline.nanos();
     let request = Timespec {
         tv_sec: (nanos / SECOND_NS) as i64,
