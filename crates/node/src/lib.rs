@@ -1,1 +1,17 @@
 //! The node side: samples the kernel and publishes the load record.
+//!
+//! What this crate does **not** know: sites, policies and front-ends. It reads what the kernel
+//! says of this machine or of one control group, and hands the record out.
+//!
+//! * [`Sampler`]: files to a record; every source says whether it was truly measured and how.
+
+mod config;
+mod counter;
+mod file;
+mod findings;
+mod pace;
+mod parse;
+mod sampler;
+
+pub use config::{INTERVAL_DEFAULT, SamplerConfig, Scope};
+pub use sampler::{CpuLines, Sampler, SamplerError};
