@@ -31,6 +31,19 @@ pub fn sleep_until(deadline: Timestamp) {
     while clock_nanosleep_absolute(ClockId::Monotonic, &request) == Err(Errno::INTR) {}
 }
 
+/// CPU time of the calling thread outside the kernel and in it.
+pub(crate) fn thread_cpu() -> (Duration, Duration) {
+    // SAFETY: a structure of integers, for which all zeros are valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live rusage, which the call fills in. It fails only for a
+    // wrong `who` or pointer; then the zeros stay.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    let duration = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+    };
+    (duration(usage.ru_utime), duration(usage.ru_stime))
+}
+
 /// A duration as the kernel takes it.
 pub(crate) fn timespec(duration: Duration) -> Timespec {
     Timespec {

@@ -9,6 +9,8 @@
 //!  Sampler ── publish ──> RegionMemory <── map ───── shm::ShmRegion   ┐
 //!                              ▲                                      ├─ Region
 //!                              └── udp::Responder <── udp::UdpRegion  ┘
+//!                                        ▲
+//!                                        └─────────── reader::Reader ──> LoadTable
 //! ```
 //!
 //! This is the one crate of Tidegate with `unsafe`: mappings shared with other processes, and
@@ -17,6 +19,7 @@
 
 pub mod clock;
 mod memory;
+pub mod reader;
 pub mod realtime;
 mod region;
 pub mod shm;

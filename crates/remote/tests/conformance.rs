@@ -1,5 +1,8 @@
 //! What every transport holds to, and what only datagrams can do wrong.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
 
 mod support;
 

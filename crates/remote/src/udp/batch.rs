@@ -92,7 +92,6 @@ impl Batch {
         self.slots[slot].name.address()
     }
 
-    #[cfg(test)]
     /// Addresses a slot and gives its bytes, all of which will be sent.
     pub(crate) fn fill(&mut self, slot: usize, name: &Name, length: usize) -> &mut [u8] {
         self.slots[slot].name = *name;

@@ -1,0 +1,184 @@
+//! One node as the reader sees it: from the bytes of an answer to the load table.
+
+use tidegate_core::load::{History, LoadTable, Progress, Reading, Rung};
+use tidegate_core::record::{AGGREGATE_LINES, LINE_BYTES, LoadRecord, RecordError};
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::NodeId;
+
+use super::flights::Flights;
+use super::status::{ReadFault, Shared};
+use super::{BACKOFF, FAULTS_MAX};
+use crate::clock;
+use crate::region::RegionError;
+use crate::shm::ShmRegion;
+use crate::udp::address::Name;
+
+/// Lines of every read: what the load is made from. The lines of single CPUs are not.
+pub(super) const LINES: usize = AGGREGATE_LINES;
+/// Bytes of them.
+pub(super) const LINES_BYTES: usize = LINES * LINE_BYTES;
+
+/// How it is reached.
+#[derive(Debug)]
+pub(super) enum Path {
+    /// By a mapping.
+    Shm(ShmRegion),
+    /// By a datagram.
+    Udp {
+        /// Which of the reader's sockets.
+        side: usize,
+        /// Where to.
+        name: Name,
+        /// Which of the reader's keys.
+        key: usize,
+    },
+}
+
+/// What is kept of one node.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    pub(super) path: Path,
+    pub(super) flights: Flights,
+    history: History,
+    /// Sequence and generation of the newest record; zero: none yet.
+    sequence: u32,
+    generation: u64,
+}
+
+/// When a read was sent and answered.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    pub(super) sent_at: Timestamp,
+    pub(super) received_at: Timestamp,
+    pub(super) node_now_ns: u64,
+}
+
+impl Node {
+    pub(super) fn new(id: NodeId, path: Path) -> Self {
+        Self {
+            id,
+            path,
+            flights: Flights::default(),
+            history: History::default(),
+            sequence: 0,
+            generation: 0,
+        }
+    }
+
+    /// Whether it is read in this round: always, unless it has not answered for long. Such
+    /// nodes take turns.
+    pub(super) fn is_due(&self, place: usize, round: u64, shared: &Shared) -> bool {
+        shared.consecutive() < FAULTS_MAX || (place as u64 + round).is_multiple_of(BACKOFF)
+    }
+
+    /// Notes own traffic at the moment at which a read is sent.
+    pub(super) fn note_poll(&mut self, now: Timestamp, table: &LoadTable) {
+        self.history.note_poll(now, table.own(self.id));
+    }
+
+    /// Reads a node that is reached by a mapping.
+    pub(super) fn read_shm(&mut self, shared: &Shared, table: &LoadTable) {
+        let Path::Shm(region) = &mut self.path else {
+            return;
+        };
+        let sent_at = clock::now();
+        let mut lines = [0; LINES_BYTES];
+        let copied = region.copy(&mut lines, sent_at);
+        self.note_poll(sent_at, table);
+        match copied {
+            Ok(_) => {
+                let times = Times {
+                    sent_at,
+                    received_at: sent_at,
+                    // The owner's clock is ours.
+                    node_now_ns: sent_at.nanos(),
+                };
+                self.accept(&lines, times, Some(Rung::SharedMemory), shared, table);
+            }
+            Err(error) => shared.faults(fault(&error), 1),
+        }
+    }
+
+    /// Takes in the lines of an answer.
+    pub(super) fn accept(
+        &mut self,
+        lines: &[u8],
+        times: Times,
+        rung: Option<Rung>,
+        shared: &Shared,
+        table: &LoadTable,
+    ) {
+        let rtt = times.received_at.since(times.sent_at);
+        if self.is_known(lines) {
+            shared.unchanged(rtt);
+            return;
+        }
+        let mut record = match LoadRecord::decode(lines) {
+            Ok(record) => record,
+            Err(error) => {
+                shared.faults(record_fault(error), 1);
+                return;
+            }
+        };
+        if let Some(rung) = rung {
+            record.rung = rung as u8;
+        }
+        if self.generation != record.generation {
+            if self.sequence != 0 {
+                shared.restarted();
+            }
+            self.generation = record.generation;
+        }
+        self.sequence = record.sequence;
+        let reading = Reading {
+            record: &record,
+            sent_at: times.sent_at,
+            received_at: times.received_at,
+            node_now_ns: Some(times.node_now_ns),
+        };
+        match self.history.accept(&reading, table.own(self.id)) {
+            Progress::Advanced(load) => {
+                table.store(self.id, &load);
+                shared.read(record.rung, rtt);
+                shared.progress(times.received_at);
+            }
+            // An older one: it was overtaken on the way.
+            Progress::Unchanged => shared.unchanged(rtt),
+        }
+    }
+
+    /// Whether these are the lines of the newest record: told by its first line, whose ends
+    /// agree if it is whole.
+    fn is_known(&self, lines: &[u8]) -> bool {
+        let sequence = lines.first_chunk().map(|word| u32::from_le_bytes(*word));
+        let generation = lines.get(16..).and_then(|rest| rest.first_chunk());
+        sequence == Some(self.sequence)
+            && self.sequence != 0
+            && generation.map(|word| u64::from_le_bytes(*word)) == Some(self.generation)
+    }
+}
+
+/// What a region's error is called here.
+fn fault(error: &RegionError) -> ReadFault {
+    match error {
+        RegionError::Torn => ReadFault::Torn,
+        RegionError::Absent => ReadFault::Absent,
+        RegionError::Timeout { .. } => ReadFault::Timeout,
+        RegionError::WrongKey { .. } => ReadFault::WrongKey,
+        RegionError::Refused(_) | RegionError::Restarted => ReadFault::Refused,
+        RegionError::Record(_) | RegionError::NotRegion(_) => ReadFault::Record,
+        RegionError::Owned(_) | RegionError::Io { .. } => ReadFault::Unreachable,
+    }
+}
+
+fn record_fault(error: RecordError) -> ReadFault {
+    match error {
+        RecordError::Torn(_) => ReadFault::Torn,
+        RecordError::Absent => ReadFault::Absent,
+        RecordError::Short(_)
+        | RecordError::Magic(_)
+        | RecordError::Version
+        | RecordError::Lines { .. } => ReadFault::Record,
+    }
+}

@@ -1,0 +1,150 @@
+//! When the reader reads whom. Pure: time comes in.
+//!
+//! Nodes are divided into groups, and an interval into as many slots. Reading all nodes in one
+//! burst at the start of each interval would cost fewer wake-ups, but a thousand answers would
+//! come at once: more than the default receive buffer holds (some three hundred answers) and
+//! than a NIC's ring usually does, and the last of them would wait for half a millisecond
+//! behind the others. In slots of at least [`SLOT_MIN`] with at least [`GROUP_MIN`] nodes, a
+//! batch is still large enough that a system call costs little per node.
+//!
+//! A reader that cannot keep up leaves out time, never nodes: groups come in turn whatever the
+//! clock says, so all nodes are read equally often, if less often than asked. And it rests for
+//! [`REST_SHARE`] of a slot each time, because at real-time priority nobody else would run.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use tidegate_core::time::Timestamp;
+
+/// Fewest nodes of a group, if there are more groups than one.
+const GROUP_MIN: usize = 64;
+/// Shortest slot.
+const SLOT_MIN: Duration = Duration::from_micros(100);
+/// A late reader rests for this part of a slot.
+const REST_SHARE: u32 = 8;
+
+/// Absolute deadlines, one per slot.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    nodes: usize,
+    groups: usize,
+    slot: Duration,
+    group: usize,
+    deadline: Timestamp,
+    overruns: u64,
+    rounds: u64,
+}
+
+impl Schedule {
+    pub(super) fn new(nodes: usize, interval: Duration, now: Timestamp) -> Self {
+        let by_nodes = nodes / GROUP_MIN;
+        let by_time = (interval.as_nanos() / SLOT_MIN.as_nanos()) as usize;
+        let groups = by_nodes.min(by_time).max(1);
+        Self {
+            nodes,
+            groups,
+            slot: interval / groups as u32,
+            group: 0,
+            deadline: now,
+            overruns: 0,
+            rounds: 0,
+        }
+    }
+
+    /// Begins a slot: the nodes to read in it, and whether a round of all nodes begins.
+    pub(super) fn begin(&mut self) -> (Range<usize>, bool) {
+        let group = self.group;
+        self.group = (group + 1) % self.groups;
+        self.deadline = self.deadline + self.slot;
+        if group == 0 {
+            self.rounds += 1;
+        }
+        // Whole nodes, spread evenly: no group has two more than another.
+        let bound = |group: usize| group * self.nodes / self.groups;
+        (bound(group)..bound(group + 1), group == 0)
+    }
+
+    /// When the slot ends.
+    pub(super) fn deadline(&self) -> Timestamp {
+        self.deadline
+    }
+
+    /// Ends a slot whose work was done by `now`: until when to rest, if it came too late. The
+    /// time that was lost is not made up for.
+    pub(super) fn end(&mut self, now: Timestamp) -> Option<Timestamp> {
+        if now.since(self.deadline) < self.slot {
+            return None;
+        }
+        self.overruns += 1;
+        self.deadline = now + self.slot / REST_SHARE;
+        Some(self.deadline)
+    }
+
+    /// Slots that ended more than a slot late.
+    pub(super) fn overruns(&self) -> u64 {
+        self.overruns
+    }
+
+    /// Rounds of all nodes begun.
+    pub(super) fn rounds(&self) -> u64 {
+        self.rounds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_millis(1);
+
+    fn at(micros: u64) -> Timestamp {
+        Timestamp::from_nanos(micros * 1000)
+    }
+
+    #[test]
+    fn every_node_comes_once_a_round() {
+        for nodes in [1, 2, 63, 64, 127, 128, 1000, 1001, 5000] {
+            let mut schedule = Schedule::new(nodes, INTERVAL, at(0));
+            for round in 0..2 {
+                let mut next = 0;
+                let mut sizes = Vec::new();
+                while next < nodes {
+                    let (group, first) = schedule.begin();
+                    assert_eq!(first, next == 0);
+                    assert_eq!(group.start, next);
+                    sizes.push(group.len());
+                    next = group.end;
+                }
+                assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1);
+                let ends = at(1000 * (round + 1));
+                assert!(ends.since(schedule.deadline()) < Duration::from_micros(1));
+            }
+            assert_eq!(schedule.rounds(), 2);
+        }
+    }
+
+    #[test]
+    fn groups_are_neither_small_nor_short() {
+        for (nodes, interval_ms, groups) in [(10, 1, 1), (128, 1, 2), (1000, 1, 10), (1000, 50, 15)]
+        {
+            let schedule = Schedule::new(nodes, Duration::from_millis(interval_ms), at(0));
+            assert_eq!(schedule.groups, groups, "{nodes} nodes, {interval_ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_late_reader_loses_time_and_not_nodes() {
+        let mut schedule = Schedule::new(10, INTERVAL, at(0));
+        schedule.begin();
+        assert_eq!(schedule.end(at(900)), None);
+        schedule.begin();
+        // A little late is made up for.
+        assert_eq!(schedule.end(at(2900)), None);
+        schedule.begin();
+        assert_eq!(schedule.deadline(), at(3000));
+        assert_eq!(schedule.end(at(7000)), Some(at(7125)));
+        assert_eq!(schedule.overruns(), 1);
+        assert_eq!(schedule.begin().0, 0..10);
+        assert_eq!(schedule.deadline(), at(8125));
+    }
+}

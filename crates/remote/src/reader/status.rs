@@ -1,0 +1,278 @@
+//! What the reader tells about each node and about itself, while it runs.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_core::load::Rung;
+use tidegate_core::time::Timestamp;
+
+/// Why a read gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ReadFault {
+    /// No answer in time.
+    Timeout = 1,
+    /// The system could not send to the node, or open its file.
+    Unreachable = 2,
+    /// Nothing is published there.
+    Absent = 3,
+    /// The record changed each time while it was read.
+    Torn = 4,
+    /// What came is no load record that we understand.
+    Record = 5,
+    /// An answer that was not made with the node's key.
+    WrongKey = 6,
+    /// The node understood and does not do it.
+    Refused = 7,
+}
+
+impl ReadFault {
+    /// Every fault with its label in metrics.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Timeout, "timeout"),
+        (Self::Unreachable, "unreachable"),
+        (Self::Absent, "absent"),
+        (Self::Torn, "torn"),
+        (Self::Record, "not_a_record"),
+        (Self::WrongKey, "wrong_key"),
+        (Self::Refused, "refused"),
+    ];
+
+    /// Its label.
+    pub fn label(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(fault, _)| *fault == self);
+        found.map_or("", |(_, label)| label)
+    }
+
+    fn from_number(number: u64) -> Option<Self> {
+        let mut all = Self::ALL.iter();
+        all.find(|(fault, _)| *fault as u64 == number)
+            .map(|(fault, _)| *fault)
+    }
+}
+
+impl fmt::Display for ReadFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
+    }
+}
+
+/// How the reads of one node go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeReadStatus {
+    /// How the node makes its record, as it said last.
+    pub rung: Rung,
+    /// Reads that gave a record.
+    pub reads: u64,
+    /// Those of them that gave a record known already.
+    pub unchanged: u64,
+    /// Reads without an answer in time.
+    pub timeouts: u64,
+    /// Reads that gave nothing since the last one that gave a record. A signal of its own: a
+    /// node that does not answer any more is overloaded or gone.
+    pub consecutive_faults: u32,
+    /// Reads that met a writer each time.
+    pub torn: u64,
+    /// Times that the writer or the node restarted.
+    pub restarts: u32,
+    /// Why the last read gave nothing; nothing once a read gives a record.
+    pub last_error: Option<ReadFault>,
+    /// Round trip, smoothed over some reads.
+    pub rtt: Duration,
+    /// When a new record last came; zero: never.
+    pub progress_at: Timestamp,
+}
+
+/// The same, shared: one cache line, written by the reader's thread alone.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Shared {
+    reads: AtomicU64,
+    unchanged: AtomicU64,
+    timeouts: AtomicU64,
+    torn: AtomicU64,
+    rtt_ns: AtomicU64,
+    progress_at: AtomicU64,
+    restarts: AtomicU32,
+    consecutive: AtomicU32,
+    /// Rung in the low byte, fault in the next.
+    rung_fault: AtomicU64,
+}
+
+/// The smoothed round trip takes in this part of each new one.
+const RTT_SHARE: u64 = 8;
+
+impl Shared {
+    /// A read gave a new record, made on this rung.
+    pub(super) fn read(&self, rung: u8, rtt: Duration) {
+        self.rung_fault.store(rung.into(), Ordering::Relaxed);
+        self.count_read(rtt);
+    }
+
+    /// A read gave the record that was known already.
+    pub(super) fn unchanged(&self, rtt: Duration) {
+        add(&self.unchanged, 1);
+        let rung = self.rung_fault.load(Ordering::Relaxed) & 0xff;
+        self.rung_fault.store(rung, Ordering::Relaxed);
+        self.count_read(rtt);
+    }
+
+    fn count_read(&self, rtt: Duration) {
+        add(&self.reads, 1);
+        self.consecutive.store(0, Ordering::Relaxed);
+        let rtt = rtt.as_nanos() as u64;
+        let smoothed = match self.rtt_ns.load(Ordering::Relaxed) {
+            0 => rtt,
+            before => before - before / RTT_SHARE + rtt / RTT_SHARE,
+        };
+        self.rtt_ns.store(smoothed, Ordering::Relaxed);
+    }
+
+    pub(super) fn progress(&self, now: Timestamp) {
+        self.progress_at.store(now.nanos(), Ordering::Relaxed);
+    }
+
+    pub(super) fn restarted(&self) {
+        let restarts = self.restarts.load(Ordering::Relaxed);
+        self.restarts.store(restarts + 1, Ordering::Relaxed);
+    }
+
+    /// So many reads gave nothing.
+    pub(super) fn faults(&self, fault: ReadFault, count: u32) {
+        match fault {
+            ReadFault::Timeout => add(&self.timeouts, count.into()),
+            ReadFault::Torn => add(&self.torn, count.into()),
+            ReadFault::Unreachable
+            | ReadFault::Absent
+            | ReadFault::Record
+            | ReadFault::WrongKey
+            | ReadFault::Refused => {}
+        }
+        let consecutive = self.consecutive.load(Ordering::Relaxed);
+        self.consecutive
+            .store(consecutive.saturating_add(count), Ordering::Relaxed);
+        let rung = self.rung_fault.load(Ordering::Relaxed) & 0xff;
+        self.rung_fault
+            .store(rung | ((fault as u64) << 8), Ordering::Relaxed);
+    }
+
+    pub(super) fn consecutive(&self) -> u32 {
+        self.consecutive.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn status(&self) -> NodeReadStatus {
+        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let rung_fault = read(&self.rung_fault);
+        NodeReadStatus {
+            rung: Rung::from_number(rung_fault as u8),
+            reads: read(&self.reads),
+            unchanged: read(&self.unchanged),
+            timeouts: read(&self.timeouts),
+            consecutive_faults: self.consecutive(),
+            torn: read(&self.torn),
+            restarts: self.restarts.load(Ordering::Relaxed),
+            last_error: ReadFault::from_number(rung_fault >> 8),
+            rtt: Duration::from_nanos(read(&self.rtt_ns)),
+            progress_at: Timestamp::from_nanos(read(&self.progress_at)),
+        }
+    }
+}
+
+/// What the reader has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReaderStats {
+    /// Rounds of all nodes begun.
+    pub rounds: u64,
+    /// Slots of a round that ended more than a slot late: the reader does not keep up.
+    pub overruns: u64,
+    /// Reads sent or made.
+    pub sent: u64,
+    /// Answers taken in.
+    pub received: u64,
+    /// Answers that were thrown away: late, double, malformed or not ours.
+    pub strays: u64,
+    /// Answers to reads of ours that were not made with the node's key.
+    pub forged: u64,
+    /// CPU time of the reader's thread outside the kernel.
+    pub cpu_user: Duration,
+    /// CPU time of the reader's thread in the kernel.
+    pub cpu_system: Duration,
+}
+
+/// The same, shared: written by the reader's thread, once in a while.
+#[derive(Debug, Default)]
+pub(super) struct SharedStats {
+    words: [AtomicU64; 8],
+    /// Front-ends that read the same nodes, ourselves included: the most that a node saw.
+    pub(super) readers: AtomicU32,
+}
+
+impl SharedStats {
+    pub(super) fn store(&self, stats: &ReaderStats) {
+        let words = [
+            stats.rounds,
+            stats.overruns,
+            stats.sent,
+            stats.received,
+            stats.strays,
+            stats.forged,
+            stats.cpu_user.as_nanos() as u64,
+            stats.cpu_system.as_nanos() as u64,
+        ];
+        for (word, value) in self.words.iter().zip(words) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn load(&self) -> ReaderStats {
+        let read = |at: usize| self.words[at].load(Ordering::Relaxed);
+        ReaderStats {
+            rounds: read(0),
+            overruns: read(1),
+            sent: read(2),
+            received: read(3),
+            strays: read(4),
+            forged: read(5),
+            cpu_user: Duration::from_nanos(read(6)),
+            cpu_system: Duration::from_nanos(read(7)),
+        }
+    }
+}
+
+/// One writer: no locked instruction is needed.
+fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_ends_a_row_of_faults() {
+        let shared = Shared::default();
+        assert_eq!(shared.status().rung, Rung::None);
+        shared.read(Rung::Tc as u8, Duration::from_micros(80));
+        shared.faults(ReadFault::Timeout, 3);
+        shared.faults(ReadFault::Torn, 1);
+        let status = shared.status();
+        assert_eq!((status.timeouts, status.torn), (3, 1));
+        assert_eq!(status.consecutive_faults, 4);
+        assert_eq!(status.last_error, Some(ReadFault::Torn));
+        assert_eq!(status.rung, Rung::Tc, "as it was");
+        shared.read(Rung::Agent as u8, Duration::from_micros(160));
+        let status = shared.status();
+        assert_eq!((status.consecutive_faults, status.last_error), (0, None));
+        assert_eq!(status.rtt, Duration::from_micros(90));
+    }
+
+    #[test]
+    fn faults_have_labels_and_come_back() {
+        for (fault, label) in ReadFault::ALL {
+            assert_eq!(ReadFault::from_number(*fault as u64), Some(*fault));
+            assert_eq!(fault.label(), *label);
+        }
+        assert_eq!(ReadFault::from_number(0), None);
+    }
+}

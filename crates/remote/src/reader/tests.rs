@@ -1,0 +1,286 @@
+//! The reader against real regions and responders of this process. Nothing here says how fast.
+
+use std::net::UdpSocket;
+use std::time::Instant;
+
+use tidegate_core::load::Rung;
+use tidegate_core::record::{LoadRecord, Sources};
+use tidegate_core::time::Timestamp;
+
+use super::*;
+use crate::RegionMemory;
+use crate::udp::wire::{MESSAGE_BYTES_MAX, Reply, Request, Status};
+use crate::udp::{Responder, ResponderOptions};
+
+/// Far beyond anything that a slow machine needs: a test that waits so long has failed.
+const GIVE_UP: Duration = Duration::from_secs(60);
+
+/// Waits for something that comes by itself.
+#[track_caller]
+fn until(what: &str, mut come: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !come() {
+        assert!(start.elapsed() < GIVE_UP, "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn key() -> Key {
+    Key::from_bytes(*b"0123456789abcdef")
+}
+
+fn record(t_ms: u64, runnable: u32) -> LoadRecord {
+    LoadRecord {
+        t_ns: t_ms * 1_000_000,
+        runnable,
+        sources: Sources::RUNNABLE,
+        rung: Rung::Agent as u8,
+        ..LoadRecord::default()
+    }
+}
+
+fn shm_path(name: &str) -> PathBuf {
+    PathBuf::from(format!(
+        "/dev/shm/tidegate-test-reader-{name}-{}",
+        std::process::id()
+    ))
+}
+
+fn serve(memory: &Arc<RegionMemory>, listen: SocketAddr) -> Responder {
+    let options = ResponderOptions {
+        realtime: false,
+        ..ResponderOptions::new(listen, key())
+    };
+    Responder::spawn(Arc::clone(memory), options).unwrap()
+}
+
+fn any_port() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+fn udp(node: u32, address: SocketAddr) -> Target {
+    Target {
+        node: NodeId(node),
+        transport: Transport::Udp {
+            address,
+            key: key(),
+        },
+    }
+}
+
+fn shm(node: u32, path: PathBuf) -> Target {
+    Target {
+        node: NodeId(node),
+        transport: Transport::Shm { path },
+    }
+}
+
+fn options() -> ReaderOptions {
+    ReaderOptions {
+        realtime: false,
+        ..ReaderOptions::default()
+    }
+}
+
+fn status(reader: &ReaderHandle, node: u32) -> NodeReadStatus {
+    reader.status(NodeId(node)).unwrap()
+}
+
+#[test]
+fn every_node_that_answers_is_known_and_no_other() {
+    let table = Arc::new(LoadTable::new(8, 1));
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    let responder = serve(&memory, any_port());
+    let path = shm_path("known");
+    let shared = RegionMemory::create(&path).unwrap();
+    // Nobody listens here, nobody ever published there, and to the last there is no way.
+    let dead = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let targets = vec![
+        udp(6, responder.address()),
+        udp(1, dead),
+        shm(2, path),
+        shm(3, shm_path("missing")),
+        udp(4, "[2001:db8::1]:9901".parse().unwrap()),
+    ];
+    let reader = Reader::spawn(targets, Arc::clone(&table), options()).unwrap();
+    for round in 1..=5 {
+        memory.publish(&record(round, 7), &[]);
+        shared.publish(&record(round, 9), &[]);
+        until("both read", || {
+            [6, 2]
+                .map(|node| status(&reader, node))
+                .iter()
+                .all(|node| node.reads > node.unchanged && node.last_error.is_none())
+        });
+    }
+    until("the dead are noticed", || {
+        status(&reader, 1).timeouts > 2 && status(&reader, 3).consecutive_faults > 2
+    });
+    assert_eq!(table.last(NodeId(6)).runnable, 7.0);
+    assert_eq!(table.last(NodeId(2)).runnable, 9.0);
+    assert_eq!(status(&reader, 6).rung, Rung::Agent);
+    assert_eq!(status(&reader, 2).rung, Rung::SharedMemory);
+    for node in [1, 3, 4] {
+        assert_eq!(table.last(NodeId(node)).observed_at, Timestamp::ZERO);
+        assert_eq!(status(&reader, node).reads, 0);
+    }
+    assert_eq!(status(&reader, 3).last_error, Some(ReadFault::Absent));
+    assert_eq!(reader.status(NodeId(0)), None, "not a target");
+    assert_eq!(reader.status(NodeId(99)), None);
+}
+
+#[test]
+fn agents_that_vanish_and_come_back_are_picked_up() {
+    let table = Arc::new(LoadTable::new(2, 1));
+    let path = shm_path("back");
+    let mut memory = Arc::new(RegionMemory::anonymous().unwrap());
+    let mut responder = serve(&memory, any_port());
+    let address = responder.address();
+    let mut shared = RegionMemory::create(&path).unwrap();
+    let targets = vec![udp(0, address), shm(1, path.clone())];
+    let reader = Reader::spawn(targets, Arc::clone(&table), options()).unwrap();
+    for life in 0..4 {
+        memory.publish(&record(1, life), &[]);
+        shared.publish(&record(1, life), &[]);
+        for node in [0, 1] {
+            until("the newest life is seen", || {
+                table.last(NodeId(node)).runnable == life as f32
+                    && status(&reader, node).restarts == life
+            });
+        }
+        drop(responder);
+        drop(shared);
+        // Gone for long enough to be read only now and then.
+        until("both missed", || {
+            (0..2).all(|node| status(&reader, node).consecutive_faults > FAULTS_MAX)
+        });
+        assert_eq!(
+            table.last(NodeId(0)).runnable,
+            life as f32,
+            "old, and as it was"
+        );
+        memory = Arc::new(RegionMemory::anonymous().unwrap());
+        responder = serve(&memory, address);
+        shared = RegionMemory::create(&path).unwrap();
+    }
+    drop((responder, shared));
+}
+
+#[test]
+fn a_record_that_stands_still_gets_no_younger() {
+    let table = Arc::new(LoadTable::new(1, 1));
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    let responder = serve(&memory, any_port());
+    memory.publish(&record(1, 3), &[]);
+    let targets = vec![udp(0, responder.address())];
+    let reader = Reader::spawn(targets, Arc::clone(&table), options()).unwrap();
+    until("first read", || status(&reader, 0).reads > 0);
+    let before = table.last(NodeId(0)).observed_at;
+    until("read again", || status(&reader, 0).unchanged > 5);
+    assert_eq!(table.last(NodeId(0)).observed_at, before);
+    let status = status(&reader, 0);
+    assert!(
+        status.reads <= status.unchanged + 1,
+        "only the first one was new"
+    );
+}
+
+#[test]
+fn answers_of_impostors_are_counted_and_not_believed() {
+    let impostor = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = impostor.local_addr().unwrap();
+    let table = Arc::new(LoadTable::new(1, 1));
+    let reader = Reader::spawn(vec![udp(0, address)], Arc::clone(&table), options()).unwrap();
+    let memory = RegionMemory::anonymous().unwrap();
+    memory.publish(&record(1, 3), &[]);
+    let mut bytes = [0; MESSAGE_BYTES_MAX];
+    for round in 0..100 {
+        let (length, from) = impostor.recv_from(&mut bytes).unwrap();
+        let (request, _) = Request::decode(&bytes[..length], &[key()]).unwrap();
+        let reply = Reply {
+            verb: request.verb,
+            lines: request.lines,
+            status: Status::Done,
+            initiator: request.initiator,
+            sequence: 0,
+            // Half of them answer reads that were never sent.
+            nonce: request.nonce ^ (round % 2) << 40,
+            node_now_ns: 1,
+            value: 0,
+            readers: 99,
+            epoch: 1,
+        };
+        memory.copy(&mut bytes[64..length]).unwrap();
+        reply.encode(&Key::random().unwrap(), &mut bytes[..length]);
+        impostor.send_to(&bytes[..length], from).unwrap();
+        // Noise of any length, too.
+        impostor.send_to(&bytes[..length / 2], from).unwrap();
+        impostor.send_to(&[], from).unwrap();
+    }
+    until("they are counted", || {
+        reader.stats().forged > 0 && reader.stats().strays > 100
+    });
+    assert_eq!(table.last(NodeId(0)).observed_at, Timestamp::ZERO);
+    assert_eq!(reader.readers(), 0);
+}
+
+#[test]
+fn readers_of_one_node_know_of_each_other() {
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    let responder = serve(&memory, any_port());
+    memory.publish(&record(1, 3), &[]);
+    let read = || {
+        let table = Arc::new(LoadTable::new(1, 1));
+        Reader::spawn(vec![udp(0, responder.address())], table, options()).unwrap()
+    };
+    let readers = [read(), read(), read()];
+    until("all three are counted", || {
+        readers.iter().all(|reader| reader.readers() == 3)
+    });
+    assert_eq!(responder.stats().readers, 3);
+}
+
+#[test]
+fn many_nodes_take_turns_and_none_is_left_out() {
+    const NODES: u32 = 500;
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    let responder = serve(&memory, any_port());
+    memory.publish(&record(1, 3), &[]);
+    let table = Arc::new(LoadTable::new(NODES as usize, 1));
+    // One responder stands for all of them.
+    let targets = (0..NODES)
+        .map(|node| udp(node, responder.address()))
+        .collect();
+    let slow = ReaderOptions {
+        interval: Duration::from_millis(20),
+        timeout: Duration::from_millis(100),
+        ..options()
+    };
+    let reader = Reader::spawn(targets, Arc::clone(&table), slow).unwrap();
+    until("each was read", || {
+        (0..NODES).all(|node| status(&reader, node).reads > 1)
+    });
+    until("statistics are told", || reader.stats().received > 0);
+    let stats = reader.stats();
+    assert!(stats.sent >= stats.received && stats.rounds > 0);
+}
+
+#[test]
+fn what_cannot_be_read_is_refused() {
+    let table = || Arc::new(LoadTable::new(2, 1));
+    let refused = |targets, options| Reader::spawn(targets, table(), options).unwrap_err();
+    let missing = refused(vec![shm(2, shm_path("x"))], options());
+    assert!(matches!(missing, ReaderError::Node(2, 2)), "{missing}");
+    let twice = refused(vec![shm(1, shm_path("x")), udp(1, any_port())], options());
+    assert!(matches!(twice, ReaderError::Twice(1)), "{twice}");
+    let hasty = ReaderOptions {
+        interval: Duration::ZERO,
+        ..options()
+    };
+    assert!(matches!(refused(vec![], hasty), ReaderError::Interval(_)));
+    let empty = Reader::spawn(vec![], table(), options()).unwrap();
+    assert_eq!(empty.status(NodeId(0)), None);
+}

@@ -1,0 +1,392 @@
+//! The reader's thread: sends, takes answers in, waits.
+
+use std::net::UdpSocket;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use tidegate_core::load::LoadTable;
+use tidegate_core::time::Timestamp;
+
+use super::node::{LINES, LINES_BYTES, Node, Path, Times};
+use super::schedule::Schedule;
+use super::status::{ReadFault, ReaderStats};
+use super::{ReaderOptions, State, Target, Transport};
+use crate::clock;
+use crate::memory::random;
+use crate::region::RegionError;
+use crate::shm::ShmRegion;
+use crate::udp::Key;
+use crate::udp::batch::Batch;
+use crate::udp::socket::for_requests;
+use crate::udp::wire::{HEADER_BYTES, Reply, Request, Status, Unverified, message_bytes};
+
+/// Requests per system call. All of them count as sent when the call begins, so that more
+/// would blur the round trip.
+const SEND_BATCH: usize = 32;
+/// Answers per system call.
+const RECEIVE_BATCH: usize = 64;
+/// Bytes of a message either way.
+const MESSAGE_BYTES: usize = HEADER_BYTES + LINES_BYTES;
+/// Time for more answers to come in before they are taken, when some have just been. Without
+/// it each answer would wake the thread. It blurs the round trip by as much.
+const NAP: Duration = Duration::from_micros(50);
+/// Longest wait after which the thread looks whether it shall end.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+/// How often the statistics are brought up to date.
+const STATS_EVERY: Duration = Duration::from_millis(100);
+/// Over this time the most readers that any node saw are kept.
+const READERS_WINDOW: Duration = Duration::from_secs(1);
+
+/// One socket and what goes through it.
+struct Side {
+    socket: UdpSocket,
+    ipv4: bool,
+}
+
+impl Side {
+    fn wanted(&self) -> PollFd<'_> {
+        PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN)
+    }
+}
+
+/// The buffers, which stay on the thread.
+struct Buffers {
+    out: Batch,
+    back: Batch,
+    /// Nodes of the batch that goes out, by slot.
+    sent: Vec<usize>,
+    slots: Vec<u16>,
+}
+
+/// What the thread owns.
+pub(super) struct Worker {
+    nodes: Vec<Node>,
+    sides: Vec<Side>,
+    keys: Vec<Key>,
+    table: Arc<LoadTable>,
+    shared: Arc<State>,
+    interval: Duration,
+    timeout: Duration,
+    initiator: u64,
+    stats: ReaderStats,
+    stats_at: Timestamp,
+    readers: RecentMaximum,
+}
+
+impl Worker {
+    pub(super) fn new(
+        targets: Vec<Target>,
+        table: Arc<LoadTable>,
+        shared: Arc<State>,
+        options: &ReaderOptions,
+    ) -> Result<Self, RegionError> {
+        let mut worker = Self {
+            nodes: Vec::with_capacity(targets.len()),
+            sides: Vec::new(),
+            keys: Vec::new(),
+            table,
+            shared,
+            interval: options.interval,
+            timeout: options.timeout,
+            // Answers to an earlier run carry another one.
+            initiator: random()?,
+            stats: ReaderStats::default(),
+            stats_at: Timestamp::ZERO,
+            readers: RecentMaximum::default(),
+        };
+        for target in targets {
+            let path = match target.transport {
+                Transport::Shm { path } => Path::Shm(ShmRegion::new(&path)),
+                Transport::Udp { address, key } => Path::Udp {
+                    side: worker.side(address.is_ipv4())?,
+                    name: address.into(),
+                    key: worker.key(key),
+                },
+            };
+            worker.nodes.push(Node::new(target.node, path));
+        }
+        Ok(worker)
+    }
+
+    /// The socket for a family of addresses.
+    fn side(&mut self, ipv4: bool) -> Result<usize, RegionError> {
+        if let Some(side) = self.sides.iter().position(|side| side.ipv4 == ipv4) {
+            return Ok(side);
+        }
+        let socket = for_requests(ipv4)?;
+        self.sides.push(Side { socket, ipv4 });
+        Ok(self.sides.len() - 1)
+    }
+
+    /// The place of a key, which many nodes share.
+    fn key(&mut self, key: Key) -> usize {
+        let known = self.keys.iter().position(|known| *known == key);
+        known.unwrap_or_else(|| {
+            self.keys.push(key);
+            self.keys.len() - 1
+        })
+    }
+
+    pub(super) fn run(mut self) {
+        // Without real-time priority the kernel would add 50 us to every wait. Where it cannot
+        // be had, the reader is that much later.
+        rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
+        let mut buffers = Buffers {
+            out: Batch::new(SEND_BATCH, MESSAGE_BYTES),
+            back: Batch::new(RECEIVE_BATCH, MESSAGE_BYTES),
+            sent: Vec::with_capacity(SEND_BATCH),
+            slots: (0..SEND_BATCH as u16).collect(),
+        };
+        let mut schedule = Schedule::new(self.nodes.len(), self.interval, clock::now());
+        while !self.stopped() {
+            let (group, _) = schedule.begin();
+            let round = schedule.rounds();
+            for side in 0..self.sides.len() {
+                self.send(&mut buffers, side, group.clone(), round);
+            }
+            for place in group {
+                self.read_shm(place, round);
+            }
+            self.take_until(&mut buffers, schedule.deadline());
+            let now = clock::now();
+            if let Some(until) = schedule.end(now) {
+                clock::sleep_until(until);
+            }
+            if now.since(self.stats_at) >= STATS_EVERY {
+                self.tell(&schedule, now);
+            }
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::Acquire)
+    }
+
+    /// Sends a read to every node of a group that is reached through this socket.
+    fn send(&mut self, buffers: &mut Buffers, side: usize, group: Range<usize>, round: u64) {
+        let mut now = clock::now();
+        for place in group {
+            let node = &mut self.nodes[place];
+            let Path::Udp {
+                side: by,
+                name,
+                key,
+            } = &node.path
+            else {
+                continue;
+            };
+            let shared = &self.shared.nodes[place];
+            if *by != side {
+                continue;
+            }
+            let expired = node.flights.expire(now, self.timeout);
+            if expired > 0 {
+                shared.faults(ReadFault::Timeout, expired);
+            }
+            if !node.is_due(place, round, shared) {
+                continue;
+            }
+            let nonce = nonce(place, node.flights.send(now));
+            let request = Request::read(LINES as u8, self.initiator, nonce);
+            let slot = buffers.sent.len();
+            let message = buffers.out.fill(slot, name, MESSAGE_BYTES);
+            if let Some(header) = message.first_chunk_mut() {
+                request.encode(&self.keys[*key], header);
+            }
+            node.note_poll(now, &self.table);
+            buffers.sent.push(place);
+            if buffers.sent.len() == SEND_BATCH {
+                self.flush(buffers, side);
+                now = clock::now();
+            }
+        }
+        self.flush(buffers, side);
+    }
+
+    /// Hands the batch to the kernel.
+    fn flush(&mut self, buffers: &mut Buffers, side: usize) {
+        let sent = &buffers.sent;
+        let slots = &buffers.slots[..sent.len()];
+        let nodes = &mut self.nodes;
+        let shared = &self.shared.nodes;
+        buffers
+            .out
+            .send(&self.sides[side].socket, slots, |slot, _| {
+                // No route, a full buffer, a filter: the others are sent all the same.
+                let place = sent[usize::from(slot)];
+                nodes[place].flights.end_last();
+                shared[place].faults(ReadFault::Unreachable, 1);
+            });
+        self.stats.sent += sent.len() as u64;
+        buffers.sent.clear();
+    }
+
+    fn read_shm(&mut self, place: usize, round: u64) {
+        let node = &mut self.nodes[place];
+        let shared = &self.shared.nodes[place];
+        if matches!(node.path, Path::Shm(_)) && node.is_due(place, round, shared) {
+            node.read_shm(shared, &self.table);
+            self.stats.sent += 1;
+            self.stats.received += 1;
+        }
+    }
+
+    /// Takes answers in until the deadline.
+    fn take_until(&mut self, buffers: &mut Buffers, deadline: Timestamp) {
+        loop {
+            let taken = self.take(buffers);
+            let now = clock::now();
+            if now >= deadline || self.stopped() {
+                return;
+            }
+            let rest = deadline.since(now).min(STOP_CHECK);
+            if taken > 0 {
+                // More are likely to be on their way.
+                clock::sleep_until(now + rest.min(NAP));
+            } else if self.sides.is_empty() {
+                clock::sleep_until(now + rest);
+            } else {
+                self.wait(rest);
+            }
+        }
+    }
+
+    /// Waits for an answer.
+    fn wait(&self, rest: Duration) {
+        let rest = clock::timespec(rest);
+        // Whether an answer came, the time is over or a signal did: the caller looks itself.
+        match self.sides.as_slice() {
+            [one] => poll(&mut [one.wanted()], Some(&rest)).ok(),
+            [one, other, ..] => poll(&mut [one.wanted(), other.wanted()], Some(&rest)).ok(),
+            [] => None,
+        };
+    }
+
+    /// Takes in all answers that are here; gives how many.
+    fn take(&mut self, buffers: &mut Buffers) -> usize {
+        let mut taken = 0;
+        for side in 0..self.sides.len() {
+            // No longer than there are nodes: a flood must not keep us from sending.
+            for _ in 0..=self.nodes.len() / RECEIVE_BATCH {
+                let received = buffers.back.receive(&self.sides[side].socket, false);
+                // Nothing there, or the system reports the fate of an earlier request, which
+                // its time-out tells as well.
+                let Ok(received) = received else { break };
+                let now = clock::now();
+                for slot in 0..received {
+                    match buffers.back.datagram(slot) {
+                        Some(message) => self.accept(message, now),
+                        None => self.stats.strays += 1,
+                    }
+                }
+                taken += received;
+                if received < RECEIVE_BATCH {
+                    break;
+                }
+            }
+        }
+        taken
+    }
+
+    /// Takes in one answer.
+    fn accept(&mut self, message: &[u8], received_at: Timestamp) {
+        let Some((place, number, sent_at, reply)) = self.expected(message) else {
+            self.stats.strays += 1;
+            return;
+        };
+        let node = &mut self.nodes[place];
+        let shared = &self.shared.nodes[place];
+        let Path::Udp { key, .. } = &node.path else {
+            return;
+        };
+        let Ok((reply, lines)) = reply.verify(&self.keys[*key]) else {
+            // The true answer may still come.
+            self.stats.forged += 1;
+            shared.faults(ReadFault::WrongKey, 1);
+            return;
+        };
+        node.flights.end(number);
+        self.stats.received += 1;
+        self.readers.note(reply.readers, received_at);
+        let times = Times {
+            sent_at,
+            received_at,
+            node_now_ns: reply.node_now_ns,
+        };
+        match reply.status {
+            Status::Done => node.accept(lines, times, None, shared, &self.table),
+            Status::Absent => shared.faults(ReadFault::Absent, 1),
+            Status::Torn => shared.faults(ReadFault::Torn, 1),
+            Status::NoWord | Status::Stale | Status::Epoch | Status::Full | Status::Other(_) => {
+                shared.faults(ReadFault::Refused, 1);
+            }
+        }
+    }
+
+    /// The read that a datagram claims to answer, if it is under way.
+    fn expected<'a>(&self, message: &'a [u8]) -> Option<(usize, u32, Timestamp, Unverified<'a>)> {
+        if message.len() != message_bytes(LINES as u8) {
+            return None;
+        }
+        let reply = Reply::parse(message).ok()?;
+        let (place, number) = ((reply.nonce() >> 32) as usize, reply.nonce() as u32);
+        if reply.initiator() != self.initiator {
+            return None;
+        }
+        let sent_at = self.nodes.get(place)?.flights.pending(number)?;
+        Some((place, number, sent_at, reply))
+    }
+
+    /// Brings the statistics up to date.
+    fn tell(&mut self, schedule: &Schedule, now: Timestamp) {
+        self.stats_at = now;
+        self.stats.rounds = schedule.rounds();
+        self.stats.overruns = schedule.overruns();
+        (self.stats.cpu_user, self.stats.cpu_system) = clock::thread_cpu();
+        self.shared.stats.store(&self.stats);
+        let readers = self.readers.current(now);
+        self.shared.stats.readers.store(readers, Ordering::Relaxed);
+    }
+}
+
+/// What a read carries to find its node again: place and number.
+fn nonce(place: usize, number: u32) -> u64 {
+    ((place as u64) << 32) | u64::from(number)
+}
+
+/// The most of what was noted within the last one to two windows.
+#[derive(Debug, Default)]
+struct RecentMaximum {
+    window: u64,
+    now: u32,
+    last: u32,
+}
+
+impl RecentMaximum {
+    fn note(&mut self, value: u32, now: Timestamp) {
+        self.turn(now);
+        self.now = self.now.max(value);
+    }
+
+    fn current(&mut self, now: Timestamp) -> u32 {
+        self.turn(now);
+        self.now.max(self.last)
+    }
+
+    fn turn(&mut self, now: Timestamp) {
+        let window = now.nanos() / READERS_WINDOW.as_nanos() as u64;
+        if window != self.window {
+            self.last = if window == self.window + 1 {
+                self.now
+            } else {
+                0
+            };
+            self.now = 0;
+            self.window = window;
+        }
+    }
+}
