@@ -14,8 +14,8 @@
 //! | `status` | what it tells meanwhile |
 //!
 //! A node that does not answer costs its requests and nothing else: its load gets older, and
-//! old is unknown. After [`FAULTS_MAX`] reads in a row without a record it is read only every
-//! [`BACKOFF`]th round until it answers.
+//! old is unknown. After 64 reads in a row without a record it is read only every 16th round
+//! until it answers.
 
 mod flights;
 mod node;
