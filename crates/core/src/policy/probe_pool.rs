@@ -1,9 +1,9 @@
 //! The pool of probes that both forms of Prequal choose from.
 //!
 //! ```text
-//! size     = 16, N/2 if there are fewer than 32 nodes          a probe lives for 1 s
+//! size     = 16; fewer than 32 nodes: N/2, but 4 if there are   a probe lives for 1 s
 //! each pick: up to 3 random distinct nodes are probed; a node's new probe replaces its old one
-//! hot      = requests in flight above the Q quantile of the pool
+//! hot      = requests in flight above the Q quantile of the pool, interpolated
 //! choice   = least latency among the cold; all hot: fewest requests in flight; ties: the other
 //! use      : in flight of the chosen probe + 1; used up after
 //! b_reuse  = max(1, (1 + 1) / ((1 - m/N) * r_probe - r_remove)), at most 16; m = pool size
@@ -33,6 +33,8 @@ use crate::topology::NodeId;
 const POOL_MAX: usize = 16;
 /// Fewer than this many nodes: the pool holds half of them.
 const POOL_HALF_BELOW: usize = 32;
+/// But no fewer than this, as far as there are nodes: among two there is no hot and cold.
+const POOL_SMALL: usize = 4;
 /// Fewer probes than this are no choice: the node is drawn at random.
 const POOL_MIN: usize = 2;
 const LIFETIME: Duration = Duration::from_secs(1);
@@ -198,11 +200,14 @@ impl ProbePool {
         }
         let sorted = &mut sorted[..count];
         sorted.sort_unstable_by(f32::total_cmp);
-        let at = (count as f32 * self.quantile) as usize;
-        sorted
-            .get(at.min(count.saturating_sub(1)))
-            .copied()
-            .unwrap_or(0.0)
+        let Some(last) = count.checked_sub(1) else {
+            return 0.0;
+        };
+        // Between ranks, or the busiest node of a small pool would never be hot.
+        let rank = last as f32 * self.quantile;
+        let below = (rank as usize).min(last);
+        let above = (below + 1).min(last);
+        sorted[below] + (sorted[above] - sorted[below]) * (rank - below as f32)
     }
 
     /// What a node without a known latency is taken to need: as much as the others. Zero if
@@ -291,7 +296,7 @@ fn answer(view: &View<'_>, node: NodeId) -> Option<(f32, f32)> {
 
 fn pool_size(nodes: usize) -> usize {
     let wanted = if nodes < POOL_HALF_BELOW {
-        nodes / 2
+        nodes.min((nodes / 2).max(POOL_SMALL))
     } else {
         POOL_MAX
     };
@@ -337,6 +342,14 @@ mod tests {
         assert_eq!(best(&pool(0.5, &probes)), 1, "node 2 is fast but hot");
         assert_eq!(best(&pool(1.0, &probes)), 2, "nobody is hot");
         assert_eq!(best(&pool(0.0, &probes)), 0, "all but the least are hot");
+    }
+
+    #[test]
+    fn the_busiest_node_of_a_small_pool_is_hot_however_fast() {
+        let probes = [(0, 1.0, 0.3), (1, 2.0, 0.1), (2, 9.0, 0.01)];
+        assert_eq!(best(&pool(0.84, &probes)), 1);
+        let equals = [(0, 2.0, 0.3), (1, 2.0, 0.1), (2, 2.0, 0.01)];
+        assert_eq!(best(&pool(0.84, &equals)), 2, "nobody is busier");
     }
 
     #[test]
