@@ -3,8 +3,10 @@
 //! What this crate does **not** know: sites, policies and front-ends. It reads what the kernel
 //! says of this machine or of one control group, and hands the record out.
 //!
+//! * [`Agent`]: a thread that samples and publishes, and the responder that answers.
 //! * [`Sampler`]: files to a record; every source says whether it was truly measured and how.
 
+mod agent;
 mod config;
 mod counter;
 mod file;
@@ -13,5 +15,8 @@ mod pace;
 mod parse;
 mod sampler;
 
-pub use config::{INTERVAL_DEFAULT, SamplerConfig, Scope};
+pub use agent::{Agent, AgentError, AgentHandle, AgentStatus};
+pub use config::{
+    AgentConfig, INTERVAL_DEFAULT, INTERVAL_MAX, INTERVAL_MIN, LISTEN_DEFAULT, SamplerConfig, Scope,
+};
 pub use sampler::{CpuLines, Sampler, SamplerError};

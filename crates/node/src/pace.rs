@@ -11,8 +11,12 @@ use tidegate_remote::clock;
 
 /// A source rests this many times as long as a read of it takes: at most 1 % of one CPU each.
 const REST: u32 = 100;
-/// A read's weight in the running mean of the cost, as a shift: 1/8.
-const COST_SHIFT: u32 = 3;
+/// A dearer read's weight in the running mean of the cost: 1/8. A cheaper one's is 1/2, because
+/// time in which somebody else had the CPU looks like cost, and never makes a read cheaper.
+const DEARER: u32 = 8;
+const CHEAPER: u32 = 2;
+/// A read counts for no more than this many times the mean, for the same reason.
+const OUTLIER: u32 = 4;
 /// Periods longer than this are not made even for the slowest source.
 const PERIOD_MAX: Duration = Duration::from_secs(10);
 
@@ -67,9 +71,13 @@ impl Pace {
     }
 
     fn done(&mut self, now: Timestamp, cost: Duration) {
-        self.cost = match self.cost {
-            Duration::ZERO => cost,
-            mean => (mean * ((1 << COST_SHIFT) - 1) + cost) / (1 << COST_SHIFT),
+        let mean = self.cost;
+        self.cost = if mean.is_zero() {
+            cost
+        } else if cost < mean {
+            mean - (mean - cost) / CHEAPER
+        } else {
+            mean + (cost.min(mean * OUTLIER) - mean) / DEARER
         };
         self.due_at = now + self.period() + self.offset;
         self.offset = Duration::ZERO;
@@ -104,8 +112,22 @@ mod tests {
         let mut pace = Pace::new(Duration::ZERO, 0);
         pace.done(us(0), Duration::from_micros(100));
         assert_eq!(pace.period(), Duration::from_millis(10));
-        pace.done(us(0), Duration::from_secs(60));
-        assert_eq!(pace.period(), PERIOD_MAX);
+        let mut endless = Pace::new(Duration::ZERO, 0);
+        endless.done(us(0), Duration::from_secs(60));
+        assert_eq!(endless.period(), PERIOD_MAX);
+    }
+
+    #[test]
+    fn one_interrupted_read_does_not_make_a_source_slow() {
+        let mut pace = Pace::new(Duration::ZERO, 0);
+        for cost in [10, 10, 10_000, 10, 10] {
+            pace.done(us(0), Duration::from_micros(cost));
+        }
+        assert!(pace.period() < Duration::from_millis(2), "{pace:?}");
+        for _ in 0..40 {
+            pace.done(us(0), Duration::from_micros(100));
+        }
+        assert!(pace.period() > Duration::from_millis(9), "{pace:?}");
     }
 
     #[test]

@@ -23,9 +23,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use tidegate_core::record::{CpuLine, Sources};
-use tidegate_core::time::Timestamp;
+use tidegate_core::time::nanos;
 
-use super::{Context, CpuLines};
+use super::{Context, CpuLines, own_cpu_time};
 use crate::counter::{Counter, Integral};
 use crate::file::{Buffer, KernelFile, Shape, read_once, under};
 use crate::pace::Pace;
@@ -235,12 +235,16 @@ impl Host {
 
     /// Reads `/proc/schedstat` if it is due; whether it holds.
     fn schedstat(&mut self, context: &mut Context<'_>, accounted: bool) -> bool {
-        if self.schedstat_pace.period() > SCHEDSTAT_PERIOD_MAX {
+        let slow = self.schedstat_pace.period() > SCHEDSTAT_PERIOD_MAX;
+        let Some(turn) = self.schedstat_pace.begin(context.now) else {
+            return self.queue.exact && !slow;
+        };
+        if slow {
+            // Only to see whether it still is.
+            self.schedstat.read(context.now, context.buffer);
+            self.schedstat_pace.end(turn);
             return false;
         }
-        let Some(turn) = self.schedstat_pace.begin(context.now) else {
-            return self.queue.exact;
-        };
         let changed = !accounted && self.busy != Busy::Schedstat;
         let cpus = &mut self.cpus;
         let read = self
@@ -322,7 +326,7 @@ impl Host {
                 Sources::RUNNABLE_INTEGRAL,
                 "as run time plus waiting time of /proc/schedstat, less this agent",
             );
-            Some(all.saturating_sub(own_time().nanos()))
+            Some(all.saturating_sub(nanos(own_cpu_time())))
         } else if counts.is_some() {
             context.findings.measured(
                 Sources::RUNNABLE_INTEGRAL,
@@ -414,12 +418,4 @@ fn root_group(root: &Path, buffer: &mut Buffer) -> Option<KernelFile> {
         .join("release_agent")
         .exists()
         .then(|| KernelFile::new(directory.join("cpuacct.usage_percpu"), Shape::Whole))
-}
-
-/// CPU time that the calling thread used.
-fn own_time() -> Timestamp {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let rest = u64::try_from(time.tv_nsec).unwrap_or(0);
-    Timestamp::from_nanos(seconds * NANOS_PER_SECOND + rest)
 }

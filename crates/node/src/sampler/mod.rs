@@ -24,6 +24,7 @@ mod watch;
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::rand::GetRandomFlags;
 use tidegate_core::record::{CPU_LINES_MAX, CpuLine, LoadRecord, Sources};
@@ -177,6 +178,12 @@ impl Sampler {
     pub fn why(&self) -> Vec<String> {
         self.findings.sentences()
     }
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn own_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// A number that another start of this agent or of the machine will not have.

@@ -1,7 +1,6 @@
 //! The sampler over files as kernels of several ages write them.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::*;
 

@@ -1,0 +1,387 @@
+//! The agent: samples and publishes at a set interval, and answers reads.
+//!
+//! ```text
+//!  sampling thread                    responder thread
+//!  Sampler ── publish ──> RegionMemory ──> UDP reads
+//!                              └─────────> mappings on this host (shm)
+//! ```
+//!
+//! Deadlines are absolute: a sample that takes long delays no later one. A deadline that has
+//! passed before its turn is skipped and counted as an overrun, because two samples in a row
+//! would tell nothing new.
+//!
+//! **Rung.** With both threads at `SCHED_FIFO` the agent is on rung `agent_realtime`, else on
+//! `agent`, the user-level monitoring of paper 000: then other load on the machine delays
+//! samples or answers by milliseconds, just when they matter most. Which one it is goes into
+//! every record, and why is said in [`AgentStatus::why`].
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tidegate_core::load::Rung;
+use tidegate_core::time::{Timestamp, nanos};
+use tidegate_remote::realtime::{PRIORITY, RealtimeRefused, try_fifo};
+use tidegate_remote::udp::{Responder, ResponderOptions, ResponderStats};
+use tidegate_remote::{RegionError, RegionMemory, clock};
+
+use crate::config::{AgentConfig, INTERVAL_MAX, INTERVAL_MIN};
+use crate::sampler::{Sampler, SamplerError, own_cpu_time};
+
+/// Longest sleep at once, so that an agent with a long interval stops soon when told.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// The thread looks at its own CPU time once in so many samples: the clock is a system call.
+const CPU_TIME_SAMPLES: u64 = 32;
+
+/// Why there is no agent.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The interval is out of bounds.
+    #[error("interval {0:?} is not between {INTERVAL_MIN:?} and {INTERVAL_MAX:?}")]
+    Interval(Duration),
+    /// Nothing to sample.
+    #[error(transparent)]
+    Sampler(#[from] SamplerError),
+    /// No region, or nowhere to answer.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// No thread.
+    #[error("start the sampling thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// What an agent is and has done.
+#[derive(Clone, Debug)]
+pub struct AgentStatus {
+    /// How the records are made.
+    pub rung: Rung,
+    /// Why this rung, what is measured, what is not and why: plain sentences.
+    pub why: Vec<String>,
+    /// Whether the sampling thread runs; it ends before its handle only by a panic.
+    pub running: bool,
+    /// The publication interval.
+    pub interval: Duration,
+    /// Records published.
+    pub samples: u64,
+    /// Deadlines that passed before their turn came.
+    pub overruns: u64,
+    /// Mean time that a sample and its publication take.
+    pub cost_mean: Duration,
+    /// The longest.
+    pub cost_max: Duration,
+    /// CPU time of the sampling thread; a little behind.
+    pub cpu_time: Duration,
+    /// Time since the first sample.
+    pub elapsed: Duration,
+    /// What the responder has done.
+    pub responder: ResponderStats,
+}
+
+impl AgentStatus {
+    /// Share of one CPU that sampling takes.
+    pub fn cpu_share(&self) -> f64 {
+        self.cpu_time.as_secs_f64() / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+}
+
+/// What the sampling thread tells. It alone writes, but for `stop`.
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    started_ns: AtomicU64,
+    samples: AtomicU64,
+    overruns: AtomicU64,
+    cost_ns: AtomicU64,
+    cost_max_ns: AtomicU64,
+    cpu_ns: AtomicU64,
+    findings: Mutex<Vec<String>>,
+}
+
+/// Starts agents.
+#[derive(Debug)]
+pub struct Agent;
+
+/// A running agent; ends when dropped.
+#[derive(Debug)]
+pub struct AgentHandle {
+    shared: Arc<Shared>,
+    responder: Responder,
+    thread: Option<JoinHandle<()>>,
+    rung: Rung,
+    reasons: Vec<String>,
+    interval: Duration,
+    memory: Arc<RegionMemory>,
+}
+
+impl Agent {
+    /// Starts the two threads. The first record is published when this returns.
+    pub fn spawn(config: &AgentConfig) -> Result<AgentHandle, AgentError> {
+        if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&config.interval) {
+            return Err(AgentError::Interval(config.interval));
+        }
+        let mut sampler = Sampler::new(config)?;
+        let memory = Arc::new(match &config.shm {
+            Some(path) => RegionMemory::create(path)?,
+            None => RegionMemory::anonymous()?,
+        });
+        let options = ResponderOptions {
+            realtime: config.realtime,
+            ..ResponderOptions::new(config.listen, config.key.clone())
+        };
+        let responder = Responder::spawn(Arc::clone(&memory), options)?;
+        let answers = responder.realtime().map_err(Clone::clone);
+        let shared = Arc::new(Shared::default());
+        let (told, first) = sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("tidegate-sample".to_owned())
+            .spawn({
+                let (shared, memory) = (Arc::clone(&shared), Arc::clone(&memory));
+                let (wanted, interval) = (config.realtime, config.interval);
+                let answers = answers.is_ok();
+                move || {
+                    let sampling = realtime(wanted);
+                    let rung = rung(sampling.is_ok() && answers);
+                    let mut publisher = Publisher {
+                        sampler: &mut sampler,
+                        memory: &memory,
+                        shared: &shared,
+                        rung,
+                        why_version: None,
+                    };
+                    publisher.publish();
+                    // Whoever waits for this is the thread that spawned us.
+                    told.send(sampling).ok();
+                    publisher.run(interval);
+                }
+            })
+            .map_err(AgentError::Thread)?;
+        let sampling = first.recv().unwrap_or(Err(RealtimeRefused::Unwanted));
+        Ok(AgentHandle {
+            shared,
+            thread: Some(thread),
+            rung: rung(sampling.is_ok() && answers.is_ok()),
+            reasons: reasons(
+                &sampling,
+                &answers,
+                responder.address(),
+                config.shm.as_deref(),
+            ),
+            responder,
+            interval: config.interval,
+            memory,
+        })
+    }
+}
+
+impl AgentHandle {
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.responder.address()
+    }
+
+    /// The region that it publishes in.
+    pub fn memory(&self) -> &Arc<RegionMemory> {
+        &self.memory
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> AgentStatus {
+        let shared = &self.shared;
+        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let samples = read(&shared.samples);
+        let started = Timestamp::from_nanos(read(&shared.started_ns));
+        let mut why = self.reasons.clone();
+        let findings = shared.findings.lock();
+        why.extend_from_slice(&findings.unwrap_or_else(PoisonError::into_inner));
+        AgentStatus {
+            rung: self.rung,
+            why,
+            running: self
+                .thread
+                .as_ref()
+                .is_some_and(|thread| !thread.is_finished()),
+            interval: self.interval,
+            samples,
+            overruns: read(&shared.overruns),
+            cost_mean: Duration::from_nanos(
+                read(&shared.cost_ns) / samples.saturating_sub(1).max(1),
+            ),
+            cost_max: Duration::from_nanos(read(&shared.cost_max_ns)),
+            cpu_time: Duration::from_nanos(read(&shared.cpu_ns)),
+            elapsed: clock::now().since(started),
+            responder: self.responder.stats(),
+        }
+    }
+}
+
+impl Drop for AgentHandle {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // A panic was printed by the thread itself; there is nothing to add.
+            thread.join().ok();
+        }
+    }
+}
+
+/// What the sampling thread works with.
+struct Publisher<'a> {
+    sampler: &'a mut Sampler,
+    memory: &'a RegionMemory,
+    shared: &'a Shared,
+    rung: Rung,
+    why_version: Option<u64>,
+}
+
+impl Publisher<'_> {
+    fn run(&mut self, interval: Duration) {
+        let mut next = clock::now();
+        self.shared
+            .started_ns
+            .store(next.nanos(), Ordering::Relaxed);
+        loop {
+            let (deadline, missed) = following(next, clock::now(), interval);
+            self.shared.overruns.fetch_add(missed, Ordering::Relaxed);
+            next = deadline;
+            loop {
+                if self.shared.stop.load(Ordering::Acquire) {
+                    return;
+                }
+                let now = clock::now();
+                if now >= next {
+                    break;
+                }
+                clock::sleep_until(next.min(now + SLEEP_MAX));
+            }
+            let cost = self.publish();
+            let shared = self.shared;
+            shared.cost_ns.fetch_add(cost, Ordering::Relaxed);
+            shared.cost_max_ns.fetch_max(cost, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes and publishes a record; returns what it took, ns. The first one, which opens all
+    /// files, is in no mean.
+    fn publish(&mut self) -> u64 {
+        let began = clock::now();
+        let (mut record, lines) = self.sampler.sample();
+        record.rung = self.rung as u8;
+        self.memory.publish(&record, &lines);
+        self.tell();
+        let shared = self.shared;
+        let samples = shared.samples.fetch_add(1, Ordering::Relaxed);
+        if samples.is_multiple_of(CPU_TIME_SAMPLES) {
+            shared
+                .cpu_ns
+                .store(nanos(own_cpu_time()), Ordering::Relaxed);
+        }
+        nanos(clock::now().since(began))
+    }
+
+    /// Writes the findings down if they changed and nobody is reading them: this thread does
+    /// not wait for one of lower priority.
+    fn tell(&mut self) {
+        let version = Some(self.sampler.why_version());
+        if version == self.why_version {
+            return;
+        }
+        if let Ok(mut findings) = self.shared.findings.try_lock() {
+            *findings = self.sampler.why();
+            self.why_version = version;
+        }
+    }
+}
+
+/// The deadline after `last` that lies ahead, and how many passed unused.
+fn following(last: Timestamp, now: Timestamp, interval: Duration) -> (Timestamp, u64) {
+    let next = last + interval;
+    if now < next {
+        return (next, 0);
+    }
+    let interval = nanos(interval).max(1);
+    let missed = (now.nanos() - next.nanos()) / interval + 1;
+    let ahead = next + Duration::from_nanos(missed.saturating_mul(interval));
+    (ahead, missed)
+}
+
+fn realtime(wanted: bool) -> Result<(), RealtimeRefused> {
+    if wanted {
+        try_fifo(PRIORITY)
+    } else {
+        Err(RealtimeRefused::Unwanted)
+    }
+}
+
+fn rung(realtime: bool) -> Rung {
+    if realtime {
+        Rung::AgentRealtime
+    } else {
+        Rung::Agent
+    }
+}
+
+/// Why this rung and where it is read.
+fn reasons(
+    sampling: &Result<(), RealtimeRefused>,
+    answers: &Result<(), RealtimeRefused>,
+    address: SocketAddr,
+    shm: Option<&Path>,
+) -> Vec<String> {
+    let priority = |who: &str, how: &Result<(), RealtimeRefused>| match how {
+        Ok(()) => format!("{who} has real-time priority (SCHED_FIFO {PRIORITY})."),
+        Err(why) => format!("{who} has normal priority: {why}."),
+    };
+    let on = rung(sampling.is_ok() && answers.is_ok()).label();
+    let mut reasons = vec![
+        format!("This agent is on rung {on}: a user process samples and answers."),
+        priority("The sampling thread", sampling),
+        priority("The responder thread", answers),
+        format!("Front-ends read it over UDP at {address}."),
+    ];
+    if let Some(path) = shm {
+        let shared = Rung::SharedMemory.label();
+        reasons.push(format!(
+            "Front-ends on this host read it from {}, rung {shared}.",
+            path.display()
+        ));
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passed_deadlines_are_skipped_and_counted() {
+        let ms = Timestamp::from_millis;
+        let interval = Duration::from_millis(10);
+        let table = [
+            (100, 101, 110, 0),
+            (100, 109, 110, 0),
+            (100, 110, 120, 1),
+            (100, 119, 120, 1),
+            (100, 135, 140, 3),
+            (100, 90, 110, 0),
+        ];
+        for (last, now, next, missed) in table {
+            assert_eq!(following(ms(last), ms(now), interval), (ms(next), missed));
+        }
+    }
+
+    #[test]
+    fn the_rung_is_explained() {
+        let refused = Err(RealtimeRefused::Unwanted);
+        let address = ([127, 0, 0, 1], 9901).into();
+        let text = reasons(&Ok(()), &refused, address, Some(Path::new("/run/t"))).join("\n");
+        assert!(text.contains("on rung agent:"), "{text}");
+        assert!(text.contains("The responder thread has normal priority: not asked for."));
+        assert!(text.contains("/run/t, rung shm"), "{text}");
+        let text = reasons(&Ok(()), &Ok(()), address, None).join("\n");
+        assert!(text.contains("on rung agent_realtime:"), "{text}");
+    }
+}

@@ -1,0 +1,211 @@
+//! Control groups of the running kernel: made, filled with a busy process, and removed.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tidegate_core::record::{LoadRecord, Sources};
+use tidegate_node::{Sampler, SamplerConfig, Scope};
+use tidegate_remote::clock;
+
+/// After this long something is stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+const MEMORY_LIMIT: u64 = 256 << 20;
+
+/// Mount points of version 1 controllers and of version 2.
+fn mounts() -> Vec<(String, PathBuf)> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    text.lines()
+        .filter_map(|line| {
+            let (head, tail) = line.split_once(" - ")?;
+            let mount = PathBuf::from(head.split(' ').nth(4)?);
+            match tail.split(' ').next()? {
+                "cgroup" => Some((tail.split(' ').nth(2)?.to_owned(), mount)),
+                "cgroup2" => Some(("cgroup2".to_owned(), mount)),
+                _ => None,
+            }
+        })
+        .collect()
+}
+
+/// A group in some hierarchies, and a process in it that never rests.
+struct Group {
+    name: String,
+    directories: Vec<PathBuf>,
+    child: Option<Child>,
+}
+
+impl Group {
+    fn make(test: &str, mounts: &[PathBuf]) -> Result<Self, String> {
+        let name = format!("tidegate-{test}-{}", std::process::id());
+        let mut group = Self {
+            name,
+            directories: Vec::new(),
+            child: None,
+        };
+        for mount in mounts {
+            let directory = mount.join(&group.name);
+            std::fs::create_dir(&directory)
+                .map_err(|error| format!("make {}: {error}", directory.display()))?;
+            group.directories.push(directory);
+        }
+        Ok(group)
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<(), String> {
+        let holder = self.directories.iter().find(|at| at.join(file).exists());
+        let path = holder.ok_or(format!("no {file}"))?.join(file);
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    fn fill(&mut self) -> Result<(), String> {
+        let enter: String = self
+            .directories
+            .iter()
+            .map(|at| format!("echo $$ > {}/cgroup.procs && ", at.display()))
+            .collect();
+        let mut child = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{enter} echo ready && while :; do :; done"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().ok_or("no output")?;
+        self.child = Some(child);
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .map_err(|error| error.to_string())?;
+        if line == "ready\n" {
+            Ok(())
+        } else {
+            Err("the process could not enter the group".to_owned())
+        }
+    }
+
+    fn empty(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        for directory in self.directories.drain(..) {
+            std::fs::remove_dir(&directory).unwrap();
+        }
+    }
+
+    fn sampler(&self) -> Sampler {
+        let config = SamplerConfig {
+            scope: Scope::Cgroup(Path::new("/").join(&self.name)),
+            ..SamplerConfig::default()
+        };
+        Sampler::new(config).unwrap()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.empty();
+    }
+}
+
+#[track_caller]
+fn sample_until(sampler: &mut Sampler, enough: impl Fn(&LoadRecord) -> bool) -> LoadRecord {
+    let deadline = clock::now() + PATIENCE;
+    loop {
+        let (record, _) = sampler.sample();
+        if enough(&record) {
+            return record;
+        }
+        let why = sampler.why().join("\n");
+        assert!(clock::now() < deadline, "stuck at {record:?}\n{why}");
+    }
+}
+
+fn busy_group_reports_itself(mut group: Group, version: u8, limited: bool) {
+    let mut sampler = group.sampler();
+    let (first, _) = sampler.sample();
+    assert_eq!(first.scope, version);
+    assert!(first.sources.has(Sources::BUSY_ACCT));
+    assert!(!first.sources.has(Sources::NETWORK));
+    assert!(first.cores_milli >= 1000);
+    // 200 ms of CPU time and, at half a CPU, some throttling.
+    let queue = Sources::RUNNABLE.with(Sources::RUNNABLE_INTEGRAL);
+    let last = sample_until(&mut sampler, |record| {
+        record.sources.has(queue)
+            && record.busy_ns >= first.busy_ns + 200_000_000
+            && record.runnable >= 1
+            && record.runnable_ns >= first.runnable_ns + 100_000_000
+            && (!limited || record.throttled_ns > first.throttled_ns)
+    });
+    if limited {
+        assert!(last.sources.has(Sources::QUOTA.with(Sources::MEMORY)));
+        assert_eq!(last.quota_milli, 500);
+        assert_eq!(last.memory_total, MEMORY_LIMIT);
+        assert!(last.memory_available > 0);
+        assert!(last.tasks >= 1);
+    }
+    group.empty();
+    let (gone, _) = sampler.sample();
+    assert!(!gone.sources.has(Sources::BUSY_ACCT));
+    assert_eq!(gone.generation, first.generation);
+    assert!(gone.busy_ns >= last.busy_ns);
+}
+
+fn limits_of(group: &Group, version: u8) -> Result<(), String> {
+    let limit = MEMORY_LIMIT.to_string();
+    if version == 1 {
+        group.write("cpu.cfs_period_us", "20000")?;
+        group.write("cpu.cfs_quota_us", "10000")?;
+        group.write("memory.limit_in_bytes", &limit)
+    } else {
+        group.write("cpu.max", "10000 20000")?;
+        group.write("memory.max", &limit)
+    }
+}
+
+#[test]
+fn a_busy_version_1_group_reports_itself() {
+    let wanted = ["cpu", "cpuacct", "memory", "pids"];
+    let places: Vec<PathBuf> = mounts()
+        .into_iter()
+        .filter(|(options, _)| options.split(',').any(|option| wanted.contains(&option)))
+        .map(|(_, mount)| mount)
+        .collect();
+    if places.is_empty() {
+        println!("SKIPPED: no version 1 hierarchy is mounted");
+        return;
+    }
+    let made = Group::make("v1", &places).and_then(|mut group| {
+        limits_of(&group, 1)?;
+        group.fill()?;
+        Ok(group)
+    });
+    match made {
+        Ok(group) => busy_group_reports_itself(group, 1, true),
+        Err(why) => println!("SKIPPED: no version 1 group can be made: {why}"),
+    }
+}
+
+#[test]
+fn a_busy_version_2_group_reports_itself() {
+    let Some((_, mount)) = mounts().into_iter().find(|(kind, _)| kind == "cgroup2") else {
+        println!("SKIPPED: no version 2 hierarchy is mounted");
+        return;
+    };
+    let made = Group::make("v2", &[mount]).and_then(|mut group| {
+        let limited = limits_of(&group, 2);
+        group.fill()?;
+        Ok((group, limited))
+    });
+    match made {
+        Ok((group, limited)) => {
+            if let Err(why) = &limited {
+                println!("SKIPPED: limits of a version 2 group: {why}");
+            }
+            busy_group_reports_itself(group, 2, limited.is_ok());
+        }
+        Err(why) => println!("SKIPPED: no version 2 group can be made: {why}"),
+    }
+}
