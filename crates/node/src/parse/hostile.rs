@@ -6,7 +6,7 @@ use tidegate_core::prng::Prng;
 
 use super::{cgroup, cpu, diag, keyed, mounts, network, process, single, system};
 
-const ROUNDS: usize = 4_000;
+const ROUNDS: usize = 2_000;
 
 /// All parsers over the same bytes; what they answer does not matter, only that they do.
 fn feed(bytes: &[u8]) {
