@@ -1,1 +1,51 @@
-//! The data plane: listeners, upstream pools, streaming, access log.
+//! The data plane: plain HTTP/1.1 between clients and nodes.
+//!
+//! ```text
+//!  accept ── stage 0 ──> head checks ──> route ──> picker ──> pool / connect ──> response head
+//!    │ refuse: 503          │ 400…           │ 404     │ 503          │ retry │ 502, 504  │
+//!    v                      v                v         v              v       v           v
+//!  linger                 answer           answer    answer         another node     body, log, books
+//! ```
+//!
+//! Each worker is one thread: own sockets (`SO_REUSEPORT`), own runtime, own picker, own pool of
+//! upstream connections, own counters. A client connection is one task, and whatever its request
+//! needs, down to the upstream connection, is polled by that task: a request is never handed
+//! from task to task. What a request holds — ticket, upstream connection, place in the books —
+//! hangs on one guard, so a client that leaves takes it all along.
+//!
+//! What this crate does **not** know: TLS, HTTP/2, configuration files, and which node is best
+//! (the core does). It answers `404` to hosts and paths of no site, `503` when there is no room,
+//! and names every refusal in `x-tidegate-reason`; see [`Reason`].
+//!
+//! Not passed on: informational responses other than `101` and the `100` that a request asked
+//! for, so `103 Early Hints` ends here; trailers that the `Trailer` header does not announce.
+
+mod body;
+mod config;
+mod exchange;
+mod forward;
+mod gate;
+mod head;
+mod io;
+mod log;
+mod orca;
+mod proxy;
+mod reason;
+mod refuse;
+mod retry;
+mod serve;
+mod session;
+mod stats;
+mod tunnel;
+mod upstream;
+mod worker;
+
+pub use config::{
+    ForwardedConfig, Limits, ListenerConfig, LogConfig, LogFormat, LogTarget, Network,
+    NetworkError, ProxyConfig, RetryConfig, Timeouts,
+};
+pub use log::Recent;
+pub use proxy::{Drained, Proxy, ProxyError, Shared};
+pub use reason::{Ending, Reason};
+pub use stats::{CLASSES, HistogramSnapshot, NodeSnapshot, SiteSnapshot, Snapshot, Stats};
+pub use worker::TICK;

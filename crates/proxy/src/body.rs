@@ -1,0 +1,250 @@
+//! Bodies on their way, one frame at a time: nobody reads a frame before the other side wants
+//! it, so a slow reader slows the writer down and little is held in between.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::Sleep;
+
+use crate::exchange::Live;
+use crate::reason::Reason;
+use crate::session::{Phase, Session, Upload};
+
+/// How long a node may take to ask for a body that the client holds back (`Expect`); then the
+/// client is asked anyhow: the node may not know the rule (RFC 9110 §10.1.1).
+const CONTINUE_WAIT: Duration = Duration::from_secs(1);
+
+/// Why a body ends before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.what())]
+pub(crate) struct BodyError(pub(crate) Reason);
+
+/// A request body on its way to a node.
+pub(crate) enum RequestBody {
+    Empty,
+    Stream(Box<RequestStream>),
+}
+
+/// See [`RequestBody`].
+pub(crate) struct RequestStream {
+    incoming: Incoming,
+    session: Rc<Session>,
+    hold: Option<Hold>,
+    left: u64,
+}
+
+/// Holds a body back until the node wants it.
+struct Hold {
+    wanted: Arc<AtomicBool>,
+    at_latest: Pin<Box<Sleep>>,
+}
+
+impl RequestBody {
+    /// Wraps a body of at most `limit` bytes. With `wanted` it is held back until that is set.
+    pub(crate) fn new(
+        incoming: Incoming,
+        session: &Rc<Session>,
+        limit: Option<u64>,
+        wanted: Option<Arc<AtomicBool>>,
+    ) -> Self {
+        Self::Stream(Box::new(RequestStream {
+            incoming,
+            session: Rc::clone(session),
+            hold: wanted.map(|wanted| Hold {
+                wanted,
+                at_latest: Box::pin(tokio::time::sleep(CONTINUE_WAIT)),
+            }),
+            left: limit.unwrap_or(u64::MAX),
+        }))
+    }
+}
+
+impl RequestStream {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(hold) = &mut self.hold {
+            if !hold.wanted.load(Ordering::Relaxed) {
+                ready!(hold.at_latest.as_mut().poll(context));
+            }
+            self.hold = None;
+        }
+        let session = &self.session;
+        let polled = Pin::new(&mut self.incoming).poll_frame(context);
+        session.upload_waits.set(polled.is_pending());
+        let frame = match ready!(polled) {
+            None => {
+                self.done();
+                return Poll::Ready(None);
+            }
+            Some(Err(_)) => {
+                session.upload.set(Upload::Failed);
+                return Poll::Ready(Some(Err(BodyError(Reason::ClientGone))));
+            }
+            Some(Ok(frame)) => frame,
+        };
+        if let Some(data) = frame.data_ref() {
+            let bytes = data.len() as u64;
+            let Some(left) = self.left.checked_sub(bytes) else {
+                session.upload.set(Upload::TooLarge);
+                return Poll::Ready(Some(Err(BodyError(Reason::BodyTooLarge))));
+            };
+            self.left = left;
+            session.uploaded.set(session.uploaded.get() + bytes);
+            if self.incoming.is_end_stream() {
+                self.done();
+            } else {
+                session.extend(session.worker.ticks.body_idle);
+            }
+        } else {
+            // Trailers are the last.
+            self.done();
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    /// All is sent: from now on the node's answer is due.
+    fn done(&self) {
+        self.session.upload.set(Upload::Done);
+        if self.session.phase() == Phase::Busy {
+            self.session.extend(self.session.worker.ticks.response_head);
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.get_mut() {
+            Self::Empty => Poll::Ready(None),
+            Self::Stream(stream) => stream.poll(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Stream(stream) => stream.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Stream(stream) => stream.incoming.size_hint(),
+        }
+    }
+}
+
+/// A response body on its way to the client.
+pub(crate) enum ResponseBody {
+    /// Nothing.
+    Empty,
+    /// A text of our own.
+    Ready(Option<Bytes>),
+    /// The node's. The ticket is in it, and ends with it.
+    Stream(ResponseStream),
+}
+
+/// See [`ResponseBody`].
+pub(crate) struct ResponseStream {
+    incoming: Incoming,
+    live: Live,
+}
+
+impl ResponseStream {
+    pub(crate) fn new(incoming: Incoming, live: Live) -> Self {
+        Self { incoming, live }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(session) = self.live.session() else {
+            return Poll::Ready(None);
+        };
+        if session.take_late() {
+            // The client's side has room, so it is the node that stands still.
+            return self.fail(Reason::ResponseStalled);
+        }
+        let mut driven = false;
+        let polled = loop {
+            let incoming = Pin::new(&mut self.incoming);
+            let polled =
+                session.with_context(context, |context| match &*session.upstream.borrow() {
+                    Some(upstream) => upstream.quietly(|| incoming.poll_frame(context)),
+                    None => incoming.poll_frame(context),
+                });
+            if polled.is_ready() || driven {
+                break polled;
+            }
+            session.drive();
+            driven = true;
+        };
+        match ready!(polled) {
+            Some(Ok(frame)) => {
+                session.extend(session.worker.ticks.body_idle);
+                if let Some(data) = frame.data_ref() {
+                    self.live.on_bytes(data.len() as u64);
+                }
+                // Behind trailers hyper asks for nothing more.
+                if frame.is_trailers() || self.incoming.is_end_stream() {
+                    self.live.complete();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            None => {
+                self.live.complete();
+                Poll::Ready(None)
+            }
+            Some(Err(_)) => self.fail(Reason::ResponseBroken),
+        }
+    }
+
+    fn fail(&mut self, reason: Reason) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.live.fail(reason);
+        Poll::Ready(Some(Err(BodyError(reason))))
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.get_mut() {
+            Self::Empty => Poll::Ready(None),
+            Self::Ready(text) => Poll::Ready(text.take().map(Frame::data).map(Ok)),
+            Self::Stream(stream) => stream.poll(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Ready(text) => text.is_none(),
+            Self::Stream(stream) => stream.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Ready(text) => {
+                SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
+            }
+            Self::Stream(stream) => stream.incoming.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! What the data plane is told at its start. Plain values with defaults; parsing a file is
+//! somebody else's business.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::SiteId;
+
+/// A socket that clients connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerConfig {
+    /// Where to listen. Port 0 takes a free port, the same for all workers.
+    pub address: SocketAddr,
+}
+
+/// Limits; each has a named refusal. Per worker where nothing else is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Client connections; one more is answered 503 and closed.
+    pub connections: usize,
+    /// Upgraded connections; one more is answered 503.
+    pub tunnels: usize,
+    /// Refused connections that are kept until the client has read its answer.
+    pub lingering: usize,
+    /// Bytes of a request head, and of a response head: 431, 502. At least 8 KiB.
+    pub head_bytes: usize,
+    /// Bytes of a request target: 414.
+    pub uri_bytes: usize,
+    /// Bytes of a request body: 413. None: no limit.
+    pub body_bytes: Option<u64>,
+    /// Bytes that are buffered per connection and direction. At least 8 KiB.
+    pub buffer_bytes: usize,
+    /// Idle upstream connections per node.
+    pub pool_per_node: usize,
+    /// Nodes that a request may be tried at, the first included.
+    pub tries: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 16_384,
+            tunnels: 4096,
+            lingering: 256,
+            head_bytes: 64 << 10,
+            uri_bytes: 16 << 10,
+            body_bytes: None,
+            buffer_bytes: 64 << 10,
+            pool_per_node: 128,
+            tries: 3,
+        }
+    }
+}
+
+/// Time-outs. All but `connect` are kept to within [`TICK`](crate::TICK), never early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the first byte of a request head to its end: 408. Also from accept to the first
+    /// byte, which is closed without an answer.
+    pub client_head: Duration,
+    /// Between two requests of one client connection; closed without an answer.
+    pub client_idle: Duration,
+    /// For a connection to a node: 504.
+    pub connect: Duration,
+    /// From the end of the request to the response head: 504.
+    pub response_head: Duration,
+    /// For a body that stands still, in either direction.
+    pub body_idle: Duration,
+    /// For a tunnel that carries nothing in either direction.
+    pub tunnel_idle: Duration,
+    /// For an idle upstream connection in the pool.
+    pub upstream_idle: Duration,
+    /// How long a refused client may take to read its answer.
+    pub linger: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            client_head: Duration::from_secs(10),
+            client_idle: Duration::from_secs(60),
+            connect: Duration::from_secs(2),
+            response_head: Duration::from_secs(60),
+            body_idle: Duration::from_secs(60),
+            tunnel_idle: Duration::from_secs(3600),
+            upstream_idle: Duration::from_secs(30),
+            linger: Duration::from_secs(1),
+        }
+    }
+}
+
+/// How many requests may be tried again: a share of all, and some per second besides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetryConfig {
+    /// Retries per request.
+    pub ratio: f64,
+    /// Retries per second that are allowed whatever the rate of requests.
+    pub per_second: f64,
+}
+
+impl Default for RetryConfig {
+    fn default() -> Self {
+        Self {
+            ratio: 0.2,
+            per_second: 3.0,
+        }
+    }
+}
+
+/// A range of addresses: `10.0.0.0/8`, `::1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// Whether the address is in the range. An IPv4 address mapped into IPv6 counts as itself.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                let shift = 32 - u32::from(self.prefix.min(32));
+                let differ = ours.to_bits() ^ theirs.to_bits();
+                differ.checked_shr(shift).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+                let shift = 128 - u32::from(self.prefix.min(128));
+                let differ = ours.to_bits() ^ theirs.to_bits();
+                differ.checked_shr(shift).unwrap_or(0) == 0
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+/// Not a range of addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no address and no range of addresses like 10.0.0.0/8")]
+pub struct NetworkError(String);
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || NetworkError(text.to_owned());
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| error())?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            Some(prefix) => prefix.parse().map_err(|_| error())?,
+            None => longest,
+        };
+        if prefix > longest {
+            return Err(error());
+        }
+        Ok(Self { address, prefix })
+    }
+}
+
+/// What nodes are told about the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardedConfig {
+    /// Send `X-Forwarded-For`, `-Proto` and `-Host`.
+    pub x_forwarded: bool,
+    /// Send `Forwarded` (RFC 7239).
+    pub forwarded: bool,
+    /// Clients whose own claims are believed: theirs are appended to. Claims of all others are
+    /// replaced.
+    pub trusted: Vec<Network>,
+    /// Our name in `Via` (RFC 9110 §7.6.3). None by default: a `Via` makes nginx, for one, send
+    /// uncompressed answers unless it is told otherwise.
+    pub via: Option<String>,
+}
+
+impl Default for ForwardedConfig {
+    fn default() -> Self {
+        Self {
+            x_forwarded: true,
+            forwarded: false,
+            trusted: Vec::new(),
+            via: None,
+        }
+    }
+}
+
+/// The form of an access log line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// No access log.
+    #[default]
+    Off,
+    /// One JSON object per line.
+    Json,
+    /// The combined log format, with our own fields behind it as key=value.
+    Combined,
+}
+
+impl LogFormat {
+    /// Every format with its name.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Off, "off"),
+        (Self::Json, "json"),
+        (Self::Combined, "combined"),
+    ];
+}
+
+/// Where the access log goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard output.
+    #[default]
+    Stdout,
+    /// A file, appended to.
+    File(PathBuf),
+}
+
+/// The access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// Its form.
+    pub format: LogFormat,
+    /// Its place.
+    pub target: LogTarget,
+    /// How many of the last requests each worker remembers for `why`; 0: none.
+    pub recent: usize,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            format: LogFormat::default(),
+            target: LogTarget::default(),
+            recent: 256,
+        }
+    }
+}
+
+/// The data plane's configuration.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// Sockets to listen on; each worker opens its own (`SO_REUSEPORT`).
+    pub listeners: Vec<ListenerConfig>,
+    /// Worker threads, at least one.
+    pub workers: usize,
+    /// Seeds the pickers: worker w draws from `seed + w`.
+    pub seed: u64,
+    /// Limits.
+    pub limits: Limits,
+    /// Time-outs.
+    pub timeouts: Timeouts,
+    /// Retries.
+    pub retry: RetryConfig,
+    /// What nodes are told about the client.
+    pub forwarded: ForwardedConfig,
+    /// The access log.
+    pub log: LogConfig,
+    /// Sites whose nodes report their load in the header `endpoint-load-metrics`. The header is
+    /// read, and not passed on.
+    pub load_header_sites: Vec<SiteId>,
+    /// Tell clients in `x-tidegate-node` which node answered: for debugging.
+    pub node_header: bool,
+    /// The process's one monotonic clock.
+    pub clock: fn() -> Timestamp,
+}
+
+impl ProxyConfig {
+    /// The defaults, on this clock, listening nowhere.
+    pub fn new(clock: fn() -> Timestamp) -> Self {
+        Self {
+            listeners: Vec::new(),
+            workers: 1,
+            seed: 0,
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            retry: RetryConfig::default(),
+            forwarded: ForwardedConfig::default(),
+            log: LogConfig::default(),
+            load_header_sites: Vec::new(),
+            node_header: false,
+            clock,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_knows_its_own() {
+        let cases = [
+            ("10.0.0.0/8", "10.255.1.2", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.0.0.0/8", "::ffff:10.1.2.3", true),
+            ("127.0.0.1", "127.0.0.1", true),
+            ("127.0.0.1", "127.0.0.2", false),
+            ("0.0.0.0/0", "203.0.113.9", true),
+            ("0.0.0.0/0", "2001:db8::1", false),
+            ("2001:db8::/32", "2001:db8:1::1", true),
+            ("2001:db8::/32", "2001:db9::1", false),
+            ("::/0", "::1", true),
+        ];
+        for (network, address, inside) in cases {
+            let network: Network = network.parse().unwrap();
+            assert_eq!(
+                network.contains(address.parse().unwrap()),
+                inside,
+                "{network:?} {address}"
+            );
+        }
+        for wrong in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0.0/x",
+            "ten",
+            "::/129",
+            "10.0.0.0/-1",
+        ] {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! One request from its head to its end, and the books that it must be entered in exactly once.
+//!
+//! [`Live`] is the guard: it goes from the service into the response body (or into the tunnel),
+//! and if it is dropped before the request has ended, the request ends there and then, as
+//! cancelled. The ticket lies in it, so a request in flight cannot outlive it either.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use http::Request;
+use tidegate_core::picker::{Outcome, Ticket};
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::SiteId;
+
+use crate::config::LogFormat;
+use crate::log::{Head, Line, PATH_BYTES, Recent, Tail};
+use crate::reason::Reason;
+use crate::session::{Phase, Session, Upload};
+use crate::worker::Worker;
+
+/// What is known of the present request. Reused by the requests of a connection.
+pub(crate) struct Exchange {
+    line: Line,
+    arrived_at: Timestamp,
+    pub(crate) dispatched_at: Timestamp,
+    upstream_us: Option<u64>,
+    pub(crate) site: Option<SiteId>,
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) tries: u32,
+    pub(crate) status: u16,
+    bytes: u64,
+    path: [u8; PATH_BYTES],
+    path_length: u8,
+}
+
+impl Default for Exchange {
+    fn default() -> Self {
+        Self {
+            line: Line::default(),
+            arrived_at: Timestamp::ZERO,
+            dispatched_at: Timestamp::ZERO,
+            upstream_us: None,
+            site: None,
+            ticket: None,
+            tries: 0,
+            status: 0,
+            bytes: 0,
+            path: [0; PATH_BYTES],
+            path_length: 0,
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Live {
+    /// None once it has ended.
+    inner: Option<(Rc<Session>, Box<Exchange>)>,
+}
+
+impl Live {
+    /// A request's head was read.
+    pub(crate) fn begin<B>(session: &Rc<Session>, request: &Request<B>) -> Self {
+        let worker = &session.worker;
+        worker.stats().requests.add(1);
+        let now = worker.now();
+        let mut exchange = session.take_spare();
+        exchange.arrived_at = now;
+        exchange.dispatched_at = now;
+        exchange.remember_path(worker, request.uri().path());
+        let format = worker.log_format();
+        if format != LogFormat::Off {
+            let target = request.uri().path_and_query();
+            exchange.line.begin(
+                format,
+                &Head {
+                    unix_nanos: worker.unix_nanos(now),
+                    client: session.client_text(),
+                    method: request.method().as_str(),
+                    target: target.map_or("", |target| target.as_str()),
+                    version: request.version(),
+                    headers: request.headers(),
+                },
+            );
+        }
+        session.served.set(true);
+        session.flushed.set(false);
+        session.refused.set(false);
+        session.upload.set(Upload::Done);
+        session.uploaded.set(0);
+        session.abandon.set(Reason::ClientGone);
+        session.enter(Phase::Busy, worker.ticks.response_head);
+        Self {
+            inner: Some((Rc::clone(session), exchange)),
+        }
+    }
+
+    /// The session, while the request is in progress.
+    pub(crate) fn session(&self) -> Option<&Rc<Session>> {
+        self.inner.as_ref().map(|(session, _)| session)
+    }
+
+    /// What is known of the request, while it is in progress.
+    pub(crate) fn exchange(&mut self) -> Option<&mut Exchange> {
+        self.inner.as_mut().map(|(_, exchange)| &mut **exchange)
+    }
+
+    pub(crate) fn on_bytes(&mut self, bytes: u64) {
+        if let Some(exchange) = self.exchange() {
+            exchange.bytes += bytes;
+        }
+    }
+
+    /// The response head has come, or never will.
+    pub(crate) fn on_outcome(&mut self, outcome: Outcome) {
+        let Some((session, exchange)) = &mut self.inner else {
+            return;
+        };
+        let Some(ticket) = &exchange.ticket else {
+            return;
+        };
+        let worker = &session.worker;
+        let now = worker.now();
+        let micros = micros_between(exchange.dispatched_at, now);
+        worker
+            .picker
+            .borrow_mut()
+            .handle_outcome(ticket, outcome, now);
+        if let Some(node) = worker.stats().node(ticket.node) {
+            match outcome {
+                Outcome::Success | Outcome::ServerError => node.on_head(exchange.status, micros),
+                Outcome::TransportFailure => node.failures.add(1),
+            }
+        }
+        exchange.upstream_us = Some(micros);
+    }
+
+    /// The answer went out whole.
+    pub(crate) fn complete(&mut self) {
+        if let Some(session) = self.session() {
+            session.release_upstream();
+        }
+        self.finish(None);
+    }
+
+    /// The request ends for this reason.
+    pub(crate) fn fail(&mut self, reason: Reason) {
+        if let Some(session) = self.session() {
+            drop(session.upstream.take());
+        }
+        self.finish(Some(reason));
+    }
+
+    /// The request is answered by ourselves, with so many bytes.
+    pub(crate) fn refuse(&mut self, reason: Reason, bytes: u64) {
+        if let Some(exchange) = self.exchange() {
+            exchange.status = reason.status_code();
+            exchange.bytes = bytes;
+        }
+        if let Some(session) = self.session() {
+            session.refused.set(true);
+        }
+        self.fail(reason);
+    }
+
+    fn finish(&mut self, reason: Option<Reason>) {
+        let Some((session, mut exchange)) = self.inner.take() else {
+            return;
+        };
+        let worker = &session.worker;
+        exchange.end(&session, worker, reason);
+        session.enter(Phase::Idle, worker.ticks.client_idle);
+        session.put_spare(exchange);
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(session) = self.session() {
+            let reason = session.abandon.get();
+            self.fail(reason);
+        }
+    }
+}
+
+impl Exchange {
+    fn remember_path(&mut self, worker: &Worker, path: &str) {
+        if worker.config.log.recent > 0 {
+            let length = path.len().min(PATH_BYTES);
+            self.path[..length].copy_from_slice(&path.as_bytes()[..length]);
+            self.path_length = length as u8;
+        }
+    }
+
+    /// Enters the request in the books and lets go of everything.
+    fn end(&mut self, session: &Session, worker: &Worker, reason: Option<Reason>) {
+        let now = worker.now();
+        let duration_us = micros_between(self.arrived_at, now);
+        let ticket = self.ticket.take();
+        if self.status == 0 {
+            self.status = reason.map_or(200, Reason::status_code);
+        }
+        let stats = worker.stats();
+        let uploaded = session.uploaded.get();
+        stats.bytes_in.add(uploaded);
+        stats.bytes_out.add(self.bytes);
+        stats.on_end(self.site, self.status, reason, duration_us);
+        if worker.log_format() != LogFormat::Off {
+            self.log(worker, ticket.as_ref(), (reason, duration_us, uploaded));
+        }
+        if worker.config.log.recent > 0 {
+            worker.remember(self.recent(session.client, ticket.as_ref(), reason, now));
+        }
+        if let Some(site) = self.site
+            && self.tries > 0
+        {
+            worker.picker.borrow_mut().handle_end(site, now);
+        }
+        drop(ticket);
+        self.reset();
+    }
+
+    fn log(
+        &self,
+        worker: &Worker,
+        ticket: Option<&Ticket>,
+        (reason, duration_us, bytes_in): (Option<Reason>, u64, u64),
+    ) {
+        let picker = worker.picker.borrow();
+        let topology = picker.topology();
+        let site = self.site.and_then(|site| topology.sites.get(site.index()));
+        let node = ticket.and_then(|ticket| topology.nodes.get(ticket.node.index()));
+        let tail = Tail {
+            status: self.status,
+            bytes: self.bytes,
+            bytes_in,
+            duration_us,
+            queue_us: micros_between(self.arrived_at, self.dispatched_at),
+            upstream_us: self.upstream_us,
+            site: site.map(|site| site.name.as_str()),
+            node: node.map(|node| node.name.as_str()),
+            tries: self.tries,
+            why: ticket.map(|ticket| ticket.why),
+            reason,
+        };
+        worker.log(&self.line, &tail);
+    }
+
+    fn recent(
+        &self,
+        client: IpAddr,
+        ticket: Option<&Ticket>,
+        reason: Option<Reason>,
+        now: Timestamp,
+    ) -> Recent {
+        Recent {
+            at: self.arrived_at,
+            duration: now.since(self.arrived_at),
+            client,
+            site: self.site,
+            node: ticket.map(|ticket| ticket.node),
+            why: ticket.map(|ticket| ticket.why),
+            tries: self.tries,
+            status: self.status,
+            reason,
+            path: self.path,
+            path_length: self.path_length,
+        }
+    }
+
+    fn reset(&mut self) {
+        self.upstream_us = None;
+        self.site = None;
+        self.tries = 0;
+        self.status = 0;
+        self.bytes = 0;
+        self.path_length = 0;
+    }
+}
+
+/// A request whose head could not be read has come and gone.
+pub(crate) fn enter_headless(session: &Session, reason: Reason) {
+    let worker = &session.worker;
+    worker.stats().requests.add(1);
+    let now = worker.now();
+    let mut exchange = session.take_spare();
+    exchange.arrived_at = now;
+    exchange.dispatched_at = now;
+    exchange.line.begin(
+        worker.log_format(),
+        &Head {
+            unix_nanos: worker.unix_nanos(now),
+            client: session.client_text(),
+            method: "-",
+            target: "-",
+            version: http::Version::HTTP_11,
+            headers: &http::HeaderMap::new(),
+        },
+    );
+    exchange.end(session, worker, Some(reason));
+}
+
+fn micros_between(from: Timestamp, to: Timestamp) -> u64 {
+    to.nanos().saturating_sub(from.nanos()) / 1000
+}

@@ -1,0 +1,111 @@
+//! The waker of an upstream connection. Such a connection is no task of its own: whoever has it
+//! polls it. The gate gives it one waker for life, and passes wake-ups on to its present owner.
+//!
+//! While the owner itself polls, wake-ups are only noted: they would schedule the very task
+//! that is running. An idle connection has no owner, and its wake-ups go nowhere; the pool's
+//! sweep looks at it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Wake, Waker};
+
+/// See the module. All of it happens on one thread; atomics and mutex are what the type asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    quiet: AtomicBool,
+    woken: AtomicBool,
+    owner: Mutex<Option<Waker>>,
+}
+
+impl Gate {
+    /// Wake-ups go to `owner` from now on; nowhere, if there is none.
+    pub(crate) fn set_owner(&self, owner: Option<Waker>) {
+        let former = std::mem::replace(
+            &mut *self.owner.lock().unwrap_or_else(PoisonError::into_inner),
+            owner,
+        );
+        drop(former);
+    }
+
+    /// Runs `work` with wake-ups noted only.
+    pub(crate) fn quietly<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = self.quiet.swap_relaxed(true);
+        let done = work();
+        self.quiet.store(before, Ordering::Relaxed);
+        done
+    }
+
+    /// Whether a wake-up was noted since the last call.
+    pub(crate) fn take_woken(&self) -> bool {
+        self.woken.swap_relaxed(false)
+    }
+
+    /// Wakes the owner.
+    pub(crate) fn wake_owner(&self) {
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(owner) = &*owner {
+            owner.wake_by_ref();
+        }
+    }
+}
+
+impl Wake for Gate {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.quiet.load(Ordering::Relaxed) {
+            self.woken.store(true, Ordering::Relaxed);
+        } else {
+            self.wake_owner();
+        }
+    }
+}
+
+/// A swap that need not lock the bus: there is only one thread.
+trait SwapRelaxed {
+    fn swap_relaxed(&self, value: bool) -> bool;
+}
+
+impl SwapRelaxed for AtomicBool {
+    fn swap_relaxed(&self, value: bool) -> bool {
+        let before = self.load(Ordering::Relaxed);
+        self.store(value, Ordering::Relaxed);
+        before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Owner(AtomicU32);
+
+    impl Wake for Owner {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn wake_ups_go_to_the_owner_unless_it_is_polling() {
+        let gate = Arc::new(Gate::default());
+        let waker = Waker::from(Arc::clone(&gate));
+        let owner = Arc::new(Owner::default());
+        waker.wake_by_ref();
+        gate.set_owner(Some(Waker::from(Arc::clone(&owner))));
+        waker.wake_by_ref();
+        assert_eq!(owner.0.load(Ordering::Relaxed), 1);
+        gate.quietly(|| waker.wake_by_ref());
+        assert_eq!(owner.0.load(Ordering::Relaxed), 1);
+        assert!(gate.take_woken());
+        assert!(!gate.take_woken());
+        gate.set_owner(None);
+        waker.wake();
+        assert_eq!(owner.0.load(Ordering::Relaxed), 1);
+    }
+}

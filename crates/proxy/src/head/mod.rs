@@ -1,0 +1,548 @@
+//! What a request head must look like, and what becomes of it on the way to a node; the same
+//! for response heads on the way back. Pure functions over header maps.
+//!
+//! hyper's parser has already refused what is no HTTP: bad names, obs-fold, spaces before
+//! colons, NUL, a `Content-Length` that is no number or comes twice with different values,
+//! `Transfer-Encoding` that does not end in chunked or stands in HTTP/1.0. Here is the rest:
+//!
+//! | rule | source |
+//! |---|---|
+//! | exactly one valid `Host` in 1.1, at most one in 1.0 | RFC 9112 §3.2 |
+//! | absolute form: its authority wins over `Host`; the node gets origin form | RFC 9112 §3.2.2 |
+//! | CONNECT and TRACE are refused; `Max-Forwards` counts down for OPTIONS | RFC 9110 §7.6.2, §9.3.6, §9.3.8 |
+//! | `Transfer-Encoding` is exactly `chunked` | RFC 9112 §6.1, stricter |
+//! | `Connection`, what it names, and other hop-by-hop fields end here | RFC 9110 §7.6.1 |
+//! | `TE` keeps only `trailers` | RFC 9110 §10.1.4 |
+//! | `Upgrade` goes on only if `Connection` names it, and never for h2c or TLS | RFC 9110 §7.8 |
+//!
+//! `Content-Length` beside `Transfer-Encoding` is found by the session, on the raw bytes: hyper
+//! takes the length away before it hands the head over.
+
+use std::net::IpAddr;
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, MAX_FORWARDS, TE,
+    TRANSFER_ENCODING, UPGRADE, VIA,
+};
+use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
+
+use crate::config::{ForwardedConfig, Limits};
+use crate::reason::Reason;
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(crate) const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics");
+
+/// Fields that `Connection` may not take away: the message would mean something else.
+const NEVER_NOMINATED: &[HeaderName] = &[HOST, CONTENT_LENGTH, TRANSFER_ENCODING, EXPECT];
+/// `Connection` may name so many other fields; more is no honest request.
+const NOMINATED_MAX: usize = 32;
+
+/// What stands in a head that matters on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    connection: bool,
+    nominates: bool,
+    keep_alive: bool,
+    proxy_connection: bool,
+    te: bool,
+    te_trailers: bool,
+    upgrade: bool,
+    connection_upgrade: bool,
+    claims: bool,
+    max_forwards: bool,
+    lengths: u8,
+    has_host: bool,
+    /// `Expect: 100-continue` is there, whether it counts or not.
+    expect: bool,
+    /// The target is a whole URL.
+    pub(crate) absolute: bool,
+    /// `Transfer-Encoding` is there.
+    pub(crate) chunked: bool,
+    /// `Expect: 100-continue` is there and counts.
+    pub(crate) expects_continue: bool,
+    /// The request asks for a protocol that may be tunnelled.
+    pub(crate) tunnel: bool,
+    /// The node's load report is there.
+    pub(crate) load_metrics: bool,
+}
+
+/// A request head that is in order.
+#[derive(Debug)]
+pub(crate) struct Checked<'a> {
+    pub(crate) facts: Facts,
+    /// Whom it is for; empty in HTTP/1.0 without `Host`.
+    pub(crate) host: &'a str,
+}
+
+/// Checks a request head.
+pub(crate) fn check<'a, B>(
+    request: &'a Request<B>,
+    limits: &Limits,
+) -> Result<Checked<'a>, Reason> {
+    let uri = request.uri();
+    let target = uri.path_and_query().map_or("", |target| target.as_str());
+    if target.len() > limits.uri_bytes {
+        return Err(Reason::UriTooLong);
+    }
+    let method = request.method();
+    if *method == Method::CONNECT || *method == Method::TRACE {
+        return Err(Reason::MethodRefused);
+    }
+    let mut facts = Facts {
+        absolute: uri.scheme().is_some(),
+        ..Facts::default()
+    };
+    let mut host = None;
+    for (name, value) in request.headers() {
+        match name.as_str() {
+            "host" if host.replace(value).is_some() => return Err(Reason::DuplicateHost),
+            "transfer-encoding" => {
+                let chunked = value.as_bytes().eq_ignore_ascii_case(b"chunked");
+                if facts.chunked || !chunked {
+                    return Err(Reason::BadEncoding);
+                }
+                facts.chunked = true;
+            }
+            "expect" => {
+                let continues = value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+                facts.expect |= continues;
+                facts.expects_continue |= continues && request.version() == Version::HTTP_11;
+            }
+            "max-forwards" => facts.max_forwards = *method == Method::OPTIONS,
+            name => facts.note(name, value)?,
+        }
+    }
+    facts.has_host = host.is_some();
+    facts.tunnel = facts.upgrade
+        && facts.connection_upgrade
+        && request.version() == Version::HTTP_11
+        && tunnels(request.headers());
+    let host = match host {
+        Some(host) => valid_host(host.as_bytes()).ok_or(Reason::BadHost)?,
+        None if request.version() == Version::HTTP_10 => "",
+        None => return Err(Reason::MissingHost),
+    };
+    let host = if facts.absolute {
+        absolute_host(uri)?
+    } else {
+        host
+    };
+    let form = target.starts_with('/') || (target == "*" && *method == Method::OPTIONS);
+    // An authority without a scheme is the form of CONNECT.
+    if !form || (uri.authority().is_some() && !facts.absolute) {
+        return Err(Reason::BadTarget);
+    }
+    Ok(Checked { facts, host })
+}
+
+impl Facts {
+    /// Notes what requests and responses have in common.
+    fn note(&mut self, name: &str, value: &HeaderValue) -> Result<(), Reason> {
+        match name {
+            "connection" => {
+                self.connection = true;
+                self.note_connection(value)?;
+            }
+            "content-length" => self.lengths = self.lengths.saturating_add(1),
+            "keep-alive" => self.keep_alive = true,
+            "proxy-connection" => self.proxy_connection = true,
+            "te" => {
+                self.te = true;
+                self.te_trailers |= tokens(value).any(|it| it.eq_ignore_ascii_case(b"trailers"));
+            }
+            "upgrade" => self.upgrade = true,
+            "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" => {
+                self.claims = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn note_connection(&mut self, value: &HeaderValue) -> Result<(), Reason> {
+        for token in tokens(value) {
+            if token.eq_ignore_ascii_case(b"upgrade") {
+                self.connection_upgrade = true;
+            } else if HeaderName::from_bytes(token).is_err() {
+                return Err(Reason::BadConnection);
+            } else if !(token.eq_ignore_ascii_case(b"keep-alive")
+                || token.eq_ignore_ascii_case(b"close")
+                || token.eq_ignore_ascii_case(b"te"))
+            {
+                self.nominates = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away what ends at this hop.
+    fn strip(&self, headers: &mut HeaderMap) -> Result<(), Reason> {
+        if self.nominates {
+            for name in nominated(headers)? {
+                headers.remove(name);
+            }
+        }
+        if self.connection {
+            headers.remove(CONNECTION);
+        }
+        if self.keep_alive {
+            headers.remove(KEEP_ALIVE);
+        }
+        if self.proxy_connection {
+            headers.remove(PROXY_CONNECTION);
+        }
+        Ok(())
+    }
+}
+
+fn tokens(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+    value
+        .as_bytes()
+        .split(|byte| *byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|token| !token.is_empty())
+}
+
+fn nominated(headers: &HeaderMap) -> Result<Vec<HeaderName>, Reason> {
+    let mut names = Vec::new();
+    for token in headers.get_all(CONNECTION).iter().flat_map(tokens) {
+        let name = HeaderName::from_bytes(token).map_err(|_| Reason::BadConnection)?;
+        if names.len() == NOMINATED_MAX {
+            return Err(Reason::BadConnection);
+        }
+        // Upgrade and TE have rules of their own.
+        if !NEVER_NOMINATED.contains(&name) && name != UPGRADE && name != TE {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Whether the protocol that is asked for may pass. h2c would let requests pass unseen, TLS
+/// would end behind us.
+fn tunnels(headers: &HeaderMap) -> bool {
+    let refused = |token: &[u8]| {
+        let name = token.split(|byte| *byte == b'/').next().unwrap_or_default();
+        name.eq_ignore_ascii_case(b"h2c")
+            || name.eq_ignore_ascii_case(b"h2")
+            || name.eq_ignore_ascii_case(b"tls")
+            || name.eq_ignore_ascii_case(b"http")
+    };
+    let mut tokens = headers.get_all(UPGRADE).iter().flat_map(tokens).peekable();
+    tokens.peek().is_some() && !tokens.any(refused)
+}
+
+/// A host as text, if it is one: a name, an address, or an address in brackets, with or without
+/// a port.
+fn valid_host(host: &[u8]) -> Option<&str> {
+    let allowed = |byte: &u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(
+                byte,
+                b'.' | b'-'
+                    | b':'
+                    | b'_'
+                    | b'~'
+                    | b'%'
+                    | b'['
+                    | b']'
+                    | b'!'
+                    | b'$'
+                    | b'&'
+                    | b'\''
+                    | b'('
+                    | b')'
+                    | b'*'
+                    | b'+'
+                    | b';'
+                    | b'='
+            )
+    };
+    if host.is_empty() || !host.iter().all(allowed) {
+        return None;
+    }
+    let host = std::str::from_utf8(host).ok()?;
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => {
+            let (address, port) = rest.split_once(']')?;
+            address.parse::<std::net::Ipv6Addr>().ok()?;
+            (address, port)
+        }
+        None => {
+            let end = host.find(':').unwrap_or(host.len());
+            host.split_at(end)
+        }
+    };
+    let port_in_order = port.is_empty()
+        || port
+            .strip_prefix(':')
+            .is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
+    let name_in_order = !name.is_empty() && (host.starts_with('[') || !name.contains(['[', ']']));
+    (port_in_order && name_in_order).then_some(host)
+}
+
+fn absolute_host(uri: &Uri) -> Result<&str, Reason> {
+    let scheme = uri.scheme_str().unwrap_or_default();
+    let of_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    let authority = uri.authority().ok_or(Reason::BadTarget)?.as_str();
+    // A user's name in the authority is refused too: it is no part of a host.
+    match valid_host(authority.as_bytes()) {
+        Some(host) if of_web => Ok(host),
+        Some(_) | None => Err(Reason::BadTarget),
+    }
+}
+
+/// What a request's head becomes depends on who asks and who answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hop<'a> {
+    pub(crate) config: &'a ForwardedConfig,
+    pub(crate) client: IpAddr,
+    /// The client's address as a header value, made once per connection.
+    pub(crate) client_value: &'a HeaderValue,
+}
+
+/// Makes a checked request's head ready for a node.
+pub(crate) fn prepare<B>(
+    request: &mut Request<B>,
+    facts: &Facts,
+    has_body: bool,
+    hop: &Hop<'_>,
+) -> Result<(), Reason> {
+    if facts.absolute {
+        to_origin_form(request)?;
+    }
+    let version = std::mem::replace(request.version_mut(), Version::HTTP_11);
+    let headers = request.headers_mut();
+    facts.strip(headers)?;
+    if facts.te {
+        headers.remove(TE);
+        if facts.te_trailers {
+            headers.insert(TE, HeaderValue::from_static("trailers"));
+            headers.insert(CONNECTION, HeaderValue::from_static("te"));
+        }
+    }
+    if facts.tunnel {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    } else if facts.upgrade {
+        headers.remove(UPGRADE);
+    }
+    if facts.expect && !(facts.expects_continue && has_body) {
+        headers.remove(EXPECT);
+    }
+    if facts.max_forwards {
+        count_down(headers);
+    }
+    tell_client(headers, facts, hop);
+    if let Some(name) = &hop.config.via {
+        append_via(headers, name, version);
+    }
+    Ok(())
+}
+
+/// A `Host` for a node, where an HTTP/1.0 client gave none.
+pub(crate) fn ensure_host<B>(
+    request: &mut Request<B>,
+    facts: &Facts,
+    node: impl FnOnce() -> HeaderValue,
+) {
+    if !facts.has_host && !facts.absolute {
+        request.headers_mut().insert(HOST, node());
+    }
+}
+
+fn to_origin_form<B>(request: &mut Request<B>) -> Result<(), Reason> {
+    let parts = std::mem::take(request.uri_mut()).into_parts();
+    let authority = parts.authority.ok_or(Reason::BadTarget)?;
+    let host = HeaderValue::from_str(authority.as_str()).map_err(|_| Reason::BadTarget)?;
+    request.headers_mut().insert(HOST, host);
+    *request.uri_mut() = Uri::from(parts.path_and_query.ok_or(Reason::BadTarget)?);
+    Ok(())
+}
+
+/// Whether an OPTIONS request has come as far as it may (RFC 9110 §7.6.2).
+pub(crate) fn ends_here<B>(request: &Request<B>, facts: &Facts) -> bool {
+    facts.max_forwards
+        && request
+            .headers()
+            .get(MAX_FORWARDS)
+            .is_some_and(|hops| hops.as_bytes() == b"0")
+}
+
+fn count_down(headers: &mut HeaderMap) {
+    let hops = headers
+        .get(MAX_FORWARDS)
+        .and_then(|hops| hops.to_str().ok()?.parse::<u32>().ok());
+    match hops {
+        Some(hops) => headers.insert(MAX_FORWARDS, hops.saturating_sub(1).into()),
+        // What is no number may be ignored, but not passed on as if it had been read.
+        None => headers.remove(MAX_FORWARDS),
+    };
+}
+
+fn tell_client(headers: &mut HeaderMap, facts: &Facts, hop: &Hop<'_>) {
+    let config = hop.config;
+    let trusted = config.trusted.iter().any(|it| it.contains(hop.client));
+    if facts.claims && !trusted {
+        headers.remove(FORWARDED);
+        headers.remove(X_FORWARDED_FOR);
+        headers.remove(X_FORWARDED_HOST);
+        headers.remove(X_FORWARDED_PROTO);
+    }
+    let appends = facts.claims && trusted;
+    if config.forwarded {
+        append(headers, FORWARDED, forwarded_element(headers, hop), appends);
+    }
+    if config.x_forwarded {
+        if appends {
+            let client = Some(hop.client_value.clone());
+            append(headers, X_FORWARDED_FOR, client, true);
+            if !headers.contains_key(X_FORWARDED_PROTO) {
+                headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+            }
+            if !headers.contains_key(X_FORWARDED_HOST)
+                && let Some(host) = headers.get(HOST).cloned()
+            {
+                headers.insert(X_FORWARDED_HOST, host);
+            }
+        } else {
+            headers.insert(X_FORWARDED_FOR, hop.client_value.clone());
+            headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
+            if let Some(host) = headers.get(HOST).cloned() {
+                headers.insert(X_FORWARDED_HOST, host);
+            }
+        }
+    }
+}
+
+/// Sets a list field, or adds to what stands there, as one line.
+fn append(headers: &mut HeaderMap, name: HeaderName, more: Option<HeaderValue>, appends: bool) {
+    let Some(more) = more else { return };
+    let mut list = Vec::new();
+    if appends {
+        for value in headers.get_all(&name) {
+            list.extend_from_slice(value.as_bytes());
+            list.extend_from_slice(b", ");
+        }
+    }
+    if list.is_empty() {
+        headers.insert(name, more);
+        return;
+    }
+    list.extend_from_slice(more.as_bytes());
+    if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(list)) {
+        headers.insert(name, value);
+    }
+}
+
+fn forwarded_element(headers: &HeaderMap, hop: &Hop<'_>) -> Option<HeaderValue> {
+    let mut element = match hop.client.to_canonical() {
+        IpAddr::V4(client) => format!("for={client}"),
+        IpAddr::V6(client) => format!("for=\"[{client}]\""),
+    };
+    // A checked host has neither quotes nor backslashes.
+    if let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) {
+        element.push_str(";host=\"");
+        element.push_str(host);
+        element.push('"');
+    }
+    element.push_str(";proto=http");
+    HeaderValue::try_from(element).ok()
+}
+
+fn append_via(headers: &mut HeaderMap, name: &str, version: Version) {
+    let protocol = if version == Version::HTTP_10 {
+        "1.0"
+    } else {
+        "1.1"
+    };
+    let ours = HeaderValue::try_from(format!("{protocol} {name}")).ok();
+    append(headers, VIA, ours, true);
+}
+
+/// Makes a response's head ready for the client.
+pub(crate) fn prepare_response(
+    headers: &mut HeaderMap,
+    status: StatusCode,
+    version: Version,
+    via: Option<&str>,
+) -> Result<Facts, Reason> {
+    let mut facts = Facts::default();
+    for (name, value) in &*headers {
+        match name.as_str() {
+            "transfer-encoding" => {
+                let chunked = value.as_bytes().eq_ignore_ascii_case(b"chunked");
+                if facts.chunked || !chunked {
+                    return Err(Reason::BadResponse);
+                }
+                facts.chunked = true;
+            }
+            "endpoint-load-metrics" => facts.load_metrics = true,
+            name => facts.note(name, value).map_err(|_| Reason::BadResponse)?,
+        }
+    }
+    facts.strip(headers).map_err(|_| Reason::BadResponse)?;
+    if facts.chunked {
+        headers.remove(TRANSFER_ENCODING);
+        if facts.lengths > 0 {
+            headers.remove(CONTENT_LENGTH);
+        }
+    }
+    if facts.upgrade {
+        match status {
+            StatusCode::SWITCHING_PROTOCOLS | StatusCode::UPGRADE_REQUIRED => {
+                headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            }
+            _ => {
+                headers.remove(UPGRADE);
+            }
+        }
+    }
+    if facts.lengths > 1 && !facts.chunked {
+        // hyper has made sure that all are the same.
+        let length = headers.remove(CONTENT_LENGTH);
+        let length = length.ok_or(Reason::BadResponse)?;
+        headers.insert(CONTENT_LENGTH, length);
+    }
+    if let Some(name) = via {
+        append_via(headers, name, version);
+    }
+    Ok(facts)
+}
+
+/// Whether a raw head, as it came, has a `Content-Length` beside its `Transfer-Encoding`. `raw`
+/// begins with the head; what follows it is not looked at.
+pub(crate) fn has_length(raw: &[u8]) -> bool {
+    const NAME: &[u8] = b"content-length";
+    let lines = raw.split(|byte| *byte == b'\n');
+    lines
+        .skip_while(|line| line.trim_ascii().is_empty())
+        .take_while(|line| !line.trim_ascii().is_empty())
+        .any(|line| {
+            let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+            name.len() < line.len() && name.trim_ascii().eq_ignore_ascii_case(NAME)
+        })
+}
+
+/// Whether `raw` begins with this request's line: then its head can be read there.
+pub(crate) fn is_head_of<B>(raw: &[u8], request: &Request<B>) -> bool {
+    let raw = raw.trim_ascii_start();
+    let Some(rest) = raw.strip_prefix(request.method().as_str().as_bytes()) else {
+        return false;
+    };
+    let Some(target) = rest.strip_prefix(b" ") else {
+        return false;
+    };
+    let line = target
+        .split(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let path = request.uri().path().as_bytes();
+    line.windows(path.len().max(1)).any(|it| it == path)
+}
+
+#[cfg(test)]
+mod tests;

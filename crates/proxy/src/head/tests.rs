@@ -1,0 +1,446 @@
+//! Table tests of the head rules.
+
+use http::Response;
+
+use super::*;
+
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
+/// A request from its lines, as hyper would hand it over.
+fn request(line: &str, fields: Fields<'_>) -> Request<()> {
+    let mut words = line.split(' ');
+    let method = words.next().unwrap();
+    let target = words.next().unwrap();
+    let version = match words.next() {
+        Some("1.0") => Version::HTTP_10,
+        _ => Version::HTTP_11,
+    };
+    let mut request = Request::builder()
+        .method(method)
+        .uri(target)
+        .version(version)
+        .body(())
+        .unwrap();
+    append_all(request.headers_mut(), fields);
+    request
+}
+
+fn append_all(headers: &mut HeaderMap, fields: Fields<'_>) {
+    for (name, value) in fields {
+        let name = HeaderName::try_from(*name).unwrap();
+        headers.append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+    }
+}
+
+fn check_all(request: &Request<()>) -> Result<&str, Reason> {
+    check(request, &Limits::default()).map(|checked| checked.host)
+}
+
+const SHOP: (&str, &str) = ("host", "shop.example");
+
+const HEADS: &[(&str, Fields<'_>, Result<&str, Reason>)] = &[
+    ("GET /", &[SHOP], Ok("shop.example")),
+    ("GET / 1.0", &[], Ok("")),
+    ("GET / 1.0", &[SHOP], Ok("shop.example")),
+    ("GET /", &[], Err(Reason::MissingHost)),
+    ("GET /", &[SHOP, SHOP], Err(Reason::DuplicateHost)),
+    (
+        "GET / 1.0",
+        &[SHOP, ("host", "b")],
+        Err(Reason::DuplicateHost),
+    ),
+    ("GET /", &[("host", "shop:8080")], Ok("shop:8080")),
+    ("GET /", &[("host", "[::1]:80")], Ok("[::1]:80")),
+    ("GET /", &[("host", "")], Err(Reason::BadHost)),
+    ("GET /", &[("host", "a/b")], Err(Reason::BadHost)),
+    ("GET /", &[("host", "a@b")], Err(Reason::BadHost)),
+    ("GET /", &[("host", "a,b")], Err(Reason::BadHost)),
+    ("GET /", &[("host", "a b")], Err(Reason::BadHost)),
+    ("GET /", &[("host", "a:b")], Err(Reason::BadHost)),
+    ("GET /", &[("host", ":80")], Err(Reason::BadHost)),
+    ("GET /", &[("host", "[::1")], Err(Reason::BadHost)),
+    ("GET /", &[("host", "[::1]x")], Err(Reason::BadHost)),
+    ("GET /", &[("host", "[x]")], Err(Reason::BadHost)),
+    ("GET /", &[("host", "a]")], Err(Reason::BadHost)),
+    ("GET /", &[("host", "\u{e4}.example")], Err(Reason::BadHost)),
+    ("GET http://other.example/a", &[SHOP], Ok("other.example")),
+    ("GET http://other.example/a", &[], Err(Reason::MissingHost)),
+    ("GET ftp://other.example/a", &[SHOP], Err(Reason::BadTarget)),
+    (
+        "GET http://me@other.example/",
+        &[SHOP],
+        Err(Reason::BadTarget),
+    ),
+    ("GET other.example:80", &[SHOP], Err(Reason::BadTarget)),
+    ("OPTIONS *", &[SHOP], Ok("shop.example")),
+    ("GET *", &[SHOP], Err(Reason::BadTarget)),
+    (
+        "CONNECT other.example:80",
+        &[SHOP],
+        Err(Reason::MethodRefused),
+    ),
+    ("TRACE /", &[SHOP], Err(Reason::MethodRefused)),
+    ("BREW /pot", &[SHOP], Ok("shop.example")),
+    (
+        "POST /",
+        &[SHOP, ("transfer-encoding", "Chunked")],
+        Ok("shop.example"),
+    ),
+    (
+        "POST /",
+        &[SHOP, ("transfer-encoding", "gzip, chunked")],
+        Err(Reason::BadEncoding),
+    ),
+    (
+        "POST /",
+        &[
+            SHOP,
+            ("transfer-encoding", "chunked"),
+            ("transfer-encoding", "chunked"),
+        ],
+        Err(Reason::BadEncoding),
+    ),
+    (
+        "GET /",
+        &[SHOP, ("connection", "a b")],
+        Err(Reason::BadConnection),
+    ),
+    (
+        "GET /",
+        &[SHOP, ("connection", ", close ,")],
+        Ok("shop.example"),
+    ),
+];
+
+#[test]
+fn heads_are_refused_by_name() {
+    for (line, fields, expected) in HEADS {
+        let request = request(line, fields);
+        assert_eq!(check_all(&request), *expected, "{line} {fields:?}");
+    }
+    let long = format!("GET /{}", "a".repeat(Limits::default().uri_bytes));
+    assert_eq!(check_all(&request(&long, &[SHOP])), Err(Reason::UriTooLong));
+}
+
+/// What a node gets of a request: its target and its fields, sorted.
+fn forwarded(
+    line: &str,
+    fields: Fields<'_>,
+    config: &ForwardedConfig,
+) -> (String, Vec<(String, String)>) {
+    let mut request = request(line, fields);
+    let facts = check(&request, &Limits::default()).unwrap().facts;
+    let has_body = request.headers().contains_key(CONTENT_LENGTH);
+    let client = HeaderValue::from_static("192.0.2.7");
+    let hop = Hop {
+        config,
+        client: "192.0.2.7".parse().unwrap(),
+        client_value: &client,
+    };
+    prepare(&mut request, &facts, has_body, &hop).unwrap();
+    ensure_host(&mut request, &facts, || HeaderValue::from_static("n1:80"));
+    assert_eq!(request.version(), Version::HTTP_11);
+    (request.uri().to_string(), sorted(request.headers()))
+}
+
+fn sorted(headers: &HeaderMap) -> Vec<(String, String)> {
+    let mut fields: Vec<_> = headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+        .collect();
+    fields.sort();
+    fields
+}
+
+fn pairs(fields: Fields<'_>) -> Vec<(String, String)> {
+    let mut fields: Vec<_> = fields
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    fields.sort();
+    fields
+}
+
+/// Request line, fields as they came, fields as they go on.
+const HOPS: &[(&str, Fields<'_>, Fields<'_>)] = &[
+    (
+        "GET /",
+        &[SHOP, ("connection", "keep-alive"), ("keep-alive", "5")],
+        &[SHOP],
+    ),
+    ("GET /", &[SHOP, ("proxy-connection", "close")], &[SHOP]),
+    (
+        "GET /",
+        &[
+            SHOP,
+            ("connection", "close, X-Secret, x-other"),
+            ("x-secret", "1"),
+            ("x-other", "2"),
+            ("x-kept", "3"),
+        ],
+        &[SHOP, ("x-kept", "3")],
+    ),
+    (
+        "POST /",
+        &[
+            SHOP,
+            ("connection", "host, content-length"),
+            ("content-length", "3"),
+        ],
+        &[SHOP, ("content-length", "3")],
+    ),
+    (
+        "GET /",
+        &[SHOP, ("te", "gzip;q=1, trailers")],
+        &[SHOP, ("connection", "te"), ("te", "trailers")],
+    ),
+    ("GET /", &[SHOP, ("te", "gzip")], &[SHOP]),
+    ("GET /", &[SHOP, ("upgrade", "websocket")], &[SHOP]),
+    (
+        "GET /",
+        &[SHOP, ("connection", "Upgrade"), ("upgrade", "websocket")],
+        &[SHOP, ("connection", "upgrade"), ("upgrade", "websocket")],
+    ),
+    (
+        "GET / 1.0",
+        &[SHOP, ("connection", "Upgrade"), ("upgrade", "websocket")],
+        &[SHOP],
+    ),
+    (
+        "GET /",
+        &[
+            SHOP,
+            ("connection", "Upgrade, HTTP2-Settings"),
+            ("upgrade", "h2c"),
+            ("http2-settings", "x"),
+        ],
+        &[SHOP],
+    ),
+    (
+        "GET /",
+        &[SHOP, ("connection", "upgrade"), ("upgrade", "TLS/1.3")],
+        &[SHOP],
+    ),
+    (
+        "GET /",
+        &[
+            SHOP,
+            ("connection", "upgrade"),
+            ("upgrade", "websocket, h2c"),
+        ],
+        &[SHOP],
+    ),
+    ("GET /", &[SHOP, ("expect", "100-continue")], &[SHOP]),
+    (
+        "POST /",
+        &[SHOP, ("expect", "100-continue"), ("content-length", "3")],
+        &[SHOP, ("expect", "100-continue"), ("content-length", "3")],
+    ),
+    (
+        "POST / 1.0",
+        &[SHOP, ("expect", "100-continue"), ("content-length", "3")],
+        &[SHOP, ("content-length", "3")],
+    ),
+    (
+        "OPTIONS /",
+        &[SHOP, ("max-forwards", "3")],
+        &[SHOP, ("max-forwards", "2")],
+    ),
+    ("OPTIONS /", &[SHOP, ("max-forwards", "many")], &[SHOP]),
+    (
+        "GET /",
+        &[SHOP, ("max-forwards", "3")],
+        &[SHOP, ("max-forwards", "3")],
+    ),
+    ("GET / 1.0", &[], &[("host", "n1:80")]),
+    (
+        "GET /",
+        &[
+            SHOP,
+            ("x-forwarded-for", "10.9.9.9"),
+            ("forwarded", "for=10.9.9.9"),
+        ],
+        &[SHOP],
+    ),
+];
+
+#[test]
+fn hop_by_hop_fields_end_here() {
+    let silent = ForwardedConfig {
+        x_forwarded: false,
+        ..ForwardedConfig::default()
+    };
+    for (line, fields, expected) in HOPS {
+        let (_, seen) = forwarded(line, fields, &silent);
+        assert_eq!(seen, pairs(expected), "{line} {fields:?}");
+    }
+}
+
+#[test]
+fn absolute_form_becomes_origin_form_and_its_authority_wins() {
+    let silent = ForwardedConfig {
+        x_forwarded: false,
+        ..ForwardedConfig::default()
+    };
+    let (target, fields) = forwarded(
+        "GET http://other.example:81/a?b",
+        &[("host", "shop.example")],
+        &silent,
+    );
+    assert_eq!(target, "/a?b");
+    assert_eq!(fields, pairs(&[("host", "other.example:81")]));
+}
+
+#[test]
+fn claims_about_the_client_are_replaced_or_appended_to() {
+    let claims = &[
+        ("host", "shop"),
+        ("x-forwarded-for", "10.0.0.1"),
+        ("x-forwarded-for", "10.0.0.2"),
+        ("x-forwarded-proto", "https"),
+        ("forwarded", "for=10.0.0.1"),
+    ];
+    let both = ForwardedConfig {
+        forwarded: true,
+        ..ForwardedConfig::default()
+    };
+    let (_, replaced) = forwarded("GET /", claims, &both);
+    assert_eq!(
+        replaced,
+        pairs(&[
+            ("host", "shop"),
+            ("x-forwarded-for", "192.0.2.7"),
+            ("x-forwarded-host", "shop"),
+            ("x-forwarded-proto", "http"),
+            ("forwarded", "for=192.0.2.7;host=\"shop\";proto=http"),
+        ])
+    );
+    let trusting = ForwardedConfig {
+        trusted: vec!["192.0.2.0/24".parse().unwrap()],
+        ..both
+    };
+    let (_, appended) = forwarded("GET /", claims, &trusting);
+    assert_eq!(
+        appended,
+        pairs(&[
+            ("host", "shop"),
+            ("x-forwarded-for", "10.0.0.1, 10.0.0.2, 192.0.2.7"),
+            ("x-forwarded-host", "shop"),
+            ("x-forwarded-proto", "https"),
+            (
+                "forwarded",
+                "for=10.0.0.1, for=192.0.2.7;host=\"shop\";proto=http"
+            ),
+        ])
+    );
+}
+
+#[test]
+fn via_is_appended_with_the_version_that_was_received() {
+    let config = ForwardedConfig {
+        x_forwarded: false,
+        via: Some("tidegate".into()),
+        ..ForwardedConfig::default()
+    };
+    let (_, fields) = forwarded("GET / 1.0", &[("host", "a"), ("via", "1.1 b")], &config);
+    assert_eq!(
+        fields,
+        pairs(&[("host", "a"), ("via", "1.1 b, 1.0 tidegate")])
+    );
+}
+
+#[test]
+fn an_options_request_goes_as_far_as_it_may() {
+    for (hops, ends) in [("0", true), ("1", false), ("x", false)] {
+        let request = request("OPTIONS /", &[("host", "a"), ("max-forwards", hops)]);
+        let facts = check(&request, &Limits::default()).unwrap().facts;
+        assert_eq!(ends_here(&request, &facts), ends, "{hops}");
+    }
+}
+
+#[test]
+fn response_heads_lose_what_ends_here() {
+    type Case<'a> = (
+        u16,
+        &'a [(&'a str, &'a str)],
+        Result<&'a [(&'a str, &'a str)], Reason>,
+    );
+    let cases: &[Case<'_>] = &[
+        (
+            200,
+            &[("connection", "close, x-a"), ("x-a", "1"), ("x-b", "2")],
+            Ok(&[("x-b", "2")]),
+        ),
+        (
+            200,
+            &[("keep-alive", "timeout=5"), ("etag", "x")],
+            Ok(&[("etag", "x")]),
+        ),
+        (
+            200,
+            &[("transfer-encoding", "chunked"), ("content-length", "5")],
+            Ok(&[]),
+        ),
+        (
+            200,
+            &[("transfer-encoding", "gzip, chunked")],
+            Err(Reason::BadResponse),
+        ),
+        (
+            200,
+            &[("transfer-encoding", "gzip")],
+            Err(Reason::BadResponse),
+        ),
+        (200, &[("connection", "a b")], Err(Reason::BadResponse)),
+        (
+            200,
+            &[("content-length", "5"), ("content-length", "5")],
+            Ok(&[("content-length", "5")]),
+        ),
+        (200, &[("upgrade", "h2c")], Ok(&[])),
+        (
+            426,
+            &[("upgrade", "websocket")],
+            Ok(&[("connection", "upgrade"), ("upgrade", "websocket")]),
+        ),
+        (
+            101,
+            &[("connection", "Upgrade"), ("upgrade", "websocket")],
+            Ok(&[("connection", "upgrade"), ("upgrade", "websocket")]),
+        ),
+    ];
+    for (status, fields, expected) in cases {
+        let mut response = Response::new(());
+        append_all(response.headers_mut(), fields);
+        let status = StatusCode::from_u16(*status).unwrap();
+        let done = prepare_response(response.headers_mut(), status, Version::HTTP_11, None);
+        let seen = done.map(|_| sorted(response.headers()));
+        assert_eq!(seen, expected.map(pairs), "{fields:?}");
+    }
+}
+
+#[test]
+fn a_length_beside_an_encoding_is_found_in_the_raw_head() {
+    let cases = [
+        ("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n", true),
+        ("POST / HTTP/1.1\nhost: a\ncontent-length : 5\n\n", true),
+        ("\r\nPOST / HTTP/1.1\r\nCONTENT-LENGTH:5\r\n\r\n", true),
+        (
+            "POST / HTTP/1.1\r\nhost: a\r\n\r\ncontent-length: 5\r\n",
+            false,
+        ),
+        (
+            "POST /content-length: HTTP/1.1\r\nx-content-length: 5\r\n\r\n",
+            false,
+        ),
+        ("", false),
+    ];
+    for (raw, expected) in cases {
+        assert_eq!(has_length(raw.as_bytes()), expected, "{raw:?}");
+    }
+    let request = request("POST /a?b", &[("host", "a")]);
+    assert!(is_head_of(b"POST /a?b HTTP/1.1\r\n", &request));
+    assert!(is_head_of(b"\r\nPOST http://x/a?b HTTP/1.1\r\n", &request));
+    assert!(!is_head_of(b"POST /b HTTP/1.1\r\n\r\n/a", &request));
+    assert!(!is_head_of(b"GET /a HTTP/1.1\r\n", &request));
+}

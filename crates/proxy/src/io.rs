@@ -1,0 +1,233 @@
+//! The sockets as hyper sees them, and what we see of them on the way.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::reason::Reason;
+use crate::refuse;
+use crate::session::{Phase, Session};
+
+/// The client's side. Notes when a head begins and its raw bytes, counts a write as progress,
+/// and gives hyper's own answers to malformed heads our form.
+pub(crate) struct ClientIo {
+    stream: TokioIo<TcpStream>,
+    session: Rc<Session>,
+}
+
+impl ClientIo {
+    pub(crate) fn new(stream: TcpStream, session: Rc<Session>) -> Self {
+        Self {
+            stream: TokioIo::new(stream),
+            session,
+        }
+    }
+
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream.into_inner()
+    }
+
+    /// While no request is being served and the last response is out, the only thing that hyper
+    /// writes is its own answer to a malformed head.
+    fn is_refusal(&self) -> bool {
+        matches!(self.session.phase(), Phase::Idle | Phase::Head) && self.session.flushed.get()
+    }
+
+    fn poll_refusal(&mut self, context: &mut Context<'_>, answer: &[u8]) -> Poll<io::Result<()>> {
+        let reason = match answer.get(9..12) {
+            Some(b"414") => Reason::UriTooLong,
+            Some(b"431") => Reason::HeadTooLarge,
+            Some(_) | None => Reason::BadRequest,
+        };
+        let ours = refuse::ready_made(reason);
+        // Nothing was written on this connection since it was last flushed: there is room.
+        let written = ready!(Pin::new(self.stream.inner_mut()).poll_write(context, &ours))?;
+        if written < ours.len() {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.session.malformed.set(Some(reason));
+        Poll::Ready(Ok(()))
+    }
+
+    fn on_write(&self, polled: &Poll<io::Result<usize>>) {
+        if matches!(polled, Poll::Ready(Ok(1..))) {
+            let ticks = &self.session.worker.ticks;
+            match self.session.phase() {
+                // The rest of a response is still going out.
+                Phase::Idle => self.session.extend(ticks.client_idle),
+                Phase::Body => self.session.extend(ticks.body_idle),
+                Phase::Head | Phase::Busy | Phase::Tunnel => {}
+            }
+        }
+    }
+}
+
+impl Read for ClientIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.session.phase() {
+            Phase::Idle | Phase::Head => {
+                let this = &mut *self;
+                let mut scratch = this.session.worker.scratch.borrow_mut();
+                let room = buffer.remaining().min(scratch.len());
+                let mut read = ReadBuf::new(&mut scratch[..room]);
+                let stream = Pin::new(this.stream.inner_mut());
+                ready!(stream.poll_read(context, &mut read))?;
+                let bytes = read.filled();
+                if !bytes.is_empty() {
+                    this.session.on_head_bytes(bytes);
+                    buffer.put_slice(bytes);
+                }
+                Poll::Ready(Ok(()))
+            }
+            Phase::Busy | Phase::Body | Phase::Tunnel => {
+                Pin::new(&mut self.stream).poll_read(context, buffer)
+            }
+        }
+    }
+}
+
+impl Write for ClientIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_refusal() {
+            ready!(self.poll_refusal(context, bytes))?;
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.on_write(&polled);
+        polled
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_refusal() {
+            let first = slices.first().map_or(&[][..], |slice| slice);
+            ready!(self.poll_refusal(context, first))?;
+            return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
+        }
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.on_write(&polled);
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper flushes when its own buffer is empty; a socket has nothing to flush.
+        if matches!(self.session.phase(), Phase::Idle | Phase::Head) {
+            self.session.flushed.set(true);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// What is known of the bytes of the present request on an upstream connection.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// Reads that brought bytes or the end of the stream.
+    pub(crate) reads: Cell<u32>,
+    /// Whether what is sent is kept.
+    pub(crate) capturing: Cell<bool>,
+    /// What was sent, to send it again.
+    pub(crate) sent: RefCell<Vec<u8>>,
+}
+
+/// The node's side.
+pub(crate) struct NodeIo {
+    stream: TokioIo<TcpStream>,
+    watch: Rc<Watch>,
+}
+
+impl NodeIo {
+    pub(crate) fn new(stream: TcpStream, watch: Rc<Watch>) -> Self {
+        Self {
+            stream: TokioIo::new(stream),
+            watch,
+        }
+    }
+
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream.into_inner()
+    }
+}
+
+impl Read for NodeIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let reads = self.watch.reads.get();
+        self.watch.reads.set(reads.saturating_add(1));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for NodeIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        if self.watch.capturing.get() {
+            let mut sent = self.watch.sent.borrow_mut();
+            sent.extend_from_slice(&bytes[..written]);
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
+        if self.watch.capturing.get() {
+            let mut sent = self.watch.sent.borrow_mut();
+            let mut left = written;
+            for slice in slices {
+                let part = left.min(slice.len());
+                sent.extend_from_slice(&slice[..part]);
+                left -= part;
+            }
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,313 @@
+//! How a line is written. What a client sent never breaks out of its field: quotes, backslashes,
+//! control characters and invalid UTF-8 are escaped, so a line stays one line and one object.
+
+use std::io::Write;
+
+use super::{Head, Tail};
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Writes a number or a formatted piece. A `Vec` takes all.
+macro_rules! put {
+    ($out:expr, $($argument:tt)*) => {{
+        let written = write!($out, $($argument)*);
+        debug_assert!(written.is_ok(), "a Vec takes all");
+    }};
+}
+
+pub(super) fn json_head(out: &mut Vec<u8>, head: &Head<'_>) {
+    out.extend_from_slice(b"{\"time\":\"");
+    rfc3339(out, head.unix_nanos);
+    out.extend_from_slice(b"\",\"client\":\"");
+    out.extend_from_slice(head.client.as_bytes());
+    out.extend_from_slice(b"\",\"method\":");
+    json_string(out, head.method.as_bytes());
+    out.extend_from_slice(b",\"host\":");
+    json_optional(out, head.host());
+    out.extend_from_slice(b",\"path\":");
+    json_string(out, head.target());
+    out.extend_from_slice(b",\"version\":\"");
+    out.extend_from_slice(head.version().as_bytes());
+    out.extend_from_slice(b"\",\"referer\":");
+    json_optional(out, head.referer());
+    out.extend_from_slice(b",\"user_agent\":");
+    json_optional(out, head.user_agent());
+}
+
+pub(super) fn json_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
+    put!(
+        out,
+        ",\"status\":{},\"bytes\":{},\"bytes_in\":{},\"duration_us\":{},\"queue_us\":{}",
+        tail.status,
+        tail.bytes,
+        tail.bytes_in,
+        tail.duration_us,
+        tail.queue_us
+    );
+    if let Some(micros) = tail.upstream_us {
+        put!(out, ",\"upstream_us\":{micros}");
+    }
+    for (name, value) in [(&b"site"[..], tail.site), (&b"node"[..], tail.node)] {
+        if let Some(value) = value {
+            out.extend_from_slice(b",\"");
+            out.extend_from_slice(name);
+            out.extend_from_slice(b"\":");
+            json_string(out, value.as_bytes());
+        }
+    }
+    put!(out, ",\"tries\":{}", tail.tries);
+    if let Some(why) = &tail.why {
+        put!(out, ",\"compared\":{}", why.compared);
+        // A policy that compares nothing has no score, and JSON has no NaN.
+        if why.score.is_finite() {
+            put!(out, ",\"score\":{}", why.score);
+        }
+        if let Some(age) = why.load_age {
+            put!(out, ",\"load_age_us\":{}", age.as_micros());
+        }
+        put!(
+            out,
+            ",\"in_flight\":{},\"fail_open\":{}",
+            why.in_flight,
+            why.fail_open
+        );
+    }
+    if let Some(reason) = tail.reason {
+        put!(out, ",\"reason\":\"{}\"", reason.label());
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+pub(super) fn combined_head(out: &mut Vec<u8>, head: &Head<'_>) {
+    out.extend_from_slice(head.client.as_bytes());
+    out.extend_from_slice(b" - - [");
+    clf_time(out, head.unix_nanos);
+    out.extend_from_slice(b"] \"");
+    quoted(out, head.method.as_bytes());
+    out.push(b' ');
+    quoted(out, head.target());
+    put!(out, " HTTP/{}\"", head.version());
+}
+
+pub(super) fn combined_result(out: &mut Vec<u8>, tail: &Tail<'_>) {
+    put!(out, " {} {}", tail.status, tail.bytes);
+}
+
+pub(super) fn combined_middle(out: &mut Vec<u8>, head: &Head<'_>) {
+    for field in [head.referer(), head.user_agent()] {
+        out.extend_from_slice(b" \"");
+        quoted(out, field.unwrap_or(b"-"));
+        out.push(b'"');
+    }
+    out.extend_from_slice(b" host=\"");
+    quoted(out, head.host().unwrap_or(b"-"));
+    out.push(b'"');
+}
+
+pub(super) fn combined_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
+    put!(
+        out,
+        " bytes_in={} duration_us={} queue_us={}",
+        tail.bytes_in,
+        tail.duration_us,
+        tail.queue_us
+    );
+    if let Some(micros) = tail.upstream_us {
+        put!(out, " upstream_us={micros}");
+    }
+    for (name, value) in [("site", tail.site), ("node", tail.node)] {
+        if let Some(value) = value {
+            put!(out, " {name}=\"");
+            quoted(out, value.as_bytes());
+            out.push(b'"');
+        }
+    }
+    put!(out, " tries={}", tail.tries);
+    if let Some(why) = &tail.why {
+        put!(out, " compared={}", why.compared);
+        if why.score.is_finite() {
+            put!(out, " score={}", why.score);
+        }
+        if let Some(age) = why.load_age {
+            put!(out, " load_age_us={}", age.as_micros());
+        }
+        put!(
+            out,
+            " in_flight={} fail_open={}",
+            why.in_flight,
+            why.fail_open
+        );
+    }
+    if let Some(reason) = tail.reason {
+        put!(out, " reason={}", reason.label());
+    }
+    out.push(b'\n');
+}
+
+fn json_optional(out: &mut Vec<u8>, text: Option<&[u8]>) {
+    match text {
+        Some(text) => json_string(out, text),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn json_string(out: &mut Vec<u8>, text: &[u8]) {
+    // What is no UTF-8 is taken as Latin-1, byte by byte.
+    let utf8 = text.is_ascii() || std::str::from_utf8(text).is_ok();
+    let plain = |byte: u8| match byte {
+        b'"' | b'\\' | 0x7f => false,
+        0x80.. => utf8,
+        byte => byte >= 0x20,
+    };
+    out.push(b'"');
+    escape(out, text, plain, |out, byte| match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        byte => {
+            out.extend_from_slice(b"\\u00");
+            hex(out, byte);
+        }
+    });
+    out.push(b'"');
+}
+
+/// As Apache does: backslash before quotes and backslashes, `\xhh` for all but printable ASCII.
+fn quoted(out: &mut Vec<u8>, text: &[u8]) {
+    let plain = |byte: u8| (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\';
+    escape(out, text, plain, |out, byte| match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        byte => {
+            out.extend_from_slice(b"\\x");
+            hex(out, byte);
+        }
+    });
+}
+
+fn escape(
+    out: &mut Vec<u8>,
+    text: &[u8],
+    plain: impl Fn(u8) -> bool,
+    write: impl Fn(&mut Vec<u8>, u8),
+) {
+    let mut from = 0;
+    for (index, byte) in text.iter().copied().enumerate() {
+        if !plain(byte) {
+            out.extend_from_slice(&text[from..index]);
+            write(out, byte);
+            from = index + 1;
+        }
+    }
+    out.extend_from_slice(&text[from..]);
+}
+
+fn hex(out: &mut Vec<u8>, byte: u8) {
+    out.push(HEX[usize::from(byte >> 4)]);
+    out.push(HEX[usize::from(byte & 15)]);
+}
+
+/// A point in time as people write it, in UTC.
+struct Civil {
+    year: i64,
+    month: usize,
+    day: u64,
+    hour: u64,
+    minute: u64,
+    second: u64,
+}
+
+impl Civil {
+    /// From seconds of the Unix epoch: days since 0000-03-01 in eras of 400 years.
+    fn new(seconds: u64) -> Self {
+        let days = (seconds / 86_400) as i64 + 719_468;
+        let era = days.div_euclid(146_097);
+        let day_of_era = days.rem_euclid(146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month = (5 * day_of_year + 2) / 153;
+        let in_day = seconds % 86_400;
+        Self {
+            year: year_of_era + era * 400 + i64::from(month >= 10),
+            month: ((month + 2) % 12) as usize,
+            day: (day_of_year - (153 * month + 2) / 5 + 1) as u64,
+            hour: in_day / 3600,
+            minute: in_day / 60 % 60,
+            second: in_day % 60,
+        }
+    }
+}
+
+fn rfc3339(out: &mut Vec<u8>, unix_nanos: u64) {
+    let at = Civil::new(unix_nanos / 1_000_000_000);
+    put!(
+        out,
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
+        at.year,
+        at.month + 1,
+        at.day,
+        at.hour,
+        at.minute,
+        at.second,
+        unix_nanos / 1000 % 1_000_000
+    );
+}
+
+fn clf_time(out: &mut Vec<u8>, unix_nanos: u64) {
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let at = Civil::new(unix_nanos / 1_000_000_000);
+    put!(
+        out,
+        "{:02}/{}/{:04}:{:02}:{:02}:{:02} +0000",
+        at.day,
+        MONTHS[at.month],
+        at.year,
+        at.hour,
+        at.minute,
+        at.second
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl Fn(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let cases = [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000000Z"),
+            (1_078_012_799, "2004-02-28T23:59:59.000000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000000Z"),
+            (1_767_225_599, "2025-12-31T23:59:59.000000Z"),
+        ];
+        for (seconds, expected) in cases {
+            let text = written(|out| rfc3339(out, seconds * 1_000_000_000));
+            assert_eq!(text, expected);
+        }
+        let clf = written(|out| clf_time(out, 971_186_136_000_000_000));
+        assert_eq!(clf, "10/Oct/2000:13:55:36 +0000");
+        let micros = written(|out| rfc3339(out, 1_234_567_890));
+        assert_eq!(micros, "1970-01-01T00:00:01.234567Z");
+    }
+
+    #[test]
+    fn no_field_breaks_out() {
+        let hostile = b"a\"b\\c\r\nd\x00\x7f\xc3\xa4\xff";
+        let json = written(|out| json_string(out, hostile));
+        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let latin: String = hostile.iter().map(|byte| char::from(*byte)).collect();
+        assert_eq!(read, latin);
+        assert_eq!(
+            written(|out| quoted(out, hostile)),
+            r#"a\"b\\c\x0d\x0ad\x00\x7f\xc3\xa4\xff"#
+        );
+        assert_eq!(written(|out| json_string(out, "ä€".as_bytes())), "\"ä€\"");
+    }
+}

@@ -1,0 +1,126 @@
+//! The last requests of a worker, for `why`: a fixed ring, nothing allocated after the start.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tidegate_core::picker::Why;
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{NodeId, SiteId};
+
+use crate::reason::Reason;
+
+/// A path is cut to this many bytes.
+pub(crate) const PATH_BYTES: usize = 80;
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recent {
+    /// When its head was read.
+    pub at: Timestamp,
+    /// From then to its end.
+    pub duration: Duration,
+    /// Who sent it.
+    pub client: IpAddr,
+    /// Its site, if there is one.
+    pub site: Option<SiteId>,
+    /// The node that had it last.
+    pub node: Option<NodeId>,
+    /// Why that node.
+    pub why: Option<Why>,
+    /// Nodes that it was tried at.
+    pub tries: u32,
+    /// The status that was sent.
+    pub status: u16,
+    /// Why it did not end with the node's own answer.
+    pub reason: Option<Reason>,
+    pub(crate) path: [u8; PATH_BYTES],
+    pub(crate) path_length: u8,
+}
+
+impl Recent {
+    /// The beginning of its path.
+    pub fn path(&self) -> &str {
+        let path = &self.path[..usize::from(self.path_length)];
+        match std::str::from_utf8(path) {
+            Ok(path) => path,
+            // Cut in the middle of a character.
+            Err(error) => std::str::from_utf8(&path[..error.valid_up_to()]).unwrap_or_default(),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    slots: Vec<Recent>,
+    capacity: usize,
+    next: usize,
+}
+
+impl Ring {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            slots: Vec::with_capacity(capacity),
+            capacity,
+            next: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, recent: Recent) {
+        if self.slots.len() < self.capacity {
+            self.slots.push(recent);
+        } else if let Some(slot) = self.slots.get_mut(self.next) {
+            *slot = recent;
+            self.next = (self.next + 1) % self.capacity;
+        }
+    }
+
+    /// Oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Recent> {
+        let (newer, older) = self.slots.split_at(self.next);
+        older.iter().chain(newer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recent(number: u64) -> Recent {
+        let mut path = [0; PATH_BYTES];
+        path[..2].copy_from_slice("/\u{e4}".as_bytes().split_at(2).0);
+        Recent {
+            at: Timestamp::from_nanos(number),
+            duration: Duration::ZERO,
+            client: IpAddr::from([127, 0, 0, 1]),
+            site: None,
+            node: None,
+            why: None,
+            tries: 0,
+            status: 200,
+            reason: None,
+            path,
+            path_length: 2,
+        }
+    }
+
+    #[test]
+    fn the_ring_keeps_the_last_in_order() {
+        for (capacity, pushes, expected) in [
+            (3, 2, vec![0, 1]),
+            (3, 3, vec![0, 1, 2]),
+            (3, 8, vec![5, 6, 7]),
+            (0, 5, vec![]),
+        ] {
+            let mut ring = Ring::new(capacity);
+            (0..pushes).for_each(|number| ring.push(recent(number)));
+            let kept: Vec<_> = ring.iter().map(|recent| recent.at.nanos()).collect();
+            assert_eq!(kept, expected);
+        }
+    }
+
+    #[test]
+    fn a_path_that_was_cut_in_a_character_ends_before_it() {
+        assert_eq!(recent(0).path(), "/");
+    }
+}

@@ -1,0 +1,152 @@
+//! Whole lines, and what becomes of them when the writer is slow.
+
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use super::*;
+
+fn headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert("host", "shop.example".parse().unwrap());
+    headers.insert("user-agent", "curl/8 \"quoted\"".parse().unwrap());
+    headers
+}
+
+fn head(headers: &HeaderMap) -> Head<'_> {
+    Head {
+        unix_nanos: 971_186_136_000_000_000,
+        client: "192.0.2.7",
+        method: "GET",
+        target: "/cart?item=1",
+        version: http::Version::HTTP_11,
+        headers,
+    }
+}
+
+fn tail(reason: Option<Reason>) -> Tail<'static> {
+    Tail {
+        status: 200,
+        bytes: 1024,
+        bytes_in: 0,
+        duration_us: 1500,
+        queue_us: 2,
+        upstream_us: Some(1400),
+        site: Some("shop"),
+        node: Some("n1"),
+        tries: 1,
+        why: Some(Why {
+            compared: 5,
+            score: 1.5,
+            load_age: Some(Duration::from_micros(900)),
+            in_flight: 3,
+            fail_open: false,
+        }),
+        reason,
+    }
+}
+
+fn line(format: LogFormat, tail: &Tail<'_>) -> String {
+    let headers = headers();
+    let mut line = Line::default();
+    line.begin(format, &head(&headers));
+    let mut out = Vec::new();
+    line.end(format, tail, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_json_line_is_one_object() {
+    let text = line(LogFormat::Json, &tail(Some(Reason::ClientGone)));
+    assert_eq!(text.matches('\n').count(), 1);
+    let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(object["time"], "2000-10-10T13:55:36.000000Z");
+    assert_eq!(object["path"], "/cart?item=1");
+    assert_eq!(object["user_agent"], "curl/8 \"quoted\"");
+    assert_eq!(object["referer"], serde_json::Value::Null);
+    assert_eq!(object["load_age_us"], 900);
+    assert_eq!(object["score"], 1.5);
+    assert_eq!(object["reason"], "client_gone");
+}
+
+#[test]
+fn a_line_without_a_node_is_an_object_too() {
+    let bare = Tail {
+        site: None,
+        node: None,
+        upstream_us: None,
+        why: None,
+        ..tail(Some(Reason::NoSite))
+    };
+    let object: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, &bare)).unwrap();
+    assert_eq!(object.get("node"), None);
+    let unscored = Tail {
+        why: Some(Why {
+            score: f32::NAN,
+            load_age: None,
+            ..tail(None).why.unwrap()
+        }),
+        ..tail(None)
+    };
+    let object: serde_json::Value =
+        serde_json::from_str(&line(LogFormat::Json, &unscored)).unwrap();
+    assert_eq!(object.get("score"), None);
+}
+
+#[test]
+fn a_combined_line_is_what_log_tools_expect() {
+    assert_eq!(
+        line(LogFormat::Combined, &tail(None)),
+        "192.0.2.7 - - [10/Oct/2000:13:55:36 +0000] \"GET /cart?item=1 HTTP/1.1\" 200 1024 \"-\" \
+         \"curl/8 \\\"quoted\\\"\" host=\"shop.example\" bytes_in=0 duration_us=1500 queue_us=2 \
+         upstream_us=1400 site=\"shop\" node=\"n1\" tries=1 compared=5 score=1.5 load_age_us=900 \
+         in_flight=3 fail_open=false\n"
+    );
+}
+
+#[test]
+fn a_slow_writer_costs_lines_that_are_counted() {
+    let stats = Arc::new(Stats::new(1, 0, 0));
+    let (sender, receiver) = sync_channel(1);
+    let mut logger = Logger::new(LogFormat::Json, Some(sender), Arc::clone(&stats), 0);
+    let headers = headers();
+    let mut line = Line::default();
+    for _ in 0..3 {
+        line.begin(LogFormat::Json, &head(&headers));
+        logger.end(&line, &tail(None));
+        logger.flush();
+    }
+    drop(logger);
+    let snapshot = stats.snapshot();
+    assert_eq!((snapshot.log_lines, snapshot.log_drops), (1, 2));
+    assert_eq!(receiver.iter().map(|batch| batch.lines).sum::<u64>(), 1);
+}
+
+#[test]
+fn lines_reach_the_file_and_rotation_begins_a_new_one() {
+    let folder = std::env::temp_dir().join(format!("tidegate-log-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("access.log");
+    let target = crate::config::LogTarget::File(path.clone());
+    let stats = Arc::new(Stats::new(1, 0, 0));
+    let write = |rotated: bool| {
+        let writer = Writer::start(&target).unwrap();
+        if rotated {
+            std::fs::rename(&path, folder.join("access.log.1")).unwrap();
+            writer.reopen();
+        }
+        let mut logger = Logger::new(LogFormat::Json, writer.sender(), Arc::clone(&stats), 0);
+        let headers = headers();
+        let mut line = Line::default();
+        line.begin(LogFormat::Json, &head(&headers));
+        logger.end(&line, &tail(None));
+        drop(logger);
+        drop(writer);
+    };
+    write(false);
+    write(true);
+    for name in ["access.log", "access.log.1"] {
+        let text = std::fs::read_to_string(folder.join(name)).unwrap();
+        assert_eq!(text.lines().count(), 1, "{name}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

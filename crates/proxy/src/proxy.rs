@@ -1,0 +1,283 @@
+//! Start and end of the data plane: sockets, worker threads, drain.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use socket2::{Domain, Protocol, Socket, Type};
+use tidegate_core::load::LoadTable;
+use tidegate_core::route::Routes;
+use tidegate_core::topology::Topology;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::watch;
+
+use crate::config::{LogFormat, ProxyConfig};
+use crate::log::{Logger, Writer};
+use crate::reason::Reason;
+use crate::stats::Stats;
+use crate::worker::Worker;
+
+/// Connections that the kernel holds until they are accepted; it may hold fewer.
+const BACKLOG: i32 = 4096;
+
+/// What the data plane shares with the control plane.
+#[derive(Debug)]
+pub struct Shared {
+    /// What is known of the nodes' load.
+    pub table: Arc<LoadTable>,
+    /// Who serves what. Workers take a new one over with their next request.
+    pub topology: ArcSwap<Topology>,
+    /// Which site a host and a path belong to.
+    pub routes: ArcSwap<Routes>,
+    /// What the workers count; made for as many workers as the configuration says.
+    pub stats: Arc<Stats>,
+}
+
+/// Why the data plane did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// A socket cannot be opened.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The access log cannot be opened.
+    #[error("cannot open the access log: {0}")]
+    Log(io::Error),
+    /// A thread or its runtime cannot be made.
+    #[error("cannot start a worker: {0}")]
+    Worker(io::Error),
+    /// There are counters for fewer workers than there would be.
+    #[error("counters for {have} workers do not do for {want}")]
+    Counters {
+        /// Counters that there are.
+        have: usize,
+        /// Workers that there would be.
+        want: usize,
+    },
+}
+
+/// What the workers are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Go on.
+    Run,
+    /// Take in nothing new, and end when all is done.
+    Drain,
+    /// End now.
+    Cut,
+}
+
+/// How a drain went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Requests that ended by themselves after the drain began.
+    pub finished: u64,
+    /// Requests that were cut off at the deadline, tunnels among them.
+    pub cut: u64,
+}
+
+/// The running data plane. Dropping it cuts everything off; [`Proxy::drain`] does not.
+#[derive(Debug)]
+pub struct Proxy {
+    addresses: Vec<SocketAddr>,
+    shared: Arc<Shared>,
+    orders: watch::Sender<Order>,
+    workers: Vec<JoinHandle<()>>,
+    /// Says, by being closed, that all workers have ended.
+    running: Receiver<()>,
+    /// Behind the workers: it ends when they have let go of it.
+    writer: Option<Writer>,
+}
+
+impl Proxy {
+    /// Opens the sockets and starts the workers.
+    pub fn start(config: ProxyConfig, shared: Arc<Shared>) -> Result<Self, ProxyError> {
+        let count = config.workers.max(1);
+        if shared.stats.workers() < count {
+            return Err(ProxyError::Counters {
+                have: shared.stats.workers(),
+                want: count,
+            });
+        }
+        let (addresses, sockets) = listen(&config, count)?;
+        let writer = match config.log.format {
+            LogFormat::Off => None,
+            LogFormat::Json | LogFormat::Combined => {
+                Some(Writer::start(&config.log.target).map_err(ProxyError::Log)?)
+            }
+        };
+        let config = Arc::new(config);
+        let (orders, receiver) = watch::channel(Order::Run);
+        let (alive, running) = channel();
+        let mut proxy = Self {
+            addresses,
+            shared,
+            orders,
+            workers: Vec::with_capacity(count),
+            running,
+            writer,
+        };
+        for (index, sockets) in sockets.into_iter().enumerate() {
+            let seed = WorkerSeed {
+                config: Arc::clone(&config),
+                shared: Arc::clone(&proxy.shared),
+                index,
+                sender: proxy.writer.as_ref().and_then(Writer::sender),
+                sockets,
+                orders: receiver.clone(),
+            };
+            proxy.spawn(seed, alive.clone())?;
+        }
+        Ok(proxy)
+    }
+
+    fn spawn(&mut self, seed: WorkerSeed, alive: Sender<()>) -> Result<(), ProxyError> {
+        // The runtime stays on its thread, so whether it can be made is told from there.
+        let (said, made) = channel();
+        let thread = std::thread::Builder::new()
+            .name(format!("tidegate-w{}", seed.index))
+            .spawn(move || {
+                let runtime = Builder::new_current_thread()
+                    .enable_all()
+                    .build_local(LocalOptions::default());
+                match runtime {
+                    Ok(runtime) => {
+                        drop(said);
+                        seed.run(&runtime);
+                    }
+                    // Whoever starts us waits for this.
+                    Err(error) => said.send(error).unwrap_or_default(),
+                }
+                drop(alive);
+            });
+        self.workers.push(thread.map_err(ProxyError::Worker)?);
+        match made.recv() {
+            Ok(error) => Err(ProxyError::Worker(error)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Where it listens, one address per configured listener.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What it counts.
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.shared.stats
+    }
+
+    /// Opens the access log's file anew: it was renamed by a log rotation.
+    pub fn reopen_log(&self) {
+        if let Some(writer) = &self.writer {
+            writer.reopen();
+        }
+    }
+
+    /// Batches of log lines that could not be written.
+    pub fn log_errors(&self) -> u64 {
+        self.writer.as_ref().map_or(0, Writer::errors)
+    }
+
+    /// Takes in nothing new, lets what is in flight end, and cuts off what is left at the
+    /// deadline.
+    pub fn drain(mut self, deadline: Duration) -> Drained {
+        let before = self.shared.stats.snapshot();
+        self.orders.send_replace(Order::Drain);
+        self.join(Instant::now() + deadline);
+        let after = self.shared.stats.snapshot();
+        let cut = after.reason(Reason::Drained) - before.reason(Reason::Drained);
+        Drained {
+            finished: after.ended() - before.ended() - cut,
+            cut,
+        }
+    }
+
+    /// Waits until all workers have ended; those that have not at the deadline are cut off.
+    fn join(&mut self, deadline: Instant) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.running.recv_timeout(left) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                self.orders.send_replace(Order::Cut);
+            }
+        }
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has said so already, and has nothing left to end.
+            worker.join().ok();
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.orders.send_replace(Order::Cut);
+        self.join(Instant::now());
+    }
+}
+
+/// What a worker thread is made from: the worker itself never leaves its thread.
+struct WorkerSeed {
+    config: Arc<ProxyConfig>,
+    shared: Arc<Shared>,
+    index: usize,
+    sender: Option<std::sync::mpsc::SyncSender<crate::log::Batch>>,
+    sockets: Vec<TcpListener>,
+    orders: watch::Receiver<Order>,
+}
+
+impl WorkerSeed {
+    fn run(self, runtime: &LocalRuntime) {
+        let stats = Arc::clone(&self.shared.stats);
+        let logger = Logger::new(self.config.log.format, self.sender, stats, self.index);
+        let worker = Worker::new(self.config, self.shared, self.index, logger);
+        let counters = std::rc::Rc::clone(&worker);
+        runtime.block_on(async move {
+            let mut listeners = Vec::new();
+            for socket in self.sockets {
+                match tokio::net::TcpListener::from_std(socket) {
+                    Ok(listener) => listeners.push(listener),
+                    Err(_) => counters.stats().accept_errors.add(1),
+                }
+            }
+            worker.run(listeners, self.orders).await;
+        });
+    }
+}
+
+type Sockets = Vec<Vec<TcpListener>>;
+
+/// A socket per worker and listener. The first finds a free port where none is given.
+fn listen(config: &ProxyConfig, workers: usize) -> Result<(Vec<SocketAddr>, Sockets), ProxyError> {
+    let mut addresses = Vec::new();
+    let mut sockets: Sockets = (0..workers).map(|_| Vec::new()).collect();
+    for listener in &config.listeners {
+        let mut address = listener.address;
+        for sockets in &mut sockets {
+            let socket = bind(address).map_err(|error| ProxyError::Listen { address, error })?;
+            let bound = socket.local_addr();
+            address = bound.map_err(|error| ProxyError::Listen { address, error })?;
+            sockets.push(socket);
+        }
+        addresses.push(address);
+    }
+    Ok((addresses, sockets))
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}

@@ -1,0 +1,143 @@
+//! Why a request did not end with its node's own answer: one closed list for the answer to the
+//! client, the access log and the counters.
+
+use http::StatusCode;
+use tidegate_core::admission::RejectReason;
+
+/// How a request ended, for the books: requests in = completed + failed + rejected + cancelled
+/// + in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The node's answer went to the client whole.
+    Completed,
+    /// The node, or the way to it, failed.
+    Failed,
+    /// It was refused: by a rule, a limit, or because it was malformed.
+    Rejected,
+    /// The client went away or stood still, or a drain ran out of time.
+    Cancelled,
+}
+
+impl Ending {
+    /// Every ending with its label.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Completed, "completed"),
+        (Self::Failed, "failed"),
+        (Self::Rejected, "rejected"),
+        (Self::Cancelled, "cancelled"),
+    ];
+}
+
+macro_rules! reasons {
+    ($( $reason:ident = $label:literal, $status:literal, $ending:ident, $what:literal; )*) => {
+        /// The reasons. The label stands in the header `x-tidegate-reason`, the log and the
+        /// metrics.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Reason { $( #[doc = $what] $reason, )* }
+
+        impl Reason {
+            /// Every reason.
+            pub const ALL: &'static [Self] = &[$(Self::$reason),*];
+
+            /// Its label.
+            pub const fn label(self) -> &'static str {
+                match self { $( Self::$reason => $label, )* }
+            }
+
+            /// The status of the answer, if an answer can still be given.
+            pub const fn status_code(self) -> u16 {
+                match self { $( Self::$reason => $status, )* }
+            }
+
+            /// What it is to the books.
+            pub const fn ending(self) -> Ending {
+                match self { $( Self::$reason => Ending::$ending, )* }
+            }
+
+            /// What it means, in a line.
+            pub const fn what(self) -> &'static str {
+                match self { $( Self::$reason => $what, )* }
+            }
+        }
+    };
+}
+
+reasons! {
+    NoSite = "no_site", 404, Rejected, "no site serves this host and path";
+    NoNode = "no_node", 503, Rejected, "the site has no node that may take requests";
+    Overload = "overload", 503, Rejected, "an admission limit was reached";
+    BadRequest = "bad_request", 400, Rejected, "the request head is malformed";
+    MissingHost = "missing_host", 400, Rejected, "HTTP/1.1 without a Host header";
+    DuplicateHost = "duplicate_host", 400, Rejected, "more than one Host header";
+    BadHost = "bad_host", 400, Rejected, "a Host header that is no host";
+    BadTarget = "bad_target", 400, Rejected, "a request target that is no path and no URL of a web-site";
+    BadConnection = "bad_connection", 400, Rejected, "a Connection header that cannot be read";
+    LengthAndEncoding = "length_and_encoding", 400, Rejected, "both Content-Length and Transfer-Encoding";
+    BadEncoding = "bad_encoding", 400, Rejected, "a Transfer-Encoding other than chunked";
+    MethodRefused = "method_refused", 405, Rejected, "CONNECT or TRACE";
+    BodyTooLarge = "body_too_large", 413, Rejected, "a request body above the limit";
+    UriTooLong = "uri_too_long", 414, Rejected, "a request target above the limit";
+    HeadTooLarge = "head_too_large", 431, Rejected, "a request head above the limit";
+    HeadTimeout = "head_timeout", 408, Rejected, "the request head did not come in time";
+    BodyTimeout = "body_timeout", 408, Cancelled, "the client stopped sending its request body";
+    TooManyConnections = "too_many_connections", 503, Rejected, "the worker holds as many connections as it may";
+    TooManyTunnels = "too_many_tunnels", 503, Rejected, "the worker holds as many tunnels as it may";
+    ConnectFailed = "connect_failed", 502, Failed, "the node refused the connection";
+    ConnectTimeout = "connect_timeout", 504, Failed, "the node did not accept the connection in time";
+    Reset = "reset", 502, Failed, "the node closed the connection before its answer";
+    BadResponse = "bad_response", 502, Failed, "the node's answer is malformed";
+    ResponseTimeout = "response_timeout", 504, Failed, "the node's answer did not begin in time";
+    ResponseBroken = "response_broken", 502, Failed, "the node broke off in the middle of its answer";
+    ResponseStalled = "response_stalled", 504, Failed, "the node stood still in the middle of its answer";
+    ClientGone = "client_gone", 499, Cancelled, "the client left before the end";
+    ClientStalled = "client_stalled", 499, Cancelled, "the client stopped reading the answer";
+    TunnelIdle = "tunnel_idle", 101, Cancelled, "a tunnel carried nothing for too long";
+    Drained = "drained", 503, Cancelled, "the proxy was stopped before the end";
+}
+
+impl Reason {
+    /// How many reasons there are.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// The status of the answer.
+    pub(crate) fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.status_code()).unwrap_or(StatusCode::BAD_GATEWAY)
+    }
+
+    /// Its place in [`Reason::ALL`].
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl From<RejectReason> for Reason {
+    fn from(reason: RejectReason) -> Self {
+        match reason {
+            RejectReason::NoSite => Self::NoSite,
+            RejectReason::NoNode => Self::NoNode,
+            RejectReason::Overload => Self::Overload,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_different_and_statuses_exist() {
+        for (index, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(reason.index(), index);
+            assert_eq!(reason.status().as_u16(), reason.status_code());
+            let twins = Reason::ALL.iter().filter(|it| it.label() == reason.label());
+            assert_eq!(twins.count(), 1, "{}", reason.label());
+        }
+    }
+
+    #[test]
+    fn the_cores_reasons_keep_their_labels() {
+        for reason in RejectReason::ALL {
+            assert_eq!(Reason::from(*reason).label(), reason.label());
+        }
+    }
+}

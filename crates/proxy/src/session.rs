@@ -1,0 +1,266 @@
+//! One client connection, as far as its parts share it: phase, deadline, upstream connection.
+//!
+//! Deadlines cost a store: a phase writes the tick at which it is over, and the worker's clock
+//! looks over all sessions once per tick and wakes those that are late. Who acts on it:
+//!
+//! | phase | waits for | late means |
+//! |---|---|---|
+//! | `Idle` | first byte of a head | closed without an answer |
+//! | `Head` | rest of the head | 408 |
+//! | `Busy` | request body, response head | 408 or 504, by whoever stood still |
+//! | `Body` | response body, client | cut: `response_stalled` or `client_stalled` |
+//! | `Tunnel` | either side | closed |
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use http::HeaderValue;
+
+use crate::exchange::Exchange;
+use crate::reason::Reason;
+use crate::tunnel::Tunnel;
+use crate::upstream::Upstream;
+use crate::worker::Worker;
+
+/// A deadline that never comes.
+const NEVER: u64 = u64::MAX;
+/// A captured head that is longer is not kept; its length was refused anyhow.
+const CAPTURE_BYTES_MAX: usize = 256 << 10;
+
+/// What a session is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Idle,
+    Head,
+    Busy,
+    Body,
+    Tunnel,
+}
+
+/// How far the request body is on its way to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upload {
+    /// There is none, or it was sent whole.
+    Done,
+    /// It is being sent.
+    Active,
+    /// It is longer than allowed.
+    TooLarge,
+    /// It could not be read: the client has left.
+    Failed,
+}
+
+/// See the module.
+pub(crate) struct Session {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) client: IpAddr,
+    /// The client's address as text.
+    pub(crate) client_value: HeaderValue,
+    phase: Cell<Phase>,
+    due: Cell<u64>,
+    late: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    /// The upstream connection that has the present request.
+    pub(crate) upstream: RefCell<Option<Box<Upstream>>>,
+    pub(crate) upload: Cell<Upload>,
+    pub(crate) uploaded: Cell<u64>,
+    /// The request body waits for the client, not for the node.
+    pub(crate) upload_waits: Cell<bool>,
+    /// A request was read on this connection.
+    pub(crate) served: Cell<bool>,
+    /// An answer of ours was given that the client may not have read.
+    pub(crate) refused: Cell<bool>,
+    /// hyper has found the head malformed, and this was said.
+    pub(crate) malformed: Cell<Option<Reason>>,
+    /// All of the last response has gone to the socket.
+    pub(crate) flushed: Cell<bool>,
+    /// Why the present request ends, if it is dropped now.
+    pub(crate) abandon: Cell<Reason>,
+    /// The session must end now.
+    pub(crate) cut: Cell<bool>,
+    /// The drain has been told to hyper.
+    pub(crate) told: Cell<bool>,
+    pub(crate) tunnel: Cell<Option<Box<Tunnel>>>,
+    /// Raw bytes of the head.
+    capture: RefCell<Vec<u8>>,
+    spare: Cell<Option<Box<Exchange>>>,
+}
+
+impl Session {
+    pub(crate) fn new(worker: Rc<Worker>, client: IpAddr) -> Rc<Self> {
+        let client = client.to_canonical();
+        let text = client.to_string();
+        let client_value =
+            HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"));
+        let due = Cell::new(worker.due(worker.ticks.client_head));
+        Rc::new(Self {
+            worker,
+            client,
+            client_value,
+            phase: Cell::new(Phase::Idle),
+            due,
+            late: Cell::new(false),
+            waker: RefCell::new(None),
+            upstream: RefCell::new(None),
+            upload: Cell::new(Upload::Done),
+            uploaded: Cell::new(0),
+            upload_waits: Cell::new(false),
+            served: Cell::new(false),
+            refused: Cell::new(false),
+            malformed: Cell::new(None),
+            flushed: Cell::new(true),
+            abandon: Cell::new(Reason::ClientGone),
+            cut: Cell::new(false),
+            told: Cell::new(false),
+            tunnel: Cell::new(None),
+            capture: RefCell::new(Vec::new()),
+            spare: Cell::new(None),
+        })
+    }
+
+    /// The client's address as text.
+    pub(crate) fn client_text(&self) -> &str {
+        self.client_value.to_str().unwrap_or_default()
+    }
+
+    // Phases and deadlines.
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// Enters a phase that may take so many ticks.
+    pub(crate) fn enter(&self, phase: Phase, ticks: u64) {
+        self.phase.set(phase);
+        self.extend(ticks);
+    }
+
+    /// Gives the present phase so many ticks from now.
+    pub(crate) fn extend(&self, ticks: u64) {
+        self.due.set(self.worker.due(ticks));
+        self.late.set(false);
+    }
+
+    /// Gives the present phase as long as it takes: somebody else watches the time.
+    pub(crate) fn suspend(&self) {
+        self.due.set(NEVER);
+    }
+
+    /// Whether the phase has run out of time.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late.get()
+    }
+
+    /// The same, and it is dealt with.
+    pub(crate) fn take_late(&self) -> bool {
+        self.late.replace(false)
+    }
+
+    /// The worker's clock looks at the session.
+    pub(crate) fn on_tick(&self, tick: u64) {
+        if self.due.get() <= tick {
+            self.due.set(NEVER);
+            self.late.set(true);
+            self.wake();
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Notes whom to wake.
+    pub(crate) fn register(&self, waker: &Waker) {
+        let mut slot = self.waker.borrow_mut();
+        if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *slot = Some(waker.clone());
+        }
+    }
+
+    // What hyper does not keep.
+
+    /// Bytes of a head have come.
+    pub(crate) fn on_head_bytes(&self, bytes: &[u8]) {
+        if self.phase.get() == Phase::Idle {
+            self.enter(Phase::Head, self.worker.ticks.client_head);
+        }
+        let mut capture = self.capture.borrow_mut();
+        // A head that was complete has been taken by hyper before it reads on.
+        if capture.ends_with(b"\n\r\n") || capture.ends_with(b"\n\n") {
+            capture.clear();
+        }
+        if capture.len() + bytes.len() <= CAPTURE_BYTES_MAX {
+            capture.extend_from_slice(bytes);
+        }
+    }
+
+    /// Looks at the raw bytes of the last head.
+    pub(crate) fn with_raw_head<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        look(&self.capture.borrow())
+    }
+
+    /// The raw bytes of the last head are of no more use: a body follows them.
+    pub(crate) fn forget_raw_head(&self) {
+        self.capture.borrow_mut().clear();
+    }
+
+    // The upstream connection.
+
+    /// Whether a request body is on its way to the node.
+    pub(crate) fn is_uploading(&self) -> bool {
+        self.upload.get() == Upload::Active
+    }
+
+    /// Lets the upstream connection do what it can do now. True if it has ended.
+    pub(crate) fn drive(&self) -> bool {
+        match &mut *self.upstream.borrow_mut() {
+            Some(upstream) => upstream.drive(),
+            None => true,
+        }
+    }
+
+    /// Puts the upstream connection back into the pool if it can be used again.
+    pub(crate) fn release_upstream(&self) {
+        let Some(mut upstream) = self.upstream.take() else {
+            return;
+        };
+        if upstream.settle() {
+            self.worker.park(upstream);
+        }
+    }
+
+    // The exchange's memory.
+
+    pub(crate) fn take_spare(&self) -> Box<Exchange> {
+        self.spare.take().unwrap_or_default()
+    }
+
+    pub(crate) fn put_spare(&self, exchange: Box<Exchange>) {
+        self.spare.set(Some(exchange));
+    }
+
+    /// Polls with a context that wakes this session only when a request body is on its way:
+    /// then somebody else may drive the upstream connection in between.
+    pub(crate) fn with_context<T>(
+        &self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> T,
+    ) -> T {
+        if self.is_uploading() {
+            poll(context)
+        } else {
+            poll(&mut Context::from_waker(Waker::noop()))
+        }
+    }
+
+    /// Breaks the circles that would keep a dead session alive.
+    pub(crate) fn close(&self) {
+        drop(self.tunnel.take());
+        drop(self.upstream.take());
+        self.waker.take();
+    }
+}

@@ -1,0 +1,20 @@
+//! A counter with one writer: its worker adds without locking the bus, anybody reads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// See the module. Release and acquire, so that whoever reads an end has also seen its begin.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds; only the one writer may.
+    pub(crate) fn add(&self, more: u64) {
+        let sum = self.0.load(Ordering::Relaxed).wrapping_add(more);
+        self.0.store(sum, Ordering::Release);
+    }
+
+    /// Its value.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}

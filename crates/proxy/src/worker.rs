@@ -1,0 +1,474 @@
+//! One worker: a thread with its own runtime, sockets, picker, pool and counters. Workers share
+//! nothing that is written on a request's way, so they never wait for each other.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arc_swap::{ArcSwap, Cache};
+use hyper::client::conn::http1::Builder as ClientBuilder;
+use hyper::server::conn::http1::Builder as ServerBuilder;
+use tidegate_core::admission::Verdict;
+use tidegate_core::picker::Picker;
+use tidegate_core::route::Routes;
+use tidegate_core::time::{Timestamp, nanos};
+use tidegate_core::topology::{NodeId, SiteId, Topology};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::config::{LogFormat, ProxyConfig, Timeouts};
+use crate::log::{Line, Logger, Recent, Ring, Tail};
+use crate::proxy::{Order, Shared};
+use crate::reason::Reason;
+use crate::refuse;
+use crate::retry::RetryBudget;
+use crate::serve::serve;
+use crate::session::Session;
+use crate::stats::WorkerStats;
+use crate::upstream::{Pool, Upstream};
+
+/// How often deadlines are looked at. Time-outs are kept to within one of these.
+pub const TICK: Duration = Duration::from_millis(20);
+/// Ticks between two sweeps of the pool.
+const SWEEP_TICKS: u64 = 50;
+/// Ticks between two flushes of the access log.
+const FLUSH_TICKS: u64 = 5;
+/// Pause after a failed accept: mostly too many open files, which others must close first.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// How long a new connection may still send its first request during a drain.
+const DRAIN_GRACE: Duration = Duration::from_millis(500);
+/// Bytes of a request head that are read at once.
+const SCRATCH_BYTES: usize = 16 << 10;
+
+/// Time-outs in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticks {
+    pub(crate) client_head: u64,
+    pub(crate) client_idle: u64,
+    pub(crate) response_head: u64,
+    pub(crate) body_idle: u64,
+    pub(crate) tunnel_idle: u64,
+    pub(crate) upstream_idle: u64,
+    pub(crate) drain_grace: u64,
+}
+
+impl Ticks {
+    fn new(timeouts: &Timeouts) -> Self {
+        let ticks = |timeout| nanos(timeout).div_ceil(nanos(TICK));
+        Self {
+            client_head: ticks(timeouts.client_head),
+            client_idle: ticks(timeouts.client_idle),
+            response_head: ticks(timeouts.response_head),
+            body_idle: ticks(timeouts.body_idle),
+            tunnel_idle: ticks(timeouts.tunnel_idle),
+            upstream_idle: ticks(timeouts.upstream_idle),
+            drain_grace: ticks(DRAIN_GRACE),
+        }
+    }
+}
+
+struct TopologyOf(Arc<Shared>);
+
+impl Deref for TopologyOf {
+    type Target = ArcSwap<Topology>;
+    fn deref(&self) -> &Self::Target {
+        &self.0.topology
+    }
+}
+
+struct RoutesOf(Arc<Shared>);
+
+impl Deref for RoutesOf {
+    type Target = ArcSwap<Routes>;
+    fn deref(&self) -> &Self::Target {
+        &self.0.routes
+    }
+}
+
+/// See the module.
+pub(crate) struct Worker {
+    pub(crate) config: Arc<ProxyConfig>,
+    pub(crate) ticks: Ticks,
+    pub(crate) server: ServerBuilder,
+    client: ClientBuilder,
+    shared: Arc<Shared>,
+    index: usize,
+    topology: RefCell<Cache<TopologyOf, Arc<Topology>>>,
+    routes: RefCell<Cache<RoutesOf, Arc<Routes>>>,
+    pub(crate) picker: RefCell<Picker>,
+    pub(crate) pool: RefCell<Pool>,
+    pub(crate) budget: RefCell<RetryBudget>,
+    pub(crate) scratch: RefCell<Box<[u8]>>,
+    pub(crate) tunnels: Cell<usize>,
+    pub(crate) draining: Cell<bool>,
+    lingering: Cell<usize>,
+    logger: RefCell<Logger>,
+    log_format: LogFormat,
+    sessions: RefCell<Sessions>,
+    /// Told when the last session has ended, and when the worker drains.
+    changed: Notify,
+    tick: Cell<u64>,
+    /// The Unix time at the clock's zero, nanoseconds.
+    unix_base: Cell<u64>,
+}
+
+/// The sessions, for the clock and the drain.
+#[derive(Default)]
+struct Sessions {
+    slots: Vec<Option<Rc<Session>>>,
+    free: Vec<usize>,
+    count: usize,
+}
+
+/// A session's place among the others. Dropping it ends the session's books.
+pub(crate) struct Registered {
+    session: Rc<Session>,
+    slot: usize,
+}
+
+impl Registered {
+    pub(crate) fn new(session: &Rc<Session>) -> Self {
+        let worker = &session.worker;
+        worker.stats().accepted.add(1);
+        let mut sessions = worker.sessions.borrow_mut();
+        sessions.count += 1;
+        let slot = match sessions.free.pop() {
+            Some(slot) => slot,
+            None => {
+                sessions.slots.push(None);
+                sessions.slots.len() - 1
+            }
+        };
+        sessions.slots[slot] = Some(Rc::clone(session));
+        Self {
+            session: Rc::clone(session),
+            slot,
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.session.close();
+        let worker = &self.session.worker;
+        worker.stats().closed.add(1);
+        let mut sessions = worker.sessions.borrow_mut();
+        sessions.count -= 1;
+        sessions.free.push(self.slot);
+        let left = sessions.count;
+        let slot = sessions.slots[self.slot].take();
+        drop(sessions);
+        drop(slot);
+        if left == 0 {
+            worker.changed.notify_waiters();
+        }
+    }
+}
+
+impl Worker {
+    pub(crate) fn new(
+        config: Arc<ProxyConfig>,
+        shared: Arc<Shared>,
+        index: usize,
+        logger: Logger,
+    ) -> Rc<Self> {
+        let seed = config.seed.wrapping_add(index as u64);
+        let picker = Picker::new(Arc::clone(&shared.table), shared.topology.load_full(), seed);
+        let limits = &config.limits;
+        let head_bytes = limits.head_bytes.max(BUFFER_BYTES_MIN);
+        let buffer_bytes = limits.buffer_bytes.max(head_bytes);
+        let mut server = ServerBuilder::new();
+        server
+            .half_close(false)
+            .header_read_timeout(None)
+            .max_header_size(head_bytes)
+            .max_buf_size(buffer_bytes);
+        let mut client = ClientBuilder::new();
+        client
+            .max_header_size(head_bytes)
+            .max_buf_size(buffer_bytes);
+        let now = (config.clock)();
+        let worker = Self {
+            ticks: Ticks::new(&config.timeouts),
+            server,
+            client,
+            topology: RefCell::new(Cache::new(TopologyOf(Arc::clone(&shared)))),
+            routes: RefCell::new(Cache::new(RoutesOf(Arc::clone(&shared)))),
+            picker: RefCell::new(picker),
+            pool: RefCell::new(Pool::default()),
+            budget: RefCell::new(RetryBudget::new(config.retry, now)),
+            scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
+            tunnels: Cell::new(0),
+            draining: Cell::new(false),
+            lingering: Cell::new(0),
+            log_format: logger.format(),
+            logger: RefCell::new(logger),
+            sessions: RefCell::new(Sessions::default()),
+            changed: Notify::new(),
+            tick: Cell::new(0),
+            unix_base: Cell::new(0),
+            config,
+            shared,
+            index,
+        };
+        worker.keep_ring();
+        worker.set_wall_clock();
+        Rc::new(worker)
+    }
+
+    fn keep_ring(&self) {
+        let ring = Ring::new(self.config.log.recent);
+        if let Ok(mut kept) = self.stats().recent.lock() {
+            *kept = ring;
+        }
+    }
+
+    pub(crate) fn stats(&self) -> &WorkerStats {
+        self.shared.stats.worker(self.index)
+    }
+
+    // Time.
+
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.config.clock)()
+    }
+
+    /// The tick at which so many ticks have passed whole.
+    pub(crate) fn due(&self, ticks: u64) -> u64 {
+        self.tick.get().saturating_add(ticks).saturating_add(1)
+    }
+
+    /// The Unix time of a point in time, nanoseconds.
+    pub(crate) fn unix_nanos(&self, at: Timestamp) -> u64 {
+        self.unix_base.get().saturating_add(at.nanos())
+    }
+
+    /// The wall clock is set now and then; the log follows it.
+    fn set_wall_clock(&self) {
+        let unix = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, nanos);
+        self.unix_base.set(unix.saturating_sub(self.now().nanos()));
+    }
+
+    // What a request needs.
+
+    /// Takes over a newer topology.
+    pub(crate) fn refresh(&self) {
+        let mut cache = self.topology.borrow_mut();
+        let latest = cache.load();
+        let mut picker = self.picker.borrow_mut();
+        if !Arc::ptr_eq(latest, picker.topology()) {
+            picker.handle_topology(Arc::clone(latest));
+        }
+    }
+
+    /// The site that serves this host and path.
+    pub(crate) fn site(&self, host: &str, path: &str) -> Option<SiteId> {
+        self.routes.borrow_mut().load().site(host, path)
+    }
+
+    /// Whether the site's nodes report their load in responses.
+    pub(crate) fn reads_load_of(&self, site: SiteId) -> bool {
+        self.config.load_header_sites.contains(&site)
+    }
+
+    /// Speaks HTTP on a new connection to a node.
+    pub(crate) async fn upstream(
+        &self,
+        stream: TcpStream,
+        node: NodeId,
+        address: SocketAddr,
+    ) -> Result<Box<Upstream>, hyper::Error> {
+        let stats = Arc::clone(&self.shared.stats);
+        Upstream::new(stream, (node, address), &self.client, stats, self.index).await
+    }
+
+    /// Keeps an upstream connection for the next request.
+    pub(crate) fn park(&self, upstream: Box<Upstream>) {
+        if !self.draining.get() {
+            let most = self.config.limits.pool_per_node;
+            self.pool.borrow_mut().put(upstream, self.tick.get(), most);
+        }
+    }
+
+    pub(crate) fn log_format(&self) -> LogFormat {
+        self.log_format
+    }
+
+    pub(crate) fn log(&self, line: &Line, tail: &Tail<'_>) {
+        self.logger.borrow_mut().end(line, tail);
+    }
+
+    pub(crate) fn remember(&self, recent: Recent) {
+        // Only a reader of `why` ever holds this lock besides us, and only to copy.
+        if let Ok(mut ring) = self.stats().recent.lock() {
+            ring.push(recent);
+        }
+    }
+
+    // Connections.
+
+    fn on_accept(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
+        let full = self.sessions.borrow().count >= self.config.limits.connections;
+        self.refresh();
+        let verdict = self.picker.borrow_mut().handle_accept(self.now());
+        match verdict {
+            Verdict::Reject(reason) => self.refuse(stream, reason.into()),
+            Verdict::Admit if full => self.refuse(stream, Reason::TooManyConnections),
+            Verdict::Admit => {
+                // Without it small answers wait for acknowledgements. A socket that does not
+                // take the option is one that its client has closed.
+                if stream.set_nodelay(true).is_ok() {
+                    tokio::task::spawn_local(serve(Rc::clone(self), stream, peer));
+                }
+            }
+        }
+    }
+
+    /// Stage 0: a ready-made answer, not a byte is read before it.
+    fn refuse(self: &Rc<Self>, stream: TcpStream, reason: Reason) {
+        self.stats().refused[reason.index()].add(1);
+        let lingering = self.lingering.get();
+        if lingering >= self.config.limits.lingering {
+            return;
+        }
+        self.lingering.set(lingering + 1);
+        let worker = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let limit = worker.config.timeouts.linger;
+            refuse::linger(stream, Some(refuse::ready_made(reason)), limit).await;
+            worker.lingering.set(worker.lingering.get() - 1);
+        });
+    }
+
+    async fn accept(self: Rc<Self>, listener: TcpListener) {
+        let stopped = async {
+            while !self.draining.get() {
+                self.changed.notified().await;
+            }
+        };
+        let accepting = async {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, peer)) => self.on_accept(stream, peer),
+                    Err(_) => {
+                        self.stats().accept_errors.add(1);
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = stopped => {}
+            () = accepting => {}
+        }
+        // Whoever is connected already would be reset when the socket closes.
+        poll_fn(|context| {
+            while let Poll::Ready(Ok((stream, peer))) = listener.poll_accept(context) {
+                self.on_accept(stream, peer);
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    // The clock.
+
+    async fn keep_time(self: Rc<Self>) {
+        let start = Instant::now();
+        let mut interval = tokio::time::interval(TICK);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut swept_at = 0;
+        let mut flushed_at = 0;
+        loop {
+            interval.tick().await;
+            let tick = nanos(start.elapsed()) / nanos(TICK);
+            self.tick.set(tick);
+            self.set_wall_clock();
+            for session in self.sessions.borrow().slots.iter().flatten() {
+                session.on_tick(tick);
+            }
+            if tick >= swept_at + SWEEP_TICKS {
+                swept_at = tick;
+                let oldest = tick.saturating_sub(self.ticks.upstream_idle);
+                self.pool.borrow_mut().sweep(oldest);
+            }
+            if tick >= flushed_at + FLUSH_TICKS {
+                flushed_at = tick;
+                self.logger.borrow_mut().flush();
+            }
+        }
+    }
+
+    // The end.
+
+    fn for_each_session(&self, act: impl Fn(&Session)) {
+        for session in self.sessions.borrow().slots.iter().flatten() {
+            act(session);
+        }
+    }
+
+    async fn idle(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.sessions.borrow().count == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    async fn drain(&self) {
+        self.draining.set(true);
+        self.changed.notify_waiters();
+        self.pool.borrow_mut().clear();
+        // Let the listeners take in what is connected already.
+        tokio::task::yield_now().await;
+        self.for_each_session(Session::wake);
+        self.idle().await;
+    }
+
+    async fn cut(&self) {
+        self.draining.set(true);
+        self.changed.notify_waiters();
+        tokio::task::yield_now().await;
+        self.for_each_session(|session| {
+            session.cut.set(true);
+            session.wake();
+        });
+        self.idle().await;
+    }
+
+    /// Runs until it is told to stop.
+    pub(crate) async fn run(
+        self: Rc<Self>,
+        listeners: Vec<TcpListener>,
+        mut orders: watch::Receiver<Order>,
+    ) {
+        for listener in listeners {
+            tokio::task::spawn_local(Rc::clone(&self).accept(listener));
+        }
+        tokio::task::spawn_local(Rc::clone(&self).keep_time());
+        let order = orders.wait_for(|order| *order != Order::Run).await;
+        let drains = order.is_ok_and(|order| *order == Order::Drain);
+        if drains {
+            tokio::select! {
+                () = self.drain() => {}
+                _ = orders.wait_for(|order| *order == Order::Cut) => {}
+            }
+        }
+        self.cut().await;
+        self.pool.borrow_mut().clear();
+        self.logger.borrow_mut().flush();
+    }
+}
+
+/// hyper's smallest buffer.
+const BUFFER_BYTES_MIN: usize = 8 << 10;
