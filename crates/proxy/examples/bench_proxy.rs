@@ -1,0 +1,88 @@
+//! A proxy with one worker and nothing else, for benchmarks: see `bench/proxy.sh`.
+//!
+//! `bench_proxy LISTEN BACKEND…`, for instance `bench_proxy 127.0.0.1:8080 127.0.0.2:8001`.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tidegate_core::director::Director;
+use tidegate_core::load::LoadTable;
+use tidegate_core::policy::{PolicyConfig, PolicyKind};
+use tidegate_core::route::Routes;
+use tidegate_core::time::{Timestamp, nanos};
+use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
+use tidegate_proxy::{ListenerConfig, Proxy, ProxyConfig, Shared, Stats};
+
+// What the binary uses; the measure is of both.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn clock() -> Timestamp {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let start = START.get_or_init(Instant::now);
+    Timestamp::from_nanos(nanos(start.elapsed()) + 1)
+}
+
+fn cluster(nodes: &[SocketAddr], policy: PolicyKind) -> ClusterSpec {
+    let node = |(index, address): (usize, &SocketAddr)| NodeSpec {
+        name: format!("n{index}"),
+        address: *address,
+        site: SiteId(0),
+        weight: 1.0,
+    };
+    ClusterSpec {
+        sites: vec![SiteSpec {
+            name: "bench".into(),
+            hosts: vec!["*".into()],
+            paths: Vec::new(),
+            policy: PolicyConfig::new(policy),
+        }],
+        nodes: nodes.iter().enumerate().map(node).collect(),
+        front_ends: 1,
+    }
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let mut addresses = Vec::new();
+    for argument in std::env::args().skip(1) {
+        addresses.push(argument.parse::<SocketAddr>()?);
+    }
+    let [listen, nodes @ ..] = addresses.as_slice() else {
+        return Err("usage: bench_proxy LISTEN BACKEND…".into());
+    };
+    let policy = std::env::var("POLICY").unwrap_or_else(|_| "auto".into());
+    let policy = PolicyKind::named(&policy).ok_or("no such policy")?;
+    let spec = cluster(nodes, policy);
+    let mut director = Director::new(spec.clone(), 1);
+    let shared = Arc::new(Shared {
+        table: Arc::new(LoadTable::new(nodes.len(), 1)),
+        topology: ArcSwap::new(director.topology()),
+        routes: ArcSwap::from_pointee(Routes::new(&spec.sites)?),
+        stats: Arc::new(Stats::new(1, 1, nodes.len())),
+    });
+    let mut config = ProxyConfig::new(clock);
+    config.listeners.push(ListenerConfig { address: *listen });
+    let proxy = Proxy::start(config, Arc::clone(&shared))?;
+    // The control plane ticks as it does in production, if slower.
+    while !proxy.addresses().is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+        director.handle_tick(&shared.table, clock());
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            #[expect(clippy::print_stderr, reason = "an example's one place to speak")]
+            {
+                eprintln!("bench_proxy: {error}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Requests and responses on their way: framing, reuse, streaming, upgrades.
+
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use common::{Bench, Message, Node, Peer, ok};
+
+#[test]
+fn an_answer_comes_through_and_connections_are_kept() {
+    let node = Node::ok();
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    for _ in 0..10 {
+        let answer = client.get("/a?b=c");
+        assert_eq!((answer.status(), answer.text()), (200, "ok"));
+        assert_eq!(answer.reason(), None);
+        assert_eq!(answer.get("connection"), None);
+    }
+    let seen = bench.settled();
+    assert_eq!((seen.requests, seen.completed), (10, 10));
+    assert_eq!(node.connections(), 1);
+    assert_eq!(seen.nodes[0].reuses, 9);
+    assert_eq!(seen.bytes_out, 20);
+    assert_eq!(seen.latency.count(), 10);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let node = Node::answering(|request| ok(request.start.split(' ').nth(1).unwrap()));
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    let requests: String = (0..50)
+        .map(|number| format!("GET /{number} HTTP/1.1\r\nhost: shop.example\r\n\r\n"))
+        .collect();
+    client.send(&requests);
+    for number in 0..50 {
+        assert_eq!(client.read_response(false).text(), format!("/{number}"));
+    }
+    assert_eq!(bench.settled().completed, 50);
+}
+
+#[test]
+fn a_large_body_streams_both_ways() {
+    const BYTES: usize = 20 << 20;
+    let node = Node::answering(|request| {
+        let mut answer = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
+            request.body.len()
+        );
+        answer.push_str(std::str::from_utf8(&request.body).unwrap());
+        answer.into_bytes()
+    });
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    let body = "0123456789abcdef".repeat(BYTES / 16);
+    client.send(&format!(
+        "POST /echo HTTP/1.1\r\nhost: shop.example\r\ncontent-length: {BYTES}\r\n\r\n"
+    ));
+    client.send(&body);
+    let answer = client.read_response(false);
+    assert_eq!(answer.body.len(), BYTES);
+    assert!(answer.text() == body);
+    let seen = bench.settled();
+    assert_eq!(
+        (seen.bytes_in, seen.bytes_out),
+        (BYTES as u64, BYTES as u64)
+    );
+}
+
+#[test]
+fn chunks_and_trailers_pass_both_ways() {
+    let node = Node::answering(|request| {
+        assert_eq!(request.get("transfer-encoding"), Some("chunked"));
+        assert_eq!(request.text(), "hello world");
+        assert_eq!(request.trailers, [("x-sum".to_owned(), "7".to_owned())]);
+        assert_eq!(request.get("te"), Some("trailers"));
+        b"HTTP/1.1 200 OK\r\ntrailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n\
+          3\r\nfoo\r\n3\r\nbar\r\n0\r\nx-sum: 8\r\n\r\n"
+            .to_vec()
+    });
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    for _ in 0..3 {
+        client.send(
+            "POST / HTTP/1.1\r\nhost: shop.example\r\nte: trailers, deflate\r\ntrailer: x-sum\r\n\
+             transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\nx-sum: 7\r\n\r\n",
+        );
+        let answer = client.read_response(false);
+        assert_eq!(answer.text(), "foobar");
+        assert_eq!(answer.trailers, [("x-sum".to_owned(), "8".to_owned())]);
+    }
+    assert_eq!(bench.settled().completed, 3);
+    assert_eq!(node.connections(), 1);
+}
+
+#[test]
+fn answers_without_a_body_have_none() {
+    let node = Node::start(|peer| {
+        while let Some(request) = peer.read_message() {
+            let answer = match request.start.split(' ').nth(1).unwrap() {
+                "/head" => "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n",
+                "/204" => "HTTP/1.1 204 No Content\r\n\r\n",
+                "/304" => "HTTP/1.1 304 Not Modified\r\netag: \"a\"\r\n\r\n",
+                _ => "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            };
+            peer.send(answer);
+        }
+    });
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    let cases = [
+        ("HEAD", "/head", 200, Some("1000")),
+        ("GET", "/204", 204, None),
+        ("GET", "/304", 304, None),
+        ("GET", "/empty", 200, Some("0")),
+        ("HEAD", "/head", 200, Some("1000")),
+    ];
+    for (method, path, status, length) in cases {
+        client.send(&format!(
+            "{method} {path} HTTP/1.1\r\nhost: shop.example\r\n\r\n"
+        ));
+        let answer = client.read_response(true);
+        assert_eq!(answer.status(), status, "{path}");
+        assert_eq!(answer.get("content-length"), length, "{path}");
+        assert_eq!(answer.get("transfer-encoding"), None, "{path}");
+    }
+    assert_eq!(bench.settled().completed, 5);
+    assert_eq!(node.connections(), 1);
+}
+
+#[test]
+fn an_answer_that_ends_with_its_connection_is_framed_anew() {
+    let node = Node::start(|peer| {
+        peer.read_message();
+        peer.send("HTTP/1.0 200 OK\r\n\r\nuntil the end");
+    });
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    for _ in 0..2 {
+        let answer = client.get("/");
+        assert_eq!(answer.text(), "until the end");
+        assert_eq!(answer.get("transfer-encoding"), Some("chunked"));
+    }
+    assert_eq!(bench.settled().completed, 2);
+}
+
+#[test]
+fn http_1_0_clients_get_what_they_understand() {
+    let node = Node::answering(|_| {
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nfoo\r\n0\r\n\r\n".to_vec()
+    });
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    client.send("GET / HTTP/1.0\r\nhost: shop.example\r\n\r\n");
+    let head = client.read_head().unwrap();
+    assert_eq!(head.start, "HTTP/1.0 200 OK");
+    assert_eq!(head.get("transfer-encoding"), None);
+    let mut body = String::new();
+    std::io::Read::read_to_string(&mut client.reader, &mut body).unwrap();
+    assert_eq!(body, "foo");
+
+    let node = Node::ok();
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    for _ in 0..2 {
+        client.send("GET / HTTP/1.0\r\nhost: shop.example\r\nconnection: keep-alive\r\n\r\n");
+        let answer = client.read_response(false);
+        assert_eq!(answer.get("connection"), Some("keep-alive"));
+        assert_eq!(answer.text(), "ok");
+    }
+}
+
+#[test]
+fn expect_continue_asks_the_node_first() {
+    let node = Node::start(|peer| {
+        while let Some(head) = peer.read_head() {
+            assert_eq!(head.get("expect"), Some("100-continue"));
+            if head.start.contains("/refuse") {
+                peer.send("HTTP/1.1 417 Expectation Failed\r\ncontent-length: 2\r\n\r\nno");
+                return;
+            }
+            peer.send("HTTP/1.1 100 Continue\r\n\r\n");
+            let mut body = [0; 5];
+            std::io::Read::read_exact(&mut peer.reader, &mut body).unwrap();
+            peer.write(&ok(std::str::from_utf8(&body).unwrap()))
+                .unwrap();
+        }
+    });
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    client.send(
+        "POST /take HTTP/1.1\r\nhost: shop.example\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n",
+    );
+    assert_eq!(client.read_head().unwrap().status(), 100);
+    client.send("hello");
+    assert_eq!(client.read_response(false).text(), "hello");
+
+    client.send(
+        "POST /refuse HTTP/1.1\r\nhost: shop.example\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n",
+    );
+    let answer = client.read_response(false);
+    assert_eq!((answer.status(), answer.text()), (417, "no"));
+    bench.settled();
+}
+
+fn websocket(client: &mut Peer) -> Message {
+    client.send(
+        "GET /chat HTTP/1.1\r\nhost: shop.example\r\nconnection: keep-alive, Upgrade\r\n\
+         upgrade: websocket\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nearly",
+    );
+    client.read_head().unwrap()
+}
+
+fn echo() -> Node {
+    Node::start(|peer| {
+        let head = peer.read_head().unwrap();
+        assert_eq!(head.get("upgrade"), Some("websocket"));
+        assert_eq!(head.get("connection"), Some("upgrade"));
+        peer.send(
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\nhi!",
+        );
+        let mut buffer = [0; 1024];
+        loop {
+            match std::io::Read::read(&mut peer.reader, &mut buffer) {
+                Ok(0) => break,
+                Ok(read) => peer.write(&buffer[..read]).unwrap(),
+                Err(_) => return,
+            }
+        }
+        // The client is done; this side is not.
+        peer.send("bye");
+    })
+}
+
+#[test]
+fn a_tunnel_carries_both_ways_and_closes_by_halves() {
+    let node = echo();
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    let head = websocket(&mut client);
+    assert_eq!(head.status(), 101);
+    assert_eq!(head.get("upgrade"), Some("websocket"));
+    assert_eq!(head.get("connection"), Some("upgrade"));
+    let mut early = [0; 8];
+    std::io::Read::read_exact(&mut client.reader, &mut early).unwrap();
+    assert_eq!(&early, b"hi!early");
+    for word in ["one", "two"] {
+        client.send(word);
+        let mut back = [0; 3];
+        std::io::Read::read_exact(&mut client.reader, &mut back).unwrap();
+        assert_eq!(&back, word.as_bytes());
+    }
+    assert_eq!((bench.in_flight(), bench.snapshot().tunnels_open), (1, 1));
+    client.shut();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut client.reader, &mut rest).unwrap();
+    assert_eq!(rest, "bye");
+    let seen = bench.settled();
+    assert_eq!((seen.completed, seen.tunnels, seen.tunnels_open), (1, 1, 0));
+    assert_eq!((seen.bytes_in, seen.bytes_out), (11, 3 + 11 + 3));
+    assert_eq!(seen.sites[0].classes[0], 1);
+}
+
+#[test]
+fn an_upgrade_that_the_node_declines_is_an_ordinary_answer() {
+    let node = Node::ok();
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    client.send(
+        "GET /chat HTTP/1.1\r\nhost: shop.example\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+    );
+    assert_eq!(client.read_response(false).text(), "ok");
+    assert_eq!(client.get("/").text(), "ok");
+    assert_eq!(bench.settled().completed, 2);
+}
+
+#[test]
+fn tunnels_are_limited() {
+    let node = echo();
+    let bench = Bench::with(&[node.address], |config| config.limits.tunnels = 1);
+    let mut first = bench.client();
+    assert_eq!(websocket(&mut first).status(), 101);
+    let mut byte = [0];
+    std::io::Read::read_exact(&mut first.reader, &mut byte).unwrap();
+    let refused = websocket(&mut bench.client());
+    assert_eq!(
+        (refused.status(), refused.reason()),
+        (503, Some("too_many_tunnels"))
+    );
+}
+
+#[test]
+fn the_node_may_be_named_for_debugging() {
+    let node = Node::ok();
+    let bench = Bench::with(&[node.address], |config| config.node_header = true);
+    assert_eq!(bench.client().get("/").get("x-tidegate-node"), Some("n0"));
+}
