@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::admission::{Admission, AdmissionKind, RejectReason, Verdict};
 use crate::load::LoadTable;
-use crate::policy::{Choice, Policy, PolicyConfig, Probe, Sample, View};
+use crate::policy::{Choice, Policy, PolicyConfig, Probe, Sample, Term, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
 use crate::topology::{NodeId, SiteId, Topology};
@@ -215,6 +215,18 @@ impl Picker {
         };
         let choice = self.sites[site.index()].policy.pick(&view, &mut self.prng);
         Decision::Forward(self.dispatch(site, &choice, now))
+    }
+
+    /// The terms by which the site's policy sees a node now.
+    pub fn explain(&self, site: SiteId, node: NodeId, now: Timestamp) -> Vec<Term> {
+        let view = View {
+            now,
+            site,
+            candidates: &self.topology.site(site).candidates,
+            topology: &self.topology,
+            table: &self.table,
+        };
+        self.sites[site.index()].policy.explain(&view, node)
     }
 
     /// The response head of a request has come, or will never come. The ticket itself stays
