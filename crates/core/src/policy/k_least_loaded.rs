@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Inputs: each node's load record. Only fresh records count: a node without one is never
-//! idle, it ranks as the mean of the known ones; with none known, any node.
-//! (An interrupt count that a record lacks adds nothing.)
+//! idle, it ranks as some known one, drawn anew each time, and so gets its fair share. (The
+//! mean would not do: utilisations are skewed, and most nodes of a busy cluster are above
+//! their mean.) With none known, any node. An interrupt count that a record lacks adds nothing.
 //!
 //! Failure case: all front-ends pour into the same k nodes until the next record. At 50 ms
 //! (ulm) and a small k it is worse than random, at 1 ms good, at 2 s five times worse than
@@ -82,7 +83,7 @@ impl Policy for KLeastLoaded {
             0 => ranks.len().div_ceil(2),
             k => k.min(ranks.len()),
         };
-        fill_unknown(&mut ranks);
+        fill_unknown(&mut ranks, prng);
         let (_, border, _) = ranks.select_nth_unstable_by(k - 1, order);
         let border = *border;
         let chosen = match prng.below(k) {
@@ -131,15 +132,22 @@ fn order(one: &Rank, other: &Rank) -> Ordering {
     loads.then(one.lot.cmp(&other.lot))
 }
 
-/// Unknown nodes rank as the mean of the known ones, or all the same if none is known.
-fn fill_unknown(ranks: &mut [Rank]) {
-    let known = ranks.iter().filter(|rank| !rank.load.is_nan());
-    let (sum, count) = known.fold((0.0, 0.0), |(sum, count), rank| {
-        (sum + rank.load, count + 1.0)
-    });
-    let mean = if count > 0.0 { sum / count } else { 0.0 };
-    for rank in ranks.iter_mut().filter(|rank| rank.load.is_nan()) {
-        rank.load = mean;
+/// Each unknown node takes the load of a known one; with none known, all take the same.
+/// Leaves the ranks with the known ones first.
+fn fill_unknown(ranks: &mut [Rank], prng: &mut Prng) {
+    let mut known = 0;
+    for index in 0..ranks.len() {
+        if !ranks[index].load.is_nan() {
+            ranks.swap(known, index);
+            known += 1;
+        }
+    }
+    let (known, unknown) = ranks.split_at_mut(known);
+    for rank in unknown {
+        rank.load = match known.len() {
+            0 => 0.0,
+            count => known[prng.below(count)].load,
+        };
     }
 }
 
@@ -171,15 +179,34 @@ mod tests {
     }
 
     #[test]
-    fn the_unknown_rank_in_the_middle() {
+    fn the_unknown_rank_as_some_known_one() {
         let rank = |load, node| Rank {
             load,
             lot: 0,
             node: NodeId(node),
         };
-        let mut ranks = [rank(0.2, 0), rank(f32::NAN, 1), rank(0.8, 2)];
-        fill_unknown(&mut ranks);
-        assert_eq!(ranks[1].load, 0.5);
+        let mut prng = Prng::new(7);
+        let mut low = 0u32;
+        for _ in 0..1000 {
+            let mut ranks = [
+                rank(f32::NAN, 0),
+                rank(0.2, 1),
+                rank(f32::NAN, 2),
+                rank(0.8, 3),
+            ];
+            fill_unknown(&mut ranks, &mut prng);
+            for rank in &ranks {
+                match rank.node.0 {
+                    1 => assert_eq!(rank.load, 0.2),
+                    3 => assert_eq!(rank.load, 0.8),
+                    _ => low += u32::from(rank.load == 0.2),
+                }
+            }
+        }
+        assert!(low.abs_diff(1000) < 100, "{low} of 2000 took the lower one");
+        let mut ranks = [rank(f32::NAN, 0), rank(f32::NAN, 1)];
+        fill_unknown(&mut ranks, &mut prng);
+        assert_eq!(ranks[0].load, ranks[1].load);
     }
 
     #[test]

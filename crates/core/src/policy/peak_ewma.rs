@@ -11,7 +11,8 @@
 //! mean, the mean cost of the site's known nodes. A **new node** is charged the mean: at cost
 //! zero every front-end storms it (p99 of 5.8 s in the study). For the same reason what is
 //! known of a node fades towards the mean and not to zero. A **failure** is charged at least
-//! five times the mean: a node that fails fast must not look fast.
+//! five times the mean: a node that fails fast must not look fast. A node that comes back
+//! (from ejection, drain or another site) is a new node.
 //!
 //! Failure case: one slow request in a heavy tail marks its node for seconds; every front-end
 //! learns alone.
@@ -97,12 +98,13 @@ impl Policy for PeakEwma {
 
     fn on_topology(&mut self, topology: &Topology, site: SiteId) {
         self.nodes.reserve(topology.nodes.len());
-        // A node that left the site no longer says what is usual there. Adding up anew also
-        // ends the rounding of a long sum.
+        let candidates = &topology.site(site).candidates;
+        // Adding up anew also ends the rounding of a long sum.
         (self.sum, self.known) = (0.0, 0);
-        for (index, node) in topology.nodes.iter().enumerate() {
-            let cost = self.nodes.of(NodeId(index as u32));
-            if node.site != site {
+        for index in 0..topology.nodes.len() {
+            let node = NodeId(index as u32);
+            let cost = self.nodes.of(node);
+            if candidates.binary_search(&node).is_err() {
                 *cost = Cost::default();
             }
             self.sum += cost.seconds;

@@ -1,7 +1,8 @@
 //! The pool of probes that both forms of Prequal choose from.
 //!
 //! ```text
-//! size     = 16; fewer than 32 nodes: N/2, but 4 if there are   a probe lives for 1 s
+//! size     = 16; fewer than 32 nodes: N/2, at least 4 (all nodes, if fewer)
+//! lifetime = 1 s
 //! each pick: up to 3 random distinct nodes are probed; a node's new probe replaces its old one
 //! hot      = requests in flight above the Q quantile of the pool, interpolated
 //! choice   = least latency among the cold; all hot: fewest requests in flight; ties: the other
@@ -16,7 +17,10 @@
 //! that came with a response (`on_probe`). A record is as old as it is, so own traffic that it
 //! has not seen is added, as a probe sent now would count it. Requests in flight are those
 //! that the node counts; where it counts none, its **run queue** stands in, and where that is
-//! missing as well, **own requests in flight**. A node without a fresh record answers no probe.
+//! missing as well, **own requests in flight**. A node without a fresh record is taken for an
+//! average one of the pool, never for an idle one, while others answer. A node without a known
+//! latency is taken for as fast as the fastest of the pool, so that requests in flight decide:
+//! taken for an average one it would never be asked again.
 //!
 //! Nodes report to response headers alone: about one probe comes in per request instead of
 //! three. `r_probe` is then 1 and `r_remove` a third, or the pool would run dry.
@@ -98,8 +102,9 @@ impl ProbePool {
         let nodes = view.candidates.len();
         self.entries
             .retain(|entry| view.now.since(entry.at) <= LIFETIME);
+        let targets = Draw::distinct(nodes, PROBES, prng);
         let mut read = 0;
-        for node in Draw::distinct(nodes, PROBES, prng).of(view.candidates) {
+        for node in targets.of(view.candidates) {
             if let Some((in_flight, request_time)) = answer(view, node) {
                 read += 1;
                 let probe = Probe {
@@ -109,6 +114,9 @@ impl ProbePool {
                 };
                 self.insert(&probe, view.now);
             }
+        }
+        if read > 0 {
+            self.insert_silent(targets.of(view.candidates), view, latency);
         }
         let size = pool_size(nodes);
         self.budget = reuse_budget(size, nodes, if read > 0 { PROBES as f32 } else { 1.0 });
@@ -140,6 +148,27 @@ impl ProbePool {
         self.removals = (self.removals + 1.0 / PROBES_PER_REMOVAL).min(1.0);
     }
 
+    /// Takes nodes in that answered nothing and of which no probe is left.
+    fn insert_silent(
+        &mut self,
+        targets: impl Iterator<Item = NodeId>,
+        view: &View<'_>,
+        latency: impl Fn(NodeId, f32) -> f32,
+    ) {
+        let sum: f32 = self.entries.iter().map(|entry| entry.in_flight).sum();
+        let mean = sum / self.entries.len() as f32;
+        for node in targets {
+            if self.entries.iter().all(|entry| entry.node != node) {
+                let probe = Probe {
+                    node,
+                    in_flight: mean,
+                    latency: latency(node, f32::NAN),
+                };
+                self.insert(&probe, view.now);
+            }
+        }
+    }
+
     /// The node's probe: requests in flight, latency, and whether it is hot.
     pub(super) fn seen(&self, node: NodeId) -> Option<(f32, f32, bool)> {
         let entry = self.entries.iter().find(|entry| entry.node == node)?;
@@ -162,11 +191,11 @@ impl ProbePool {
 
     fn best(&self, prng: &mut Prng) -> usize {
         let limit = self.limit();
-        let usual = self.usual_latency();
+        let least = self.least_latency();
         // Cold before hot; then latency before requests in flight, or the other way round.
         let rank = |entry: &Entry| {
             let hot = entry.in_flight > limit;
-            let latency = known_or(entry.latency, usual);
+            let latency = known_or(entry.latency, least);
             let (first, second) = if hot {
                 (entry.in_flight, latency)
             } else {
@@ -210,15 +239,12 @@ impl ProbePool {
         sorted[below] + (sorted[above] - sorted[below]) * (rank - below as f32)
     }
 
-    /// What a node without a known latency is taken to need: as much as the others. Zero if
-    /// nobody's is known, so that requests in flight decide.
-    fn usual_latency(&self) -> f32 {
+    /// What a node without a known latency is taken to need. Zero if nobody's is known, so
+    /// that requests in flight decide.
+    fn least_latency(&self) -> f32 {
         let known = self.entries.iter().map(|entry| entry.latency);
-        let known = known.filter(|latency| !latency.is_nan());
-        let (sum, count) = known.fold((0.0, 0.0), |(sum, count), latency| {
-            (sum + latency, count + 1.0)
-        });
-        if count > 0.0 { sum / count } else { 0.0 }
+        let least = known.fold(f32::INFINITY, f32::min);
+        if least.is_finite() { least } else { 0.0 }
     }
 
     fn take(&mut self, chosen: usize, prng: &mut Prng) -> Pooled {
@@ -249,10 +275,10 @@ impl ProbePool {
             return;
         }
         let limit = self.limit();
-        let usual = self.usual_latency();
+        let least = self.least_latency();
         let badness = |entry: &Entry| {
             let hot = entry.in_flight > limit;
-            let latency = known_or(entry.latency, usual);
+            let latency = known_or(entry.latency, least);
             (hot, if hot { entry.in_flight } else { latency })
         };
         let mut worst = 0;
@@ -272,8 +298,8 @@ impl ProbePool {
     }
 }
 
-fn known_or(latency: f32, usual: f32) -> f32 {
-    if latency.is_nan() { usual } else { latency }
+fn known_or(latency: f32, least: f32) -> f32 {
+    if latency.is_nan() { least } else { latency }
 }
 
 /// What the node answers: its requests in flight, and the mean time that one takes (NaN if it
@@ -353,11 +379,17 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_latency_is_an_average_one() {
-        let probes = [(0, 1.0, 0.3), (1, 1.0, f32::NAN), (2, 1.0, 0.1)];
-        assert_eq!(best(&pool(0.84, &probes)), 2);
+    fn with_an_unknown_latency_requests_in_flight_decide() {
+        let probes = [(0, 1.0, 0.3), (1, 2.0, f32::NAN), (2, 1.0, 0.1)];
+        assert_eq!(
+            best(&pool(0.84, &probes)),
+            2,
+            "as fast, and fewer in flight"
+        );
+        let probes = [(0, 1.0, 0.3), (1, 0.0, f32::NAN), (2, 1.0, 0.1)];
+        assert_eq!(best(&pool(0.84, &probes)), 1);
         let unknown = [(0, 3.0, f32::NAN), (1, 2.0, f32::NAN), (2, 3.0, f32::NAN)];
-        assert_eq!(best(&pool(0.84, &unknown)), 1, "requests in flight decide");
+        assert_eq!(best(&pool(0.84, &unknown)), 1);
     }
 
     #[test]

@@ -1,0 +1,251 @@
+//! A small cluster in virtual time: processor-sharing servers behind front-ends that do not
+//! talk to each other, each with the real director, table and picker.
+//!
+//! Time goes in steps of a millisecond. In each step every front-end takes a record of every
+//! node (unless it is told not to), ticks, and dispatches what arrives; then the servers work.
+//! Requests take 10 ms of CPU on average, exponentially distributed. It measures nothing:
+//! comparisons of policies belong to the simulator crate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::director::Director;
+use tidegate_core::load::{LoadTable, NodeLoad};
+use tidegate_core::picker::{Decision, Outcome, Picker, Ticket};
+use tidegate_core::policy::PolicyConfig;
+use tidegate_core::prng::Prng;
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
+
+pub(crate) const SITE: SiteId = SiteId(0);
+const STEP: Duration = Duration::from_millis(1);
+/// CPUs of a node of weight 1.
+pub(crate) const CORES: f32 = 4.0;
+const DEMAND_SECONDS: f64 = 0.01;
+
+/// One site with nodes n0, n1, … of these weights.
+pub(crate) fn cluster(weights: &[f32], policy: PolicyConfig, front_ends: u32) -> ClusterSpec {
+    ClusterSpec {
+        sites: vec![SiteSpec {
+            name: "site".into(),
+            hosts: vec!["*".into()],
+            paths: Vec::new(),
+            policy,
+        }],
+        nodes: weights
+            .iter()
+            .enumerate()
+            .map(|(node, weight)| NodeSpec {
+                name: format!("n{node}"),
+                address: ([127, 0, 0, 1], 8000).into(),
+                site: SITE,
+                weight: *weight,
+            })
+            .collect(),
+        front_ends,
+    }
+}
+
+/// One front-end.
+pub(crate) struct Front {
+    pub(crate) director: Director,
+    pub(crate) table: Arc<LoadTable>,
+    pub(crate) picker: Picker,
+}
+
+impl Front {
+    pub(crate) fn new(spec: &ClusterSpec, seed: u64) -> Self {
+        let director = Director::new(spec.clone(), seed);
+        let table = Arc::new(LoadTable::new(spec.nodes.len(), spec.sites.len()));
+        let picker = Picker::new(Arc::clone(&table), director.topology(), seed);
+        Self {
+            director,
+            table,
+            picker,
+        }
+    }
+
+    pub(crate) fn tick(&mut self, now: Timestamp) {
+        self.director.handle_tick(&self.table, now);
+        if let Some(topology) = self.director.poll_topology() {
+            self.picker.handle_topology(topology);
+        }
+    }
+
+    pub(crate) fn forward(&mut self, now: Timestamp) -> Ticket {
+        match self.picker.handle_request(SITE, now) {
+            Decision::Forward(ticket) => ticket,
+            Decision::Reject(reason) => panic!("rejected: {reason:?}"),
+        }
+    }
+}
+
+/// What a front-end can read of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Records {
+    /// A record each step.
+    Fresh,
+    /// One idle record at the start, and then none.
+    Stale,
+    /// None at all.
+    Missing,
+}
+
+/// A server.
+pub(crate) struct Server {
+    pub(crate) cores: f32,
+    pub(crate) records: Records,
+    /// Tasks of somebody else that never end.
+    pub(crate) antagonists: u32,
+    tasks: Vec<Task>,
+}
+
+struct Task {
+    seconds_left: f64,
+    front: usize,
+    ticket: Ticket,
+}
+
+pub(crate) struct World {
+    pub(crate) now: Timestamp,
+    pub(crate) fronts: Vec<Front>,
+    pub(crate) servers: Vec<Server>,
+    /// Dispatched requests by node.
+    pub(crate) counts: Vec<u64>,
+    /// Every choice in order.
+    pub(crate) choices: Vec<u32>,
+    prng: Prng,
+}
+
+impl World {
+    pub(crate) fn new(weights: &[f32], policy: PolicyConfig, fronts: u32, seed: u64) -> Self {
+        let spec = cluster(weights, policy, fronts);
+        Self {
+            now: Timestamp::from_millis(1000),
+            fronts: (0..fronts)
+                .map(|front| Front::new(&spec, seed + u64::from(front)))
+                .collect(),
+            servers: weights
+                .iter()
+                .map(|weight| Server {
+                    cores: CORES * weight,
+                    records: Records::Fresh,
+                    antagonists: 0,
+                    tasks: Vec::new(),
+                })
+                .collect(),
+            counts: vec![0; weights.len()],
+            choices: Vec::new(),
+            prng: Prng::new(seed ^ 0x5eed),
+        }
+    }
+
+    /// Runs with arrivals at this share of the cluster's capacity.
+    pub(crate) fn run(&mut self, duration: Duration, load: f64) {
+        let cores: f32 = self.servers.iter().map(|server| server.cores).sum();
+        let per_step = load * f64::from(cores) / DEMAND_SECONDS * STEP.as_secs_f64();
+        let end = self.now + duration;
+        let mut next = self.prng.exponential(1.0 / per_step);
+        while self.now < end {
+            self.read();
+            for front in &mut self.fronts {
+                front.tick(self.now);
+            }
+            while next < 1.0 {
+                self.arrive();
+                next += self.prng.exponential(1.0 / per_step);
+            }
+            next -= 1.0;
+            self.now = self.now + STEP;
+            self.serve();
+        }
+    }
+
+    /// The least and the greatest count relative to the mean.
+    pub(crate) fn shares(&self) -> (f64, f64) {
+        let least = self.counts.iter().min().copied().unwrap_or(0);
+        let most = self.counts.iter().max().copied().unwrap_or(0);
+        (least as f64 / self.mean(), most as f64 / self.mean())
+    }
+
+    /// The node's count relative to the mean.
+    pub(crate) fn share(&self, node: usize) -> f64 {
+        self.counts[node] as f64 / self.mean()
+    }
+
+    fn mean(&self) -> f64 {
+        self.counts.iter().sum::<u64>() as f64 / self.counts.len() as f64
+    }
+
+    fn read(&mut self) {
+        let first = self.choices.is_empty();
+        for (index, server) in self.servers.iter().enumerate() {
+            let node = NodeId(index as u32);
+            for front in &self.fronts {
+                let load = match server.records {
+                    Records::Fresh => server.load(),
+                    Records::Stale if first => NodeLoad {
+                        runnable: 0.0,
+                        utilization: 0.0,
+                        in_flight: 0.0,
+                        ..server.load()
+                    },
+                    Records::Stale | Records::Missing => continue,
+                };
+                let read = NodeLoad {
+                    observed_at: self.now,
+                    unseen_from: front.table.own(node),
+                    ..load
+                };
+                front.table.store(node, &read);
+            }
+        }
+    }
+
+    fn arrive(&mut self) {
+        let front = self.prng.below(self.fronts.len());
+        let ticket = self.fronts[front].forward(self.now);
+        self.counts[ticket.node.index()] += 1;
+        self.choices.push(ticket.node.0);
+        let seconds_left = self.prng.exponential(DEMAND_SECONDS);
+        self.servers[ticket.node.index()].tasks.push(Task {
+            seconds_left,
+            front,
+            ticket,
+        });
+    }
+
+    fn serve(&mut self) {
+        for server in &mut self.servers {
+            let busy = server.tasks.len() as f64 + f64::from(server.antagonists);
+            let rate = (f64::from(server.cores) / busy).min(1.0);
+            for task in &mut server.tasks {
+                task.seconds_left -= rate * STEP.as_secs_f64();
+            }
+            for done in server.tasks.extract_if(.., |task| task.seconds_left <= 0.0) {
+                let picker = &mut self.fronts[done.front].picker;
+                picker.handle_outcome(&done.ticket, Outcome::Success, self.now);
+                picker.handle_end(SITE, self.now);
+            }
+        }
+    }
+}
+
+impl Server {
+    fn load(&self) -> NodeLoad {
+        let runnable = self.tasks.len() as f32 + self.antagonists as f32;
+        let utilization = (runnable / self.cores).min(1.0);
+        NodeLoad {
+            capacity: self.cores,
+            runnable,
+            utilization,
+            utilization_ulm: utilization,
+            in_flight: self.tasks.len() as f32,
+            memory: 0.2,
+            files: (self.tasks.len() as f32 / 1000.0).min(1.0),
+            softirqs: 0.0,
+            one_way: 0.0,
+            ..NodeLoad::UNKNOWN
+        }
+    }
+}
