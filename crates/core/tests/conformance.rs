@@ -206,7 +206,7 @@ fn an_overloaded_node_gets_less_than_its_share_from_all_that_can_see_it() {
         world.counts.fill(0);
         world.run(Duration::from_secs(2), 0.6);
         let share = world.share(0);
-        assert!(share < 0.85, "{name}: {share:.2}");
+        assert!(share < 0.9, "{name}: {share:.2}");
         // Healed, it comes back.
         world.servers[0].antagonists = 0;
         world.run(Duration::from_secs(3), 0.6);
