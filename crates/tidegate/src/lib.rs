@@ -1,1 +1,14 @@
 //! The binary: command line, configuration, driver, admin API, metrics, demo.
+
+mod admin;
+mod cli;
+mod client;
+mod config;
+mod output;
+
+use std::process::ExitCode;
+
+/// Does what the process's arguments ask for.
+pub fn main() -> ExitCode {
+    cli::main()
+}

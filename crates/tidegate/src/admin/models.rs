@@ -1,0 +1,272 @@
+//! What the JSON API says, as types: written by the server, read by the command line and the
+//! page. `docs/api.md` describes them.
+//!
+//! A number that is not known is null, never zero. Times are seconds, sizes are bytes, counts
+//! run from the start of the process.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// `GET /api/status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Status {
+    /// Tidegate's version.
+    pub(crate) version: String,
+    /// Since the start.
+    pub(crate) uptime_seconds: f64,
+    /// Whether it takes requests: not while draining, nor with no candidate in any site.
+    pub(crate) ready: bool,
+    /// It was told to stop and lets requests in flight end.
+    pub(crate) draining: bool,
+    /// Where clients connect.
+    pub(crate) listeners: Vec<String>,
+    /// Front-ends known to serve these nodes, this one included.
+    pub(crate) front_ends: u32,
+    /// Grows with every change of a node's or site's state.
+    pub(crate) topology_version: u64,
+    /// The thread that reads loads.
+    pub(crate) reader: ReaderStatus,
+    /// All requests.
+    pub(crate) requests: Requests,
+    /// Client connections that are open.
+    pub(crate) connections: u64,
+    /// The last seconds.
+    pub(crate) recent: Recent,
+    /// Age of the load record at decisions of the last seconds.
+    pub(crate) load_age: Quantiles,
+    /// Sites in the order of the configuration.
+    pub(crate) sites: Vec<SiteStatus>,
+}
+
+/// The thread that reads loads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReaderStatus {
+    /// Nodes that it reads.
+    pub(crate) nodes: u32,
+    /// Time between two reads of a node.
+    pub(crate) interval_seconds: f64,
+    /// Whether it runs at real-time priority; null if nothing is read.
+    pub(crate) realtime: Option<bool>,
+    /// Why not, where not.
+    pub(crate) note: Option<String>,
+}
+
+/// Requests: received = completed + failed + rejected + cancelled + in flight.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Requests {
+    /// Heads that were read.
+    pub(crate) received: u64,
+    /// Answered by a node, to the end.
+    pub(crate) completed: u64,
+    /// Not answered, or not to the end.
+    pub(crate) failed: u64,
+    /// Refused, by reason.
+    pub(crate) rejected: BTreeMap<String, u64>,
+    /// Given up by the client.
+    pub(crate) cancelled: u64,
+    /// On their way.
+    pub(crate) in_flight: u64,
+    /// Further tries of requests whose first try failed.
+    pub(crate) retries: u64,
+}
+
+/// A window of the last seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Recent {
+    /// Its length.
+    pub(crate) seconds: f64,
+    /// Answers per second.
+    pub(crate) requests_per_second: f64,
+    /// Answers with a server error, and failures, per second.
+    pub(crate) errors_per_second: f64,
+    /// Time to the response head.
+    pub(crate) latency: Quantiles,
+}
+
+/// Quantiles; null without a sample.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Quantiles {
+    /// The median.
+    pub(crate) p50_seconds: Option<f64>,
+    /// Of a hundred, one is larger.
+    pub(crate) p99_seconds: Option<f64>,
+}
+
+/// A site.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SiteStatus {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its policy's name.
+    pub(crate) policy: String,
+    /// Hosts that it serves.
+    pub(crate) hosts: Vec<String>,
+    /// Path prefixes that it serves; empty means all.
+    pub(crate) paths: Vec<String>,
+    /// Nodes that requests may go to now.
+    pub(crate) candidates: u32,
+    /// So many nodes are ejected that the ejections are not believed.
+    pub(crate) fail_open: bool,
+    /// The last seconds.
+    pub(crate) recent: Recent,
+    /// Its nodes.
+    pub(crate) nodes: Vec<NodeStatus>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct NodeStatus {
+    /// Its name.
+    pub(crate) name: String,
+    /// Where it serves HTTP.
+    pub(crate) address: String,
+    /// The operator's word: ready, drain or maint.
+    pub(crate) state: String,
+    /// Experience: up or ejected.
+    pub(crate) health: String,
+    /// Whether requests may go there now.
+    pub(crate) candidate: bool,
+    /// Configured share.
+    pub(crate) weight: f32,
+    /// How its load is read now; `none` while it is not known.
+    pub(crate) rung: String,
+    /// The last load that was read, however old; null if there never was one.
+    pub(crate) load: Option<LoadStatus>,
+    /// How the reads go; null if its load is not read.
+    pub(crate) reads: Option<ReadStatus>,
+    /// Own requests in flight.
+    pub(crate) in_flight: u64,
+    /// Answers by class of status (`1xx` to `5xx`), and `failed` for none.
+    pub(crate) responses: BTreeMap<String, u64>,
+    /// Share of its site's answers in the last seconds; null if there were none.
+    pub(crate) share: Option<f64>,
+    /// The last seconds.
+    pub(crate) recent: Recent,
+}
+
+/// A load as it was read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LoadStatus {
+    /// Young enough to be believed.
+    pub(crate) fresh: bool,
+    /// Since the record was made.
+    pub(crate) age_seconds: f64,
+    /// CPUs that the node can use.
+    pub(crate) capacity: Option<f64>,
+    /// Run-queue length, tasks.
+    pub(crate) runnable: Option<f64>,
+    /// Used share of the capacity.
+    pub(crate) cpu: Option<f64>,
+    /// Used share of the memory.
+    pub(crate) memory: Option<f64>,
+    /// Used share of the file descriptors, of the system or a watched process.
+    pub(crate) files: Option<f64>,
+    /// Requests in flight of all front-ends.
+    pub(crate) in_flight: Option<f64>,
+    /// CPUs with soft interrupts pending.
+    pub(crate) softirqs: Option<f64>,
+    /// One-way delay between node and front-end.
+    pub(crate) one_way_seconds: f64,
+}
+
+/// How the reads of one node go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReadStatus {
+    /// Reads that were answered.
+    pub(crate) reads: u64,
+    /// Reads that were not answered in time.
+    pub(crate) timeouts: u64,
+    /// Records that changed while they were read.
+    pub(crate) torn: u64,
+    /// Restarts of the agent.
+    pub(crate) restarts: u64,
+    /// The last round trip.
+    pub(crate) rtt_seconds: Option<f64>,
+    /// What went wrong last.
+    pub(crate) last_error: Option<String>,
+}
+
+/// `GET /api/why/NAME`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Why {
+    /// Why a node gets what it gets.
+    Node(Box<WhyNode>),
+    /// How a site chooses.
+    Site(Box<WhySite>),
+}
+
+/// Why a node gets what it gets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WhyNode {
+    /// Its site.
+    pub(crate) site: String,
+    /// The site's policy.
+    pub(crate) policy: String,
+    /// What the policy does, in a line.
+    pub(crate) policy_what: String,
+    /// The reasons in sentences, the weightiest first.
+    pub(crate) reasons: Vec<String>,
+    /// The terms by which the policy sees the node now.
+    pub(crate) terms: Vec<TermStatus>,
+    /// The node.
+    pub(crate) node: NodeStatus,
+}
+
+/// How a site chooses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WhySite {
+    /// The site.
+    pub(crate) site: String,
+    /// Its policy.
+    pub(crate) policy: String,
+    /// What the policy does, in a line.
+    pub(crate) policy_what: String,
+    /// The reasons in sentences, the weightiest first.
+    pub(crate) reasons: Vec<String>,
+    /// Its nodes, each with the policy's terms.
+    pub(crate) nodes: Vec<WhySiteNode>,
+}
+
+/// One node of a site's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WhySiteNode {
+    /// Its name.
+    pub(crate) name: String,
+    /// Whether requests may go there now.
+    pub(crate) candidate: bool,
+    /// Share of the site's answers in the last seconds.
+    pub(crate) share: Option<f64>,
+    /// The terms by which the policy sees it now.
+    pub(crate) terms: Vec<TermStatus>,
+}
+
+/// One number that a decision rests on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TermStatus {
+    /// Its name in the policy's formula.
+    pub(crate) name: String,
+    /// Its value; null if it is not known.
+    pub(crate) value: Option<f64>,
+    /// What it means, with its unit.
+    pub(crate) what: String,
+}
+
+/// `POST /api/nodes/NAME/{drain,ready,maint}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ordered {
+    /// The node.
+    pub(crate) node: String,
+    /// Its state now.
+    pub(crate) state: String,
+    /// Own requests that are still in flight there.
+    pub(crate) in_flight: u64,
+}
+
+/// Any answer that is not 200.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ApiError {
+    /// What went wrong, in a sentence.
+    pub(crate) error: String,
+}

@@ -1,0 +1,117 @@
+//! What each command does.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use clap::CommandFactory;
+use serde_json::json;
+
+use super::show;
+use super::{AdminArgs, Cli, Command, Failure, OrderArgs};
+use crate::admin::models::{Ordered, Status, Why};
+use crate::client::Client;
+use crate::config::{Config, Token, print};
+use crate::output::Output;
+
+/// Where a front-end's admin interface is, if nothing else is said.
+const ADMIN_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9900);
+/// Holds the admin token for commands that are given no file.
+const TOKEN_VARIABLE: &str = "TIDEGATE_TOKEN";
+
+/// Does it.
+pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
+    match command {
+        Command::Check { file } => check(&file, output),
+        Command::Config { file } => effective(&file, output),
+        Command::Status { admin } => status(&admin, output),
+        Command::Why { name, admin } => why(&name, &admin, output),
+        Command::Drain(order) => give_order(&order, "drain", output),
+        Command::Ready(order) => give_order(&order, "ready", output),
+        Command::Maint(order) => give_order(&order, "maint", output),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut script);
+            Ok(output.raw(&String::from_utf8_lossy(&script))?)
+        }
+    }
+}
+
+fn check(file: &Path, output: Output) -> Result<(), Failure> {
+    let config = Config::load(file)?;
+    let (sites, nodes) = match &config.front_end {
+        Some(front_end) => (front_end.cluster.sites.len(), front_end.cluster.nodes.len()),
+        None => (0, 0),
+    };
+    let agent = config.agent.is_some();
+    let what = match (&config.front_end, agent) {
+        (Some(_), true) => format!("a front-end of {sites} sites and {nodes} nodes, and an agent"),
+        (Some(_), false) => format!("a front-end of {sites} sites and {nodes} nodes"),
+        (None, _) => "an agent".into(),
+    };
+    let value = json!({ "ok": true, "sites": sites, "nodes": nodes, "agent": agent });
+    Ok(output.result(&format!("{}: ok, {what}", file.display()), &value)?)
+}
+
+fn effective(file: &Path, output: Output) -> Result<(), Failure> {
+    let config = Config::load(file)?;
+    let text = print::print(&config.file);
+    // The same text for programs: no second way to write a configuration.
+    let value: toml::Table = text
+        .parse()
+        .map_err(|error| Failure::Failed(format!("cannot read the own output: {error}")))?;
+    Ok(output.result(&text, &value)?)
+}
+
+fn client(args: &AdminArgs) -> Result<Client, Failure> {
+    let (address, token) = match &args.config {
+        Some(file) => {
+            let admin = Config::load(file)?.admin;
+            (admin.address, admin.token)
+        }
+        None => (args.admin.unwrap_or(ADMIN_ADDRESS), None),
+    };
+    let token = match (&args.token_file, std::env::var(TOKEN_VARIABLE)) {
+        (Some(file), _) => Some(Token::load(file).map_err(|reason| {
+            Failure::Usage(format!("cannot use {}: {reason}", file.display()))
+        })?),
+        (None, Ok(text)) if token.is_none() => Some(
+            Token::parse(&text)
+                .map_err(|reason| Failure::Usage(format!("{TOKEN_VARIABLE}: {reason}")))?,
+        ),
+        (None, _) => token,
+    };
+    Ok(Client { address, token })
+}
+
+fn status(args: &AdminArgs, output: Output) -> Result<(), Failure> {
+    let status: Status = client(args)?.get("/api/status").map_err(Failure::Failed)?;
+    Ok(output.result(&show::status(&status), &status)?)
+}
+
+fn why(name: &str, args: &AdminArgs, output: Output) -> Result<(), Failure> {
+    let path = format!("/api/why/{}", segment(name)?);
+    let why: Why = client(args)?.get(&path).map_err(Failure::Failed)?;
+    Ok(output.result(&show::why(&why), &why)?)
+}
+
+fn give_order(order: &OrderArgs, state: &str, output: Output) -> Result<(), Failure> {
+    let path = format!("/api/nodes/{}/{state}", segment(&order.node)?);
+    let done: Ordered = client(&order.admin)?.post(&path).map_err(Failure::Failed)?;
+    let text = match (done.state.as_str(), done.in_flight) {
+        ("ready", _) | (_, 0) => format!("{}: {}", done.node, done.state),
+        (state, in_flight) => format!("{}: {state}, {in_flight} requests in flight", done.node),
+    };
+    Ok(output.result(&text, &done)?)
+}
+
+/// A name as a segment of a path: names that no site or node can have are refused here.
+fn segment(name: &str) -> Result<&str, Failure> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if !name.is_empty() && name.bytes().all(fits) {
+        Ok(name)
+    } else {
+        Err(Failure::Usage(format!(
+            "`{name}` is no name of a site or node"
+        )))
+    }
+}

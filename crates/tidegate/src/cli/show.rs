@@ -1,0 +1,246 @@
+//! Answers of the admin API as text for people.
+
+use crate::admin::models::{NodeStatus, Quantiles, SiteStatus, Status, TermStatus, Why};
+
+/// `tidegate status`.
+pub(super) fn status(status: &Status) -> String {
+    let mut out = format!(
+        "tidegate {} · {} · up {} · listening on {}\n",
+        status.version,
+        match (status.draining, status.ready) {
+            (true, _) => "draining",
+            (false, true) => "ready",
+            (false, false) => "not ready: no site has a candidate",
+        },
+        duration(status.uptime_seconds),
+        status.listeners.join(", "),
+    );
+    let requests = &status.requests;
+    let rejected: u64 = requests.rejected.values().sum();
+    out.push_str(&format!(
+        "requests: {} received, {} completed, {} failed, {rejected} rejected, {} cancelled, {} in flight, {} retries\n",
+        requests.received,
+        requests.completed,
+        requests.failed,
+        requests.cancelled,
+        requests.in_flight,
+        requests.retries,
+    ));
+    out.push_str(&format!(
+        "last {:.0} s: {:.1} req/s, {:.1} errors/s, latency {}, load age {}\n",
+        status.recent.seconds,
+        status.recent.requests_per_second,
+        status.recent.errors_per_second,
+        quantiles(&status.recent.latency),
+        quantiles(&status.load_age),
+    ));
+    let reader = &status.reader;
+    if reader.nodes > 0 {
+        let priority = match (reader.realtime, &reader.note) {
+            (Some(true), _) => "at real-time priority".to_owned(),
+            (_, Some(note)) => format!("at normal priority ({note})"),
+            (_, None) => "at normal priority".to_owned(),
+        };
+        out.push_str(&format!(
+            "reader: {} nodes every {} {priority}\n",
+            reader.nodes,
+            seconds(Some(reader.interval_seconds)),
+        ));
+    }
+    for site in &status.sites {
+        out.push_str(&site_table(site));
+    }
+    out
+}
+
+fn site_table(site: &SiteStatus) -> String {
+    let mut out = format!(
+        "\n{} · {} · policy {} · {} of {} nodes · {:.1} req/s · {}{}\n",
+        site.name,
+        site.hosts.join(" "),
+        site.policy,
+        site.candidates,
+        site.nodes.len(),
+        site.recent.requests_per_second,
+        quantiles(&site.recent.latency),
+        if site.fail_open {
+            " · ejections ignored: too many nodes are out"
+        } else {
+            ""
+        },
+    );
+    let header = [
+        "node", "state", "rung", "queue", "cpu", "age", "rif", "share", "req/s", "err/s", "p50",
+        "p99",
+    ];
+    let mut rows = vec![header.map(str::to_owned)];
+    rows.extend(site.nodes.iter().map(row));
+    out.push_str(&table(&rows));
+    out
+}
+
+fn row(node: &NodeStatus) -> [String; 12] {
+    let load = node.load.as_ref().filter(|load| load.fresh);
+    let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.0}"));
+    let share =
+        |value: Option<f64>| value.map_or("-".into(), |value| format!("{:.0}%", value * 100.0));
+    let queue = match load.map(|load| (load.runnable, load.capacity)) {
+        Some((Some(queue), Some(capacity))) => format!("{queue:.0}/{capacity}"),
+        Some((queue, _)) => number(queue),
+        None => "-".into(),
+    };
+    [
+        node.name.clone(),
+        state(node),
+        node.rung.clone(),
+        queue,
+        share(load.and_then(|load| load.cpu)),
+        seconds(node.load.as_ref().map(|load| load.age_seconds)),
+        node.in_flight.to_string(),
+        share(node.share),
+        format!("{:.1}", node.recent.requests_per_second),
+        format!("{:.1}", node.recent.errors_per_second),
+        seconds(node.recent.latency.p50_seconds),
+        seconds(node.recent.latency.p99_seconds),
+    ]
+}
+
+/// The operator's word first, then experience.
+fn state(node: &NodeStatus) -> String {
+    if node.state == "ready" {
+        node.health.clone()
+    } else {
+        node.state.clone()
+    }
+}
+
+/// Columns as wide as their widest cell; the first is aligned left, the others as they read.
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
+            line.push_str("  ");
+            // Names and states are words, all else are numbers.
+            if index < 3 {
+                line.push_str(&format!("{cell:<width$}"));
+            } else {
+                line.push_str(&format!("{cell:>width$}"));
+            }
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// `tidegate why`.
+pub(super) fn why(why: &Why) -> String {
+    match why {
+        Why::Node(why) => {
+            let mut out = format!(
+                "{} of site {} · policy {}: {}\n",
+                why.node.name, why.site, why.policy, why.policy_what
+            );
+            out.push_str(&sentences(&why.reasons));
+            out.push_str(&terms(&why.terms));
+            out
+        }
+        Why::Site(why) => {
+            let mut out = format!(
+                "{} · policy {}: {}\n",
+                why.site, why.policy, why.policy_what
+            );
+            out.push_str(&sentences(&why.reasons));
+            for node in &why.nodes {
+                let share = node.share.map_or("no requests lately".into(), |share| {
+                    format!("{:.0}% of the requests", share * 100.0)
+                });
+                let out_of = if node.candidate {
+                    ""
+                } else {
+                    " · not a candidate"
+                };
+                out.push_str(&format!("\n{} · {share}{out_of}\n", node.name));
+                out.push_str(&terms(&node.terms));
+            }
+            out
+        }
+    }
+}
+
+fn sentences(reasons: &[String]) -> String {
+    reasons
+        .iter()
+        .map(|reason| format!("  {reason}\n"))
+        .collect()
+}
+
+fn terms(terms: &[TermStatus]) -> String {
+    let cell = |term: &TermStatus| {
+        let value = term
+            .value
+            .map_or("unknown".into(), |value| format!("{value:.3}"));
+        [term.name.clone(), value, term.what.clone()]
+    };
+    let rows: Vec<_> = terms.iter().map(cell).collect();
+    table(&rows)
+}
+
+fn quantiles(quantiles: &Quantiles) -> String {
+    match (quantiles.p50_seconds, quantiles.p99_seconds) {
+        (None, None) => "-".into(),
+        (p50, p99) => format!("p50 {} p99 {}", seconds(p50), seconds(p99)),
+    }
+}
+
+/// A short time with the unit that reads best.
+fn seconds(seconds: Option<f64>) -> String {
+    match seconds {
+        None => "-".into(),
+        Some(seconds) if seconds < 1e-3 => format!("{:.0}us", seconds * 1e6),
+        Some(seconds) if seconds < 0.1 => format!("{:.1}ms", seconds * 1e3),
+        Some(seconds) if seconds < 1.0 => format!("{:.0}ms", seconds * 1e3),
+        Some(seconds) => format!("{seconds:.1}s"),
+    }
+}
+
+/// A long time in its two largest units.
+fn duration(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) => format!("{minutes}m {}s", seconds % 60),
+        (0, hours, minutes) => format!("{hours}h {minutes}m"),
+        (days, hours, _) => format!("{days}d {hours}h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_well() {
+        assert_eq!(seconds(Some(0.000_25)), "250us");
+        assert_eq!(seconds(Some(0.001_5)), "1.5ms");
+        assert_eq!(seconds(Some(0.25)), "250ms");
+        assert_eq!(seconds(Some(2.0)), "2.0s");
+        assert_eq!(duration(59.9), "59s");
+        assert_eq!(duration(90_061.0), "1d 1h");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let row = |cells: [&str; 4]| cells.map(str::to_owned);
+        let text = table(&[row(["a", "b", "c", "1"]), row(["long", "b", "c", "1000"])]);
+        assert_eq!(text, "  a     b  c     1\n  long  b  c  1000\n");
+    }
+}

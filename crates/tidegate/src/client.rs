@@ -1,0 +1,104 @@
+//! The command line's side of the admin API: one request, one answer.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HOST};
+use http::{Method, Request};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::admin::ORDER_HEADER;
+use crate::admin::models::ApiError;
+use crate::config::Token;
+
+/// Longest wait for an answer: all that it needs is in the front-end's memory.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest answer, bytes: a status of ten thousand nodes.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
+
+/// A running front-end.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Its admin address.
+    pub(crate) address: SocketAddr,
+    /// What it wants to see.
+    pub(crate) token: Option<Token>,
+}
+
+impl Client {
+    /// Asks for something.
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+        self.ask(Method::GET, path)
+    }
+
+    /// Orders something.
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+        self.ask(Method::POST, path)
+    }
+
+    fn ask<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<T, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| format!("cannot start: {error}"))?;
+        let address = self.address;
+        // The timer of the time-out needs the runtime around it.
+        let answer =
+            runtime.block_on(async { timeout(TIMEOUT, self.exchange(method, path)).await });
+        let (status, body) = match answer {
+            Ok(answer) => answer.map_err(|error| {
+                format!("no front-end answers at {address}: {error}; is it running? is this its [admin] address?")
+            })?,
+            Err(_) => return Err(format!("{address} did not answer in time")),
+        };
+        if status.is_success() {
+            return serde_json::from_slice(&body).map_err(|error| {
+                format!("{address} gave an answer that is not understood: {error}")
+            });
+        }
+        Err(match serde_json::from_slice::<ApiError>(&body) {
+            Ok(refused) => refused.error,
+            Err(_) => format!("{address} answered {status}"),
+        })
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+    ) -> Result<(http::StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, self.address.to_string())
+            .header(ORDER_HEADER, "1");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {}", token.reveal()));
+        }
+        let request = request.body(Empty::<Bytes>::new())?;
+        let stream = TcpStream::connect(self.address).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        tokio::pin!(connection);
+        let answer = async {
+            let response = sender.send_request(request).await?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
+            Ok((status, body.collect().await?.to_bytes()))
+        };
+        tokio::pin!(answer);
+        tokio::select! {
+            answer = &mut answer => answer,
+            ended = &mut connection => {
+                ended?;
+                // The connection may end with the answer's last byte.
+                answer.await
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! docs/config.md, made from the tables themselves.
+
+use tidegate_core::policy::PolicyKind;
+
+use super::file::{
+    AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, LimitsFile, ListenerFile,
+    LoadFile, LogFile, NodeFile, NodeLoadFile, ReconfigureFile, SiteFile, TimeoutsFile,
+};
+use super::policy::PolicySetting;
+use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
+use super::units::{size_units, time_units};
+
+/// The page.
+pub(crate) fn page() -> String {
+    let mut out = format!(
+        "# Configuration\n\n\
+         One TOML file, for a front-end (`tidegate run -c FILE`), an agent \
+         (`tidegate agent -c FILE`) or both. `tidegate check FILE` says what is wrong with it, with \
+         line, column and a caret; `tidegate config FILE` prints it with every default.\n\n\
+         * Unknown keys are errors.\n\
+         * Durations are a whole number and a unit ({}), sizes too ({}): `\"50ms\"`, `\"64KiB\"`.\n\
+         * Paths are relative to the file itself.\n\n\
+         This page is made from the tables that read the file; a test compares the two.\n",
+        time_units(),
+        size_units()
+    );
+    let whole = ConfigFile::docs();
+    out.push_str(&format!("\n{}\n", flow(whole.about)));
+    let sections = [
+        ("[admin]", AdminFile::docs()),
+        ("[[listener]]", ListenerFile::docs()),
+        ("[[site]]", SiteFile::docs()),
+        ("[[site]] policy = { … }", PolicySetting::table_docs()),
+        ("[[site]] admission = { … }", AdmissionFile::docs()),
+        ("[[node]]", NodeFile::docs()),
+        ("[[node]] load = { … }", NodeLoadFile::docs()),
+        ("[load]", LoadFile::docs()),
+        ("[agent]", AgentFile::docs()),
+        ("[cluster]", ClusterFile::docs()),
+        ("[limits]", LimitsFile::docs()),
+        ("[timeouts]", TimeoutsFile::docs()),
+        ("[log]", LogFile::docs()),
+        ("[reconfigure]", ReconfigureFile::docs()),
+    ];
+    for (title, docs) in &sections {
+        section(&mut out, title, docs);
+    }
+    out.push_str("\n## Policies\n\n| name | what it does |\n|---|---|\n");
+    for kind in PolicyKind::ALL {
+        out.push_str(&format!("| `{}` | {} |\n", kind.name(), kind.what()));
+    }
+    out
+}
+
+fn section(out: &mut String, title: &str, docs: &TableDocs) {
+    out.push_str(&format!("\n## `{title}`\n\n{}\n", flow(docs.about)));
+    if docs.keys.iter().any(|key| !key.about.is_empty()) {
+        out.push_str("\n| key | type | default | what it is for |\n|---|---|---|---|\n");
+    }
+    for key in &docs.keys {
+        let name = key.name;
+        let (kind, default) = (cell(&kind(key)), cell(&default(key)));
+        out.push_str(&format!(
+            "| `{name}` | {kind} | {default} | {} |\n",
+            cell(&flow(key.about))
+        ));
+    }
+    if !docs.later.is_empty() {
+        let names: Vec<_> = docs
+            .later
+            .iter()
+            .map(|(name, _)| format!("`{name}`"))
+            .collect();
+        out.push_str(&format!(
+            "\nNot available in this version: {}.\n",
+            names.join(", ")
+        ));
+    }
+}
+
+fn kind(key: &KeyDocs) -> String {
+    let Some((least, most)) = &key.range else {
+        return key.kind.clone();
+    };
+    let text = |value| inline(value).unwrap_or_default();
+    format!("{}, {} to {}", key.kind, text(least), text(most))
+}
+
+fn default(key: &KeyDocs) -> String {
+    match &key.default {
+        None => "required".into(),
+        Some(Encoded::Table(_)) => "see below".into(),
+        Some(default) => inline(default).map_or("not set".into(), |text| format!("`{text}`")),
+    }
+}
+
+/// Lines of a comment as one line.
+fn flow(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    lines.join(" ").trim().into()
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}

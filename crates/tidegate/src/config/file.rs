@@ -1,0 +1,297 @@
+//! The configuration file as it is written: tables, keys, types, defaults, ranges. What the
+//! values mean together is `validate`'s business.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::policy::PolicySetting;
+use super::setting::{At, Auto, names, table};
+use super::units::Size;
+
+/// Port of the admin interface.
+const ADMIN_PORT: u16 = 9900;
+/// Port of the agent: where load records are asked for.
+pub(crate) const AGENT_PORT: u16 = 9901;
+
+/// Shortest and longest interval between two load reads or two samples. Below a tenth of a
+/// millisecond the reader has no time for a thousand nodes; above ten seconds no record is
+/// ever fresh when it matters.
+const INTERVAL_MIN: Duration = Duration::from_micros(100);
+const INTERVAL_MAX: Duration = Duration::from_secs(10);
+/// Time-outs of the data plane.
+const TIMEOUT_MIN: Duration = Duration::from_millis(1);
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+/// A node's weight beside another's.
+const WEIGHT_MIN: f32 = 0.001;
+const WEIGHT_MAX: f32 = 1000.0;
+/// Front-ends before the same nodes.
+const FRONT_ENDS_MAX: u32 = 1000;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+table! {
+    /// The whole file. A front-end needs at least a listener, a site and a node; an agent
+    /// needs `[agent]` alone.
+    pub(crate) struct ConfigFile {
+        /// The live page, the JSON API, metrics and health of Tidegate itself.
+        admin: AdminFile = defaults();
+        /// Where clients connect. One table each.
+        listener: Vec<At<ListenerFile>> = Vec::new();
+        /// The hosted web sites. One table each.
+        site: Vec<At<SiteFile>> = Vec::new();
+        /// The servers. One table each.
+        node: Vec<At<NodeFile>> = Vec::new();
+        /// How load is read from the nodes.
+        load: LoadFile = defaults();
+        /// The node side: what `tidegate agent` does.
+        agent: Option<AgentFile> = None;
+        /// The other front-ends.
+        cluster: ClusterFile = defaults();
+        /// Everything has a limit.
+        limits: LimitsFile = defaults();
+        /// How long the data plane waits for whom.
+        timeouts: TimeoutsFile = defaults();
+        /// The access log.
+        log: LogFile = defaults();
+        /// Moving nodes between sites: not available in this version.
+        reconfigure: ReconfigureFile = defaults();
+    }
+}
+
+table! {
+    /// The live page at `/`, the JSON API, `/metrics`, `/livez` and `/readyz`.
+    pub(crate) struct AdminFile {
+        /// Where to listen. Beyond loopback only with a token.
+        address: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT));
+        /// File with the token that every request must then carry as
+        /// `Authorization: Bearer …`: at least 16 printable letters. Relative to this file.
+        token_file: Option<PathBuf> = None;
+    }
+}
+
+table! {
+    /// Where clients connect.
+    pub(crate) struct ListenerFile {
+        /// Address and port; `0.0.0.0` is every IPv4 address of the host, `[::]` every address.
+        address: SocketAddr;
+    }
+    later { tls: "TLS", http2: "HTTP/2", proxy_protocol: "the PROXY protocol" }
+}
+
+table! {
+    /// A hosted web site.
+    pub(crate) struct SiteFile {
+        /// Its name: letters, digits, `.`, `-` and `_`.
+        name: String;
+        /// Hosts that it serves: exact, `*.suffix`, or `*` for all that no other site serves.
+        hosts: Vec<At<String>> = vec![At::default_of("*".into())];
+        /// Path prefixes that it serves, on segment boundaries; empty means all.
+        paths: Vec<At<String>> = Vec::new();
+        /// How its nodes are picked: a name, or a table of a name and the policy's knobs, like
+        /// `{ name = "k_least_loaded", index = "klm", k = 2 }`.
+        policy: PolicySetting = PolicySetting::default();
+        /// Which requests come in at all.
+        admission: AdmissionFile = defaults();
+    }
+    later { nodes: "a floor and a ceiling of nodes", priority: "priorities of sites" }
+}
+
+table! {
+    /// Which requests come in at all.
+    pub(crate) struct AdmissionFile {
+        /// `off` lets everything in.
+        mode: AdmissionMode = AdmissionMode::Off;
+    }
+    later { slo: "adaptive admission" }
+}
+
+names! {
+    /// The admission modes.
+    pub(crate) enum AdmissionMode as "admission mode" {
+        /// Everything is let in.
+        Off = "off",
+    }
+    later { "static", "adaptive" }
+}
+
+table! {
+    /// A server.
+    pub(crate) struct NodeFile {
+        /// Its name: letters, digits, `.`, `-` and `_`.
+        name: String;
+        /// Where it serves HTTP.
+        address: SocketAddr;
+        /// The site that it serves.
+        site: String;
+        /// Its share relative to the other nodes, for policies that have no better knowledge.
+        weight: f32 = 1.0, in WEIGHT_MIN..=WEIGHT_MAX;
+        /// How its load is read.
+        load: NodeLoadFile = defaults();
+    }
+}
+
+table! {
+    /// How one node's load is read.
+    pub(crate) struct NodeLoadFile {
+        /// `auto` is `udp` where a key is given here or in `[load]`, else `none`.
+        transport: TransportName = TransportName::Auto;
+        /// udp: where the node's agent answers. By default port 9901 of the node's host.
+        address: Option<SocketAddr> = None;
+        /// udp: the node's key, where it is not that of `[load]`. Relative to this file.
+        key_file: Option<PathBuf> = None;
+        /// shm: the file that the agent on this host publishes in.
+        path: Option<PathBuf> = None;
+    }
+}
+
+names! {
+    /// Ways to read a node's load.
+    pub(crate) enum TransportName as "transport" {
+        /// The best that is configured.
+        Auto = "auto",
+        /// Asking the node's agent over UDP.
+        Udp = "udp",
+        /// Shared memory with an agent on this host.
+        Shm = "shm",
+        /// Not at all: own requests in flight and latencies decide.
+        None = "none",
+    }
+    later { "xdp", "rdma", "snmp", "orca" }
+}
+
+table! {
+    /// How load is read from all nodes.
+    pub(crate) struct LoadFile {
+        /// Time between two reads of a node.
+        interval: Duration = ms(1), in INTERVAL_MIN..=INTERVAL_MAX;
+        /// A read that is not answered in this time has failed.
+        timeout: Duration = ms(5), in INTERVAL_MIN..=INTERVAL_MAX;
+        /// File with the key that nodes share with this front-end: 32 hexadecimal digits.
+        /// Relative to this file.
+        key_file: Option<PathBuf> = None;
+        /// Ask the system for real-time priority for the reading thread; without the
+        /// permission it runs at normal priority and says so.
+        realtime: bool = true;
+    }
+}
+
+table! {
+    /// The node side: samples this host's kernel and publishes the load record.
+    pub(crate) struct AgentFile {
+        /// Where front-ends ask for the record, over UDP.
+        listen: SocketAddr = SocketAddr::from((Ipv4Addr::UNSPECIFIED, AGENT_PORT));
+        /// File with the key that front-ends must know: 32 hexadecimal digits. Relative to
+        /// this file.
+        key_file: PathBuf;
+        /// Time between two samples. Paper 000 used 50ms.
+        interval: Duration = ms(1), in INTERVAL_MIN..=INTERVAL_MAX;
+        /// Also publish in this file, for front-ends on the same host (a path on a memory file
+        /// system, like `/dev/shm/tidegate`).
+        shm: Option<PathBuf> = None;
+        /// What is measured: `host`, or the path of a cgroup for a container that reports
+        /// itself.
+        scope: String = "host".into();
+        /// Processes whose open files are held against their limits: names, or paths of pid
+        /// files.
+        watch: Vec<At<String>> = Vec::new();
+        /// Ask the system for real-time priority for the sampler; without the permission it
+        /// runs at normal priority and says so.
+        realtime: bool = true;
+    }
+}
+
+table! {
+    /// The other front-ends.
+    pub(crate) struct ClusterFile {
+        /// Front-ends that serve these nodes without talking to each other, this one included.
+        /// Where agents tell how many read them, the greater number counts.
+        front_ends: u32 = 1, in 1..=FRONT_ENDS_MAX;
+    }
+}
+
+table! {
+    /// Everything has a limit, and a named refusal.
+    pub(crate) struct LimitsFile {
+        /// Threads that serve requests; `auto` is one per CPU.
+        workers: Auto<u32> = Auto::Auto;
+        /// Client connections of all workers together.
+        connections: u32 = 20_000, in 1..=1_000_000;
+        /// Bytes of a request's or response's head.
+        head: Size = Size::kib(64), in Size::kib(4)..=Size::kib(1024);
+        /// Headers of a request or response.
+        headers: u32 = 100, in 1..=1000;
+        /// Idle connections kept to each node, per worker.
+        pool_idle: u32 = 64, in 0..=10_000;
+        /// Tries of one request, the first included.
+        tries: u32 = 3, in 1..=10;
+    }
+}
+
+table! {
+    /// How long the data plane waits for whom.
+    pub(crate) struct TimeoutsFile {
+        /// A client's request head, from its first byte.
+        head: Duration = seconds(10), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// A client between two requests.
+        idle: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// A connection to a node.
+        connect: Duration = seconds(1), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// A node's response head, from the request's dispatch.
+        response: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// Either side of a body or an upgraded connection that does not move.
+        body: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// Requests in flight when Tidegate is told to stop.
+        drain: Duration = seconds(30), in TIMEOUT_MIN..=TIMEOUT_MAX;
+    }
+}
+
+table! {
+    /// The access log.
+    pub(crate) struct LogFile {
+        /// `off`, `stdout`, or the path of a file to append to.
+        access: String = "off".into();
+        /// How a line looks.
+        format: LogFormat = LogFormat::Json;
+    }
+}
+
+names! {
+    /// Formats of the access log.
+    pub(crate) enum LogFormat as "log format" {
+        /// One JSON object a line.
+        Json = "json",
+        /// The combined log format of Apache and nginx, with Tidegate's fields after it.
+        Combined = "combined",
+    }
+}
+
+table! {
+    /// Moving nodes between sites: not available in this version, so it must be off.
+    pub(crate) struct ReconfigureFile {
+        /// Must be false.
+        enabled: bool = false;
+    }
+    later {
+        engine: "moving nodes between sites",
+        sensitivity: "moving nodes between sites",
+        history: "moving nodes between sites",
+    }
+}
+
+/// A table of which every key has its default.
+///
+/// # Panics
+/// If a key of the table has none, which any test that reads a configuration shows.
+pub(crate) fn defaults<T: super::setting::Setting>() -> T {
+    let nothing = toml::de::DeValue::Table(toml::de::DeTable::new());
+    let raw = toml::Spanned::new(0..0, nothing);
+    T::decode(&raw, &mut super::problem::Problems::default())
+        .expect("every key of this table has a default")
+}

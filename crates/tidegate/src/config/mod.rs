@@ -1,0 +1,233 @@
+//! The configuration: one TOML file, read in three steps of which each reports all that it
+//! finds wrong.
+//!
+//! ```text
+//! text ──TOML──> tables ──`file`──> ConfigFile ──`validate`──> Config
+//!       syntax           keys, types            what it means
+//!                        ranges
+//! ```
+//!
+//! A [`Config`] is sound: names are resolved, keys and tokens are read, nothing contradicts.
+//! What comes after checks nothing again. It does not know sockets: whether an address can be
+//! bound shows when it is bound.
+
+#[cfg(test)]
+mod docs;
+pub(crate) mod file;
+pub(crate) mod policy;
+pub(crate) mod print;
+pub(crate) mod problem;
+mod secrets;
+pub(crate) mod setting;
+pub(crate) mod units;
+mod validate;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tidegate_core::route::Routes;
+use tidegate_core::topology::ClusterSpec;
+use toml::de::DeTable;
+
+pub(crate) use problem::ConfigError;
+pub(crate) use secrets::{Key, Token};
+
+use file::{ConfigFile, LimitsFile, LogFile, TimeoutsFile};
+use problem::{Problem, Problems};
+use setting::{Raw, Setting};
+
+/// Largest configuration file, bytes: ten thousand nodes fit.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// A sound configuration.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// The file with every default filled in.
+    pub(crate) file: ConfigFile,
+    /// The admin interface.
+    pub(crate) admin: Admin,
+    /// What `tidegate run` needs; nothing if the file is an agent's.
+    pub(crate) front_end: Option<FrontEnd>,
+    /// What `tidegate agent` needs; nothing if the file is a front-end's.
+    pub(crate) agent: Option<AgentSettings>,
+}
+
+/// The admin interface.
+#[derive(Clone, Debug)]
+pub(crate) struct Admin {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// What requests must carry.
+    pub(crate) token: Option<Token>,
+}
+
+/// A front-end.
+#[derive(Debug)]
+pub(crate) struct FrontEnd {
+    /// Where clients connect.
+    pub(crate) listeners: Vec<SocketAddr>,
+    /// Sites and nodes.
+    pub(crate) cluster: ClusterSpec,
+    /// The sites' hosts and paths.
+    pub(crate) routes: Routes,
+    /// How each node's load is read, in the order of the nodes.
+    pub(crate) reads: Vec<NodeRead>,
+    /// Time between two reads.
+    pub(crate) interval: Duration,
+    /// Time for one read.
+    pub(crate) timeout: Duration,
+    /// Whether to ask for real-time priority.
+    pub(crate) realtime: bool,
+    /// Limits.
+    pub(crate) limits: LimitsFile,
+    /// Time-outs.
+    pub(crate) timeouts: TimeoutsFile,
+    /// Access log.
+    pub(crate) log: AccessLog,
+}
+
+/// How one node's load is read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum NodeRead {
+    /// Not at all.
+    None,
+    /// From the node's agent.
+    Udp {
+        /// Where it answers.
+        address: SocketAddr,
+        /// The shared key.
+        key: Key,
+    },
+    /// From a shared file.
+    Shm {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Where the access log goes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum LogTarget {
+    /// Nowhere.
+    Off,
+    /// To standard output.
+    Stdout,
+    /// To the end of a file.
+    File(PathBuf),
+}
+
+/// The access log.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AccessLog {
+    /// Where it goes.
+    pub(crate) target: LogTarget,
+    /// How a line looks.
+    pub(crate) format: file::LogFormat,
+}
+
+impl AccessLog {
+    fn new(file: &LogFile) -> Self {
+        let target = match file.access.value.as_str() {
+            "off" => LogTarget::Off,
+            "stdout" => LogTarget::Stdout,
+            path => LogTarget::File(path.into()),
+        };
+        Self {
+            target,
+            format: file.format.value,
+        }
+    }
+}
+
+/// What an agent measures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AgentScope {
+    /// The whole host.
+    Host,
+    /// A cgroup.
+    Cgroup(PathBuf),
+}
+
+impl AgentScope {
+    /// Reads `host` or the path of a cgroup.
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "host" => Ok(Self::Host),
+            path if path.starts_with('/') => Ok(Self::Cgroup(path.into())),
+            _ => Err("neither `host` nor the absolute path of a cgroup"),
+        }
+    }
+}
+
+/// An agent.
+#[derive(Clone, Debug)]
+pub(crate) struct AgentSettings {
+    /// Where front-ends ask.
+    pub(crate) listen: SocketAddr,
+    /// The shared key.
+    pub(crate) key: Key,
+    /// Time between two samples.
+    pub(crate) interval: Duration,
+    /// Where it also publishes.
+    pub(crate) shm: Option<PathBuf>,
+    /// What is measured.
+    pub(crate) scope: AgentScope,
+    /// Watched processes.
+    pub(crate) watch: Vec<String>,
+    /// Whether to ask for real-time priority.
+    pub(crate) realtime: bool,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = read(path).map_err(|reason| ConfigError::Unreadable {
+            file: path.display().to_string(),
+            reason,
+        })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, &path.display().to_string(), folder)
+    }
+
+    /// Checks a text; paths in it are relative to `folder`.
+    pub(crate) fn parse(text: &str, name: &str, folder: &Path) -> Result<Self, ConfigError> {
+        let mut problems = Problems::default();
+        let config = parse(text, folder, &mut problems);
+        match config {
+            Some(config) if problems.is_empty() => Ok(config),
+            _ => Err(problems.into_error(name, text)),
+        }
+    }
+}
+
+fn parse(text: &str, folder: &Path, problems: &mut Problems) -> Option<Config> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let at = error.span().unwrap_or(0..0);
+        let mut lines = error.message().lines();
+        let message = lines.next().unwrap_or("not TOML").to_owned();
+        let rest: Vec<_> = lines.collect();
+        problems.push(Problem::new(at, message, rest.join("; ")));
+    }
+    if !problems.is_empty() {
+        return None;
+    }
+    let raw: Raw<'_> = toml::Spanned::new(0..0, toml::de::DeValue::Table(table.into_inner()));
+    let file = ConfigFile::decode(&raw, problems)?;
+    if !problems.is_empty() {
+        return None;
+    }
+    validate::validate(file, folder, problems)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let size = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if size.len() > FILE_BYTES_MAX {
+        return Err(format!("larger than {FILE_BYTES_MAX} bytes"));
+    }
+    std::fs::read_to_string(path).map_err(|error| error.to_string())
+}

@@ -1,0 +1,112 @@
+//! Round trips, documentation, and hostile texts. What is wrong and how it is shown is in
+//! `tests/broken`.
+
+use std::path::Path;
+
+use super::*;
+
+const SMALL: &str = r#"
+[[listener]]
+address = "127.0.0.1:8080"
+[[site]]
+name = "shop"
+policy = { name = "auto" }
+[[node]]
+name = "n1"
+address = "10.0.0.11:80"
+site = "shop"
+"#;
+
+fn parsed(text: &str) -> Config {
+    match Config::parse(text, "test.toml", Path::new("")) {
+        Ok(config) => config,
+        Err(error) => panic!("{}", error.render(false)),
+    }
+}
+
+#[test]
+fn the_effective_configuration_reads_back_to_itself() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut texts = vec![SMALL.to_owned()];
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
+            texts.push(std::fs::read_to_string(path).unwrap());
+        }
+    }
+    for text in texts {
+        let first = Config::parse(&text, "first", &folder).map_err(|error| error.render(false));
+        let printed = print::print(&first.unwrap().file);
+        let second = Config::parse(&printed, "second", &folder);
+        let second = second.map_err(|error| error.render(false)).unwrap();
+        assert_eq!(print::print(&second.file), printed);
+    }
+}
+
+#[test]
+fn every_key_is_printed() {
+    let printed = print::print(&parsed(SMALL).file);
+    for needed in [
+        "[admin]\naddress = \"127.0.0.1:9900\"",
+        "interval = \"1ms\"",
+        "policy = \"auto\"",
+        "load = { transport = \"auto\" }",
+        "# key_file is not set",
+    ] {
+        assert!(printed.contains(needed), "{needed} in:\n{printed}");
+    }
+}
+
+#[test]
+fn the_page_of_documentation_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
+    let wanted = docs::page();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, &wanted).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == wanted,
+        "run with UPDATE_EXPECT=1 and read the diff"
+    );
+}
+
+#[test]
+fn without_a_key_nothing_is_read_and_with_one_the_agents_port_is_asked() {
+    let config = parsed(SMALL);
+    assert_eq!(config.front_end.unwrap().reads, [NodeRead::None]);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let text = format!("{SMALL}\n[load]\nkey_file = \"example.key\"");
+    let config = Config::parse(&text, "", &folder).unwrap();
+    let reads = config.front_end.unwrap().reads;
+    let NodeRead::Udp { address, .. } = &reads[0] else {
+        panic!("{reads:?}");
+    };
+    assert_eq!(address.to_string(), "10.0.0.11:9901");
+}
+
+/// Cuts and flips of a good file: whatever comes, there is an answer and it can be drawn.
+#[test]
+fn damaged_files_never_panic() {
+    let mut prng = tidegate_core::prng::Prng::new(7);
+    for _ in 0..2000 {
+        let mut bytes = SMALL.as_bytes().to_vec();
+        for _ in 0..=prng.below(3) {
+            let at = prng.below(bytes.len());
+            match prng.below(3) {
+                0 => bytes[at] = prng.bits() as u8,
+                1 => bytes.truncate(at.max(1)),
+                _ => bytes.insert(at, b"[]{}=\"'\n.#"[prng.below(10)]),
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        if let Err(error) = Config::parse(&text, "damaged.toml", Path::new("")) {
+            assert!(!error.render(false).is_empty());
+            assert!(!error.render(true).is_empty());
+            assert!(!error.reports().is_empty());
+        }
+    }
+}

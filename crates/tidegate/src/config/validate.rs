@@ -1,0 +1,463 @@
+//! From a file whose keys and types are right to a [`Config`]: what the values mean together.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use tidegate_core::route::{RouteError, Routes};
+use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
+
+use super::file::{
+    AGENT_PORT, AgentFile, ConfigFile, ListenerFile, NodeFile, NodeLoadFile, SiteFile,
+    TransportName,
+};
+use super::problem::{Problem, Problems};
+use super::setting::{At, Auto, unknown_name};
+use super::{AccessLog, Admin, AgentScope, AgentSettings, Config, FrontEnd, Key, NodeRead, Token};
+
+/// Letters of a site's or node's name: it stands in URLs, labels and log lines.
+const NAME_MAX: usize = 64;
+/// Threads that serve requests.
+const WORKERS_MAX: u32 = 1024;
+
+/// What the checks share.
+struct Checker<'p> {
+    folder: PathBuf,
+    keys: BTreeMap<PathBuf, Result<Key, String>>,
+    problems: &'p mut Problems,
+}
+
+/// Checks a file; all that is wrong is among the problems.
+pub(super) fn validate(file: ConfigFile, folder: &Path, problems: &mut Problems) -> Option<Config> {
+    let mut checker = Checker {
+        folder: folder.into(),
+        keys: BTreeMap::new(),
+        problems,
+    };
+    let admin = checker.admin(&file);
+    checker.reconfigure(&file);
+    let agent = file.agent.value.as_ref();
+    let agent = agent.map(|agent| checker.agent(agent));
+    let serves = !file.listener.is_empty() || !file.site.is_empty() || !file.node.is_empty();
+    let front_end = if serves || agent.is_none() {
+        Some(checker.front_end(&file))
+    } else {
+        None
+    };
+    Some(Config {
+        admin: admin?,
+        front_end: front_end.map_or(Some(None), |front_end| front_end.map(Some))?,
+        agent: agent.map_or(Some(None), |agent| agent.map(Some))?,
+        file,
+    })
+}
+
+impl Checker<'_> {
+    fn problem(&mut self, at: Range<usize>, message: impl Into<String>, label: impl Into<String>) {
+        self.problems.push(Problem::new(at, message, label));
+    }
+
+    fn path(&self, path: &Path) -> PathBuf {
+        self.folder.join(path)
+    }
+
+    fn admin(&mut self, file: &ConfigFile) -> Option<Admin> {
+        let address = file.admin.address.value;
+        let token = match &file.admin.token_file.value {
+            None => None,
+            Some(path) => match Token::load(&self.path(path)) {
+                Ok(token) => Some(token),
+                Err(reason) => {
+                    let at = file.admin.token_file.place();
+                    self.problem(at, format!("cannot use this token file: {reason}"), "here");
+                    return None;
+                }
+            },
+        };
+        if token.is_none() && !address.ip().is_loopback() {
+            let at = file.admin.address.place();
+            self.problems.push(
+                Problem::new(
+                    at,
+                    format!("admin address {address} is open to others and asks for no token"),
+                    "not a loopback address",
+                )
+                .help("set `token_file` in [admin], or use 127.0.0.1"),
+            );
+            return None;
+        }
+        Some(Admin { address, token })
+    }
+
+    fn reconfigure(&mut self, file: &ConfigFile) {
+        let enabled = &file.reconfigure.enabled;
+        if enabled.value {
+            self.problems.push(
+                Problem::new(
+                    enabled.place(),
+                    "moving nodes between sites is not available in this version",
+                    "not yet",
+                )
+                .help("set `enabled = false`, or leave [reconfigure] out"),
+            );
+        }
+    }
+
+    fn key(&mut self, file: &At<Option<PathBuf>>) -> Option<Key> {
+        self.key_at(file.value.as_ref()?, file.place())
+    }
+
+    fn key_at(&mut self, path: &Path, at: Range<usize>) -> Option<Key> {
+        let path = self.path(path);
+        let loaded = self
+            .keys
+            .entry(path)
+            .or_insert_with_key(|path| Key::load(path))
+            .clone();
+        match loaded {
+            Ok(key) => Some(key),
+            Err(reason) => {
+                self.problem(at, format!("cannot use this key file: {reason}"), "here");
+                None
+            }
+        }
+    }
+
+    fn agent(&mut self, file: &AgentFile) -> Option<AgentSettings> {
+        let key = self.key_at(&file.key_file.value, file.key_file.place());
+        let scope = AgentScope::parse(&file.scope.value);
+        if let Err(reason) = scope {
+            let at = file.scope.place();
+            self.problem(at, format!("bad scope `{}`", file.scope.value), reason);
+        }
+        for watched in &file.watch.value {
+            if watched.is_empty() {
+                self.problem(watched.place(), "a process without a name", "empty");
+            }
+        }
+        Some(AgentSettings {
+            listen: file.listen.value,
+            key: key?,
+            interval: file.interval.value,
+            shm: file.shm.value.as_ref().map(|path| self.path(path)),
+            scope: scope.ok()?,
+            watch: file.watch.iter().map(|name| name.value.clone()).collect(),
+            realtime: file.realtime.value,
+        })
+    }
+
+    fn front_end(&mut self, file: &ConfigFile) -> Option<FrontEnd> {
+        self.presence(file);
+        self.listeners(&file.listener, file.admin.address.value);
+        let sites = self.sites(&file.site);
+        let nodes = self.nodes(file);
+        self.every_site_has_a_node(file);
+        if let Auto::Set(workers) = file.limits.workers.value
+            && !(1..=WORKERS_MAX).contains(&workers)
+        {
+            let at = file.limits.workers.place();
+            let message = format!("`workers` must be \"auto\" or from 1 to {WORKERS_MAX}");
+            self.problem(at, message, "out of range");
+        }
+        let sites = sites?;
+        let (nodes, reads) = nodes?;
+        // All that it can find wrong was looked for above, with places.
+        let routes = match Routes::new(&sites) {
+            Ok(routes) => routes,
+            Err(error) => {
+                if self.problems.is_empty() {
+                    self.problem(file.site.place(), error.to_string(), "in these sites");
+                }
+                return None;
+            }
+        };
+        Some(FrontEnd {
+            listeners: file.listener.iter().map(|one| one.address.value).collect(),
+            cluster: ClusterSpec {
+                sites,
+                nodes,
+                front_ends: file.cluster.front_ends.value,
+            },
+            routes,
+            reads,
+            interval: file.load.interval.value,
+            timeout: file.load.timeout.value,
+            realtime: file.load.realtime.value,
+            limits: file.limits.value.clone(),
+            timeouts: file.timeouts.value.clone(),
+            log: AccessLog::new(&file.log),
+        })
+    }
+
+    fn presence(&mut self, file: &ConfigFile) {
+        let lists = [
+            ("listener", file.listener.is_empty(), "a place to listen"),
+            ("site", file.site.is_empty(), "a site"),
+            ("node", file.node.is_empty(), "a node"),
+        ];
+        for (name, empty, what) in lists {
+            if empty {
+                self.problems.push(
+                    Problem::new(0..0, format!("there is no [[{name}]]"), "in this file").help(
+                        format!("a front-end needs {what}; an agent needs [agent] alone"),
+                    ),
+                );
+            }
+        }
+    }
+
+    fn listeners(&mut self, listeners: &[At<ListenerFile>], admin: SocketAddr) {
+        for (index, listener) in listeners.iter().enumerate() {
+            let address = &listener.address;
+            let before = listeners[..index]
+                .iter()
+                .find(|other| meet(other.address.value, address.value));
+            if let Some(before) = before {
+                let message = format!("two listeners on {}", address.value);
+                self.problems.push(
+                    Problem::new(address.place(), message, "again here")
+                        .context(before.address.place(), "first here"),
+                );
+            } else if meet(admin, address.value) {
+                let message = format!("a listener on the admin address {admin}");
+                self.problem(address.place(), message, "[admin] listens here");
+            }
+        }
+    }
+
+    fn sites(&mut self, sites: &[At<SiteFile>]) -> Option<Vec<SiteSpec>> {
+        let names: Vec<_> = sites.iter().map(|site| &site.name).collect();
+        self.names("site", &names);
+        let mut served = BTreeMap::new();
+        for site in sites {
+            self.routes(site, &mut served);
+        }
+        let spec = |site: &At<SiteFile>| SiteSpec {
+            name: site.name.value.clone(),
+            hosts: site.hosts.iter().map(|host| host.value.clone()).collect(),
+            paths: site.paths.iter().map(|path| path.value.clone()).collect(),
+            policy: site.policy.value.0,
+        };
+        Some(sites.iter().map(spec).collect())
+    }
+
+    /// Names are well formed and nobody shares one.
+    fn names(&mut self, what: &str, names: &[&At<String>]) {
+        let mut seen: BTreeMap<&str, &At<String>> = BTreeMap::new();
+        for name in names {
+            let letters = name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+            if name.is_empty() || name.len() > NAME_MAX || !letters {
+                self.problems.push(
+                    Problem::new(
+                        name.place(),
+                        format!("bad {what} name `{}`", name.value),
+                        "not a name",
+                    )
+                    .help(format!("1 to {NAME_MAX} letters, digits, `.`, `-` and `_`")),
+                );
+            }
+            if let Some(first) = seen.insert(&name.value, name) {
+                let message = format!("two {what}s are called `{}`", name.value);
+                self.problems.push(
+                    Problem::new(name.place(), message, "again here")
+                        .context(first.place(), "first here"),
+                );
+            }
+        }
+    }
+
+    /// Hosts and paths are well formed and nobody shares a pair of them.
+    fn routes(
+        &mut self,
+        site: &SiteFile,
+        served: &mut BTreeMap<(String, String), (Range<usize>, String)>,
+    ) {
+        if site.hosts.is_empty() {
+            let message = format!("site `{}` has no hosts", site.name.value);
+            self.problem(site.hosts.place(), message, "use [\"*\"] for all others");
+        }
+        let all = [At::default_of(String::from("/"))];
+        let paths = match site.paths.value.as_slice() {
+            [] => &all[..],
+            paths => paths,
+        };
+        for host in &site.hosts.value {
+            if !self.route(site, host, "/", host.place()) {
+                continue;
+            }
+            for path in paths {
+                if !self.route(site, host, path, path.place()) {
+                    continue;
+                }
+                // As `Routes` sees them: letter case and a final slash mean nothing.
+                let plain = |text: &str, end| text.strip_suffix(end).unwrap_or(text).to_owned();
+                let pair = (plain(&host.to_ascii_lowercase(), '.'), plain(path, '/'));
+                let owner = (host.place(), site.name.value.clone());
+                if let Some((first, name)) = served.insert(pair, owner) {
+                    let message = match (host.value.as_str(), paths.len()) {
+                        ("*", 1) => "two sites serve all other hosts".to_owned(),
+                        (host, _) => format!("two sites serve {host}{}", path.value),
+                    };
+                    self.problems.push(
+                        Problem::new(host.place(), message, "again here")
+                            .context(first, format!("first by `{name}`")),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Whether a pair of host and path is well formed, as `Routes` sees it.
+    fn route(&mut self, site: &SiteFile, host: &str, path: &str, at: Range<usize>) -> bool {
+        let alone = SiteSpec {
+            name: site.name.value.clone(),
+            hosts: vec![host.into()],
+            paths: vec![path.into()],
+            policy: site.policy.value.0,
+        };
+        match Routes::new(&[alone]) {
+            Ok(_) => true,
+            Err(error) => {
+                let (message, why) = match error {
+                    RouteError::Host { host, why, .. } => (format!("bad host `{host}`"), why),
+                    RouteError::Path { path, why, .. } => (format!("bad path `{path}`"), why),
+                    RouteError::Twice { .. } | RouteError::TooMany => (error.to_string(), "here"),
+                };
+                self.problem(at, message, why);
+                false
+            }
+        }
+    }
+
+    fn nodes(&mut self, file: &ConfigFile) -> Option<(Vec<NodeSpec>, Vec<NodeRead>)> {
+        let names: Vec<_> = file.node.iter().map(|node| &node.name).collect();
+        self.names("node", &names);
+        // A broken shared key is reported once, not for every node.
+        let shared = self.key(&file.load.key_file);
+        let shared_set = file.load.key_file.is_some();
+        let nodes: Vec<_> = file
+            .node
+            .iter()
+            .map(|node| {
+                let site = self.site_of(node, &file.site);
+                let read = self.read(node, shared, shared_set);
+                Some((self.node(node, site?), read?))
+            })
+            .collect();
+        nodes
+            .into_iter()
+            .collect::<Option<Vec<_>>>()
+            .map(|nodes| nodes.into_iter().unzip())
+    }
+
+    fn node(&mut self, node: &NodeFile, site: SiteId) -> NodeSpec {
+        if node.address.port() == 0 {
+            let message = format!("node `{}` has port 0", node.name.value);
+            self.problem(node.address.place(), message, "nobody serves there");
+        }
+        NodeSpec {
+            name: node.name.value.clone(),
+            address: node.address.value,
+            site,
+            weight: node.weight.value,
+        }
+    }
+
+    fn site_of(&mut self, node: &NodeFile, sites: &[At<SiteFile>]) -> Option<SiteId> {
+        let name = &node.site.value;
+        let found = sites.iter().position(|site| site.name.value == *name);
+        if found.is_none() {
+            let names = sites.iter().map(|site| site.name.value.as_str());
+            let problem = unknown_name(node.site.place(), "site", name, names);
+            self.problems.push(problem);
+        }
+        found.map(|index| SiteId(index as u32))
+    }
+
+    fn read(&mut self, node: &NodeFile, shared: Option<Key>, shared_set: bool) -> Option<NodeRead> {
+        let load = &node.load;
+        let own = match &load.key_file.value {
+            Some(_) => Some(self.key(&load.key_file)?),
+            None => shared,
+        };
+        let has_key = load.key_file.is_some() || shared_set;
+        self.read_keys_fit(load);
+        let udp = || {
+            let address = load.address.value;
+            let usual = SocketAddr::new(node.address.ip(), AGENT_PORT);
+            Some(NodeRead::Udp {
+                address: address.unwrap_or(usual),
+                key: own?,
+            })
+        };
+        match load.transport.value {
+            TransportName::None => Some(NodeRead::None),
+            TransportName::Auto if has_key => udp(),
+            TransportName::Auto => Some(NodeRead::None),
+            TransportName::Udp if has_key => udp(),
+            TransportName::Udp => {
+                self.problems.push(
+                    Problem::new(
+                        load.transport.place(),
+                        format!("no key to read node `{}` over UDP", node.name.value),
+                        "needs a key",
+                    )
+                    .help("set `key_file` in [load], or here"),
+                );
+                None
+            }
+            TransportName::Shm => {
+                let path = load.path.value.as_ref().map(|path| self.path(path));
+                if path.is_none() {
+                    let message = format!("no file to read node `{}` from", node.name.value);
+                    self.problem(load.transport.place(), message, "needs `path`");
+                }
+                path.map(|path| NodeRead::Shm { path })
+            }
+        }
+    }
+
+    /// Keys that mean nothing with this transport are mistakes.
+    fn read_keys_fit(&mut self, load: &NodeLoadFile) {
+        let transport = load.transport.value;
+        let udp = matches!(transport, TransportName::Udp | TransportName::Auto);
+        let shm = transport == TransportName::Shm;
+        let keys = [
+            ("address", load.address.at.clone(), udp),
+            ("key_file", load.key_file.at.clone(), udp),
+            ("path", load.path.at.clone(), shm),
+        ];
+        for (name, at, fits) in keys {
+            if let (Some(at), false) = (at, fits) {
+                let message = format!("transport `{}` has no `{name}`", transport.label());
+                self.problem(at, message, "means nothing here");
+            }
+        }
+    }
+
+    fn every_site_has_a_node(&mut self, file: &ConfigFile) {
+        for site in &file.site.value {
+            let name = &site.name;
+            if !file.node.iter().any(|node| node.site.value == name.value) {
+                let message = format!("site `{}` has no nodes", name.value);
+                let label = "no [[node]] has this site";
+                self.problem(name.place(), message, label);
+            }
+        }
+    }
+}
+
+/// Whether two sockets cannot both listen: the same port, and the same or any address.
+fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let (one_ip, other_ip) = (one.ip(), other.ip());
+    // `[::]` takes IPv4 as well.
+    let any = |ip: std::net::IpAddr, of: std::net::IpAddr| {
+        ip.is_unspecified() && (ip.is_ipv6() || of.is_ipv4())
+    };
+    one.port() != 0
+        && one.port() == other.port()
+        && (one_ip == other_ip || any(one_ip, other_ip) || any(other_ip, one_ip))
+}

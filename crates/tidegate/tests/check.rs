@@ -1,0 +1,147 @@
+//! `check`, `config`, `completions` and the help, through the binary itself.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn tidegate(arguments: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(arguments)
+        .current_dir(folder)
+        .env("COLUMNS", "100")
+        .output()
+        .unwrap()
+}
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Compares with a file, or rewrites it with `UPDATE_EXPECT=1`.
+#[track_caller]
+fn expect_file(path: &Path, found: &str) {
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(path, found).unwrap();
+    }
+    let wanted = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        found == wanted,
+        "{} differs; UPDATE_EXPECT=1 rewrites it. Found:\n{found}",
+        path.display()
+    );
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect();
+    files.sort();
+    files
+}
+
+fn policies() -> String {
+    let all = tidegate_core::policy::PolicyKind::ALL.iter();
+    let names: Vec<_> = all.map(|kind| kind.name()).collect();
+    names.join(", ")
+}
+
+#[test]
+fn broken_files_get_exact_messages() {
+    let folder = here("tests/broken");
+    let broken = files(&folder, "toml");
+    assert!(broken.len() >= 10);
+    for file in broken {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let checked = tidegate(&["check", name], &folder);
+        assert_eq!(checked.status.code(), Some(2), "{name}");
+        assert!(checked.stdout.is_empty(), "{name}");
+        // A new policy changes no message but for the list of policies in it.
+        let message = text(&checked.stderr).replace(&policies(), "EVERY POLICY");
+        expect_file(&file.with_extension("txt"), &message);
+
+        let json = tidegate(&["check", name, "--json"], &folder);
+        assert_eq!(json.status.code(), Some(2), "{name}");
+        let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(value["ok"], false, "{name}");
+        for problem in value["problems"].as_array().unwrap() {
+            assert!(problem["line"].as_u64().unwrap() > 0, "{name}: {problem}");
+            assert!(problem["column"].as_u64().unwrap() > 0, "{name}: {problem}");
+        }
+    }
+}
+
+#[test]
+fn every_example_is_sound() {
+    let examples = files(&here("../../examples"), "toml");
+    assert!(!examples.is_empty());
+    for file in examples {
+        let file = file.to_str().unwrap();
+        let checked = tidegate(&["check", file], &here(""));
+        assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
+        assert!(text(&checked.stdout).contains(": ok, "));
+        let json = tidegate(&["--json", "config", file], &here(""));
+        let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert!(value["admin"]["address"].is_string());
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_bad_usage() {
+    let checked = tidegate(&["check", "no-such.toml"], &here(""));
+    assert_eq!(checked.status.code(), Some(2));
+    let message = text(&checked.stderr);
+    assert!(message.contains("cannot read no-such.toml"), "{message}");
+}
+
+#[test]
+fn completions_know_the_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = tidegate(&["completions", shell], &here(""));
+        assert_eq!(script.status.code(), Some(0), "{shell}");
+        let script = text(&script.stdout);
+        for command in ["check", "config", "status", "why", "drain", "maint"] {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+    }
+}
+
+#[test]
+fn the_help_is_as_expected() {
+    let help = tidegate(&["--help"], &here(""));
+    assert_eq!(help.status.code(), Some(0));
+    expect_file(&here("tests/help.txt"), &text(&help.stdout));
+}
+
+#[test]
+fn a_front_end_that_is_not_there_is_a_failure() {
+    // Port 1 of loopback: nobody listens there.
+    let answer = tidegate(&["status", "--admin", "127.0.0.1:1"], &here(""));
+    assert_eq!(answer.status.code(), Some(1));
+    let message = text(&answer.stderr);
+    assert!(message.contains("no front-end answers"), "{message}");
+}
+
+#[test]
+fn bad_usage_is_told_apart_from_failure() {
+    assert_eq!(tidegate(&["dance"], &here("")).status.code(), Some(2));
+    assert_eq!(tidegate(&["why", "a/b"], &here("")).status.code(), Some(2));
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(text(&ended.stderr), "");
+    assert_eq!(ended.status.code(), Some(0));
+}
