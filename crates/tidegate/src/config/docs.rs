@@ -1,7 +1,5 @@
 //! docs/config.md, made from the tables themselves.
 
-use tidegate_core::policy::PolicyKind;
-
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, LimitsFile, ListenerFile,
     LoadFile, LogFile, NodeFile, NodeLoadFile, ReconfigureFile, SiteFile, TimeoutsFile,
@@ -45,10 +43,7 @@ pub(crate) fn page() -> String {
     for (title, docs) in &sections {
         section(&mut out, title, docs);
     }
-    out.push_str("\n## Policies\n\n| name | what it does |\n|---|---|\n");
-    for kind in PolicyKind::ALL {
-        out.push_str(&format!("| `{}` | {} |\n", kind.name(), kind.what()));
-    }
+    out.push_str("\nThe policies are in [policies.md](policies.md).\n");
     out
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct PolicySetting(pub(crate) PolicyConfig);
 table! {
     /// A policy with its knobs.
     pub(crate) struct PolicyFile {
-        /// The policy: see the table of policies.
+        /// The policy.
         name: String;
         /// k_least_loaded: how many of the least loaded share the requests; 0 is half of them.
         k: Option<u32> = None;
