@@ -4,7 +4,11 @@ mod admin;
 mod cli;
 mod client;
 mod config;
+mod driver;
 mod output;
+mod reads;
+#[cfg(test)]
+mod testing;
 
 use std::process::ExitCode;
 

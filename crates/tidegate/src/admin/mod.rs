@@ -1,6 +1,28 @@
-//! The admin interface.
+//! The admin interface: the live page, the JSON API, metrics and health of the front-end
+//! itself.
+//!
+//! | path | what |
+//! |---|---|
+//! | `/` | the live page |
+//! | `/livez`, `/readyz` | health |
+//! | `/metrics` | OpenMetrics |
+//! | `/api/status` | everything, as JSON |
+//! | `/api/why/NAME` | why a node gets what it gets, how a site chooses |
+//! | `POST /api/nodes/NAME/{drain,ready,maint}` | orders |
+//!
+//! It reads the shared tables and tells the driver; it decides nothing and no worker ever waits
+//! for it.
 
+mod api;
+mod metrics;
 pub(crate) mod models;
+mod openmetrics;
+mod page;
+pub(crate) mod plane;
+pub(crate) mod server;
+mod status;
+#[cfg(test)]
+mod tests;
+mod why;
 
-/// What an order must carry: a page of another origin cannot send it unasked.
-pub(crate) const ORDER_HEADER: &str = "tidegate-order";
+pub(crate) use api::ORDER_HEADER;

@@ -1,8 +1,9 @@
 //! docs/config.md, made from the tables themselves.
 
 use super::file::{
-    AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, LimitsFile, ListenerFile,
-    LoadFile, LogFile, NodeFile, NodeLoadFile, ReconfigureFile, SiteFile, TimeoutsFile,
+    AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, ForwardedFile, LimitsFile,
+    ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ReconfigureFile, SiteFile,
+    TimeoutsFile,
 };
 use super::policy::PolicySetting;
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
@@ -37,6 +38,7 @@ pub(crate) fn page() -> String {
         ("[cluster]", ClusterFile::docs()),
         ("[limits]", LimitsFile::docs()),
         ("[timeouts]", TimeoutsFile::docs()),
+        ("[forwarded]", ForwardedFile::docs()),
         ("[log]", LogFile::docs()),
         ("[reconfigure]", ReconfigureFile::docs()),
     ];

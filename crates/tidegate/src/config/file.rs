@@ -58,6 +58,8 @@ table! {
         limits: LimitsFile = defaults();
         /// How long the data plane waits for whom.
         timeouts: TimeoutsFile = defaults();
+        /// What nodes are told about the client.
+        forwarded: ForwardedFile = defaults();
         /// The access log.
         log: LogFile = defaults();
         /// Moving nodes between sites: not available in this version.
@@ -99,6 +101,9 @@ table! {
         policy: PolicySetting = PolicySetting::default();
         /// Which requests come in at all.
         admission: AdmissionFile = defaults();
+        /// Its nodes report their load in the response header `endpoint-load-metrics`: read it
+        /// for policies that use it, and take it out of the response.
+        load_header: bool = false;
     }
     later { nodes: "a floor and a ceiling of nodes", priority: "priorities of sites" }
 }
@@ -221,53 +226,90 @@ table! {
     pub(crate) struct LimitsFile {
         /// Threads that serve requests; `auto` is one per CPU.
         workers: Auto<u32> = Auto::Auto;
-        /// Client connections of all workers together.
-        connections: u32 = 20_000, in 1..=1_000_000;
-        /// Bytes of a request's or response's head.
-        head: Size = Size::kib(64), in Size::kib(4)..=Size::kib(1024);
-        /// Headers of a request or response.
-        headers: u32 = 100, in 1..=1000;
-        /// Idle connections kept to each node, per worker.
-        pool_idle: u32 = 64, in 0..=10_000;
-        /// Tries of one request, the first included.
+        /// Client connections, shared evenly among the workers; one more is answered 503.
+        connections: u32 = 20_000, in 1..=4_000_000;
+        /// Upgraded connections (WebSocket), shared evenly among the workers; one more is
+        /// answered 503.
+        tunnels: u32 = 4096, in 1..=4_000_000;
+        /// Bytes of a request's head (431) and of a response's (502).
+        head: Size = Size::kib(64), in Size::kib(8)..=Size::kib(1024);
+        /// Bytes of a request's target (414).
+        uri: Size = Size::kib(16), in Size::kib(1)..=Size::kib(1024);
+        /// Bytes of a request's body (413); not set is no limit.
+        body: Option<Size> = None;
+        /// Bytes buffered for each connection and direction.
+        buffer: Size = Size::kib(64), in Size::kib(8)..=Size::kib(4096);
+        /// Idle connections that each worker keeps to each node.
+        pool_per_node: u32 = 128, in 0..=10_000;
+        /// Nodes that a request may be tried at, the first included.
         tries: u32 = 3, in 1..=10;
+        /// Retries for each request, on average.
+        retry_ratio: f64 = 0.2, in 0.0..=1.0;
+        /// Retries per second that are allowed whatever the rate of requests.
+        retries_per_second: f64 = 3.0, in 0.0..=10_000.0;
     }
 }
 
 table! {
     /// How long the data plane waits for whom.
     pub(crate) struct TimeoutsFile {
-        /// A client's request head, from its first byte.
-        head: Duration = seconds(10), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// A client's request head, from its first byte to its last (408).
+        client_head: Duration = seconds(10), in TIMEOUT_MIN..=TIMEOUT_MAX;
         /// A client between two requests.
-        idle: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
-        /// A connection to a node.
-        connect: Duration = seconds(1), in TIMEOUT_MIN..=TIMEOUT_MAX;
-        /// A node's response head, from the request's dispatch.
-        response: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
-        /// Either side of a body or an upgraded connection that does not move.
-        body: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        client_idle: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// A connection to a node (504).
+        connect: Duration = seconds(2), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// A node's response head, from the end of the request (504).
+        response_head: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// A body that stands still, in either direction.
+        body_idle: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// An upgraded connection that carries nothing in either direction.
+        tunnel_idle: Duration = seconds(3600), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// An idle connection to a node in the pool.
+        upstream_idle: Duration = seconds(30), in TIMEOUT_MIN..=TIMEOUT_MAX;
         /// Requests in flight when Tidegate is told to stop.
         drain: Duration = seconds(30), in TIMEOUT_MIN..=TIMEOUT_MAX;
     }
 }
 
 table! {
+    /// What nodes are told about the client, and clients about the node.
+    pub(crate) struct ForwardedFile {
+        /// Send `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` to nodes.
+        x_forwarded: bool = true;
+        /// Send `Forwarded` (RFC 7239) to nodes.
+        forwarded: bool = false;
+        /// Addresses or ranges (`10.0.0.0/8`) of clients whose own claims are believed and
+        /// appended to; claims of all others are replaced.
+        trusted: Vec<At<String>> = Vec::new();
+        /// Tidegate's name in `Via`; not set is no `Via`, since it makes some servers send
+        /// uncompressed answers.
+        via: Option<String> = None;
+        /// Tell clients in `x-tidegate-node` which node answered, for debugging.
+        node_header: bool = false;
+    }
+}
+
+table! {
     /// The access log.
     pub(crate) struct LogFile {
-        /// `off`, `stdout`, or the path of a file to append to.
-        access: String = "off".into();
         /// How a line looks.
-        format: LogFormat = LogFormat::Json;
+        access: LogFormat = LogFormat::Off;
+        /// The file to append to; not set is standard output. Relative to this file.
+        file: Option<PathBuf> = None;
+        /// The last requests that each worker remembers for `tidegate why`.
+        recent: u32 = 256, in 0..=65_536;
     }
 }
 
 names! {
     /// Formats of the access log.
     pub(crate) enum LogFormat as "log format" {
+        /// No access log.
+        Off = "off",
         /// One JSON object a line.
         Json = "json",
-        /// The combined log format of Apache and nginx, with Tidegate's fields after it.
+        /// The combined log format of Apache and nginx, with Tidegate's fields behind it.
         Combined = "combined",
     }
 }

@@ -30,13 +30,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_core::route::Routes;
-use tidegate_core::topology::ClusterSpec;
+use tidegate_core::topology::{ClusterSpec, SiteId};
+use tidegate_proxy::{ForwardedConfig, LogConfig};
 use toml::de::DeTable;
 
 pub(crate) use problem::ConfigError;
 pub(crate) use secrets::{Key, Token};
 
-use file::{ConfigFile, LimitsFile, LogFile, TimeoutsFile};
+use file::{ConfigFile, LimitsFile, TimeoutsFile};
 use problem::{Problem, Problems};
 use setting::{Raw, Setting};
 
@@ -86,8 +87,14 @@ pub(crate) struct FrontEnd {
     pub(crate) limits: LimitsFile,
     /// Time-outs.
     pub(crate) timeouts: TimeoutsFile,
+    /// What nodes are told about the client.
+    pub(crate) forwarded: ForwardedConfig,
+    /// Whether clients are told which node answered.
+    pub(crate) node_header: bool,
+    /// Sites whose nodes report their load in responses.
+    pub(crate) load_header_sites: Vec<SiteId>,
     /// Access log.
-    pub(crate) log: AccessLog,
+    pub(crate) log: LogConfig,
 }
 
 /// How one node's load is read.
@@ -107,40 +114,6 @@ pub(crate) enum NodeRead {
         /// The file.
         path: PathBuf,
     },
-}
-
-/// Where the access log goes.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum LogTarget {
-    /// Nowhere.
-    Off,
-    /// To standard output.
-    Stdout,
-    /// To the end of a file.
-    File(PathBuf),
-}
-
-/// The access log.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AccessLog {
-    /// Where it goes.
-    pub(crate) target: LogTarget,
-    /// How a line looks.
-    pub(crate) format: file::LogFormat,
-}
-
-impl AccessLog {
-    fn new(file: &LogFile) -> Self {
-        let target = match file.access.value.as_str() {
-            "off" => LogTarget::Off,
-            "stdout" => LogTarget::Stdout,
-            path => LogTarget::File(path.into()),
-        };
-        Self {
-            target,
-            format: file.format.value,
-        }
-    }
 }
 
 /// What an agent measures.

@@ -323,7 +323,9 @@ impl Setting for u32 {
     }
 }
 
-impl Setting for f32 {
+macro_rules! floats {
+    ($($float:ident)*) => { $(
+impl Setting for $float {
     fn kind() -> String {
         "a number".into()
     }
@@ -331,9 +333,9 @@ impl Setting for f32 {
     fn decode(raw: &Raw<'_>, problems: &mut Problems) -> Option<Self> {
         let number = match raw.get_ref() {
             DeValue::Float(float) => float.as_str().replace('_', "").parse().ok(),
-            DeValue::Integer(integer) => i32::from_str_radix(integer.as_str(), integer.radix())
+            DeValue::Integer(integer) => i16::from_str_radix(integer.as_str(), integer.radix())
                 .ok()
-                .map(|number| number as Self),
+                .map(Self::from),
             DeValue::String(_)
             | DeValue::Boolean(_)
             | DeValue::Datetime(_)
@@ -350,6 +352,9 @@ impl Setting for f32 {
         Encoded::Inline(format!("{self:?}"))
     }
 }
+    )* };
+}
+floats! { f32 f64 }
 
 impl Setting for SocketAddr {
     fn kind() -> String {

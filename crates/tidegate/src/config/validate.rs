@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 
 use tidegate_core::route::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
+use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget};
 
 use super::file::{
-    AGENT_PORT, AgentFile, ConfigFile, ListenerFile, NodeFile, NodeLoadFile, SiteFile,
-    TransportName,
+    AGENT_PORT, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LogFile, LogFormat, NodeFile,
+    NodeLoadFile, SiteFile, TransportName,
 };
 use super::problem::{Problem, Problems};
 use super::setting::{At, Auto, unknown_name};
-use super::{AccessLog, Admin, AgentScope, AgentSettings, Config, FrontEnd, Key, NodeRead, Token};
+use super::{Admin, AgentScope, AgentSettings, Config, FrontEnd, Key, NodeRead, Token};
 
 /// Letters of a site's or node's name: it stands in URLs, labels and log lines.
 const NAME_MAX: usize = 64;
@@ -160,6 +161,12 @@ impl Checker<'_> {
             let message = format!("`workers` must be \"auto\" or from 1 to {WORKERS_MAX}");
             self.problem(at, message, "out of range");
         }
+        let forwarded = self.forwarded(&file.forwarded);
+        let load_header_sites = (0..).zip(&file.site.value);
+        let load_header_sites = load_header_sites
+            .filter(|(_, site)| site.load_header.value)
+            .map(|(index, _)| SiteId(index))
+            .collect();
         let sites = sites?;
         let (nodes, reads) = nodes?;
         // All that it can find wrong was looked for above, with places.
@@ -186,8 +193,53 @@ impl Checker<'_> {
             realtime: file.load.realtime.value,
             limits: file.limits.value.clone(),
             timeouts: file.timeouts.value.clone(),
-            log: AccessLog::new(&file.log),
+            forwarded: forwarded?,
+            node_header: file.forwarded.node_header.value,
+            load_header_sites,
+            log: self.log(&file.log),
         })
+    }
+
+    fn forwarded(&mut self, file: &ForwardedFile) -> Option<ForwardedConfig> {
+        let via = &file.via.value;
+        let bad = |byte: u8| !byte.is_ascii_alphanumeric() && !b"._-:".contains(&byte);
+        if via
+            .as_ref()
+            .is_some_and(|via| via.is_empty() || via.bytes().any(bad))
+        {
+            let label = "letters, digits, `.`, `-`, `_` and `:`";
+            self.problem(file.via.place(), "bad name for `via`", label);
+        }
+        let parse = |range: &At<String>| match range.value.parse() {
+            Ok(network) => Some(network),
+            Err(error) => {
+                let error: tidegate_proxy::NetworkError = error;
+                self.problem(range.place(), error.to_string(), "here");
+                None
+            }
+        };
+        let trusted: Vec<_> = file.trusted.iter().map(parse).collect();
+        Some(ForwardedConfig {
+            x_forwarded: file.x_forwarded.value,
+            forwarded: file.forwarded.value,
+            trusted: trusted.into_iter().collect::<Option<_>>()?,
+            via: via.clone(),
+        })
+    }
+
+    fn log(&self, file: &LogFile) -> LogConfig {
+        LogConfig {
+            format: match file.access.value {
+                LogFormat::Off => tidegate_proxy::LogFormat::Off,
+                LogFormat::Json => tidegate_proxy::LogFormat::Json,
+                LogFormat::Combined => tidegate_proxy::LogFormat::Combined,
+            },
+            target: match &file.file.value {
+                None => LogTarget::Stdout,
+                Some(path) => LogTarget::File(self.path(path)),
+            },
+            recent: file.recent.value as usize,
+        }
     }
 
     fn presence(&mut self, file: &ConfigFile) {

@@ -1,0 +1,221 @@
+//! The admin interface's answers: the page, the JSON API, metrics, health.
+//!
+//! Whose requests are answered:
+//!
+//! * With a token configured, only those that carry it; the page and the two health checks
+//!   need none, they tell nothing.
+//! * Without a token (loopback only), those whose `Host` is an address or `localhost`: a page
+//!   elsewhere cannot reach us under a name of its own (DNS rebinding).
+//! * Orders need the header [`ORDER_HEADER`] or the token: a page of another origin cannot send
+//!   either unasked, since no answer here allows other origins anything.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST,
+    REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+use tidegate_core::topology::AdminState;
+
+use super::models::{ApiError, Ordered};
+use super::page;
+use super::plane::Plane;
+use super::server::Access;
+use super::{metrics, status, why};
+
+/// What an order must carry if there is no token.
+pub(crate) const ORDER_HEADER: &str = "tidegate-order";
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// An answer.
+type Answer = Response<Full<Bytes>>;
+
+/// Answers one request; its body is not read.
+pub(crate) async fn answer<B>(request: &Request<B>, plane: &Plane, access: &Access) -> Answer {
+    let path = request.uri().path();
+    let open = matches!(path, "/" | "/livez" | "/readyz");
+    if let Some(refusal) = refusal(request, access, open) {
+        return refusal;
+    }
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let segments: Vec<_> = path.split('/').skip(1).collect();
+    match segments.as_slice() {
+        ["api", "nodes", name, order] => {
+            if *request.method() != Method::POST {
+                return not_allowed("POST");
+            }
+            give_order(plane, name, order).await
+        }
+        _ if !reads => not_allowed("GET, HEAD"),
+        [""] => page::answer(),
+        ["livez"] => text(StatusCode::OK, "ok\n"),
+        ["readyz"] => readyz(plane),
+        ["metrics"] => body(StatusCode::OK, OPENMETRICS, metrics::metrics(plane)),
+        ["api", "status"] => json(StatusCode::OK, &status::status(plane)),
+        ["api", "why", name] => match why::why(plane, name) {
+            Some(why) => json(StatusCode::OK, &why),
+            None => error(
+                StatusCode::NOT_FOUND,
+                &format!("there is no site or node `{}`", printable(name)),
+            ),
+        },
+        _ => error(
+            StatusCode::NOT_FOUND,
+            "there is nothing here; see / and /api/status",
+        ),
+    }
+}
+
+fn refusal<B>(request: &Request<B>, access: &Access, open: bool) -> Option<Answer> {
+    let header = |name| {
+        request
+            .headers()
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
+    };
+    match &access.token {
+        Some(token) => {
+            let offered = header(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+            if open || offered.is_some_and(|offered| token.matches(offered)) {
+                return None;
+            }
+            let mut refusal = error(
+                StatusCode::UNAUTHORIZED,
+                "a token is needed: Authorization: Bearer …",
+            );
+            let how = HeaderValue::from_static("Bearer");
+            refusal.headers_mut().insert(WWW_AUTHENTICATE, how);
+            Some(refusal)
+        }
+        None if !header(HOST).is_some_and(is_own_host) => Some(error(
+            StatusCode::FORBIDDEN,
+            "ask by address or as localhost, not by another name",
+        )),
+        None if request.method() == Method::POST
+            && !request.headers().contains_key(ORDER_HEADER) =>
+        {
+            Some(error(
+                StatusCode::FORBIDDEN,
+                &format!("an order needs the header `{ORDER_HEADER}: 1`"),
+            ))
+        }
+        None => None,
+    }
+}
+
+/// Whether a `Host` names nobody but this machine: an address, or localhost.
+fn is_own_host(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        // A bracketed address holds colons of its own.
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        Some(_) | None => host,
+    };
+    let plain = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || plain.parse::<IpAddr>().is_ok()
+}
+
+async fn give_order(plane: &Plane, name: &str, order: &str) -> Answer {
+    let state = AdminState::ALL.iter().find(|(_, label)| *label == order);
+    let Some((state, _)) = state else {
+        return error(
+            StatusCode::NOT_FOUND,
+            "an order is one of drain, ready and maint",
+        );
+    };
+    let Some(node) = plane.topology.load().node_named(name) else {
+        let text = format!("there is no node `{}`", printable(name));
+        return error(StatusCode::NOT_FOUND, &text);
+    };
+    if let Err(reason) = plane.orders.give(node, *state).await {
+        return error(StatusCode::SERVICE_UNAVAILABLE, &reason.to_string());
+    }
+    let topology = plane.topology.load();
+    let done = Ordered {
+        node: topology.node(node).name.clone(),
+        state: topology.node(node).admin.label().into(),
+        in_flight: plane.table.in_flight(node),
+    };
+    json(StatusCode::OK, &done)
+}
+
+fn readyz(plane: &Plane) -> Answer {
+    if plane.is_ready() {
+        return text(StatusCode::OK, "ready\n");
+    }
+    let why = if plane.is_draining() {
+        "draining\n"
+    } else {
+        "no site has a candidate\n"
+    };
+    text(StatusCode::SERVICE_UNAVAILABLE, why)
+}
+
+fn not_allowed(methods: &'static str) -> Answer {
+    let mut answer = error(
+        StatusCode::METHOD_NOT_ALLOWED,
+        &format!("only {methods} here"),
+    );
+    answer
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(methods));
+    answer
+}
+
+/// What a client sent, fit to be repeated to it.
+fn printable(name: &str) -> String {
+    let letters = name.chars().take(64);
+    letters
+        .map(|letter| {
+            if letter.is_ascii_graphic() {
+                letter
+            } else {
+                '?'
+            }
+        })
+        .collect()
+}
+
+fn error(status: StatusCode, text: &str) -> Answer {
+    json(status, &ApiError { error: text.into() })
+}
+
+fn text(status: StatusCode, text: &'static str) -> Answer {
+    body(status, TEXT, text)
+}
+
+fn json(status: StatusCode, value: &impl Serialize) -> Answer {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => body(status, "application/json", bytes),
+        Err(error) => body(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            TEXT,
+            format!("cannot write the answer: {error}\n"),
+        ),
+    }
+}
+
+/// An answer that no cache keeps, no page embeds and no browser guesses the type of.
+pub(super) fn body(status: StatusCode, kind: &'static str, bytes: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(bytes.into()));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    for (name, value) in [
+        (CONTENT_TYPE, kind),
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (
+            CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}

@@ -1,0 +1,495 @@
+//! `GET /metrics`: everything countable, in base units, prefixed `tidegate_`.
+//!
+//! Labels are names of the configuration and closed lists, never what a client sent, so there
+//! are as many series as sites and nodes ask for and no more.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_core::load::{NodeLoad, Rung};
+use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
+use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot};
+
+use super::openmetrics::{Family, Kind, Labels, Text};
+use super::plane::{Look, Plane};
+use super::status::CLASSES;
+
+/// Upper bounds of the histograms' buckets, microseconds: about three per power of ten.
+const BOUNDS_MICROS: &[u64] = &[
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+
+/// The text.
+pub(crate) fn metrics(plane: &Plane) -> String {
+    let look = plane.look();
+    let topology = plane.topology.load();
+    let scene = Scene {
+        plane,
+        look: &look,
+        topology: &topology,
+    };
+    let mut text = Text::default();
+    scene.process(&mut text);
+    scene.requests(&mut text);
+    scene.connections(&mut text);
+    scene.decisions(&mut text);
+    scene.sites(&mut text);
+    scene.node_requests(&mut text);
+    scene.node_states(&mut text);
+    scene.node_loads(&mut text);
+    scene.reads(&mut text);
+    text.finish()
+}
+
+struct Scene<'a> {
+    plane: &'a Plane,
+    look: &'a Look,
+    topology: &'a Topology,
+}
+
+fn flag(value: bool) -> f64 {
+    if value { 1.0 } else { 0.0 }
+}
+
+fn gauge(text: &mut Text, name: &'static str, help: &str, value: f64) {
+    text.family(name, Kind::Gauge, help).sample(&[], value);
+}
+
+fn counter(text: &mut Text, name: &'static str, help: &str, value: u64) {
+    text.family(name, Kind::Counter, help).count(&[], value);
+}
+
+fn histogram(family: &mut Family<'_>, labels: Labels<'_>, of: &HistogramSnapshot) {
+    let below = BOUNDS_MICROS.iter().map(|micros| {
+        let bound = Duration::from_micros(*micros);
+        (bound.as_secs_f64(), of.count_below(bound))
+    });
+    family.histogram(labels, below, of.count(), of.sum_seconds());
+}
+
+impl Scene<'_> {
+    fn process(&self, text: &mut Text) {
+        let plane = self.plane;
+        let driver = &plane.driver;
+        let version = env!("CARGO_PKG_VERSION");
+        text.family("tidegate_build", Kind::Info, "The running version.")
+            .sample(&[("version", version)], 1.0);
+        let uptime = self.look.now.since(plane.started).as_secs_f64();
+        gauge(
+            text,
+            "tidegate_uptime_seconds",
+            "Time since the start.",
+            uptime,
+        );
+        let ready = flag(plane.is_ready());
+        gauge(
+            text,
+            "tidegate_ready",
+            "Whether it takes requests that some node can serve.",
+            ready,
+        );
+        let draining = flag(plane.is_draining());
+        gauge(
+            text,
+            "tidegate_draining",
+            "Whether it was told to stop.",
+            draining,
+        );
+        let front_ends = f64::from(plane.front_ends());
+        gauge(
+            text,
+            "tidegate_front_ends",
+            "Front-ends known to serve these nodes.",
+            front_ends,
+        );
+        let version = self.topology.version as f64;
+        gauge(
+            text,
+            "tidegate_topology_version",
+            "Grows with every change of a state.",
+            version,
+        );
+        let ticks = driver.ticks.load(Ordering::Relaxed);
+        counter(
+            text,
+            "tidegate_director_ticks",
+            "Ticks of the control thread.",
+            ticks,
+        );
+        let late = driver.late.load(Ordering::Relaxed);
+        counter(
+            text,
+            "tidegate_director_late_ticks",
+            "Ticks that came a tick late or more.",
+            late,
+        );
+        let ejections = driver.ejections.load(Ordering::Relaxed);
+        counter(
+            text,
+            "tidegate_ejections",
+            "Nodes ejected after failures in a row.",
+            ejections,
+        );
+    }
+
+    fn requests(&self, text: &mut Text) {
+        let snapshot = &self.look.snapshot;
+        let help = "Requests that came in: ended and in flight add up to them.";
+        counter(text, "tidegate_requests_received", help, snapshot.requests);
+        let mut family = text.family(
+            "tidegate_requests_ended",
+            Kind::Counter,
+            "Requests by how they ended.",
+        );
+        for (ending, label) in Ending::ALL {
+            family.count(&[("ending", label)], snapshot.ended_as(*ending));
+        }
+        let in_flight = snapshot.in_flight() as f64;
+        gauge(
+            text,
+            "tidegate_requests_in_flight",
+            "Requests that have not ended.",
+            in_flight,
+        );
+        let help = "Requests that were not answered whole by their node, by reason.";
+        let mut family = text.family("tidegate_requests_unserved", Kind::Counter, help);
+        for reason in Reason::ALL {
+            let ending = Ending::ALL.iter().find(|(it, _)| *it == reason.ending());
+            let ending = ending.map_or("", |(_, label)| label);
+            let labels = [("ending", ending), ("reason", reason.label())];
+            family.count(&labels, snapshot.reason(*reason));
+        }
+        counter(
+            text,
+            "tidegate_retries",
+            "Requests tried again at a node.",
+            snapshot.retries,
+        );
+        let help = "Retries that the retry budget refused.";
+        counter(
+            text,
+            "tidegate_retries_denied",
+            help,
+            snapshot.retries_denied,
+        );
+        let help = "Requests that came back unsent from a connection that the node had closed.";
+        counter(text, "tidegate_stale_connections", help, snapshot.stale);
+        counter(
+            text,
+            "tidegate_request_body_bytes",
+            "Bytes of request bodies.",
+            snapshot.bytes_in,
+        );
+        counter(
+            text,
+            "tidegate_response_body_bytes",
+            "Bytes of response bodies.",
+            snapshot.bytes_out,
+        );
+        counter(
+            text,
+            "tidegate_access_log_lines",
+            "Lines of the access log.",
+            snapshot.log_lines,
+        );
+        let help = "Lines that the access log was too slow for.";
+        counter(
+            text,
+            "tidegate_access_log_dropped",
+            help,
+            snapshot.log_drops,
+        );
+    }
+
+    fn connections(&self, text: &mut Text) {
+        let snapshot = &self.look.snapshot;
+        let open = snapshot.connections as f64;
+        gauge(
+            text,
+            "tidegate_client_connections",
+            "Client connections that are open.",
+            open,
+        );
+        let help = "Client connections accepted.";
+        counter(
+            text,
+            "tidegate_client_connections_accepted",
+            help,
+            snapshot.accepted,
+        );
+        let help = "Client connections refused before a byte was read, by reason.";
+        let mut family = text.family("tidegate_client_connections_refused", Kind::Counter, help);
+        for (reason, count) in Reason::ALL.iter().zip(&snapshot.refused) {
+            if *count > 0 {
+                family.count(&[("reason", reason.label())], *count);
+            }
+        }
+        let help = "Failed accepts: mostly too many open files.";
+        counter(text, "tidegate_accept_errors", help, snapshot.accept_errors);
+        let open = snapshot.tunnels_open as f64;
+        gauge(
+            text,
+            "tidegate_tunnels",
+            "Upgraded connections that are open.",
+            open,
+        );
+        counter(
+            text,
+            "tidegate_tunnels_opened",
+            "Upgraded connections.",
+            snapshot.tunnels,
+        );
+    }
+
+    fn decisions(&self, text: &mut Text) {
+        let snapshot = &self.look.snapshot;
+        let help = "Age of the load record at the routing decision.";
+        let mut family = text.family("tidegate_decision_load_age_seconds", Kind::Histogram, help);
+        histogram(&mut family, &[], &snapshot.load_age);
+        let help = "Decisions without a load record.";
+        counter(
+            text,
+            "tidegate_decisions_without_load",
+            help,
+            snapshot.load_unknown,
+        );
+    }
+
+    fn sites(&self, text: &mut Text) {
+        let help = "Requests of the site by how they ended.";
+        let mut family = text.family("tidegate_site_requests_ended", Kind::Counter, help);
+        self.each_site(|name, _, site| {
+            for ((_, ending), count) in Ending::ALL.iter().zip(site.endings) {
+                family.count(&[("site", name), ("ending", ending)], count);
+            }
+        });
+        let help = "Requests of the site that have not ended.";
+        let mut family = text.family("tidegate_site_requests_in_flight", Kind::Gauge, help);
+        self.each_site(|name, _, site| family.sample(&[("site", name)], site.in_flight() as f64));
+        let help = "Answers to clients of the site by class of their status.";
+        let mut family = text.family("tidegate_site_responses", Kind::Counter, help);
+        self.each_site(|name, _, site| {
+            for (class, count) in CLASSES.iter().zip(site.classes) {
+                family.count(&[("site", name), ("class", class)], count);
+            }
+        });
+        let help = "From the head of the request to its end.";
+        let mut family = text.family(
+            "tidegate_site_request_duration_seconds",
+            Kind::Histogram,
+            help,
+        );
+        self.each_site(|name, _, site| histogram(&mut family, &[("site", name)], &site.latency));
+        let help = "Nodes that requests may go to now.";
+        let mut family = text.family("tidegate_site_candidates", Kind::Gauge, help);
+        self.each_site(|name, id, _| {
+            let candidates = self.topology.site(id).candidates.len();
+            family.sample(&[("site", name)], candidates as f64);
+        });
+        let help = "Whether ejections are ignored, because too many nodes are out.";
+        let mut family = text.family("tidegate_site_fail_open", Kind::Gauge, help);
+        self.each_site(|name, id, _| {
+            family.sample(&[("site", name)], flag(self.topology.site(id).fail_open));
+        });
+    }
+
+    fn node_requests(&self, text: &mut Text) {
+        type Count = fn(&NodeSnapshot) -> u64;
+        let counters: [(_, _, Count); 4] = [
+            (
+                "tidegate_node_tries",
+                "Requests sent to the node, retries among them.",
+                |node| node.tries,
+            ),
+            (
+                "tidegate_node_failures",
+                "Tries without an answer.",
+                |node| node.failures,
+            ),
+            (
+                "tidegate_node_connects",
+                "Connections made to the node.",
+                |node| node.connects,
+            ),
+            (
+                "tidegate_node_connections_reused",
+                "Requests that found a connection in the pool.",
+                |node| node.reuses,
+            ),
+        ];
+        for (name, help, count) in counters {
+            let mut family = text.family(name, Kind::Counter, help);
+            self.each_node(|labels, _, node| family.count(labels, count(node)));
+        }
+        let gauges: [(_, _, Count); 2] = [
+            (
+                "tidegate_node_connections",
+                "Connections open to the node.",
+                |node| node.connections,
+            ),
+            (
+                "tidegate_node_connections_idle",
+                "Connections idle in the pool.",
+                |node| node.connections_idle,
+            ),
+        ];
+        for (name, help, count) in gauges {
+            let mut family = text.family(name, Kind::Gauge, help);
+            self.each_node(|labels, _, node| family.count(labels, count(node)));
+        }
+        let help = "Answers of the node by class of their status.";
+        let mut family = text.family("tidegate_node_responses", Kind::Counter, help);
+        self.each_node(|labels, _, node| {
+            for (class, count) in CLASSES.iter().zip(node.classes) {
+                family.count(&[labels[0], labels[1], ("class", class)], count);
+            }
+        });
+        let help = "From the try to the response head.";
+        let mut family = text.family("tidegate_node_latency_seconds", Kind::Histogram, help);
+        self.each_node(|labels, _, node| histogram(&mut family, labels, &node.latency));
+        let help = "Own requests in flight at the node.";
+        let mut family = text.family("tidegate_node_in_flight", Kind::Gauge, help);
+        self.each_node(|labels, id, _| family.count(labels, self.plane.table.in_flight(id)));
+    }
+
+    fn node_states(&self, text: &mut Text) {
+        let help = "The operator's word: one of the states is 1.";
+        let mut family = text.family("tidegate_node_state", Kind::Gauge, help);
+        self.each_node(|labels, id, _| {
+            for (state, name) in AdminState::ALL {
+                let is = self.topology.node(id).admin == *state;
+                family.sample(&[labels[0], labels[1], ("state", name)], flag(is));
+            }
+        });
+        let help = "Whether the node is out after failures in a row.";
+        let mut family = text.family("tidegate_node_ejected", Kind::Gauge, help);
+        self.each_node(|labels, id, _| {
+            let ejected = self.topology.node(id).health == Health::Ejected;
+            family.sample(labels, flag(ejected));
+        });
+        let help = "How the node's load is read now; none while it is not known.";
+        let mut family = text.family("tidegate_node_rung", Kind::Gauge, help);
+        self.each_node(|labels, id, _| {
+            let load = self.plane.table.fresh(id, self.look.now);
+            let rung = load.map_or(Rung::None, |load| load.rung).label();
+            family.sample(&[labels[0], labels[1], ("rung", rung)], 1.0);
+        });
+    }
+
+    fn node_loads(&self, text: &mut Text) {
+        let help = "Time since the newest load record was made, believed or not.";
+        let mut family = text.family("tidegate_node_load_age_seconds", Kind::Gauge, help);
+        self.each_node(|labels, id, _| {
+            let seen = self.plane.table.last(id).observed_at;
+            if seen.nanos() > 0 {
+                family.sample(labels, self.look.now.since(seen).as_secs_f64());
+            }
+        });
+        type Value = fn(&NodeLoad) -> f32;
+        let gauges: [(_, _, Value); 7] = [
+            (
+                "tidegate_node_cpus",
+                "CPUs that the node can use.",
+                |load| load.capacity,
+            ),
+            (
+                "tidegate_node_run_queue",
+                "Tasks that run or wait for a CPU.",
+                |load| load.runnable,
+            ),
+            (
+                "tidegate_node_cpu_ratio",
+                "Used share of the CPUs.",
+                |load| load.utilization,
+            ),
+            (
+                "tidegate_node_memory_ratio",
+                "Used share of the memory.",
+                |load| load.memory,
+            ),
+            (
+                "tidegate_node_files_ratio",
+                "Used share of the file descriptors.",
+                |load| load.files,
+            ),
+            (
+                "tidegate_node_requests",
+                "Requests in flight of all front-ends.",
+                |load| load.in_flight,
+            ),
+            (
+                "tidegate_node_one_way_seconds",
+                "One-way delay between node and front-end.",
+                |load| load.one_way,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let mut family = text.family(name, Kind::Gauge, help);
+            self.each_node(|labels, id, _| {
+                if let Some(load) = self.plane.table.fresh(id, self.look.now) {
+                    family.sample(labels, value(&load).into());
+                }
+            });
+        }
+    }
+
+    fn reads(&self, text: &mut Text) {
+        let help = "Load reads by result.";
+        let mut family = text.family("tidegate_reads", Kind::Counter, help);
+        self.each_node(|labels, id, _| {
+            if let Some(status) = self.plane.reads.status(id) {
+                let results = [
+                    ("answered", status.reads),
+                    ("timeout", status.timeouts),
+                    ("torn", status.torn),
+                ];
+                for (result, count) in results {
+                    family.count(&[labels[0], labels[1], ("result", result)], count);
+                }
+            }
+        });
+        let help = "Restarts of the node's agent that the reader saw.";
+        let mut family = text.family("tidegate_agent_restarts", Kind::Counter, help);
+        self.each_node(|labels, id, _| {
+            if let Some(status) = self.plane.reads.status(id) {
+                family.count(labels, status.restarts);
+            }
+        });
+        let help = "Round trip of the last load read.";
+        let mut family = text.family("tidegate_read_round_trip_seconds", Kind::Gauge, help);
+        self.each_node(|labels, id, _| {
+            let status = self.plane.reads.status(id);
+            if let Some(seconds) = status.and_then(|status| status.rtt_seconds) {
+                family.sample(labels, seconds);
+            }
+        });
+        if let Some(realtime) = self.plane.reads.realtime() {
+            let help = "Whether the reading thread runs at real-time priority.";
+            gauge(
+                text,
+                "tidegate_reader_realtime",
+                help,
+                flag(realtime.is_ok()),
+            );
+        }
+    }
+
+    fn each_site(&self, mut each: impl FnMut(&str, SiteId, &SiteSnapshot)) {
+        for (index, site) in self.look.snapshot.sites.iter().enumerate() {
+            if let Some(known) = self.topology.sites.get(index) {
+                each(&known.name, SiteId(index as u32), site);
+            }
+        }
+    }
+
+    fn each_node(&self, mut each: impl FnMut(Labels<'_>, NodeId, &NodeSnapshot)) {
+        for (index, node) in self.look.snapshot.nodes.iter().enumerate() {
+            if let Some(known) = self.topology.nodes.get(index) {
+                let site = &self.topology.site(known.site).name;
+                let labels = [("site", site.as_str()), ("node", known.name.as_str())];
+                each(&labels, NodeId(index as u32), node);
+            }
+        }
+    }
+}

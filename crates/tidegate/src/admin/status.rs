@@ -1,0 +1,244 @@
+//! `GET /api/status`: the state of everything, for the page, the command line and programs.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::load::{NodeLoad, Rung};
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{NodeId, SiteId, Topology};
+use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot, Snapshot};
+
+use super::models::{
+    LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent, Requests, SiteStatus, Status,
+};
+use super::plane::{Look, Plane};
+
+/// Names of the status classes, as the counters have them.
+pub(super) const CLASSES: [&str; tidegate_proxy::CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+/// The class whose answers are the server's errors.
+const SERVER_ERRORS: usize = 4;
+
+/// The whole state.
+pub(crate) fn status(plane: &Plane) -> Status {
+    let look = plane.look();
+    let topology = plane.topology.load();
+    let reads = &plane.reads;
+    let realtime = reads.realtime();
+    Status {
+        version: env!("CARGO_PKG_VERSION").into(),
+        uptime_seconds: look.now.since(plane.started).as_secs_f64(),
+        ready: plane.is_ready(),
+        draining: plane.is_draining(),
+        listeners: plane.listeners.iter().map(ToString::to_string).collect(),
+        front_ends: plane.front_ends(),
+        topology_version: topology.version,
+        reader: ReaderStatus {
+            nodes: reads.nodes(),
+            interval_seconds: reads.interval.as_secs_f64(),
+            realtime: realtime.as_ref().map(Result::is_ok),
+            note: realtime.and_then(Result::err),
+        },
+        requests: requests(&look.snapshot),
+        connections: look.snapshot.connections,
+        recent: all_recent(&look),
+        load_age: quantiles(&look.snapshot.load_age.since(&look.earlier.load_age)),
+        sites: (0..topology.sites.len())
+            .map(|site| site_status(plane, &look, &topology, SiteId(site as u32)))
+            .collect(),
+    }
+}
+
+impl Plane {
+    /// Front-ends known to serve these nodes.
+    pub(super) fn front_ends(&self) -> u32 {
+        let known = self
+            .driver
+            .front_ends
+            .load(std::sync::atomic::Ordering::Relaxed);
+        u32::try_from(known).unwrap_or(u32::MAX).max(1)
+    }
+}
+
+fn requests(snapshot: &Snapshot) -> Requests {
+    let rejected = Reason::ALL
+        .iter()
+        .filter(|reason| reason.ending() == Ending::Rejected)
+        .map(|reason| (reason.label().to_owned(), snapshot.reason(*reason)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    Requests {
+        received: snapshot.requests,
+        completed: snapshot.completed,
+        failed: snapshot.ended_as(Ending::Failed),
+        rejected,
+        cancelled: snapshot.ended_as(Ending::Cancelled),
+        in_flight: snapshot.in_flight(),
+        retries: snapshot.retries,
+    }
+}
+
+fn all_recent(look: &Look) -> Recent {
+    let (now, then) = (&look.snapshot, &look.earlier);
+    let errors = |snapshot: &Snapshot| {
+        let sites = snapshot.sites.iter();
+        sites.map(|site| site.classes[SERVER_ERRORS]).sum::<u64>()
+    };
+    Recent {
+        seconds: look.seconds,
+        requests_per_second: look.rate(now.ended(), then.ended()),
+        errors_per_second: look.rate(errors(now), errors(then)),
+        latency: quantiles(&now.latency.since(&then.latency)),
+    }
+}
+
+fn site_recent(look: &Look, site: SiteId) -> Recent {
+    let Some((now, then)) = look.pair(|snapshot| snapshot.sites.get(site.index())) else {
+        return Recent::default();
+    };
+    let ended = |site: &SiteSnapshot| site.endings.iter().sum();
+    Recent {
+        seconds: look.seconds,
+        requests_per_second: look.rate(ended(now), ended(then)),
+        errors_per_second: look.rate(now.classes[SERVER_ERRORS], then.classes[SERVER_ERRORS]),
+        latency: quantiles(&now.latency.since(&then.latency)),
+    }
+}
+
+fn node_recent(look: &Look, node: NodeId) -> Recent {
+    let Some((now, then)) = look.pair(|snapshot| snapshot.nodes.get(node.index())) else {
+        return Recent::default();
+    };
+    let errors = |node: &NodeSnapshot| node.failures + node.classes[SERVER_ERRORS];
+    Recent {
+        seconds: look.seconds,
+        requests_per_second: look.rate(answers(now), answers(then)),
+        errors_per_second: look.rate(errors(now), errors(then)),
+        latency: quantiles(&now.latency.since(&then.latency)),
+    }
+}
+
+fn answers(node: &NodeSnapshot) -> u64 {
+    node.classes.iter().sum()
+}
+
+impl Look {
+    /// Growth of a counter per second.
+    fn rate(&self, now: u64, then: u64) -> f64 {
+        let grown = now.saturating_sub(then) as f64;
+        if self.seconds > 0.0 {
+            grown / self.seconds
+        } else {
+            0.0
+        }
+    }
+
+    /// A part of the counters now and at the window's begin.
+    fn pair<'a, T>(
+        &'a self,
+        part: impl Fn(&'a Snapshot) -> Option<&'a T>,
+    ) -> Option<(&'a T, &'a T)> {
+        Some((part(&self.snapshot)?, part(&self.earlier)?))
+    }
+
+    /// Answers of a node within the window.
+    fn answered(&self, node: NodeId) -> u64 {
+        let pair = self.pair(|snapshot| snapshot.nodes.get(node.index()));
+        pair.map_or(0, |(now, then)| answers(now).saturating_sub(answers(then)))
+    }
+
+    /// Share of each of the nodes in the answers of all of them; nothing without an answer.
+    pub(super) fn shares(&self, nodes: &[NodeId]) -> Vec<Option<f64>> {
+        let answered: Vec<_> = nodes.iter().map(|node| self.answered(*node)).collect();
+        let all: u64 = answered.iter().sum();
+        let share = |count| (all > 0).then(|| count as f64 / all as f64);
+        answered.into_iter().map(share).collect()
+    }
+}
+
+fn site_status(plane: &Plane, look: &Look, topology: &Topology, id: SiteId) -> SiteStatus {
+    let site = topology.site(id);
+    let spec = plane.sites.get(id.index());
+    let shares = look.shares(&site.nodes);
+    let nodes = site.nodes.iter().zip(shares);
+    SiteStatus {
+        name: site.name.clone(),
+        policy: site.policy.kind.name().into(),
+        hosts: spec.map_or(Vec::new(), |spec| spec.hosts.clone()),
+        paths: spec.map_or(Vec::new(), |spec| spec.paths.clone()),
+        candidates: site.candidates.len() as u32,
+        fail_open: site.fail_open,
+        recent: site_recent(look, id),
+        nodes: nodes
+            .map(|(node, share)| node_status(plane, look, topology, *node, share))
+            .collect(),
+    }
+}
+
+/// One node.
+pub(super) fn node_status(
+    plane: &Plane,
+    look: &Look,
+    topology: &Topology,
+    id: NodeId,
+    share: Option<f64>,
+) -> NodeStatus {
+    let node = topology.node(id);
+    let load = load_status(&plane.table.last(id), look.now);
+    let rung = match &load {
+        Some(load) if load.fresh => plane.table.last(id).rung,
+        Some(_) | None => Rung::None,
+    };
+    NodeStatus {
+        name: node.name.clone(),
+        address: node.address.to_string(),
+        state: node.admin.label().into(),
+        health: node.health.label().into(),
+        candidate: topology.site(node.site).candidates.contains(&id),
+        weight: node.weight,
+        rung: rung.label().into(),
+        load,
+        reads: plane.reads.status(id),
+        in_flight: plane.table.in_flight(id),
+        responses: responses(look, id),
+        share,
+        recent: node_recent(look, id),
+    }
+}
+
+fn responses(look: &Look, id: NodeId) -> BTreeMap<String, u64> {
+    let Some(node) = look.snapshot.nodes.get(id.index()) else {
+        return BTreeMap::new();
+    };
+    let classes = CLASSES.iter().zip(node.classes);
+    let mut responses: BTreeMap<_, _> = classes
+        .map(|(class, count)| ((*class).to_owned(), count))
+        .collect();
+    responses.insert("failed".into(), node.failures);
+    responses
+}
+
+fn load_status(load: &NodeLoad, now: Timestamp) -> Option<LoadStatus> {
+    if load.observed_at == Timestamp::ZERO {
+        return None;
+    }
+    let known = |number: f32| number.is_finite().then_some(f64::from(number));
+    let age = now.since(load.observed_at);
+    Some(LoadStatus {
+        fresh: age <= load.freshness(),
+        age_seconds: age.as_secs_f64(),
+        capacity: known(load.capacity),
+        runnable: known(load.runnable),
+        cpu: known(load.utilization),
+        memory: known(load.memory),
+        files: known(load.files),
+        in_flight: known(load.in_flight),
+        softirqs: known(load.softirqs),
+        one_way_seconds: load.one_way.into(),
+    })
+}
+
+fn quantiles(histogram: &HistogramSnapshot) -> Quantiles {
+    Quantiles {
+        p50_seconds: histogram.quantile_seconds(0.5),
+        p99_seconds: histogram.quantile_seconds(0.99),
+    }
+}

@@ -1,0 +1,336 @@
+//! The API's answers, who gets them, and the page in a browser.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+use tidegate_core::topology::NodeId;
+
+use super::models::{ApiError, Ordered, Status, Why};
+use super::plane::Plane;
+use super::server::Access;
+use super::{ORDER_HEADER, api, server};
+use crate::config::Token;
+use crate::driver::Driver;
+use crate::testing;
+
+const TOKEN: &str = "0123456789abcdef";
+
+struct Scene {
+    plane: Arc<Plane>,
+    runtime: tokio::runtime::Runtime,
+    _driver: Driver,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let (driver, plane) = testing::plane();
+        Self {
+            plane,
+            runtime: testing::runtime(),
+            _driver: driver,
+        }
+    }
+
+    fn ask(&self, token: bool, request: &Request<()>) -> (StatusCode, http::HeaderMap, Vec<u8>) {
+        let token = token.then(|| Token::parse(TOKEN).unwrap());
+        self.runtime.block_on(async {
+            let answer = api::answer(request, &self.plane, &Access { token }).await;
+            let (head, body) = answer.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            (head.status, head.headers, body.to_vec())
+        })
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str) -> (StatusCode, T) {
+        let (status, _, body) = self.ask(false, &request(Method::GET, path));
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+}
+
+fn request(method: Method, path: &str) -> Request<()> {
+    let request = Request::builder().method(method).uri(path);
+    request
+        .header("host", "127.0.0.1:9900")
+        .header(ORDER_HEADER, "1")
+        .body(())
+        .unwrap()
+}
+
+#[test]
+fn the_status_tells_fresh_stale_and_unknown_apart() {
+    let scene = Scene::new();
+    let (status, answer): (_, Status) = scene.get("/api/status");
+    assert_eq!(status, StatusCode::OK);
+    assert!(answer.ready && !answer.draining);
+    let [shop, blog] = answer.sites.as_slice() else {
+        panic!("two sites");
+    };
+    let (n1, n2, n3) = (&shop.nodes[0], &shop.nodes[1], &blog.nodes[0]);
+    let fresh = n1.load.as_ref().unwrap();
+    assert!(fresh.fresh);
+    assert_eq!((fresh.runnable, fresh.files), (Some(3.0), None));
+    assert_eq!((n1.rung.as_str(), n1.share), ("agent", None));
+    assert!(!n2.load.as_ref().unwrap().fresh);
+    assert_eq!(n2.rung, "none");
+    assert_eq!(n3.load, None);
+}
+
+#[test]
+fn why_gives_the_policys_terms_and_sentences() {
+    let scene = Scene::new();
+    let (_, why): (_, Why) = scene.get("/api/why/n1");
+    let Why::Node(why) = why else {
+        panic!("n1 is a node");
+    };
+    assert_eq!((why.site.as_str(), why.policy.as_str()), ("shop", "auto"));
+    let queue = why.terms.iter().find(|term| term.name == "n").unwrap();
+    assert_eq!(queue.value, Some(3.0));
+    assert!(
+        why.reasons
+            .iter()
+            .any(|reason| reason.contains("2.0 ms old")),
+        "{:?}",
+        why.reasons
+    );
+    let (_, why): (_, Why) = scene.get("/api/why/shop");
+    let Why::Site(why) = why else {
+        panic!("shop is a site");
+    };
+    assert_eq!(why.nodes.len(), 2);
+    let (status, refusal): (_, ApiError) = scene.get("/api/why/nobody");
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(refusal.error.contains("nobody"));
+}
+
+#[test]
+fn orders_are_carried_out_and_change_readiness() {
+    let scene = Scene::new();
+    for (node, order) in [("n1", "drain"), ("n2", "maint"), ("n3", "drain")] {
+        let path = format!("/api/nodes/{node}/{order}");
+        let (status, _, body) = scene.ask(false, &request(Method::POST, &path));
+        assert_eq!(status, StatusCode::OK);
+        let done: Ordered = serde_json::from_slice(&body).unwrap();
+        assert_eq!((done.node.as_str(), done.state.as_str()), (node, order));
+    }
+    let (status, _, _) = scene.ask(false, &request(Method::GET, "/readyz"));
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let (status, _, _) = scene.ask(false, &request(Method::GET, "/livez"));
+    assert_eq!(status, StatusCode::OK);
+    let (status, _, _) = scene.ask(false, &request(Method::POST, "/api/nodes/n3/ready"));
+    assert_eq!(status, StatusCode::OK);
+    let (status, _, _) = scene.ask(false, &request(Method::GET, "/readyz"));
+    assert_eq!(status, StatusCode::OK);
+    let topology = scene.plane.topology.load();
+    assert!(
+        topology
+            .site(topology.node(NodeId(0)).site)
+            .candidates
+            .is_empty()
+    );
+}
+
+#[test]
+fn what_is_not_there_or_not_allowed_is_said_in_json() {
+    let scene = Scene::new();
+    for (method, path, expected) in [
+        (Method::GET, "/nothing", StatusCode::NOT_FOUND),
+        (Method::GET, "/api", StatusCode::NOT_FOUND),
+        (
+            Method::POST,
+            "/api/nodes/nobody/drain",
+            StatusCode::NOT_FOUND,
+        ),
+        (Method::POST, "/api/nodes/n1/dance", StatusCode::NOT_FOUND),
+        (
+            Method::GET,
+            "/api/nodes/n1/drain",
+            StatusCode::METHOD_NOT_ALLOWED,
+        ),
+        (Method::POST, "/api/status", StatusCode::METHOD_NOT_ALLOWED),
+        (
+            Method::OPTIONS,
+            "/api/status",
+            StatusCode::METHOD_NOT_ALLOWED,
+        ),
+        (Method::GET, "/api/why/%00%0d%0a", StatusCode::NOT_FOUND),
+    ] {
+        let (status, headers, body) = scene.ask(false, &request(method.clone(), path));
+        assert_eq!(status, expected, "{method} {path}");
+        assert!(!headers.contains_key("access-control-allow-origin"));
+        let refusal: ApiError = serde_json::from_slice(&body).unwrap();
+        assert!(!refusal.error.is_empty());
+    }
+}
+
+#[test]
+fn a_page_elsewhere_can_neither_read_nor_order() {
+    let scene = Scene::new();
+    let ask = |method: Method, path: &str, host: &str| {
+        let bare = Request::builder().method(method).uri(path);
+        let bare = bare.header("host", host).body(()).unwrap();
+        scene.ask(false, &bare).0
+    };
+    for host in [
+        "127.0.0.1:9900",
+        "localhost:9900",
+        "[::1]:9900",
+        "LOCALHOST",
+        "::1",
+    ] {
+        assert_eq!(
+            ask(Method::GET, "/api/status", host),
+            StatusCode::OK,
+            "{host}"
+        );
+    }
+    for host in [
+        "evil.example",
+        "evil.example:9900",
+        "localhost.evil.example",
+        "",
+        "127.0.0.1.evil",
+    ] {
+        assert_eq!(
+            ask(Method::GET, "/api/status", host),
+            StatusCode::FORBIDDEN,
+            "{host}"
+        );
+    }
+    let order = ask(Method::POST, "/api/nodes/n1/drain", "127.0.0.1:9900");
+    assert_eq!(order, StatusCode::FORBIDDEN);
+}
+
+#[test]
+fn with_a_token_only_its_bearer_is_answered() {
+    let scene = Scene::new();
+    let ask = |method: Method, path: &str, token: Option<&str>| {
+        let bare = Request::builder().method(method).uri(path);
+        let bare = bare.header("host", "admin.example:9900");
+        let bare = match token {
+            Some(token) => bare.header("authorization", format!("Bearer {token}")),
+            None => bare,
+        };
+        scene.ask(true, &bare.body(()).unwrap()).0
+    };
+    for open in ["/", "/livez", "/readyz"] {
+        assert_eq!(ask(Method::GET, open, None), StatusCode::OK);
+    }
+    for path in ["/api/status", "/metrics", "/api/why/n1", "/nothing"] {
+        assert_eq!(ask(Method::GET, path, None), StatusCode::UNAUTHORIZED);
+        assert_eq!(
+            ask(Method::GET, path, Some("wrong")),
+            StatusCode::UNAUTHORIZED
+        );
+    }
+    assert_eq!(ask(Method::GET, "/api/status", Some(TOKEN)), StatusCode::OK);
+    let order = "/api/nodes/n1/drain";
+    assert_eq!(ask(Method::POST, order, None), StatusCode::UNAUTHORIZED);
+    assert_eq!(ask(Method::POST, order, Some(TOKEN)), StatusCode::OK);
+}
+
+/// Names and labels are what dashboards and alerts rely on.
+#[test]
+fn metrics_are_as_expected() {
+    let scene = Scene::new();
+    let (status, headers, body) = scene.ask(false, &request(Method::GET, "/metrics"));
+    assert_eq!(status, StatusCode::OK);
+    assert!(
+        headers["content-type"]
+            .to_str()
+            .unwrap()
+            .starts_with("application/openmetrics-text")
+    );
+    let text = String::from_utf8(body).unwrap();
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        // Values that run while the test does.
+        let runs = ["tidegate_director_", "tidegate_topology_version "];
+        let stable = match line.rsplit_once(' ') {
+            Some((name, _)) if runs.iter().any(|run| line.starts_with(run)) => format!("{name} N"),
+            _ => line.replace(env!("CARGO_PKG_VERSION"), "VERSION"),
+        };
+        lines.push(stable);
+    }
+    let found = lines.join("\n") + "\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/metrics.txt");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, &found).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == wanted,
+        "UPDATE_EXPECT=1 rewrites it. Found:\n{found}"
+    );
+}
+
+/// A server of the test cluster on a thread of its own, for as long as the test runs.
+fn serve() -> (Driver, std::net::SocketAddr) {
+    let (driver, plane) = testing::plane();
+    let (told, address) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        testing::runtime().block_on(async move {
+            let listener = server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+            told.send(listener.local_addr().unwrap()).unwrap();
+            server::serve(listener, plane, Access { token: None }).await;
+        });
+    });
+    (driver, address.recv().unwrap())
+}
+
+#[test]
+fn the_command_lines_client_is_understood() {
+    let (_driver, address) = serve();
+    let client = crate::client::Client {
+        address,
+        token: None,
+    };
+    let status: Status = client.get("/api/status").unwrap();
+    assert_eq!(status.sites.len(), 2);
+    let done: Ordered = client.post("/api/nodes/n2/drain").unwrap();
+    assert_eq!(done.state, "drain");
+    let refused = client.get::<Status>("/api/why/nobody").unwrap_err();
+    assert_eq!(refused, "there is no site or node `nobody`");
+}
+
+#[test]
+fn the_page_shows_a_row_for_each_node_in_a_browser() {
+    if Command::new("chromium").arg("--version").output().is_err() {
+        println!("SKIPPED: chromium is not installed");
+        return;
+    }
+    let (_driver, address) = serve();
+    let profile = std::env::temp_dir().join(format!("tidegate-page-{}", std::process::id()));
+    let output = Command::new("chromium")
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            // The page's own timer runs on virtual time, which waits for the fetch.
+            "--virtual-time-budget=5000",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("http://{address}/"))
+        .output()
+        .unwrap();
+    std::fs::remove_dir_all(&profile).unwrap_or_default();
+    let page = String::from_utf8_lossy(&output.stdout);
+    for node in ["n1", "n2", "n3"] {
+        assert!(
+            page.contains(&format!("<tr data-node=\"{node}\">")),
+            "{node} in:\n{page}"
+        );
+    }
+    assert!(
+        page.contains("10.0.0.1:80") && page.contains("2.0 ms") && page.contains("shop.example")
+    );
+    assert!(page.contains("id=\"notice\" hidden"));
+}

@@ -1,0 +1,197 @@
+//! `GET /api/why/NAME`: why a node gets what it gets, and how a site chooses.
+//!
+//! The terms are worked out anew from the shared table, by a fresh instance of the site's
+//! policy. What a worker's own instance has learned by itself (the pool of prequal, say) is not
+//! in them.
+
+use tidegate_core::load::Rung;
+use tidegate_core::policy::{Policy, View};
+use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
+
+use super::models::{NodeStatus, TermStatus, Why, WhyNode, WhySite, WhySiteNode};
+use super::plane::{Look, Plane};
+use super::status::node_status;
+
+/// The answer for a node or site of that name; nodes first, since they are asked for more.
+pub(crate) fn why(plane: &Plane, name: &str) -> Option<Why> {
+    let topology = plane.topology.load();
+    if let Some(node) = topology.node_named(name) {
+        return Some(Why::Node(Box::new(why_node(plane, &topology, node))));
+    }
+    let site = topology.site_named(name)?;
+    Some(Why::Site(Box::new(why_site(plane, &topology, site))))
+}
+
+fn why_node(plane: &Plane, topology: &Topology, id: NodeId) -> WhyNode {
+    let look = plane.look();
+    let site = topology.site(topology.node(id).site);
+    let place = site.nodes.iter().position(|node| *node == id);
+    let share = place.and_then(|place| look.shares(&site.nodes)[place]);
+    let status = node_status(plane, &look, topology, id, share);
+    let explainer = Explainer::new(plane, &look, topology, topology.node(id).site);
+    WhyNode {
+        site: site.name.clone(),
+        policy: site.policy.kind.name().into(),
+        policy_what: site.policy.kind.what().into(),
+        reasons: node_reasons(topology, id, &status),
+        terms: explainer.terms(id),
+        node: status,
+    }
+}
+
+fn why_site(plane: &Plane, topology: &Topology, id: SiteId) -> WhySite {
+    let look = plane.look();
+    let site = topology.site(id);
+    let explainer = Explainer::new(plane, &look, topology, id);
+    let shares = look.shares(&site.nodes);
+    let nodes = site.nodes.iter().zip(shares);
+    WhySite {
+        site: site.name.clone(),
+        policy: site.policy.kind.name().into(),
+        policy_what: site.policy.kind.what().into(),
+        reasons: site_reasons(topology, id),
+        nodes: nodes
+            .map(|(node, share)| WhySiteNode {
+                name: topology.node(*node).name.clone(),
+                candidate: site.candidates.contains(node),
+                share,
+                terms: explainer.terms(*node),
+            })
+            .collect(),
+    }
+}
+
+struct Explainer<'a> {
+    policy: Box<dyn Policy>,
+    view: View<'a>,
+}
+
+impl<'a> Explainer<'a> {
+    fn new(plane: &'a Plane, look: &Look, topology: &'a Topology, site: SiteId) -> Self {
+        let mut policy = topology.site(site).policy.build();
+        policy.on_topology(topology, site);
+        Self {
+            policy,
+            view: View {
+                now: look.now,
+                site,
+                candidates: &topology.site(site).candidates,
+                topology,
+                table: &plane.table,
+            },
+        }
+    }
+
+    fn terms(&self, node: NodeId) -> Vec<TermStatus> {
+        // A view without candidates is nothing that a policy has ever seen.
+        if self.view.candidates.is_empty() {
+            return Vec::new();
+        }
+        let terms = self.policy.explain(&self.view, node);
+        terms
+            .into_iter()
+            .map(|term| TermStatus {
+                name: term.name.into(),
+                value: term.value.is_finite().then_some(term.value),
+                what: term.what.into(),
+            })
+            .collect()
+    }
+}
+
+fn node_reasons(topology: &Topology, id: NodeId, status: &NodeStatus) -> Vec<String> {
+    let node = topology.node(id);
+    let site = topology.site(node.site);
+    let mut reasons = Vec::new();
+    match node.admin {
+        AdminState::Ready => {}
+        AdminState::Drain => reasons.push("it gets no new requests: an operator drains it".into()),
+        AdminState::Maint => {
+            reasons.push("it gets no requests: an operator took it out of service".into());
+        }
+    }
+    match (node.health, site.fail_open) {
+        (Health::Up, _) => {}
+        (Health::Ejected, false) => reasons.push(
+            "it gets no requests: it failed several times in a row and has not answered a probe since".into(),
+        ),
+        (Health::Ejected, true) => reasons.push(format!(
+            "it failed several times in a row, but so did half or more of {}: ejections are ignored",
+            site.name
+        )),
+    }
+    if status.candidate {
+        let others = site.candidates.len() - 1;
+        reasons.push(format!(
+            "it is a candidate, with {others} other nodes of {}",
+            site.name
+        ));
+    }
+    reasons.push(load_reason(status));
+    reasons.push(match status.share {
+        Some(share) => format!(
+            "it answered {:.0} % of the site's requests in the last {:.0} s; {} are in flight there",
+            share * 100.0,
+            status.recent.seconds,
+            status.in_flight
+        ),
+        None => format!(
+            "the site had no requests in the last {:.0} s; {} are in flight at this node",
+            status.recent.seconds, status.in_flight
+        ),
+    });
+    reasons
+}
+
+fn load_reason(status: &NodeStatus) -> String {
+    let trouble = || {
+        let error = status
+            .reads
+            .as_ref()
+            .and_then(|reads| reads.last_error.clone());
+        error.map_or(String::new(), |error| format!(" ({error})"))
+    };
+    match (&status.load, &status.reads) {
+        (Some(load), _) if load.fresh => format!(
+            "its load is known by {}, {:.1} ms old",
+            status.rung,
+            load.age_seconds * 1e3
+        ),
+        (Some(load), _) => format!(
+            "its last load is {:.1} s old and not believed any more{}",
+            load.age_seconds,
+            trouble()
+        ),
+        (None, Some(_)) => format!("its load is not known yet{}", trouble()),
+        (None, None) => format!(
+            "its load is not read (rung {}): own requests in flight and latencies decide",
+            Rung::None.label()
+        ),
+    }
+}
+
+fn site_reasons(topology: &Topology, id: SiteId) -> Vec<String> {
+    let site = topology.site(id);
+    let mut reasons = Vec::new();
+    let (candidates, nodes) = (site.candidates.len(), site.nodes.len());
+    reasons.push(match candidates {
+        0 => format!("none of its {nodes} nodes may take requests: they are refused"),
+        _ if candidates == nodes => format!("all of its {nodes} nodes are candidates"),
+        _ => format!("{candidates} of its {nodes} nodes are candidates"),
+    });
+    for node in &site.nodes {
+        let node = topology.node(*node);
+        match node.admin {
+            AdminState::Ready => {}
+            AdminState::Drain => reasons.push(format!("{} is drained by an operator", node.name)),
+            AdminState::Maint => reasons.push(format!("{} is out of service", node.name)),
+        }
+        if node.health == Health::Ejected {
+            reasons.push(format!("{} is ejected after failures in a row", node.name));
+        }
+    }
+    if site.fail_open {
+        reasons.push("half or more of its nodes are ejected, so ejections are ignored".into());
+    }
+    reasons
+}

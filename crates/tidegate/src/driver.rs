@@ -1,0 +1,336 @@
+//! The driver: the one thread that owns the [`Director`].
+//!
+//! ```text
+//!  orders ──┐                               ┌──> Topology into the ArcSwap
+//!  probes ──┼──> channel ──> Director tick ─┼──> probes to send
+//!  readers ─┘                 each 1 ms     └──> events to report
+//! ```
+//!
+//! It decides nothing and waits for nobody: a probe is sent by whoever takes it from the
+//! channel, and its answer comes back as a message. If this thread dies, traffic goes on with
+//! the last topology, and orders are refused.
+
+mod rungs;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tidegate_core::director::{Director, Event};
+use tidegate_core::load::LoadTable;
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{AdminState, NodeId, Topology};
+use tokio::sync::oneshot;
+
+use crate::output::Output;
+use crate::reads::Reads;
+use rungs::RungWatch;
+
+/// Time between two ticks.
+const TICK: Duration = Duration::from_millis(1);
+/// Ticks between two looks at the readers and rungs, which change slowly.
+const SLOW_TICKS: u64 = 100;
+/// Most messages that wait for a tick; an order more is refused.
+const MESSAGES_MAX: usize = 1024;
+
+/// What the thread is told.
+#[derive(Debug)]
+enum Message {
+    Order(NodeId, AdminState, oneshot::Sender<()>),
+    Probed(NodeId, bool),
+    Stop,
+}
+
+/// Why an order was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OrderError {
+    #[error("too many orders are waiting")]
+    Busy,
+    #[error("the control thread has ended")]
+    Gone,
+}
+
+/// A handle to tell the driver something; as many as needed.
+#[derive(Clone, Debug)]
+pub(crate) struct Orders(SyncSender<Message>);
+
+impl Orders {
+    /// Wants a node in this state; returns when the topology says so.
+    pub(crate) async fn give(&self, node: NodeId, state: AdminState) -> Result<(), OrderError> {
+        let (done, published) = oneshot::channel();
+        let message = Message::Order(node, state, done);
+        self.0.try_send(message).map_err(|error| match error {
+            TrySendError::Full(_) => OrderError::Busy,
+            TrySendError::Disconnected(_) => OrderError::Gone,
+        })?;
+        published.await.map_err(|_| OrderError::Gone)
+    }
+
+    /// A probe was answered or not. A probe whose answer is lost is sent again by the director.
+    pub(crate) fn probed(&self, node: NodeId, answered: bool) {
+        self.0.try_send(Message::Probed(node, answered)).ok();
+    }
+}
+
+/// Counters of the thread, for the metrics.
+#[derive(Debug, Default)]
+pub(crate) struct DriverStats {
+    /// Ticks so far.
+    pub(crate) ticks: AtomicU64,
+    /// Ticks that came a whole tick late or more.
+    pub(crate) late: AtomicU64,
+    /// Nodes ejected so far.
+    pub(crate) ejections: AtomicU64,
+    /// Front-ends known to serve these nodes.
+    pub(crate) front_ends: AtomicU64,
+}
+
+/// What the thread works on.
+#[derive(Debug)]
+pub(crate) struct DriverParts {
+    /// The state machine.
+    pub(crate) director: Director,
+    /// Loads and outcomes.
+    pub(crate) table: Arc<LoadTable>,
+    /// Where topologies are published.
+    pub(crate) topology: Arc<ArcSwap<Topology>>,
+    /// How loads are read.
+    pub(crate) reads: Arc<Reads>,
+    /// Front-ends that the configuration knows of.
+    pub(crate) front_ends: u32,
+    /// Where probes are asked for.
+    pub(crate) probes: tokio::sync::mpsc::Sender<NodeId>,
+    /// Where events are told.
+    pub(crate) output: Output,
+    /// The process's clock.
+    pub(crate) clock: fn() -> Timestamp,
+}
+
+/// The running thread; dropping it stops and joins.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    orders: Orders,
+    stats: Arc<DriverStats>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Driver {
+    /// Starts the thread.
+    pub(crate) fn spawn(parts: DriverParts) -> std::io::Result<Self> {
+        let (sender, receiver) = sync_channel(MESSAGES_MAX);
+        let stats = Arc::new(DriverStats::default());
+        let mut running = Running::new(parts, Arc::clone(&stats));
+        let thread = std::thread::Builder::new()
+            .name("director".into())
+            .spawn(move || running.run(&receiver))?;
+        Ok(Self {
+            orders: Orders(sender),
+            stats,
+            thread: Some(thread),
+        })
+    }
+
+    /// A handle for orders and probes' answers.
+    pub(crate) fn orders(&self) -> Orders {
+        self.orders.clone()
+    }
+
+    /// Its counters.
+    pub(crate) fn stats(&self) -> Arc<DriverStats> {
+        Arc::clone(&self.stats)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // A full channel empties within a tick, a closed one has no thread to stop.
+        self.orders.0.send(Message::Stop).ok();
+        if let Some(thread) = self.thread.take() {
+            // It has told its panic on standard error already.
+            thread.join().ok();
+        }
+    }
+}
+
+struct Running {
+    parts: DriverParts,
+    stats: Arc<DriverStats>,
+    rungs: RungWatch,
+    /// Orders that wait for the topology with their effect.
+    waiting: Vec<oneshot::Sender<()>>,
+    tick: u64,
+    events_dropped: u64,
+}
+
+impl Running {
+    fn new(parts: DriverParts, stats: Arc<DriverStats>) -> Self {
+        let rungs = RungWatch::new(parts.table.nodes());
+        stats
+            .front_ends
+            .store(parts.front_ends.into(), Ordering::Relaxed);
+        Self {
+            parts,
+            stats,
+            rungs,
+            waiting: Vec::new(),
+            tick: 0,
+            events_dropped: 0,
+        }
+    }
+
+    fn run(&mut self, messages: &Receiver<Message>) {
+        let mut due = (self.parts.clock)() + TICK;
+        loop {
+            let wait = due.since((self.parts.clock)());
+            match messages.recv_timeout(wait) {
+                Ok(Message::Order(node, state, done)) => {
+                    self.parts.director.handle_order(node, state);
+                    self.waiting.push(done);
+                }
+                Ok(Message::Probed(node, answered)) => {
+                    let now = (self.parts.clock)();
+                    self.parts.director.handle_probe(node, answered, now);
+                }
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let now = (self.parts.clock)();
+            if now < due {
+                continue;
+            }
+            self.handle_tick(now);
+            due = due + TICK;
+            if due < now {
+                // Ticks that were slept over are not made up for.
+                self.stats.late.fetch_add(1, Ordering::Relaxed);
+                due = now + TICK;
+            }
+        }
+    }
+
+    fn handle_tick(&mut self, now: Timestamp) {
+        self.tick += 1;
+        self.stats.ticks.store(self.tick, Ordering::Relaxed);
+        if self.tick.is_multiple_of(SLOW_TICKS) {
+            self.look_slowly(now);
+        }
+        let parts = &mut self.parts;
+        parts.director.handle_tick(&parts.table, now);
+        if let Some(topology) = parts.director.poll_topology() {
+            parts.topology.store(topology);
+        }
+        for done in self.waiting.drain(..) {
+            // Whoever gave the order may have left since.
+            done.send(()).ok();
+        }
+        while let Some(node) = parts.director.poll_probe(now) {
+            if parts.probes.try_send(node).is_err() {
+                parts.director.handle_probe(node, false, now);
+            }
+        }
+        while let Some(event) = parts.director.poll_event() {
+            if matches!(event, Event::Ejected(_)) {
+                self.stats.ejections.fetch_add(1, Ordering::Relaxed);
+            }
+            let (name, text) = describe(event, &parts.director.topology());
+            parts.output.event(name, &text);
+        }
+    }
+
+    fn look_slowly(&mut self, now: Timestamp) {
+        let parts = &mut self.parts;
+        let readers = parts.reads.readers();
+        parts.director.handle_front_ends(readers);
+        let front_ends = u64::from(readers.max(parts.front_ends).max(1));
+        self.stats.front_ends.store(front_ends, Ordering::Relaxed);
+        let dropped = parts.director.events_dropped();
+        if dropped > self.events_dropped {
+            let text = format!(
+                "{} events were too many to tell",
+                dropped - self.events_dropped
+            );
+            parts.output.event("events_dropped", &text);
+            self.events_dropped = dropped;
+        }
+        let topology = parts.director.topology();
+        for (index, node) in topology.nodes.iter().enumerate() {
+            let id = NodeId(index as u32);
+            let load = parts.table.fresh(id, now);
+            let said = self
+                .rungs
+                .look(id, load.map(|load| load.rung), || parts.reads.trouble(id));
+            if let Some(text) = said {
+                parts
+                    .output
+                    .event("rung", &format!("node {}: {text}", node.name));
+            }
+        }
+    }
+}
+
+/// An event's name and its line.
+fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
+    let node = |id: NodeId| &topology.node(id).name;
+    match event {
+        Event::Ejected(id) => (
+            "ejected",
+            format!(
+                "node {}: ejected after failures in a row, until it answers a probe",
+                node(id)
+            ),
+        ),
+        Event::Returned(id) => ("returned", format!("node {}: answers again", node(id))),
+        Event::FailOpen(id) => (
+            "fail_open",
+            format!(
+                "site {}: half or more of its nodes are ejected, so ejections are ignored",
+                topology.site(id).name
+            ),
+        ),
+        Event::FailClosed(id) => (
+            "fail_closed",
+            format!("site {}: ejections count again", topology.site(id).name),
+        ),
+        Event::Admin(id, state) => ("state", format!("node {}: {}", node(id), state.label())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn an_order_is_in_the_topology_when_it_is_answered() {
+        let (driver, parts) = testing::driver();
+        let orders = driver.orders();
+        let runtime = testing::runtime();
+        for state in [AdminState::Drain, AdminState::Maint, AdminState::Ready] {
+            runtime.block_on(orders.give(NodeId(0), state)).unwrap();
+            assert_eq!(parts.topology.load().node(NodeId(0)).admin, state);
+        }
+        drop(driver);
+        let late = runtime.block_on(orders.give(NodeId(0), AdminState::Ready));
+        assert_eq!(late, Err(OrderError::Gone));
+    }
+
+    #[test]
+    fn every_event_has_a_line() {
+        let (_driver, parts) = testing::driver();
+        let topology = parts.topology.load();
+        let site = tidegate_core::topology::SiteId(0);
+        for event in [
+            Event::Ejected(NodeId(0)),
+            Event::Returned(NodeId(0)),
+            Event::FailOpen(site),
+            Event::FailClosed(site),
+            Event::Admin(NodeId(0), AdminState::Drain),
+        ] {
+            let (_, text) = describe(event, &topology);
+            assert!(text.contains("n1") || text.contains("shop"), "{text}");
+        }
+    }
+}

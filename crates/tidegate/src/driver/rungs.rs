@@ -1,0 +1,111 @@
+//! Says once how each node's load is read, and again when that changes.
+
+use tidegate_core::load::Rung;
+use tidegate_core::topology::NodeId;
+
+/// Looks without a record before the first word about it: agents and front-ends start in any
+/// order, and the first reads take a moment.
+const SILENT_LOOKS: u32 = 20;
+
+/// What was said last of each node.
+#[derive(Debug)]
+pub(super) struct RungWatch {
+    nodes: Vec<Said>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Said {
+    Nothing { looks: u32 },
+    Rung(Rung),
+    Lost,
+}
+
+impl RungWatch {
+    /// Nothing was said of nodes `0..nodes`.
+    pub(super) fn new(nodes: usize) -> Self {
+        Self {
+            nodes: vec![Said::Nothing { looks: 0 }; nodes],
+        }
+    }
+
+    /// A look at one node: its rung if its load is known. `trouble` tells why it is not, or
+    /// nothing for a node that nobody reads.
+    pub(super) fn look(
+        &mut self,
+        node: NodeId,
+        rung: Option<Rung>,
+        trouble: impl Fn() -> Option<String>,
+    ) -> Option<String> {
+        let said = self.nodes.get_mut(node.index())?;
+        match (*said, rung) {
+            (Said::Rung(last), Some(rung)) if last == rung => None,
+            (_, Some(rung)) => {
+                *said = Said::Rung(rung);
+                Some(format!("load is read by {}", rung.label()))
+            }
+            (Said::Lost, None) => None,
+            (Said::Nothing { looks }, None) if looks < SILENT_LOOKS => {
+                *said = Said::Nothing { looks: looks + 1 };
+                None
+            }
+            (Said::Nothing { .. } | Said::Rung(_), None) => {
+                let first = matches!(*said, Said::Nothing { .. });
+                *said = Said::Lost;
+                Some(match trouble() {
+                    None => "load is not read: own requests and latencies decide".into(),
+                    Some(why) if first => format!("load is not known yet: {why}"),
+                    Some(why) => format!("load is not known any more: {why}"),
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeId = NodeId(0);
+
+    fn why() -> Option<String> {
+        Some("no answer".into())
+    }
+
+    #[test]
+    fn a_rung_is_told_once_and_when_it_changes() {
+        let mut watch = RungWatch::new(1);
+        let first = watch.look(NODE, Some(Rung::Agent), why);
+        assert_eq!(first.as_deref(), Some("load is read by agent"));
+        assert_eq!(watch.look(NODE, Some(Rung::Agent), why), None);
+        let lost = watch.look(NODE, None, why);
+        assert_eq!(
+            lost.as_deref(),
+            Some("load is not known any more: no answer")
+        );
+        assert_eq!(watch.look(NODE, None, why), None);
+        let back = watch.look(NODE, Some(Rung::AgentRealtime), why);
+        assert_eq!(back.as_deref(), Some("load is read by agent_realtime"));
+    }
+
+    #[test]
+    fn the_first_reads_are_given_time() {
+        let mut watch = RungWatch::new(1);
+        for _ in 0..SILENT_LOOKS {
+            assert_eq!(watch.look(NODE, None, why), None);
+        }
+        let text = watch.look(NODE, None, why).unwrap();
+        assert_eq!(text, "load is not known yet: no answer");
+    }
+
+    #[test]
+    fn a_node_that_nobody_reads_is_said_to_be_so() {
+        let mut watch = RungWatch::new(1);
+        let texts: Vec<_> = (0..50)
+            .filter_map(|_| watch.look(NODE, None, || None))
+            .collect();
+        assert_eq!(
+            texts,
+            ["load is not read: own requests and latencies decide"]
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! What the tests of several modules need: a small cluster without sockets.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tidegate_core::director::Director;
+use tidegate_core::load::{LoadTable, NodeLoad, Rung};
+use tidegate_core::policy::PolicyConfig;
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec, Topology};
+use tidegate_proxy::Stats;
+
+use crate::admin::plane::{Plane, Window};
+use crate::driver::{Driver, DriverParts};
+use crate::output::Output;
+use crate::reads::Reads;
+
+/// Now, for all that is shown: ages in golden files do not change.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_millis(100_000)
+}
+
+/// Two sites: `shop` with n1 and n2, `blog` with n3.
+fn cluster() -> ClusterSpec {
+    let site = |name: &str, host: &str| SiteSpec {
+        name: name.into(),
+        hosts: vec![host.into()],
+        paths: Vec::new(),
+        policy: PolicyConfig::default(),
+    };
+    let node = |number: u8, site| NodeSpec {
+        name: format!("n{number}"),
+        address: ([10, 0, 0, number], 80).into(),
+        site: SiteId(site),
+        weight: 1.0,
+    };
+    ClusterSpec {
+        sites: vec![site("shop", "shop.example"), site("blog", "*")],
+        nodes: vec![node(1, 0), node(2, 0), node(3, 1)],
+        front_ends: 1,
+    }
+}
+
+/// What a driver of the test cluster works on.
+pub(crate) struct Parts {
+    pub(crate) table: Arc<LoadTable>,
+    pub(crate) topology: Arc<ArcSwap<Topology>>,
+    pub(crate) reads: Arc<Reads>,
+}
+
+/// A running driver of the test cluster.
+pub(crate) fn driver() -> (Driver, Parts) {
+    let director = Director::new(cluster(), 1);
+    let parts = Parts {
+        table: Arc::new(LoadTable::new(3, 2)),
+        topology: Arc::new(ArcSwap::new(director.topology())),
+        reads: Arc::new(Reads::default()),
+    };
+    let driver = Driver::spawn(DriverParts {
+        director,
+        table: Arc::clone(&parts.table),
+        topology: Arc::clone(&parts.topology),
+        reads: Arc::clone(&parts.reads),
+        front_ends: 1,
+        probes: tokio::sync::mpsc::channel(1).0,
+        output: Output { json: false },
+        clock: tidegate_remote::clock::now,
+    });
+    (driver.unwrap(), parts)
+}
+
+/// A front-end of which n1's load is fresh, n2's is stale and n3's was never read.
+pub(crate) fn plane() -> (Driver, Arc<Plane>) {
+    let (driver, parts) = driver();
+    let load = |age_ms, runnable| NodeLoad {
+        observed_at: now() - Duration::from_millis(age_ms),
+        capacity: 2.0,
+        runnable,
+        utilization: 0.75,
+        memory: 0.5,
+        one_way: 0.000_1,
+        rung: Rung::Agent,
+        interval: Duration::from_millis(1),
+        ..NodeLoad::UNKNOWN
+    };
+    parts.table.store(NodeId(0), &load(2, 3.0));
+    parts.table.store(NodeId(1), &load(10_000, 0.0));
+    let stats = Arc::new(Stats::new(1, 2, 3));
+    let plane = Plane {
+        clock: now,
+        started: now() - Duration::from_secs(60),
+        listeners: vec![([127, 0, 0, 1], 8080).into()],
+        sites: cluster().sites,
+        table: parts.table,
+        topology: parts.topology,
+        window: Mutex::new(Window::new(
+            now() - Duration::from_secs(5),
+            stats.snapshot(),
+        )),
+        stats,
+        reads: parts.reads,
+        orders: driver.orders(),
+        driver: driver.stats(),
+        draining: AtomicBool::new(false),
+    };
+    (driver, Arc::new(plane))
+}
+
+/// A runtime of one thread.
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
