@@ -10,24 +10,21 @@
 //! channel, and its answer comes back as a message. If this thread dies, traffic goes on with
 //! the last topology, and orders are refused.
 
-mod rungs;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tidegate_core::director::{Director, Event};
-use tidegate_core::load::LoadTable;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{AdminState, NodeId, Topology};
+use tidegate_proxy::Shared;
 use tokio::sync::oneshot;
 
 use crate::output::Output;
 use crate::reads::Reads;
-use rungs::RungWatch;
+use crate::rungs::RungWatch;
 
 /// Time between two ticks.
 const TICK: Duration = Duration::from_millis(1);
@@ -93,10 +90,8 @@ pub(crate) struct DriverStats {
 pub(crate) struct DriverParts {
     /// The state machine.
     pub(crate) director: Director,
-    /// Loads and outcomes.
-    pub(crate) table: Arc<LoadTable>,
-    /// Where topologies are published.
-    pub(crate) topology: Arc<ArcSwap<Topology>>,
+    /// Loads, outcomes, and where topologies are published.
+    pub(crate) shared: Arc<Shared>,
     /// How loads are read.
     pub(crate) reads: Arc<Reads>,
     /// Front-ends that the configuration knows of.
@@ -167,7 +162,7 @@ struct Running {
 
 impl Running {
     fn new(parts: DriverParts, stats: Arc<DriverStats>) -> Self {
-        let rungs = RungWatch::new(parts.table.nodes());
+        let rungs = RungWatch::new(parts.shared.table.nodes());
         stats
             .front_ends
             .store(parts.front_ends.into(), Ordering::Relaxed);
@@ -218,9 +213,9 @@ impl Running {
             self.look_slowly(now);
         }
         let parts = &mut self.parts;
-        parts.director.handle_tick(&parts.table, now);
+        parts.director.handle_tick(&parts.shared.table, now);
         if let Some(topology) = parts.director.poll_topology() {
-            parts.topology.store(topology);
+            parts.shared.topology.store(topology);
         }
         for done in self.waiting.drain(..) {
             // Whoever gave the order may have left since.
@@ -258,7 +253,7 @@ impl Running {
         let topology = parts.director.topology();
         for (index, node) in topology.nodes.iter().enumerate() {
             let id = NodeId(index as u32);
-            let load = parts.table.fresh(id, now);
+            let load = parts.shared.table.fresh(id, now);
             let said = self
                 .rungs
                 .look(id, load.map(|load| load.rung), || parts.reads.trouble(id));
@@ -305,12 +300,13 @@ mod tests {
 
     #[test]
     fn an_order_is_in_the_topology_when_it_is_answered() {
-        let (driver, parts) = testing::driver();
+        let (driver, shared) = testing::driver();
         let orders = driver.orders();
         let runtime = testing::runtime();
         for state in [AdminState::Drain, AdminState::Maint, AdminState::Ready] {
             runtime.block_on(orders.give(NodeId(0), state)).unwrap();
-            assert_eq!(parts.topology.load().node(NodeId(0)).admin, state);
+            let topology = shared.topology.load();
+            assert_eq!(topology.node(NodeId(0)).admin, state);
         }
         drop(driver);
         let late = runtime.block_on(orders.give(NodeId(0), AdminState::Ready));
@@ -319,8 +315,8 @@ mod tests {
 
     #[test]
     fn every_event_has_a_line() {
-        let (_driver, parts) = testing::driver();
-        let topology = parts.topology.load();
+        let (_driver, shared) = testing::driver();
+        let topology = shared.topology.load();
         let site = tidegate_core::topology::SiteId(0);
         for event in [
             Event::Ejected(NodeId(0)),

@@ -1,12 +1,17 @@
 //! The binary: command line, configuration, driver, admin API, metrics, demo.
 
 mod admin;
+mod agent;
 mod cli;
 mod client;
 mod config;
 mod driver;
 mod output;
+mod probe;
 mod reads;
+mod run;
+mod rungs;
+mod signals;
 #[cfg(test)]
 mod testing;
 

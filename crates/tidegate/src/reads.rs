@@ -1,44 +1,121 @@
 //! How loads are read, as the driver and the admin interface see it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::load::LoadTable;
 use tidegate_core::topology::NodeId;
+use tidegate_remote::reader::{
+    NodeReadStatus, ReadFault, Reader, ReaderError, ReaderHandle, ReaderOptions, Target, Transport,
+};
 
 use crate::admin::models::ReadStatus;
+use crate::config::NodeRead;
 
 /// The reader, if there is anything to read.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
-    /// Whether each node is read.
-    pub(crate) read: Vec<bool>,
-    /// Time between two reads of a node.
-    pub(crate) interval: Duration,
+    handle: Option<ReaderHandle>,
+    nodes: u32,
+    interval: Duration,
 }
 
 impl Reads {
+    /// Starts to read what the configuration wants read.
+    pub(crate) fn start(
+        reads: &[NodeRead],
+        options: ReaderOptions,
+        table: &Arc<LoadTable>,
+    ) -> Result<Self, ReaderError> {
+        let target = |(index, read): (usize, &NodeRead)| {
+            let transport = match read {
+                NodeRead::None => return None,
+                NodeRead::Udp { address, key } => Transport::Udp {
+                    address: *address,
+                    key: key.clone(),
+                },
+                NodeRead::Shm { path } => Transport::Shm { path: path.clone() },
+            };
+            let node = NodeId(index as u32);
+            Some(Target { node, transport })
+        };
+        let targets: Vec<_> = reads.iter().enumerate().filter_map(target).collect();
+        let nodes = targets.len() as u32;
+        let handle = match nodes {
+            0 => None,
+            _ => Some(Reader::spawn(targets, Arc::clone(table), options)?),
+        };
+        Ok(Self {
+            handle,
+            nodes,
+            interval: options.interval,
+        })
+    }
+
     /// Most front-ends that any agent says read it; zero while none says so.
     pub(crate) fn readers(&self) -> u32 {
-        0
+        self.handle.as_ref().map_or(0, ReaderHandle::readers)
     }
 
     /// Why a node's load is not known; nothing for a node that nobody reads.
     pub(crate) fn trouble(&self, node: NodeId) -> Option<String> {
-        let status = self.status(node)?;
-        Some(status.last_error.unwrap_or("no answer yet".into()))
+        let status = self.raw(node)?;
+        Some(match status.last_error {
+            Some(fault) => describe(fault).into(),
+            None => "nothing newer has come".into(),
+        })
     }
 
     /// How the reads of a node go; nothing for a node that nobody reads.
-    pub(crate) fn status(&self, _node: NodeId) -> Option<ReadStatus> {
-        None
+    pub(crate) fn status(&self, node: NodeId) -> Option<ReadStatus> {
+        let status = self.raw(node)?;
+        Some(ReadStatus {
+            reads: status.reads,
+            unchanged: status.unchanged,
+            timeouts: status.timeouts,
+            torn: status.torn,
+            restarts: status.restarts.into(),
+            rtt_seconds: (!status.rtt.is_zero()).then_some(status.rtt.as_secs_f64()),
+            last_error: status.last_error.map(|fault| describe(fault).into()),
+        })
     }
 
     /// Nodes that are read.
     pub(crate) fn nodes(&self) -> u32 {
-        self.read.iter().filter(|read| **read).count() as u32
+        self.nodes
+    }
+
+    /// Time between two reads of a node.
+    pub(crate) fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// CPU time of the reading thread so far; nothing without one.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        let stats = self.handle.as_ref()?.stats();
+        Some(stats.cpu_user + stats.cpu_system)
     }
 
     /// Whether the reader runs at real-time priority, or why not; nothing without a reader.
     pub(crate) fn realtime(&self) -> Option<Result<(), String>> {
-        None
+        let realtime = self.handle.as_ref()?.realtime();
+        Some(realtime.map_err(ToString::to_string))
+    }
+
+    fn raw(&self, node: NodeId) -> Option<NodeReadStatus> {
+        self.handle.as_ref()?.status(node)
+    }
+}
+
+/// A fault as a person would say it.
+fn describe(fault: ReadFault) -> &'static str {
+    match fault {
+        ReadFault::Timeout => "no answer in time: is the agent running, and is the key the same?",
+        ReadFault::Unreachable => "unreachable",
+        ReadFault::Absent => "nothing is published there",
+        ReadFault::Torn => "the record changes each time while it is read",
+        ReadFault::Record => "what is published there is no load record",
+        ReadFault::WrongKey => "the answer was made with another key",
+        ReadFault::Refused => "the agent refuses the read",
     }
 }

@@ -8,14 +8,14 @@ use arc_swap::ArcSwap;
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad, Rung};
 use tidegate_core::policy::PolicyConfig;
+use tidegate_core::route::Routes;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec, Topology};
-use tidegate_proxy::Stats;
+use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
+use tidegate_proxy::{Shared, Stats};
 
 use crate::admin::plane::{Plane, Window};
 use crate::driver::{Driver, DriverParts};
 use crate::output::Output;
-use crate::reads::Reads;
 
 /// Now, for all that is shown: ages in golden files do not change.
 pub(crate) fn now() -> Timestamp {
@@ -43,37 +43,30 @@ fn cluster() -> ClusterSpec {
     }
 }
 
-/// What a driver of the test cluster works on.
-pub(crate) struct Parts {
-    pub(crate) table: Arc<LoadTable>,
-    pub(crate) topology: Arc<ArcSwap<Topology>>,
-    pub(crate) reads: Arc<Reads>,
-}
-
 /// A running driver of the test cluster.
-pub(crate) fn driver() -> (Driver, Parts) {
+pub(crate) fn driver() -> (Driver, Arc<Shared>) {
     let director = Director::new(cluster(), 1);
-    let parts = Parts {
+    let shared = Arc::new(Shared {
         table: Arc::new(LoadTable::new(3, 2)),
-        topology: Arc::new(ArcSwap::new(director.topology())),
-        reads: Arc::new(Reads::default()),
-    };
+        topology: ArcSwap::new(director.topology()),
+        routes: ArcSwap::new(Arc::new(Routes::new(&cluster().sites).unwrap())),
+        stats: Arc::new(Stats::new(1, 2, 3)),
+    });
     let driver = Driver::spawn(DriverParts {
         director,
-        table: Arc::clone(&parts.table),
-        topology: Arc::clone(&parts.topology),
-        reads: Arc::clone(&parts.reads),
+        shared: Arc::clone(&shared),
+        reads: Arc::default(),
         front_ends: 1,
         probes: tokio::sync::mpsc::channel(1).0,
         output: Output { json: false },
         clock: tidegate_remote::clock::now,
     });
-    (driver.unwrap(), parts)
+    (driver.unwrap(), shared)
 }
 
 /// A front-end of which n1's load is fresh, n2's is stale and n3's was never read.
 pub(crate) fn plane() -> (Driver, Arc<Plane>) {
-    let (driver, parts) = driver();
+    let (driver, shared) = driver();
     let load = |age_ms, runnable| NodeLoad {
         observed_at: now() - Duration::from_millis(age_ms),
         capacity: 2.0,
@@ -85,22 +78,19 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         interval: Duration::from_millis(1),
         ..NodeLoad::UNKNOWN
     };
-    parts.table.store(NodeId(0), &load(2, 3.0));
-    parts.table.store(NodeId(1), &load(10_000, 0.0));
-    let stats = Arc::new(Stats::new(1, 2, 3));
+    shared.table.store(NodeId(0), &load(2, 3.0));
+    shared.table.store(NodeId(1), &load(10_000, 0.0));
     let plane = Plane {
         clock: now,
         started: now() - Duration::from_secs(60),
         listeners: vec![([127, 0, 0, 1], 8080).into()],
         sites: cluster().sites,
-        table: parts.table,
-        topology: parts.topology,
         window: Mutex::new(Window::new(
             now() - Duration::from_secs(5),
-            stats.snapshot(),
+            shared.stats.snapshot(),
         )),
-        stats,
-        reads: parts.reads,
+        shared,
+        reads: Arc::default(),
         orders: driver.orders(),
         driver: driver.stats(),
         draining: AtomicBool::new(false),

@@ -1,5 +1,7 @@
 //! `check`, `config`, `completions` and the help, through the binary itself.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

@@ -128,18 +128,18 @@ async fn give_order(plane: &Plane, name: &str, order: &str) -> Answer {
             "an order is one of drain, ready and maint",
         );
     };
-    let Some(node) = plane.topology.load().node_named(name) else {
+    let Some(node) = plane.shared.topology.load().node_named(name) else {
         let text = format!("there is no node `{}`", printable(name));
         return error(StatusCode::NOT_FOUND, &text);
     };
     if let Err(reason) = plane.orders.give(node, *state).await {
         return error(StatusCode::SERVICE_UNAVAILABLE, &reason.to_string());
     }
-    let topology = plane.topology.load();
+    let topology = plane.shared.topology.load();
     let done = Ordered {
         node: topology.node(node).name.clone(),
         state: topology.node(node).admin.label().into(),
-        in_flight: plane.table.in_flight(node),
+        in_flight: plane.shared.table.in_flight(node),
     };
     json(StatusCode::OK, &done)
 }

@@ -23,7 +23,7 @@ const BOUNDS_MICROS: &[u64] = &[
 /// The text.
 pub(crate) fn metrics(plane: &Plane) -> String {
     let look = plane.look();
-    let topology = plane.topology.load();
+    let topology = plane.shared.topology.load();
     let scene = Scene {
         plane,
         look: &look,
@@ -350,7 +350,7 @@ impl Scene<'_> {
         self.each_node(|labels, _, node| histogram(&mut family, labels, &node.latency));
         let help = "Own requests in flight at the node.";
         let mut family = text.family("tidegate_node_in_flight", Kind::Gauge, help);
-        self.each_node(|labels, id, _| family.count(labels, self.plane.table.in_flight(id)));
+        self.each_node(|labels, id, _| family.count(labels, self.plane.shared.table.in_flight(id)));
     }
 
     fn node_states(&self, text: &mut Text) {
@@ -371,7 +371,7 @@ impl Scene<'_> {
         let help = "How the node's load is read now; none while it is not known.";
         let mut family = text.family("tidegate_node_rung", Kind::Gauge, help);
         self.each_node(|labels, id, _| {
-            let load = self.plane.table.fresh(id, self.look.now);
+            let load = self.plane.shared.table.fresh(id, self.look.now);
             let rung = load.map_or(Rung::None, |load| load.rung).label();
             family.sample(&[labels[0], labels[1], ("rung", rung)], 1.0);
         });
@@ -381,7 +381,7 @@ impl Scene<'_> {
         let help = "Time since the newest load record was made, believed or not.";
         let mut family = text.family("tidegate_node_load_age_seconds", Kind::Gauge, help);
         self.each_node(|labels, id, _| {
-            let seen = self.plane.table.last(id).observed_at;
+            let seen = self.plane.shared.table.last(id).observed_at;
             if seen.nanos() > 0 {
                 family.sample(labels, self.look.now.since(seen).as_secs_f64());
             }
@@ -427,7 +427,7 @@ impl Scene<'_> {
         for (name, help, value) in gauges {
             let mut family = text.family(name, Kind::Gauge, help);
             self.each_node(|labels, id, _| {
-                if let Some(load) = self.plane.table.fresh(id, self.look.now) {
+                if let Some(load) = self.plane.shared.table.fresh(id, self.look.now) {
                     family.sample(labels, value(&load).into());
                 }
             });
@@ -464,6 +464,11 @@ impl Scene<'_> {
                 family.sample(labels, seconds);
             }
         });
+        if let Some(cpu) = self.plane.reads.cpu() {
+            let help = "CPU time of the reading thread.";
+            let mut family = text.family("tidegate_reader_cpu_seconds", Kind::Counter, help);
+            family.sample(&[], cpu.as_secs_f64());
+        }
         if let Some(realtime) = self.plane.reads.realtime() {
             let help = "Whether the reading thread runs at real-time priority.";
             gauge(

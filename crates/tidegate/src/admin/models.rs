@@ -175,15 +175,17 @@ pub(crate) struct LoadStatus {
 pub(crate) struct ReadStatus {
     /// Reads that were answered.
     pub(crate) reads: u64,
+    /// Those of them that brought a record that was known already.
+    pub(crate) unchanged: u64,
     /// Reads that were not answered in time.
     pub(crate) timeouts: u64,
     /// Records that changed while they were read.
     pub(crate) torn: u64,
     /// Restarts of the agent.
     pub(crate) restarts: u64,
-    /// The last round trip.
+    /// Round trip, smoothed.
     pub(crate) rtt_seconds: Option<f64>,
-    /// What went wrong last.
+    /// Why the last read gave nothing; null once a read gives a record.
     pub(crate) last_error: Option<String>,
 }
 
@@ -210,6 +212,8 @@ pub(crate) struct WhyNode {
     pub(crate) reasons: Vec<String>,
     /// The terms by which the policy sees the node now.
     pub(crate) terms: Vec<TermStatus>,
+    /// The last requests that went there, newest first.
+    pub(crate) decisions: Vec<Decision>,
     /// The node.
     pub(crate) node: NodeStatus,
 }
@@ -227,6 +231,8 @@ pub(crate) struct WhySite {
     pub(crate) reasons: Vec<String>,
     /// Its nodes, each with the policy's terms.
     pub(crate) nodes: Vec<WhySiteNode>,
+    /// Its last requests, newest first.
+    pub(crate) decisions: Vec<Decision>,
 }
 
 /// One node of a site's answer.
@@ -240,6 +246,33 @@ pub(crate) struct WhySiteNode {
     pub(crate) share: Option<f64>,
     /// The terms by which the policy sees it now.
     pub(crate) terms: Vec<TermStatus>,
+}
+
+/// A request that has ended, and why it went where it went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Decision {
+    /// Since its head was read.
+    pub(crate) seconds_ago: f64,
+    /// The beginning of its path.
+    pub(crate) path: String,
+    /// The status that was sent.
+    pub(crate) status: u16,
+    /// The node that had it last; null if none had it.
+    pub(crate) node: Option<String>,
+    /// Nodes that it was tried at.
+    pub(crate) tries: u32,
+    /// Nodes that were compared.
+    pub(crate) compared: Option<u32>,
+    /// The chosen node's score; null if the policy compares nothing.
+    pub(crate) score: Option<f64>,
+    /// Age of the load record that the choice rests on; null without one.
+    pub(crate) load_age_seconds: Option<f64>,
+    /// Own requests in flight at the node, this one included.
+    pub(crate) in_flight: Option<u32>,
+    /// From its head to its end.
+    pub(crate) duration_seconds: f64,
+    /// Why it did not end with the node's own answer.
+    pub(crate) reason: Option<String>,
 }
 
 /// One number that a decision rests on.

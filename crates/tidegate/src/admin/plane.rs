@@ -6,17 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use tidegate_core::load::LoadTable;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{SiteSpec, Topology};
-use tidegate_proxy::{Snapshot, Stats};
+use tidegate_core::topology::SiteSpec;
+use tidegate_proxy::{Shared, Snapshot};
 
 use crate::driver::{DriverStats, Orders};
 use crate::reads::Reads;
 
-/// Age at which the window begins anew; it is one to two of these long.
-pub(crate) const WINDOW: Duration = Duration::from_secs(5);
+/// The window of the last seconds is one to two of these long.
+const WINDOW: Duration = Duration::from_secs(5);
 
 /// See the module.
 #[derive(Debug)]
@@ -29,12 +27,8 @@ pub(crate) struct Plane {
     pub(crate) listeners: Vec<SocketAddr>,
     /// The sites as configured; the topology does not keep their hosts.
     pub(crate) sites: Vec<SiteSpec>,
-    /// Loads and outcomes.
-    pub(crate) table: Arc<LoadTable>,
-    /// Who serves what.
-    pub(crate) topology: Arc<ArcSwap<Topology>>,
-    /// The data plane's counters.
-    pub(crate) stats: Arc<Stats>,
+    /// Loads, topology and counters of the data plane.
+    pub(crate) shared: Arc<Shared>,
     /// How loads are read.
     pub(crate) reads: Arc<Reads>,
     /// The driver's ear.
@@ -63,14 +57,6 @@ impl Window {
             newer: (now, snapshot),
         }
     }
-
-    /// Moves on, if it is time to.
-    fn turn(&mut self, now: Timestamp, snapshot: &Arc<Snapshot>) {
-        if now.since(self.newer.0) >= WINDOW {
-            let newer = (now, Arc::clone(snapshot));
-            self.older = std::mem::replace(&mut self.newer, newer);
-        }
-    }
 }
 
 /// The counters now, and those at the window's begin.
@@ -89,16 +75,25 @@ pub(crate) struct Look {
 impl Plane {
     /// Reads all counters.
     pub(crate) fn look(&self) -> Look {
-        let snapshot = Arc::new(self.stats.snapshot());
+        let snapshot = Arc::new(self.shared.stats.snapshot());
         let now = (self.clock)();
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        let (begin, earlier) = (window.older.0, Arc::clone(&window.older.1));
-        window.turn(now, &snapshot);
+        let window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let (begin, earlier) = &window.older;
         Look {
             now,
             snapshot,
-            earlier,
-            seconds: now.since(begin).as_secs_f64(),
+            earlier: Arc::clone(earlier),
+            seconds: now.since(*begin).as_secs_f64(),
+        }
+    }
+
+    /// Moves the window on, for ever.
+    pub(crate) async fn keep_window(&self) {
+        loop {
+            tokio::time::sleep(WINDOW).await;
+            let newer = ((self.clock)(), Arc::new(self.shared.stats.snapshot()));
+            let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+            window.older = std::mem::replace(&mut window.newer, newer);
         }
     }
 
@@ -109,7 +104,7 @@ impl Plane {
 
     /// Whether it takes requests that some node could serve.
     pub(crate) fn is_ready(&self) -> bool {
-        let topology = self.topology.load();
+        let topology = self.shared.topology.load();
         let served = topology
             .sites
             .iter()

@@ -20,7 +20,7 @@ const SERVER_ERRORS: usize = 4;
 /// The whole state.
 pub(crate) fn status(plane: &Plane) -> Status {
     let look = plane.look();
-    let topology = plane.topology.load();
+    let topology = plane.shared.topology.load();
     let reads = &plane.reads;
     let realtime = reads.realtime();
     Status {
@@ -33,7 +33,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
         topology_version: topology.version,
         reader: ReaderStatus {
             nodes: reads.nodes(),
-            interval_seconds: reads.interval.as_secs_f64(),
+            interval_seconds: reads.interval().as_secs_f64(),
             realtime: realtime.as_ref().map(Result::is_ok),
             note: realtime.and_then(Result::err),
         },
@@ -182,9 +182,9 @@ pub(super) fn node_status(
     share: Option<f64>,
 ) -> NodeStatus {
     let node = topology.node(id);
-    let load = load_status(&plane.table.last(id), look.now);
+    let load = load_status(&plane.shared.table.last(id), look.now);
     let rung = match &load {
-        Some(load) if load.fresh => plane.table.last(id).rung,
+        Some(load) if load.fresh => plane.shared.table.last(id).rung,
         Some(_) | None => Rung::None,
     };
     NodeStatus {
@@ -197,7 +197,7 @@ pub(super) fn node_status(
         rung: rung.label().into(),
         load,
         reads: plane.reads.status(id),
-        in_flight: plane.table.in_flight(id),
+        in_flight: plane.shared.table.in_flight(id),
         responses: responses(look, id),
         share,
         recent: node_recent(look, id),

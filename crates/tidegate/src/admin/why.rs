@@ -7,14 +7,18 @@
 use tidegate_core::load::Rung;
 use tidegate_core::policy::{Policy, View};
 use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
+use tidegate_proxy::Recent;
 
-use super::models::{NodeStatus, TermStatus, Why, WhyNode, WhySite, WhySiteNode};
+use super::models::{Decision, NodeStatus, TermStatus, Why, WhyNode, WhySite, WhySiteNode};
 use super::plane::{Look, Plane};
 use super::status::node_status;
 
+/// Requests that an answer shows.
+const DECISIONS_MAX: usize = 20;
+
 /// The answer for a node or site of that name; nodes first, since they are asked for more.
 pub(crate) fn why(plane: &Plane, name: &str) -> Option<Why> {
-    let topology = plane.topology.load();
+    let topology = plane.shared.topology.load();
     if let Some(node) = topology.node_named(name) {
         return Some(Why::Node(Box::new(why_node(plane, &topology, node))));
     }
@@ -35,6 +39,7 @@ fn why_node(plane: &Plane, topology: &Topology, id: NodeId) -> WhyNode {
         policy_what: site.policy.kind.what().into(),
         reasons: node_reasons(topology, id, &status),
         terms: explainer.terms(id),
+        decisions: decisions(plane, &look, topology, |recent| recent.node == Some(id)),
         node: status,
     }
 }
@@ -58,7 +63,42 @@ fn why_site(plane: &Plane, topology: &Topology, id: SiteId) -> WhySite {
                 terms: explainer.terms(*node),
             })
             .collect(),
+        decisions: decisions(plane, &look, topology, |recent| recent.site == Some(id)),
     }
+}
+
+/// The last requests of some kind, newest first.
+fn decisions(
+    plane: &Plane,
+    look: &Look,
+    topology: &Topology,
+    wanted: impl Fn(&Recent) -> bool,
+) -> Vec<Decision> {
+    let recent = plane.shared.stats.recent();
+    let newest = recent.iter().rev().filter(|recent| wanted(recent));
+    let decision = |recent: &Recent| {
+        let why = recent.why.as_ref();
+        let score = why.map(|why| f64::from(why.score));
+        let node = recent
+            .node
+            .and_then(|node| topology.nodes.get(node.index()));
+        Decision {
+            seconds_ago: look.now.since(recent.at).as_secs_f64(),
+            path: recent.path().to_owned(),
+            status: recent.status,
+            node: node.map(|node| node.name.clone()),
+            tries: recent.tries,
+            compared: why.map(|why| why.compared),
+            score: score.filter(|score| score.is_finite()),
+            load_age_seconds: why
+                .and_then(|why| why.load_age)
+                .map(|age| age.as_secs_f64()),
+            in_flight: why.map(|why| why.in_flight),
+            duration_seconds: recent.duration.as_secs_f64(),
+            reason: recent.reason.map(|reason| reason.label().into()),
+        }
+    };
+    newest.take(DECISIONS_MAX).map(decision).collect()
 }
 
 struct Explainer<'a> {
@@ -77,7 +117,7 @@ impl<'a> Explainer<'a> {
                 site,
                 candidates: &topology.site(site).candidates,
                 topology,
-                table: &plane.table,
+                table: &plane.shared.table,
             },
         }
     }
@@ -121,11 +161,15 @@ fn node_reasons(topology: &Topology, id: NodeId, status: &NodeStatus) -> Vec<Str
         )),
     }
     if status.candidate {
-        let others = site.candidates.len() - 1;
-        reasons.push(format!(
-            "it is a candidate, with {others} other nodes of {}",
-            site.name
-        ));
+        reasons.push(match site.candidates.len() {
+            0 | 1 => format!("it is the only candidate of {}", site.name),
+            2 => format!("it is a candidate, with one other node of {}", site.name),
+            all => format!(
+                "it is a candidate, with {} other nodes of {}",
+                all - 1,
+                site.name
+            ),
+        });
     }
     reasons.push(load_reason(status));
     reasons.push(match status.share {
@@ -176,7 +220,9 @@ fn site_reasons(topology: &Topology, id: SiteId) -> Vec<String> {
     let (candidates, nodes) = (site.candidates.len(), site.nodes.len());
     reasons.push(match candidates {
         0 => format!("none of its {nodes} nodes may take requests: they are refused"),
+        1 if nodes == 1 => "its one node is a candidate".into(),
         _ if candidates == nodes => format!("all of its {nodes} nodes are candidates"),
+        1 => format!("one of its {nodes} nodes is a candidate"),
         _ => format!("{candidates} of its {nodes} nodes are candidates"),
     });
     for node in &site.nodes {

@@ -7,8 +7,9 @@ use clap::CommandFactory;
 use serde_json::json;
 
 use super::show;
-use super::{AdminArgs, Cli, Command, Failure, OrderArgs};
+use super::{AdminArgs, Cli, Command, DemoArgs, Failure, OrderArgs};
 use crate::admin::models::{Ordered, Status, Why};
+use crate::agent;
 use crate::client::Client;
 use crate::config::{Config, Token, print};
 use crate::output::Output;
@@ -21,6 +22,9 @@ const TOKEN_VARIABLE: &str = "TIDEGATE_TOKEN";
 /// Does it.
 pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
     match command {
+        Command::Run { config } => run_front_end(&config, output),
+        Command::Agent(args) => agent::run(args, output),
+        Command::Demo(args) => demo(&args, output),
         Command::Check { file } => check(&file, output),
         Command::Config { file } => effective(&file, output),
         Command::Status { admin } => status(&admin, output),
@@ -34,6 +38,18 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
             Ok(output.raw(&String::from_utf8_lossy(&script))?)
         }
     }
+}
+
+fn run_front_end(file: &Path, output: Output) -> Result<(), Failure> {
+    let config = Config::load(file)?;
+    crate::run::run(config, file, output)
+}
+
+/// The slot of the demonstration, which is not there yet.
+fn demo(_: &DemoArgs, _: Output) -> Result<(), Failure> {
+    Err(Failure::Failed(
+        "the demo is not available in this version".into(),
+    ))
 }
 
 fn check(file: &Path, output: Output) -> Result<(), Failure> {

@@ -7,12 +7,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use serde_json::json;
+use tidegate_node::Scope;
 
-use crate::config::ConfigError;
+use crate::config::units::parse_duration;
+use crate::config::{ConfigError, parse_scope};
 use crate::output::Output;
 
 /// A load-aware front tier for clusters of web servers.
@@ -28,6 +31,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve: listen for HTTP and send each request where there is room.
+    Run {
+        /// The configuration file.
+        #[arg(short, long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Stand beside a server: sample its kernel and publish its load.
+    Agent(AgentArgs),
+    /// Show it all on one machine: two sites on emulated nodes, load, and the live page.
+    Demo(DemoArgs),
     /// Say what is wrong with a configuration file.
     Check {
         /// The configuration file.
@@ -83,6 +96,49 @@ struct OrderArgs {
     node: String,
     #[command(flatten)]
     admin: AdminArgs,
+}
+
+/// Options of `tidegate agent`; each overrides the configuration file.
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    /// Take the settings from the agent's table of this file.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where front-ends ask, over UDP [default: 0.0.0.0:9901].
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// File with the key that front-ends must know.
+    #[arg(long, value_name = "FILE", required_unless_present = "config")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Time between two samples [default: 1ms].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) interval: Option<Duration>,
+    /// Also publish in this file, for front-ends on this host.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) shm: Option<PathBuf>,
+    /// `host`, or the path of the cgroup to measure [default: host].
+    #[arg(long, value_parser = scope)]
+    pub(crate) scope: Option<Scope>,
+    /// A process (name or pid file) whose open files are held against its limit; repeatable.
+    #[arg(long, value_name = "PROCESS")]
+    pub(crate) watch: Vec<String>,
+    /// Stay at normal priority.
+    #[arg(long)]
+    pub(crate) no_realtime: bool,
+}
+
+/// Options of `tidegate demo`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// End after so many seconds [default: run until interrupted].
+    #[arg(long, value_name = "N")]
+    pub(crate) seconds: Option<u32>,
+    /// Replay the same arrivals and choices.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Port of the live page; 0 is any free one.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
 }
 
 /// Why a command did not do what it was asked for.
@@ -149,4 +205,12 @@ impl Failure {
             }
         }
     }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    parse_scope(text).map_err(str::to_owned)
 }

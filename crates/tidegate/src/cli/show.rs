@@ -1,6 +1,6 @@
 //! Answers of the admin API as text for people.
 
-use crate::admin::models::{NodeStatus, Quantiles, SiteStatus, Status, TermStatus, Why};
+use crate::admin::models::{Decision, NodeStatus, Quantiles, SiteStatus, Status, TermStatus, Why};
 
 /// `tidegate status`.
 pub(super) fn status(status: &Status) -> String {
@@ -150,6 +150,7 @@ pub(super) fn why(why: &Why) -> String {
             );
             out.push_str(&sentences(&why.reasons));
             out.push_str(&terms(&why.terms));
+            out.push_str(&decisions(&why.decisions));
             out
         }
         Why::Site(why) => {
@@ -170,9 +171,38 @@ pub(super) fn why(why: &Why) -> String {
                 out.push_str(&format!("\n{} · {share}{out_of}\n", node.name));
                 out.push_str(&terms(&node.terms));
             }
+            out.push_str(&decisions(&why.decisions));
             out
         }
     }
+}
+
+fn decisions(decisions: &[Decision]) -> String {
+    if decisions.is_empty() {
+        return String::new();
+    }
+    let header = [
+        "node", "path", "status", "ago", "took", "load age", "rif", "score", "of",
+    ];
+    let mut rows = vec![header.map(str::to_owned)];
+    let text = |value: Option<String>| value.unwrap_or("-".into());
+    rows.extend(decisions.iter().map(|decision| {
+        [
+            text(decision.node.clone()),
+            decision.path.clone(),
+            match &decision.reason {
+                None => decision.status.to_string(),
+                Some(reason) => format!("{} {reason}", decision.status),
+            },
+            seconds(Some(decision.seconds_ago)),
+            seconds(Some(decision.duration_seconds)),
+            seconds(decision.load_age_seconds),
+            text(decision.in_flight.map(|number| number.to_string())),
+            text(decision.score.map(|score| format!("{score:.2}"))),
+            text(decision.compared.map(|number| number.to_string())),
+        ]
+    }));
+    format!("\nlast requests\n{}", table(&rows))
 }
 
 fn sentences(reasons: &[String]) -> String {

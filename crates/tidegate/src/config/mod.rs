@@ -31,11 +31,14 @@ use std::time::Duration;
 
 use tidegate_core::route::Routes;
 use tidegate_core::topology::{ClusterSpec, SiteId};
+use tidegate_node::{AgentConfig, Scope};
 use tidegate_proxy::{ForwardedConfig, LogConfig};
+use tidegate_remote::udp::Key;
 use toml::de::DeTable;
 
 pub(crate) use problem::ConfigError;
-pub(crate) use secrets::{Key, Token};
+pub(crate) use secrets::Token;
+pub(crate) use validate::load_key;
 
 use file::{ConfigFile, LimitsFile, TimeoutsFile};
 use problem::{Problem, Problems};
@@ -54,7 +57,7 @@ pub(crate) struct Config {
     /// What `tidegate run` needs; nothing if the file is an agent's.
     pub(crate) front_end: Option<FrontEnd>,
     /// What `tidegate agent` needs; nothing if the file is a front-end's.
-    pub(crate) agent: Option<AgentSettings>,
+    pub(crate) agent: Option<AgentConfig>,
 }
 
 /// The admin interface.
@@ -98,7 +101,7 @@ pub(crate) struct FrontEnd {
 }
 
 /// How one node's load is read.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NodeRead {
     /// Not at all.
     None,
@@ -116,43 +119,13 @@ pub(crate) enum NodeRead {
     },
 }
 
-/// What an agent measures.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AgentScope {
-    /// The whole host.
-    Host,
-    /// A cgroup.
-    Cgroup(PathBuf),
-}
-
-impl AgentScope {
-    /// Reads `host` or the path of a cgroup.
-    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
-        match text {
-            "host" => Ok(Self::Host),
-            path if path.starts_with('/') => Ok(Self::Cgroup(path.into())),
-            _ => Err("neither `host` nor the absolute path of a cgroup"),
-        }
+/// Reads what an agent measures: `host`, or the path of a control group.
+pub(crate) fn parse_scope(text: &str) -> Result<Scope, &'static str> {
+    match text {
+        "host" => Ok(Scope::Host),
+        path if path.starts_with('/') => Ok(Scope::Cgroup(path.into())),
+        _ => Err("neither `host` nor the absolute path of a control group"),
     }
-}
-
-/// An agent.
-#[derive(Clone, Debug)]
-pub(crate) struct AgentSettings {
-    /// Where front-ends ask.
-    pub(crate) listen: SocketAddr,
-    /// The shared key.
-    pub(crate) key: Key,
-    /// Time between two samples.
-    pub(crate) interval: Duration,
-    /// Where it also publishes.
-    pub(crate) shm: Option<PathBuf>,
-    /// What is measured.
-    pub(crate) scope: AgentScope,
-    /// Watched processes.
-    pub(crate) watch: Vec<String>,
-    /// Whether to ask for real-time priority.
-    pub(crate) realtime: bool,
 }
 
 impl Config {

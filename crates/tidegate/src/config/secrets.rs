@@ -1,48 +1,13 @@
-//! Keys and tokens: read from files, never printed.
+//! The admin token: read from a file, never printed.
 
 use std::fmt;
 use std::path::Path;
 
-/// Bytes of a key.
-const KEY_BYTES: usize = 16;
 /// Letters of a token.
 const TOKEN_MIN: usize = 16;
 const TOKEN_MAX: usize = 256;
-/// Largest file that is looked at for a key or token, bytes.
+/// Largest file that is looked at for a token, bytes.
 const FILE_BYTES_MAX: u64 = 4096;
-
-/// What front-ends and agents share: a SipHash key of 128 bits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key(pub(crate) [u8; KEY_BYTES]);
-
-impl fmt::Debug for Key {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Key(…)")
-    }
-}
-
-impl Key {
-    /// Reads a file of 32 hexadecimal digits.
-    pub(crate) fn load(path: &Path) -> Result<Self, String> {
-        let text = read(path)?;
-        Self::parse(text.trim()).ok_or_else(|| "not 32 hexadecimal digits".into())
-    }
-
-    /// Reads 32 hexadecimal digits.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let digits = text.as_bytes();
-        if digits.len() != 2 * KEY_BYTES {
-            return None;
-        }
-        let mut key = [0; KEY_BYTES];
-        for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-            let high = char::from(pair[0]).to_digit(16)?;
-            let low = char::from(pair[1]).to_digit(16)?;
-            *byte = (high * 16 + low) as u8;
-        }
-        Some(Self(key))
-    }
-}
 
 /// What requests to the admin interface carry.
 #[derive(Clone, PartialEq, Eq)]
@@ -99,18 +64,6 @@ fn read(path: &Path) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_is_exactly_32_digits() {
-        let key = Key::parse("000102030405060708090a0b0c0d0E0F").unwrap();
-        assert_eq!(
-            key.0,
-            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
-        );
-        for text in ["", "00", "000102030405060708090a0b0c0d0e0g", "é"] {
-            assert_eq!(Key::parse(text), None);
-        }
-    }
 
     #[test]
     fn a_token_matches_itself_only() {

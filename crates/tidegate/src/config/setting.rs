@@ -61,9 +61,9 @@ pub(crate) enum Encoded {
     /// A value in one line.
     Inline(String),
     /// A table: keys in the order of their definition.
-    Table(Vec<(&'static str, Encoded)>),
+    Table(Vec<(&'static str, Self)>),
     /// A list of tables.
-    Tables(Vec<Encoded>),
+    Tables(Vec<Self>),
 }
 
 /// One key's row in the documentation.
@@ -446,7 +446,7 @@ impl Setting for Size {
     }
 
     fn decode(raw: &Raw<'_>, problems: &mut Problems) -> Option<Self> {
-        let bare: (fn(u64) -> String, _) = (|number| format_size(Size(number)), size_units());
+        let bare: (fn(u64) -> String, _) = (|number| format_size(Self(number)), size_units());
         with_unit(raw, &Self::kind(), bare, parse_size, problems)
     }
 
@@ -531,15 +531,12 @@ impl<'r, 'p> TableReader<'r, 'p> {
     }
 
     /// The value of a key, or its default; nothing if that is a problem.
-    pub(crate) fn take<T: Setting>(
+    pub(crate) fn take<T: Setting + PartialOrd>(
         &mut self,
         name: &str,
         default: Option<T>,
         range: Option<RangeInclusive<T>>,
-    ) -> Option<At<T>>
-    where
-        T: PartialOrd,
-    {
+    ) -> Option<At<T>> {
         let value: At<T> = self.take_any(name, default)?;
         // A NaN is in no range.
         match range {

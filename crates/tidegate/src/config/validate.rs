@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use tidegate_core::route::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
+use tidegate_node::AgentConfig;
 use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget};
+use tidegate_remote::udp::{Key, KeyError};
 
 use super::file::{
     AGENT_PORT, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LogFile, LogFormat, NodeFile,
@@ -15,7 +17,7 @@ use super::file::{
 };
 use super::problem::{Problem, Problems};
 use super::setting::{At, Auto, unknown_name};
-use super::{Admin, AgentScope, AgentSettings, Config, FrontEnd, Key, NodeRead, Token};
+use super::{Admin, Config, FrontEnd, NodeRead, Token, parse_scope};
 
 /// Letters of a site's or node's name: it stands in URLs, labels and log lines.
 const NAME_MAX: usize = 64;
@@ -114,7 +116,7 @@ impl Checker<'_> {
         let loaded = self
             .keys
             .entry(path)
-            .or_insert_with_key(|path| Key::load(path))
+            .or_insert_with_key(|path| load_key(path))
             .clone();
         match loaded {
             Ok(key) => Some(key),
@@ -125,9 +127,9 @@ impl Checker<'_> {
         }
     }
 
-    fn agent(&mut self, file: &AgentFile) -> Option<AgentSettings> {
+    fn agent(&mut self, file: &AgentFile) -> Option<AgentConfig> {
         let key = self.key_at(&file.key_file.value, file.key_file.place());
-        let scope = AgentScope::parse(&file.scope.value);
+        let scope = parse_scope(&file.scope.value);
         if let Err(reason) = scope {
             let at = file.scope.place();
             self.problem(at, format!("bad scope `{}`", file.scope.value), reason);
@@ -137,14 +139,14 @@ impl Checker<'_> {
                 self.problem(watched.place(), "a process without a name", "empty");
             }
         }
-        Some(AgentSettings {
+        Some(AgentConfig {
             listen: file.listen.value,
-            key: key?,
             interval: file.interval.value,
             shm: file.shm.value.as_ref().map(|path| self.path(path)),
             scope: scope.ok()?,
             watch: file.watch.iter().map(|name| name.value.clone()).collect(),
             realtime: file.realtime.value,
+            ..AgentConfig::new(key?)
         })
     }
 
@@ -395,7 +397,7 @@ impl Checker<'_> {
             .iter()
             .map(|node| {
                 let site = self.site_of(node, &file.site);
-                let read = self.read(node, shared, shared_set);
+                let read = self.read(node, shared.as_ref(), shared_set);
                 Some((self.node(node, site?), read?))
             })
             .collect();
@@ -429,11 +431,16 @@ impl Checker<'_> {
         found.map(|index| SiteId(index as u32))
     }
 
-    fn read(&mut self, node: &NodeFile, shared: Option<Key>, shared_set: bool) -> Option<NodeRead> {
+    fn read(
+        &mut self,
+        node: &NodeFile,
+        shared: Option<&Key>,
+        shared_set: bool,
+    ) -> Option<NodeRead> {
         let load = &node.load;
         let own = match &load.key_file.value {
             Some(_) => Some(self.key(&load.key_file)?),
-            None => shared,
+            None => shared.cloned(),
         };
         let has_key = load.key_file.is_some() || shared_set;
         self.read_keys_fit(load);
@@ -500,6 +507,14 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// Reads a key; the message does not repeat the path, which the caret shows.
+pub(crate) fn load_key(path: &Path) -> Result<Key, String> {
+    Key::from_file(path).map_err(|error| match error {
+        KeyError::File { error, .. } => error.to_string(),
+        KeyError::Format { .. } | KeyError::Weak => error.to_string(),
+    })
 }
 
 /// Whether two sockets cannot both listen: the same port, and the same or any address.

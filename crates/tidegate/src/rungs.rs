@@ -9,7 +9,7 @@ const SILENT_LOOKS: u32 = 20;
 
 /// What was said last of each node.
 #[derive(Debug)]
-pub(super) struct RungWatch {
+pub(crate) struct RungWatch {
     nodes: Vec<Said>,
 }
 
@@ -22,7 +22,7 @@ enum Said {
 
 impl RungWatch {
     /// Nothing was said of nodes `0..nodes`.
-    pub(super) fn new(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize) -> Self {
         Self {
             nodes: vec![Said::Nothing { looks: 0 }; nodes],
         }
@@ -30,7 +30,7 @@ impl RungWatch {
 
     /// A look at one node: its rung if its load is known. `trouble` tells why it is not, or
     /// nothing for a node that nobody reads.
-    pub(super) fn look(
+    pub(crate) fn look(
         &mut self,
         node: NodeId,
         rung: Option<Rung>,

@@ -1,0 +1,137 @@
+//! `tidegate agent`: stands beside a server, samples its kernel and publishes its load.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use tidegate_node::{Agent, AgentConfig, AgentHandle, AgentStatus};
+use tidegate_remote::udp::Key;
+
+use crate::cli::{AgentArgs, Failure};
+use crate::config::{Config, load_key};
+use crate::output::Output;
+use crate::signals::Stop;
+
+/// Between two looks at whether the sampling thread still runs.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What `--json` tells.
+#[derive(Debug, Serialize)]
+struct Report {
+    state: &'static str,
+    address: SocketAddr,
+    rung: &'static str,
+    why: Vec<String>,
+    interval_seconds: f64,
+    samples: u64,
+    overruns: u64,
+    cost_mean_seconds: f64,
+    cost_max_seconds: f64,
+    cpu_share: f64,
+    reads: u64,
+}
+
+/// Runs until it is told to stop.
+pub(crate) fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
+    let config = config(args)?;
+    // A signal that comes while the agent starts is not lost.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    let mut stop = {
+        let _guard = runtime.enter();
+        Stop::new()?
+    };
+    let agent = Agent::spawn(&config).map_err(|error| Failure::Failed(error.to_string()))?;
+    tell("started", &agent, output)?;
+    runtime.block_on(async {
+        loop {
+            tokio::select! {
+                () = stop.wait() => return Ok(()),
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            if !agent.status().running {
+                return Err(Failure::Failed("the sampling thread has ended".into()));
+            }
+        }
+    })?;
+    tell("stopped", &agent, output)
+}
+
+/// The file's settings, and what the command line says otherwise.
+fn config(args: AgentArgs) -> Result<AgentConfig, Failure> {
+    let mut config = match &args.config {
+        Some(file) => Config::load(file)?
+            .agent
+            .ok_or_else(|| Failure::Usage(format!("{} has no [agent]", file.display())))?,
+        None => AgentConfig::new(key(args.key_file.as_deref())?),
+    };
+    if args.config.is_some() && args.key_file.is_some() {
+        config.key = key(args.key_file.as_deref())?;
+    }
+    let AgentArgs {
+        listen,
+        interval,
+        shm,
+        scope,
+        watch,
+        no_realtime,
+        ..
+    } = args;
+    config.listen = listen.unwrap_or(config.listen);
+    config.interval = interval.unwrap_or(config.interval);
+    config.shm = shm.or(config.shm);
+    config.scope = scope.unwrap_or(config.scope);
+    if !watch.is_empty() {
+        config.watch = watch;
+    }
+    config.realtime &= !no_realtime;
+    Ok(config)
+}
+
+fn key(file: Option<&Path>) -> Result<Key, Failure> {
+    let file = file.ok_or_else(|| Failure::Usage("a key is needed: --key-file FILE".into()))?;
+    load_key(file)
+        .map_err(|reason| Failure::Usage(format!("cannot use {}: {reason}", file.display())))
+}
+
+fn tell(state: &'static str, agent: &AgentHandle, output: Output) -> Result<(), Failure> {
+    let status = agent.status();
+    let text = if state == "started" {
+        let why: String = status.why.iter().map(|why| format!("\n  {why}")).collect();
+        format!(
+            "agent on {}: rung {}{why}",
+            agent.address(),
+            status.rung.label()
+        )
+    } else {
+        format!(
+            "stopped after {} samples, {} overruns, {:.2} % of a CPU, {} reads answered",
+            status.samples,
+            status.overruns,
+            status.cpu_share() * 100.0,
+            status.responder.reads
+        )
+    };
+    Ok(output.result(&text, &Report::new(state, agent.address(), &status))?)
+}
+
+impl Report {
+    fn new(state: &'static str, address: SocketAddr, status: &AgentStatus) -> Self {
+        Self {
+            state,
+            address,
+            rung: status.rung.label(),
+            why: status.why.clone(),
+            interval_seconds: status.interval.as_secs_f64(),
+            samples: status.samples,
+            overruns: status.overruns,
+            cost_mean_seconds: status.cost_mean.as_secs_f64(),
+            cost_max_seconds: status.cost_max.as_secs_f64(),
+            cpu_share: status.cpu_share(),
+            reads: status.responder.reads,
+        }
+    }
+}

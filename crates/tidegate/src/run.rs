@@ -1,0 +1,318 @@
+//! `tidegate run`: puts a front-end together, and takes it apart when told to stop.
+//!
+//! | thread | what |
+//! |---|---|
+//! | this one | signals, the admin interface, health probes |
+//! | `director` | control plane: a tick each millisecond |
+//! | the reader's | loads of the nodes |
+//! | workers | data plane |
+//!
+//! SIGTERM and SIGINT drain: `/readyz` says no, nothing new is accepted, requests in flight end
+//! by themselves until the drain's time-out; a second signal ends at once. SIGUSR1 opens the
+//! access log anew after it was renamed. SIGHUP checks the configuration file and says what it
+//! finds; to take it over the process must be restarted in this version.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::available_parallelism;
+
+use arc_swap::ArcSwap;
+use tidegate_core::director::Director;
+use tidegate_core::load::LoadTable;
+use tidegate_proxy::{
+    Limits, ListenerConfig, Proxy, ProxyConfig, RetryConfig, Shared, Stats, Timeouts,
+};
+use tidegate_remote::clock;
+use tidegate_remote::reader::ReaderOptions;
+use tokio::net::TcpListener;
+use tokio::signal::unix::SignalKind;
+use tokio::sync::mpsc;
+
+use crate::admin::plane::{Plane, Window};
+use crate::admin::server::{self, Access};
+use crate::cli::Failure;
+use crate::config::file::{LimitsFile, TimeoutsFile};
+use crate::config::setting::Auto;
+use crate::config::{Admin, Config, FrontEnd};
+use crate::driver::{Driver, DriverParts};
+use crate::output::Output;
+use crate::probe;
+use crate::reads::Reads;
+use crate::signals::{Stop, listen};
+
+/// Runs until it is told to stop.
+pub(crate) fn run(config: Config, file: &Path, output: Output) -> Result<(), Failure> {
+    let Config {
+        admin, front_end, ..
+    } = config;
+    let front_end = front_end.ok_or_else(|| {
+        Failure::Usage(format!(
+            "{} is an agent's: it has no [[listener]], [[site]] and [[node]]",
+            file.display()
+        ))
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    let ended = runtime.block_on(serve(admin, front_end, file, output));
+    // A drain that a second signal cut short is not waited for.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(
+    admin: Admin,
+    front_end: FrontEnd,
+    file: &Path,
+    output: Output,
+) -> Result<(), Failure> {
+    // Signals first: one that comes while we start is not lost.
+    let mut stop = Stop::new()?;
+    let mut hang_up = listen(SignalKind::hangup())?;
+    let mut reopen = listen(SignalKind::user_defined1())?;
+    let listener = server::bind(admin.address).await.map_err(|error| {
+        Failure::Failed(format!(
+            "cannot listen on the admin address {}: {error}",
+            admin.address
+        ))
+    })?;
+    let drain = front_end.timeouts.drain.value;
+    let running = Running::start(front_end, output)?;
+    running.say(&listener, output);
+    let access = Access { token: admin.token };
+    let plane = Arc::clone(&running.plane);
+    tokio::spawn(server::serve(listener, Arc::clone(&plane), access));
+    tokio::spawn({
+        let plane = Arc::clone(&plane);
+        async move { plane.keep_window().await }
+    });
+    loop {
+        tokio::select! {
+            () = stop.wait() => break,
+            _ = hang_up.recv() => recheck(file, output),
+            _ = reopen.recv() => {
+                running.proxy.reopen_log();
+                output.event("log_reopened", "access log: opened anew");
+            }
+        }
+    }
+    plane.draining.store(true, Ordering::Relaxed);
+    output.event("draining", "draining: requests in flight end by themselves");
+    let Running { proxy, driver, .. } = running;
+    let drained = tokio::task::spawn_blocking(move || proxy.drain(drain));
+    tokio::select! {
+        drained = drained => {
+            let drained = drained.unwrap_or_default();
+            let text = format!("stopped: {} requests finished, {} cut off", drained.finished, drained.cut);
+            output.event("stopped", &text);
+        }
+        () = stop.wait() => output.event("stopped", "stopped at once: told twice"),
+    }
+    drop(driver);
+    Ok(())
+}
+
+/// What a front-end consists of.
+struct Running {
+    proxy: Proxy,
+    driver: Driver,
+    plane: Arc<Plane>,
+}
+
+impl Running {
+    fn start(front_end: FrontEnd, output: Output) -> Result<Self, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
+        let proxy_config = proxy_config(&front_end);
+        let FrontEnd {
+            cluster,
+            routes,
+            reads,
+            interval,
+            timeout,
+            realtime,
+            ..
+        } = front_end;
+        let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
+        let front_ends = cluster.front_ends;
+        let specs = cluster.sites.clone();
+        // Front-ends that start together must not draw the same numbers.
+        let director = Director::new(cluster, proxy_config.seed);
+        let shared = Arc::new(Shared {
+            table: Arc::new(LoadTable::new(nodes, sites)),
+            topology: ArcSwap::new(director.topology()),
+            routes: ArcSwap::new(Arc::new(routes)),
+            stats: Arc::new(Stats::new(proxy_config.workers, sites, nodes)),
+        });
+        let options = ReaderOptions {
+            interval,
+            timeout,
+            realtime,
+        };
+        let reads = Reads::start(&reads, options, &shared.table);
+        let reads = Arc::new(reads.map_err(|error| failed(&error))?);
+        let started = clock::now();
+        let window = Window::new(started, shared.stats.snapshot());
+        let proxy = Proxy::start(proxy_config, Arc::clone(&shared));
+        let proxy = proxy.map_err(|error| failed(&error))?;
+        let (probes, asked) = mpsc::channel(probe::WAITING_MAX);
+        let driver = Driver::spawn(DriverParts {
+            director,
+            shared: Arc::clone(&shared),
+            reads: Arc::clone(&reads),
+            front_ends,
+            probes,
+            output,
+            clock: clock::now,
+        });
+        let driver = driver.map_err(|error| failed(&error))?;
+        let prober = probe::run(asked, Arc::clone(&shared), specs.clone(), driver.orders());
+        tokio::spawn(prober);
+        let plane = Arc::new(Plane {
+            clock: clock::now,
+            started,
+            listeners: proxy.addresses().to_vec(),
+            sites: specs,
+            shared,
+            reads,
+            orders: driver.orders(),
+            driver: driver.stats(),
+            draining: AtomicBool::new(false),
+            window: Mutex::new(window),
+        });
+        Ok(Self {
+            proxy,
+            driver,
+            plane,
+        })
+    }
+
+    /// Says where everything is.
+    fn say(&self, admin: &TcpListener, output: Output) {
+        for address in self.proxy.addresses() {
+            output.event("listening", &format!("listening on {address}"));
+        }
+        if let Ok(address) = admin.local_addr() {
+            output.event(
+                "admin",
+                &format!("page, API and metrics at http://{address}/"),
+            );
+        }
+        let reads = &self.plane.reads;
+        if let Some(realtime) = reads.realtime() {
+            let priority = match realtime {
+                Ok(()) => "real-time priority".to_owned(),
+                Err(why) => format!("normal priority: {why}"),
+            };
+            let interval = crate::config::units::format_duration(reads.interval());
+            let nodes = reads.nodes();
+            let text = format!("reading the load of {nodes} nodes every {interval}, at {priority}");
+            output.event("reading", &text);
+        }
+    }
+}
+
+/// SIGHUP: the file is looked at, and not taken over.
+fn recheck(file: &Path, output: Output) {
+    match Config::load(file) {
+        Ok(_) => output.event(
+            "checked",
+            &format!("{} is sound; restart to take it over", file.display()),
+        ),
+        Err(error) => output.event("broken", &error.render(output.colour())),
+    }
+}
+
+fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
+    let limits = &front_end.limits;
+    let workers = match limits.workers.value {
+        Auto::Auto => available_parallelism().map_or(1, usize::from),
+        Auto::Set(workers) => workers as usize,
+    };
+    ProxyConfig {
+        listeners: front_end
+            .listeners
+            .iter()
+            .map(|address| ListenerConfig { address: *address })
+            .collect(),
+        workers,
+        seed: seed(),
+        limits: proxy_limits(limits, workers),
+        timeouts: proxy_timeouts(&front_end.timeouts),
+        retry: RetryConfig {
+            ratio: limits.retry_ratio.value,
+            per_second: limits.retries_per_second.value,
+        },
+        forwarded: front_end.forwarded.clone(),
+        log: front_end.log.clone(),
+        load_header_sites: front_end.load_header_sites.clone(),
+        node_header: front_end.node_header,
+        clock: clock::now,
+    }
+}
+
+fn proxy_limits(limits: &LimitsFile, workers: usize) -> Limits {
+    // Rounded up: a limit below the number of workers still lets each have one.
+    let share = |all: u32| (all as usize).div_ceil(workers);
+    Limits {
+        connections: share(limits.connections.value),
+        tunnels: share(limits.tunnels.value),
+        head_bytes: limits.head.bytes(),
+        uri_bytes: limits.uri.bytes(),
+        body_bytes: limits.body.value.map(|size| size.0),
+        buffer_bytes: limits.buffer.bytes(),
+        pool_per_node: limits.pool_per_node.value as usize,
+        tries: limits.tries.value,
+        ..Limits::default()
+    }
+}
+
+fn proxy_timeouts(timeouts: &TimeoutsFile) -> Timeouts {
+    Timeouts {
+        client_head: timeouts.client_head.value,
+        client_idle: timeouts.client_idle.value,
+        connect: timeouts.connect.value,
+        response_head: timeouts.response_head.value,
+        body_idle: timeouts.body_idle.value,
+        tunnel_idle: timeouts.tunnel_idle.value,
+        upstream_idle: timeouts.upstream_idle.value,
+        ..Timeouts::default()
+    }
+}
+
+/// A number that differs between front-ends: the standard library keys its hashers from the
+/// system's randomness.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::file::{ConfigFile, defaults};
+
+    /// The file's defaults are the data plane's own: whoever changes one sees the other.
+    #[test]
+    fn defaults_are_those_of_the_data_plane() {
+        let file: ConfigFile = defaults();
+        let limits = proxy_limits(&file.limits, 1);
+        let own = Limits::default();
+        assert_eq!(
+            limits,
+            Limits {
+                connections: limits.connections,
+                ..own
+            }
+        );
+        assert_eq!(proxy_timeouts(&file.timeouts), Timeouts::default());
+    }
+
+    #[test]
+    fn a_limit_is_shared_among_the_workers() {
+        let file: ConfigFile = defaults();
+        let limits = proxy_limits(&file.limits, 3);
+        assert_eq!(limits.connections, 6667);
+    }
+}

@@ -1,0 +1,361 @@
+//! A front-end and an agent as processes: traffic, orders, loads, health, the end.
+//!
+//! Nothing here sleeps to be in time: each step waits for what it needs to see, and a step that
+//! never comes ends the test by a deadline that no healthy machine reaches.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// A step that takes longer will never come.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A process of the binary whose lines can be waited for.
+struct Tidegate {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Tidegate {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = channel();
+        let streams: [Box<dyn Read + Send>; 2] = [
+            Box::new(child.stdout.take().unwrap()),
+            Box::new(child.stderr.take().unwrap()),
+        ];
+        for stream in streams {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                for line in BufReader::new(stream).lines() {
+                    sender.send(line.unwrap()).unwrap_or_default();
+                }
+            });
+        }
+        Self { child, lines }
+    }
+
+    /// The next line that begins so; those before it are passed over.
+    #[track_caller]
+    fn line(&self, begin: &str) -> String {
+        let mut seen = Vec::new();
+        loop {
+            match self.lines.recv_timeout(DEADLINE) {
+                Ok(line) if line.contains(begin) => return line,
+                Ok(line) => seen.push(line),
+                Err(error) => panic!("no line with {begin:?} ({error}) after {seen:#?}"),
+            }
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    fn wait(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Tidegate {
+    fn drop(&mut self) {
+        // It has ended already if the test went well.
+        self.child.kill().unwrap_or_default();
+        self.child.wait().unwrap();
+    }
+}
+
+/// A server that answers every request with its name, until the test ends.
+fn server(name: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            std::thread::spawn(move || answer(stream, name));
+        }
+    });
+    address
+}
+
+fn answer(mut stream: TcpStream, name: &str) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    loop {
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let length = name.len();
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{name}");
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Status and body of a request.
+fn get(address: &str, host: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer[9..12].parse().unwrap();
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    (status, body.to_owned())
+}
+
+/// Runs a command that ends by itself.
+fn tidegate(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn status(admin: &str) -> serde_json::Value {
+    let output = tidegate(&["status", "--admin", admin, "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A folder of this test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("key"), "000102030405060708090a0b0c0d0e0f\n").unwrap();
+    folder
+}
+
+/// What stands after the last blank of a line.
+fn last(line: &str) -> String {
+    let word = line.rsplit(' ').next().unwrap();
+    word.trim_start_matches("http://")
+        .trim_end_matches('/')
+        .into()
+}
+
+/// An agent, and a front-end before two servers of which one is read.
+struct Scene {
+    agent: Tidegate,
+    run: Tidegate,
+    web: String,
+    admin: String,
+    config: PathBuf,
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let folder = folder(name);
+        let (one, two) = (server("one"), server("two"));
+        let key = folder.join("key");
+        let key = key.to_str().unwrap();
+        let agent = Tidegate::start(&[
+            "agent",
+            "--listen=127.0.0.1:0",
+            "--interval=5ms",
+            "--no-realtime",
+            "--key-file",
+            key,
+        ]);
+        let started = agent.line("agent on ");
+        let words = started.split([' ', ':']).collect::<Vec<_>>();
+        let reads = format!("{}:{}", words[2], words[3]);
+        let config = folder.join("config.toml");
+        let text = format!(
+            r#"
+            [admin]
+            address = "127.0.0.1:0"
+            [load]
+            key_file = "key"
+            interval = "5ms"
+            timeout = "50ms"
+            realtime = false
+            # One worker, so that round_robin is one round.
+            [limits]
+            workers = 1
+            [[listener]]
+            address = "127.0.0.1:0"
+            [[site]]
+            name = "shop"
+            policy = "round_robin"
+            [[node]]
+            name = "n1"
+            site = "shop"
+            address = "{one}"
+            load = {{ transport = "udp", address = "{reads}" }}
+            [[node]]
+            name = "n2"
+            site = "shop"
+            address = "{two}"
+            load = {{ transport = "none" }}
+            "#
+        );
+        std::fs::write(&config, text).unwrap();
+        let run = Tidegate::start(&["run", "-c", config.to_str().unwrap()]);
+        Self {
+            web: last(&run.line("listening on ")),
+            admin: last(&run.line("page, API and metrics at ")),
+            agent,
+            run,
+            config,
+        }
+    }
+
+    /// Who answers so many requests: n1, n2.
+    fn ask(&self, requests: u32) -> [u32; 2] {
+        let mut seen = [0, 0];
+        for _ in 0..requests {
+            let (status, body) = get(&self.web, "shop.example", "/");
+            assert_eq!(status, 200);
+            seen[usize::from(body == "two")] += 1;
+        }
+        seen
+    }
+
+    fn order(&self, order: &str, node: &str) -> String {
+        let done = tidegate(&[order, node, "--admin", &self.admin]);
+        assert_eq!(done.status.code(), Some(0), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    }
+}
+
+#[test]
+fn orders_change_who_gets_requests_and_readiness() {
+    let scene = Scene::new("orders");
+    scene.run.line("node n1: load is read by agent");
+    let seen = scene.ask(20);
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+    assert_eq!(scene.order("drain", "n1"), "n1: drain\n");
+    assert_eq!(scene.ask(20), [0, 20]);
+
+    let seen = status(&scene.admin);
+    let nodes = &seen["sites"][0]["nodes"];
+    assert_eq!(nodes[0]["state"], "drain");
+    assert_eq!(nodes[0]["load"]["fresh"], true);
+    assert_eq!(nodes[1]["rung"], "none");
+    let requests = &seen["requests"];
+    assert_eq!(requests["received"], requests["completed"]);
+    let why = tidegate(&["why", "n1", "--admin", &scene.admin]);
+    let why = String::from_utf8(why.stdout).unwrap();
+    assert!(why.contains("an operator drains it"), "{why}");
+    assert!(why.contains("last requests"), "{why}");
+
+    // Nobody left: not ready, and refused by name.
+    scene.order("maint", "n2");
+    let admin = &scene.admin;
+    assert_eq!(get(admin, admin, "/readyz").0, 503);
+    assert_eq!(get(&scene.web, "shop.example", "/").0, 503);
+    scene.order("ready", "n1");
+    assert_eq!(get(admin, admin, "/readyz").0, 200);
+    assert_eq!(scene.ask(5), [5, 0]);
+    let metrics = get(admin, admin, "/metrics").1;
+    assert!(metrics.contains("reason=\"no_node\"} 1\n"), "{metrics}");
+}
+
+#[test]
+fn a_lost_agent_and_a_broken_file_do_not_stop_traffic() {
+    let scene = Scene::new("lost");
+    scene.run.line("node n1: load is read by agent");
+    std::fs::write(&scene.config, "[admn]").unwrap();
+    scene.run.signal("-HUP");
+    scene.run.line("unknown key `admn`");
+    assert_eq!(scene.ask(2), [1, 1]);
+
+    scene.agent.signal("-TERM");
+    scene.agent.line("stopped after ");
+    scene.run.line("node n1: load is not known any more");
+    assert_eq!(scene.ask(2), [1, 1]);
+    scene.run.signal("-TERM");
+    scene.run.line("stopped: 0 requests finished, 0 cut off");
+    assert_eq!(scene.run.wait(), Some(0));
+    assert_eq!(scene.agent.wait(), Some(0));
+}
+
+#[test]
+fn a_request_in_flight_is_finished_before_the_end() {
+    let folder = folder("drain");
+    // A node that answers when the test says so.
+    let node = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = node.local_addr().unwrap();
+    let config = folder.join("config.toml");
+    let text = format!(
+        r#"
+        admin = {{ address = "127.0.0.1:0" }}
+        listener = [{{ address = "127.0.0.1:0" }}]
+        site = [{{ name = "shop" }}]
+        node = [{{ name = "n1", site = "shop", address = "{address}" }}]
+        "#
+    );
+    std::fs::write(&config, text).unwrap();
+    let run = Tidegate::start(&["--json", "run", "-c", config.to_str().unwrap()]);
+    let event = |name: &str| -> serde_json::Value {
+        let line = run.line(&format!("\"event\":\"{name}\""));
+        serde_json::from_str(&line).unwrap()
+    };
+    let web = last(event("listening")["message"].as_str().unwrap());
+    let admin = last(event("admin")["message"].as_str().unwrap());
+    let client = std::thread::spawn(move || get(&web, "shop.example", "/slow"));
+    let (mut stream, _) = node.accept().unwrap();
+    let mut head = [0; 1024];
+    assert!(stream.read(&mut head).unwrap() > 0);
+
+    run.signal("-TERM");
+    event("draining");
+    assert_eq!(get(&admin, &admin, "/readyz").0, 503);
+    assert_eq!(get(&admin, &admin, "/livez").0, 200);
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nlate";
+    stream.write_all(answer).unwrap();
+    assert_eq!(client.join().unwrap(), (200, "late".to_owned()));
+    let stopped = event("stopped");
+    assert_eq!(
+        stopped["message"],
+        "stopped: 1 requests finished, 0 cut off"
+    );
+    assert_eq!(run.wait(), Some(0));
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let folder = folder("start");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let config = folder.join("config.toml");
+    let text = format!(
+        r#"
+        admin = {{ address = "{address}" }}
+        listener = [{{ address = "127.0.0.1:0" }}]
+        site = [{{ name = "shop" }}]
+        node = [{{ name = "n1", site = "shop", address = "127.0.0.1:1" }}]
+        "#
+    );
+    std::fs::write(&config, text).unwrap();
+    let run = tidegate(&["run", "-c", config.to_str().unwrap()]);
+    assert_eq!(run.status.code(), Some(1));
+    let message = String::from_utf8(run.stderr).unwrap();
+    let wanted = format!("error: cannot listen on the admin address {address}: ");
+    assert!(message.starts_with(&wanted), "{message}");
+
+    let agent = tidegate(&["run", "-c", "../../examples/agent.toml"]);
+    assert_eq!(agent.status.code(), Some(2), "{agent:?}");
+    let agent = tidegate(&["agent", "--key-file", "no-such-file"]);
+    assert_eq!(agent.status.code(), Some(2), "{agent:?}");
+    let agent = tidegate(&["agent", "-c", "../../examples/two-sites.toml"]);
+    assert_eq!(agent.status.code(), Some(2), "{agent:?}");
+}
