@@ -82,6 +82,10 @@ pub struct ResponderOptions {
     pub realtime: bool,
     /// Datagrams looked at per second.
     pub rate_max: u32,
+    /// Rest after each batch, so that more requests come together. Zero for a node, which
+    /// answers at once; some ten microseconds where one thread stands for many nodes, which
+    /// would otherwise be woken for every single request.
+    pub gather: Duration,
     /// See there.
     pub before_read: Option<BeforeRead>,
 }
@@ -95,6 +99,7 @@ impl ResponderOptions {
             allow: Vec::new(),
             realtime: true,
             rate_max: RATE_MAX,
+            gather: Duration::ZERO,
             before_read: None,
         }
     }
@@ -235,6 +240,7 @@ struct Server {
     before_read: Option<BeforeRead>,
     hook_ran_at: Timestamp,
     limit: RateLimit,
+    gather: Duration,
     epoch: u32,
     initiators: Initiators,
     readers: Readers,
@@ -261,6 +267,7 @@ impl Server {
             before_read: options.before_read,
             hook_ran_at: Timestamp::ZERO,
             limit: RateLimit::new(options.rate_max),
+            gather: options.gather,
             // Zero stands for "not known" in a request.
             epoch: (random()? as u32).max(1),
             initiators: Initiators::default(),
@@ -271,6 +278,8 @@ impl Server {
     }
 
     fn run(mut self) {
+        // Without real-time priority the kernel would add 50 us to every rest.
+        rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
         let mut batch = Batch::new(BATCH, MESSAGE_BYTES_MAX).with_control(true);
         let mut answered = Vec::with_capacity(BATCH);
         while !self.counters.stop.load(Ordering::Acquire) {
@@ -294,6 +303,9 @@ impl Server {
             if let Some(until) = self.limit.note(received as u32, now) {
                 count(&self.counters.limited);
                 clock::sleep_until(until);
+            }
+            if !self.gather.is_zero() && received < BATCH {
+                clock::sleep_until(clock::now() + self.gather);
             }
         }
     }

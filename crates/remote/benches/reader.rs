@@ -1,0 +1,201 @@
+//! What it costs to read many nodes often: CPU per read in the reader's thread, user and
+//! kernel; rate reached; age of the load at a decision; slots missed.
+//!
+//! ```text
+//! cargo bench -p tidegate-remote --bench reader -- [udp|shm] [NODES INTERVAL_US]... [SECONDS s]
+//! ```
+//!
+//! Nodes are emulated: addresses 127.1.x.y, all answered by a few responders of this process,
+//! each with one record that is published anew every millisecond. To the reader they are a
+//! thousand nodes. On loopback the kernel does the receiver's work in the sender's call, so the
+//! reader is charged for the way of a request up to the responder's socket, which on a network
+//! the node's CPU pays; it is not charged for that of the answer, which on a network lands in
+//! soft interrupts of the front-end.
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints, and fails by panicking"
+)]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tidegate_core::load::LoadTable;
+use tidegate_core::prng::Prng;
+use tidegate_core::record::{LoadRecord, Sources};
+use tidegate_core::topology::NodeId;
+use tidegate_remote::reader::{Reader, ReaderOptions, ReaderStats, Target, Transport};
+use tidegate_remote::udp::{Key, Responder, ResponderOptions};
+use tidegate_remote::{RegionMemory, clock};
+
+/// Threads that answer for all nodes.
+const RESPONDERS: usize = 2;
+/// Nodes and intervals in microseconds, unless given.
+const DEFAULT_RUNS: &[(usize, u64)] = &[
+    (1000, 1000),
+    (1000, 5000),
+    (1000, 10_000),
+    (200, 1000),
+    (100, 1000),
+    (10, 1000),
+];
+/// Rest of a responder that stands for hundreds of nodes: on a network a reader would not pay
+/// for waking it up.
+const GATHER: Duration = Duration::from_micros(50);
+/// Time before measuring starts.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// Between two looks at a load's age.
+const LOOK_EVERY: Duration = Duration::from_micros(200);
+
+fn main() {
+    let mut seconds = 3;
+    let mut runs = Vec::new();
+    let mut transports = vec!["shm", "udp"];
+    let mut numbers = Vec::new();
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "udp" => transports = vec!["udp"],
+            "shm" => transports = vec!["shm"],
+            "s" => seconds = numbers.pop().unwrap(),
+            other => numbers.extend(other.parse::<u64>().ok()),
+        }
+    }
+    for pair in numbers.chunks_exact(2) {
+        runs.push((pair[0] as usize, pair[1]));
+    }
+    if runs.is_empty() {
+        runs.extend(DEFAULT_RUNS);
+    }
+    println!(
+        "load average {}",
+        std::fs::read_to_string("/proc/loadavg").unwrap().trim()
+    );
+    println!(
+        "transport nodes  wanted/s reached/s  ns/read   user kernel  % core overruns  lost  age p50   p99 us"
+    );
+    for transport in transports {
+        for (nodes, interval_us) in &runs {
+            run(transport, *nodes, *interval_us, seconds);
+        }
+    }
+}
+
+/// One line of the table.
+fn run(transport: &str, nodes: usize, interval_us: u64, seconds: u64) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let path = PathBuf::from(format!("/dev/shm/tidegate-bench-{}", std::process::id()));
+    let memory = Arc::new(RegionMemory::create(&path).unwrap());
+    let publisher = publish(Arc::clone(&memory), Arc::clone(&stop));
+    let key = Key::random().unwrap();
+    let responders: Vec<_> = (0..if transport == "udp" { RESPONDERS } else { 0 })
+        .map(|_| respond(&memory, &key))
+        .collect();
+    let targets = (0..nodes)
+        .map(|node| Target {
+            node: NodeId(node as u32),
+            transport: match responders.get(node % RESPONDERS) {
+                None => Transport::Shm { path: path.clone() },
+                Some(responder) => Transport::Udp {
+                    address: address(node, responder.address().port()),
+                    key: key.clone(),
+                },
+            },
+        })
+        .collect();
+    let table = Arc::new(LoadTable::new(nodes, 1));
+    let options = ReaderOptions {
+        interval: Duration::from_micros(interval_us),
+        ..ReaderOptions::default()
+    };
+    let reader = Reader::spawn(targets, Arc::clone(&table), options).unwrap();
+    std::thread::sleep(WARM_UP);
+    let (before, began) = (reader.stats(), clock::now());
+    let ages = ages(&table, Duration::from_secs(seconds));
+    // The statistics are at most a tenth of a second old, at both ends.
+    let (after, took) = (reader.stats(), clock::now().since(began));
+    print(transport, nodes, interval_us, &before, &after, took, &ages);
+    drop(reader);
+    stop.store(true, Ordering::Release);
+    publisher.join().unwrap();
+}
+
+fn publish(memory: Arc<RegionMemory>, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        tidegate_remote::realtime::try_fifo(tidegate_remote::realtime::PRIORITY).ok();
+        let mut record = LoadRecord {
+            cores_milli: 4000,
+            interval_ns: 1_000_000,
+            sources: Sources::BUSY_SWITCH
+                .with(Sources::RUNNABLE)
+                .with(Sources::COMPLETIONS),
+            ..LoadRecord::default()
+        };
+        while !stop.load(Ordering::Acquire) {
+            record.t_ns = clock::now().nanos();
+            record.busy_ns += 500_000;
+            record.completions += 1;
+            memory.publish(&record, &[]);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    })
+}
+
+fn respond(memory: &Arc<RegionMemory>, key: &Key) -> Responder {
+    let options = ResponderOptions {
+        rate_max: u32::MAX,
+        gather: GATHER,
+        ..ResponderOptions::new("0.0.0.0:0".parse().unwrap(), key.clone())
+    };
+    Responder::spawn(Arc::clone(memory), options).unwrap()
+}
+
+fn address(node: usize, port: u16) -> SocketAddr {
+    let ip = Ipv4Addr::new(127, 1, (node / 250) as u8, (node % 250 + 1) as u8);
+    SocketAddr::from((ip, port))
+}
+
+/// Ages of the load as random decisions would find them, sorted, in nanoseconds.
+fn ages(table: &LoadTable, time: Duration) -> Vec<u64> {
+    let mut prng = Prng::new(1);
+    let end = clock::now() + time;
+    let mut ages = Vec::new();
+    while clock::now() < end {
+        let node = NodeId(prng.below(table.nodes()) as u32);
+        let seen = table.last(node).observed_at;
+        ages.push(clock::now().since(seen).as_nanos() as u64);
+        std::thread::sleep(LOOK_EVERY);
+    }
+    ages.sort_unstable();
+    ages
+}
+
+fn print(
+    transport: &str,
+    nodes: usize,
+    interval_us: u64,
+    before: &ReaderStats,
+    after: &ReaderStats,
+    took: Duration,
+    ages: &[u64],
+) {
+    let reads = (after.received - before.received).max(1) as f64;
+    let user = (after.cpu_user - before.cpu_user).as_nanos() as f64;
+    let kernel = (after.cpu_system - before.cpu_system).as_nanos() as f64;
+    let lost = (after.sent - before.sent).saturating_sub(after.received - before.received);
+    let age = |share: f64| ages[((ages.len() - 1) as f64 * share) as usize] / 1000;
+    println!(
+        "{transport:9} {nodes:5} {:9.0} {:9.0} {:8.0} {:6.0} {:6.0} {:7.1} {:8} {lost:5} {:8} {:8}",
+        nodes as f64 * 1e6 / interval_us as f64,
+        reads / took.as_secs_f64(),
+        (user + kernel) / reads,
+        user / reads,
+        kernel / reads,
+        (user + kernel) / took.as_nanos() as f64 * 100.0,
+        after.overruns - before.overruns,
+        age(0.5),
+        age(0.99),
+    );
+}
