@@ -107,7 +107,8 @@ pub enum RegionError {
     /// There is no region, or nothing was published in it yet.
     #[error("nothing is published here")]
     Absent,
-    /// No answer. A node gives none to a request with the wrong key.
+    /// No answer. A node gives none to a request with the wrong key. Whether an atomic was
+    /// carried out is not known then: read the word, or do it again in a way that tells.
     #[error("no answer to {tries} tries")]
     Timeout {
         /// Requests sent.

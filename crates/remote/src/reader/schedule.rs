@@ -8,8 +8,10 @@
 //! batch is still large enough that a system call costs little per node.
 //!
 //! A reader that cannot keep up leaves out time, never nodes: groups come in turn whatever the
-//! clock says, so all nodes are read equally often, if less often than asked. And it rests for
-//! [`REST_SHARE`] of a slot each time, because at real-time priority nobody else would run.
+//! clock says, so all nodes are read equally often, if less often than asked. And after each
+//! slot that came too late it rests for as long as the slot's work took: at real-time priority
+//! nobody else would run on its CPU, and a front-end has requests to serve as well. So a reader
+//! that is asked for too much takes half a core, not a whole one.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -20,8 +22,6 @@ use tidegate_core::time::Timestamp;
 const GROUP_MIN: usize = 64;
 /// Shortest slot.
 const SLOT_MIN: Duration = Duration::from_micros(100);
-/// A late reader rests for this part of a slot.
-const REST_SHARE: u32 = 8;
 
 /// Absolute deadlines, one per slot.
 #[derive(Debug)]
@@ -30,6 +30,7 @@ pub(super) struct Schedule {
     groups: usize,
     slot: Duration,
     group: usize,
+    began: Timestamp,
     deadline: Timestamp,
     overruns: u64,
     rounds: u64,
@@ -45,6 +46,7 @@ impl Schedule {
             groups,
             slot: interval / groups as u32,
             group: 0,
+            began: now,
             deadline: now,
             overruns: 0,
             rounds: 0,
@@ -52,7 +54,8 @@ impl Schedule {
     }
 
     /// Begins a slot: the nodes to read in it, and whether a round of all nodes begins.
-    pub(super) fn begin(&mut self) -> (Range<usize>, bool) {
+    pub(super) fn begin(&mut self, now: Timestamp) -> (Range<usize>, bool) {
+        self.began = now;
         let group = self.group;
         self.group = (group + 1) % self.groups;
         self.deadline = self.deadline + self.slot;
@@ -76,7 +79,7 @@ impl Schedule {
             return None;
         }
         self.overruns += 1;
-        self.deadline = now + self.slot / REST_SHARE;
+        self.deadline = now + now.since(self.began);
         Some(self.deadline)
     }
 
@@ -109,7 +112,7 @@ mod tests {
                 let mut next = 0;
                 let mut sizes = Vec::new();
                 while next < nodes {
-                    let (group, first) = schedule.begin();
+                    let (group, first) = schedule.begin(at(0));
                     assert_eq!(first, next == 0);
                     assert_eq!(group.start, next);
                     sizes.push(group.len());
@@ -135,16 +138,17 @@ mod tests {
     #[test]
     fn a_late_reader_loses_time_and_not_nodes() {
         let mut schedule = Schedule::new(10, INTERVAL, at(0));
-        schedule.begin();
+        schedule.begin(at(0));
         assert_eq!(schedule.end(at(900)), None);
-        schedule.begin();
+        schedule.begin(at(1000));
         // A little late is made up for.
         assert_eq!(schedule.end(at(2900)), None);
-        schedule.begin();
+        schedule.begin(at(2900));
         assert_eq!(schedule.deadline(), at(3000));
-        assert_eq!(schedule.end(at(7000)), Some(at(7125)));
+        // It worked for 4.1 ms and rests as long.
+        assert_eq!(schedule.end(at(7000)), Some(at(11_100)));
         assert_eq!(schedule.overruns(), 1);
-        assert_eq!(schedule.begin().0, 0..10);
-        assert_eq!(schedule.deadline(), at(8125));
+        assert_eq!(schedule.begin(at(11_100)).0, 0..10);
+        assert_eq!(schedule.deadline(), at(12_100));
     }
 }

@@ -31,8 +31,8 @@ const SEND_BATCH: usize = 32;
 const RECEIVE_BATCH: usize = 64;
 /// Bytes of a message either way.
 const MESSAGE_BYTES: usize = HEADER_BYTES + LINES_BYTES;
-/// Time for more answers to come in before they are taken, when some have just been. Without
-/// it each answer would wake the thread. It blurs the round trip by as much.
+/// Time for more answers to come in after the first ones. Without it each answer would wake
+/// the thread. It blurs the round trip by as much.
 const NAP: Duration = Duration::from_micros(50);
 /// Longest wait after which the thread looks whether it shall end.
 const STOP_CHECK: Duration = Duration::from_millis(50);
@@ -72,6 +72,9 @@ pub(super) struct Worker {
     interval: Duration,
     timeout: Duration,
     initiator: u64,
+    slot_began: Timestamp,
+    /// Reads of this slot that are not answered yet.
+    awaited: usize,
     stats: ReaderStats,
     stats_at: Timestamp,
     readers: RecentMaximum,
@@ -94,6 +97,8 @@ impl Worker {
             timeout: options.timeout,
             // Answers to an earlier run carry another one.
             initiator: random()?,
+            slot_began: Timestamp::ZERO,
+            awaited: 0,
             stats: ReaderStats::default(),
             stats_at: Timestamp::ZERO,
             readers: RecentMaximum::default(),
@@ -143,7 +148,9 @@ impl Worker {
         };
         let mut schedule = Schedule::new(self.nodes.len(), self.interval, clock::now());
         while !self.stopped() {
-            let (group, _) = schedule.begin();
+            self.slot_began = clock::now();
+            self.awaited = 0;
+            let (group, _) = schedule.begin(self.slot_began);
             let round = schedule.rounds();
             for side in 0..self.sides.len() {
                 self.send(&mut buffers, side, group.clone(), round);
@@ -213,15 +220,18 @@ impl Worker {
         let slots = &buffers.slots[..sent.len()];
         let nodes = &mut self.nodes;
         let shared = &self.shared.nodes;
+        let mut unsent = 0;
         buffers
             .out
             .send(&self.sides[side].socket, slots, |slot, _| {
                 // No route, a full buffer, a filter: the others are sent all the same.
                 let place = sent[usize::from(slot)];
+                unsent += 1;
                 nodes[place].flights.end_last();
                 shared[place].faults(ReadFault::Unreachable, 1);
             });
         self.stats.sent += sent.len() as u64;
+        self.awaited += sent.len() - unsent;
         buffers.sent.clear();
     }
 
@@ -235,22 +245,25 @@ impl Worker {
         }
     }
 
-    /// Takes answers in until the deadline.
+    /// Takes answers in until the deadline. Every time that the thread is woken costs more than
+    /// an answer does: so it sleeps once all answers of this slot are there, and else is woken
+    /// by the first one and lets the others come in meanwhile.
     fn take_until(&mut self, buffers: &mut Buffers, deadline: Timestamp) {
-        loop {
-            let taken = self.take(buffers);
+        while !self.stopped() {
             let now = clock::now();
-            if now >= deadline || self.stopped() {
+            if now >= deadline {
                 return;
             }
             let rest = deadline.since(now).min(STOP_CHECK);
-            if taken > 0 {
-                // More are likely to be on their way.
-                clock::sleep_until(now + rest.min(NAP));
-            } else if self.sides.is_empty() {
+            if self.awaited == 0 {
                 clock::sleep_until(now + rest);
-            } else {
-                self.wait(rest);
+                continue;
+            }
+            self.wait(rest);
+            self.take(buffers);
+            if self.awaited > 0 {
+                clock::sleep_until(deadline.min(clock::now() + NAP));
+                self.take(buffers);
             }
         }
     }
@@ -266,9 +279,8 @@ impl Worker {
         };
     }
 
-    /// Takes in all answers that are here; gives how many.
-    fn take(&mut self, buffers: &mut Buffers) -> usize {
-        let mut taken = 0;
+    /// Takes in all answers that are here.
+    fn take(&mut self, buffers: &mut Buffers) {
         for side in 0..self.sides.len() {
             // No longer than there are nodes: a flood must not keep us from sending.
             for _ in 0..=self.nodes.len() / RECEIVE_BATCH {
@@ -283,13 +295,11 @@ impl Worker {
                         None => self.stats.strays += 1,
                     }
                 }
-                taken += received;
                 if received < RECEIVE_BATCH {
                     break;
                 }
             }
         }
-        taken
     }
 
     /// Takes in one answer.
@@ -311,6 +321,9 @@ impl Worker {
         };
         node.flights.end(number);
         self.stats.received += 1;
+        if sent_at >= self.slot_began {
+            self.awaited = self.awaited.saturating_sub(1);
+        }
         self.readers.note(reply.readers, received_at);
         let times = Times {
             sent_at,

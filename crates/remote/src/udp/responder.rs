@@ -256,13 +256,19 @@ impl Server {
         memory: Arc<RegionMemory>,
         options: ResponderOptions,
     ) -> Result<Self, RegionError> {
-        let mut keys = options.keys;
-        keys.truncate(KEYS_MAX);
+        if !(1..=KEYS_MAX).contains(&options.keys.len()) {
+            let text = format!(
+                "{} keys; a responder takes 1 to {KEYS_MAX}",
+                options.keys.len()
+            );
+            let error = io::Error::new(io::ErrorKind::InvalidInput, text);
+            return Err(RegionError::io("take the keys")(error));
+        }
         Ok(Self {
             socket,
             counters,
             memory,
-            keys,
+            keys: options.keys,
             allow: options.allow,
             before_read: options.before_read,
             hook_ran_at: Timestamp::ZERO,
