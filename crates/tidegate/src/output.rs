@@ -4,9 +4,68 @@
 //! (`tidegate status | head -1`) ends a command quietly, and never a front-end or an agent.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+
+/// Events that wait to be written; one more is dropped and counted.
+const EVENTS_MAX: usize = 1024;
+/// Longest wait for the last events at the end.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The thread that writes events, if there is one.
+static EVENTS: OnceLock<SyncSender<Line>> = OnceLock::new();
+/// Events that were dropped since the last word about it.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+#[derive(Debug)]
+enum Line {
+    Text(String),
+    /// All before this is written when it is answered.
+    Flush(SyncSender<()>),
+}
+
+/// From now on a thread of its own writes the events: whoever reports one (the control thread,
+/// say) never waits for a reader that stands still. Without the thread all goes on as before.
+pub(crate) fn run_in_background() {
+    let (sender, lines) = sync_channel(EVENTS_MAX);
+    let thread = std::thread::Builder::new().name("events".into());
+    if thread.spawn(move || write_lines(&lines)).is_ok() {
+        // Set already: the thread just started ends with its channel.
+        EVENTS.set(sender).unwrap_or_default();
+    }
+}
+
+/// Waits until the events so far are written, but not for ever.
+pub(crate) fn flush() {
+    if let Some(events) = EVENTS.get() {
+        let (done, written) = sync_channel(1);
+        if events.try_send(Line::Flush(done)).is_ok() {
+            // The process ends in either case.
+            written.recv_timeout(FLUSH_TIMEOUT).unwrap_or_default();
+        }
+    }
+}
+
+fn write_lines(lines: &Receiver<Line>) {
+    for line in lines {
+        match line {
+            Line::Text(text) => report(&text),
+            // Whoever asked may have waited long enough.
+            Line::Flush(done) => done.send(()).unwrap_or_default(),
+        }
+        let dropped = DROPPED.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            report(&format!(
+                "{dropped} events were dropped: they were not read in time"
+            ));
+        }
+    }
+}
 
 /// Where and how to write.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +92,18 @@ impl Output {
 
     /// Something that happened, for whoever watches. That nobody does is no error.
     pub(crate) fn event(self, event: &str, text: &str) {
-        if self.json {
-            report(&json!({ "event": event, "message": text }).to_string());
+        let line = if self.json {
+            json!({ "event": event, "message": text }).to_string()
         } else {
-            report(text);
+            text.to_owned()
+        };
+        match EVENTS.get() {
+            None => report(&line),
+            Some(events) => {
+                if events.try_send(Line::Text(line)).is_err() {
+                    DROPPED.fetch_add(1, Ordering::Relaxed);
+                }
+            }
         }
     }
 

@@ -36,7 +36,7 @@ use crate::config::file::{LimitsFile, TimeoutsFile};
 use crate::config::setting::Auto;
 use crate::config::{Admin, Config, FrontEnd};
 use crate::driver::{Driver, DriverParts};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::probe;
 use crate::reads::Reads;
 use crate::signals::{Stop, listen};
@@ -78,16 +78,14 @@ async fn serve(
             admin.address
         ))
     })?;
+    // From here on nobody waits for whoever reads our events.
+    output::run_in_background();
     let drain = front_end.timeouts.drain.value;
     let running = Running::start(front_end, output)?;
     running.say(&listener, output);
     let access = Access { token: admin.token };
     let plane = Arc::clone(&running.plane);
     tokio::spawn(server::serve(listener, Arc::clone(&plane), access));
-    tokio::spawn({
-        let plane = Arc::clone(&plane);
-        async move { plane.keep_window().await }
-    });
     loop {
         tokio::select! {
             () = stop.wait() => break,
@@ -111,18 +109,23 @@ async fn serve(
         () = stop.wait() => output.event("stopped", "stopped at once: told twice"),
     }
     drop(driver);
+    output::flush();
     Ok(())
 }
 
-/// What a front-end consists of.
-struct Running {
-    proxy: Proxy,
-    driver: Driver,
-    plane: Arc<Plane>,
+/// A running front-end.
+pub(crate) struct Running {
+    /// The data plane.
+    pub(crate) proxy: Proxy,
+    /// The control plane.
+    pub(crate) driver: Driver,
+    /// What the admin interface looks at.
+    pub(crate) plane: Arc<Plane>,
 }
 
 impl Running {
-    fn start(front_end: FrontEnd, output: Output) -> Result<Self, Failure> {
+    /// Starts everything but the admin interface. Needs a runtime around it, for health probes.
+    pub(crate) fn start(front_end: FrontEnd, output: Output) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
         let proxy_config = proxy_config(&front_end);
         let FrontEnd {
@@ -137,7 +140,6 @@ impl Running {
         let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
         let front_ends = cluster.front_ends;
         let specs = cluster.sites.clone();
-        // Front-ends that start together must not draw the same numbers.
         let director = Director::new(cluster, proxy_config.seed);
         let shared = Arc::new(Shared {
             table: Arc::new(LoadTable::new(nodes, sites)),
@@ -237,7 +239,7 @@ fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
             .map(|address| ListenerConfig { address: *address })
             .collect(),
         workers,
-        seed: seed(),
+        seed: front_end.seed.unwrap_or_else(seed),
         limits: proxy_limits(limits, workers),
         timeouts: proxy_timeouts(&front_end.timeouts),
         retry: RetryConfig {

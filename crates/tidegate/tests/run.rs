@@ -359,3 +359,137 @@ fn what_cannot_start_says_why() {
     let agent = tidegate(&["agent", "-c", "../../examples/two-sites.toml"]);
     assert_eq!(agent.status.code(), Some(2), "{agent:?}");
 }
+
+/// Four nginx servers that answer with their name, each on an address of its own.
+struct Nginx {
+    children: Vec<Child>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Nginx {
+    fn start(folder: &Path) -> Self {
+        let mut nginx = Self {
+            children: Vec::new(),
+            addresses: Vec::new(),
+        };
+        for number in 11..=14 {
+            let home = folder.join(format!("nginx{number}"));
+            std::fs::create_dir_all(&home).unwrap();
+            // A port that is free on that address.
+            let free = TcpListener::bind(SocketAddr::from(([127, 0, 0, number], 0))).unwrap();
+            let address = free.local_addr().unwrap();
+            drop(free);
+            let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+                .map(|kind| format!("{kind}_temp_path {}/{kind};\n", home.display()))
+                .concat();
+            let config = format!(
+                "daemon off; master_process off; pid {0}/pid; error_log {0}/error.log;\n\
+                 events {{}}\n\
+                 http {{ access_log off;\n{temporary}\
+                 server {{ listen {address}; location / {{ return 200 \"n{number}\"; }} }} }}\n",
+                home.display()
+            );
+            let file = home.join("nginx.conf");
+            std::fs::write(&file, config).unwrap();
+            let mut command = Command::new("nginx");
+            command
+                .arg("-c")
+                .arg(&file)
+                .arg("-e")
+                .arg(home.join("error.log"));
+            nginx
+                .children
+                .push(command.stderr(Stdio::null()).spawn().unwrap());
+            nginx.addresses.push(address);
+        }
+        for address in &nginx.addresses {
+            let deadline = std::time::Instant::now() + DEADLINE;
+            while TcpStream::connect(address).is_err() {
+                assert!(
+                    std::time::Instant::now() < deadline,
+                    "nginx does not listen"
+                );
+                std::thread::yield_now();
+            }
+        }
+        nginx
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            child.kill().unwrap_or_default();
+            child.wait().unwrap();
+        }
+    }
+}
+
+/// The example as it stands, but for ports that are free here.
+#[test]
+fn the_example_serves_two_sites_on_real_nginx() {
+    if Command::new("nginx").arg("-v").output().is_err() {
+        println!("SKIPPED: nginx is not installed");
+        return;
+    }
+    let folder = folder("nginx");
+    let mut nginx = Nginx::start(&folder);
+    let key = folder.join("key");
+    let mut agents = Vec::new();
+    let mut text = std::fs::read_to_string("../../examples/two-sites.toml").unwrap();
+    text = text
+        .replace("example.key", "key")
+        .replace("127.0.0.1:9900", "127.0.0.1:0");
+    text = text.replace("0.0.0.0:8080", "127.0.0.1:0");
+    for address in &nginx.addresses {
+        let listen = format!("--listen={}:0", address.ip());
+        let agent = Tidegate::start(&["agent", &listen, "--key-file", key.to_str().unwrap()]);
+        let started = agent.line("agent on ");
+        let reads = started.split(": ").next().unwrap().replace("agent on ", "");
+        let old = format!("\"{}:8081\"", address.ip());
+        // Read where this agent answers, if the example names no other place.
+        let load =
+            format!("\"{address}\"\nload = {{ transport = \"udp\", address = \"{reads}\" }}");
+        text = text.replace(&old, &load);
+        agents.push(agent);
+    }
+    text = text.replace(
+        "load = { transport = \"udp\", address = \"127.0.0.14:9901\" }\n",
+        "",
+    );
+    let config = folder.join("config.toml");
+    std::fs::write(&config, text).unwrap();
+    let run = Tidegate::start(&["run", "-c", config.to_str().unwrap()]);
+    let web = last(&run.line("listening on "));
+    let admin = last(&run.line("page, API and metrics at "));
+    for _ in 0..4 {
+        run.line(": load is read by agent");
+    }
+    for _ in 0..20 {
+        let shop = get(&web, "www.shop.example", "/x");
+        assert!(
+            shop.0 == 200 && ["n11", "n12"].contains(&shop.1.as_str()),
+            "{shop:?}"
+        );
+        let blog = get(&web, "blog.example", "/");
+        assert!(
+            blog.0 == 200 && ["n13", "n14"].contains(&blog.1.as_str()),
+            "{blog:?}"
+        );
+    }
+
+    // A server that dies is not noticed by anybody who asks.
+    nginx.children[0].kill().unwrap();
+    nginx.children[0].wait().unwrap();
+    for _ in 0..20 {
+        assert_eq!(get(&web, "shop.example", "/"), (200, "n12".to_owned()));
+    }
+    let seen = status(&admin);
+    let requests = &seen["requests"];
+    assert_eq!(
+        (&requests["received"], &requests["completed"]),
+        (&60.into(), &60.into())
+    );
+    run.signal("-INT");
+    assert_eq!(run.wait(), Some(0));
+}

@@ -2,8 +2,8 @@
 //!
 //! Whose requests are answered:
 //!
-//! * With a token configured, only those that carry it; the page and the two health checks
-//!   need none, they tell nothing.
+//! * The page itself and the two health checks: anybody's, they tell nothing.
+//! * With a token configured, otherwise only those that carry it.
 //! * Without a token (loopback only), those whose `Host` is an address or `localhost`: a page
 //!   elsewhere cannot reach us under a name of its own (DNS rebinding).
 //! * Orders need the header [`ORDER_HEADER`] or the token: a page of another origin cannot send
@@ -73,6 +73,9 @@ pub(crate) async fn answer<B>(request: &Request<B>, plane: &Plane, access: &Acce
 }
 
 fn refusal<B>(request: &Request<B>, access: &Access, open: bool) -> Option<Answer> {
+    if open {
+        return None;
+    }
     let header = |name| {
         request
             .headers()
@@ -82,7 +85,7 @@ fn refusal<B>(request: &Request<B>, access: &Access, open: bool) -> Option<Answe
     match &access.token {
         Some(token) => {
             let offered = header(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-            if open || offered.is_some_and(|offered| token.matches(offered)) {
+            if offered.is_some_and(|offered| token.matches(offered)) {
                 return None;
             }
             let mut refusal = error(

@@ -47,8 +47,12 @@ pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
-/// Serves until the task is dropped.
+/// Serves, and keeps the window of the last seconds, until the task is dropped.
 pub(crate) async fn serve(listener: TcpListener, plane: Arc<Plane>, access: Access) {
+    tokio::spawn({
+        let plane = Arc::clone(&plane);
+        async move { plane.keep_window().await }
+    });
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let access = Arc::new(access);
     loop {

@@ -80,6 +80,9 @@ pub(crate) struct FrontEnd {
     pub(crate) routes: Routes,
     /// How each node's load is read, in the order of the nodes.
     pub(crate) reads: Vec<NodeRead>,
+    /// Seeds the choices; drawn from the system's randomness if not given, as it must be
+    /// where several front-ends serve the same nodes.
+    pub(crate) seed: Option<u64>,
     /// Time between two reads.
     pub(crate) interval: Duration,
     /// Time for one read.

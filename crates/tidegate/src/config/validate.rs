@@ -12,17 +12,21 @@ use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget};
 use tidegate_remote::udp::{Key, KeyError};
 
 use super::file::{
-    AGENT_PORT, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LogFile, LogFormat, NodeFile,
-    NodeLoadFile, SiteFile, TransportName,
+    AGENT_PORT, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile, LogFile, LogFormat,
+    NodeFile, NodeLoadFile, SiteFile, TransportName,
 };
 use super::problem::{Problem, Problems};
 use super::setting::{At, Auto, unknown_name};
+use super::units::format_duration;
 use super::{Admin, Config, FrontEnd, NodeRead, Token, parse_scope};
 
 /// Letters of a site's or node's name: it stands in URLs, labels and log lines.
 const NAME_MAX: usize = 64;
 /// Threads that serve requests.
 const WORKERS_MAX: u32 = 1024;
+
+/// Reads of one node that are under way at a time, as the reader keeps them.
+const READS_UNDER_WAY_MAX: u32 = 16;
 
 /// What the checks share.
 struct Checker<'p> {
@@ -156,6 +160,7 @@ impl Checker<'_> {
         let sites = self.sites(&file.site);
         let nodes = self.nodes(file);
         self.every_site_has_a_node(file);
+        self.load(&file.load);
         if let Auto::Set(workers) = file.limits.workers.value
             && !(1..=WORKERS_MAX).contains(&workers)
         {
@@ -190,6 +195,7 @@ impl Checker<'_> {
             },
             routes,
             reads,
+            seed: None,
             interval: file.load.interval.value,
             timeout: file.load.timeout.value,
             realtime: file.load.realtime.value,
@@ -396,6 +402,7 @@ impl Checker<'_> {
             .node
             .iter()
             .map(|node| {
+                self.no_loop(node, &file.listener);
                 let site = self.site_of(node, &file.site);
                 let read = self.read(node, shared.as_ref(), shared_set);
                 Some((self.node(node, site?), read?))
@@ -405,6 +412,21 @@ impl Checker<'_> {
             .into_iter()
             .collect::<Option<Vec<_>>>()
             .map(|nodes| nodes.into_iter().unzip())
+    }
+
+    /// A node must not be ourselves: a request would go round until nothing is left.
+    fn no_loop(&mut self, node: &NodeFile, listeners: &[At<ListenerFile>]) {
+        let address = &node.address;
+        let own = listeners
+            .iter()
+            .find(|own| own.address.value == address.value);
+        if let Some(own) = own {
+            let message = format!("node `{}` is our own listener", node.name.value);
+            self.problems.push(
+                Problem::new(address.place(), message, "requests would go round")
+                    .context(own.address.place(), "this listener"),
+            );
+        }
     }
 
     fn node(&mut self, node: &NodeFile, site: SiteId) -> NodeSpec {
@@ -495,6 +517,21 @@ impl Checker<'_> {
                 self.problem(at, message, "means nothing here");
             }
         }
+    }
+
+    fn load(&mut self, load: &LoadFile) {
+        let (interval, timeout) = (&load.interval, &load.timeout);
+        if timeout.value <= interval.value * READS_UNDER_WAY_MAX {
+            return;
+        }
+        let most = format_duration(interval.value * READS_UNDER_WAY_MAX);
+        let message = format!("`timeout` must be at most {READS_UNDER_WAY_MAX} times `interval`");
+        let place = if timeout.at.is_some() {
+            timeout
+        } else {
+            interval
+        };
+        self.problem(place.place(), message, format!("so at most \"{most}\""));
     }
 
     fn every_site_has_a_node(&mut self, file: &ConfigFile) {
