@@ -4,10 +4,12 @@
 //! 1. Cost of a sample, back to back (everything in the caches) and each millisecond.
 //! 2. CPU share of an agent that publishes each 1 ms and each 50 ms, and of a thread that only
 //!    wakes up as often.
-//! 3. `busy_ns` of a group against the clock of the one thread in it, which works and rests in
+//! 3. `busy_ns` of a group, and of a CPU on a machine that does nothing else, against the clock of the one thread in it, which works and rests in
 //!    turn: mean error of the used share over windows of several lengths. The worker has a CPU
 //!    to itself and looks at its CPU clock only between phases, because that makes the scheduler
 //!    count. Needs a version 1 hierarchy with cpuacct and the right to make a group there.
+//! 4. The run queue's mean length by `runnable_ns` while some threads never rest. On a machine
+//!    that does nothing else it should be their number.
 //!
 //! GROUP is a control group whose sampling is measured too.
 #![expect(clippy::print_stdout, reason = "printing is what this example is for")]
@@ -16,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tidegate_core::load::Rates;
 use tidegate_core::record::LoadRecord;
 use tidegate_node::{Agent, AgentConfig, Sampler, SamplerConfig, Scope};
 use tidegate_remote::clock;
@@ -27,6 +30,11 @@ const MILLI: Duration = Duration::from_millis(1);
 const SAMPLES: u32 = 2_000;
 /// The worker of the accuracy measurement works so long and then rests so long.
 const WORK: Duration = Duration::from_millis(23);
+
+/// Where that worker works; the sampler samples from CPU 0.
+const WORKER_CPU: usize = 1;
+/// Threads of the run queue measurement.
+const SPINNING: u32 = 6;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -46,12 +54,23 @@ fn main() -> Result<(), Failure> {
         wake_ups(interval, time)?;
         agent(interval, time)?;
     }
-    println!("3. used share of a CPU by busy_ns of a group, against the worker's own clock");
+    println!("3. used share of a CPU, against the worker's own clock");
+    println!("   by busy_ns of a group:");
     match Group::make() {
-        Ok(group) => accuracy(&group, time)?,
+        Ok(group) => apart(move || accuracy(Some(&group), time))?,
         Err(why) => println!("   SKIPPED: {why}"),
     }
-    Ok(())
+    println!("   by busy_ns of the worker's CPU, others on it included:");
+    apart(move || accuracy(None, time))?;
+    println!("4. mean run queue while {SPINNING} threads never rest");
+    apart(move || queue(time))
+}
+
+/// On a thread of its own, whose priority and CPU end with it.
+fn apart(measure: impl FnOnce() -> Result<(), Failure> + Send + 'static) -> Result<(), Failure> {
+    let measure = move || measure().map_err(|error| error.to_string());
+    let done = std::thread::spawn(measure).join();
+    Ok(done.map_err(|_| "a measurement panicked")??)
 }
 
 fn sampler(scope: Scope) -> Result<Sampler, Failure> {
@@ -82,6 +101,9 @@ fn cost(scope: Scope) -> Result<(), Failure> {
     }
     let paced = paced / SAMPLES;
     println!("   {name}: {warm:?} back to back, {paced:?} each millisecond");
+    for sentence in sampler.why() {
+        println!("      {sentence}");
+    }
     Ok(())
 }
 
@@ -109,7 +131,7 @@ fn agent(interval: Duration, time: Duration) -> Result<(), Failure> {
 /// What waking up costs by itself, as a floor of what an agent can cost on this machine.
 fn wake_ups(interval: Duration, time: Duration) -> Result<(), Failure> {
     let thread = std::thread::spawn(move || {
-        try_fifo(PRIORITY).ok();
+        at_once(PRIORITY);
         let mut next = clock::now();
         let end = next + time;
         while next < end {
@@ -166,17 +188,22 @@ struct Phase {
     used: u64,
 }
 
-fn accuracy(group: &Group, time: Duration) -> Result<(), Failure> {
-    let mut sampler = sampler(Scope::Cgroup(group.0.clone()))?;
+fn accuracy(group: Option<&Group>, time: Duration) -> Result<(), Failure> {
+    let scope = group.map_or(Scope::Host, |group| Scope::Cgroup(group.0.clone()));
+    let mut sampler = sampler(scope)?;
     let stop = AtomicBool::new(false);
-    let mut records: Vec<LoadRecord> = Vec::new();
+    let mut busy: Vec<(u64, u64)> = Vec::new();
     let phases = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
-            first_on(1, PRIORITY - 1);
+            first_on(WORKER_CPU, PRIORITY - 1);
             let thread = rustix::thread::gettid().as_raw_pid().to_string();
-            std::fs::write(group.0.join("tasks"), &thread)?;
+            if let Some(group) = group {
+                std::fs::write(group.0.join("tasks"), &thread)?;
+            }
             let phases = work(&stop);
-            group.leave(&thread);
+            if let Some(group) = group {
+                group.leave(&thread);
+            }
             Ok::<_, std::io::Error>(phases)
         });
         first_on(0, PRIORITY);
@@ -185,7 +212,15 @@ fn accuracy(group: &Group, time: Duration) -> Result<(), Failure> {
         while next < end {
             next = next + MILLI;
             clock::sleep_until(next);
-            records.push(sampler.sample().0);
+            let (record, cpus) = sampler.sample();
+            let line = cpus.iter().find(|cpu| cpu.cpu as usize == WORKER_CPU);
+            let of_cpu = line.map_or(0, |cpu| cpu.busy_ns);
+            let used = if group.is_some() {
+                record.busy_ns
+            } else {
+                of_cpu
+            };
+            busy.push((record.t_ns, used));
         }
         stop.store(true, Ordering::Release);
         worker.join()
@@ -198,15 +233,12 @@ fn accuracy(group: &Group, time: Duration) -> Result<(), Failure> {
     println!("   the worker had its CPU for {share:.0} % of the time in which it worked");
     for window in [1, 4, 10, 50, 100] {
         let (mut error, mut windows) = (0.0, 0u32);
-        for (older, newer) in records
-            .iter()
-            .zip(records.iter().skip(window))
-            .step_by(window)
-        {
-            let length = (newer.t_ns - older.t_ns) as f64;
-            let busy = (newer.busy_ns - older.busy_ns) as f64;
-            if let Some(truth) = worked(&phases, older.t_ns, newer.t_ns) {
-                error += (busy - truth as f64).abs() / length;
+        let pairs = busy.iter().zip(busy.iter().skip(window));
+        for (older, newer) in pairs.step_by(window) {
+            let length = (newer.0 - older.0) as f64;
+            let used = (newer.1 - older.1) as f64;
+            if let Some(truth) = worked(&phases, older.0, newer.0) {
+                error += (used - truth as f64).abs() / length;
                 windows += 1;
             }
         }
@@ -229,6 +261,50 @@ fn worked(phases: &[Phase], from: u64, to: u64) -> Option<u64> {
     (to <= last).then_some(worked)
 }
 
+fn queue(time: Duration) -> Result<(), Failure> {
+    let mut sampler = sampler(Scope::Host)?;
+    let stop = AtomicBool::new(false);
+    let mut records = Vec::new();
+    std::thread::scope(|scope| {
+        for _ in 0..SPINNING {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        at_once(PRIORITY);
+        let mut next = clock::now();
+        let end = next + time;
+        while next < end {
+            next = next + MILLI;
+            clock::sleep_until(next);
+            records.push(sampler.sample().0);
+        }
+        stop.store(true, Ordering::Release);
+    });
+    let lengths = |record: &LoadRecord| f64::from(record.runnable);
+    let sampled = records.iter().map(lengths).sum::<f64>() / records.len() as f64;
+    println!("   mean of runnable: {sampled:.2}");
+    for window in [10, 50, 100, 1000] {
+        // The first second has waits that began before it and have not ended.
+        let settled = records.get(1000..).unwrap_or_default();
+        let rates: Vec<f64> = settled
+            .iter()
+            .zip(settled.iter().skip(window))
+            .step_by(window)
+            .filter_map(|(older, newer)| Some(Rates::between(older, newer)?.runnable))
+            .collect();
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        let off = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / rates.len() as f64;
+        let off = off.sqrt();
+        println!(
+            "   by runnable_ns over {window:4} ms: mean {mean:.2}, standard deviation {off:.2}"
+        );
+    }
+    Ok(())
+}
+
 /// Keeps the calling thread on one CPU and before all others there, where that is permitted.
 fn first_on(cpu: usize, priority: u8) {
     let mut cpus = rustix::thread::CpuSet::new();
@@ -236,6 +312,11 @@ fn first_on(cpu: usize, priority: u8) {
     if let Err(error) = rustix::thread::sched_setaffinity(None, &cpus) {
         println!("   not pinned to CPU {cpu}: {error}");
     }
+    at_once(priority);
+}
+
+/// Before all other threads, where that is permitted.
+fn at_once(priority: u8) {
     if let Err(error) = try_fifo(priority) {
         println!("   not at real-time priority: {error}");
     }

@@ -12,6 +12,12 @@ pub const INTERVAL_DEFAULT: Duration = Duration::from_millis(1);
 pub const INTERVAL_MIN: Duration = Duration::from_micros(100);
 /// Longest interval: such records are old before they are read.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(10);
+/// Up to this interval a run queue is integrated from samples; above, there are too few of them
+/// and the scheduler's own times are taken where there are any. Those lack the waits that are
+/// still going on, which come in lumps when they end: six threads that never rest, on two CPUs,
+/// by schedstat of Linux 6.1 were a queue of 6.4 ± 6.4 over 10 ms, 6.6 ± 1.8 over 50 ms and
+/// 6.6 ± 0.1 over a second; by samples each millisecond 6.1 ± 0.4 over 10 ms.
+pub(crate) const SAMPLED_INTERVAL_MAX: Duration = Duration::from_millis(10);
 /// Where an agent listens unless told otherwise.
 pub const LISTEN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9901);

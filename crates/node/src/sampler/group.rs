@@ -21,6 +21,7 @@ use tidegate_core::record::Sources;
 use super::system::Pressure;
 use super::tasks::Tasks;
 use super::{Context, SamplerError};
+use crate::config::SamplerConfig;
 use crate::counter::Counter;
 use crate::file::{Buffer, KernelFile, Shape, read_once, under};
 use crate::pace::Pace;
@@ -144,7 +145,12 @@ struct MemoryFiles {
 }
 
 impl Group {
-    pub(super) fn new(root: &Path, path: &Path, buffer: &mut Buffer) -> Result<Self, SamplerError> {
+    pub(super) fn new(
+        config: &SamplerConfig,
+        path: &Path,
+        buffer: &mut Buffer,
+    ) -> Result<Self, SamplerError> {
+        let root = &*config.root;
         let places = Places::find(root, path, buffer)?;
         let file = |place: &Place, v1: &str, v2: &str| {
             let name = if place.version == 1 { v1 } else { v2 };
@@ -184,7 +190,7 @@ impl Group {
                 Pressure::new(move |kind| directory.join(format!("{kind}.pressure")))
             }),
             tasks: Tasks::new(
-                root,
+                config,
                 members.map(|place| (place.version, &*place.directory)),
             ),
             usage,

@@ -116,9 +116,13 @@ impl Sampler {
             ..LoadRecord::default()
         };
         let cpu = match &config.scope {
-            Scope::Host => Cpu::Host(Box::new(host::Host::new(&config.root, &mut buffer))),
+            Scope::Host => Cpu::Host(Box::new(host::Host::new(
+                &config.root,
+                config.interval,
+                &mut buffer,
+            ))),
             Scope::Cgroup(path) => {
-                let group = group::Group::new(&config.root, path, &mut buffer)?;
+                let group = group::Group::new(&config, path, &mut buffer)?;
                 record.scope = group.version();
                 Cpu::Group(Box::new(group))
             }

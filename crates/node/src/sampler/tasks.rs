@@ -1,15 +1,16 @@
 //! The run queue of a control group: what its threads do.
 //!
 //! The kernel keeps no run-queue length per group that user space could read, so the states of
-//! the group's threads are counted, and the integral is the sum of their run and waiting times
-//! (`/proc/PID/task/TID/schedstat`, ns): exact but for threads that were born or ended between
-//! two looks, and for waits that have not ended.
+//! the group's threads are counted, and the integral is that of the counts; or for long
+//! intervals the sum of the threads' run and waiting times (`/proc/PID/task/TID/schedstat`, ns),
+//! see [`SAMPLED_INTERVAL_MAX`]. The times are exact but for threads that ended since they were
+//! last looked at.
 //!
 //! Each thread costs some microseconds per look. A group with more than [`STATES_MAX`] threads
-//! is looked at for the times only, a third of the cost: its length is then the mean since the
-//! last look. [`Pace`] stretches the period of large groups; a group whose threads cannot be
-//! looked at within [`LOOK_PERIOD_MAX`], or with more than [`THREADS_MAX`], has no run queue
-//! here and says so. Groups below the group are included, as many as [`GROUPS_MAX`].
+//! is looked at for the times only: its length is then the mean since the last look. [`Pace`]
+//! stretches the period of large groups; a group whose threads cannot be looked at within
+//! [`LOOK_PERIOD_MAX`], or with more than [`THREADS_MAX`], has no run queue here and says so.
+//! Groups below the group are included, as many as [`GROUPS_MAX`].
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tidegate_core::record::Sources;
 use tidegate_core::time::{Timestamp, nanos};
 
 use super::Context;
+use crate::config::{SAMPLED_INTERVAL_MAX, SamplerConfig};
 use crate::counter::{Counter, Integral};
 use crate::file::{KernelFile, Shape, under};
 use crate::pace::Pace;
@@ -66,13 +68,15 @@ pub(super) struct Tasks {
     sampled: Integral,
     uninterruptible: Integral,
     runnable_ns: Counter,
-    was_exact: bool,
+    prefers_times: bool,
+    by_times: bool,
 }
 
 /// One look at all threads.
 #[derive(Default)]
 struct Look {
     states: bool,
+    times: bool,
     seen: u32,
     runnable: u32,
     uninterruptible: u32,
@@ -81,9 +85,10 @@ struct Look {
 }
 
 impl Tasks {
-    pub(super) fn new(root: &Path, group: Option<(u8, &Path)>) -> Self {
+    pub(super) fn new(config: &SamplerConfig, group: Option<(u8, &Path)>) -> Self {
         Self {
-            root: root.into(),
+            root: config.root.clone(),
+            prefers_times: config.interval > SAMPLED_INTERVAL_MAX,
             directory: group.map(|(_, directory)| directory.into()),
             list_name: match group {
                 Some((1, _)) => "tasks",
@@ -102,7 +107,7 @@ impl Tasks {
             sampled: Integral::default(),
             uninterruptible: Integral::default(),
             runnable_ns: Counter::default(),
-            was_exact: false,
+            by_times: false,
         }
     }
 
@@ -232,8 +237,11 @@ impl Tasks {
     }
 
     fn look(&mut self, context: &mut Context<'_>) {
+        let states = self.threads.len() <= STATES_MAX;
+        let seldom = self.look_pace.period() > SAMPLED_INTERVAL_MAX;
         let mut look = Look {
-            states: self.threads.len() <= STATES_MAX,
+            states,
+            times: !states || seldom || self.prefers_times,
             ..Look::default()
         };
         for thread in &mut self.threads {
@@ -242,21 +250,21 @@ impl Tasks {
         if look.seen == 0 && !self.threads.is_empty() {
             return self.unmeasured(context, "the files of the group's threads cannot be read");
         }
-        let timed = look.untimed == 0;
+        let by_times = look.times && look.untimed == 0;
         let since = self.looked_at.replace(context.now);
-        if look.states {
+        if states {
             self.states(context, &look);
-        } else if timed {
+        } else if by_times {
             self.means(context, &look, since);
         } else {
             return self.unmeasured(context, "the group's many threads have no schedstat");
         }
-        if timed != self.was_exact {
+        if by_times != self.by_times {
             self.runnable_ns.change_source();
             self.sampled.interrupt();
-            self.was_exact = timed;
+            self.by_times = by_times;
         }
-        let (integral, how) = if timed {
+        let (integral, how) = if by_times {
             (
                 self.exact.add(look.grown),
                 "as run and waiting times of the group's threads, less this agent",
@@ -265,7 +273,7 @@ impl Tasks {
             let runnable = context.record.runnable.into();
             (
                 self.sampled.sample(context.now, runnable),
-                "by integrating the sampled run queue: threads have no schedstat",
+                "by integrating the sampled run queue",
             )
         };
         context.record.runnable_ns = self.runnable_ns.follow(integral);
@@ -318,6 +326,13 @@ impl Thread {
                 Some(State::Other) => {}
                 None => return,
             }
+        }
+        if !look.times {
+            // Seen by its state. What it does until times are wanted is in no window of them.
+            self.time.change_source();
+            self.absent_at = None;
+            look.seen += 1;
+            return;
         }
         let times = self
             .schedstat

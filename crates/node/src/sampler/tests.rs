@@ -86,9 +86,7 @@ fn a_version_1_host_has_exact_cpu_time() {
     assert_eq!((record.files_open, record.files_max), (2912, 1_625_084));
     assert_eq!((record.tcp_established, record.time_wait), (48, 1203));
     assert_eq!(record.accept_overflows, 17);
-    // Busy and waiting, less the little that this thread has used.
-    let queue = 59_014_000_000 + 1_000_000_000 - record.runnable_ns;
-    assert!(queue < 50_000_000_000, "{queue} ns");
+    assert_eq!(record.runnable_ns, 0, "one sample has no area below it");
     assert_eq!(lines.len(), 4);
     assert_eq!(lines[2].busy_ns, 13_004_000_000);
     assert_eq!(lines[1].softirq_ns, 30 * TICK_NS);
@@ -96,12 +94,33 @@ fn a_version_1_host_has_exact_cpu_time() {
 }
 
 #[test]
+fn the_run_queue_is_integrated_by_times_if_samples_are_few() {
+    let of = |interval| {
+        let config = SamplerConfig {
+            interval: Duration::from_millis(interval),
+            ..config("5.10-v1", Scope::Host)
+        };
+        let mut sampler = Sampler::new(config).unwrap();
+        sampler.sample_at(Timestamp::from_millis(1000));
+        sampler
+            .sample_at(Timestamp::from_millis(1000 + interval))
+            .0
+            .runnable_ns
+    };
+    // Three tasks over the interval.
+    assert_eq!(of(10), 30_000_000);
+    // Run and waiting times, less the little that this thread has used.
+    let own = 59_014_000_000 + 1_000_000_000 - of(50);
+    assert!((1..50_000_000_000).contains(&own), "{own} ns");
+}
+
+#[test]
 fn a_version_2_host_has_schedstat() {
     let (_, record, lines) = host("6.1-v2");
     check_sources(
         &record,
-        &[Sources::BUSY_ACCT, Sources::RUNNABLE_INTEGRAL, Sources::PSI],
-        &[Sources::BUSY_TICK],
+        &[Sources::BUSY_TICK, Sources::RUNNABLE_INTEGRAL, Sources::PSI],
+        &[Sources::BUSY_ACCT],
     );
     assert_eq!(record.busy_ns, 156_000_000_000);
     assert_eq!(record.steal_ns, 10 * TICK_NS);
@@ -325,6 +344,26 @@ fn ticks_fill_up_what_schedstat_lacks_until_a_switch() {
     // It is switched away: the run time is exact again, and never less than what was said.
     assert_eq!(busy(30_000, [125 * ms, 0], [14, 0]), 130);
     assert_eq!(busy(40_000, [140 * ms, 5 * ms], [14, 0]), 145);
+}
+
+#[test]
+fn the_busiest_cpus_have_the_lines() {
+    let files = Copy::new("6.18-ticks", "many");
+    let mut sampler = files.sampler();
+    let write = |busy: fn(u64) -> u64| {
+        let line = |cpu| format!("cpu{cpu} {} 0 0 9\n", busy(cpu));
+        let text: String = (0..40).map(line).collect();
+        files.write("proc/stat", &format!("cpu  1 0 0 9\n{text}"));
+    };
+    write(|_| 1000);
+    let (record, lines) = sampler.sample_at(Timestamp::from_millis(10_000));
+    assert_eq!(record.cores_milli, 40_000);
+    assert_eq!(lines.len(), CPU_LINES_MAX);
+    // Now the last CPUs are the busiest, whatever was before.
+    write(|cpu| 1000 + cpu);
+    let (_, lines) = sampler.sample_at(Timestamp::from_millis(30_000));
+    let cpus: Vec<u32> = lines.iter().map(|line| line.cpu).collect();
+    assert_eq!(cpus, (24..40).rev().collect::<Vec<_>>());
 }
 
 #[test]

@@ -22,7 +22,7 @@ const WALK_PERIOD: Duration = Duration::from_secs(1);
 /// Open files are counted this often.
 const COUNT_PERIOD: Duration = Duration::from_millis(100);
 /// Processes looked at per millisecond of the interval, at least.
-const STEP: usize = 16;
+const STEP: usize = 4;
 /// Most processes that are walked over.
 const PROCESSES_MAX: usize = 65_536;
 /// Most processes that are watched.
