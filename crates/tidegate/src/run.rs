@@ -3,6 +3,7 @@
 //! | thread | what |
 //! |---|---|
 //! | this one | signals, the admin interface, health probes |
+//! | up to three more | working out long answers of the admin interface |
 //! | `director` | control plane: a tick each millisecond |
 //! | the reader's | loads of the nodes |
 //! | workers | data plane |
@@ -41,6 +42,9 @@ use crate::probe;
 use crate::reads::Reads;
 use crate::signals::{Stop, listen};
 
+/// Threads that work out answers of the admin interface, and one that waits for a drain.
+const BLOCKING_THREADS_MAX: usize = 3;
+
 /// Runs until it is told to stop.
 pub(crate) fn run(config: Config, file: &Path, output: Output) -> Result<(), Failure> {
     let Config {
@@ -53,6 +57,7 @@ pub(crate) fn run(config: Config, file: &Path, output: Output) -> Result<(), Fai
         ))
     })?;
     let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;

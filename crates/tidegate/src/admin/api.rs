@@ -10,6 +10,7 @@
 //!   either unasked, since no answer here allows other origins anything.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{
@@ -37,10 +38,10 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 type Answer = Response<Full<Bytes>>;
 
 /// Answers one request; its body is not read.
-pub(crate) async fn answer<B>(request: &Request<B>, plane: &Plane, access: &Access) -> Answer {
+pub(crate) async fn answer<B>(request: &Request<B>, plane: &Arc<Plane>, access: &Access) -> Answer {
     let path = request.uri().path();
     let open = matches!(path, "/" | "/livez" | "/readyz");
-    if let Some(refusal) = refusal(request, access, open) {
+    if !open && let Some(refusal) = refusal(request, access) {
         return refusal;
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -56,15 +57,18 @@ pub(crate) async fn answer<B>(request: &Request<B>, plane: &Plane, access: &Acce
         [""] => page::answer(),
         ["livez"] => text(StatusCode::OK, "ok\n"),
         ["readyz"] => readyz(plane),
-        ["metrics"] => body(StatusCode::OK, OPENMETRICS, metrics::metrics(plane)),
-        ["api", "status"] => json(StatusCode::OK, &status::status(plane)),
-        ["api", "why", name] => match why::why(plane, name) {
-            Some(why) => json(StatusCode::OK, &why),
-            None => error(
-                StatusCode::NOT_FOUND,
-                &format!("there is no site or node `{}`", printable(name)),
-            ),
-        },
+        ["metrics"] => {
+            let metrics =
+                |plane: &Plane| body(StatusCode::OK, OPENMETRICS, metrics::metrics(plane));
+            apart(plane, metrics).await
+        }
+        ["api", "status"] => {
+            apart(plane, |plane| json(StatusCode::OK, &status::status(plane))).await
+        }
+        ["api", "why", name] => {
+            let name = (*name).to_owned();
+            apart(plane, move |plane| explain(plane, &name)).await
+        }
         _ => error(
             StatusCode::NOT_FOUND,
             "there is nothing here; see / and /api/status",
@@ -72,10 +76,26 @@ pub(crate) async fn answer<B>(request: &Request<B>, plane: &Plane, access: &Acce
     }
 }
 
-fn refusal<B>(request: &Request<B>, access: &Access, open: bool) -> Option<Answer> {
-    if open {
-        return None;
+/// Works an answer out on another thread: with a thousand nodes it takes milliseconds, which
+/// signals and health probes should not wait for.
+async fn apart(plane: &Arc<Plane>, work: impl FnOnce(&Plane) -> Answer + Send + 'static) -> Answer {
+    let plane = Arc::clone(plane);
+    let answer = tokio::task::spawn_blocking(move || work(&plane)).await;
+    // Whoever made it panic has said so on standard error.
+    answer.unwrap_or_else(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "no answer: see the log"))
+}
+
+fn explain(plane: &Plane, name: &str) -> Answer {
+    match why::why(plane, name) {
+        Some(why) => json(StatusCode::OK, &why),
+        None => error(
+            StatusCode::NOT_FOUND,
+            &format!("there is no site or node `{}`", printable(name)),
+        ),
     }
+}
+
+fn refusal<B>(request: &Request<B>, access: &Access) -> Option<Answer> {
     let header = |name| {
         request
             .headers()
