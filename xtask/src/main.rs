@@ -7,6 +7,7 @@
 )]
 
 mod generate;
+mod instructions;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
   generate    write the generated files anew (record header, tables in docs/)
+  instructions [--record]
+              user instructions per proxied request against the recorded baseline
   test        format, lints, documentation and every test; ends with their count";
 
 fn main() -> ExitCode {
@@ -22,6 +25,14 @@ fn main() -> ExitCode {
     let words: Vec<_> = command.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["generate"] => generate::run(&root()),
+        ["instructions"] => instructions::check(&root()).map(|good| match good {
+            Some(good) => good,
+            None => {
+                println!("SKIPPED: neither perf's counters nor valgrind are here");
+                true
+            }
+        }),
+        ["instructions", "--record"] => instructions::record(&root()),
         ["test"] => test::run(&root()),
         _ => {
             eprintln!("{USAGE}");

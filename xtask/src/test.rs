@@ -81,6 +81,15 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     }
     println!("== tests");
     tests(root, &mut count)?;
+    println!("== instructions per request");
+    match crate::instructions::check(root)? {
+        Some(true) => count.passed += 1,
+        Some(false) => count.failed += 1,
+        None => {
+            println!("SKIPPED: neither perf's counters nor valgrind are here");
+            count.skipped += 1;
+        }
+    }
     println!(
         "{} passed, {} failed, {} skipped",
         count.passed, count.failed, count.skipped

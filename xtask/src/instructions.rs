@@ -1,0 +1,304 @@
+//! User instructions per proxied request, the figure that a busy machine does not disturb.
+//!
+//! `bench_proxy` (an example of the proxy crate) runs under a counter with one worker, no
+//! control thread, one client connection and one request at a time. Two runs of different
+//! length are subtracted from each other, so that start and end cost nothing. The counter is
+//! `perf stat` where the machine has hardware counters, else callgrind; each has its own
+//! baseline, since callgrind executes other variants of some library routines.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Response bodies that are measured, bytes.
+const BODIES: &[usize] = &[1024, 16 * 1024];
+const SHORT_RUN: u32 = 1000;
+const LONG_RUN: u32 = 5000;
+/// Largest difference from the baseline that passes.
+const TOLERANCE: f64 = 0.03;
+const BASELINE: &str = "bench/instructions.txt";
+const WAIT: Duration = Duration::from_secs(60);
+
+/// What counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counter {
+    Perf,
+    Callgrind,
+}
+
+impl Counter {
+    const ALL: [Self; 2] = [Self::Perf, Self::Callgrind];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Perf => "perf",
+            Self::Callgrind => "callgrind",
+        }
+    }
+
+    /// The command that runs another one under this counter.
+    fn command(self) -> Command {
+        let mut command = match self {
+            Self::Perf => Command::new("perf"),
+            Self::Callgrind => Command::new("valgrind"),
+        };
+        match self {
+            Self::Perf => command.args(["stat", "-x,", "-e", "instructions:u", "--"]),
+            Self::Callgrind => command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]),
+        };
+        command
+    }
+
+    /// The count in what the command prints.
+    fn count(self, output: &str) -> Option<u64> {
+        match self {
+            Self::Perf => {
+                let line = output.lines().find(|line| line.contains("instructions"))?;
+                line.split(',').next()?.parse().ok()
+            }
+            Self::Callgrind => {
+                let line = output.lines().find(|line| line.contains("Collected :"))?;
+                line.rsplit(' ').next()?.parse().ok()
+            }
+        }
+    }
+
+    fn works(self) -> bool {
+        let output = self.command().arg("true").output();
+        output.is_ok_and(|output| {
+            self.count(&String::from_utf8_lossy(&output.stderr))
+                .is_some()
+        })
+    }
+}
+
+/// Measures and compares with the baseline; `Ok(None)` if this machine has no counter.
+pub(crate) fn check(root: &Path) -> Result<Option<bool>, String> {
+    let Some(counter) = Counter::ALL.into_iter().find(|counter| counter.works()) else {
+        return Ok(None);
+    };
+    let program = build(root)?;
+    let baseline = std::fs::read_to_string(root.join(BASELINE)).unwrap_or_default();
+    let mut good = true;
+    for body in BODIES {
+        let measured = per_request(counter, &program, *body)?;
+        let key = key(counter, *body);
+        let Some(expected) = value(&baseline, &key) else {
+            println!("{key}: {measured:.0}, no baseline: `cargo xtask instructions --record`");
+            good = false;
+            continue;
+        };
+        let change = measured / expected - 1.0;
+        let verdict = if change.abs() <= TOLERANCE {
+            "ok"
+        } else {
+            "FAILED"
+        };
+        println!(
+            "{key}: {measured:.0} per request, {:+.2} % from {expected:.0}: {verdict}",
+            change * 100.0
+        );
+        if change < -TOLERANCE {
+            println!("it became better: record it with `cargo xtask instructions --record`");
+        }
+        good &= change.abs() <= TOLERANCE;
+    }
+    Ok(Some(good))
+}
+
+/// Measures with every counter that works here and writes the baseline anew.
+pub(crate) fn record(root: &Path) -> Result<bool, String> {
+    let program = build(root)?;
+    let old = std::fs::read_to_string(root.join(BASELINE)).unwrap_or_default();
+    let mut text = String::from(
+        "# User instructions per proxied request: counter, bytes of the body, count.\n\
+         # Written by `cargo xtask instructions --record`; compared by `make test`.\n",
+    );
+    for counter in Counter::ALL {
+        for body in BODIES {
+            let key = key(counter, *body);
+            let kept = value(&old, &key);
+            let figure = if counter.works() {
+                Some(per_request(counter, &program, *body)?)
+            } else {
+                kept
+            };
+            if let Some(figure) = figure {
+                println!("{key} {figure:.0}");
+                writeln!(text, "{key} {figure:.0}").map_err(|error| error.to_string())?;
+            }
+        }
+    }
+    std::fs::write(root.join(BASELINE), text).map_err(|error| format!("{BASELINE}: {error}"))?;
+    Ok(true)
+}
+
+fn key(counter: Counter, body: usize) -> String {
+    format!("{} {body}", counter.name())
+}
+
+fn value(baseline: &str, key: &str) -> Option<f64> {
+    let line = baseline
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
+    line.trim().parse().ok()
+}
+
+fn build(root: &Path) -> Result<std::path::PathBuf, String> {
+    let status = Command::new("cargo")
+        .current_dir(root)
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "tidegate-proxy",
+        ])
+        .args(["--example", "bench_proxy"])
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !status.success() {
+        return Err("bench_proxy did not build".into());
+    }
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    Ok(target.join("release/examples/bench_proxy"))
+}
+
+fn per_request(counter: Counter, program: &Path, body: usize) -> Result<f64, String> {
+    let short = count(counter, program, body, SHORT_RUN)?;
+    let long = count(counter, program, body, LONG_RUN)?;
+    Ok((long as f64 - short as f64) / f64::from(LONG_RUN - SHORT_RUN))
+}
+
+/// Instructions of a whole run of `requests` requests.
+fn count(counter: Counter, program: &Path, body: usize, requests: u32) -> Result<u64, String> {
+    let backend = backend(body).map_err(|error| format!("backend: {error}"))?;
+    let mut child = counter
+        .command()
+        .arg(program)
+        .args(["127.0.0.1:0", &backend.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", counter.name()))?;
+    let driven = drive(&mut child, body, requests);
+    // The end of its input ends the proxy.
+    drop(child.stdin.take());
+    let output = child
+        .wait_with_output()
+        .map_err(|error| error.to_string())?;
+    let printed = String::from_utf8_lossy(&output.stderr);
+    driven.map_err(|error| format!("{error}\n{printed}"))?;
+    counter
+        .count(&printed)
+        .ok_or_else(|| format!("no count in: {printed}"))
+}
+
+/// Waits for the address that the proxy prints and sends the requests, one at a time.
+fn drive(child: &mut Child, body: usize, requests: u32) -> Result<(), String> {
+    let output = child.stdout.take().ok_or("output was not piped")?;
+    let mut line = String::new();
+    BufReader::new(output)
+        .read_line(&mut line)
+        .map_err(|error| error.to_string())?;
+    let address = line.trim().rsplit(' ').next().unwrap_or_default();
+    let address: SocketAddr = address
+        .parse()
+        .map_err(|_| format!("expected the address, found {line:?}"))?;
+    let io = |error: std::io::Error| format!("request: {error}");
+    let mut stream = TcpStream::connect_timeout(&address, WAIT).map_err(io)?;
+    stream.set_read_timeout(Some(WAIT)).map_err(io)?;
+    stream.set_nodelay(true).map_err(io)?;
+    let mut buffer = vec![0; 64 * 1024];
+    for _ in 0..requests {
+        stream
+            .write_all(b"GET /file HTTP/1.1\r\nHost: bench\r\n\r\n")
+            .map_err(io)?;
+        read_response(&mut stream, &mut buffer, body)?;
+    }
+    Ok(())
+}
+
+/// Reads one response with a body of `body` bytes.
+fn read_response(stream: &mut TcpStream, buffer: &mut [u8], body: usize) -> Result<(), String> {
+    let mut filled = 0;
+    loop {
+        let read = stream
+            .read(&mut buffer[filled..])
+            .map_err(|error| format!("response: {error}"))?;
+        if read == 0 {
+            return Err("the proxy closed the connection".into());
+        }
+        filled += read;
+        let head = buffer[..filled].windows(4).position(|at| at == b"\r\n\r\n");
+        if head.is_some_and(|head| filled >= head + 4 + body) {
+            return match buffer.starts_with(b"HTTP/1.1 200") {
+                true => Ok(()),
+                false => Err(String::from_utf8_lossy(&buffer[..filled.min(200)]).into_owned()),
+            };
+        }
+    }
+}
+
+/// A server that answers every request with the same body, a thread per connection.
+fn backend(body: usize) -> std::io::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {body}\r\n\r\n").into_bytes();
+    response.resize(response.len() + body, b'x');
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let response = response.clone();
+            std::thread::spawn(move || serve(stream, &response));
+        }
+    });
+    Ok(address)
+}
+
+/// Ends when the peer does: an error here is the end of the run, which the driver notices.
+fn serve(mut stream: TcpStream, response: &[u8]) {
+    let mut buffer = [0; 16 * 1024];
+    let mut filled = 0;
+    while let Ok(read) = stream.read(&mut buffer[filled..]) {
+        filled += read;
+        if read == 0 || filled == buffer.len() {
+            return;
+        }
+        if buffer[..filled].ends_with(b"\r\n\r\n") {
+            filled = 0;
+            if stream.write_all(response).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_found_in_what_the_tools_print() {
+        let perf = "12345,,instructions:u,5000,100.00,,\n";
+        assert_eq!(Counter::Perf.count(perf), Some(12345));
+        assert_eq!(
+            Counter::Perf.count("<not supported>,,instructions:u,0,100.00,,\n"),
+            None
+        );
+        let callgrind = "==7== Events    : Ir\n==7== Collected : 987\n";
+        assert_eq!(Counter::Callgrind.count(callgrind), Some(987));
+    }
+
+    #[test]
+    fn the_baseline_is_found_by_its_whole_key() {
+        let text = "# words\nperf 1024 100\nperf 16384 200\n";
+        assert_eq!(value(text, "perf 1024"), Some(100.0));
+        assert_eq!(value(text, "perf 16384"), Some(200.0));
+        assert_eq!(value(text, "perf 16"), None);
+    }
+}
