@@ -1,0 +1,280 @@
+//! A cluster of real processes for end-to-end tests: nginx servers, an agent beside each, and
+//! the front-end, all on loopback and all gone when the test ends.
+#![allow(dead_code, reason = "each test file uses its own part of this")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before the test gives up; far longer than it takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A process that ends with the test.
+#[derive(Debug)]
+pub struct Process(Child);
+
+impl Process {
+    pub fn start(command: &mut Command) -> Self {
+        let name = format!("{command:?}");
+        Self(command.stdin(Stdio::null()).spawn().unwrap_or_else(|error| panic!("{name}: {error}")))
+    }
+
+    /// Sends a signal by its name, as `kill` knows it.
+    pub fn signal(&self, name: &str) {
+        signal(self.0.id(), name);
+    }
+
+    /// Waits for its end; its exit code.
+    pub fn wait(&mut self) -> Option<i32> {
+        eventually("the process ends", || self.0.try_wait().unwrap()).code()
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already: then there is nothing to do.
+        let _killed = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+pub fn signal(process: u32, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap();
+    assert!(sent.success(), "kill -s {name} {process}");
+}
+
+/// Waits until `happened` gives something.
+#[track_caller]
+pub fn eventually<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = happened() {
+            return value;
+        }
+        assert!(start.elapsed() < PATIENCE, "gave up waiting: {what}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// A port that nobody listens on now.
+pub fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A folder of this test, emptied at its start.
+pub fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if path.exists() {
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// The path of nginx, if it is installed.
+pub fn nginx() -> Option<&'static str> {
+    ["/usr/sbin/nginx", "/usr/bin/nginx"].into_iter().find(|path| Path::new(path).exists())
+}
+
+/// A real nginx that serves one file that names it, and `/large` of a mebibyte.
+#[derive(Debug)]
+pub struct Nginx {
+    pub address: SocketAddr,
+    folder: PathBuf,
+    process: Option<Process>,
+}
+
+impl Nginx {
+    pub fn start(folder: &Path, name: &str) -> Self {
+        let folder = folder.join(name);
+        std::fs::create_dir_all(folder.join("www")).unwrap();
+        std::fs::write(folder.join("www/index.html"), format!("{name}\n")).unwrap();
+        std::fs::write(folder.join("www/large"), vec![b'x'; 1 << 20]).unwrap();
+        let mut server = Self { address: free_address(), folder, process: None };
+        server.write_configuration();
+        server.revive();
+        server
+    }
+
+    fn write_configuration(&self) {
+        let text = format!(
+            "daemon off; worker_processes 1; pid nginx.pid; error_log error.log;\n\
+             events {{ worker_connections 4096; }}\n\
+             http {{ access_log off; keepalive_requests 1000000; client_body_temp_path body;\n\
+             proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi;\n\
+             scgi_temp_path scgi;\n\
+             server {{ listen {} backlog=4096; root www; }} }}\n",
+            self.address
+        );
+        std::fs::write(self.folder.join("nginx.conf"), text).unwrap();
+    }
+
+    pub fn revive(&mut self) {
+        let program = nginx().expect("the caller has checked that nginx is there");
+        let mut command = Command::new(program);
+        command.arg("-p").arg(&self.folder).args(["-c", "nginx.conf", "-e", "error.log"]);
+        self.process = Some(Process::start(&mut command));
+        eventually("nginx listens", || TcpStream::connect(self.address).ok());
+    }
+
+    /// Kills master and worker at once.
+    pub fn kill(&mut self) {
+        for process in self.processes() {
+            signal(process, "KILL");
+        }
+        self.process = None;
+        eventually("the port is closed", || TcpStream::connect(self.address).err());
+    }
+
+    pub fn stop(&self) {
+        self.processes().into_iter().for_each(|process| signal(process, "STOP"));
+    }
+
+    pub fn resume(&self) {
+        self.processes().into_iter().for_each(|process| signal(process, "CONT"));
+    }
+
+    /// Master and workers.
+    fn processes(&self) -> Vec<u32> {
+        let Some(master) = &self.process else { return Vec::new() };
+        let children = format!("/proc/{0}/task/{0}/children", master.id());
+        let workers = std::fs::read_to_string(children).unwrap_or_default();
+        let workers = workers.split_whitespace().filter_map(|word| word.parse().ok());
+        std::iter::once(master.id()).chain(workers).collect()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        for process in self.processes() {
+            signal(process, "CONT");
+            signal(process, "KILL");
+        }
+    }
+}
+
+pub fn tidegate() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tidegate"))
+}
+
+/// An agent that answers at a loopback address.
+#[derive(Debug)]
+pub struct Agent {
+    pub address: SocketAddr,
+    process: Option<Process>,
+    key: PathBuf,
+}
+
+impl Agent {
+    pub fn start(key: &Path) -> Self {
+        let mut agent = Self { address: free_address(), process: None, key: key.to_path_buf() };
+        agent.revive();
+        agent
+    }
+
+    pub fn revive(&mut self) {
+        let mut command = tidegate();
+        command.args(["agent", "--listen", &self.address.to_string()]);
+        command.arg("--key-file").arg(&self.key).stdout(Stdio::null());
+        self.process = Some(Process::start(&mut command));
+    }
+
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+}
+
+/// A running front-end.
+#[derive(Debug)]
+pub struct FrontEnd {
+    pub address: SocketAddr,
+    pub admin: SocketAddr,
+    pub process: Process,
+}
+
+impl FrontEnd {
+    /// Starts one with this configuration, to which listener and admin are added.
+    pub fn start(folder: &Path, configuration: &str) -> Self {
+        let (address, admin) = (free_address(), free_address());
+        let file = folder.join("tidegate.toml");
+        let text = format!(
+            "{configuration}\n[admin]\naddress = \"{admin}\"\n[[listener]]\naddress = \"{address}\"\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = tidegate();
+        command.arg("run").arg("-c").arg(&file).stdout(Stdio::null());
+        let process = Process::start(&mut command);
+        let front_end = Self { address, admin, process };
+        eventually("the front-end is ready", || {
+            let response = request(admin, "GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+            (response.status == 200).then_some(())
+        });
+        front_end
+    }
+
+    /// GET of a path of a site.
+    pub fn get(&self, host: &str, path: &str) -> Response {
+        let text = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        request(self.address, &text).expect("the front-end answers")
+    }
+
+    /// The JSON of a path of the admin API.
+    pub fn api(&self, path: &str) -> serde_json::Value {
+        let text = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.admin);
+        let response = request(self.admin, &text).expect("the admin API answers");
+        assert_eq!(response.status, 200, "{path}: {}", response.body);
+        serde_json::from_str(&response.body).expect("the admin API speaks JSON")
+    }
+
+    /// The value of the first metric whose line starts so.
+    pub fn metric(&self, start: &str) -> Option<f64> {
+        let text = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let response = request(self.admin, text)?;
+        let line = response.body.lines().find(|line| line.starts_with(start))?.to_owned();
+        line.rsplit(' ').next()?.parse().ok()
+    }
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Response {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+/// Sends these bytes and reads to the end of the connection; nothing if that failed.
+pub fn request(address: SocketAddr, text: &str) -> Option<Response> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(text.as_bytes()).ok()?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some(Response { status, head: head.to_owned(), body: dechunked(head, body) })
+}
+
+/// The body without its chunk framing, where it has one.
+fn dechunked(head: &str, body: &str) -> String {
+    if !head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+        return body.to_owned();
+    }
+    let (mut rest, mut whole) = (body, String::new());
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
+        if size == 0 || after.len() < size + 2 {
+            break;
+        }
+        whole.push_str(&after[..size]);
+        rest = &after[size + 2..];
+    }
+    whole
+}
