@@ -1,11 +1,12 @@
 //! A proxy with one worker and nothing else, for benchmarks: see `bench/proxy.sh`.
 //!
 //! `bench_proxy LISTEN BACKEND…`, for instance `bench_proxy 127.0.0.1:8080 127.0.0.2:8001`.
+//! Prints where it listens and ends when its standard input does.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use tidegate_core::director::Director;
@@ -66,11 +67,14 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut config = ProxyConfig::new(clock);
     config.listeners.push(ListenerConfig { address: *listen });
     let proxy = Proxy::start(config, Arc::clone(&shared))?;
-    // The control plane ticks as it does in production, if slower.
-    while !proxy.addresses().is_empty() {
-        std::thread::sleep(Duration::from_millis(10));
-        director.handle_tick(&shared.table, clock());
+    #[expect(clippy::print_stdout, reason = "whoever measures must know where to ask")]
+    for address in proxy.addresses() {
+        println!("listening on {address}");
     }
+    // The director's terms once: no control thread disturbs the count of instructions.
+    director.handle_tick(&shared.table, clock());
+    // Ends when its input does.
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
 }
 
