@@ -67,7 +67,10 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut config = ProxyConfig::new(clock);
     config.listeners.push(ListenerConfig { address: *listen });
     let proxy = Proxy::start(config, Arc::clone(&shared))?;
-    #[expect(clippy::print_stdout, reason = "whoever measures must know where to ask")]
+    #[expect(
+        clippy::print_stdout,
+        reason = "whoever measures must know where to ask"
+    )]
     for address in proxy.addresses() {
         println!("listening on {address}");
     }

@@ -29,11 +29,14 @@ fn cluster(folder: &Path, more: &str) -> Cluster {
     let (shop, blog): (Vec<_>, Vec<_>) = (servers(["s1", "s2"]), servers(["b1", "b2"]));
     let agents: Vec<_> = (0..4).map(|_| Agent::start(&key)).collect();
     let mut text = String::from(
-        "[load]\nkey_file = \"key\"\n[timeouts]\nconnect = \"1s\"\nresponse = \"2s\"\n\
+        "[load]\nkey_file = \"key\"\ninterval = \"10ms\"\nrealtime = false\n[timeouts]\nconnect = \"1s\"\nresponse_head = \"2s\"\n\
          [[site]]\nname = \"shop\"\nhosts = [\"shop.example\"]\n\
          [[site]]\nname = \"blog\"\nhosts = [\"*\"]\n",
     );
-    let nodes = shop.iter().map(|server| ("shop", server)).chain(blog.iter().map(|server| ("blog", server)));
+    let nodes = shop
+        .iter()
+        .map(|server| ("shop", server))
+        .chain(blog.iter().map(|server| ("blog", server)));
     for (index, ((site, server), agent)) in nodes.zip(&agents).enumerate() {
         text.push_str(&format!(
             "[[node]]\nname = \"n{index}\"\naddress = \"{}\"\nsite = \"{site}\"\n\
@@ -43,14 +46,22 @@ fn cluster(folder: &Path, more: &str) -> Cluster {
     }
     text.push_str(more);
     let front_end = FrontEnd::start(folder, &text);
-    Cluster { shop, blog, agents, front_end }
+    Cluster {
+        shop,
+        blog,
+        agents,
+        front_end,
+    }
 }
 
 /// The node of that name in the status.
 fn node(status: &Value, name: &str) -> Value {
     let sites = status["sites"].as_array().expect("sites").iter();
     let mut nodes = sites.flat_map(|site| site["nodes"].as_array().expect("nodes"));
-    nodes.find(|node| node["name"] == name).expect("the node is listed").clone()
+    nodes
+        .find(|node| node["name"] == name)
+        .expect("the node is listed")
+        .clone()
 }
 
 /// Received = completed + failed + rejected + cancelled, once nothing is in flight, and no
@@ -60,13 +71,18 @@ fn assert_books_balance(front_end: &FrontEnd) {
         let status = front_end.api("/api/status");
         let sites = status["sites"].as_array().expect("sites").iter();
         let nodes = sites.flat_map(|site| site["nodes"].as_array().expect("nodes"));
-        let at_nodes: u64 = nodes.map(|node| node["in_flight"].as_u64().expect("a count")).sum();
+        let at_nodes: u64 = nodes
+            .map(|node| node["in_flight"].as_u64().expect("a count"))
+            .sum();
         (at_nodes == 0 && status["requests"]["in_flight"] == 0).then_some(())
     });
     let requests = front_end.api("/api/status")["requests"].clone();
     let count = |name: &str| requests[name].as_u64().expect("a count");
     let rejected = requests["rejected"].as_object().expect("reasons");
-    let rejected: u64 = rejected.values().map(|count| count.as_u64().expect("a count")).sum();
+    let rejected: u64 = rejected
+        .values()
+        .map(|count| count.as_u64().expect("a count"))
+        .sum();
     let ended = count("completed") + count("failed") + rejected + count("cancelled");
     assert_eq!(count("received"), ended, "{requests}");
 }
@@ -86,7 +102,11 @@ fn two_sites_survive_what_happens_to_servers_and_agents() {
         for (host, prefix) in [("shop.example", "s"), ("other.example", "b")] {
             let response = front_end.get(host, "/");
             assert_eq!(response.status, 200, "{}", response.head);
-            assert!(response.body.starts_with(prefix), "{host} got {}", response.body);
+            assert!(
+                response.body.starts_with(prefix),
+                "{host} got {}",
+                response.body
+            );
             seen.insert(response.body);
         }
     }
@@ -98,7 +118,10 @@ fn two_sites_survive_what_happens_to_servers_and_agents() {
     eventually("every node's load is fresh", || {
         let status = front_end.api("/api/status");
         let fresh = |name| node(&status, name)["load"]["fresh"] == true;
-        ["n0", "n1", "n2", "n3"].into_iter().all(fresh).then_some(())
+        ["n0", "n1", "n2", "n3"]
+            .into_iter()
+            .all(fresh)
+            .then_some(())
     });
 
     // An agent stops: its node becomes unknown and goes on serving; it comes back.
@@ -120,7 +143,12 @@ fn two_sites_survive_what_happens_to_servers_and_agents() {
     cluster.shop[0].kill();
     for _ in 0..MANY {
         let response = front_end.get("shop.example", "/");
-        assert_eq!((response.status, response.body.as_str()), (200, "s2\n"), "{}", response.head);
+        assert_eq!(
+            (response.status, response.body.as_str()),
+            (200, "s2\n"),
+            "{}",
+            response.head
+        );
     }
     // With one of two nodes out its ejection is not believed; traffic flows all the same.
     cluster.shop[0].revive();
@@ -137,7 +165,10 @@ fn two_sites_survive_what_happens_to_servers_and_agents() {
         assert!(known, "{}", response.head);
         *answers.entry(response.status).or_insert(0) += 1;
     }
-    assert!(answers.get(&200).is_some_and(|served| *served >= 10), "{answers:?}");
+    assert!(
+        answers.get(&200).is_some_and(|served| *served >= 10),
+        "{answers:?}"
+    );
     cluster.blog[0].resume();
     eventually("the resumed server is used again", || {
         (front_end.get("other.example", "/").body == "b1\n").then_some(())
@@ -155,13 +186,24 @@ fn orders_are_obeyed() {
     let front_end = &cluster.front_end;
     let order = |verb: &str| {
         let admin = front_end.admin.to_string();
-        let output = support::tidegate().args([verb, "n0", "--admin", &admin]).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let output = support::tidegate()
+            .args([verb, "n0", "--admin", &admin])
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     };
     for verb in ["drain", "maint"] {
         order(verb);
         for _ in 0..MANY {
-            assert_eq!(front_end.get("shop.example", "/").body, "s2\n", "after {verb}");
+            assert_eq!(
+                front_end.get("shop.example", "/").body,
+                "s2\n",
+                "after {verb}"
+            );
         }
         order("ready");
         eventually("n0 is used again", || {
@@ -199,10 +241,20 @@ fn hostile_requests_are_refused_or_made_harmless_and_traffic_goes_on() {
     ];
     for attack in refused {
         // A second request must never come out of the first one's body.
-        let smuggled = format!("{attack}GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let Some(response) = request(front_end.address, &smuggled) else { continue };
-        assert!((400..600).contains(&response.status), "{attack:?} got {}", response.head);
-        assert!(!response.body.contains("HTTP/1.1 200"), "{attack:?} let a second one through");
+        let smuggled =
+            format!("{attack}GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let Some(response) = request(front_end.address, &smuggled) else {
+            continue;
+        };
+        assert!(
+            (400..600).contains(&response.status),
+            "{attack:?} got {}",
+            response.head
+        );
+        assert!(
+            !response.body.contains("HTTP/1.1 200"),
+            "{attack:?} let a second one through"
+        );
     }
     assert_eq!(front_end.get("shop.example", "/").status, 200);
     assert_books_balance(front_end);
@@ -218,7 +270,9 @@ fn thousands_of_cancelled_requests_leave_nothing_behind() {
     let front_end = &cluster.front_end;
     for round in 0..3000 {
         let mut stream = TcpStream::connect(front_end.address).unwrap();
-        stream.write_all(b"GET /large HTTP/1.1\r\nHost: shop.example\r\n\r\n").unwrap();
+        stream
+            .write_all(b"GET /large HTTP/1.1\r\nHost: shop.example\r\n\r\n")
+            .unwrap();
         if round % 3 == 0 {
             // Leave in the middle of the answer.
             let mut some = [0; 1000];
@@ -239,7 +293,9 @@ fn echo_server() -> std::net::SocketAddr {
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();
                 let mut byte = [0];
-                while !bytes.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+                while !bytes.ends_with(b"\r\n\r\n")
+                    && stream.read(&mut byte).is_ok_and(|read| read == 1)
+                {
                     bytes.push(byte[0]);
                 }
                 let answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
@@ -276,10 +332,19 @@ fn a_websocket_goes_through_both_ways_and_a_draining_front_end_lets_requests_end
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
-        assert_eq!(socket.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&head));
+        assert_eq!(
+            socket.read(&mut byte).unwrap(),
+            1,
+            "{}",
+            String::from_utf8_lossy(&head)
+        );
         head.push(byte[0]);
     }
-    assert!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
+    assert!(
+        head.starts_with(b"HTTP/1.1 101"),
+        "{}",
+        String::from_utf8_lossy(&head)
+    );
     let mut exchange = |text: &[u8]| {
         socket.write_all(text).unwrap();
         let mut back = vec![0; text.len()];
@@ -292,7 +357,9 @@ fn a_websocket_goes_through_both_ways_and_a_draining_front_end_lets_requests_end
     assert_eq!(in_flight, 1, "a tunnel is in flight until its end");
 
     front_end.process.signal("TERM");
-    eventually("new connections are refused", || TcpStream::connect(front_end.address).err());
+    eventually("new connections are refused", || {
+        TcpStream::connect(front_end.address).err()
+    });
     exchange(b"still here");
     socket.shutdown(Shutdown::Both).unwrap();
     assert_eq!(front_end.process.wait(), Some(0));

@@ -18,7 +18,12 @@ pub struct Process(Child);
 impl Process {
     pub fn start(command: &mut Command) -> Self {
         let name = format!("{command:?}");
-        Self(command.stdin(Stdio::null()).spawn().unwrap_or_else(|error| panic!("{name}: {error}")))
+        Self(
+            command
+                .stdin(Stdio::null())
+                .spawn()
+                .unwrap_or_else(|error| panic!("{name}: {error}")),
+        )
     }
 
     /// Sends a signal by its name, as `kill` knows it.
@@ -45,7 +50,10 @@ impl Drop for Process {
 }
 
 pub fn signal(process: u32, name: &str) {
-    let sent = Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap();
+    let sent = Command::new("kill")
+        .args(["-s", name, &process.to_string()])
+        .status()
+        .unwrap();
     assert!(sent.success(), "kill -s {name} {process}");
 }
 
@@ -64,7 +72,10 @@ pub fn eventually<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
 
 /// A port that nobody listens on now.
 pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }
 
 /// A folder of this test, emptied at its start.
@@ -79,7 +90,9 @@ pub fn folder(name: &str) -> PathBuf {
 
 /// The path of nginx, if it is installed.
 pub fn nginx() -> Option<&'static str> {
-    ["/usr/sbin/nginx", "/usr/bin/nginx"].into_iter().find(|path| Path::new(path).exists())
+    ["/usr/sbin/nginx", "/usr/bin/nginx"]
+        .into_iter()
+        .find(|path| Path::new(path).exists())
 }
 
 /// A real nginx that serves one file that names it, and `/large` of a mebibyte.
@@ -96,7 +109,11 @@ impl Nginx {
         std::fs::create_dir_all(folder.join("www")).unwrap();
         std::fs::write(folder.join("www/index.html"), format!("{name}\n")).unwrap();
         std::fs::write(folder.join("www/large"), vec![b'x'; 1 << 20]).unwrap();
-        let mut server = Self { address: free_address(), folder, process: None };
+        let mut server = Self {
+            address: free_address(),
+            folder,
+            process: None,
+        };
         server.write_configuration();
         server.revive();
         server
@@ -118,7 +135,10 @@ impl Nginx {
     pub fn revive(&mut self) {
         let program = nginx().expect("the caller has checked that nginx is there");
         let mut command = Command::new(program);
-        command.arg("-p").arg(&self.folder).args(["-c", "nginx.conf", "-e", "error.log"]);
+        command
+            .arg("-p")
+            .arg(&self.folder)
+            .args(["-c", "nginx.conf", "-e", "error.log"]);
         self.process = Some(Process::start(&mut command));
         eventually("nginx listens", || TcpStream::connect(self.address).ok());
     }
@@ -129,23 +149,33 @@ impl Nginx {
             signal(process, "KILL");
         }
         self.process = None;
-        eventually("the port is closed", || TcpStream::connect(self.address).err());
+        eventually("the port is closed", || {
+            TcpStream::connect(self.address).err()
+        });
     }
 
     pub fn stop(&self) {
-        self.processes().into_iter().for_each(|process| signal(process, "STOP"));
+        self.processes()
+            .into_iter()
+            .for_each(|process| signal(process, "STOP"));
     }
 
     pub fn resume(&self) {
-        self.processes().into_iter().for_each(|process| signal(process, "CONT"));
+        self.processes()
+            .into_iter()
+            .for_each(|process| signal(process, "CONT"));
     }
 
     /// Master and workers.
     fn processes(&self) -> Vec<u32> {
-        let Some(master) = &self.process else { return Vec::new() };
+        let Some(master) = &self.process else {
+            return Vec::new();
+        };
         let children = format!("/proc/{0}/task/{0}/children", master.id());
         let workers = std::fs::read_to_string(children).unwrap_or_default();
-        let workers = workers.split_whitespace().filter_map(|word| word.parse().ok());
+        let workers = workers
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok());
         std::iter::once(master.id()).chain(workers).collect()
     }
 }
@@ -173,15 +203,32 @@ pub struct Agent {
 
 impl Agent {
     pub fn start(key: &Path) -> Self {
-        let mut agent = Self { address: free_address(), process: None, key: key.to_path_buf() };
+        let mut agent = Self {
+            address: free_address(),
+            process: None,
+            key: key.to_path_buf(),
+        };
         agent.revive();
         agent
     }
 
+    /// Slow and at normal priority: several of them share the machine with all other tests.
     pub fn revive(&mut self) {
+        let file = self
+            .key
+            .with_file_name(format!("agent-{}.toml", self.address.port()));
+        let text = format!(
+            "[agent]\nlisten = \"{}\"\nkey_file = \"key\"\ninterval = \"20ms\"\nrealtime = false\n",
+            self.address
+        );
+        std::fs::write(&file, text).unwrap();
         let mut command = tidegate();
-        command.args(["agent", "--listen", &self.address.to_string()]);
-        command.arg("--key-file").arg(&self.key).stdout(Stdio::null());
+        command
+            .arg("agent")
+            .arg("-c")
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         self.process = Some(Process::start(&mut command));
     }
 
@@ -208,12 +255,23 @@ impl FrontEnd {
         );
         std::fs::write(&file, text).unwrap();
         let mut command = tidegate();
-        command.arg("run").arg("-c").arg(&file).stdout(Stdio::null());
+        let log = std::fs::File::create(folder.join("front-end.log")).unwrap();
+        command
+            .arg("run")
+            .arg("-c")
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(log);
         let process = Process::start(&mut command);
-        let front_end = Self { address, admin, process };
+        let mut front_end = Self {
+            address,
+            admin,
+            process,
+        };
         eventually("the front-end is ready", || {
-            let response = request(admin, "GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
-            (response.status == 200).then_some(())
+            let ended = front_end.process.0.try_wait().unwrap();
+            assert_eq!(ended, None, "the front-end ended");
+            (ask(admin, "/readyz")?.status == 200).then_some(())
         });
         front_end
     }
@@ -226,17 +284,19 @@ impl FrontEnd {
 
     /// The JSON of a path of the admin API.
     pub fn api(&self, path: &str) -> serde_json::Value {
-        let text = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.admin);
-        let response = request(self.admin, &text).expect("the admin API answers");
+        let response = ask(self.admin, path).expect("the admin API answers");
         assert_eq!(response.status, 200, "{path}: {}", response.body);
         serde_json::from_str(&response.body).expect("the admin API speaks JSON")
     }
 
     /// The value of the first metric whose line starts so.
     pub fn metric(&self, start: &str) -> Option<f64> {
-        let text = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        let response = request(self.admin, text)?;
-        let line = response.body.lines().find(|line| line.starts_with(start))?.to_owned();
+        let response = ask(self.admin, "/metrics")?;
+        let line = response
+            .body
+            .lines()
+            .find(|line| line.starts_with(start))?
+            .to_owned();
         line.rsplit(' ').next()?.parse().ok()
     }
 }
@@ -249,6 +309,12 @@ pub struct Response {
     pub body: String,
 }
 
+/// GET of an admin path, which must be asked for by address.
+fn ask(admin: SocketAddr, path: &str) -> Option<Response> {
+    let text = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+    request(admin, &text)
+}
+
 /// Sends these bytes and reads to the end of the connection; nothing if that failed.
 pub fn request(address: SocketAddr, text: &str) -> Option<Response> {
     let mut stream = TcpStream::connect(address).ok()?;
@@ -259,12 +325,19 @@ pub fn request(address: SocketAddr, text: &str) -> Option<Response> {
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Response { status, head: head.to_owned(), body: dechunked(head, body) })
+    Some(Response {
+        status,
+        head: head.to_owned(),
+        body: dechunked(head, body),
+    })
 }
 
 /// The body without its chunk framing, where it has one.
 fn dechunked(head: &str, body: &str) -> String {
-    if !head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+    if !head
+        .to_ascii_lowercase()
+        .contains("transfer-encoding: chunked")
+    {
         return body.to_owned();
     }
     let (mut rest, mut whole) = (body, String::new());
