@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,6 +21,7 @@ const LINGER_BYTES_MAX: usize = 1 << 20;
 /// Methods that are not refused as such (RFC 9110 §15.5.6 wants them named).
 const ALLOWED: HeaderValue =
     HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS");
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// Seconds after which a client that was refused for overload may come again.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -45,7 +46,7 @@ pub(crate) fn ready_made(reason: Reason) -> Vec<u8> {
     .into_bytes()
 }
 
-/// An answer on a connection that stays.
+/// An answer on a connection that stays, unless the head was malformed.
 pub(crate) fn answer(reason: Reason) -> Response<ResponseBody> {
     let text = Bytes::from_static(reason.what().as_bytes());
     let mut response = Response::new(ResponseBody::Ready(Some(text)));
@@ -55,6 +56,10 @@ pub(crate) fn answer(reason: Reason) -> Response<ResponseBody> {
     headers.insert(REASON, HeaderValue::from_static(reason.label()));
     if reason == Reason::MethodRefused {
         headers.insert(ALLOW, ALLOWED);
+    }
+    if reason == Reason::MethodRefused || reason.status() == StatusCode::BAD_REQUEST {
+        // What comes behind a malformed head, or a CONNECT, is not trusted to be a request.
+        headers.insert(CONNECTION, CLOSE);
     }
     if retries(reason.status()) {
         headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);

@@ -13,10 +13,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A process that ends with the test.
 #[derive(Debug)]
-pub struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Process {
-    pub fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let name = format!("{command:?}");
         Self(
             command
@@ -27,16 +27,16 @@ impl Process {
     }
 
     /// Sends a signal by its name, as `kill` knows it.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         signal(self.0.id(), name);
     }
 
     /// Waits for its end; its exit code.
-    pub fn wait(&mut self) -> Option<i32> {
+    pub(crate) fn wait(&mut self) -> Option<i32> {
         eventually("the process ends", || self.0.try_wait().unwrap()).code()
     }
 
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
 }
@@ -49,7 +49,7 @@ impl Drop for Process {
     }
 }
 
-pub fn signal(process: u32, name: &str) {
+pub(crate) fn signal(process: u32, name: &str) {
     let sent = Command::new("kill")
         .args(["-s", name, &process.to_string()])
         .status()
@@ -59,7 +59,7 @@ pub fn signal(process: u32, name: &str) {
 
 /// Waits until `happened` gives something.
 #[track_caller]
-pub fn eventually<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(value) = happened() {
@@ -71,7 +71,7 @@ pub fn eventually<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A port that nobody listens on now.
-pub fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -79,7 +79,7 @@ pub fn free_address() -> SocketAddr {
 }
 
 /// A folder of this test, emptied at its start.
-pub fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     if path.exists() {
         std::fs::remove_dir_all(&path).unwrap();
@@ -89,7 +89,7 @@ pub fn folder(name: &str) -> PathBuf {
 }
 
 /// The path of nginx, if it is installed.
-pub fn nginx() -> Option<&'static str> {
+pub(crate) fn nginx() -> Option<&'static str> {
     ["/usr/sbin/nginx", "/usr/bin/nginx"]
         .into_iter()
         .find(|path| Path::new(path).exists())
@@ -97,14 +97,14 @@ pub fn nginx() -> Option<&'static str> {
 
 /// A real nginx that serves one file that names it, and `/large` of a mebibyte.
 #[derive(Debug)]
-pub struct Nginx {
-    pub address: SocketAddr,
+pub(crate) struct Nginx {
+    pub(crate) address: SocketAddr,
     folder: PathBuf,
     process: Option<Process>,
 }
 
 impl Nginx {
-    pub fn start(folder: &Path, name: &str) -> Self {
+    pub(crate) fn start(folder: &Path, name: &str) -> Self {
         let folder = folder.join(name);
         std::fs::create_dir_all(folder.join("www")).unwrap();
         std::fs::write(folder.join("www/index.html"), format!("{name}\n")).unwrap();
@@ -132,7 +132,7 @@ impl Nginx {
         std::fs::write(self.folder.join("nginx.conf"), text).unwrap();
     }
 
-    pub fn revive(&mut self) {
+    pub(crate) fn revive(&mut self) {
         let program = nginx().expect("the caller has checked that nginx is there");
         let mut command = Command::new(program);
         command
@@ -144,7 +144,7 @@ impl Nginx {
     }
 
     /// Kills master and worker at once.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         for process in self.processes() {
             signal(process, "KILL");
         }
@@ -154,13 +154,13 @@ impl Nginx {
         });
     }
 
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.processes()
             .into_iter()
             .for_each(|process| signal(process, "STOP"));
     }
 
-    pub fn resume(&self) {
+    pub(crate) fn resume(&self) {
         self.processes()
             .into_iter()
             .for_each(|process| signal(process, "CONT"));
@@ -189,20 +189,20 @@ impl Drop for Nginx {
     }
 }
 
-pub fn tidegate() -> Command {
+pub(crate) fn tidegate() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tidegate"))
 }
 
 /// An agent that answers at a loopback address.
 #[derive(Debug)]
-pub struct Agent {
-    pub address: SocketAddr,
+pub(crate) struct Agent {
+    pub(crate) address: SocketAddr,
     process: Option<Process>,
     key: PathBuf,
 }
 
 impl Agent {
-    pub fn start(key: &Path) -> Self {
+    pub(crate) fn start(key: &Path) -> Self {
         let mut agent = Self {
             address: free_address(),
             process: None,
@@ -213,7 +213,7 @@ impl Agent {
     }
 
     /// Slow and at normal priority: several of them share the machine with all other tests.
-    pub fn revive(&mut self) {
+    pub(crate) fn revive(&mut self) {
         let file = self
             .key
             .with_file_name(format!("agent-{}.toml", self.address.port()));
@@ -232,22 +232,22 @@ impl Agent {
         self.process = Some(Process::start(&mut command));
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process = None;
     }
 }
 
 /// A running front-end.
 #[derive(Debug)]
-pub struct FrontEnd {
-    pub address: SocketAddr,
-    pub admin: SocketAddr,
-    pub process: Process,
+pub(crate) struct FrontEnd {
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) process: Process,
 }
 
 impl FrontEnd {
     /// Starts one with this configuration, to which listener and admin are added.
-    pub fn start(folder: &Path, configuration: &str) -> Self {
+    pub(crate) fn start(folder: &Path, configuration: &str) -> Self {
         let (address, admin) = (free_address(), free_address());
         let file = folder.join("tidegate.toml");
         let text = format!(
@@ -277,20 +277,20 @@ impl FrontEnd {
     }
 
     /// GET of a path of a site.
-    pub fn get(&self, host: &str, path: &str) -> Response {
+    pub(crate) fn get(&self, host: &str, path: &str) -> Response {
         let text = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         request(self.address, &text).expect("the front-end answers")
     }
 
     /// The JSON of a path of the admin API.
-    pub fn api(&self, path: &str) -> serde_json::Value {
+    pub(crate) fn api(&self, path: &str) -> serde_json::Value {
         let response = ask(self.admin, path).expect("the admin API answers");
         assert_eq!(response.status, 200, "{path}: {}", response.body);
         serde_json::from_str(&response.body).expect("the admin API speaks JSON")
     }
 
     /// The value of the first metric whose line starts so.
-    pub fn metric(&self, start: &str) -> Option<f64> {
+    pub(crate) fn metric(&self, start: &str) -> Option<f64> {
         let response = ask(self.admin, "/metrics")?;
         let line = response
             .body
@@ -303,10 +303,10 @@ impl FrontEnd {
 
 /// What came back.
 #[derive(Debug)]
-pub struct Response {
-    pub status: u16,
-    pub head: String,
-    pub body: String,
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 /// GET of an admin path, which must be asked for by address.
@@ -316,7 +316,7 @@ fn ask(admin: SocketAddr, path: &str) -> Option<Response> {
 }
 
 /// Sends these bytes and reads to the end of the connection; nothing if that failed.
-pub fn request(address: SocketAddr, text: &str) -> Option<Response> {
+pub(crate) fn request(address: SocketAddr, text: &str) -> Option<Response> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.write_all(text.as_bytes()).ok()?;
