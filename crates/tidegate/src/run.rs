@@ -34,7 +34,7 @@ use crate::admin::plane::{Plane, Window};
 use crate::admin::server::{self, Access};
 use crate::cli::Failure;
 use crate::config::file::{LimitsFile, TimeoutsFile};
-use crate::config::setting::Auto;
+use crate::config::values::Auto;
 use crate::config::{Admin, Config, FrontEnd};
 use crate::driver::{Driver, DriverParts};
 use crate::output::{self, Output};

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::policy::PolicySetting;
-use super::setting::{At, Auto, names, table};
+use super::setting::{At, names, table};
 use super::units::Size;
+use super::values::Auto;
 
 /// Port of the admin interface.
 const ADMIN_PORT: u16 = 9900;

@@ -21,6 +21,7 @@ mod secrets;
 pub(crate) mod setting;
 pub(crate) mod units;
 mod validate;
+pub(crate) mod values;
 
 #[cfg(test)]
 mod tests;

@@ -16,8 +16,9 @@ use super::file::{
     NodeFile, NodeLoadFile, SiteFile, TransportName,
 };
 use super::problem::{Problem, Problems};
-use super::setting::{At, Auto, unknown_name};
+use super::setting::{At, unknown_name};
 use super::units::format_duration;
+use super::values::Auto;
 use super::{Admin, Config, FrontEnd, NodeRead, Token, parse_scope};
 
 /// Letters of a site's or node's name: it stands in URLs, labels and log lines.
