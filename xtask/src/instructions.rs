@@ -21,6 +21,7 @@ const LONG_RUN: u32 = 5000;
 const TOLERANCE: f64 = 0.03;
 const BASELINE: &str = "bench/instructions.txt";
 const WAIT: Duration = Duration::from_secs(60);
+const RETRY: Duration = Duration::from_millis(20);
 
 /// What counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ pub(crate) fn check(root: &Path) -> Result<Option<bool>, String> {
     let baseline = std::fs::read_to_string(root.join(BASELINE)).unwrap_or_default();
     let mut good = true;
     for body in BODIES {
-        let measured = per_request(counter, &program, *body)?;
+        let measured = per_request(counter, Subject::Tidegate(&program), *body)?;
         let key = key(counter, *body);
         let Some(expected) = value(&baseline, &key) else {
             println!("{key}: {measured:.0}, no baseline: `cargo xtask instructions --record`");
@@ -122,7 +123,7 @@ pub(crate) fn record(root: &Path) -> Result<bool, String> {
             let key = key(counter, *body);
             let kept = value(&old, &key);
             let figure = if counter.works() {
-                Some(per_request(counter, &program, *body)?)
+                Some(per_request(counter, Subject::Tidegate(&program), *body)?)
             } else {
                 kept
             };
@@ -168,28 +169,138 @@ fn build(root: &Path) -> Result<std::path::PathBuf, String> {
     Ok(target.join("release/examples/bench_proxy"))
 }
 
-fn per_request(counter: Counter, program: &Path, body: usize) -> Result<f64, String> {
-    let short = count(counter, program, body, SHORT_RUN)?;
-    let long = count(counter, program, body, LONG_RUN)?;
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+enum Subject<'a> {
+    /// The proxy's example, at this path.
+    Tidegate(&'a Path),
+    /// The HAProxy that is installed, set up to add the same header fields.
+    Haproxy,
+}
+
+/// A subject at work.
+struct Running {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Subject<'_> {
+    fn start(self, counter: Counter, backend: SocketAddr) -> Result<Running, String> {
+        let mut command = counter.command();
+        let (stdout, known) = match self {
+            Self::Tidegate(program) => {
+                command
+                    .arg(program)
+                    .args(["127.0.0.1:0", &backend.to_string()]);
+                (Stdio::piped(), None)
+            }
+            Self::Haproxy => {
+                let (file, address) = haproxy_configuration(backend)?;
+                command.args(["haproxy", "-q", "-db", "-f"]).arg(file);
+                (Stdio::null(), Some(address))
+            }
+        };
+        command
+            .env("PATH", path_with_sbin())
+            .stdin(Stdio::piped())
+            .stdout(stdout);
+        let mut child = command
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{}: {error}", counter.name()))?;
+        let address = match known {
+            Some(address) => address,
+            None => printed_address(&mut child)?,
+        };
+        Ok(Running { child, address })
+    }
+
+    /// Ends it in the way that lets its counter print.
+    fn stop(self, child: &mut Child) -> Result<(), String> {
+        drop(child.stdin.take());
+        match self {
+            Self::Tidegate(_) => Ok(()),
+            Self::Haproxy => {
+                // perf and valgrind both end with the program that they run: tell that one.
+                let id = child.id().to_string();
+                let kill = Command::new("kill").args(["-s", "INT", &id]).status();
+                kill.map(drop).map_err(|error| format!("kill: {error}"))
+            }
+        }
+    }
+}
+
+/// Measures HAProxy in the same way, for the ratio.
+pub(crate) fn compare(root: &Path) -> Result<Option<bool>, String> {
+    let Some(counter) = Counter::ALL.into_iter().find(|counter| counter.works()) else {
+        return Ok(None);
+    };
+    let program = build(root)?;
+    for body in BODIES {
+        let ours = per_request(counter, Subject::Tidegate(&program), *body)?;
+        let theirs = per_request(counter, Subject::Haproxy, *body)?;
+        println!(
+            "{}: Tidegate {ours:.0}, HAProxy {theirs:.0}: {:.2}x",
+            key(counter, *body),
+            ours / theirs
+        );
+    }
+    Ok(Some(true))
+}
+
+fn path_with_sbin() -> String {
+    format!(
+        "{}:/usr/sbin:/sbin",
+        std::env::var("PATH").unwrap_or_default()
+    )
+}
+
+fn haproxy_configuration(backend: SocketAddr) -> Result<(std::path::PathBuf, SocketAddr), String> {
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+    let address = address.map_err(|error| format!("no free port: {error}"))?;
+    let text = format!(
+        "global\n nbthread 1\ndefaults\n mode http\n http-reuse always\n option forwardfor\n\
+         \ttimeout client 60s\n timeout server 60s\n timeout connect 2s\n\
+         \ttimeout http-request 10s\n timeout http-keep-alive 60s\n\
+         frontend in\n bind {address}\n http-request set-header X-Forwarded-Proto http\n\
+         \thttp-request set-header X-Forwarded-Host %[req.hdr(host)]\n default_backend out\n\
+         backend out\n server n0 {backend}\n"
+    );
+    let file = std::env::temp_dir().join(format!("tidegate-bench-{}.cfg", std::process::id()));
+    std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok((file, address))
+}
+
+fn printed_address(child: &mut Child) -> Result<SocketAddr, String> {
+    let output = child.stdout.take().ok_or("output was not piped")?;
+    let mut line = String::new();
+    let read = BufReader::new(output).read_line(&mut line);
+    read.map_err(|error| error.to_string())?;
+    let address = line.trim().rsplit(' ').next().unwrap_or_default();
+    address
+        .parse()
+        .map_err(|_| format!("expected the address, found {line:?}"))
+}
+
+fn per_request(counter: Counter, subject: Subject<'_>, body: usize) -> Result<f64, String> {
+    let short = count(counter, subject, body, SHORT_RUN)?;
+    let long = count(counter, subject, body, LONG_RUN)?;
     Ok((long as f64 - short as f64) / f64::from(LONG_RUN - SHORT_RUN))
 }
 
 /// Instructions of a whole run of `requests` requests.
-fn count(counter: Counter, program: &Path, body: usize, requests: u32) -> Result<u64, String> {
+fn count(
+    counter: Counter,
+    subject: Subject<'_>,
+    body: usize,
+    requests: u32,
+) -> Result<u64, String> {
     let backend = backend(body).map_err(|error| format!("backend: {error}"))?;
-    let mut child = counter
-        .command()
-        .arg(program)
-        .args(["127.0.0.1:0", &backend.to_string()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("{}: {error}", counter.name()))?;
-    let driven = drive(&mut child, body, requests);
-    // The end of its input ends the proxy.
-    drop(child.stdin.take());
-    let output = child
+    let mut running = subject.start(counter, backend)?;
+    let driven = drive(running.address, body, requests);
+    subject.stop(&mut running.child)?;
+    let output = running
+        .child
         .wait_with_output()
         .map_err(|error| error.to_string())?;
     let printed = String::from_utf8_lossy(&output.stderr);
@@ -199,19 +310,10 @@ fn count(counter: Counter, program: &Path, body: usize, requests: u32) -> Result
         .ok_or_else(|| format!("no count in: {printed}"))
 }
 
-/// Waits for the address that the proxy prints and sends the requests, one at a time.
-fn drive(child: &mut Child, body: usize, requests: u32) -> Result<(), String> {
-    let output = child.stdout.take().ok_or("output was not piped")?;
-    let mut line = String::new();
-    BufReader::new(output)
-        .read_line(&mut line)
-        .map_err(|error| error.to_string())?;
-    let address = line.trim().rsplit(' ').next().unwrap_or_default();
-    let address: SocketAddr = address
-        .parse()
-        .map_err(|_| format!("expected the address, found {line:?}"))?;
+/// Sends the requests, one at a time, over one connection.
+fn drive(address: SocketAddr, body: usize, requests: u32) -> Result<(), String> {
     let io = |error: std::io::Error| format!("request: {error}");
-    let mut stream = TcpStream::connect_timeout(&address, WAIT).map_err(io)?;
+    let mut stream = connect(address).map_err(io)?;
     stream.set_read_timeout(Some(WAIT)).map_err(io)?;
     stream.set_nodelay(true).map_err(io)?;
     let mut buffer = vec![0; 64 * 1024];
@@ -222,6 +324,17 @@ fn drive(child: &mut Child, body: usize, requests: u32) -> Result<(), String> {
         read_response(&mut stream, &mut buffer, body)?;
     }
     Ok(())
+}
+
+/// Connects as soon as somebody listens.
+fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let start = std::time::Instant::now();
+    loop {
+        match TcpStream::connect(address) {
+            Err(_) if start.elapsed() < WAIT => std::thread::park_timeout(RETRY),
+            other => return other,
+        }
+    }
 }
 
 /// Reads one response with a body of `body` bytes.

@@ -16,8 +16,9 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
   generate    write the generated files anew (record header, tables in docs/)
-  instructions [--record]
-              user instructions per proxied request against the recorded baseline
+  instructions [--record|--compare]
+              user instructions per proxied request against the recorded baseline;
+              record a new one; compare with the HAProxy that is installed
   test        format, lints, documentation and every test; ends with their count";
 
 fn main() -> ExitCode {
@@ -25,13 +26,8 @@ fn main() -> ExitCode {
     let words: Vec<_> = command.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["generate"] => generate::run(&root()),
-        ["instructions"] => instructions::check(&root()).map(|good| match good {
-            Some(good) => good,
-            None => {
-                println!("SKIPPED: neither perf's counters nor valgrind are here");
-                true
-            }
-        }),
+        ["instructions"] => instructions::check(&root()).map(or_skipped),
+        ["instructions", "--compare"] => instructions::compare(&root()).map(or_skipped),
         ["instructions", "--record"] => instructions::record(&root()),
         ["test"] => test::run(&root()),
         _ => {
@@ -47,6 +43,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Nothing measured is nothing wrong, but must be said.
+fn or_skipped(good: Option<bool>) -> bool {
+    good.unwrap_or_else(|| {
+        println!("SKIPPED: neither perf's counters nor valgrind are here");
+        true
+    })
 }
 
 /// The repository's root: the folder above this crate.
