@@ -72,9 +72,17 @@ fn write_lines(lines: &Receiver<Line>) {
 pub(crate) struct Output {
     /// Objects for programs instead of text for people.
     pub(crate) json: bool,
+    /// Events are not told.
+    pub(crate) quiet: bool,
 }
 
 impl Output {
+    /// For parts whose events nobody watches.
+    pub(crate) const QUIET: Self = Self {
+        json: false,
+        quiet: true,
+    };
+
     /// A result: the text for people, or the value for programs.
     pub(crate) fn result(self, text: &str, value: &impl Serialize) -> io::Result<()> {
         let text = if self.json {
@@ -90,8 +98,24 @@ impl Output {
         print(text.trim_end())
     }
 
+    /// Moves the cursor of a terminal; see [`Output::redraws`].
+    pub(crate) fn control(self, sequence: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(sequence.as_bytes())?;
+        out.flush()
+    }
+
+    /// Whether results go to a terminal, where a table can be drawn anew in its place.
+    pub(crate) fn redraws(self) -> bool {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        !self.json && !dumb && io::stdout().is_terminal()
+    }
+
     /// Something that happened, for whoever watches. That nobody does is no error.
     pub(crate) fn event(self, event: &str, text: &str) {
+        if self.quiet {
+            return;
+        }
         let line = if self.json {
             json!({ "event": event, "message": text }).to_string()
         } else {

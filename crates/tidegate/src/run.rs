@@ -90,7 +90,8 @@ async fn serve(
     running.say(&listener, output);
     let access = Access { token: admin.token };
     let plane = Arc::clone(&running.plane);
-    tokio::spawn(server::serve(listener, Arc::clone(&plane), access));
+    let shown = Arc::clone(&plane);
+    tokio::spawn(server::serve(listener, move || Arc::clone(&shown), access));
     loop {
         tokio::select! {
             () = stop.wait() => break,

@@ -58,7 +58,10 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
         reads: Arc::default(),
         front_ends: 1,
         probes: tokio::sync::mpsc::channel(1).0,
-        output: Output { json: false },
+        output: Output {
+            json: false,
+            quiet: false,
+        },
         clock: tidegate_remote::clock::now,
     });
     (driver.unwrap(), shared)

@@ -14,7 +14,7 @@ use crate::driver::{DriverStats, Orders};
 use crate::reads::Reads;
 
 /// The window of the last seconds is one to two of these long.
-const WINDOW: Duration = Duration::from_secs(5);
+pub(crate) const WINDOW: Duration = Duration::from_secs(5);
 
 /// See the module.
 #[derive(Debug)]
@@ -87,14 +87,11 @@ impl Plane {
         }
     }
 
-    /// Moves the window on, for ever.
-    pub(crate) async fn keep_window(&self) {
-        loop {
-            tokio::time::sleep(WINDOW).await;
-            let newer = ((self.clock)(), Arc::new(self.shared.stats.snapshot()));
-            let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-            window.older = std::mem::replace(&mut window.newer, newer);
-        }
+    /// Moves the window on; to be done every [`WINDOW`], or the last seconds grow long.
+    pub(crate) fn turn_window(&self) {
+        let newer = ((self.clock)(), Arc::new(self.shared.stats.snapshot()));
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        window.older = std::mem::replace(&mut window.newer, newer);
     }
 
     /// Whether it is told to stop.

@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::api;
-use super::plane::Plane;
+use super::plane::{Plane, WINDOW};
 use crate::config::Token;
 
 /// Connections at a time; more wait in the kernel's queue.
@@ -47,11 +47,19 @@ pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
-/// Serves, and keeps the window of the last seconds, until the task is dropped.
-pub(crate) async fn serve(listener: TcpListener, plane: Arc<Plane>, access: Access) {
-    tokio::spawn({
-        let plane = Arc::clone(&plane);
-        async move { plane.keep_window().await }
+/// Serves, and keeps the window of the last seconds, until the task is dropped. Each request is
+/// answered from the plane that is shown at that moment.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    plane: impl Fn() -> Arc<Plane> + Clone + Send + 'static,
+    access: Access,
+) {
+    let shown = plane.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(WINDOW).await;
+            shown().turn_window();
+        }
     });
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let access = Arc::new(access);
@@ -64,7 +72,7 @@ pub(crate) async fn serve(listener: TcpListener, plane: Arc<Plane>, access: Acce
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let (plane, access) = (Arc::clone(&plane), Arc::clone(&access));
+        let (plane, access) = (plane.clone(), Arc::clone(&access));
         tokio::spawn(async move {
             connection(stream, plane, access).await;
             drop(slot);
@@ -72,9 +80,9 @@ pub(crate) async fn serve(listener: TcpListener, plane: Arc<Plane>, access: Acce
     }
 }
 
-async fn connection(stream: TcpStream, plane: Arc<Plane>, access: Arc<Access>) {
+async fn connection(stream: TcpStream, plane: impl Fn() -> Arc<Plane> + Send, access: Arc<Access>) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (plane, access) = (Arc::clone(&plane), Arc::clone(&access));
+        let (plane, access) = (plane(), Arc::clone(&access));
         async move {
             Ok::<Response<Full<Bytes>>, Infallible>(api::answer(&request, &plane, &access).await)
         }

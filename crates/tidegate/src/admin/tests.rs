@@ -305,7 +305,7 @@ fn serve() -> (Driver, std::net::SocketAddr) {
         testing::runtime().block_on(async move {
             let listener = server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
             told.send(listener.local_addr().unwrap()).unwrap();
-            server::serve(listener, plane, Access { token: None }).await;
+            server::serve(listener, move || Arc::clone(&plane), Access { token: None }).await;
         });
     });
     (driver, address.recv().unwrap())

@@ -7,11 +7,12 @@ use clap::CommandFactory;
 use serde_json::json;
 
 use super::show;
-use super::{AdminArgs, Cli, Command, DemoArgs, Failure, OrderArgs};
+use super::{AdminArgs, Cli, Command, Failure, OrderArgs};
 use crate::admin::models::{Ordered, Status, Why};
 use crate::agent;
 use crate::client::Client;
 use crate::config::{Config, Token, print};
+use crate::demo;
 use crate::output::Output;
 
 /// Where a front-end's admin interface is, if nothing else is said.
@@ -24,7 +25,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
     match command {
         Command::Run { config } => run_front_end(&config, output),
         Command::Agent(args) => agent::run(args, output),
-        Command::Demo(args) => demo(&args, output),
+        Command::Demo(args) => demo::run(&args, output),
         Command::Check { file } => check(&file, output),
         Command::Config { file } => effective(&file, output),
         Command::Status { admin } => status(&admin, output),
@@ -43,13 +44,6 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
 fn run_front_end(file: &Path, output: Output) -> Result<(), Failure> {
     let config = Config::load(file)?;
     crate::run::run(config, file, output)
-}
-
-/// The slot of the demonstration, which is not there yet.
-fn demo(_: &DemoArgs, _: Output) -> Result<(), Failure> {
-    Err(Failure::Failed(
-        "the demo is not available in this version".into(),
-    ))
 }
 
 fn check(file: &Path, output: Output) -> Result<(), Failure> {

@@ -130,10 +130,10 @@ pub(crate) struct AgentArgs {
 /// Options of `tidegate demo`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// End after so many seconds [default: run until interrupted].
-    #[arg(long, value_name = "N")]
-    pub(crate) seconds: Option<u32>,
-    /// Replay the same arrivals and choices.
+    /// End after about so many seconds; fewer than ten tell little.
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) seconds: u32,
+    /// Another seed gives other arrivals and antagonists.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Port of the live page; 0 is any free one.
@@ -174,7 +174,10 @@ const EXIT_USAGE: u8 = 2;
 /// Runs the command of the process's arguments.
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
-    let output = Output { json: cli.json };
+    let output = Output {
+        json: cli.json,
+        quiet: false,
+    };
     match commands::run(cli.command, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(output),

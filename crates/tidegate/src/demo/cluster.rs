@@ -1,0 +1,287 @@
+//! The demo's cluster and its load: what every policy is given, the same for all.
+//!
+//! Two sites on nodes of unequal size, antagonists on some, several front-ends. Every choice
+//! is one that makes balancing matter and none favours a policy: sizes and antagonists are what
+//! any shared cluster has, and nobody is told a node's weight. With one front-end before equal
+//! nodes, counting own requests is already optimal, and there would be nothing to see.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidegate_core::policy::{PolicyConfig, PolicyKind};
+use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
+use tidegate_sim::model::{Antagonist, Demand, Stream};
+
+/// Front-ends, which do not talk to each other.
+pub(super) const FRONT_ENDS: u32 = 6;
+/// The policies that are compared, in the order in which they run.
+pub(super) const POLICIES: [PolicyKind; 5] = [
+    PolicyKind::RoundRobin,
+    PolicyKind::LeastRequest,
+    PolicyKind::PowerOfTwo,
+    PolicyKind::Prequal,
+    PolicyKind::Auto,
+];
+/// Offered load as a share of what antagonists leave of the nodes on the average.
+const LOAD: f64 = 0.8;
+/// Mean demand of a request before it is stretched for a slow machine.
+const MEAN_DEMAND: Duration = Duration::from_millis(10);
+/// Antagonists are on for this share of the time, this long at a stretch.
+const ANTAGONIST_DUTY: f64 = 0.3;
+const ANTAGONIST_SHORTEST: Duration = Duration::from_millis(200);
+const ANTAGONIST_LONGEST: Duration = Duration::from_secs(2);
+
+/// One site.
+#[derive(Debug)]
+pub(super) struct SitePlan {
+    pub(super) name: &'static str,
+    pub(super) host: &'static str,
+}
+
+/// One emulated node.
+#[derive(Debug)]
+pub(super) struct NodePlan {
+    pub(super) name: String,
+    pub(super) site: SiteId,
+    pub(super) cores: u32,
+    pub(super) antagonist: Option<Antagonist>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) sites: Vec<SitePlan>,
+    pub(super) nodes: Vec<NodePlan>,
+    /// Demands are this many times longer and requests as many times rarer than on a fast
+    /// machine: the same load for the emulated nodes, less for the machine that emulates them.
+    pub(super) stretch: f64,
+}
+
+/// A request that will be sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Arrival {
+    /// When, since the start of the run.
+    pub(super) at: Duration,
+    pub(super) front_end: u32,
+    pub(super) site: SiteId,
+    /// CPU time that it wants.
+    pub(super) demand: Duration,
+}
+
+/// From this time on so many antagonist tasks run on a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shift {
+    /// When, since the start of the run.
+    pub(super) at: Duration,
+    pub(super) node: usize,
+    pub(super) tasks: u32,
+}
+
+impl Cluster {
+    /// The demo's cluster, not stretched.
+    pub(super) fn new() -> Self {
+        let sites = vec![
+            SitePlan {
+                name: "shop",
+                host: "shop.demo",
+            },
+            SitePlan {
+                name: "blog",
+                host: "blog.demo",
+            },
+        ];
+        // Cores, and whether somebody else runs there as well, by site.
+        let sizes: [&[(u32, bool)]; 2] = [
+            &[(4, true), (3, false), (2, true), (2, false)],
+            &[(4, false), (4, true), (3, false), (2, true)],
+        ];
+        let mut nodes = Vec::new();
+        for (site, sizes) in sizes.iter().enumerate() {
+            for (index, (cores, shared)) in sizes.iter().enumerate() {
+                nodes.push(NodePlan {
+                    name: format!("{}-{}", sites[site].name, index + 1),
+                    site: SiteId(site as u32),
+                    cores: *cores,
+                    antagonist: shared.then_some(Antagonist {
+                        tasks: *cores,
+                        duty: ANTAGONIST_DUTY,
+                        shortest: ANTAGONIST_SHORTEST,
+                        longest: ANTAGONIST_LONGEST,
+                    }),
+                });
+            }
+        }
+        Self {
+            sites,
+            nodes,
+            stretch: 1.0,
+        }
+    }
+
+    /// Mean demand of a request.
+    pub(super) fn mean_demand(&self) -> Duration {
+        MEAN_DEMAND.mul_f64(self.stretch)
+    }
+
+    /// Requests per second for all sites.
+    pub(super) fn rate(&self) -> f64 {
+        let left: f64 = self.nodes.iter().map(NodePlan::left).sum();
+        LOAD * left / self.mean_demand().as_secs_f64()
+    }
+
+    /// As the front-ends are told: every node of the same weight.
+    pub(super) fn spec(&self, policy: PolicyKind, addresses: &[SocketAddr]) -> ClusterSpec {
+        let sites = self.sites.iter().map(|site| SiteSpec {
+            name: site.name.into(),
+            hosts: vec![site.host.into()],
+            paths: Vec::new(),
+            policy: PolicyConfig::new(policy),
+        });
+        let nodes = self.nodes.iter().zip(addresses);
+        let nodes = nodes.map(|(node, address)| NodeSpec {
+            name: node.name.clone(),
+            address: *address,
+            site: node.site,
+            weight: 1.0,
+        });
+        ClusterSpec {
+            sites: sites.collect(),
+            nodes: nodes.collect(),
+            front_ends: FRONT_ENDS,
+        }
+    }
+
+    /// Poisson arrivals for `length`; a seed gives the same ones every time.
+    pub(super) fn arrivals(&self, seed: u64, length: Duration) -> Vec<Arrival> {
+        let mut prng = Stream::Requests.prng(seed);
+        let left: Vec<f64> = self.nodes.iter().map(NodePlan::left).collect();
+        let all: f64 = left.iter().sum();
+        let nodes = self.nodes.iter().zip(&left);
+        let first: f64 = nodes
+            .filter(|(node, _)| node.site == SiteId(0))
+            .map(|(_, left)| left)
+            .sum();
+        let (gap, mean) = (1.0 / self.rate(), self.mean_demand().as_secs_f64());
+        let mut arrivals = Vec::new();
+        let mut at = prng.exponential(gap);
+        while at < length.as_secs_f64() {
+            arrivals.push(Arrival {
+                at: Duration::from_secs_f64(at),
+                front_end: prng.below(FRONT_ENDS as usize) as u32,
+                site: SiteId(u32::from(prng.unit() * all >= first)),
+                demand: Duration::from_secs_f64(Demand::Exponential.draw(mean, &mut prng)),
+            });
+            at += prng.exponential(gap);
+        }
+        arrivals
+    }
+
+    /// How the antagonists come and go for `length`, in order of time.
+    pub(super) fn shifts(&self, seed: u64, length: Duration) -> Vec<Shift> {
+        let mut shifts = Vec::new();
+        for (node, plan) in self.nodes.iter().enumerate() {
+            let Some(antagonist) = plan.antagonist else {
+                continue;
+            };
+            let mut prng = Stream::Antagonist(node as u32).prng(seed);
+            let mut at = Duration::ZERO;
+            // On from the start with the chance that it is on at any time.
+            let mut on = prng.unit() < antagonist.duty;
+            while at < length {
+                let tasks = if on { antagonist.tasks } else { 0 };
+                shifts.push(Shift { at, node, tasks });
+                at += if on {
+                    antagonist.draw_on(&mut prng)
+                } else {
+                    antagonist.draw_off(&mut prng)
+                };
+                on = !on;
+            }
+        }
+        shifts.sort_by_key(|shift| shift.at);
+        shifts
+    }
+
+    /// What was made, for people.
+    pub(super) fn describe(&self, seed: u64) -> String {
+        let mut text = format!(
+            "cluster: {} sites on {} emulated nodes, behind {FRONT_ENDS} front-ends that do not \
+             talk to each other\n",
+            self.sites.len(),
+            self.nodes.len()
+        );
+        for node in &self.nodes {
+            let shared = node.antagonist.map_or(String::new(), |antagonist| {
+                let duty = antagonist.duty * 100.0;
+                let tasks = antagonist.tasks;
+                format!(", shared with {tasks} antagonist tasks for {duty:.0} % of the time")
+            });
+            // Writing to a string cannot fail.
+            writeln!(text, "  {:<7} {} CPUs{shared}", node.name, node.cores).ok();
+        }
+        let cores: u32 = self.nodes.iter().map(|node| node.cores).sum();
+        write!(
+            text,
+            "nodes:   real HTTP servers on 127.0.0.1; their CPUs are virtual: requests share them \
+             by processor sharing,\n         computed in real time. Each publishes a load record \
+             every 1 ms in shared memory\nload:    {:.0} requests/s (open loop, Poisson, seed \
+             {seed}), {:.0} ms of CPU each on the average (exponential):\n         {:.0} % of what \
+             antagonists leave of the {cores} CPUs",
+            self.rate(),
+            self.mean_demand().as_secs_f64() * 1e3,
+            LOAD * 100.0,
+        )
+        .ok();
+        text
+    }
+}
+
+impl NodePlan {
+    /// CPUs that the antagonist leaves on the average.
+    fn left(&self) -> f64 {
+        let taken = self.antagonist.map_or(0.0, |antagonist| {
+            antagonist.duty * f64::from(antagonist.tasks.min(self.cores))
+        });
+        f64::from(self.cores) - taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_arrivals_and_antagonists() {
+        let cluster = Cluster::new();
+        let length = Duration::from_secs(5);
+        assert_eq!(cluster.arrivals(1, length), cluster.arrivals(1, length));
+        assert_ne!(cluster.arrivals(1, length), cluster.arrivals(2, length));
+        assert_eq!(cluster.shifts(1, length), cluster.shifts(1, length));
+    }
+
+    #[test]
+    fn a_stretched_load_is_the_same_share_of_the_capacity() {
+        let demand = |cluster: &Cluster| -> f64 {
+            let arrivals = cluster.arrivals(3, Duration::from_secs(100));
+            let seconds: f64 = arrivals.iter().map(|a| a.demand.as_secs_f64()).sum();
+            seconds / 100.0
+        };
+        let mut cluster = Cluster::new();
+        let left: f64 = cluster.nodes.iter().map(NodePlan::left).sum();
+        assert!((demand(&cluster) / left - LOAD).abs() < 0.02);
+        cluster.stretch = 4.0;
+        assert!((demand(&cluster) / left - LOAD).abs() < 0.04);
+    }
+
+    #[test]
+    fn antagonists_turn_up_only_where_they_live_and_in_order() {
+        let cluster = Cluster::new();
+        let shifts = cluster.shifts(1, Duration::from_secs(60));
+        assert!(shifts.is_sorted_by_key(|shift| shift.at));
+        assert!(shifts.iter().any(|shift| shift.tasks > 0));
+        for shift in shifts {
+            assert!(cluster.nodes[shift.node].antagonist.is_some());
+        }
+    }
+}

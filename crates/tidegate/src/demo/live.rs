@@ -1,0 +1,93 @@
+//! The live table: redrawn in place on a terminal, plain lines elsewhere.
+
+use std::fmt::Write;
+
+use super::cluster::Cluster;
+use super::node::NodeNow;
+use crate::output::Output;
+
+/// Up by so many lines and clear what is below.
+fn rewind(lines: usize) -> String {
+    format!("\x1b[{lines}A\x1b[J")
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Live {
+    output: Output,
+    /// Whether tables are redrawn.
+    redraws: bool,
+    /// Lines of the table that stands on the terminal.
+    lines: usize,
+    before: Vec<NodeNow>,
+}
+
+impl Live {
+    pub(super) fn new(output: Output) -> Self {
+        Self {
+            output,
+            redraws: output.redraws(),
+            lines: 0,
+            before: Vec::new(),
+        }
+    }
+
+    /// Something to keep: a line of text that stays.
+    pub(super) fn say(&mut self, event: &str, text: &str) -> std::io::Result<()> {
+        if self.output.json {
+            self.output.event(event, text);
+            return Ok(());
+        }
+        self.clear()?;
+        self.output.raw(text)
+    }
+
+    /// The table as of now; `seconds` since the last one.
+    pub(super) fn show(
+        &mut self,
+        head: &str,
+        cluster: &Cluster,
+        nodes: &[NodeNow],
+        seconds: f64,
+    ) -> std::io::Result<()> {
+        if !self.redraws {
+            return Ok(());
+        }
+        let mut text = format!(
+            "{head}\n{:<8} {:>4} {:>12} {:>10} {:>10} {:>8}",
+            "node", "CPUs", "antagonists", "run queue", "in flight", "done/s"
+        );
+        for (index, (plan, now)) in cluster.nodes.iter().zip(nodes).enumerate() {
+            let before = self.before.get(index).copied().unwrap_or_default();
+            let done = now.completions.saturating_sub(before.completions) as f64;
+            let antagonists = match now.antagonists {
+                0 => "-".to_owned(),
+                tasks => tasks.to_string(),
+            };
+            // Writing to a string cannot fail.
+            write!(
+                text,
+                "\n{:<8} {:>4} {antagonists:>12} {:>10} {:>10} {:>8.0}",
+                plan.name,
+                plan.cores,
+                now.runnable,
+                now.in_flight,
+                done / seconds.max(1e-9)
+            )
+            .ok();
+        }
+        self.before = nodes.to_vec();
+        self.clear()?;
+        self.lines = text.lines().count();
+        self.output.raw(&text)
+    }
+
+    /// Takes the table away.
+    pub(super) fn clear(&mut self) -> std::io::Result<()> {
+        let lines = std::mem::take(&mut self.lines);
+        match lines {
+            0 => Ok(()),
+            lines => self.output.control(&rewind(lines)),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The load: open loop, so a slow answer delays no request behind it, and every latency counts
+//! from the moment at which the request was *meant* to be sent (no coordinated omission).
+//!
+//! One thread keeps the time and hands each request out when it is due; another one sends it
+//! over an idle keepalive connection to its front-end, or over a new one. Requests that have no
+//! answer some seconds after the last one was sent are cut off and count as failed.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hdrhistogram::Histogram;
+use http::Request;
+use http::header::HOST;
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use tidegate_core::time::Timestamp;
+use tidegate_remote::clock;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+
+use super::cluster::Arrival;
+use super::node::{DEMAND_HEADER, TOOK_HEADER};
+
+/// How long requests may take after the last one was sent.
+pub(super) const DRAIN: Duration = Duration::from_secs(3);
+/// Longest sleep of the time keeper: it sees at least as often that it shall stop.
+const NAP: Duration = Duration::from_millis(20);
+/// Longest latency that is told apart, microseconds.
+const LATENCY_MAX: u64 = 600_000_000;
+/// Digits of a latency that are right.
+const DIGITS: u8 = 3;
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Connection = SendRequest<Empty<Bytes>>;
+
+/// What came of the requests. Those that were due before the warm-up ended are counted as sent
+/// and ended, and measured in nothing else.
+#[derive(Debug)]
+pub(super) struct Tally {
+    /// Requests sent so far.
+    pub(super) sent: u64,
+    /// Requests ended so far: answered, failed or cut off.
+    pub(super) ended: u64,
+    /// Measured requests that were answered.
+    pub(super) completed: u64,
+    /// Of these, before the last one was due.
+    pub(super) in_time: u64,
+    /// Measured requests that were not answered, or with an error.
+    pub(super) failed: u64,
+    /// Requests cut off because the demo was interrupted.
+    pub(super) interrupted: u64,
+    /// From the moment due to the whole answer, microseconds; answered requests.
+    pub(super) latencies: Histogram<u64>,
+    /// The part of it that was not spent at the node: what the machine itself takes, with
+    /// the front-end's work and everything that came late.
+    pub(super) overheads: Histogram<u64>,
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        let histogram = || {
+            let histogram = Histogram::new_with_bounds(1, LATENCY_MAX, DIGITS);
+            histogram.expect("the bounds are constant and valid")
+        };
+        Self {
+            sent: 0,
+            ended: 0,
+            completed: 0,
+            in_time: 0,
+            failed: 0,
+            interrupted: 0,
+            latencies: histogram(),
+            overheads: histogram(),
+        }
+    }
+
+    /// Adds another run's.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.ended += other.ended;
+        self.completed += other.completed;
+        self.in_time += other.in_time;
+        self.failed += other.failed;
+        self.interrupted += other.interrupted;
+        // All have the same bounds.
+        self.latencies.add(&other.latencies).ok();
+        self.overheads.add(&other.overheads).ok();
+    }
+
+    /// What 99 of 100 answered requests did not exceed outside the nodes, milliseconds.
+    pub(super) fn overhead_ms(&self) -> f64 {
+        self.overheads.value_at_quantile(0.99) as f64 * 1e-3
+    }
+
+    /// A quantile of the latencies in milliseconds.
+    pub(super) fn quantile_ms(&self, quantile: f64) -> f64 {
+        self.latencies.value_at_quantile(quantile) as f64 * 1e-3
+    }
+}
+
+/// What is sent, and where to.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) arrivals: Arc<[Arrival]>,
+    /// Of the front-ends.
+    pub(super) addresses: Arc<[SocketAddr]>,
+    /// Of the sites.
+    pub(super) hosts: Arc<[&'static str]>,
+    pub(super) start: Timestamp,
+    /// Requests due before this much of the run are not measured.
+    pub(super) warm_up: Duration,
+    /// When the last request is due.
+    pub(super) length: Duration,
+}
+
+/// A load that is being applied.
+#[derive(Debug)]
+pub(super) struct Load {
+    tally: Arc<Mutex<Tally>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Begins to send.
+    pub(super) fn start(plan: Plan) -> io::Result<Self> {
+        let tally = Arc::new(Mutex::new(Tally::new()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (hand_out, due) = unbounded_channel();
+        let mut load = Self {
+            tally: Arc::clone(&tally),
+            stop: Arc::clone(&stop),
+            threads: Vec::new(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let client = Arc::new(Client {
+            idle: plan.addresses.iter().map(|_| Mutex::default()).collect(),
+            plan: plan.clone(),
+            tally: Arc::clone(&tally),
+            stop: Arc::clone(&stop),
+        });
+        let thread = std::thread::Builder::new().name("demo-load".into());
+        load.threads.push(thread.spawn(move || {
+            runtime.block_on(client.run(due));
+        })?);
+        let thread = std::thread::Builder::new().name("demo-pacer".into());
+        load.threads
+            .push(thread.spawn(move || pace(&plan, &hand_out, &tally, &stop))?);
+        Ok(load)
+    }
+
+    /// Whether all requests have ended.
+    pub(super) fn is_done(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// What came of it so far.
+    pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
+        lock(&self.tally)
+    }
+
+    /// Sends no more, and gives what came of it.
+    pub(super) fn finish(mut self) -> Tally {
+        self.end();
+        std::mem::replace(&mut *lock(&self.tally), Tally::new())
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            // A panic was printed by the thread itself.
+            thread.join().ok();
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panicked has said so; what was counted is still worth showing.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Hands each request out when it is due.
+fn pace(plan: &Plan, hand_out: &UnboundedSender<usize>, tally: &Mutex<Tally>, stop: &AtomicBool) {
+    for (index, arrival) in plan.arrivals.iter().enumerate() {
+        let due = plan.start + arrival.at;
+        loop {
+            if stop.load(Ordering::Acquire) {
+                return;
+            }
+            let now = clock::now();
+            if now >= due {
+                break;
+            }
+            clock::sleep_until(due.min(now + NAP));
+        }
+        lock(tally).sent += 1;
+        // A client that is gone has ended the run.
+        if hand_out.send(index).is_err() {
+            return;
+        }
+    }
+}
+
+struct Client {
+    plan: Plan,
+    idle: Vec<Mutex<Vec<Connection>>>,
+    tally: Arc<Mutex<Tally>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Client {
+    async fn run(self: Arc<Self>, mut due: UnboundedReceiver<usize>) {
+        let mut requests = JoinSet::new();
+        while let Some(index) = due.recv().await {
+            let client = Arc::clone(&self);
+            requests.spawn(async move { client.request(index).await });
+            while requests.try_join_next().is_some() {}
+        }
+        let left = async {
+            while !requests.is_empty() && !self.stop.load(Ordering::Acquire) {
+                // Woken at least now and then to see whether it shall stop.
+                tokio::time::timeout(NAP, requests.join_next()).await.ok();
+            }
+        };
+        tokio::time::timeout(DRAIN, left).await.ok();
+        let interrupted = self.stop.load(Ordering::Acquire);
+        requests.shutdown().await;
+        self.cut(interrupted);
+    }
+
+    /// Counts the requests that have not ended.
+    fn cut(&self, interrupted: bool) {
+        let mut tally = lock(&self.tally);
+        let cut = tally.sent - tally.ended;
+        tally.ended += cut;
+        if interrupted {
+            tally.interrupted += cut;
+        } else {
+            tally.failed += cut;
+        }
+    }
+
+    async fn request(&self, index: usize) {
+        let arrival = self.plan.arrivals[index];
+        let answered = self.exchange(&arrival).await;
+        let now = clock::now();
+        let measured = arrival.at >= self.plan.warm_up;
+        let mut tally = lock(&self.tally);
+        tally.ended += 1;
+        if !measured {
+            return;
+        }
+        if let Ok(Some(took)) = answered {
+            tally.completed += 1;
+            tally.in_time += u64::from(now <= self.plan.start + self.plan.length);
+            let latency = now.since(self.plan.start + arrival.at).as_micros();
+            let micros = u64::try_from(latency).unwrap_or(LATENCY_MAX);
+            tally.latencies.saturating_record(micros);
+            tally
+                .overheads
+                .saturating_record(micros.saturating_sub(took));
+        } else {
+            tally.failed += 1;
+        }
+    }
+
+    /// How long the request was at the node, microseconds; nothing if it answered with an error.
+    async fn exchange(&self, arrival: &Arrival) -> Result<Option<u64>, Error> {
+        let request = Request::builder()
+            .uri("/")
+            .header(HOST, self.plan.hosts[arrival.site.index()])
+            .header(DEMAND_HEADER, arrival.demand.as_micros().to_string())
+            .body(Empty::new())?;
+        let mut connection = self.connection(arrival.front_end as usize).await?;
+        let response = connection.send_request(request).await?;
+        let took = response.headers().get(TOOK_HEADER).cloned();
+        let done = response.status().is_success();
+        response.into_body().collect().await?;
+        if connection.ready().await.is_ok() {
+            lock(&self.idle[arrival.front_end as usize]).push(connection);
+        }
+        let took = took.filter(|_| done);
+        took.map(|took| took.to_str()?.parse().map_err(Error::from))
+            .transpose()
+    }
+
+    /// An idle connection to the front-end, or a new one.
+    async fn connection(&self, front_end: usize) -> Result<Connection, Error> {
+        loop {
+            let idle = lock(&self.idle[front_end]).pop();
+            match idle {
+                Some(connection) if connection.is_closed() => {}
+                Some(connection) => return Ok(connection),
+                None => break,
+            }
+        }
+        let stream = TcpStream::connect(self.plan.addresses[front_end]).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        // An error of the connection shows at the request that uses it.
+        tokio::spawn(async move { connection.await.ok() });
+        Ok(sender)
+    }
+}

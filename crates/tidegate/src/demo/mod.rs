@@ -1,0 +1,421 @@
+//! `tidegate demo`: a cluster in one process, and the policies one after the other on the same
+//! arrivals.
+//!
+//! ```text
+//!  Load ──open loop──> front-ends ──> emulated nodes (HTTP; virtual CPUs)
+//!   same arrivals        six, each      unequal, antagonists come and go
+//!   for each policy      as in `run`    └─ load records ──> the front-ends' readers
+//! ```
+//!
+//! Front-ends start anew for each run, so no policy finds what another one has learned. With
+//! enough time there are two rounds, the second one backwards and on other arrivals, and the
+//! table shows both p99. The machine calibrates itself first: demands are stretched and
+//! requests made rarer until the real CPU that all this costs is well below what there is. What
+//! a policy must cope with, the load relative to the emulated CPUs, stays the same.
+//!
+//! What it is not: a benchmark of the proxy. The latencies are those of queues at the nodes.
+
+mod cluster;
+mod front_ends;
+mod live;
+mod load;
+mod node;
+mod report;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+use tidegate_core::policy::PolicyKind;
+use tidegate_core::time::Timestamp;
+use tidegate_remote::clock;
+
+use crate::admin::plane::Plane;
+use crate::admin::server::{self, Access};
+use crate::cli::{DemoArgs, Failure};
+use crate::output::Output;
+use crate::signals::Stop;
+use cluster::{Cluster, POLICIES};
+use front_ends::FrontEnds;
+use live::Live;
+use load::{Load, Plan};
+use node::Machines;
+use report::{Findings, Run};
+
+/// From this much time on there are two rounds.
+const TWO_ROUNDS_FROM: Duration = Duration::from_secs(40);
+/// For front-ends to start and last requests to end, each run.
+const AROUND_RUN: Duration = Duration::from_millis(700);
+/// Shortest run.
+const RUN_MIN: Duration = Duration::from_millis(500);
+/// The part of a run that is not measured, and its limit.
+const WARM_UP_SHARE: u32 = 5;
+const WARM_UP_MAX: Duration = Duration::from_millis(800);
+/// For readers to have read every node, and for the machine to calm down, before a run.
+const SETTLE: Duration = Duration::from_millis(200);
+/// Between two looks at a run, and between two tables.
+const LOOK: Duration = Duration::from_millis(50);
+const SHOW: Duration = Duration::from_millis(500);
+/// Calibration: idle time, time under load, and how much the load is stretched.
+const CALIBRATION_IDLE: Duration = Duration::from_millis(300);
+const CALIBRATION: Duration = Duration::from_millis(1000);
+const CALIBRATION_STRETCH: f64 = 4.0;
+/// Share of the machine's CPUs that the demo may use.
+const CPU_SHARE: f64 = 0.45;
+/// Time that a request may spend outside the nodes (p99), relative to the mean demand.
+const OVERHEAD_SHARE: f64 = 0.2;
+/// Beyond this the machine is too slow, and the report says so.
+const STRETCH_MAX: f64 = 10.0;
+/// Sockets and files that the demo may need open.
+const FILES: u64 = 16_384;
+
+/// How the time is used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Schedule {
+    rounds: u32,
+    /// Of the arrivals of one run.
+    length: Duration,
+    warm_up: Duration,
+}
+
+impl Schedule {
+    fn of(left: Duration) -> Self {
+        let rounds = if left >= TWO_ROUNDS_FROM { 2 } else { 1 };
+        let each = left / (rounds * POLICIES.len() as u32);
+        let length = each.saturating_sub(AROUND_RUN).max(RUN_MIN);
+        Self {
+            rounds,
+            length,
+            warm_up: (length / WARM_UP_SHARE).min(WARM_UP_MAX),
+        }
+    }
+
+    /// The policies of a round: the second one backwards, against drift of the machine.
+    fn order(round: u32) -> Vec<PolicyKind> {
+        let mut order = POLICIES.to_vec();
+        if !round.is_multiple_of(2) {
+            order.reverse();
+        }
+        order
+    }
+}
+
+/// Runs the demo and prints what it found.
+pub(crate) fn run(args: &DemoArgs, output: Output) -> Result<(), Failure> {
+    let started = clock::now();
+    raise_file_limit();
+    let failed = |error: std::io::Error| Failure::Failed(format!("cannot start: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    let findings = runtime.block_on(async {
+        let mut demo = Demo::start(args, output)?;
+        demo.run(started).await
+    });
+    // Open pages are not waited for.
+    runtime.shutdown_background();
+    let findings = findings?;
+    if output.json {
+        output.event("machine", &findings.machine());
+    }
+    Ok(output.result(&findings.table(), &findings.summary())?)
+}
+
+struct Demo {
+    seconds: u32,
+    seed: u64,
+    port: u16,
+    cluster: Cluster,
+    machines: Machines,
+    /// What the live page looks at: the first front-end of the run at hand.
+    page: Option<Arc<ArcSwap<Plane>>>,
+    page_address: String,
+    live: Live,
+    stop: Stop,
+}
+
+/// One run to be made.
+struct Task<'a> {
+    policy: PolicyKind,
+    seed: u64,
+    length: Duration,
+    warm_up: Duration,
+    /// What it is, for the head of the live table.
+    title: &'a str,
+}
+
+impl Demo {
+    /// Starts the nodes. Needs the runtime around it.
+    fn start(args: &DemoArgs, output: Output) -> Result<Self, Failure> {
+        let stop = Stop::new()?;
+        let cluster = Cluster::new();
+        let machines = Machines::start(&cluster);
+        Ok(Self {
+            seconds: args.seconds,
+            seed: args.seed,
+            port: args.port,
+            machines: machines.map_err(|error| Failure::Failed(error.to_string()))?,
+            cluster,
+            page: None,
+            page_address: String::new(),
+            live: Live::new(output),
+            stop,
+        })
+    }
+
+    async fn run(&mut self, started: Timestamp) -> Result<Findings, Failure> {
+        let calibrated = self.calibrate().await?;
+        self.live
+            .say("cluster", &self.cluster.describe(self.seed))?;
+        if let Some(text) = calibrated {
+            self.live.say("calibrated", &text)?;
+        }
+        let left =
+            Duration::from_secs(self.seconds.into()).saturating_sub(clock::now().since(started));
+        let schedule = Schedule::of(left);
+        let text = format!(
+            "runs:    each policy {} of {:.1} s on the same arrivals, after {:.1} s that are not \
+             measured\npage:    {} (of the first front-end; it goes when the demo ends)\n",
+            if schedule.rounds == 1 {
+                "once"
+            } else {
+                "twice"
+            },
+            schedule.length.as_secs_f64(),
+            schedule.warm_up.as_secs_f64(),
+            self.page_address
+        );
+        self.live.say("runs", &text)?;
+        let mut findings = Findings {
+            nodes: self.cluster.nodes.len(),
+            offered_rps: self.cluster.rate(),
+            mean_demand: self.cluster.mean_demand(),
+            runs: Vec::new(),
+        };
+        'rounds: for round in 0..schedule.rounds {
+            for policy in Schedule::order(round) {
+                let title = format!(
+                    "{}, round {} of {}",
+                    policy.name(),
+                    round + 1,
+                    schedule.rounds
+                );
+                let task = Task {
+                    policy,
+                    seed: self.seed.wrapping_add(round.into()),
+                    length: schedule.length,
+                    warm_up: schedule.warm_up,
+                    title: &title,
+                };
+                let (run, interrupted) = self.one(&task).await?;
+                self.live.say("run", &run.line())?;
+                findings.runs.push(run);
+                if interrupted {
+                    self.live
+                        .say("interrupted", "interrupted: this is what there is so far")?;
+                    break 'rounds;
+                }
+            }
+        }
+        self.live.say("end", "")?;
+        Ok(findings)
+    }
+
+    /// One policy on its arrivals; whether it was interrupted.
+    async fn one(&mut self, task: &Task<'_>) -> Result<(Run, bool), Failure> {
+        let front_ends = FrontEnds::start(&self.cluster, task.policy, &self.machines, task.seed)?;
+        self.turn_page(front_ends.plane()).await?;
+        tokio::time::sleep(SETTLE).await;
+        let start = clock::now();
+        let shifts = self.cluster.shifts(task.seed, task.length + load::DRAIN);
+        self.machines.begin(&shifts, start);
+        let cpu = cpu_time();
+        let load = Load::start(Plan {
+            arrivals: self.cluster.arrivals(task.seed, task.length).into(),
+            addresses: front_ends.addresses(),
+            hosts: self.cluster.sites.iter().map(|site| site.host).collect(),
+            start,
+            warm_up: task.warm_up,
+            length: task.length,
+        });
+        let load =
+            load.map_err(|error| Failure::Failed(format!("cannot send requests: {error}")))?;
+        let interrupted = self.watch(&load, task, start).await?;
+        let elapsed = clock::now().since(start);
+        let busy = (cpu_time() - cpu).as_secs_f64() / elapsed.as_secs_f64() / cpus();
+        let tally = load.finish();
+        if tally.sent != tally.ended {
+            return Err(Failure::Failed(format!(
+                "requests are not conserved: {} sent, {} ended",
+                tally.sent, tally.ended
+            )));
+        }
+        let run = Run {
+            policy: task.policy,
+            tally,
+            measured: task.length - task.warm_up,
+            load_age: front_ends.load_age(),
+            elapsed,
+            busy,
+        };
+        Ok((run, interrupted))
+    }
+
+    /// Shows the run until all requests have ended, or someone interrupts.
+    async fn watch(
+        &mut self,
+        load: &Load,
+        task: &Task<'_>,
+        start: Timestamp,
+    ) -> Result<bool, Failure> {
+        let mut shown = start;
+        while !load.is_done() {
+            tokio::select! {
+                () = self.stop.wait() => return Ok(true),
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            let now = clock::now();
+            if now.since(shown) < SHOW {
+                continue;
+            }
+            let (sent, ended) = {
+                let tally = load.tally();
+                (tally.sent, tally.ended)
+            };
+            let head = format!(
+                "{}: {:.1} of {:.1} s, {sent} sent, {} in flight, page {}",
+                task.title,
+                now.since(start).min(task.length).as_secs_f64(),
+                task.length.as_secs_f64(),
+                sent.saturating_sub(ended),
+                self.page_address
+            );
+            let nodes = self.machines.now();
+            let seconds = now.since(shown).as_secs_f64();
+            self.live.show(&head, &self.cluster, &nodes, seconds)?;
+            shown = now;
+        }
+        Ok(false)
+    }
+
+    /// Stretches the load until this machine can carry it; says so if it had to.
+    async fn calibrate(&mut self) -> Result<Option<String>, Failure> {
+        self.cluster.stretch = CALIBRATION_STRETCH;
+        let idle_front_ends = FrontEnds::start(
+            &self.cluster,
+            PolicyKind::LeastRequest,
+            &self.machines,
+            self.seed,
+        )?;
+        tokio::time::sleep(SETTLE).await;
+        let begin = (clock::now(), cpu_time());
+        tokio::time::sleep(CALIBRATION_IDLE).await;
+        let idle = (cpu_time() - begin.1).as_secs_f64() / clock::now().seconds_since(begin.0);
+        drop(idle_front_ends);
+        let task = Task {
+            policy: PolicyKind::LeastRequest,
+            seed: self.seed,
+            length: CALIBRATION,
+            warm_up: Duration::ZERO,
+            title: "measuring this machine",
+        };
+        let (run, _) = self.one(&task).await?;
+        let beyond_idle = (run.busy * cpus() - idle).max(0.0) * run.elapsed.as_secs_f64();
+        let each = beyond_idle / run.tally.sent.max(1) as f64;
+        self.cluster.stretch = 1.0;
+        let overhead = run.tally.overhead_ms() * 1e-3;
+        let by_cpu = self.cluster.rate() * each / (CPU_SHARE * cpus() - idle).max(1e-3);
+        let by_overhead = overhead / OVERHEAD_SHARE / self.cluster.mean_demand().as_secs_f64();
+        let stretch = by_cpu.max(by_overhead).clamp(1.0, STRETCH_MAX);
+        self.cluster.stretch = stretch;
+        Ok((stretch > 1.0).then(|| {
+            format!(
+                "machine: {:.0} CPUs, {:.0} us of CPU a request and {:.0} % all the time, {:.1} ms \
+                 outside the nodes (p99): demands are\n         stretched {stretch:.1} times and \
+                 requests made as much rarer, so that the machine is not the bottleneck",
+                cpus(),
+                each * 1e6,
+                idle / cpus() * 100.0,
+                overhead * 1e3,
+            )
+        }))
+    }
+
+    /// Lets the live page look at another front-end; the first time, opens it.
+    async fn turn_page(&mut self, plane: Arc<Plane>) -> Result<(), Failure> {
+        if let Some(page) = &self.page {
+            page.store(plane);
+            return Ok(());
+        }
+        let address = (Ipv4Addr::LOCALHOST, self.port).into();
+        let failed =
+            |error| Failure::Failed(format!("cannot serve the page at {address}: {error}"));
+        let listener = server::bind(address).await.map_err(failed)?;
+        self.page_address = format!("http://{}/", listener.local_addr().map_err(failed)?);
+        let page = Arc::new(ArcSwap::new(plane));
+        let shown = Arc::clone(&page);
+        let planes = move || shown.load_full();
+        tokio::spawn(server::serve(listener, planes, Access { token: None }));
+        self.page = Some(page);
+        Ok(())
+    }
+}
+
+/// CPU time of this process so far.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(
+        time.tv_sec.try_into().unwrap_or(0),
+        time.tv_nsec.try_into().unwrap_or(0),
+    )
+}
+
+fn cpus() -> f64 {
+    available_parallelism().map_or(1.0, |cpus| cpus.get() as f64)
+}
+
+/// Every request in flight takes four sockets of this one process. Where the limit stays low,
+/// requests fail under policies that let queues grow, and the table says so.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(FILES, |maximum| maximum.min(FILES));
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit {
+            current: Some(wanted),
+            maximum: limit.maximum,
+        };
+        setrlimit(Resource::Nofile, raised).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_shared_out_among_the_runs() {
+        let minute = Schedule::of(Duration::from_secs(58));
+        assert_eq!(minute.rounds, 2);
+        assert_eq!(minute.length, Duration::from_millis(5100));
+        let short = Schedule::of(Duration::from_secs(10));
+        assert_eq!(
+            (short.rounds, short.length),
+            (1, Duration::from_millis(1300))
+        );
+        let none = Schedule::of(Duration::ZERO);
+        assert_eq!(none.length, RUN_MIN);
+        assert!(none.warm_up < none.length);
+    }
+
+    #[test]
+    fn the_second_round_runs_backwards() {
+        let (mut first, second) = (Schedule::order(0), Schedule::order(1));
+        first.reverse();
+        assert_eq!(first, second);
+    }
+}

@@ -1,0 +1,92 @@
+//! The demo ends by itself, or when interrupted, and prints the object that scripts rely on.
+//! What it finds is timing, which no test asserts.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const POLICIES: [&str; 5] = [
+    "round_robin",
+    "least_request",
+    "power_of_two",
+    "prequal",
+    "auto",
+];
+
+/// One demo at a time: each is a dozen busy threads.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn demo(seconds: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["demo", "--json", "--seconds", seconds])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The one object on standard output.
+fn object(stdout: impl Read) -> Value {
+    let lines: Vec<_> = BufReader::new(stdout).lines().map(Result::unwrap).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    serde_json::from_str(&lines[0]).unwrap()
+}
+
+fn check_policy(policy: &Value) {
+    assert!(policy["completed"].as_u64().unwrap() > 0, "{policy}");
+    assert!(policy["failed"].is_u64(), "{policy}");
+    let mut last = 0.0;
+    for quantile in ["p50_ms", "p99_ms", "p999_ms"] {
+        let value = policy[quantile].as_f64().unwrap();
+        assert!(value >= last && value > 0.0, "{policy}");
+        last = value;
+    }
+    assert!(policy["throughput_rps"].is_f64(), "{policy}");
+    assert!(policy["load_age_p99_ms"].is_f64(), "{policy}");
+}
+
+#[test]
+fn a_short_demo_tries_every_policy_and_ends() {
+    let _alone = ALONE.lock();
+    let output = demo("8").wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    let object = object(&output.stdout[..]);
+    assert_eq!(object["nodes"], 8);
+    assert!(object["mode"].is_string());
+    assert!(object["offered_rps"].as_f64().unwrap() > 0.0);
+    let policies = object["policies"].as_array().unwrap();
+    let names: Vec<_> = policies.iter().map(|policy| &policy["name"]).collect();
+    assert_eq!(names, POLICIES);
+    policies.iter().for_each(check_policy);
+    // The cluster and the page are told before.
+    assert!(
+        told.contains("shop-1") && told.contains("http://127.0.0.1:"),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_interrupted_demo_tells_what_there_is() {
+    let _alone = ALONE.lock();
+    let mut demo = demo("600");
+    let mut told = BufReader::new(demo.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(r#""event":"runs""#) {
+        line.clear();
+        assert!(told.read_line(&mut line).unwrap() > 0, "it ended by itself");
+    }
+    kill_process(Pid::from_child(&demo), Signal::INT).unwrap();
+    std::io::copy(&mut told, &mut std::io::sink()).unwrap();
+    let object = object(demo.stdout.take().unwrap());
+    assert!(demo.wait().unwrap().success());
+    assert!(object["policies"].as_array().unwrap().len() <= 1);
+}
