@@ -281,7 +281,7 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
         Event::FailOpen(id) => (
             "fail_open",
             format!(
-                "site {}: half or more of its nodes are ejected, so ejections are ignored",
+                "site {}: more than half of its nodes are ejected, so ejections are ignored",
                 topology.site(id).name
             ),
         ),

@@ -143,8 +143,7 @@ fn an_agent_stops_and_comes_back(cluster: &mut Cluster) {
     await_fresh(&cluster.front_end, &["n0"], true);
 }
 
-/// No client notices. With one of two nodes out its ejection is not believed, so this rests on
-/// retries; traffic flows all the same.
+/// No client notices: retries first, then the ejection.
 fn a_server_dies_and_comes_back(cluster: &mut Cluster) {
     cluster.shop[0].kill();
     for _ in 0..MANY {

@@ -7,9 +7,9 @@
 //!                                             └──┘ probe failed: wait twice as long
 //! ```
 //!
-//! A server error is an answer and ejects nobody. Ejection **fails open**: if half or more of
-//! a site's ready nodes are out, experience is not believed (the fault is likely ours, or the
-//! network's) and all of them are used. Waits are jittered by up to a half so that many
+//! A server error is an answer and ejects nobody. Ejection **fails open**: if more than half
+//! of a site's ready nodes are out, experience is not believed (the fault is likely ours, or the
+//! network's) and all of them are used. One of two may be out: many sites have two nodes. Waits are jittered by up to a half so that many
 //! front-ends do not probe in step.
 
 use std::time::Duration;
@@ -25,9 +25,9 @@ const WAIT_MAX: Duration = Duration::from_secs(15);
 /// A shell that never answers a probe is asked again after this.
 const PROBE_LOST: Duration = Duration::from_secs(30);
 
-/// Whether ejections are ignored: with half or more of the ready nodes out.
+/// Whether ejections are ignored: with more than half of the ready nodes out.
 pub(super) fn fail_open(up: usize, ready: usize) -> bool {
-    up < ready && up * 2 <= ready
+    up * 2 < ready
 }
 
 /// What is remembered of one node.

@@ -124,11 +124,14 @@ fn a_returned_node_is_judged_by_what_comes_after() {
 }
 
 #[test]
-fn with_half_of_the_nodes_out_all_are_used() {
+fn with_more_than_half_of_the_nodes_out_all_are_used() {
     let mut world = world(4);
     for node in 0..2 {
         world.fail(NodeId(node), 3);
     }
+    world.tick(1);
+    assert_eq!(world.candidates(), [2, 3], "half may be out");
+    world.fail(NodeId(2), 3);
     world.tick(1);
     assert_eq!(world.candidates(), [0, 1, 2, 3]);
     assert!(world.director.topology().site(SITE).fail_open);

@@ -156,7 +156,7 @@ fn node_reasons(topology: &Topology, id: NodeId, status: &NodeStatus) -> Vec<Str
             "it gets no requests: it failed several times in a row and has not answered a probe since".into(),
         ),
         (Health::Ejected, true) => reasons.push(format!(
-            "it failed several times in a row, but so did half or more of {}: ejections are ignored",
+            "it failed several times in a row, but so did more than half of {}: ejections are ignored",
             site.name
         )),
     }
@@ -237,7 +237,7 @@ fn site_reasons(topology: &Topology, id: SiteId) -> Vec<String> {
         }
     }
     if site.fail_open {
-        reasons.push("half or more of its nodes are ejected, so ejections are ignored".into());
+        reasons.push("more than half of its nodes are ejected, so ejections are ignored".into());
     }
     reasons
 }
