@@ -9,6 +9,7 @@
 //! r      = mean requests in flight per capacity * C  no record counts them: M * sum(own) / sum(C) * C
 //! h      = 1 + (M-1)/M / (1/r + 1/M)                 what one own request in flight says about all
 //! xbar   = sum(n) / sum(C)                           no record: M * sum(own) / sum(C)
+//! mu     = mean ln y of the whole site over the last second, at the time of each response
 //! rel    = clamp(exp(l), 1/4, 4)                     l = sum(ln y - mu) / (cnt + var/0.04),
 //!                                                    0 while |l| < 2.5 sd / sqrt(M), sd^2 = var / (cnt + var/0.04)
 //! factor = rel * (1 + 50 e^3)                        penalty = 1000 while e > 0.3
@@ -28,6 +29,11 @@
 //!
 //! The prior of `rel` (0.04: nodes usually differ by a fifth) is worth var/0.04 samples, about
 //! 25 to 40; logarithms, because service times with a heavy tail drown arithmetic means.
+//! Each response is compared with the site's mean of its own time. The slowdown is a model, and
+//! what it leaves over changes with the load; against one mean of all times, a node that was
+//! asked while the site was idle would look dear beside one that was asked while it was busy,
+//! get nothing more, and keep its bad name (two nodes on one busy host: 0 and 100 %).
+//!
 //! A difference that may be chance is none: below one task per core nothing but `rel` tells
 //! nodes apart, and a few unlucky responses would starve an equal node (0.00 of its fair share
 //! at load 0.1 and one front-end, 0.67 or more with this rule). The node that such a chance
@@ -42,6 +48,7 @@ use crate::topology::{NodeId, Site, SiteId, Topology};
 
 const RATE_SECONDS: f64 = 0.1;
 const LEARN_SECONDS: f64 = 10.0;
+const LEVEL_SECONDS: f64 = 1.0;
 const ERROR_SECONDS: f64 = 1.0;
 const ERROR_STEP: f64 = 0.1;
 const ERROR_COST: f64 = 50.0;
@@ -67,6 +74,14 @@ pub(super) struct SiteLearner {
     nodes: Vec<NodeLearner>,
     last_tick: Option<Timestamp>,
     arrivals: f64,
+    level: Level,
+}
+
+/// mu: the mean of the site's ln y over the last second.
+#[derive(Debug, Default)]
+struct Level {
+    count: f64,
+    sum_ln: f64,
 }
 
 /// Memory of one node: its counters at the last tick and the decayed sums since ever.
@@ -121,8 +136,14 @@ impl SiteLearner {
             dispatched += learner.on_dispatches(table.own(learner.node).dispatched);
         }
         let keep = Keep::of(seconds);
-        for learner in &mut self.nodes {
-            learner.on_outcomes(table.outcomes(learner.node), &keep);
+        let ended: Vec<_> = self
+            .nodes
+            .iter()
+            .map(|node| table.outcomes(node.node))
+            .collect();
+        let level = self.level.on_tick(&self.nodes, &ended, &keep);
+        for (learner, outcomes) in self.nodes.iter_mut().zip(ended) {
+            learner.on_outcomes(outcomes, level, &keep);
         }
         if seconds > 0.0 {
             let rate = dispatched as f64 / seconds;
@@ -173,6 +194,7 @@ impl SiteLearner {
 /// What the sums keep over the time between two ticks.
 struct Keep {
     rate: f64,
+    level: f64,
     learned: f64,
     errors: f64,
 }
@@ -181,10 +203,32 @@ impl Keep {
     fn of(seconds: f64) -> Self {
         Self {
             rate: (-seconds / RATE_SECONDS).exp(),
+            level: (-seconds / LEVEL_SECONDS).exp(),
             learned: (-seconds / LEARN_SECONDS).exp(),
             errors: (-seconds / ERROR_SECONDS).exp(),
         }
     }
+}
+
+impl Level {
+    /// Takes in what ended since the last tick; the level as of now.
+    fn on_tick(&mut self, nodes: &[NodeLearner], ended: &[Outcomes], keep: &Keep) -> f64 {
+        self.count *= keep.level;
+        self.sum_ln *= keep.level;
+        for (node, outcomes) in nodes.iter().zip(ended) {
+            self.count += outcomes.successes.saturating_sub(node.seen.successes) as f64;
+            self.sum_ln += grown(outcomes.sum_ln, node.seen.sum_ln);
+        }
+        if self.count < COUNT_MIN {
+            return 0.0;
+        }
+        self.sum_ln / self.count
+    }
+}
+
+/// By how much a sum has grown. One that wrapped round after years must not poison the learned.
+fn grown(to: f64, from: f64) -> f64 {
+    (to - from).max(0.0)
 }
 
 impl NodeLearner {
@@ -208,16 +252,17 @@ impl NodeLearner {
         since
     }
 
-    fn on_outcomes(&mut self, outcomes: Outcomes, keep: &Keep) {
-        // A sum that wrapped round after years must not poison the learned.
-        let grown = |to: f64, from: f64| (to - from).max(0.0);
+    fn on_outcomes(&mut self, outcomes: Outcomes, level: f64, keep: &Keep) {
         let seen = &self.seen;
         let successes = outcomes.successes.saturating_sub(seen.successes) as f64;
         let failures = outcomes.failures.saturating_sub(seen.failures) as f64;
         self.count = self.count * keep.learned + successes;
-        self.sum_ln = self.sum_ln * keep.learned + grown(outcomes.sum_ln, seen.sum_ln);
-        self.sum_ln_squared = self.sum_ln_squared * keep.learned
-            + grown(outcomes.sum_ln_squared, seen.sum_ln_squared);
+        // Of ln y - mu, by the sums of ln y and of its square.
+        let ln = grown(outcomes.sum_ln, seen.sum_ln);
+        let ln_squared = grown(outcomes.sum_ln_squared, seen.sum_ln_squared);
+        let squared = ln_squared - 2.0 * level * ln + successes * level * level;
+        self.sum_ln = self.sum_ln * keep.learned + ln - successes * level;
+        self.sum_ln_squared = self.sum_ln_squared * keep.learned + squared.max(0.0);
         self.seconds = self.seconds * keep.learned + grown(outcomes.sum_seconds, seen.sum_seconds);
         self.errors *= keep.errors;
         let responses = successes + failures;
