@@ -31,7 +31,7 @@ pub enum Rung {
 }
 
 impl Rung {
-    /// Every rung with its label in metrics, configuration and logs.
+    /// Every rung with its label in metrics, configuration and logs, in the order of numbers.
     pub const ALL: &'static [(Self, &'static str)] = &[
         (Self::None, "none"),
         (Self::XdpNative, "xdp_native"),
@@ -48,17 +48,27 @@ impl Rung {
 
     /// The rung with this number; an unknown number is one of a newer version: some agent.
     pub fn from_number(number: u8) -> Self {
-        Self::ALL
-            .iter()
-            .find(|(rung, _)| *rung as u8 == number)
-            .map_or(Self::Agent, |(rung, _)| *rung)
+        let known = Self::ALL.get(usize::from(number));
+        known.map_or(Self::Agent, |(rung, _)| *rung)
     }
 
     /// Its label.
     pub fn label(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(rung, _)| *rung == self)
-            .map_or("none", |(_, label)| label)
+        Self::ALL[self as usize].1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rung_is_found_by_its_number() {
+        for (index, (rung, label)) in Rung::ALL.iter().enumerate() {
+            assert_eq!(*rung as usize, index);
+            assert_eq!(Rung::from_number(index as u8), *rung);
+            assert_eq!(rung.label(), *label);
+        }
+        assert_eq!(Rung::from_number(200), Rung::Agent);
     }
 }
