@@ -68,8 +68,12 @@ pub struct Ticket {
     site: SiteId,
     slowdown: f32,
     dispatched_at: Timestamp,
-    table: Arc<LoadTable>,
+    table: TicketTable,
 }
+
+/// The table as the tickets of one picker share it: counted by a counter of this picker's own,
+/// for the table's would be fought over by all workers, twice per request.
+type TicketTable = Arc<Arc<LoadTable>>;
 
 impl Ticket {
     /// The site that it belongs to.
@@ -87,7 +91,7 @@ impl Drop for Ticket {
 /// See the module.
 #[derive(Debug)]
 pub struct Picker {
-    table: Arc<LoadTable>,
+    table: TicketTable,
     topology: Arc<Topology>,
     sites: Vec<PickerSite>,
     prng: Prng,
@@ -120,7 +124,7 @@ impl Picker {
     pub fn new(table: Arc<LoadTable>, topology: Arc<Topology>, seed: u64) -> Self {
         let mut picker = Self {
             left: Vec::with_capacity(table.nodes()),
-            table,
+            table: Arc::new(table),
             topology: Arc::clone(&topology),
             sites: Vec::with_capacity(topology.sites.len()),
             prng: Prng::new(seed),
@@ -265,15 +269,14 @@ impl Picker {
 
     fn dispatch(&self, site: SiteId, choice: &Choice, now: Timestamp) -> Ticket {
         let node = choice.node;
-        let load = self.table.fresh(node, now);
-        self.table.dispatch(node);
-        let in_flight = u32::try_from(self.table.in_flight(node)).unwrap_or(u32::MAX);
+        let load = self.table.brief(node);
+        let in_flight = u32::try_from(self.table.dispatch(node)).unwrap_or(u32::MAX);
         Ticket {
             node,
             why: Why {
                 compared: choice.compared,
                 score: choice.score,
-                load_age: load.map(|load| now.since(load.observed_at)),
+                load_age: load.is_fresh(now).then(|| now.since(load.observed_at)),
                 in_flight,
                 fail_open: self.topology.site(site).fail_open,
             },
