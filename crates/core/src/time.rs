@@ -33,6 +33,12 @@ impl Timestamp {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// Nanoseconds since `earlier`, zero if `earlier` lies in the future. Signed, because that
+    /// is what turns into a float fast.
+    pub const fn nanos_since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0) as i64
+    }
+
     /// Seconds since `earlier` as a float, zero if `earlier` lies in the future.
     pub fn seconds_since(self, earlier: Self) -> f64 {
         self.0.saturating_sub(earlier.0) as f64 * 1e-9

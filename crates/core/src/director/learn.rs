@@ -393,7 +393,7 @@ fn terms(
         h: h as f32,
         prior_runnable: (runnable * capacity * rel - others) as f32,
         prior_in_flight: (if counted { r * rel } else { r } - others) as f32,
-        capacity: capacity as f32,
+        per_core: (1.0 / capacity) as f32,
     }
 }
 

@@ -8,11 +8,14 @@
 //! ```
 
 mod history;
+mod node_load;
 mod rates;
 mod rung;
+mod slot;
 mod table;
 
 pub use history::{History, Progress, Reading};
+pub use node_load::{LoadBrief, NodeLoad, OwnTraffic};
 pub use rates::Rates;
 pub use rung::Rung;
-pub use table::{LoadTable, NodeLoad, NodeTerms, Outcomes, OwnTraffic, SiteTerms};
+pub use table::{LoadTable, NodeTerms, Outcomes, SiteTerms};

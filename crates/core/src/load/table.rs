@@ -1,167 +1,18 @@
 //! One slot per node that readers, pickers and the director share without a lock.
 //!
-//! | line of the slot | written by | read by |
-//! |---|---|---|
-//! | load, under a sequence lock | the node's one reader | pickers, director, admin |
-//! | own traffic and terms | pickers (counters), director (terms) | pickers, director |
-//! | outcomes | pickers | director |
-//!
 //! All is plain atomics: nobody waits for anybody. A picker that meets a writer at work reads
-//! again, and after [`READ_TRIES`] takes the node as unknown for this one decision.
+//! again, and after a few tries takes the node as unknown for this one decision.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::Rung;
-use crate::time::{Timestamp, nanos};
+use super::slot::Slot;
+use super::{LoadBrief, NodeLoad, OwnTraffic};
+use crate::time::Timestamp;
 use crate::topology::{NodeId, SiteId};
 
-/// Tries of a read that meets a writer; a write takes some nanoseconds.
-const READ_TRIES: usize = 4;
-const LOAD_WORDS: usize = 9;
-/// A record older than this is unknown, whatever its node's interval.
-const FRESHNESS_MIN: Duration = Duration::from_millis(250);
-/// Or older than this many publication intervals.
-const FRESHNESS_INTERVALS: u32 = 4;
-/// But never this: no node is asked that seldom, and an interval is only what a node claims.
-const FRESHNESS_MAX: Duration = Duration::from_secs(60);
 /// Fixed point of the logarithms in [`Outcomes`].
 const LN_SCALE: f64 = 65_536.0;
-
-/// A node's load as its reader last saw it. A number that is not known is NaN, never zero.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NodeLoad {
-    /// When the record was made, on the front-end's clock.
-    pub observed_at: Timestamp,
-    /// CPUs that the node can use.
-    pub capacity: f32,
-    /// Run-queue length.
-    pub runnable: f32,
-    /// Used share of the capacity over the shortest window that the source bears.
-    pub utilization: f32,
-    /// The same over the 50 ms of paper 000.
-    pub utilization_ulm: f32,
-    /// Requests in flight at the node, those of all front-ends.
-    pub in_flight: f32,
-    /// Mean time that a request spends at the node, seconds.
-    pub request_time: f32,
-    /// Used share of the memory.
-    pub memory: f32,
-    /// Used share of the file descriptors.
-    pub files: f32,
-    /// CPUs with soft interrupts pending.
-    pub softirqs: f32,
-    /// One-way delay between node and front-end, seconds.
-    pub one_way: f32,
-    /// How it was read.
-    pub rung: Rung,
-    /// The node's publication interval; zero if the record is made at the read.
-    pub interval: Duration,
-    /// Own traffic that the record has seen: what came after is unseen.
-    pub unseen_from: OwnTraffic,
-}
-
-impl NodeLoad {
-    /// Nothing known.
-    pub const UNKNOWN: Self = Self {
-        observed_at: Timestamp::ZERO,
-        capacity: f32::NAN,
-        runnable: f32::NAN,
-        utilization: f32::NAN,
-        utilization_ulm: f32::NAN,
-        in_flight: f32::NAN,
-        request_time: f32::NAN,
-        memory: f32::NAN,
-        files: f32::NAN,
-        softirqs: f32::NAN,
-        one_way: 0.0,
-        rung: Rung::None,
-        interval: Duration::ZERO,
-        unseen_from: OwnTraffic {
-            dispatched: 0,
-            completed: 0,
-        },
-    };
-
-    /// The age beyond which this load is unknown.
-    pub fn freshness(&self) -> Duration {
-        let claimed = self.interval.saturating_mul(FRESHNESS_INTERVALS);
-        claimed.clamp(FRESHNESS_MIN, FRESHNESS_MAX)
-    }
-
-    /// Whether there is a record and it is young enough to be believed at `now`.
-    pub fn is_fresh(&self, now: Timestamp) -> bool {
-        let known = self.observed_at != Timestamp::ZERO;
-        known && now.since(self.observed_at) <= self.freshness()
-    }
-
-    fn words(&self) -> [u64; LOAD_WORDS] {
-        // Interval in microseconds: 53 bits hold 285 years.
-        let interval = nanos(self.interval) / 1000;
-        [
-            self.observed_at.nanos(),
-            pair(self.capacity, self.runnable),
-            pair(self.utilization, self.utilization_ulm),
-            pair(self.in_flight, self.request_time),
-            pair(self.memory, self.files),
-            pair(self.softirqs, self.one_way),
-            (interval << 8) | self.rung as u64,
-            self.unseen_from.dispatched,
-            self.unseen_from.completed,
-        ]
-    }
-
-    fn from_words(words: [u64; LOAD_WORDS]) -> Self {
-        let (capacity, runnable) = unpair(words[1]);
-        let (utilization, utilization_ulm) = unpair(words[2]);
-        let (in_flight, request_time) = unpair(words[3]);
-        let (memory, files) = unpair(words[4]);
-        let (softirqs, one_way) = unpair(words[5]);
-        Self {
-            observed_at: Timestamp::from_nanos(words[0]),
-            capacity,
-            runnable,
-            utilization,
-            utilization_ulm,
-            in_flight,
-            request_time,
-            memory,
-            files,
-            softirqs,
-            one_way,
-            rung: Rung::from_number(words[6] as u8),
-            interval: Duration::from_micros(words[6] >> 8),
-            unseen_from: OwnTraffic {
-                dispatched: words[7],
-                completed: words[8],
-            },
-        }
-    }
-}
-
-/// Own requests to one node, as counters: in flight is their difference.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OwnTraffic {
-    /// Requests sent to the node.
-    pub dispatched: u64,
-    /// Requests that ended, whichever way: answered, failed or cancelled.
-    pub completed: u64,
-}
-
-impl OwnTraffic {
-    /// Own requests in flight that came after `seen`, less those that ended after it; negative
-    /// if more ended.
-    pub const fn unseen_since(self, seen: Self) -> i64 {
-        let dispatched = self.dispatched.wrapping_sub(seen.dispatched) as i64;
-        let completed = self.completed.wrapping_sub(seen.completed) as i64;
-        dispatched.wrapping_sub(completed)
-    }
-
-    /// Requests in flight. Counters are read one after the other, so never below zero.
-    pub const fn in_flight(self) -> u64 {
-        self.dispatched.saturating_sub(self.completed)
-    }
-}
 
 /// How own requests to one node ended, as counters: two readings give any window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -195,8 +46,9 @@ pub struct NodeTerms {
     pub prior_runnable: f32,
     /// Expected requests in flight without a record and without own requests.
     pub prior_in_flight: f32,
-    /// Capacity to assume where there is no record.
-    pub capacity: f32,
+    /// 1 / C, where C is the CPUs to reckon with: what the node's records told, or what others
+    /// have for its weight.
+    pub per_core: f32,
 }
 
 impl Default for NodeTerms {
@@ -208,7 +60,7 @@ impl Default for NodeTerms {
             h: 1.0,
             prior_runnable: 0.0,
             prior_in_flight: 0.0,
-            capacity: 1.0,
+            per_core: 1.0,
         }
     }
 }
@@ -232,39 +84,6 @@ impl Default for SiteTerms {
     }
 }
 
-#[derive(Debug)]
-#[repr(align(64))]
-struct Load {
-    sequence: AtomicU64,
-    words: [AtomicU64; LOAD_WORDS],
-}
-
-#[derive(Debug)]
-#[repr(align(64))]
-struct Own {
-    dispatched: AtomicU64,
-    completed: AtomicU64,
-    terms: [AtomicU64; 4],
-}
-
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Ended {
-    successes: AtomicU64,
-    failures: AtomicU64,
-    streak: AtomicU64,
-    sum_ln: AtomicU64,
-    sum_ln_squared: AtomicU64,
-    sum_nanos: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Slot {
-    load: Load,
-    own: Own,
-    ended: Ended,
-}
-
 /// The table: a slot per node, some words per site.
 #[derive(Debug)]
 pub struct LoadTable {
@@ -279,9 +98,6 @@ impl LoadTable {
             nodes: (0..nodes).map(|_| Slot::unknown()).collect(),
             sites: (0..sites).map(|_| AtomicU64::new(0)).collect(),
         };
-        for node in 0..nodes {
-            table.set_terms(NodeId(node as u32), &NodeTerms::default());
-        }
         for site in 0..sites {
             table.set_site_terms(SiteId(site as u32), SiteTerms::default());
         }
@@ -295,33 +111,25 @@ impl LoadTable {
 
     /// Publishes what the node's reader learned. One writer per node.
     pub fn store(&self, node: NodeId, load: &NodeLoad) {
-        let slot = &self.slot(node).load;
-        let sequence = slot.sequence.load(Ordering::Relaxed);
-        slot.sequence
-            .store(sequence.wrapping_add(1), Ordering::Relaxed);
-        fence(Ordering::Release);
-        for (word, value) in slot.words.iter().zip(load.words()) {
-            word.store(value, Ordering::Relaxed);
-        }
-        slot.sequence
-            .store(sequence.wrapping_add(2), Ordering::Release);
+        self.slot(node).store(load);
     }
 
     /// The last load read from the node, however old; unknown if there never was one.
     pub fn last(&self, node: NodeId) -> NodeLoad {
-        let slot = &self.slot(node).load;
-        for _ in 0..READ_TRIES {
-            let before = slot.sequence.load(Ordering::Acquire);
-            let mut words = [0; LOAD_WORDS];
-            for (value, word) in words.iter_mut().zip(&slot.words) {
-                *value = word.load(Ordering::Relaxed);
-            }
-            fence(Ordering::Acquire);
-            if before.is_multiple_of(2) && slot.sequence.load(Ordering::Relaxed) == before {
-                return NodeLoad::from_words(words);
-            }
-        }
-        NodeLoad::UNKNOWN
+        self.slot(node).load()
+    }
+
+    /// What `auto` compares of the last load, however old; unknown if there never was one.
+    pub fn brief(&self, node: NodeId) -> LoadBrief {
+        self.slot(node).brief()
+    }
+
+    /// All that `auto` compares, at one look-up; nothing if the node's reader was at work.
+    #[inline]
+    pub fn try_compared(&self, node: NodeId) -> Option<(LoadBrief, OwnTraffic, NodeTerms)> {
+        let slot = self.slot(node);
+        let brief = slot.try_brief()?;
+        Some((brief, slot.own.traffic(), slot.own.terms()))
     }
 
     /// The node's load if it is fresh at `now`; a stale one is unknown, never idle.
@@ -331,14 +139,9 @@ impl LoadTable {
     }
 
     /// Own traffic to the node.
+    #[inline]
     pub fn own(&self, node: NodeId) -> OwnTraffic {
-        let own = &self.slot(node).own;
-        // Completed first: a request that ends in between is counted in flight, never negative.
-        let completed = own.completed.load(Ordering::Acquire);
-        OwnTraffic {
-            dispatched: own.dispatched.load(Ordering::Acquire),
-            completed,
-        }
+        self.slot(node).own.traffic()
     }
 
     /// Own requests in flight at the node.
@@ -346,12 +149,16 @@ impl LoadTable {
         self.own(node).in_flight()
     }
 
-    /// Counts a request on its way to the node.
-    pub(crate) fn dispatch(&self, node: NodeId) {
-        self.slot(node)
-            .own
-            .dispatched
-            .fetch_add(1, Ordering::AcqRel);
+    /// Counts a request on its way to the node; returns how many are in flight with it.
+    pub(crate) fn dispatch(&self, node: NodeId) -> u64 {
+        let own = &self.slot(node).own;
+        let completed = own.completed.load(Ordering::Acquire);
+        let dispatched = own.dispatched.fetch_add(1, Ordering::AcqRel) + 1;
+        OwnTraffic {
+            dispatched,
+            completed,
+        }
+        .in_flight()
     }
 
     /// Counts a request as ended.
@@ -401,35 +208,15 @@ impl LoadTable {
         }
     }
 
-    /// Publishes the director's terms of a node. Each word is whole by itself; a picker may
-    /// see words of two ticks, which differ by a millisecond's worth of learning.
+    /// Publishes the director's terms of a node.
     pub fn set_terms(&self, node: NodeId, terms: &NodeTerms) {
-        let words = [
-            pair(terms.factor, terms.penalty),
-            pair(terms.g, terms.h),
-            pair(terms.prior_runnable, terms.prior_in_flight),
-            pair(terms.capacity, 0.0),
-        ];
-        for (word, value) in self.slot(node).own.terms.iter().zip(words) {
-            word.store(value, Ordering::Relaxed);
-        }
+        self.slot(node).own.set_terms(terms);
     }
 
     /// The director's terms of a node.
+    #[inline]
     pub fn terms(&self, node: NodeId) -> NodeTerms {
-        let words = &self.slot(node).own.terms;
-        let read = |index: usize| unpair(words[index].load(Ordering::Relaxed));
-        let ((factor, penalty), (g, h), (prior_runnable, prior_in_flight), (capacity, _)) =
-            (read(0), read(1), read(2), read(3));
-        NodeTerms {
-            factor,
-            penalty,
-            g,
-            h,
-            prior_runnable,
-            prior_in_flight,
-            capacity,
-        }
+        self.slot(node).own.terms()
     }
 
     /// Publishes the director's terms of a site.
@@ -452,37 +239,10 @@ impl LoadTable {
     }
 }
 
-impl Slot {
-    fn unknown() -> Self {
-        Self {
-            load: Load {
-                sequence: AtomicU64::new(0),
-                words: NodeLoad::UNKNOWN.words().map(AtomicU64::new),
-            },
-            own: Own {
-                dispatched: AtomicU64::new(0),
-                completed: AtomicU64::new(0),
-                terms: Default::default(),
-            },
-            ended: Ended::default(),
-        }
-    }
-}
-
-fn pair(first: f32, second: f32) -> u64 {
-    (u64::from(first.to_bits()) << 32) | u64::from(second.to_bits())
-}
-
-fn unpair(word: u64) -> (f32, f32) {
-    (
-        f32::from_bits((word >> 32) as u32),
-        f32::from_bits(word as u32),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::Rung;
 
     const NODE: NodeId = NodeId(0);
 
@@ -513,6 +273,7 @@ mod tests {
         let table = LoadTable::new(1, 1);
         table.store(NODE, &load(0.5));
         assert_eq!(table.last(NODE), load(0.5));
+        assert_eq!(table.brief(NODE), load(0.5).brief());
     }
 
     #[test]
@@ -522,6 +283,9 @@ mod tests {
         table.store(NODE, &load(0.0));
         assert!(table.fresh(NODE, Timestamp::from_millis(1250)).is_some());
         assert_eq!(table.fresh(NODE, Timestamp::from_millis(1251)), None);
+        assert!(table.brief(NODE).is_fresh(Timestamp::from_millis(1250)));
+        assert!(!table.brief(NODE).is_fresh(Timestamp::from_millis(1251)));
+        assert!(!NodeLoad::UNKNOWN.brief().is_fresh(Timestamp::ZERO));
         // A slow publisher is given four of its intervals.
         table.store(
             NODE,
@@ -557,6 +321,10 @@ mod tests {
                 if seen.observed_at != Timestamp::ZERO {
                     assert_eq!(seen, load(seen.capacity));
                 }
+                let seen = table.brief(NODE);
+                if seen.observed_at != Timestamp::ZERO {
+                    assert_eq!(seen, load(seen.runnable).brief());
+                }
             }
         });
     }
@@ -567,7 +335,7 @@ mod tests {
         let terms = NodeTerms {
             factor: 2.0,
             penalty: 1000.0,
-            capacity: 4.0,
+            per_core: 0.25,
             ..NodeTerms::default()
         };
         table.set_terms(NODE, &terms);

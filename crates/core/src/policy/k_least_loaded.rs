@@ -104,11 +104,14 @@ impl Policy for KLeastLoaded {
     }
 
     fn explain(&self, view: &View<'_>, node: NodeId) -> Vec<Term> {
-        let load = view.table.fresh(node, view.now);
-        let load = load.unwrap_or(NodeLoad::UNKNOWN);
+        let load = view.table.last(node);
         let term = |name, value: f32, what| Term::new(name, value.into(), what);
         vec![
-            term("load", self.load(&load), "load by the chosen index"),
+            term(
+                "load",
+                self.load_of(view, node),
+                "load by the chosen index, unknown if the record is not fresh",
+            ),
             term("pklm", load.utilization, "CPU utilisation, shortest window"),
             term("ulm", load.utilization_ulm, "CPU utilisation over 50 ms"),
             term(

@@ -24,13 +24,35 @@ impl Draw {
             }
             return Self { picked, count };
         }
-        // Floyd's sampling: as many random numbers as draws, no retry.
+        // Floyd's sampling: as many random numbers as draws, no retry. What was drawn before
+        // is looked up only where its bit says that it may have been.
+        let mut seen = 0u64;
+        let mut bits = 0;
         for (done, last) in (candidates - count..candidates).enumerate() {
-            let drawn = prng.below(last + 1) as u32;
-            let taken = picked[..done].contains(&drawn);
-            picked[done] = if taken { last as u32 } else { drawn };
+            // One word is good for two: what is left of it after the first is as random.
+            if done % 2 == 0 {
+                bits = prng.bits();
+            }
+            let product = u128::from(bits) * (last + 1) as u128;
+            let drawn = (product >> 64) as u32;
+            bits = product as u64;
+            let maybe = seen & bit(drawn) != 0;
+            let taken = maybe && picked[..done].contains(&drawn);
+            let position = if taken { last as u32 } else { drawn };
+            picked[done] = position;
+            seen |= bit(position);
         }
         Self { picked, count }
+    }
+
+    /// How many were drawn.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The position of one of them among the candidates.
+    pub(super) fn position(&self, index: usize) -> usize {
+        self.picked[index] as usize
     }
 
     /// The drawn candidates.
@@ -39,6 +61,38 @@ impl Draw {
             .iter()
             .map(|position| candidates[*position as usize])
     }
+}
+
+/// One bit for a position; others share it.
+fn bit(position: u32) -> u64 {
+    1 << (position % u64::BITS)
+}
+
+/// The position of the least of the first `count` scores, the others being infinite; among
+/// equals each has the same chance. NaN never wins over a number. Nothing branches on a single
+/// score: it would be guessed wrong three times a pick.
+pub(super) fn least_of<const N: usize>(scores: &[f32; N], count: usize, prng: &mut Prng) -> usize {
+    const { assert!(N <= 32, "one bit each") }
+    let lesser = |one: f32, other: f32| if other < one { other } else { one };
+    let mut least = [f32::INFINITY; 4];
+    for four in scores.chunks_exact(4) {
+        for lane in 0..4 {
+            least[lane] = lesser(least[lane], four[lane]);
+        }
+    }
+    let least = lesser(lesser(least[0], least[1]), lesser(least[2], least[3]));
+    let mut equals = 0u32;
+    for (position, score) in scores.iter().enumerate() {
+        equals |= u32::from(*score == least) << position;
+    }
+    equals &= (1 << count) - 1;
+    if !equals.is_power_of_two() && equals != 0 {
+        for _ in 0..prng.below(equals.count_ones() as usize) {
+            equals &= equals - 1;
+        }
+    }
+    // No bit: all of them are NaN.
+    (equals.trailing_zeros() as usize).min(count.saturating_sub(1))
 }
 
 /// Keeps the node with the least score; among equals each has the same chance.
@@ -118,8 +172,11 @@ mod tests {
                 least.offer(score, index, &mut prng);
             }
             counts[least.take().unwrap().1] += 1;
+            let mut scores = [f32::INFINITY; DRAWS_MAX];
+            scores[..3].copy_from_slice(&[f32::NAN, 1.0, 1.0]);
+            counts[least_of(&scores, 3, &mut prng)] += 1;
         }
         assert_eq!(counts[0], 0);
-        assert!(counts[1].abs_diff(4500) < 250, "{counts:?}");
+        assert!(counts[1].abs_diff(9000) < 400, "{counts:?}");
     }
 }

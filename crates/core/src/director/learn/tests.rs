@@ -66,7 +66,7 @@ fn a_node_without_a_record_is_taken_for_an_average_one() {
     let mut world = world(1);
     world.load(0, 4.0, 8.0);
     let [_, second] = world.tick();
-    assert_eq!(second.capacity, 4.0);
+    assert_eq!(second.per_core, 0.25);
     assert_eq!(second.prior_runnable, 8.0);
 }
 
@@ -196,10 +196,10 @@ fn nonsense_in_records_and_weights_poisons_nobody() {
                     terms.h,
                     terms.prior_runnable,
                     terms.prior_in_flight,
-                    terms.capacity,
+                    terms.per_core,
                 ];
                 assert!(all.iter().all(|term| term.is_finite()), "{bad}: {terms:?}");
-                assert!(terms.capacity > 0.0 && terms.g >= 1.0 && terms.h >= 1.0);
+                assert!(terms.per_core > 0.0 && terms.g >= 1.0 && terms.h >= 1.0);
             }
             assert!(table.site_terms(SITE).draws >= 5);
         }

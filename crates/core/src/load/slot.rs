@@ -1,0 +1,248 @@
+//! How one node lies in the table: four cache lines of plain atomics.
+//!
+//! | line | written by | read by |
+//! |---|---|---|
+//! | load, what `auto` compares | the node's one reader | pickers, director, admin |
+//! | own traffic and terms | pickers (counters), director (terms) | pickers, director |
+//! | load, the rest | the node's one reader | other policies, director, admin |
+//! | outcomes | pickers | director |
+//!
+//! Both lines of the load are under one sequence lock. A comparison by `auto` touches the first
+//! two lines, which lie side by side.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use super::table::NodeTerms;
+use super::{LoadBrief, NodeLoad, OwnTraffic, Rung};
+use crate::time::{Timestamp, nanos};
+
+/// Tries of a read that meets a writer; a write takes some nanoseconds.
+const READ_TRIES: usize = 4;
+
+/// A float that threads share. Whole by itself, in no order with others.
+#[derive(Debug, Default)]
+struct AtomicF32(AtomicU32);
+
+impl AtomicF32 {
+    #[inline]
+    fn load(&self) -> f32 {
+        f32::from_bits(self.0.load(Ordering::Relaxed))
+    }
+
+    fn store(&self, value: f32) {
+        self.0.store(value.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// The first two lines are a pair that one prefetch brings.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(super) struct Slot {
+    brief: Brief,
+    pub(super) own: Own,
+    rest: Rest,
+    pub(super) ended: Ended,
+}
+
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Brief {
+    /// Odd while the reader writes.
+    sequence: AtomicU64,
+    observed_at: AtomicU64,
+    fresh_before: AtomicU64,
+    dispatched: AtomicU64,
+    completed: AtomicU64,
+    runnable: AtomicF32,
+    in_flight: AtomicF32,
+}
+
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(super) struct Own {
+    pub(super) dispatched: AtomicU64,
+    pub(super) completed: AtomicU64,
+    factor: AtomicF32,
+    penalty: AtomicF32,
+    g: AtomicF32,
+    h: AtomicF32,
+    prior_runnable: AtomicF32,
+    prior_in_flight: AtomicF32,
+    per_core: AtomicF32,
+}
+
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Rest {
+    interval_ns: AtomicU64,
+    rung: AtomicU32,
+    capacity: AtomicF32,
+    utilization: AtomicF32,
+    utilization_ulm: AtomicF32,
+    softirqs: AtomicF32,
+    request_time: AtomicF32,
+    memory: AtomicF32,
+    files: AtomicF32,
+    one_way: AtomicF32,
+}
+
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(super) struct Ended {
+    pub(super) successes: AtomicU64,
+    pub(super) failures: AtomicU64,
+    pub(super) streak: AtomicU64,
+    pub(super) sum_ln: AtomicU64,
+    pub(super) sum_ln_squared: AtomicU64,
+    pub(super) sum_nanos: AtomicU64,
+}
+
+/// Four lines, none of them split.
+const _: () = assert!(size_of::<Slot>() == 4 * 64);
+
+impl Slot {
+    pub(super) fn unknown() -> Self {
+        let slot = Self::default();
+        slot.store(&NodeLoad::UNKNOWN);
+        slot.own.set_terms(&NodeTerms::default());
+        slot
+    }
+
+    pub(super) fn store(&self, load: &NodeLoad) {
+        let sequence = &self.brief.sequence;
+        let before = sequence.load(Ordering::Relaxed);
+        sequence.store(before.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.brief.store(&load.brief());
+        self.rest.store(load);
+        sequence.store(before.wrapping_add(2), Ordering::Release);
+    }
+
+    pub(super) fn load(&self) -> NodeLoad {
+        let mut tries =
+            (0..READ_TRIES).filter_map(|_| self.try_read(|| self.rest.load(&self.brief.load())));
+        tries.next().unwrap_or(NodeLoad::UNKNOWN)
+    }
+
+    /// What `auto` compares, unless a writer is at work.
+    #[inline]
+    pub(super) fn try_brief(&self) -> Option<LoadBrief> {
+        self.try_read(|| self.brief.load())
+    }
+
+    pub(super) fn brief(&self) -> LoadBrief {
+        let mut tries = (0..READ_TRIES).filter_map(|_| self.try_brief());
+        tries.next().unwrap_or(LoadBrief::UNKNOWN)
+    }
+
+    /// What `load` gives, unless a writer is at work.
+    #[inline]
+    fn try_read<T>(&self, load: impl Fn() -> T) -> Option<T> {
+        let sequence = &self.brief.sequence;
+        let before = sequence.load(Ordering::Acquire);
+        let loaded = load();
+        fence(Ordering::Acquire);
+        let whole = before.is_multiple_of(2) && sequence.load(Ordering::Relaxed) == before;
+        whole.then_some(loaded)
+    }
+}
+
+impl Brief {
+    fn store(&self, load: &LoadBrief) {
+        let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
+        put(&self.observed_at, load.observed_at.nanos());
+        put(&self.fresh_before, load.fresh_before.nanos());
+        put(&self.dispatched, load.unseen_from.dispatched);
+        put(&self.completed, load.unseen_from.completed);
+        self.runnable.store(load.runnable);
+        self.in_flight.store(load.in_flight);
+    }
+
+    #[inline]
+    fn load(&self) -> LoadBrief {
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        LoadBrief {
+            observed_at: Timestamp::from_nanos(get(&self.observed_at)),
+            fresh_before: Timestamp::from_nanos(get(&self.fresh_before)),
+            runnable: self.runnable.load(),
+            in_flight: self.in_flight.load(),
+            unseen_from: OwnTraffic {
+                dispatched: get(&self.dispatched),
+                completed: get(&self.completed),
+            },
+        }
+    }
+}
+
+impl Rest {
+    fn store(&self, load: &NodeLoad) {
+        self.interval_ns
+            .store(nanos(load.interval), Ordering::Relaxed);
+        self.rung.store(load.rung as u32, Ordering::Relaxed);
+        self.capacity.store(load.capacity);
+        self.utilization.store(load.utilization);
+        self.utilization_ulm.store(load.utilization_ulm);
+        self.softirqs.store(load.softirqs);
+        self.request_time.store(load.request_time);
+        self.memory.store(load.memory);
+        self.files.store(load.files);
+        self.one_way.store(load.one_way);
+    }
+
+    fn load(&self, brief: &LoadBrief) -> NodeLoad {
+        NodeLoad {
+            observed_at: brief.observed_at,
+            capacity: self.capacity.load(),
+            runnable: brief.runnable,
+            utilization: self.utilization.load(),
+            utilization_ulm: self.utilization_ulm.load(),
+            in_flight: brief.in_flight,
+            request_time: self.request_time.load(),
+            memory: self.memory.load(),
+            files: self.files.load(),
+            softirqs: self.softirqs.load(),
+            one_way: self.one_way.load(),
+            rung: Rung::from_number(self.rung.load(Ordering::Relaxed) as u8),
+            interval: Duration::from_nanos(self.interval_ns.load(Ordering::Relaxed)),
+            unseen_from: brief.unseen_from,
+        }
+    }
+}
+
+impl Own {
+    #[inline]
+    pub(super) fn traffic(&self) -> OwnTraffic {
+        // Completed first: a request that ends in between is counted in flight, never negative.
+        let completed = self.completed.load(Ordering::Acquire);
+        OwnTraffic {
+            dispatched: self.dispatched.load(Ordering::Acquire),
+            completed,
+        }
+    }
+
+    /// Each number is whole by itself; a picker may see those of two ticks, which differ by a
+    /// millisecond's worth of learning.
+    pub(super) fn set_terms(&self, terms: &NodeTerms) {
+        self.factor.store(terms.factor);
+        self.penalty.store(terms.penalty);
+        self.g.store(terms.g);
+        self.h.store(terms.h);
+        self.prior_runnable.store(terms.prior_runnable);
+        self.prior_in_flight.store(terms.prior_in_flight);
+        self.per_core.store(terms.per_core);
+    }
+
+    #[inline]
+    pub(super) fn terms(&self) -> NodeTerms {
+        NodeTerms {
+            factor: self.factor.load(),
+            penalty: self.penalty.load(),
+            g: self.g.load(),
+            h: self.h.load(),
+            prior_runnable: self.prior_runnable.load(),
+            prior_in_flight: self.prior_in_flight.load(),
+            per_core: self.per_core.load(),
+        }
+    }
+}
