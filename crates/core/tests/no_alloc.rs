@@ -1,0 +1,159 @@
+//! Picking allocates nothing, whatever the policy: proved by counting every allocation.
+#![expect(
+    unsafe_code,
+    reason = "an allocator can only be implemented with it; this one hands all to the system's and counts"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::director::Director;
+use tidegate_core::load::{LoadTable, NodeLoad};
+use tidegate_core::picker::{Decision, Outcome, Picker, Ticket};
+use tidegate_core::policy::{LoadIndex, Parameters, PolicyConfig, PolicyKind, Probe};
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
+
+thread_local! {
+    /// Allocations of this thread; other tests and the harness have their own.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator with the same arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps GlobalAlloc's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps GlobalAlloc's contract.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps GlobalAlloc's contract.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const NODES: usize = 1000;
+const SITE: SiteId = SiteId(0);
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+fn cluster(policy: PolicyConfig) -> ClusterSpec {
+    ClusterSpec {
+        sites: vec![SiteSpec {
+            name: "site".into(),
+            hosts: vec!["*".into()],
+            paths: Vec::new(),
+            policy,
+        }],
+        nodes: (0..NODES)
+            .map(|node| NodeSpec {
+                name: format!("n{node}"),
+                address: ([127, 0, 0, 1], 8000).into(),
+                site: SITE,
+                weight: 1.0,
+            })
+            .collect(),
+        front_ends: 8,
+    }
+}
+
+fn read(table: &LoadTable, now: Timestamp) {
+    for node in 0..NODES {
+        // Every tenth node tells nothing.
+        if node % 10 != 0 {
+            let load = NodeLoad {
+                observed_at: now,
+                capacity: 4.0,
+                runnable: (node % 7) as f32,
+                utilization: (node % 7) as f32 / 7.0,
+                utilization_ulm: 0.5,
+                in_flight: (node % 5) as f32,
+                memory: 0.5,
+                files: 0.1,
+                ..NodeLoad::UNKNOWN
+            };
+            table.store(NodeId(node as u32), &load);
+        }
+    }
+}
+
+/// The life of some requests: picked, tried again, answered, ended, with news in between.
+fn requests(picker: &mut Picker, tickets: &mut Vec<Ticket>, now: &mut Timestamp) {
+    for round in 0..500 {
+        *now = *now + Duration::from_micros(100);
+        if round % 100 == 0 {
+            read(picker.table(), *now);
+        }
+        let Decision::Forward(first) = picker.handle_request(SITE, *now) else {
+            panic!("there are nodes");
+        };
+        let tried = [first.node];
+        let Decision::Forward(second) = picker.handle_retry(SITE, &tried, *now) else {
+            panic!("there are other nodes");
+        };
+        picker.handle_outcome(&first, Outcome::TransportFailure, *now);
+        drop(first);
+        let probe = Probe {
+            node: second.node,
+            in_flight: 3.0,
+            latency: 0.01,
+        };
+        picker.handle_probe(SITE, &probe, *now);
+        tickets.push(second);
+        if tickets.len() == tickets.capacity() {
+            let ticket = tickets.swap_remove(round % tickets.len());
+            picker.handle_outcome(&ticket, Outcome::Success, *now);
+            drop(ticket);
+            picker.handle_end(SITE, *now);
+        }
+    }
+}
+
+#[test]
+fn the_counter_counts() {
+    let before = allocations();
+    drop(std::hint::black_box(Box::new(1)));
+    assert_eq!(allocations(), before + 1);
+}
+
+#[test]
+fn no_policy_allocates_while_it_picks() {
+    let indices = LoadIndex::ALL.iter().map(|(index, _)| PolicyConfig {
+        kind: PolicyKind::KLeastLoaded,
+        parameters: Parameters {
+            index: *index,
+            ..Parameters::default()
+        },
+    });
+    let kinds = PolicyKind::ALL.iter().map(|kind| PolicyConfig::new(*kind));
+    for config in kinds.chain(indices) {
+        let mut director = Director::new(cluster(config), 1);
+        let table = Arc::new(LoadTable::new(NODES, 1));
+        let mut now = Timestamp::from_millis(1000);
+        read(&table, now);
+        director.handle_tick(&table, now);
+        let mut picker = Picker::new(table, director.topology(), 1);
+        let mut tickets = Vec::with_capacity(200);
+        // From the very first request on: what a policy needs, it has made before.
+        let before = allocations();
+        requests(&mut picker, &mut tickets, &mut now);
+        let counted = allocations() - before;
+        assert_eq!(counted, 0, "{}", config.kind.name());
+    }
+}
