@@ -105,6 +105,12 @@ impl Output {
         out.flush()
     }
 
+    /// Columns of the terminal that results go to; none if they go elsewhere.
+    pub(crate) fn columns() -> Option<usize> {
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+        (size.ws_col > 0).then_some(size.ws_col.into())
+    }
+
     /// Whether results go to a terminal, where a table can be drawn anew in its place.
     pub(crate) fn redraws(self) -> bool {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");

@@ -32,6 +32,11 @@ impl Live {
         }
     }
 
+    /// The nodes were emptied: what was done before counts no more.
+    pub(super) fn begin(&mut self) {
+        self.before.clear();
+    }
+
     /// Something to keep: a line of text that stays.
     pub(super) fn say(&mut self, event: &str, text: &str) -> std::io::Result<()> {
         if self.output.json {
@@ -77,6 +82,10 @@ impl Live {
             .ok();
         }
         self.before = nodes.to_vec();
+        // A line that wraps would count as two when the table is taken away.
+        let columns = Output::columns().unwrap_or(usize::MAX);
+        let cut = |line: &str| line.chars().take(columns).collect::<String>();
+        let text = text.lines().map(cut).collect::<Vec<_>>().join("\n");
         self.clear()?;
         self.lines = text.lines().count();
         self.output.raw(&text)

@@ -62,12 +62,13 @@ const LOOK: Duration = Duration::from_millis(50);
 const SHOW: Duration = Duration::from_millis(500);
 /// Calibration: idle time, time under load, and how much the load is stretched.
 const CALIBRATION_IDLE: Duration = Duration::from_millis(300);
-const CALIBRATION: Duration = Duration::from_millis(1000);
+const CALIBRATION: Duration = Duration::from_millis(1300);
+const CALIBRATION_WARM_UP: Duration = Duration::from_millis(300);
 const CALIBRATION_STRETCH: f64 = 4.0;
 /// Share of the machine's CPUs that the demo may use.
 const CPU_SHARE: f64 = 0.45;
 /// Time that a request may spend outside the nodes (p99), relative to the mean demand.
-const OVERHEAD_SHARE: f64 = 0.2;
+const OVERHEAD_SHARE: f64 = 0.3;
 /// Beyond this the machine is too slow, and the report says so.
 const STRETCH_MAX: f64 = 10.0;
 /// Sockets and files that the demo may need open.
@@ -234,6 +235,7 @@ impl Demo {
         let start = clock::now();
         let shifts = self.cluster.shifts(task.seed, task.length + load::DRAIN);
         self.machines.begin(&shifts, start);
+        self.live.begin();
         let cpu = cpu_time();
         let load = Load::start(Plan {
             arrivals: self.cluster.arrivals(task.seed, task.length).into(),
@@ -321,7 +323,7 @@ impl Demo {
             policy: PolicyKind::LeastRequest,
             seed: self.seed,
             length: CALIBRATION,
-            warm_up: Duration::ZERO,
+            warm_up: CALIBRATION_WARM_UP,
             title: "measuring this machine",
         };
         let (run, _) = self.one(&task).await?;

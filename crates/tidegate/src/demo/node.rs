@@ -414,7 +414,9 @@ fn make_folder() -> io::Result<PathBuf> {
     } else {
         std::env::temp_dir()
     };
-    let folder = parent.join(format!("tidegate-demo-{}", std::process::id()));
+    // A demo that was killed leaves its folder, and numbers of processes come again.
+    let now = clock::now().nanos();
+    let folder = parent.join(format!("tidegate-demo-{}-{now:x}", std::process::id()));
     std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
         .create(&folder)?;
     Ok(folder)
