@@ -21,7 +21,7 @@ use crate::worker::Worker;
 /// What is known of the present request. Reused by the requests of a connection.
 pub(crate) struct Exchange {
     line: Line,
-    arrived_at: Timestamp,
+    pub(crate) arrived_at: Timestamp,
     pub(crate) dispatched_at: Timestamp,
     upstream_us: Option<u64>,
     pub(crate) site: Option<SiteId>,
@@ -84,6 +84,7 @@ impl Live {
         }
         session.served.set(true);
         session.flushed.set(false);
+        session.sent_ahead.set(false);
         session.refused.set(false);
         session.upload.set(Upload::Done);
         session.uploaded.set(0);

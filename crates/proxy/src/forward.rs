@@ -26,6 +26,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use tidegate_core::picker::{Decision, Outcome, Ticket};
 use tidegate_core::policy::Probe;
+use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 use tokio::net::TcpStream;
 
@@ -159,18 +160,18 @@ fn admit(
         counters.requests.add(1);
     }
     worker.budget.borrow_mut().on_request();
-    let now = worker.now();
+    let now = exchange.arrived_at;
     match worker.picker.borrow_mut().handle_request(site, now) {
         Decision::Reject(reason) => Err(reason.into()),
         Decision::Forward(ticket) => {
-            dispatch(worker, live, ticket);
+            dispatch(worker, live, ticket, now);
             Ok(())
         }
     }
 }
 
 /// The request goes to the ticket's node.
-fn dispatch(worker: &Worker, live: &mut Live, ticket: Ticket) {
+fn dispatch(worker: &Worker, live: &mut Live, ticket: Ticket, now: Timestamp) {
     let stats = worker.stats();
     match ticket.why.load_age {
         Some(age) => stats.load_age.record(age.as_micros() as u64),
@@ -181,7 +182,7 @@ fn dispatch(worker: &Worker, live: &mut Live, ticket: Ticket) {
     }
     if let Some(exchange) = live.exchange() {
         exchange.tries += 1;
-        exchange.dispatched_at = worker.now();
+        exchange.dispatched_at = now;
         exchange.ticket = Some(ticket);
     }
 }
@@ -433,18 +434,21 @@ fn again_elsewhere(
     if exchange.tries >= worker.config.limits.tries {
         return Err(reason);
     }
+    worker.refresh();
+    if !worker.has_others(site, tried) {
+        return Err(reason);
+    }
     let now = worker.now();
     let stats = worker.stats();
     if !worker.budget.borrow_mut().try_take(now) {
         stats.retries_denied.add(1);
         return Err(reason);
     }
-    worker.refresh();
     match worker.picker.borrow_mut().handle_retry(site, tried, now) {
         Decision::Reject(_) => Err(reason),
         Decision::Forward(ticket) => {
             stats.retries.add(1);
-            dispatch(worker, live, ticket);
+            dispatch(worker, live, ticket, now);
             Ok(request)
         }
     }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -14,6 +15,9 @@ use tokio::net::TcpStream;
 use crate::reason::Reason;
 use crate::refuse;
 use crate::session::{Phase, Session};
+
+/// Answers up to this size are gathered into one buffer.
+const GATHER_BYTES_MAX: usize = 4096;
 
 /// The client's side. Notes when a head begins and its raw bytes, counts a write as progress,
 /// and gives hyper's own answers to malformed heads our form.
@@ -54,6 +58,52 @@ impl ClientIo {
         }
         self.session.malformed.set(Some(reason));
         Poll::Ready(Ok(()))
+    }
+
+    /// Small pieces leave as one buffer: gathering them here costs less than in the kernel.
+    fn poll_gathered(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stream = Pin::new(self.stream.inner_mut());
+        if let [only] = slices {
+            return stream.poll_write(context, only);
+        }
+        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        if total > GATHER_BYTES_MAX {
+            return stream.poll_write_vectored(context, slices);
+        }
+        let mut scratch = self.session.worker.scratch.borrow_mut();
+        let mut at = 0;
+        for slice in slices {
+            scratch[at..at + slice.len()].copy_from_slice(slice);
+            at += slice.len();
+        }
+        stream.poll_write(context, &scratch[..total])
+    }
+
+    /// Looks whether a client that waits for its answer has left. hyper would look by reading
+    /// on, into a new buffer for every request; so it is told that half-closed connections are
+    /// in order, and asks for a flush on every turn, which is when this looks.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let session = &self.session;
+        let waiting = matches!(session.phase(), Phase::Busy | Phase::Body);
+        if !waiting || session.is_uploading() || session.sent_ahead.get() {
+            return Ok(());
+        }
+        let mut byte = [MaybeUninit::uninit()];
+        let mut peeked = ReadBuf::uninit(&mut byte);
+        match self.stream.inner().poll_peek(context, &mut peeked) {
+            Poll::Pending => Ok(()),
+            Poll::Ready(Ok(0)) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Poll::Ready(Ok(_)) => {
+                // The next request; the end of the stream cannot be seen behind it.
+                session.sent_ahead.set(true);
+                Ok(())
+            }
+            Poll::Ready(Err(error)) => Err(error),
+        }
     }
 
     fn on_write(&self, polled: &Poll<io::Result<usize>>) {
@@ -122,7 +172,7 @@ impl Write for ClientIo {
             ready!(self.poll_refusal(context, first))?;
             return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
         }
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        let polled = self.poll_gathered(context, slices);
         self.on_write(&polled);
         polled
     }
@@ -131,12 +181,12 @@ impl Write for ClientIo {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         // hyper flushes when its own buffer is empty; a socket has nothing to flush.
         if matches!(self.session.phase(), Phase::Idle | Phase::Head) {
             self.session.flushed.set(true);
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(self.poll_gone(context))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -206,7 +256,11 @@ impl Write for NodeIo {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
+        let stream = Pin::new(self.stream.inner_mut());
+        let written = ready!(match slices {
+            [only] => stream.poll_write(context, only),
+            slices => stream.poll_write_vectored(context, slices),
+        })?;
         if self.watch.capturing.get() {
             let mut sent = self.watch.sent.borrow_mut();
             let mut left = written;

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -91,8 +91,8 @@ pub struct Proxy {
     shared: Arc<Shared>,
     orders: watch::Sender<Order>,
     workers: Vec<JoinHandle<()>>,
-    /// Says, by being closed, that all workers have ended.
-    running: Receiver<()>,
+    /// Says, by being closed, that all workers have ended. The mutex makes the proxy shareable.
+    running: Mutex<Receiver<()>>,
     /// Behind the workers: it ends when they have let go of it.
     writer: Option<Writer>,
 }
@@ -122,7 +122,7 @@ impl Proxy {
             shared,
             orders,
             workers: Vec::with_capacity(count),
-            running,
+            running: Mutex::new(running),
             writer,
         };
         for (index, sockets) in sockets.into_iter().enumerate() {
@@ -204,7 +204,11 @@ impl Proxy {
     /// Waits until all workers have ended; those that have not at the deadline are cut off.
     fn join(&mut self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
-        match self.running.recv_timeout(left) {
+        let running = self.running.get_mut();
+        match running
+            .unwrap_or_else(PoisonError::into_inner)
+            .recv_timeout(left)
+        {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
             Err(RecvTimeoutError::Timeout) => {
                 self.orders.send_replace(Order::Cut);

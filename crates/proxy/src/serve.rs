@@ -54,13 +54,15 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
                 return tunnel.run(&session, stream, parts.read_buf).await;
             }
             let malformed = session.malformed.take();
-            let unsaid = result.is_err_and(|error| error.is_parse());
+            let unsaid = malformed.is_none() && result.is_err_and(|error| error.is_parse());
             let reason = malformed.or(unsaid.then_some(Reason::BadRequest));
             if let Some(reason) = reason {
                 exchange::enter_headless(&session, reason);
             }
-            if malformed.is_some() || session.refused.get() {
-                refuse::linger(parts.io.into_stream(), None, limit).await;
+            // hyper has no answer to some malformed heads, such as HTTP/2's.
+            let answer = unsaid.then(|| refuse::ready_made(Reason::BadRequest));
+            if reason.is_some() || session.refused.get() {
+                refuse::linger(parts.io.into_stream(), answer, limit).await;
             }
         }
         End::HeadTimeout => {

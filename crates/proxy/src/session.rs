@@ -74,6 +74,8 @@ pub(crate) struct Session {
     pub(crate) refused: Cell<bool>,
     /// hyper has found the head malformed, and this was said.
     pub(crate) malformed: Cell<Option<Reason>>,
+    /// The client has sent more than its present request.
+    pub(crate) sent_ahead: Cell<bool>,
     /// All of the last response has gone to the socket.
     pub(crate) flushed: Cell<bool>,
     /// Why the present request ends, if it is dropped now.
@@ -110,6 +112,7 @@ impl Session {
             served: Cell::new(false),
             refused: Cell::new(false),
             malformed: Cell::new(None),
+            sent_ahead: Cell::new(false),
             flushed: Cell::new(true),
             abandon: Cell::new(Reason::ClientGone),
             cut: Cell::new(false),

@@ -185,7 +185,7 @@ impl Worker {
         let buffer_bytes = limits.buffer_bytes.max(head_bytes);
         let mut server = ServerBuilder::new();
         server
-            .half_close(false)
+            .half_close(true)
             .header_read_timeout(None)
             .max_header_size(head_bytes)
             .max_buf_size(buffer_bytes);
@@ -272,6 +272,13 @@ impl Worker {
     /// The site that serves this host and path.
     pub(crate) fn site(&self, host: &str, path: &str) -> Option<SiteId> {
         self.routes.borrow_mut().load().site(host, path)
+    }
+
+    /// Whether the site has candidates besides these.
+    pub(crate) fn has_others(&self, site: SiteId, tried: &[NodeId]) -> bool {
+        let picker = self.picker.borrow();
+        let candidates = &picker.topology().site(site).candidates;
+        candidates.iter().any(|node| !tried.contains(node))
     }
 
     /// Whether the site's nodes report their load in responses.

@@ -236,53 +236,53 @@ fn tunnels(headers: &HeaderMap) -> bool {
     tokens.peek().is_some() && !tokens.any(refused)
 }
 
+/// Bytes that a host may have: those of names, addresses, ports and brackets (RFC 3986 §3.2.2,
+/// less the comma, which would make a list).
+const HOST_BYTES: [bool; 256] = {
+    let mut allowed = [false; 256];
+    let others = b".-:_~%[]!$&'()*+;=";
+    let mut index = 0;
+    while index < others.len() {
+        allowed[others[index] as usize] = true;
+        index += 1;
+    }
+    let mut byte = 0;
+    while byte < 128 {
+        allowed[byte] |= (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    allowed
+};
+
 /// A host as text, if it is one: a name, an address, or an address in brackets, with or without
 /// a port.
 fn valid_host(host: &[u8]) -> Option<&str> {
-    let allowed = |byte: &u8| {
-        byte.is_ascii_alphanumeric()
-            || matches!(
-                byte,
-                b'.' | b'-'
-                    | b':'
-                    | b'_'
-                    | b'~'
-                    | b'%'
-                    | b'['
-                    | b']'
-                    | b'!'
-                    | b'$'
-                    | b'&'
-                    | b'\''
-                    | b'('
-                    | b')'
-                    | b'*'
-                    | b'+'
-                    | b';'
-                    | b'='
-            )
-    };
-    if host.is_empty() || !host.iter().all(allowed) {
+    if !host.iter().all(|byte| HOST_BYTES[usize::from(*byte)]) {
         return None;
     }
     let host = std::str::from_utf8(host).ok()?;
-    let (name, port) = match host.strip_prefix('[') {
-        Some(rest) => {
-            let (address, port) = rest.split_once(']')?;
-            address.parse::<std::net::Ipv6Addr>().ok()?;
-            (address, port)
+    let bytes = host.as_bytes();
+    let name_end = match bytes.first()? {
+        b'[' => {
+            let end = host.find(']')?;
+            host[1..end].parse::<std::net::Ipv6Addr>().ok()?;
+            end + 1
         }
-        None => {
-            let end = host.find(':').unwrap_or(host.len());
-            host.split_at(end)
+        _ => {
+            let end = bytes.iter().position(|byte| *byte == b':');
+            let end = end.unwrap_or(bytes.len());
+            if end == 0 || bytes[..end].iter().any(|byte| matches!(byte, b'[' | b']')) {
+                return None;
+            }
+            end
         }
     };
-    let port_in_order = port.is_empty()
-        || port
-            .strip_prefix(':')
-            .is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
-    let name_in_order = !name.is_empty() && (host.starts_with('[') || !name.contains(['[', ']']));
-    (port_in_order && name_in_order).then_some(host)
+    let port = match &bytes[name_end..] {
+        [] => return Some(host),
+        [b':', port @ ..] => port,
+        _ => return None,
+    };
+    port.iter().all(u8::is_ascii_digit).then_some(host)
 }
 
 fn absolute_host(uri: &Uri) -> Result<&str, Reason> {

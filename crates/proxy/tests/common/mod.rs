@@ -34,7 +34,8 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < PATIENCE, "in vain: {what}");
-        std::thread::yield_now();
+        // What is waited for needs the processor more than this loop does.
+        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 
