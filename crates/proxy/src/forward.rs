@@ -11,67 +11,53 @@
 //! | a new connection broke before the first byte of an answer | at another node, if the method is idempotent and there is no body |
 //! | anything else, and every time-out of an answer | never |
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use tidegate_core::picker::{Decision, Outcome, Ticket};
-use tidegate_core::policy::Probe;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 use tokio::net::TcpStream;
 
-use crate::body::{RequestBody, ResponseBody, ResponseStream};
+use crate::body::RequestBody;
 use crate::exchange::Live;
 use crate::head::{self, Checked, Facts, Hop};
-use crate::orca;
 use crate::reason::{Ending, Reason};
-use crate::refuse;
-use crate::session::{Phase, Session, Upload};
-use crate::tunnel::Tunnel;
-use crate::upstream::Upstream;
+use crate::session::{Session, Upload};
+use crate::upstream::{Sent, Upstream};
 use crate::worker::Worker;
 
-const NODE: http::HeaderName = http::HeaderName::from_static("x-tidegate-node");
-
-/// The service: an answer to every request.
-pub(crate) async fn respond(
-    session: Rc<Session>,
-    request: Request<Incoming>,
-) -> Result<Response<ResponseBody>, Infallible> {
-    let mut live = Live::begin(&session, &request);
-    let response = match forward(&session, &mut live, request).await {
-        Ok(Answer::Node(response, facts)) => deliver(&session, live, response, &facts).await,
-        Ok(Answer::Own(response)) => {
-            live.complete();
-            Ok(response)
-        }
-        Err(reason) => Err((live, reason)),
-    };
-    Ok(response.unwrap_or_else(|(mut live, reason)| {
-        let response = refuse::answer(reason);
-        let bytes = response.body().size_hint().lower();
-        live.refuse(reason, bytes);
-        response
-    }))
+/// What of a request matters once it is on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passage {
+    pub(crate) facts: Facts,
+    /// It may be sent again, if nobody has answered.
+    repeatable: bool,
+    /// It went out on a pooled connection, which the node may have closed long before.
+    stale: bool,
 }
 
-enum Answer {
-    Node(Response<Incoming>, Facts),
-    Own(Response<ResponseBody>),
+/// A request on its way to its first node.
+pub(crate) enum Outgoing {
+    /// It ends here: OPTIONS that has come as far as it may.
+    Ends,
+    /// It goes out on a pooled connection.
+    Pooled(Request<RequestBody>, Box<Upstream>, Passage),
+    /// It needs a new connection.
+    Unconnected(Request<RequestBody>, Passage),
 }
 
 /// A try that got no answer.
-struct Failure {
+pub(crate) struct Failure {
     reason: Reason,
     /// The request, if it may be sent again.
     request: Option<Request<RequestBody>>,
@@ -92,35 +78,46 @@ impl Failure {
     }
 }
 
-async fn forward(
+/// Checks a request, finds its site and its node, and makes it ready to be sent.
+pub(crate) fn outgoing(
     session: &Rc<Session>,
     live: &mut Live,
     request: Request<Incoming>,
-) -> Result<Answer, Reason> {
-    let checked = head::check(&request, &session.worker.config.limits)?;
+) -> Result<Outgoing, Reason> {
+    let worker = &session.worker;
+    let checked = head::check(&request, &worker.config.limits)?;
     let facts = checked.facts;
     if head::ends_here(&request, &facts) {
-        return Ok(Answer::Own(refuse::options_answer()));
+        return Ok(Outgoing::Ends);
     }
     admit(session, live, &request, &checked)?;
-    let mut request = outgoing(session, request, &facts)?;
-    let repeatable = is_idempotent(request.method())
-        && matches!(request.body(), RequestBody::Empty)
-        && !facts.tunnel;
-    let mut tried = Vec::new();
-    let mut fresh = false;
-    loop {
-        let failure = match attempt(session, live, request, &facts, (fresh, repeatable)).await {
-            Ok(response) => return Ok(Answer::Node(response, facts)),
-            Err(failure) => failure,
-        };
-        request = if failure.stale {
-            again_on_new_connection(session, failure)?
-        } else {
-            again_elsewhere(session, live, failure, &mut tried)?
-        };
-        fresh = true;
+    let request = prepared(session, request, &facts)?;
+    let mut passage = Passage {
+        facts,
+        repeatable: is_idempotent(request.method())
+            && matches!(request.body(), RequestBody::Empty)
+            && !facts.tunnel,
+        stale: false,
+    };
+    let Some((node, address)) = destination(worker, live) else {
+        return Err(Reason::NoNode);
+    };
+    if facts.names_host() {
+        let pooled = worker.pool.borrow_mut().take(node, address);
+        if let Some(upstream) = pooled {
+            passage.stale = true;
+            return Ok(Outgoing::Pooled(request, upstream, passage));
+        }
     }
+    Ok(Outgoing::Unconnected(request, passage))
+}
+
+/// Where the ticket says that the request goes.
+fn destination(worker: &Worker, live: &mut Live) -> Option<(NodeId, SocketAddr)> {
+    let node = live.exchange()?.ticket.as_ref()?.node;
+    let picker = worker.picker.borrow();
+    let address = picker.topology().nodes.get(node.index())?.address;
+    Some((node, address))
 }
 
 /// Checks what the head alone does not tell, finds the site, and asks for a node.
@@ -188,7 +185,7 @@ fn dispatch(worker: &Worker, live: &mut Live, ticket: Ticket, now: Timestamp) {
 }
 
 /// The request as it goes to a node.
-fn outgoing(
+fn prepared(
     session: &Rc<Session>,
     request: Request<Incoming>,
     facts: &Facts,
@@ -238,47 +235,121 @@ fn is_idempotent(method: &Method) -> bool {
     .contains(method)
 }
 
-/// One try at the ticket's node.
+/// Sends a request on this connection.
+pub(crate) fn send(
+    session: &Session,
+    mut upstream: Box<Upstream>,
+    request: Request<RequestBody>,
+    passage: &Passage,
+) -> impl Future<Output = Sent> + use<> {
+    let ticks = &session.worker.ticks;
+    session.extend(if session.is_uploading() {
+        ticks.body_idle
+    } else {
+        ticks.response_head
+    });
+    let sending = upstream.send(request, session.waker(), passage.repeatable);
+    drop(session.upstream.replace(Some(upstream)));
+    sending
+}
+
+/// Waits for the response head.
+pub(crate) fn poll_head(
+    session: &Session,
+    mut sending: Pin<&mut impl Future<Output = Sent>>,
+    passage: &Passage,
+    context: &mut Context<'_>,
+) -> Poll<Result<Response<Incoming>, Failure>> {
+    if session.take_late() {
+        drop(session.upstream.take());
+        return Poll::Ready(Err(Failure::at_last(late(session))));
+    }
+    let ended = session.drive();
+    let mut polled = session.with_context(context, |context| sending.as_mut().poll(context));
+    if polled.is_pending() && ended {
+        // What still waits in the connection comes back when that is dropped.
+        if let Some(upstream) = &mut *session.upstream.borrow_mut() {
+            upstream.give_up();
+        }
+        polled = sending.poll(context);
+    }
+    polled.map_err(|error| failure(session, error, passage.stale))
+}
+
+/// Tries at new connections and other nodes until there is an answer, or nothing left to try.
+pub(crate) async fn go_on(
+    session: &Rc<Session>,
+    live: &mut Live,
+    mut request: Request<RequestBody>,
+    passage: &Passage,
+) -> Result<Response<Incoming>, Reason> {
+    let mut tried = Vec::new();
+    loop {
+        let failure = match attempt(session, live, request, passage).await {
+            Ok(response) => return Ok(response),
+            Err(failure) => failure,
+        };
+        request = again_elsewhere(session, live, failure, &mut tried)?;
+    }
+}
+
+/// Goes on after a try that got no answer.
+pub(crate) async fn go_on_after(
+    session: &Rc<Session>,
+    live: &mut Live,
+    failure: Failure,
+    passage: &Passage,
+) -> Result<Response<Incoming>, Reason> {
+    let request = if failure.stale {
+        again_on_new_connection(session, failure)?
+    } else {
+        again_elsewhere(session, live, failure, &mut Vec::new())?
+    };
+    go_on(session, live, request, passage).await
+}
+
+/// One try at the ticket's node, on a new connection.
 async fn attempt(
     session: &Rc<Session>,
     live: &mut Live,
     mut request: Request<RequestBody>,
-    facts: &Facts,
-    (fresh, repeatable): (bool, bool),
+    passage: &Passage,
 ) -> Result<Response<Incoming>, Failure> {
-    let worker = &session.worker;
-    let Some(node) = live
-        .exchange()
-        .and_then(|it| Some(it.ticket.as_ref()?.node))
-    else {
+    let Some((node, address)) = destination(&session.worker, live) else {
         return Err(Failure::at_last(Reason::NoNode));
     };
-    let address = worker.picker.borrow().topology().node(node).address;
-    head::ensure_host(&mut request, facts, || {
+    head::ensure_host(&mut request, &passage.facts, || {
         HeaderValue::try_from(address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("localhost"))
     });
-    let pooled = match fresh {
-        true => None,
-        false => worker.pool.borrow_mut().take(node, address),
+    let upstream = match connect(session, node, address).await {
+        Ok(upstream) => upstream,
+        Err(reason) => {
+            return Err(Failure {
+                reason,
+                request: Some(request),
+                stale: false,
+                unsent: true,
+            });
+        }
     };
-    let stale = pooled.is_some();
-    let upstream = match pooled {
-        Some(upstream) => upstream,
-        None => match connect(session, node, address).await {
-            Ok(upstream) => upstream,
-            Err(reason) => {
-                return Err(Failure {
-                    reason,
-                    request: Some(request),
-                    stale: false,
-                    unsent: true,
-                });
-            }
-        },
+    let passage = Passage {
+        stale: false,
+        ..*passage
     };
-    drop(session.upstream.replace(Some(upstream)));
-    exchange_heads(session, request, repeatable, stale).await
+    let mut sending = pin!(send(session, upstream, request, &passage));
+    poll_fn(|context| poll_head(session, sending.as_mut(), &passage, context)).await
+}
+
+/// Whether it is this machine that cannot connect: then no node is to blame.
+fn is_own_fault(error: &std::io::Error) -> bool {
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    const EADDRNOTAVAIL: i32 = 99;
+    const ENOBUFS: i32 = 105;
+    let number = error.raw_os_error().unwrap_or_default();
+    [ENOMEM, ENFILE, EMFILE, EADDRNOTAVAIL, ENOBUFS].contains(&number)
 }
 
 async fn connect(
@@ -292,6 +363,7 @@ async fn connect(
         tokio::time::timeout(worker.config.timeouts.connect, TcpStream::connect(address));
     let stream = match connecting.await {
         Ok(Ok(stream)) => stream,
+        Ok(Err(error)) if is_own_fault(&error) => return Err(Reason::OutOfSockets),
         Ok(Err(_)) => return Err(Reason::ConnectFailed),
         Err(_) => return Err(Reason::ConnectTimeout),
     };
@@ -303,55 +375,6 @@ async fn connect(
         .upstream(stream, node, address)
         .await
         .map_err(|_| Reason::ConnectFailed)
-}
-
-/// Sends the request and waits for the response head.
-async fn exchange_heads(
-    session: &Rc<Session>,
-    request: Request<RequestBody>,
-    repeatable: bool,
-    stale: bool,
-) -> Result<Response<Incoming>, Failure> {
-    let ticks = &session.worker.ticks;
-    session.extend(if session.is_uploading() {
-        ticks.body_idle
-    } else {
-        ticks.response_head
-    });
-    let mut request = Some(request);
-    let mut sending = pin!(None);
-    let sent = poll_fn(|context| {
-        if session.take_late() {
-            return Poll::Ready(Err(late(session)));
-        }
-        if let Some(request) = request.take()
-            && let Some(upstream) = &mut *session.upstream.borrow_mut()
-        {
-            sending.set(Some(upstream.send(request, context.waker(), repeatable)));
-        }
-        let Some(mut sending) = sending.as_mut().as_pin_mut() else {
-            return Poll::Ready(Err(Reason::Reset));
-        };
-        let ended = session.drive();
-        let polled = session.with_context(context, |context| sending.as_mut().poll(context));
-        if polled.is_pending() && ended {
-            // What still waits in the connection comes back when that is dropped.
-            if let Some(upstream) = &mut *session.upstream.borrow_mut() {
-                upstream.give_up();
-            }
-            return sending.poll(context).map(Ok);
-        }
-        polled.map(Ok)
-    })
-    .await;
-    match sent {
-        Ok(Ok(response)) => Ok(response),
-        Ok(Err(error)) => Err(failure(session, error, stale)),
-        Err(reason) => {
-            drop(session.upstream.take());
-            Err(Failure::at_last(reason))
-        }
-    }
 }
 
 /// Who has stood still.
@@ -422,6 +445,9 @@ fn again_elsewhere(
 ) -> Result<Request<RequestBody>, Reason> {
     let worker = &session.worker;
     let reason = failure.reason;
+    if reason == Reason::OutOfSockets {
+        return Err(reason);
+    }
     if reason.ending() == Ending::Failed {
         live.on_outcome(Outcome::TransportFailure);
     }
@@ -451,91 +477,5 @@ fn again_elsewhere(
             dispatch(worker, live, ticket, now);
             Ok(request)
         }
-    }
-}
-
-/// The response as it goes to the client.
-async fn deliver(
-    session: &Rc<Session>,
-    mut live: Live,
-    response: Response<Incoming>,
-    facts: &Facts,
-) -> Result<Response<ResponseBody>, (Live, Reason)> {
-    let worker = &session.worker;
-    let (mut parts, incoming) = response.into_parts();
-    let upgraded = parts.status == StatusCode::SWITCHING_PROTOCOLS;
-    let via = worker.config.forwarded.via.as_deref();
-    let prepared = head::prepare_response(&mut parts.headers, parts.status, parts.version, via);
-    let Ok(seen) = prepared.and_then(|seen| match upgraded && !facts.tunnel {
-        true => Err(Reason::BadResponse),
-        false => Ok(seen),
-    }) else {
-        live.on_outcome(Outcome::TransportFailure);
-        return Err((live, Reason::BadResponse));
-    };
-    if let Some(exchange) = live.exchange() {
-        exchange.status = parts.status.as_u16();
-    }
-    live.on_outcome(match parts.status.is_server_error() {
-        true => Outcome::ServerError,
-        false => Outcome::Success,
-    });
-    if seen.load_metrics {
-        read_load(worker, &mut live, &mut parts.headers);
-    }
-    if worker.config.node_header {
-        name_node(worker, &mut live, &mut parts.headers);
-    }
-    parts.version = Version::HTTP_11;
-    let body = if upgraded {
-        match Tunnel::begin(session, live).await {
-            Ok(()) => ResponseBody::Empty,
-            Err(live) => return Err((live, Reason::BadResponse)),
-        }
-    } else if incoming.is_end_stream() {
-        live.complete();
-        ResponseBody::Empty
-    } else {
-        session.enter(Phase::Body, worker.ticks.body_idle);
-        ResponseBody::Stream(ResponseStream::new(incoming, live))
-    };
-    Ok(Response::from_parts(parts, body))
-}
-
-/// Reads the node's load report, which is not for the client, if the site wants it.
-fn read_load(worker: &Worker, live: &mut Live, headers: &mut http::HeaderMap) {
-    let Some(exchange) = live.exchange() else {
-        return;
-    };
-    let (Some(site), Some(ticket)) = (exchange.site, &exchange.ticket) else {
-        return;
-    };
-    if !worker.reads_load_of(site) {
-        return;
-    }
-    let value = headers.remove(head::LOAD_METRICS);
-    if let Some(report) = value.and_then(|value| orca::parse(value.as_bytes())) {
-        let probe = Probe {
-            node: ticket.node,
-            in_flight: report.in_flight,
-            latency: report.latency,
-        };
-        let now = worker.now();
-        worker.picker.borrow_mut().handle_probe(site, &probe, now);
-    }
-}
-
-fn name_node(worker: &Worker, live: &mut Live, headers: &mut http::HeaderMap) {
-    let Some(ticket) = live
-        .exchange()
-        .and_then(|exchange| exchange.ticket.as_ref())
-    else {
-        return;
-    };
-    let picker = worker.picker.borrow();
-    let name = &picker.topology().node(ticket.node).name;
-    // A name that is no header value is not worth a failed request.
-    if let Ok(value) = HeaderValue::from_str(name) {
-        headers.insert(NODE, value);
     }
 }

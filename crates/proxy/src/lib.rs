@@ -22,6 +22,7 @@
 
 mod body;
 mod config;
+mod deliver;
 mod exchange;
 mod forward;
 mod gate;
@@ -32,6 +33,7 @@ mod orca;
 mod proxy;
 mod reason;
 mod refuse;
+mod respond;
 mod retry;
 mod serve;
 mod session;

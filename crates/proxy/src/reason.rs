@@ -84,6 +84,7 @@ reasons! {
     TooManyTunnels = "too_many_tunnels", 503, Rejected, "the worker holds as many tunnels as it may";
     ConnectFailed = "connect_failed", 502, Failed, "the node refused the connection";
     ConnectTimeout = "connect_timeout", 504, Failed, "the node did not accept the connection in time";
+    OutOfSockets = "out_of_sockets", 503, Failed, "this machine has no socket or port left for a connection to the node";
     Reset = "reset", 502, Failed, "the node closed the connection before its answer";
     BadResponse = "bad_response", 502, Failed, "the node's answer is malformed";
     ResponseTimeout = "response_timeout", 504, Failed, "the node's answer did not begin in time";

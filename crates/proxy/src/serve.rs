@@ -15,10 +15,11 @@ use tokio::net::TcpStream;
 
 use crate::body::ResponseBody;
 use crate::exchange;
-use crate::forward::respond;
+use crate::head;
 use crate::io::ClientIo;
 use crate::reason::Reason;
 use crate::refuse;
+use crate::respond::respond;
 use crate::session::{Phase, Session};
 use crate::worker::{Registered, Worker};
 
@@ -41,7 +42,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
     let io = ClientIo::new(stream, Rc::clone(&session));
     let service = {
         let session = Rc::clone(&session);
-        service_fn(move |request: Request<Incoming>| respond(Rc::clone(&session), request))
+        service_fn(move |request: Request<Incoming>| respond(&session, request))
     };
     let mut connection = worker.server.serve_connection(io, service);
     let end = poll_fn(|context| poll(&session, &mut connection, context)).await;
@@ -54,14 +55,14 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
                 return tunnel.run(&session, stream, parts.read_buf).await;
             }
             let malformed = session.malformed.take();
-            let unsaid = malformed.is_none() && result.is_err_and(|error| error.is_parse());
-            let reason = malformed.or(unsaid.then_some(Reason::BadRequest));
-            if let Some(reason) = reason {
+            let parse_error = result.is_err_and(|error| error.is_parse());
+            // The one malformed head that hyper says nothing to is that of HTTP/2.
+            let answer = (parse_error && session.with_raw_head(head::is_http2))
+                .then(|| refuse::ready_made(Reason::BadRequest));
+            if let Some(reason) = malformed.or(parse_error.then_some(Reason::BadRequest)) {
                 exchange::enter_headless(&session, reason);
             }
-            // hyper has no answer to some malformed heads, such as HTTP/2's.
-            let answer = unsaid.then(|| refuse::ready_made(Reason::BadRequest));
-            if reason.is_some() || session.refused.get() {
+            if malformed.is_some() || parse_error || session.refused.get() {
                 refuse::linger(parts.io.into_stream(), answer, limit).await;
             }
         }

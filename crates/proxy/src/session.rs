@@ -184,6 +184,11 @@ impl Session {
         }
     }
 
+    /// Whom to wake; nobody before the first poll.
+    pub(crate) fn waker(&self) -> Option<Waker> {
+        self.waker.borrow().clone()
+    }
+
     // What hyper does not keep.
 
     /// Bytes of a head have come.

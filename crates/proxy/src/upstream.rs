@@ -82,10 +82,10 @@ impl Upstream {
     pub(crate) fn send(
         &mut self,
         request: Request<RequestBody>,
-        owner: &Waker,
+        owner: Option<Waker>,
         capture: bool,
     ) -> impl Future<Output = Sent> + use<> {
-        self.gate.set_owner(Some(owner.clone()));
+        self.gate.set_owner(owner);
         self.watch.reads.set(0);
         self.watch.capturing.set(capture);
         self.watch.sent.borrow_mut().clear();

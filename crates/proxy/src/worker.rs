@@ -192,7 +192,9 @@ impl Worker {
         let mut client = ClientBuilder::new();
         client
             .max_header_size(head_bytes)
-            .max_buf_size(buffer_bytes);
+            .max_buf_size(buffer_bytes)
+            // A request is mostly its head: one buffer is less work than a list of one.
+            .writev(false);
         let now = (config.clock)();
         let worker = Self {
             ticks: Ticks::new(&config.timeouts),
@@ -269,16 +271,19 @@ impl Worker {
         }
     }
 
-    /// The site that serves this host and path.
+    /// The site that serves this host and path. Routes may be newer than the topology; a site
+    /// that the topology does not know yet is none.
     pub(crate) fn site(&self, host: &str, path: &str) -> Option<SiteId> {
-        self.routes.borrow_mut().load().site(host, path)
+        let site = self.routes.borrow_mut().load().site(host, path)?;
+        let known = self.picker.borrow().topology().sites.len();
+        (site.index() < known).then_some(site)
     }
 
     /// Whether the site has candidates besides these.
     pub(crate) fn has_others(&self, site: SiteId, tried: &[NodeId]) -> bool {
         let picker = self.picker.borrow();
-        let candidates = &picker.topology().site(site).candidates;
-        candidates.iter().any(|node| !tried.contains(node))
+        let site = picker.topology().sites.get(site.index());
+        site.is_some_and(|site| site.candidates.iter().any(|node| !tried.contains(node)))
     }
 
     /// Whether the site's nodes report their load in responses.
@@ -479,3 +484,114 @@ impl Worker {
 
 /// hyper's smallest buffer.
 const BUFFER_BYTES_MIN: usize = 8 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use tidegate_core::admission::{Admission, RejectReason};
+    use tidegate_core::director::Director;
+    use tidegate_core::load::LoadTable;
+    use tidegate_core::policy::{PolicyConfig, View};
+    use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteSpec};
+    use tokio::runtime::{Builder, LocalOptions};
+
+    use super::*;
+    use crate::stats::Stats;
+
+    /// Lets nothing in: at accept, or only once the head is known.
+    #[derive(Debug)]
+    struct Closed {
+        at_accept: bool,
+    }
+
+    impl Admission for Closed {
+        fn on_accept(&mut self, _: Timestamp) -> Verdict {
+            match self.at_accept {
+                true => Verdict::Reject(RejectReason::Overload),
+                false => Verdict::Admit,
+            }
+        }
+        fn on_request(&mut self, _: &View<'_>) -> Verdict {
+            Verdict::Reject(RejectReason::Overload)
+        }
+        fn on_end(&mut self, _: Timestamp) {}
+    }
+
+    fn shared() -> Arc<Shared> {
+        let spec = ClusterSpec {
+            sites: vec![SiteSpec {
+                name: "site".into(),
+                hosts: vec!["*".into()],
+                paths: Vec::new(),
+                policy: PolicyConfig::default(),
+            }],
+            nodes: vec![NodeSpec {
+                name: "n0".into(),
+                address: ([127, 0, 0, 1], 1).into(),
+                site: SiteId(0),
+                weight: 1.0,
+            }],
+            front_ends: 1,
+        };
+        Arc::new(Shared {
+            table: Arc::new(LoadTable::new(1, 1)),
+            topology: ArcSwap::new(Director::new(spec.clone(), 1).topology()),
+            routes: ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap()),
+            stats: Arc::new(Stats::new(1, 1, 1)),
+        })
+    }
+
+    /// What a client reads that asks a worker with this admission.
+    fn answer(admission: Closed, shared: &Arc<Shared>) -> String {
+        let shared = Arc::clone(shared);
+        let config = Arc::new(ProxyConfig::new(|| Timestamp::from_nanos(1)));
+        let logger = Logger::new(LogFormat::Off, None, Arc::clone(&shared.stats), 0);
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())
+            .unwrap();
+        runtime.block_on(async move {
+            let worker = Worker::new(config, shared, 0, logger);
+            let admission = Box::new(admission);
+            worker
+                .picker
+                .borrow_mut()
+                .set_admission(SiteId(0), admission);
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let (orders, receiver) = watch::channel(Order::Run);
+            let client = std::thread::spawn(move || {
+                let mut stream = std::net::TcpStream::connect(address).unwrap();
+                stream
+                    .write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+                    .unwrap();
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).unwrap();
+                orders.send_replace(Order::Cut);
+                answer
+            });
+            worker.run(vec![listener], receiver).await;
+            client.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn admission_refuses_before_and_after_the_head() {
+        for at_accept in [true, false] {
+            let shared = shared();
+            let answer = answer(Closed { at_accept }, &shared);
+            assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+            assert!(
+                answer.contains("x-tidegate-reason: overload\r\n"),
+                "{answer}"
+            );
+            assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
+            let seen = shared.stats.snapshot();
+            // A connection that is not read has brought no request.
+            assert_eq!(seen.refused[Reason::Overload.index()], u64::from(at_accept));
+            assert_eq!(seen.reason(Reason::Overload), u64::from(!at_accept));
+            assert_eq!(shared.table.own(NodeId(0)).dispatched, 0);
+        }
+    }
+}

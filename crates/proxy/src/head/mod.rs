@@ -78,6 +78,45 @@ pub(crate) struct Checked<'a> {
     pub(crate) host: &'a str,
 }
 
+/// Names that something must be done about. Every name of every head is looked up here, so
+/// first come two bytes' worth of questions: which lengths are there with this first letter?
+const NOTED: &[&str] = &[
+    "connection",
+    "content-length",
+    "endpoint-load-metrics",
+    "expect",
+    "forwarded",
+    "host",
+    "keep-alive",
+    "max-forwards",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+];
+
+/// By first letter, the lengths of the names in [`NOTED`] as bits.
+const NOTED_LENGTHS: [u32; 256] = {
+    let mut lengths = [0; 256];
+    let mut index = 0;
+    while index < NOTED.len() {
+        let name = NOTED[index].as_bytes();
+        lengths[name[0] as usize] |= 1 << name.len();
+        index += 1;
+    }
+    lengths
+};
+
+/// Whether a name may be one of [`NOTED`].
+fn may_be_noted(name: &str) -> bool {
+    let first = name.as_bytes().first().copied().unwrap_or_default();
+    let length = name.len() as u32;
+    length < u32::BITS && (NOTED_LENGTHS[usize::from(first)] >> length) & 1 == 1
+}
+
 /// Checks a request head.
 pub(crate) fn check<'a, B>(
     request: &'a Request<B>,
@@ -98,7 +137,11 @@ pub(crate) fn check<'a, B>(
     };
     let mut host = None;
     for (name, value) in request.headers() {
-        match name.as_str() {
+        let name = name.as_str();
+        if !may_be_noted(name) {
+            continue;
+        }
+        match name {
             "host" if host.replace(value).is_some() => return Err(Reason::DuplicateHost),
             "transfer-encoding" => {
                 let chunked = value.as_bytes().eq_ignore_ascii_case(b"chunked");
@@ -122,7 +165,10 @@ pub(crate) fn check<'a, B>(
         && request.version() == Version::HTTP_11
         && tunnels(request.headers());
     let host = match host {
-        Some(host) => valid_host(host.as_bytes()).ok_or(Reason::BadHost)?,
+        Some(host) => {
+            let host = host.to_str().map_err(|_| Reason::BadHost)?;
+            valid_host(host).ok_or(Reason::BadHost)?
+        }
         None if request.version() == Version::HTTP_10 => "",
         None => return Err(Reason::MissingHost),
     };
@@ -140,7 +186,12 @@ pub(crate) fn check<'a, B>(
 }
 
 impl Facts {
-    /// Notes what requests and responses have in common.
+    /// Whether the request says whom it is for; HTTP/1.0 need not.
+    pub(crate) fn names_host(&self) -> bool {
+        self.has_host || self.absolute
+    }
+
+    /// Notes what requests and responses have in common. Every name here is in [`NOTED`].
     fn note(&mut self, name: &str, value: &HeaderValue) -> Result<(), Reason> {
         match name {
             "connection" => {
@@ -236,11 +287,10 @@ fn tunnels(headers: &HeaderMap) -> bool {
     tokens.peek().is_some() && !tokens.any(refused)
 }
 
-/// Bytes that a host may have: those of names, addresses, ports and brackets (RFC 3986 §3.2.2,
-/// less the comma, which would make a list).
-const HOST_BYTES: [bool; 256] = {
+/// Bytes that a host's name may have (RFC 3986 §3.2.2, less the comma, which would make a list).
+const NAME_BYTES: [bool; 256] = {
     let mut allowed = [false; 256];
-    let others = b".-:_~%[]!$&'()*+;=";
+    let others = b".-_~%!$&'()*+;=";
     let mut index = 0;
     while index < others.len() {
         allowed[others[index] as usize] = true;
@@ -256,33 +306,31 @@ const HOST_BYTES: [bool; 256] = {
 
 /// A host as text, if it is one: a name, an address, or an address in brackets, with or without
 /// a port.
-fn valid_host(host: &[u8]) -> Option<&str> {
-    if !host.iter().all(|byte| HOST_BYTES[usize::from(*byte)]) {
-        return None;
-    }
-    let host = std::str::from_utf8(host).ok()?;
+fn valid_host(host: &str) -> Option<&str> {
     let bytes = host.as_bytes();
-    let name_end = match bytes.first()? {
-        b'[' => {
-            let end = host.find(']')?;
-            host[1..end].parse::<std::net::Ipv6Addr>().ok()?;
-            end + 1
-        }
-        _ => {
-            let end = bytes.iter().position(|byte| *byte == b':');
-            let end = end.unwrap_or(bytes.len());
-            if end == 0 || bytes[..end].iter().any(|byte| matches!(byte, b'[' | b']')) {
-                return None;
-            }
-            end
-        }
+    // Most hosts end here: a name, and perhaps a port.
+    let end = bytes
+        .iter()
+        .position(|byte| !NAME_BYTES[usize::from(*byte)])
+        .unwrap_or(bytes.len());
+    match bytes.get(end..) {
+        Some([]) if end > 0 => Some(host),
+        Some([b':', port @ ..]) if end > 0 => port.iter().all(u8::is_ascii_digit).then_some(host),
+        _ => bracketed(host),
+    }
+}
+
+#[cold]
+fn bracketed(host: &str) -> Option<&str> {
+    let (address, port) = host.strip_prefix('[')?.split_once(']')?;
+    address.parse::<std::net::Ipv6Addr>().ok()?;
+    let port = match port {
+        "" => port,
+        port => port.strip_prefix(':')?,
     };
-    let port = match &bytes[name_end..] {
-        [] => return Some(host),
-        [b':', port @ ..] => port,
-        _ => return None,
-    };
-    port.iter().all(u8::is_ascii_digit).then_some(host)
+    port.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then_some(host)
 }
 
 fn absolute_host(uri: &Uri) -> Result<&str, Reason> {
@@ -290,7 +338,7 @@ fn absolute_host(uri: &Uri) -> Result<&str, Reason> {
     let of_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
     let authority = uri.authority().ok_or(Reason::BadTarget)?.as_str();
     // A user's name in the authority is refused too: it is no part of a host.
-    match valid_host(authority.as_bytes()) {
+    match valid_host(authority) {
         Some(host) if of_web => Ok(host),
         Some(_) | None => Err(Reason::BadTarget),
     }
@@ -349,7 +397,7 @@ pub(crate) fn ensure_host<B>(
     facts: &Facts,
     node: impl FnOnce() -> HeaderValue,
 ) {
-    if !facts.has_host && !facts.absolute {
+    if !facts.names_host() {
         request.headers_mut().insert(HOST, node());
     }
 }
@@ -472,7 +520,11 @@ pub(crate) fn prepare_response(
 ) -> Result<Facts, Reason> {
     let mut facts = Facts::default();
     for (name, value) in &*headers {
-        match name.as_str() {
+        let name = name.as_str();
+        if !may_be_noted(name) {
+            continue;
+        }
+        match name {
             "transfer-encoding" => {
                 let chunked = value.as_bytes().eq_ignore_ascii_case(b"chunked");
                 if facts.chunked || !chunked {
@@ -525,6 +577,11 @@ pub(crate) fn has_length(raw: &[u8]) -> bool {
             let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
             name.len() < line.len() && name.trim_ascii().eq_ignore_ascii_case(NAME)
         })
+}
+
+/// Whether this is how HTTP/2 begins (RFC 9113 §3.4).
+pub(crate) fn is_http2(raw: &[u8]) -> bool {
+    raw.starts_with(b"PRI * HTTP/2.0\r\n")
 }
 
 /// Whether `raw` begins with this request's line: then its head can be read there.

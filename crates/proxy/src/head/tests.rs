@@ -60,6 +60,7 @@ const HEADS: &[(&str, Fields<'_>, Result<&str, Reason>)] = &[
     ("GET /", &[("host", ":80")], Err(Reason::BadHost)),
     ("GET /", &[("host", "[::1")], Err(Reason::BadHost)),
     ("GET /", &[("host", "[::1]x")], Err(Reason::BadHost)),
+    ("GET /", &[("host", "[::1]80")], Err(Reason::BadHost)),
     ("GET /", &[("host", "[x]")], Err(Reason::BadHost)),
     ("GET /", &[("host", "a]")], Err(Reason::BadHost)),
     ("GET /", &[("host", "\u{e4}.example")], Err(Reason::BadHost)),
@@ -443,4 +444,21 @@ fn a_length_beside_an_encoding_is_found_in_the_raw_head() {
     assert!(is_head_of(b"\r\nPOST http://x/a?b HTTP/1.1\r\n", &request));
     assert!(!is_head_of(b"POST /b HTTP/1.1\r\n\r\n/a", &request));
     assert!(!is_head_of(b"GET /a HTTP/1.1\r\n", &request));
+}
+
+#[test]
+fn every_noted_name_is_noticed_and_few_others_are() {
+    assert!(NOTED.iter().all(|name| may_be_noted(name)));
+    for name in [
+        "date",
+        "server",
+        "content-type",
+        "user-agent",
+        "cookie",
+        "x",
+        "",
+    ] {
+        assert!(!may_be_noted(name), "{name}");
+    }
+    assert!(!may_be_noted(&"c".repeat(300)));
 }

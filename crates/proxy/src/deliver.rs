@@ -1,0 +1,124 @@
+//! The response head on its way back, and what follows it.
+
+use std::rc::Rc;
+
+use http::{HeaderValue, Response, StatusCode, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+use tidegate_core::picker::Outcome;
+use tidegate_core::policy::Probe;
+
+use crate::body::{ResponseBody, ResponseStream};
+use crate::exchange::Live;
+use crate::forward::Passage;
+use crate::head;
+use crate::orca;
+use crate::reason::Reason;
+use crate::refuse;
+use crate::session::{Phase, Session};
+use crate::worker::Worker;
+
+const NODE: http::HeaderName = http::HeaderName::from_static("x-tidegate-node");
+
+/// A response head that is in order.
+pub(crate) enum Delivery {
+    /// It goes to the client, and its body follows.
+    Response(Response<ResponseBody>),
+    /// The node has agreed to a tunnel.
+    Tunnel(Live, Response<ResponseBody>),
+}
+
+/// The response as it goes to the client.
+pub(crate) fn deliver(
+    session: &Rc<Session>,
+    mut live: Live,
+    response: Response<Incoming>,
+    passage: &Passage,
+) -> Delivery {
+    let worker = &session.worker;
+    let (mut parts, incoming) = response.into_parts();
+    let upgraded = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+    let via = worker.config.forwarded.via.as_deref();
+    let prepared = head::prepare_response(&mut parts.headers, parts.status, parts.version, via);
+    let seen = match prepared {
+        Ok(seen) if !upgraded || passage.facts.tunnel => seen,
+        Ok(_) | Err(_) => {
+            live.on_outcome(Outcome::TransportFailure);
+            return Delivery::Response(refused(live, Reason::BadResponse));
+        }
+    };
+    if let Some(exchange) = live.exchange() {
+        exchange.status = parts.status.as_u16();
+    }
+    live.on_outcome(match parts.status.is_server_error() {
+        true => Outcome::ServerError,
+        false => Outcome::Success,
+    });
+    if seen.load_metrics {
+        read_load(worker, &mut live, &mut parts.headers);
+    }
+    if worker.config.node_header {
+        name_node(worker, &mut live, &mut parts.headers);
+    }
+    parts.version = Version::HTTP_11;
+    if upgraded {
+        return Delivery::Tunnel(live, Response::from_parts(parts, ResponseBody::Empty));
+    }
+    let body = if incoming.is_end_stream() {
+        live.complete();
+        ResponseBody::Empty
+    } else {
+        session.enter(Phase::Body, worker.ticks.body_idle);
+        ResponseBody::Stream(ResponseStream::new(incoming, live))
+    };
+    Delivery::Response(Response::from_parts(parts, body))
+}
+
+/// An answer of our own instead of the node's.
+#[cold]
+pub(crate) fn refused(mut live: Live, reason: Reason) -> Response<ResponseBody> {
+    let response = refuse::answer(reason);
+    let bytes = response.body().size_hint().lower();
+    live.refuse(reason, bytes);
+    response
+}
+
+/// Reads the node's load report, which is not for the client, if the site wants it.
+#[cold]
+fn read_load(worker: &Worker, live: &mut Live, headers: &mut http::HeaderMap) {
+    let Some(exchange) = live.exchange() else {
+        return;
+    };
+    let (Some(site), Some(ticket)) = (exchange.site, &exchange.ticket) else {
+        return;
+    };
+    if !worker.reads_load_of(site) {
+        return;
+    }
+    let value = headers.remove(head::LOAD_METRICS);
+    if let Some(report) = value.and_then(|value| orca::parse(value.as_bytes())) {
+        let probe = Probe {
+            node: ticket.node,
+            in_flight: report.in_flight,
+            latency: report.latency,
+        };
+        let now = worker.now();
+        worker.picker.borrow_mut().handle_probe(site, &probe, now);
+    }
+}
+
+#[cold]
+fn name_node(worker: &Worker, live: &mut Live, headers: &mut http::HeaderMap) {
+    let Some(ticket) = live
+        .exchange()
+        .and_then(|exchange| exchange.ticket.as_ref())
+    else {
+        return;
+    };
+    let picker = worker.picker.borrow();
+    let node = picker.topology().nodes.get(ticket.node.index());
+    // A name that is no header value is not worth a failed request.
+    if let Some(value) = node.and_then(|node| HeaderValue::from_str(&node.name).ok()) {
+        headers.insert(NODE, value);
+    }
+}

@@ -1,0 +1,159 @@
+//! The service that hyper asks for answers, as a future that is small while all goes well: what
+//! can be done at once is done at the call, and only the wait for the response head is kept.
+//! Connections to be made, second tries and tunnels go into a future of their own.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use pin_project_lite::pin_project;
+
+use crate::body::{RequestBody, ResponseBody};
+use crate::deliver::{Delivery, deliver, refused};
+use crate::exchange::Live;
+use crate::forward::{self, Failure, Outgoing, Passage, poll_head};
+use crate::reason::Reason;
+use crate::refuse;
+use crate::session::Session;
+use crate::tunnel::Tunnel;
+use crate::upstream::Sent;
+
+pin_project! {
+    /// See the module.
+    #[project = ResponderProjection]
+    enum Responder<F> {
+        Answered { response: Option<Response<ResponseBody>> },
+        Waiting {
+            session: Rc<Session>,
+            live: Option<Live>,
+            passage: Passage,
+            #[pin]
+            sending: F,
+        },
+        Slow { future: Slow },
+    }
+}
+
+type Slow = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
+
+/// The service: an answer to every request.
+pub(crate) fn respond(
+    session: &Rc<Session>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
+    let mut live = Live::begin(session, &request);
+    match forward::outgoing(session, &mut live, request) {
+        Ok(Outgoing::Pooled(request, upstream, passage)) => Responder::Waiting {
+            sending: forward::send(session, upstream, request, &passage),
+            session: Rc::clone(session),
+            live: Some(live),
+            passage,
+        },
+        Ok(Outgoing::Unconnected(request, passage)) => Responder::Slow {
+            future: connecting(Rc::clone(session), live, request, passage),
+        },
+        Ok(Outgoing::Ends) => {
+            live.complete();
+            Responder::Answered {
+                response: Some(refuse::options_answer()),
+            }
+        }
+        Err(reason) => Responder::Answered {
+            response: Some(refused(live, reason)),
+        },
+    }
+}
+
+impl<F: Future<Output = Sent>> Future for Responder<F> {
+    type Output = Result<Response<ResponseBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let slow = match self.as_mut().project() {
+                ResponderProjection::Answered { response } => match response.take() {
+                    Some(response) => return Poll::Ready(Ok(response)),
+                    None => return Poll::Pending,
+                },
+                ResponderProjection::Slow { future } => {
+                    return future.as_mut().poll(context).map(Ok);
+                }
+                ResponderProjection::Waiting {
+                    session,
+                    live,
+                    passage,
+                    sending,
+                } => {
+                    let polled = ready!(poll_head(session, sending, passage, context));
+                    let Some(live) = live.take() else {
+                        return Poll::Pending;
+                    };
+                    match polled {
+                        Ok(response) => match deliver(session, live, response, passage) {
+                            Delivery::Response(response) => return Poll::Ready(Ok(response)),
+                            Delivery::Tunnel(live, response) => {
+                                tunnelling(Rc::clone(session), live, response)
+                            }
+                        },
+                        Err(failure) => retrying(Rc::clone(session), live, failure, *passage),
+                    }
+                }
+            };
+            self.set(Self::Slow { future: slow });
+        }
+    }
+}
+
+#[cold]
+fn connecting(
+    session: Rc<Session>,
+    mut live: Live,
+    request: Request<RequestBody>,
+    passage: Passage,
+) -> Slow {
+    Box::pin(async move {
+        let answer = forward::go_on(&session, &mut live, request, &passage).await;
+        finish(&session, live, answer, &passage).await
+    })
+}
+
+#[cold]
+fn retrying(session: Rc<Session>, mut live: Live, failure: Failure, passage: Passage) -> Slow {
+    Box::pin(async move {
+        let answer = forward::go_on_after(&session, &mut live, failure, &passage).await;
+        finish(&session, live, answer, &passage).await
+    })
+}
+
+#[cold]
+fn tunnelling(session: Rc<Session>, live: Live, response: Response<ResponseBody>) -> Slow {
+    Box::pin(async move { tunnel(&session, live, response).await })
+}
+
+async fn finish(
+    session: &Rc<Session>,
+    live: Live,
+    answer: Result<Response<Incoming>, Reason>,
+    passage: &Passage,
+) -> Response<ResponseBody> {
+    match answer {
+        Err(reason) => refused(live, reason),
+        Ok(response) => match deliver(session, live, response, passage) {
+            Delivery::Response(response) => response,
+            Delivery::Tunnel(live, response) => tunnel(session, live, response).await,
+        },
+    }
+}
+
+async fn tunnel(
+    session: &Rc<Session>,
+    live: Live,
+    response: Response<ResponseBody>,
+) -> Response<ResponseBody> {
+    match Tunnel::begin(session, live).await {
+        Ok(()) => response,
+        Err(live) => refused(live, Reason::BadResponse),
+    }
+}
