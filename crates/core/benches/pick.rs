@@ -97,6 +97,20 @@ impl World {
         self.director.handle_tick(&self.table, self.now);
     }
 
+    /// What the control plane spends on this each millisecond: median of a director's tick.
+    fn tick(&mut self) -> Duration {
+        let mut ticks = Vec::new();
+        for _ in 0..300 {
+            self.now = self.now + Duration::from_millis(1);
+            self.step();
+            let start = Instant::now();
+            self.director.handle_tick(&self.table, self.now);
+            ticks.push(start.elapsed());
+        }
+        ticks.sort_unstable();
+        ticks[ticks.len() / 2]
+    }
+
     fn request(&mut self) {
         if let Decision::Forward(ticket) = self.picker.handle_request(SITE, self.now) {
             self.tickets.push(ticket);
@@ -229,4 +243,6 @@ fn main() {
             );
         }
     }
+    let tick = World::new(PolicyKind::Auto).tick();
+    println!("director's tick: {:.0} us", tick.as_secs_f64() * 1e6);
 }
