@@ -217,6 +217,35 @@ fn an_overloaded_node_gets_less_than_its_share_from_all_that_can_see_it() {
     }
 }
 
+/// Where nodes tell their load with responses only, Prequal's pool is fed by them alone: one
+/// probe per request instead of three must not run it dry.
+#[test]
+fn prequal_lives_on_what_responses_tell() {
+    for kind in [PolicyKind::Prequal, PolicyKind::PrequalRif] {
+        for nodes in [4, 16, 48] {
+            let mut world = World::new(&vec![1.0; nodes], PolicyConfig::new(kind), 2, 14);
+            world.probes = true;
+            for server in &mut world.servers {
+                server.records = Records::Missing;
+            }
+            world.servers[0].antagonists = 12;
+            world.run(Duration::from_millis(500), 0.6);
+            world.counts.fill(0);
+            let before = (world.compared, world.choices.len() as u64);
+            world.run(Duration::from_millis(1500), 0.6);
+            let compared = world.compared - before.0;
+            let all = world.choices.len() as u64 - before.1;
+            let name = kind.name();
+            assert!(
+                compared * 2 > all,
+                "{name}, {nodes} nodes: {compared} of {all} from the pool"
+            );
+            let share = world.share(0);
+            assert!(share < 0.8, "{name}, {nodes} nodes: {share:.2}");
+        }
+    }
+}
+
 #[test]
 fn the_same_seed_makes_the_same_choices() {
     for (name, config) in all() {

@@ -22,8 +22,10 @@
 //! latency is taken for as fast as the fastest of the pool, so that requests in flight decide:
 //! taken for an average one it would never be asked again.
 //!
-//! Nodes report to response headers alone: about one probe comes in per request instead of
-//! three. `r_probe` is then 1 and `r_remove` a third, or the pool would run dry.
+//! Where nodes report in response headers alone, about one probe comes in per request instead
+//! of three. `r_probe` is then 1 and `r_remove` a third, or the pool would run dry; and a
+//! quarter of the requests goes to random nodes, or those outside the pool would never be
+//! heard of again and those inside would get everything.
 
 use std::time::Duration;
 
@@ -46,6 +48,8 @@ const LIFETIME: Duration = Duration::from_secs(1);
 const PROBES: usize = 3;
 /// Probes taken in for one that is removed: r_remove is 1 at three probes a pick.
 const PROBES_PER_REMOVAL: f32 = 3.0;
+/// Part of the requests that go to random nodes where they are the only probes.
+const EXPLORED: f64 = 0.25;
 /// Most uses of one probe.
 const REUSE_MAX: f32 = 16.0;
 
@@ -122,6 +126,9 @@ impl ProbePool {
         self.budget = reuse_budget(size, nodes, if read > 0 { PROBES as f32 } else { 1.0 });
         while self.entries.len() > size {
             self.remove_oldest();
+        }
+        if read == 0 && prng.unit() < EXPLORED {
+            return None;
         }
         let chosen = self.choose(view, prng)?;
         let pooled = self.take(chosen, prng);

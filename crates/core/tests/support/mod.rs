@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad};
 use tidegate_core::picker::{Decision, Outcome, Picker, Ticket};
-use tidegate_core::policy::PolicyConfig;
+use tidegate_core::policy::{PolicyConfig, Probe};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
@@ -114,6 +114,10 @@ pub(crate) struct World {
     pub(crate) counts: Vec<u64>,
     /// Every choice in order.
     pub(crate) choices: Vec<u32>,
+    /// Servers tell their requests in flight with each response.
+    pub(crate) probes: bool,
+    /// Choices that compared something.
+    pub(crate) compared: u64,
     prng: Prng,
 }
 
@@ -136,6 +140,8 @@ impl World {
                 .collect(),
             counts: vec![0; weights.len()],
             choices: Vec::new(),
+            probes: false,
+            compared: 0,
             prng: Prng::new(seed ^ 0x5eed),
         }
     }
@@ -207,6 +213,7 @@ impl World {
         let ticket = self.fronts[front].forward(self.now);
         self.counts[ticket.node.index()] += 1;
         self.choices.push(ticket.node.0);
+        self.compared += u64::from(!ticket.why.score.is_nan());
         let seconds_left = self.prng.exponential(DEMAND_SECONDS);
         self.servers[ticket.node.index()].tasks.push(Task {
             seconds_left,
@@ -216,16 +223,25 @@ impl World {
     }
 
     fn serve(&mut self) {
-        for server in &mut self.servers {
+        for (index, server) in self.servers.iter_mut().enumerate() {
             let busy = server.tasks.len() as f64 + f64::from(server.antagonists);
             let rate = (f64::from(server.cores) / busy).min(1.0);
             for task in &mut server.tasks {
                 task.seconds_left -= rate * STEP.as_secs_f64();
             }
+            let in_flight = server.tasks.len() as f32 + server.antagonists as f32;
             for done in server.tasks.extract_if(.., |task| task.seconds_left <= 0.0) {
                 let picker = &mut self.fronts[done.front].picker;
                 picker.handle_outcome(&done.ticket, Outcome::Success, self.now);
                 picker.handle_end(SITE, self.now);
+                if self.probes {
+                    let probe = Probe {
+                        node: NodeId(index as u32),
+                        in_flight,
+                        latency: f32::NAN,
+                    };
+                    picker.handle_probe(SITE, &probe, self.now);
+                }
             }
         }
     }
