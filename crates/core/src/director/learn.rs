@@ -14,7 +14,7 @@
 //!                                                    0 while |l| < 2.5 sd / sqrt(M), sd^2 = var / (cnt + var/0.04)
 //! factor = rel * (1 + 50 e^3)                        penalty = 1000 while e > 0.3
 //! prior_n = xbar * C * rel - h * r / M               prior_R = (counted ? r * rel : r) - h * r / M
-//! d      = clamp(round(2 N / (1 + K)), 5, 10)        Sbar = mean y over 10 s
+//! d      = clamp(round(2 N / (1 + K)), 5, 8)         Sbar = mean y over 10 s
 //! ```
 //!
 //! y is a response's latency divided by the slowdown that was expected at its dispatch; its
@@ -60,7 +60,7 @@ const REL_MAX: f64 = 4.0;
 /// Standard deviations that prove a difference, for one front-end.
 const REL_PROVEN: f64 = 2.5;
 const DRAWS_MIN: f64 = 5.0;
-const DRAWS_MAX: f64 = 10.0;
+const DRAWS_MAX: f64 = 8.0;
 /// Worth of a record before any response, seconds of mean service time.
 const SERVICE_SECONDS: f64 = 0.01;
 /// Decayed responses below this are none: what they told is forgotten.

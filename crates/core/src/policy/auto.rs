@@ -7,7 +7,7 @@
 //! Rhat   = max(0, W * (R + g * delta) + (1 - W) * (prior_R + h * o))      requests in flight
 //! x      = max(1, (nhat + 1) / C)                                         expected slowdown
 //! score  = (x + 0.5 * (Rhat + 1) / C) * factor + penalty                  least wins
-//! d      = 5 to 10 distinct nodes drawn at random; ties at random
+//! d      = 5 to 8 distinct nodes drawn at random; ties at random
 //! ```
 //!
 //! W is worked out as 1 / (1 + z + z^2/2 + z^3/6): the same for the young records that count,
@@ -23,7 +23,7 @@
 //! behind Prequal); one front-end before a few equal nodes, where least_request is already
 //! optimal. Under true overload no policy helps: that is admission's business.
 //!
-//! Why 5 to 10 and not the best of all: front-ends that do not talk would all pick the same
+//! Why 5 to 8 and not the best of all: front-ends that do not talk would all pick the same
 //! node. Why the floor of 1 in x: below one task per core nobody waits, and the requests in
 //! flight, which remember IO, decide. Why half of R: a tenth loses 2-3 % with antagonists, all
 //! of it slows the escape from nodes with slow IO.
