@@ -5,7 +5,7 @@
 # A cluster in a box: round robin and its rivals against Tidegate's own policy.
 demo:
 	@scripts/setup.sh build
-	cargo run --quiet --profile fast --locked --package tidegate -- demo $(ARGS)
+	@cargo run --quiet --profile fast --locked --package tidegate -- demo $(ARGS)
 
 # Format, lints, documentation and every test; ends with their count.
 test:
