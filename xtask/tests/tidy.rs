@@ -15,6 +15,16 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tidegate-proxy", &["tidegate-core"]),
     ("tidegate-sim", &["tidegate-core"]),
     (
+        "tidegate-lab",
+        &[
+            "tidegate-core",
+            "tidegate-remote",
+            "tidegate-node",
+            "tidegate-proxy",
+            "tidegate-sim",
+        ],
+    ),
+    (
         "tidegate",
         &[
             "tidegate-core",
@@ -22,6 +32,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "tidegate-node",
             "tidegate-proxy",
             "tidegate-sim",
+            "tidegate-lab",
         ],
     ),
     ("xtask", &[]),

@@ -1,0 +1,1 @@
+//! What disturbs a node: neighbours that want its CPU, memory or file descriptors.

@@ -1,0 +1,1 @@
+//! The cluster in a box: nodes that share one machine honestly.

@@ -1,0 +1,1 @@
+//! What an experiment found: ranges, verdicts, tables and plots.

@@ -1,0 +1,1 @@
+//! The test server: a known amount of work per request.
