@@ -14,6 +14,7 @@
 //! * [`policy`]: which node gets the next request.
 //! * [`admission`]: which requests come in at all.
 //! * [`picker`]: data plane; asks both for each request.
+//! * [`units`]: durations and sizes as people write them.
 
 pub mod admission;
 pub mod director;
@@ -25,6 +26,7 @@ pub mod record;
 pub mod route;
 pub mod time;
 pub mod topology;
+pub mod units;
 
 #[cfg(test)]
 mod testing;

@@ -213,7 +213,7 @@ impl Running {
                 Ok(()) => "real-time priority".to_owned(),
                 Err(why) => format!("normal priority: {why}"),
             };
-            let interval = crate::config::units::format_duration(reads.interval());
+            let interval = tidegate_core::units::format_duration(reads.interval());
             let nodes = reads.nodes();
             let text = format!("reading the load of {nodes} nodes every {interval}, at {priority}");
             output.event("reading", &text);

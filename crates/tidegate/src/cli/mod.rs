@@ -12,9 +12,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use serde_json::json;
+use tidegate_core::units::parse_duration;
 use tidegate_node::Scope;
 
-use crate::config::units::parse_duration;
 use crate::config::{ConfigError, parse_scope};
 use crate::output::Output;
 

@@ -1,5 +1,7 @@
 //! docs/config.md, made from the tables themselves.
 
+use tidegate_core::units::{size_units, time_units};
+
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, ForwardedFile, LimitsFile,
     ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ReconfigureFile, SiteFile,
@@ -7,7 +9,6 @@ use super::file::{
 };
 use super::policy::PolicySetting;
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
-use super::units::{size_units, time_units};
 
 /// The page.
 pub(crate) fn page() -> String {

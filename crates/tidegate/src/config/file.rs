@@ -5,9 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_core::units::Size;
+
 use super::policy::PolicySetting;
 use super::setting::{At, names, table};
-use super::units::Size;
 use super::values::Auto;
 
 /// Port of the admin interface.

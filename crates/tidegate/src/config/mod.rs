@@ -19,7 +19,6 @@ pub(crate) mod print;
 pub(crate) mod problem;
 mod secrets;
 pub(crate) mod setting;
-pub(crate) mod units;
 mod validate;
 pub(crate) mod values;
 

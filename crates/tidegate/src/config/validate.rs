@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate_core::route::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::units::format_duration;
 use tidegate_node::AgentConfig;
 use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget};
 use tidegate_remote::udp::{Key, KeyError};
@@ -17,7 +18,6 @@ use super::file::{
 };
 use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
-use super::units::format_duration;
 use super::values::Auto;
 use super::{Admin, Config, FrontEnd, NodeRead, Token, parse_scope};
 

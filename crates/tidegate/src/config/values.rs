@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_core::units::{
+    Size, UnitError, format_duration, format_size, parse_duration, parse_size, size_units,
+    time_units,
+};
 use toml::de::DeValue;
 
 use super::problem::{Problem, Problems};
 use super::setting::{Encoded, Raw, Setting, inline, quoted, wrong_type};
-use super::units::{
-    Size, UnitError, format_duration, format_size, parse_duration, parse_size, size_units,
-    time_units,
-};
 
 /// Longest list in the file: sites, nodes, hosts, names to watch.
 const LIST_MAX: usize = 10_000;

@@ -1,6 +1,7 @@
 //! Durations and sizes as people write them: a whole number and a unit, "50ms", "64KiB".
 //!
 //! A bare number is refused: whether 30 means seconds or milliseconds has cost enough nights.
+//! Configuration, command line and scenario files share this one reader.
 
 use std::time::Duration;
 
@@ -24,64 +25,79 @@ const SIZES: &[(&str, u64)] = &[
 
 /// Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size(pub(crate) u64);
+pub struct Size(pub u64);
 
 impl Size {
     /// So many KiB.
-    pub(crate) const fn kib(kib: u64) -> Self {
+    pub const fn kib(kib: u64) -> Self {
         Self(kib << 10)
     }
 
     /// As a length in memory.
-    pub(crate) fn bytes(self) -> usize {
+    pub fn bytes(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
 /// Why a text is neither a duration nor a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UnitError {
+pub enum UnitError {
+    /// It does not begin with a whole number.
     #[error("a whole number and a unit are needed, like \"{example}\"")]
-    Number { example: &'static str },
+    Number {
+        /// One that would do.
+        example: &'static str,
+    },
+    /// A bare number.
     #[error("the unit is missing, like \"{number}{unit}\"; units are {units}")]
     Missing {
+        /// The number.
         number: u64,
+        /// The unit that is likely meant.
         unit: &'static str,
+        /// All units.
         units: String,
     },
+    /// No such unit.
     #[error("unknown unit `{unit}`; units are {units}")]
-    Unknown { unit: String, units: String },
+    Unknown {
+        /// What stands in its place.
+        unit: String,
+        /// All units.
+        units: String,
+    },
+    /// Beyond 64 bits of the smallest unit.
     #[error("the number is too large")]
     Large,
 }
 
 /// Reads a duration.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     parse(text, TIMES, "50ms", "ms").map(Duration::from_nanos)
 }
 
 /// Reads a size.
-pub(crate) fn parse_size(text: &str) -> Result<Size, UnitError> {
+pub fn parse_size(text: &str) -> Result<Size, UnitError> {
     parse(text, SIZES, "64KiB", "KiB").map(Size)
 }
 
 /// Writes a duration in the largest unit that holds it exactly.
-pub(crate) fn format_duration(duration: Duration) -> String {
-    format(tidegate_core::time::nanos(duration), TIMES, "us")
+pub fn format_duration(duration: Duration) -> String {
+    format(crate::time::nanos(duration), TIMES, "us")
 }
 
 /// Writes a size in the largest unit that holds it exactly.
-pub(crate) fn format_size(size: Size) -> String {
+pub fn format_size(size: Size) -> String {
     format(size.0, SIZES, "B")
 }
 
 /// The units of time, for messages.
-pub(crate) fn time_units() -> String {
+pub fn time_units() -> String {
     names(TIMES)
 }
 
 /// The units of size, for messages.
-pub(crate) fn size_units() -> String {
+pub fn size_units() -> String {
     names(SIZES)
 }
 
