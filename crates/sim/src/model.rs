@@ -11,24 +11,33 @@ use tidegate_core::prng::Prng;
 /// A stream of random numbers of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// Arrival times, front-ends and demands of requests.
-    Requests,
+    /// Arrival times, front-ends and demands of requests of the site with this number.
+    Requests(u32),
     /// Antagonists of the node with this number.
     Antagonist(u32),
     /// Choices of the front-end with this number.
     Picker(u32),
     /// Director of the front-end with this number.
     Director(u32),
+    /// Which nodes each front-end sees.
+    Subsets,
+    /// Delays of messages.
+    Network,
+    /// Bursts of the site with this number.
+    Bursts(u32),
 }
 
 impl Stream {
     /// The stream's generator in the run of this seed.
     pub fn prng(self, seed: u64) -> Prng {
         let (family, member) = match self {
-            Self::Requests => (1, 0),
+            Self::Requests(site) => (1, site),
             Self::Antagonist(node) => (2, node),
             Self::Picker(front_end) => (3, front_end),
             Self::Director(front_end) => (4, front_end),
+            Self::Subsets => (5, 0),
+            Self::Network => (6, 0),
+            Self::Bursts(site) => (7, site),
         };
         // Mixed by a generator: neighbouring seeds and members must not be related.
         let mixed = Prng::new(seed).bits() ^ (family << 32) ^ u64::from(member);
@@ -55,6 +64,13 @@ pub enum Demand {
         /// Their cost relative to the others'.
         ratio: f64,
     },
+    /// Bounded Pareto: a heavy tail.
+    Pareto {
+        /// Tail index: the smaller, the heavier.
+        tail: f64,
+        /// Largest over smallest.
+        spread: f64,
+    },
 }
 
 impl Demand {
@@ -75,8 +91,59 @@ impl Demand {
                     small
                 }
             }
+            Self::Pareto { tail, spread } => {
+                let shape = BoundedPareto { tail, spread };
+                mean / shape.mean() * shape.draw(prng)
+            }
         }
     }
+}
+
+/// Pareto between 1 and `spread`.
+#[derive(Clone, Copy, Debug)]
+struct BoundedPareto {
+    tail: f64,
+    spread: f64,
+}
+
+impl BoundedPareto {
+    fn draw(self, prng: &mut Prng) -> f64 {
+        let cut = self.spread.powf(-self.tail);
+        let value = (1.0 - prng.unit() * (1.0 - cut)).powf(-1.0 / self.tail);
+        value.min(self.spread)
+    }
+
+    fn mean(self) -> f64 {
+        let Self { tail, spread } = self;
+        let kept = 1.0 - spread.powf(-tail);
+        if kept <= 0.0 {
+            return 1.0;
+        }
+        let integral = if (tail - 1.0).abs() < 1e-9 {
+            spread.ln()
+        } else {
+            (1.0 - spread.powf(1.0 - tail)) / (tail - 1.0)
+        };
+        tail / kept * integral
+    }
+}
+
+/// When the requests of a site come: the mean rate follows from its load.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Arrivals {
+    /// At a constant rate, independently.
+    #[default]
+    Poisson,
+    /// A flash crowd that comes and goes: the rate is higher in bursts and as much lower between
+    /// them that the mean stays. Lengths of both are exponential.
+    Bursts {
+        /// Rate in a burst over the mean rate, at most 1 / share.
+        peak: f64,
+        /// Share of the time that bursts take, 0 to 1.
+        share: f64,
+        /// Mean length of a burst.
+        length: Duration,
+    },
 }
 
 /// A standard normal variate (Box and Muller).
@@ -114,10 +181,8 @@ impl Antagonist {
 
     /// How long it stays on this time.
     pub fn draw_on(&self, prng: &mut Prng) -> Duration {
-        let (low, high) = self.bounds();
-        let tail = (low / high).powf(ON_TAIL);
-        let on = low / (1.0 - prng.unit() * (1.0 - tail)).powf(1.0 / ON_TAIL);
-        Duration::from_secs_f64(on.min(high))
+        let (shortest, shape) = self.shape();
+        Duration::from_secs_f64(shortest * shape.draw(prng))
     }
 
     /// How long it stays away this time.
@@ -126,19 +191,16 @@ impl Antagonist {
         Duration::from_secs_f64(prng.exponential(self.mean_on() * (1.0 - duty) / duty))
     }
 
-    fn bounds(&self) -> (f64, f64) {
-        let low = self.shortest.as_secs_f64().max(1e-6);
-        (low, self.longest.as_secs_f64().max(low))
+    fn mean_on(&self) -> f64 {
+        let (shortest, shape) = self.shape();
+        shortest * shape.mean()
     }
 
-    fn mean_on(&self) -> f64 {
-        let (low, high) = self.bounds();
-        let kept = 1.0 - (low / high).powf(ON_TAIL);
-        if kept <= 0.0 {
-            return low;
-        }
-        let scale = low.powf(ON_TAIL) / kept * ON_TAIL / (ON_TAIL - 1.0);
-        scale * (low.powf(1.0 - ON_TAIL) - high.powf(1.0 - ON_TAIL))
+    fn shape(&self) -> (f64, BoundedPareto) {
+        let shortest = self.shortest.as_secs_f64().max(1e-6);
+        let spread = (self.longest.as_secs_f64() / shortest).max(1.0);
+        let tail = ON_TAIL;
+        (shortest, BoundedPareto { tail, spread })
     }
 }
 
@@ -155,6 +217,14 @@ mod tests {
             Demand::Bimodal {
                 share: 0.005,
                 ratio: 100.0,
+            },
+            Demand::Pareto {
+                tail: 1.5,
+                spread: 1000.0,
+            },
+            Demand::Pareto {
+                tail: 1.0,
+                spread: 50.0,
             },
         ];
         for demand in demands {
@@ -186,6 +256,6 @@ mod tests {
         assert_eq!(first(Stream::Picker(3), 7), first(Stream::Picker(3), 7));
         assert_ne!(first(Stream::Picker(3), 7), first(Stream::Picker(4), 7));
         assert_ne!(first(Stream::Picker(3), 7), first(Stream::Director(3), 7));
-        assert_ne!(first(Stream::Requests, 7), first(Stream::Requests, 8));
+        assert_ne!(first(Stream::Requests(0), 7), first(Stream::Requests(0), 8));
     }
 }

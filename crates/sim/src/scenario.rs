@@ -1,57 +1,98 @@
-//! What a run consists of: nodes, front-ends, demand, faults. Plain data; the policy is given
-//! to the run beside it, so that every policy meets the same scenario.
+//! What a run consists of: nodes, sites, front-ends, network, faults, and what is expected.
+//! Plain data; who chooses is given to the run beside it, so that every policy meets the same
+//! scenario.
+//!
+//! Not in the data because the core has none of it yet: moves of a node to another site (the
+//! director's sites are fixed), and probes beside records. What policies call a probe is a read
+//! of the load table, so Prequal's probes are as old as the records are; the one path of their
+//! own is [`NodeModel::reports`].
 
 use std::time::Duration;
 
 use tidegate_core::topology::{AdminState, NodeId};
 
-use crate::model::{Antagonist, Demand};
+pub use crate::fault::{Fault, FaultKind, Order};
+use crate::model::{Antagonist, Arrivals, Demand};
+pub use crate::node_model::{Answer, NodeModel, Records, Scope};
 
-/// One emulated node.
+/// One hosted site: who asks for what.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NodeModel {
-    /// CPUs.
-    pub cores: f64,
-    /// Speed of each.
-    pub speed: f64,
-    /// Who else runs there.
-    pub antagonist: Option<Antagonist>,
-    /// Whether it publishes load records.
-    pub records: bool,
+pub struct SiteModel {
+    /// Offered load as a share of the capacity that antagonists leave to the site's nodes on
+    /// the average.
+    pub load: f64,
+    /// When requests come.
+    pub arrivals: Arrivals,
+    /// Shape of the CPU demands.
+    pub demand: Demand,
+    /// Mean CPU demand at speed 1.
+    pub mean_demand: Duration,
+    /// What a request waits for between the two halves of its CPU demand.
+    pub io: Option<Io>,
 }
 
-impl NodeModel {
-    /// A node of `cores` CPUs of speed 1, alone, with records.
-    pub fn new(cores: f64) -> Self {
+impl SiteModel {
+    /// Exponential demands of 10 ms, Poisson arrivals, no IO.
+    pub fn new(load: f64) -> Self {
         Self {
-            cores,
-            speed: 1.0,
-            antagonist: None,
-            records: true,
+            load,
+            arrivals: Arrivals::Poisson,
+            demand: Demand::Exponential,
+            mean_demand: Duration::from_millis(10),
+            io: None,
         }
     }
 }
 
-/// The operator changes a node's state at every front-end.
+/// A wait that takes no CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Order {
-    /// When, since the start.
-    pub at: Duration,
-    /// Which node.
-    pub node: NodeId,
-    /// Its new state.
-    pub state: AdminState,
+pub struct Io {
+    /// Its mean, on a node of [`NodeModel::io_slowness`] 1.
+    pub mean: Duration,
+    /// Its shape.
+    pub shape: Demand,
 }
 
-/// A node is dead for a while: its requests fail, nothing answers, nothing is published.
+/// The front-ends, which do not talk to each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outage {
-    /// Which node.
-    pub node: NodeId,
-    /// Since when.
-    pub from: Duration,
-    /// Until when.
-    pub to: Duration,
+pub struct FrontEnds {
+    /// How many.
+    pub count: u32,
+    /// Each sees so many nodes of each site; none: all. Every node is seen by as many
+    /// front-ends as any other, give or take one.
+    pub subset: Option<u32>,
+    /// Least time between two ticks of a director. A real one takes 0.1 us per node.
+    pub tick: Duration,
+    /// How long an answer is waited for; none: for ever.
+    pub timeout: Option<Duration>,
+}
+
+/// The network between front-ends and nodes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Network {
+    /// One-way delay.
+    pub delay: Duration,
+    /// Mean of what is added to each message's delay, exponential.
+    pub jitter: Duration,
+}
+
+/// What must come true of a run under `auto`. The checks of every run, whoever chooses, are
+/// in `checks`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Expect {
+    /// No node gets less than this part of its fair share of its site's requests over
+    /// [`Expect::SHARE_WINDOW`]: where nodes are equal and healthy.
+    pub least_share: Option<f64>,
+    /// Most over mean of the nodes' requests in flight, each a mean over 100 ms, averaged over
+    /// the run, stays at or below this: where nodes are equal and records fresh.
+    pub herding: Option<f64>,
+    /// At most this share of the requests fails or is refused.
+    pub failed: Option<f64>,
+}
+
+impl Expect {
+    /// The window of [`Expect::least_share`]; a shorter run is one window.
+    pub const SHARE_WINDOW: Duration = Duration::from_secs(10);
 }
 
 /// See the module.
@@ -59,44 +100,50 @@ pub struct Outage {
 pub struct Scenario {
     /// Everything random follows from it.
     pub seed: u64,
-    /// The nodes, all of one site.
+    /// The nodes.
     pub nodes: Vec<NodeModel>,
-    /// Front-ends, which do not talk to each other.
-    pub front_ends: u32,
-    /// Offered load as a share of the capacity that antagonists leave on the average.
-    pub load: f64,
-    /// Shape of the demands.
-    pub demand: Demand,
-    /// Mean demand at speed 1.
-    pub mean_demand: Duration,
-    /// Requests in all; the first tenth warms up and is not measured.
+    /// The sites.
+    pub sites: Vec<SiteModel>,
+    /// Who forwards.
+    pub front_ends: FrontEnds,
+    /// What lies between.
+    pub network: Network,
+    /// Requests in all.
     pub requests: u32,
-    /// Each front-end reads each node's record this often.
-    pub record_interval: Duration,
-    /// One-way delay of the network.
-    pub delay: Duration,
+    /// Share of the requests, the first ones, that is not measured.
+    pub warm_up: f64,
     /// What operators do.
     pub orders: Vec<Order>,
     /// What breaks.
-    pub outages: Vec<Outage>,
+    pub faults: Vec<Fault>,
+    /// What must come true under `auto`.
+    pub expect: Expect,
 }
 
 impl Scenario {
-    /// `nodes` equal nodes of four CPUs behind `front_ends` front-ends at `load`, mean demand
-    /// 10 ms exponential, records each millisecond, network 100 us: the policy study's base.
+    /// `nodes` equal nodes of four CPUs behind `front_ends` front-ends, one site at `load`, mean
+    /// demand 10 ms exponential, records each millisecond, network 100 us, 60 000 requests, the
+    /// first tenth not measured: the policy study's base.
     pub fn new(nodes: u32, front_ends: u32, load: f64) -> Self {
         Self {
             seed: 1,
             nodes: (0..nodes).map(|_| NodeModel::new(4.0)).collect(),
-            front_ends,
-            load,
-            demand: Demand::Exponential,
-            mean_demand: Duration::from_millis(10),
+            sites: vec![SiteModel::new(load)],
+            front_ends: FrontEnds {
+                count: front_ends,
+                subset: None,
+                tick: Duration::from_millis(1),
+                timeout: None,
+            },
+            network: Network {
+                delay: Duration::from_micros(100),
+                jitter: Duration::ZERO,
+            },
             requests: 60_000,
-            record_interval: Duration::from_millis(1),
-            delay: Duration::from_micros(100),
+            warm_up: 0.1,
             orders: Vec::new(),
-            outages: Vec::new(),
+            faults: Vec::new(),
+            expect: Expect::default(),
         }
     }
 
@@ -114,34 +161,53 @@ impl Scenario {
         self
     }
 
+    /// With this done to every site.
+    #[must_use]
+    pub fn sites(mut self, change: impl FnMut(&mut SiteModel)) -> Self {
+        self.sites.iter_mut().for_each(change);
+        self
+    }
+
+    /// With this done to every node.
+    #[must_use]
+    pub fn nodes(mut self, change: impl FnMut(&mut NodeModel)) -> Self {
+        self.nodes.iter_mut().for_each(change);
+        self
+    }
+
+    /// With this done to the records of every node that has them.
+    #[must_use]
+    pub fn records(mut self, change: impl FnMut(&mut Records)) -> Self {
+        let records = self
+            .nodes
+            .iter_mut()
+            .filter_map(|node| node.records.as_mut());
+        records.for_each(change);
+        self
+    }
+
     /// With demands of this shape.
     #[must_use]
-    pub fn demand(mut self, demand: Demand) -> Self {
-        self.demand = demand;
-        self
+    pub fn demand(self, demand: Demand) -> Self {
+        self.sites(|site| site.demand = demand)
     }
 
     /// With this mean demand.
     #[must_use]
-    pub fn mean_demand(mut self, mean: Duration) -> Self {
-        self.mean_demand = mean;
-        self
+    pub fn mean_demand(self, mean: Duration) -> Self {
+        self.sites(|site| site.mean_demand = mean)
     }
 
     /// With records read this often.
     #[must_use]
-    pub fn record_interval(mut self, interval: Duration) -> Self {
-        self.record_interval = interval;
-        self
+    pub fn record_interval(self, interval: Duration) -> Self {
+        self.records(|records| records.interval = interval)
     }
 
     /// With this antagonist on every node, each on its own times.
     #[must_use]
-    pub fn antagonists(mut self, antagonist: Antagonist) -> Self {
-        for node in &mut self.nodes {
-            node.antagonist = Some(antagonist);
-        }
-        self
+    pub fn antagonists(self, antagonist: Antagonist) -> Self {
+        self.nodes(|node| node.antagonist = Some(antagonist))
     }
 
     /// With speeds evenly spread from `slowest` to `fastest`.
@@ -154,30 +220,50 @@ impl Scenario {
         self
     }
 
-    /// Without records on this share of the nodes, evenly spread among the others.
+    /// With `change` done to this share of the nodes, evenly spread among the others.
     #[must_use]
-    pub fn missing(mut self, share: f64) -> Self {
+    pub fn some_nodes(mut self, share: f64, mut change: impl FnMut(&mut NodeModel)) -> Self {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let upto = |count: usize| (count as f64 * share).floor();
-            node.records = upto(index + 1) <= upto(index);
+            if upto(index + 1) > upto(index) {
+                change(node);
+            }
         }
         self
     }
 
-    /// What all nodes together can do beside their antagonists, seconds of demand per second.
-    pub fn capacity(&self) -> f64 {
-        let left = |node: &NodeModel| {
-            let taken = node.antagonist.map_or(0.0, |antagonist| {
-                antagonist.duty * f64::from(antagonist.tasks).min(node.cores)
-            });
-            (node.cores - taken) * node.speed
-        };
-        self.nodes.iter().map(left).sum()
+    /// Without records on this share of the nodes, evenly spread among the others.
+    #[must_use]
+    pub fn missing(self, share: f64) -> Self {
+        self.some_nodes(share, |node| node.records = None)
     }
 
-    /// Requests per second.
-    pub fn rate(&self) -> f64 {
-        self.load * self.capacity() / self.mean_demand.as_secs_f64()
+    /// With a node that is out of service until `at` and then joins.
+    #[must_use]
+    pub fn joins(mut self, node: NodeId, at: Duration) -> Self {
+        let order = |at, state| Order { at, node, state };
+        self.orders.push(order(Duration::ZERO, AdminState::Maint));
+        self.orders.push(order(at, AdminState::Ready));
+        self
+    }
+
+    /// What a site's nodes can do together beside their antagonists, seconds of demand per
+    /// second. Nodes out of service count as if they were in.
+    pub fn capacity(&self, site: usize) -> f64 {
+        let nodes = self.nodes.iter().filter(|node| node.site.index() == site);
+        nodes.map(NodeModel::capacity).sum()
+    }
+
+    /// A site's mean requests per second.
+    pub fn rate(&self, site: usize) -> f64 {
+        let model = &self.sites[site];
+        model.load * self.capacity(site) / model.mean_demand.as_secs_f64()
+    }
+
+    /// How long the requests take to arrive, on the average.
+    pub fn length(&self) -> Duration {
+        let rate: f64 = (0..self.sites.len()).map(|site| self.rate(site)).sum();
+        Duration::try_from_secs_f64(f64::from(self.requests) / rate).unwrap_or(Duration::MAX)
     }
 }
 
@@ -189,7 +275,7 @@ mod tests {
     fn the_missing_share_is_spread_evenly() {
         let scenario = Scenario::new(20, 1, 0.5).missing(0.3);
         let missing: Vec<_> = (0..20)
-            .filter(|index| !scenario.nodes[*index].records)
+            .filter(|index| scenario.nodes[*index].records.is_none())
             .collect();
         assert_eq!(missing, [3, 6, 9, 13, 16, 19]);
     }
@@ -197,8 +283,9 @@ mod tests {
     #[test]
     fn the_rate_follows_from_load_capacity_and_demand() {
         let scenario = Scenario::new(20, 1, 0.9);
-        assert!((scenario.rate() - 7200.0).abs() < 1e-9);
-        let shared = scenario.antagonists(Antagonist::new(8, 0.25));
-        assert!((shared.rate() - 5400.0).abs() < 1e-9);
+        assert!((scenario.rate(0) - 7200.0).abs() < 1e-9);
+        assert_eq!(scenario.requests(7200).length(), Duration::from_secs(1));
+        let shared = Scenario::new(20, 1, 0.9).antagonists(Antagonist::new(8, 0.25));
+        assert!((shared.rate(0) - 5400.0).abs() < 1e-9);
     }
 }

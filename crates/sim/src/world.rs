@@ -32,6 +32,7 @@ use tidegate_core::topology::{
     AdminState, ClusterSpec, Health, NodeId, NodeSpec, SiteId, SiteSpec,
 };
 
+use crate::chooser::Chooser;
 use crate::model::Stream;
 use crate::processor::Processor;
 use crate::report::{Digest, Latencies, Report};
@@ -169,7 +170,17 @@ pub struct World<'a> {
 }
 
 /// Runs the scenario under the policy to its last answer.
-pub fn run(scenario: &Scenario, policy: PolicyConfig) -> Result<Report, Violation> {
+pub fn run(scenario: &Scenario, chooser: impl Into<Chooser>) -> Result<Report, Violation> {
+    let policy = match chooser.into() {
+        Chooser::Policy(policy) => policy,
+        Chooser::Oracle(_) => {
+            return Err(Violation {
+                seed: scenario.seed,
+                at: Duration::ZERO,
+                what: "the oracle is not modelled".into(),
+            });
+        }
+    };
     let mut world = World::new(scenario, policy);
     while !world.ended() {
         world.step()?;
@@ -196,7 +207,7 @@ impl<'a> World<'a> {
                 in_flight_ns: 0,
             }
         });
-        let front_ends = (0..scenario.front_ends).map(|index| {
+        let front_ends = (0..scenario.front_ends.count).map(|index| {
             let director = Director::new(spec.clone(), Stream::Director(index).prng(seed).bits());
             let table = Arc::new(LoadTable::new(count, 1));
             let chooser = Stream::Picker(index).prng(seed).bits();
@@ -212,7 +223,7 @@ impl<'a> World<'a> {
             now: START,
             events: BinaryHeap::new(),
             scheduled: 0,
-            arrivals: Stream::Requests.prng(seed),
+            arrivals: Stream::Requests(0).prng(seed),
             nodes: nodes.collect(),
             front_ends: front_ends.collect(),
             requests: Vec::with_capacity(scenario.requests as usize),
@@ -265,7 +276,7 @@ impl<'a> World<'a> {
             Event::Order { index } => self.on_order(index),
             Event::Died { index } => self.on_died(index),
             Event::Revived { index } => {
-                let node = self.scenario.outages[index as usize].node;
+                let node = self.scenario.faults[index as usize].node;
                 self.nodes[node.index()].alive = true;
             }
         }
@@ -293,7 +304,7 @@ impl<'a> World<'a> {
         let step = |interval: Duration, phase: u32| START + interval * phase / PHASES;
         for phase in 0..PHASES {
             self.schedule(step(TICK, phase), Event::Tick { phase });
-            let read = step(self.scenario.record_interval, phase);
+            let read = step(self.read_interval(), phase);
             self.schedule(read, Event::ReadSent { phase });
         }
         for node in 0..self.nodes.len() as u32 {
@@ -318,7 +329,7 @@ impl<'a> World<'a> {
                 },
             );
         }
-        for (index, outage) in self.scenario.outages.iter().enumerate() {
+        for (index, outage) in self.scenario.faults.iter().enumerate() {
             let index = index as u32;
             self.schedule(START + outage.from, Event::Died { index });
             self.schedule(START + outage.to, Event::Revived { index });
@@ -334,7 +345,7 @@ impl<'a> World<'a> {
 
     fn schedule_arrival(&mut self) {
         if self.totals.offered < u64::from(self.scenario.requests) {
-            let gap = self.arrivals.exponential(1.0 / self.scenario.rate());
+            let gap = self.arrivals.exponential(1.0 / self.scenario.rate(0));
             self.schedule(self.now + Duration::from_secs_f64(gap), Event::Arrival);
         }
     }
@@ -345,9 +356,10 @@ impl<'a> World<'a> {
 
     fn on_arrival(&mut self) -> Result<(), Violation> {
         let scenario = self.scenario;
-        let front_end = self.arrivals.below(scenario.front_ends as usize) as u32;
-        let mean = scenario.mean_demand.as_secs_f64();
-        let demand = Duration::from_secs_f64(scenario.demand.draw(mean, &mut self.arrivals));
+        let front_end = self.arrivals.below(scenario.front_ends.count as usize) as u32;
+        let mean = scenario.sites[0].mean_demand.as_secs_f64();
+        let demand =
+            Duration::from_secs_f64(scenario.sites[0].demand.draw(mean, &mut self.arrivals));
         let request = self.requests.len() as u32;
         self.requests.push(Request {
             front_end,
@@ -381,7 +393,10 @@ impl<'a> World<'a> {
         self.digest.add(self.now.nanos());
         self.digest.add(node.0.into());
         self.requests[request as usize].ticket = Some(ticket);
-        self.schedule(self.now + self.scenario.delay, Event::Delivered { request });
+        self.schedule(
+            self.now + self.scenario.network.delay,
+            Event::Delivered { request },
+        );
         Ok(())
     }
 
@@ -400,7 +415,7 @@ impl<'a> World<'a> {
     }
 
     fn answer(&mut self, request: u32, served: bool) {
-        let at = self.now + self.scenario.delay;
+        let at = self.now + self.scenario.network.delay;
         self.schedule(at, Event::Answered { request, served });
     }
 
@@ -463,6 +478,11 @@ impl<'a> World<'a> {
         Ok(())
     }
 
+    fn read_interval(&self) -> Duration {
+        let mut records = self.scenario.nodes.iter().filter_map(|node| node.records);
+        records.next().unwrap_or_default().interval
+    }
+
     fn antagonist(&self, node: u32) -> Option<crate::model::Antagonist> {
         self.scenario.nodes[node as usize].antagonist
     }
@@ -490,8 +510,8 @@ impl<'a> World<'a> {
             let own = state.table.own(NodeId(node as u32));
             state.histories[node].note_poll(now, own);
         }
-        self.schedule(now + self.scenario.delay, Event::ReadMade { phase });
-        let next = now + self.scenario.record_interval;
+        self.schedule(now + self.scenario.network.delay, Event::ReadMade { phase });
+        let next = now + self.read_interval();
         self.schedule(next, Event::ReadSent { phase });
     }
 
@@ -499,12 +519,12 @@ impl<'a> World<'a> {
         for node in 0..self.nodes.len() {
             let wanted = (phase + PHASES - node as u32 % PHASES) % PHASES;
             let here = &mut self.nodes[node];
-            let answers = here.alive && self.scenario.nodes[node].records;
-            let read = answers && wanted < self.scenario.front_ends;
+            let answers = here.alive && self.scenario.nodes[node].records.is_some();
+            let read = answers && wanted < self.scenario.front_ends.count;
             self.records[phase as usize][node] = read.then(|| here.processor.record(self.now));
             self.answer_completed(node as u32);
         }
-        let at = self.now + self.scenario.delay;
+        let at = self.now + self.scenario.network.delay;
         self.schedule(at, Event::ReadReceived { phase });
     }
 
@@ -517,7 +537,7 @@ impl<'a> World<'a> {
             let id = NodeId(node as u32);
             let reading = Reading {
                 record,
-                sent_at: self.now - self.scenario.delay * 2,
+                sent_at: self.now - self.scenario.network.delay * 2,
                 received_at: self.now,
                 node_now_ns: Some(record.t_ns),
             };
@@ -540,7 +560,7 @@ impl<'a> World<'a> {
 
     fn on_tick(&mut self, phase: u32) -> Result<(), Violation> {
         let now = self.now;
-        let round_trip = self.scenario.delay * 2;
+        let round_trip = self.scenario.network.delay * 2;
         for index in (phase as usize..self.front_ends.len()).step_by(PHASES as usize) {
             let front_end = &mut self.front_ends[index];
             front_end.director.handle_tick(&front_end.table, now);
@@ -596,7 +616,7 @@ impl<'a> World<'a> {
     }
 
     fn on_died(&mut self, index: u32) {
-        let node = self.scenario.outages[index as usize].node;
+        let node = self.scenario.faults[index as usize].node;
         let model = &self.scenario.nodes[node.index()];
         self.settle(node.0);
         let here = &mut self.nodes[node.index()];
@@ -692,6 +712,6 @@ fn cluster(scenario: &Scenario, policy: PolicyConfig) -> ClusterSpec {
             policy,
         }],
         nodes: (0..scenario.nodes.len()).map(node).collect(),
-        front_ends: scenario.front_ends,
+        front_ends: scenario.front_ends.count,
     }
 }

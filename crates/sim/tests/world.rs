@@ -7,7 +7,7 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::topology::{AdminState, NodeId};
 use tidegate_sim::model::{Antagonist, Demand};
 use tidegate_sim::report::Report;
-use tidegate_sim::scenario::{Order, Outage, Scenario};
+use tidegate_sim::scenario::{Fault, FaultKind, Order, Scenario};
 use tidegate_sim::world::run;
 
 fn seeds() -> std::ops::Range<u64> {
@@ -44,8 +44,9 @@ fn troubled(seed: u64) -> Scenario {
         order(600, 1, AdminState::Ready),
         order(500, 2, AdminState::Maint),
     ];
-    scenario.outages = vec![Outage {
+    scenario.faults = vec![Fault {
         node: NodeId(5),
+        kind: FaultKind::Dead,
         from: at(400),
         to: at(900),
     }];
@@ -115,7 +116,7 @@ fn auto_never_takes_unknown_for_idle() {
                 .requests(4000)
                 .missing(0.3);
             let report = ran(&scenario, PolicyKind::Auto);
-            let unknown = (0..20).filter(|node| !scenario.nodes[*node].records);
+            let unknown = (0..20).filter(|node| scenario.nodes[*node].records.is_none());
             let most = unknown.map(|node| report.sent[node]).max().unwrap_or(0);
             let fair = report.sent.iter().sum::<u64>() as f64 / 20.0;
             assert!(most as f64 <= 1.5 * fair, "seed {seed}: {report}");

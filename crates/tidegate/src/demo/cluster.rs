@@ -154,7 +154,7 @@ impl Cluster {
 
     /// Poisson arrivals for `length`; a seed gives the same ones every time.
     pub(super) fn arrivals(&self, seed: u64, length: Duration) -> Vec<Arrival> {
-        let mut prng = Stream::Requests.prng(seed);
+        let mut prng = Stream::Requests(0).prng(seed);
         let left: Vec<f64> = self.nodes.iter().map(NodePlan::left).collect();
         let all: f64 = left.iter().sum();
         let nodes = self.nodes.iter().zip(&left);
