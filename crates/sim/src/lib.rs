@@ -4,6 +4,7 @@
 //!   in virtual time, the demo in real time.
 //! * [`model`]: what is drawn at random: service demands, antagonists, arrivals.
 //! * [`scenario`]: what a run consists of; [`chooser`]: who chooses the nodes in it.
+//! * [`file`]: scenarios as TOML; [`matrix`]: the built-in ones, and policies compared over them.
 //! * [`world`]: the discrete-event simulation: nodes, front-ends, the network between them.
 //! * [`report`]: what a run measured.
 //!
@@ -11,6 +12,8 @@
 
 pub mod chooser;
 mod fault;
+pub mod file;
+pub mod matrix;
 pub mod model;
 mod node_model;
 pub mod processor;
