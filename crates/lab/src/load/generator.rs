@@ -1,0 +1,330 @@
+//! The generator: one thread that hands requests out when they are due and drives all
+//! connections. It runs one plan to its end.
+//!
+//! The pacer spawns each request at its time and never waits for one. It shares its thread with
+//! the requests, so it can only be held up by the generator's own lack of CPU; that is measured
+//! (`late`, [`Generator`]) and said.
+//!
+//! After the last intended start every request still has until its own time-out.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::header::{HeaderName, HeaderValue};
+use rustix::thread::ClockId;
+use tidegate_core::prng::Prng;
+use tidegate_core::time::Timestamp;
+use tidegate_remote::clock;
+use tokio::task::{JoinSet, LocalSet};
+
+use super::arrivals::{self, Arrival};
+use super::client::{Client, Outcome};
+use super::plan::{Arrivals, LoadPlan, Pacing, Requests};
+use super::process::LoadError;
+use super::requests::Source;
+use super::result::{Generator, LoadResult};
+use super::tally::{Ended, Stretch, Tally};
+use super::timer::Timer;
+use super::traces::{self, Trace, TraceError};
+
+/// From having everything ready to the run's beginning.
+const LEAD: Duration = Duration::from_millis(2);
+/// A client of a closed loop rests so long after a failure: a dead front-end is not a reason to
+/// spin.
+const REST: Duration = Duration::from_millis(10);
+/// Tasks between two looks at the sockets and the timer: few, for the pacer's sake.
+const EVENT_INTERVAL: u32 = 8;
+
+/// Runs the plan in this thread.
+pub(super) fn run(plan: &LoadPlan) -> Result<LoadResult, LoadError> {
+    plan.check().map_err(LoadError::Plan)?;
+    let prepared = Prepared::new(plan)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .event_interval(EVENT_INTERVAL)
+        .build()
+        .map_err(LoadError::Runtime)?;
+    LocalSet::new()
+        .block_on(&runtime, drive(plan, prepared))
+        .map_err(LoadError::Runtime)
+}
+
+/// Everything that is drawn or looked up before the clock starts.
+struct Prepared {
+    arrivals: Vec<Arrival>,
+    sources: Vec<Source>,
+    hosts: Vec<HeaderValue>,
+    count_by: Option<HeaderName>,
+    said: Vec<String>,
+}
+
+impl Prepared {
+    fn new(plan: &LoadPlan) -> Result<Self, LoadError> {
+        let traces = Traces::load(plan)?;
+        let mut streams = Vec::new();
+        let mut sources = Vec::new();
+        let mut hosts = Vec::new();
+        for (number, stream) in plan.streams.iter().enumerate() {
+            let prng = |what| prng(plan.seed, what, number);
+            if let Pacing::Open { rate, arrivals } = stream.pacing {
+                let trace = traces.of_arrivals(arrivals);
+                streams.push(arrivals::draw(
+                    arrivals,
+                    rate,
+                    plan.total(),
+                    trace,
+                    &mut prng(1),
+                ));
+            } else {
+                streams.push(Vec::new());
+            }
+            let log = traces.nasa.as_ref();
+            sources.push(Source::new(&stream.requests, log, plan.seed, prng(2)));
+            let host = HeaderValue::from_str(&stream.site);
+            hosts.push(host.map_err(|_| {
+                LoadError::Plan(format!("{:?} cannot be a Host header", stream.site))
+            })?);
+        }
+        let count_by = plan.count_by.as_ref().map(|name| {
+            let name = HeaderName::from_bytes(name.as_bytes());
+            name.map_err(|error| LoadError::Plan(format!("count_by: {error}")))
+        });
+        Ok(Self {
+            arrivals: arrivals::merge(streams),
+            sources,
+            hosts,
+            count_by: count_by.transpose()?,
+            said: traces.said(),
+        })
+    }
+}
+
+/// A generator of random numbers for one purpose of one stream.
+fn prng(seed: u64, purpose: u64, stream: usize) -> Prng {
+    let mixed = Prng::new(seed).bits() ^ (purpose << 32) ^ stream as u64;
+    Prng::new(Prng::new(mixed).bits())
+}
+
+/// The traces that the plan needs.
+#[derive(Default)]
+struct Traces {
+    world_cup: Option<Trace>,
+    nasa: Option<Trace>,
+}
+
+impl Traces {
+    fn load(plan: &LoadPlan) -> Result<Self, TraceError> {
+        let folder = traces::folder();
+        let mut traces = Self::default();
+        for stream in &plan.streams {
+            let arrivals = match stream.pacing {
+                Pacing::Open { arrivals, .. } => Some(arrivals),
+                Pacing::Closed { .. } => None,
+            };
+            let log = matches!(stream.requests, Requests::Nasa { .. });
+            if arrivals == Some(Arrivals::WorldCup) && traces.world_cup.is_none() {
+                traces.world_cup = Some(traces::world_cup(&folder)?);
+            }
+            if (log || arrivals == Some(Arrivals::Nasa)) && traces.nasa.is_none() {
+                traces.nasa = Some(traces::nasa(&folder)?);
+            }
+        }
+        Ok(traces)
+    }
+
+    fn of_arrivals(&self, arrivals: Arrivals) -> Option<&Trace> {
+        match arrivals {
+            Arrivals::WorldCup => self.world_cup.as_ref(),
+            Arrivals::Nasa => self.nasa.as_ref(),
+            Arrivals::Poisson | Arrivals::Paced | Arrivals::Bursts { .. } => None,
+        }
+    }
+
+    fn said(&self) -> Vec<String> {
+        let used = self.world_cup.iter().chain(&self.nasa);
+        used.map(|trace| trace.said.clone()).collect()
+    }
+}
+
+/// What all requests share.
+struct Run {
+    client: Client,
+    tallies: Vec<RefCell<Tally>>,
+    hosts: Vec<HeaderValue>,
+    timeout: Duration,
+    start: Timestamp,
+}
+
+impl Run {
+    /// Sends one request that was due at `due`, and counts what came of it.
+    async fn request(&self, stream: usize, target: usize, path: &str, due: Duration) -> bool {
+        let begun = clock::now().since(self.start);
+        let left = (due + self.timeout).saturating_sub(begun);
+        let exchange = self.client.exchange(target, &self.hosts[stream], path);
+        let outcome = tokio::time::timeout(left, exchange)
+            .await
+            .unwrap_or_else(|_| Outcome::Failed("timed out".to_owned()));
+        let completed = matches!(outcome, Outcome::Completed(_));
+        self.tallies[stream].borrow_mut().request(&Ended {
+            due,
+            begun,
+            ended: clock::now().since(self.start),
+            outcome,
+        });
+        completed
+    }
+}
+
+async fn drive(plan: &LoadPlan, prepared: Prepared) -> io::Result<LoadResult> {
+    let timer = Timer::new()?;
+    let stretch = Stretch {
+        from: plan.warm_up,
+        to: plan.total(),
+    };
+    let tally = |site: &str| RefCell::new(Tally::new(site, stretch, plan.windows));
+    let meter = Meter::start();
+    let run = Rc::new(Run {
+        client: Client::new(
+            &plan.targets,
+            plan.connection_per_request,
+            prepared.count_by,
+        ),
+        tallies: plan.streams.iter().map(|it| tally(&it.site)).collect(),
+        hosts: prepared.hosts,
+        timeout: plan.timeout,
+        start: clock::now() + LEAD,
+    });
+    let sources: Rc<[_]> = prepared.sources.into_iter().map(RefCell::new).collect();
+    let mut tasks = JoinSet::new();
+    closed_loops(plan, &run, &sources, &mut tasks);
+    let mut targets = prng(plan.seed, 3, 0);
+    for arrival in &prepared.arrivals {
+        timer.sleep_until(run.start + arrival.at).await?;
+        let Arrival { at, stream, record } = *arrival;
+        let target = targets.below(plan.targets.len());
+        let path = sources[stream].borrow_mut().next(record);
+        let run = Rc::clone(&run);
+        tasks.spawn_local(async move {
+            run.request(stream, target, &path, at).await;
+        });
+        while tasks.try_join_next().is_some() {}
+    }
+    timer.sleep_until(run.start + plan.total()).await?;
+    let generator = meter.stop();
+    while tasks.join_next().await.is_some() {}
+    let started_ns = run.start.nanos();
+    let run = Rc::into_inner(run).expect("all tasks have ended, and they alone share it");
+    let tallies = run.tallies.into_iter().map(RefCell::into_inner);
+    let mut result = LoadResult {
+        streams: tallies.map(Tally::finish).collect(),
+        generator,
+        started_ns,
+        said: prepared.said,
+    };
+    result.judge();
+    Ok(result)
+}
+
+fn closed_loops(
+    plan: &LoadPlan,
+    run: &Rc<Run>,
+    sources: &Rc<[RefCell<Source>]>,
+    tasks: &mut JoinSet<()>,
+) {
+    for (stream, wanted) in plan.streams.iter().enumerate() {
+        let Pacing::Closed { clients, think } = wanted.pacing else {
+            continue;
+        };
+        for number in 0..clients as usize {
+            let user = User {
+                stream,
+                think,
+                targets: plan.targets.len(),
+                end: run.start + plan.total(),
+                prng: prng(plan.seed, 4 + stream as u64, number),
+            };
+            tasks.spawn_local(user.live(Rc::clone(run), Rc::clone(sources)));
+        }
+    }
+}
+
+/// One client of a closed loop.
+struct User {
+    stream: usize,
+    think: Duration,
+    targets: usize,
+    end: Timestamp,
+    prng: Prng,
+}
+
+impl User {
+    /// Thinks, asks, waits, until the run ends. It begins by thinking, so that clients are not
+    /// in step.
+    async fn live(mut self, run: Rc<Run>, sources: Rc<[RefCell<Source>]>) {
+        loop {
+            let think = self.prng.exponential(self.think.as_secs_f64());
+            if !self.think.is_zero() {
+                tokio::time::sleep(Duration::from_secs_f64(think)).await;
+            }
+            let now = clock::now();
+            if now >= self.end {
+                return;
+            }
+            let due = now.since(run.start);
+            let target = self.prng.below(self.targets);
+            let path = sources[self.stream].borrow_mut().next(None);
+            if !run.request(self.stream, target, &path, due).await {
+                tokio::time::sleep(REST).await;
+            }
+        }
+    }
+}
+
+/// How much CPU this thread takes, and how long it waits for one.
+struct Meter {
+    at: Timestamp,
+    cpu: Duration,
+    waited: Option<Duration>,
+}
+
+impl Meter {
+    fn start() -> Self {
+        Self {
+            at: clock::now(),
+            cpu: thread_cpu(),
+            waited: thread_waited(),
+        }
+    }
+
+    fn stop(&self) -> Generator {
+        let wall = clock::now().seconds_since(self.at).max(f64::MIN_POSITIVE);
+        let share = |since: Duration| since.as_secs_f64() / wall;
+        Generator {
+            cpu: share(thread_cpu().saturating_sub(self.cpu)),
+            waited: self
+                .waited
+                .zip(thread_waited())
+                .map(|(before, now)| share(now.saturating_sub(before))),
+            saturated: false,
+        }
+    }
+}
+
+fn thread_cpu() -> Duration {
+    let cpu = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    // The kernel never gives a negative CPU time.
+    Duration::new(cpu.tv_sec as u64, cpu.tv_nsec as u32)
+}
+
+/// Time on the run queue, if the kernel accounts for it.
+fn thread_waited() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let waited = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(waited))
+}
+
+#[cfg(test)]
+#[path = "generator_tests.rs"]
+mod tests;
