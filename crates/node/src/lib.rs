@@ -19,4 +19,5 @@ pub use agent::{Agent, AgentError, AgentHandle, AgentStatus};
 pub use config::{
     AgentConfig, INTERVAL_DEFAULT, INTERVAL_MAX, INTERVAL_MIN, LISTEN_DEFAULT, SamplerConfig, Scope,
 };
+pub use parse::mounts::{Hierarchy, hierarchies};
 pub use sampler::{CpuLines, Sampler, SamplerError};

@@ -1,1 +1,173 @@
-//! The cluster in a box: nodes that share one machine honestly.
+//! A cluster on one machine: nodes that have their own network, CPU share, server and agents.
+//!
+//! ```text
+//!  CPU 0                                CPU 1
+//!  front namespace                      node namespace, one per node
+//!  front-ends, load generators ──veth── server ┐
+//!  agents that stand beside             agents ├─ one control group: the node's quota
+//!                                       antagonists ┘
+//! ```
+//!
+//! **Namespaces mode** (root) is real: packets through the kernel, a scheduler with quotas,
+//! agents that read the kernel's files. Eight nodes of a tenth of a CPU share one honestly.
+//! **Loopback mode** needs nothing and emulates what it cannot set apart:
+//! [`Cluster::emulated`] says what, and results must repeat it.
+//!
+//! Everything is undone when the cluster is dropped, on SIGINT, SIGTERM and SIGHUP, and after
+//! SIGKILL by [`clean`], which finds all by its name.
+//!
+//! What it does not know: requests, front-ends, experiments.
+
+mod answer;
+mod ending;
+mod error;
+mod group;
+mod mode;
+mod name;
+mod network;
+mod place;
+mod plan;
+mod process;
+mod real;
+mod run;
+mod server;
+mod sweep;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use error::ClusterError;
+pub use group::PERIOD_US;
+pub use name::Owner;
+pub use place::Place;
+pub use plan::{AgentPlan, CachePlan, ClusterPlan, Mode, NodePlan, Placed, ServerKind};
+pub use process::Process;
+pub use run::{lab, tidegate};
+pub use sweep::{Swept, clean};
+
+use real::Machines;
+
+/// A running cluster; gone when dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    mode: Mode,
+    emulated: Vec<String>,
+    nodes: Vec<Node>,
+    machines: Machines,
+}
+
+/// One node as others see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Where its server answers.
+    pub address: SocketAddr,
+    /// What tells its load.
+    pub agents: Vec<AgentAt>,
+    /// Its share of one CPU.
+    pub share: f64,
+}
+
+/// One agent as front-ends see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentAt {
+    /// Its name in the plan.
+    pub name: &'static str,
+    /// How it is read.
+    pub load: LoadAt,
+}
+
+/// How a node's load is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadAt {
+    /// From an agent, over UDP.
+    Udp {
+        /// Where it answers.
+        address: SocketAddr,
+        /// The file with its key.
+        key_file: PathBuf,
+    },
+    /// From shared memory.
+    Shm {
+        /// The region's file.
+        path: PathBuf,
+    },
+}
+
+impl Cluster {
+    /// Starts it. Every server and agent has answered when this returns.
+    ///
+    /// Its processes die with the thread that calls this: keep it until the cluster is dropped.
+    pub fn start(plan: &ClusterPlan) -> Result<Self, ClusterError> {
+        plan.check()?;
+        ending::arm()?;
+        let (mode, why) = mode::choose(plan.mode)?;
+        if mode == Mode::Loopback {
+            return Err(ClusterError::Missing(why.unwrap_or_default()));
+        }
+        let machines = Machines::start(plan)?;
+        Ok(Self {
+            mode,
+            emulated: machines.emulated(),
+            nodes: machines.nodes(),
+            machines,
+        })
+    }
+
+    /// How nodes are kept apart.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// What is not as on real machines, one sentence each, for the report.
+    pub fn emulated(&self) -> Vec<String> {
+        self.emulated.clone()
+    }
+
+    /// Where front-ends and load generators run.
+    pub fn front(&self) -> &Place {
+        self.machines.front()
+    }
+
+    /// The nodes in the order of the plan.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Kills the node's server and the agents inside it, as a crash would.
+    pub fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
+        self.machines.kill(node)
+    }
+
+    /// Stands the node's server and the agents inside it still, as a pause would.
+    pub fn stop(&mut self, node: usize) -> Result<(), ClusterError> {
+        self.machines.stop(node)
+    }
+
+    /// Lets a stopped node go on.
+    pub fn resume(&mut self, node: usize) -> Result<(), ClusterError> {
+        self.machines.resume(node)
+    }
+
+    /// Starts a killed node again; it has answered when this returns.
+    pub fn revive(&mut self, node: usize) -> Result<(), ClusterError> {
+        self.machines.revive(node)
+    }
+
+    /// A folder for the cluster's temporary files; it goes with the cluster.
+    pub fn folder(&self) -> &Path {
+        self.machines.folder()
+    }
+
+    /// CPU time that the node has used so far, by whatever in it; zero for no node.
+    pub fn cpu_time(&self, node: usize) -> Duration {
+        self.machines.cpu_time(node)
+    }
+
+    /// CPU time of the agents that stand beside the node: no part of [`Self::cpu_time`].
+    pub fn beside_cpu_time(&self, node: usize) -> Duration {
+        self.machines.beside_cpu_time(node)
+    }
+}

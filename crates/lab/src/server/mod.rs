@@ -1,1 +1,73 @@
 //! The test server: a known amount of work per request.
+//!
+//! ```text
+//! GET /work?cpu=1500us&mem=64KiB&sleep=5ms&bytes=1024&fds=3&file=17     see `work`
+//! GET /health
+//!
+//!  connections ──> IO thread (hyper) ──queue, bounded──> workers: OS threads that burn CPU
+//!                       ▲ 503 when full                        │
+//!                       └──────────── answers ─────────────────┘
+//! ```
+//!
+//! A worker stands for a process of a prefork server: it has one request at a time, so the
+//! kernel's run queue of the node is as long as that server's would be. CPU time is burnt
+//! until the worker's own CPU clock has advanced by it, so a request costs the same however
+//! many others compete. What the IO thread costs comes on top, in the same control group.
+
+mod cache;
+mod http;
+mod work;
+mod workers;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args;
+use tidegate_core::units::parse_duration;
+
+pub use http::TOOK_HEADER;
+pub use work::{Work, WorkError};
+
+/// Options of the hidden `tidegate-lab serve`.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// Where it listens.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// Requests that are worked on at once.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub workers: u32,
+    /// Requests that may wait; beyond, 503.
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    pub queue: usize,
+    /// Files that the cache holds.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub cache_files: u32,
+    /// CPU time of a request for a file in the cache.
+    #[arg(long, value_name = "DURATION", default_value = "0us", value_parser = parse_duration)]
+    pub cache_hit: Duration,
+    /// CPU time of a request for a file that is not.
+    #[arg(long, value_name = "DURATION", default_value = "0us", value_parser = parse_duration)]
+    pub cache_miss: Duration,
+}
+
+/// Why the server does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The socket.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Threads or the runtime.
+    #[error("cannot start: {0}")]
+    Start(#[from] std::io::Error),
+}
+
+/// Serves until the process is killed.
+pub fn run(args: &ServeArgs) -> Result<(), ServeError> {
+    http::run(args)
+}

@@ -8,20 +8,20 @@ use super::{lines, words};
 
 /// One hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hierarchy {
+pub struct Hierarchy {
     /// 1 or 2.
-    pub(crate) version: u8,
+    pub version: u8,
     /// Controllers of a version 1 hierarchy, separated by commas; empty for version 2.
-    pub(crate) controllers: Vec<u8>,
+    pub controllers: Vec<u8>,
     /// The directory of the hierarchy that is mounted.
-    pub(crate) subtree: PathBuf,
+    pub subtree: PathBuf,
     /// Where.
-    pub(crate) mount: PathBuf,
+    pub mount: PathBuf,
 }
 
 impl Hierarchy {
     /// Whether this is the version 1 hierarchy of that controller.
-    pub(crate) fn controls(&self, controller: &str) -> bool {
+    pub fn controls(&self, controller: &str) -> bool {
         self.version == 1
             && self
                 .controllers
@@ -31,7 +31,7 @@ impl Hierarchy {
 }
 
 /// The hierarchies in the order of their mounts.
-pub(crate) fn hierarchies(mountinfo: &[u8]) -> Vec<Hierarchy> {
+pub fn hierarchies(mountinfo: &[u8]) -> Vec<Hierarchy> {
     lines(mountinfo).filter_map(hierarchy).collect()
 }
 

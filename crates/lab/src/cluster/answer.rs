@@ -1,0 +1,97 @@
+//! Waiting until a server or an agent answers, as a front-end would ask it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
+use tidegate_remote::{Region, clock};
+
+use super::{ClusterError, Place, Process};
+
+/// How long a server or an agent may take: many share a CPU of which each has a tenth.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one attempt may take.
+const ATTEMPT: Duration = Duration::from_secs(2);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Tries of one read of a load record.
+const TRIES: u32 = 1;
+
+/// Waits until the server answers `/health` with 200, asked from this place.
+pub(super) fn of_server(
+    from: &Place,
+    address: SocketAddr,
+    process: &mut Process,
+) -> Result<(), ClusterError> {
+    until(from, address, process, || health(address))
+}
+
+/// Waits until the agent gives a load record, asked from this place.
+pub(super) fn of_agent(
+    from: &Place,
+    address: SocketAddr,
+    key_file: &Path,
+    process: &mut Process,
+) -> Result<(), ClusterError> {
+    let read = || -> Result<(), String> {
+        let key = Key::from_file(key_file).map_err(|error| error.to_string())?;
+        let options = UdpOptions {
+            wait: ATTEMPT,
+            tries: TRIES,
+        };
+        let mut region =
+            UdpRegion::connect(address, key, options).map_err(|error| error.to_string())?;
+        let read = region.read(1).map_err(|error| error.to_string())?;
+        read.record().map(drop).map_err(|error| error.to_string())
+    };
+    until(from, address, process, read)
+}
+
+fn until(
+    from: &Place,
+    address: SocketAddr,
+    process: &mut Process,
+    attempt: impl Fn() -> Result<(), String> + Send + Sync,
+) -> Result<(), ClusterError> {
+    from.inside(|| {
+        let start = clock::now();
+        loop {
+            let Err(why) = attempt() else {
+                return Ok(());
+            };
+            let waited = clock::now().since(start);
+            let ended = process.ended();
+            if ended.is_some() || waited > PATIENCE {
+                return Err(ClusterError::Silent {
+                    what: process.name().to_owned(),
+                    address,
+                    waited,
+                    why: ended.map_or(why, |status| format!("it ended with {status}")),
+                    told: process.told(),
+                });
+            }
+            clock::sleep_until(clock::now() + PAUSE);
+        }
+    })?
+}
+
+/// One request for `/health`.
+fn health(address: SocketAddr) -> Result<(), String> {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&address, ATTEMPT)?;
+        stream.set_read_timeout(Some(ATTEMPT))?;
+        stream.write_all(b"GET /health HTTP/1.1\r\nhost: node\r\nconnection: close\r\n\r\n")?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let answer = ask().map_err(|error| error.to_string())?;
+    let line = answer.lines().next().unwrap_or_default();
+    if line.split(' ').nth(1) == Some("200") {
+        Ok(())
+    } else {
+        Err(format!("it answers `{line}`"))
+    }
+}

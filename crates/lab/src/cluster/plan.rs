@@ -1,0 +1,208 @@
+//! What a cluster shall be: plain data.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::ClusterError;
+use super::network::NODES_MAX;
+
+/// How nodes are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Network namespaces and CPU quotas: real servers that really compute. Needs root.
+    Namespaces,
+    /// Servers on 127.0.0.1 whose CPU is computed, not used.
+    Loopback,
+}
+
+impl Mode {
+    /// Its name, as in results and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Namespaces => "namespaces",
+            Self::Loopback => "loopback",
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterPlan {
+    /// The mode; the best one that works if none is given.
+    pub mode: Option<Mode>,
+    /// The nodes.
+    pub nodes: Vec<NodePlan>,
+    /// The CPU of front-ends and load generators.
+    pub front_cpu: u32,
+    /// The CPU that all nodes share.
+    pub node_cpu: u32,
+}
+
+impl ClusterPlan {
+    /// These nodes on the second CPU, everything else on the first.
+    pub fn new(nodes: Vec<NodePlan>) -> Self {
+        Self {
+            mode: None,
+            nodes,
+            front_cpu: 0,
+            node_cpu: 1,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), ClusterError> {
+        let wrong = |text: String| Err(ClusterError::Plan(text));
+        if self.nodes.is_empty() || self.nodes.len() > NODES_MAX {
+            return wrong(format!(
+                "{} nodes; 1 to {NODES_MAX} are possible",
+                self.nodes.len()
+            ));
+        }
+        let mut names = BTreeSet::new();
+        for node in &self.nodes {
+            let plain = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'-';
+            if node.name.is_empty() || node.name.len() > NAME_MAX || !node.name.bytes().all(plain) {
+                return wrong(format!(
+                    "`{}` is no name: 1 to {NAME_MAX} letters, digits and hyphens",
+                    node.name
+                ));
+            }
+            if !names.insert(&node.name) || node.name == FRONT {
+                return wrong(format!("the name {} is taken", node.name));
+            }
+            if !(1..=WORKERS_MAX).contains(&node.workers) {
+                return wrong(format!(
+                    "{} workers; 1 to {WORKERS_MAX} are possible",
+                    node.workers
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The front's name; no node may have it.
+pub(super) const FRONT: &str = "front";
+/// Longest name of a node.
+const NAME_MAX: usize = 32;
+/// Most workers of a server.
+const WORKERS_MAX: u32 = 512;
+
+/// One node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodePlan {
+    /// Its name.
+    pub name: String,
+    /// Its share of one CPU.
+    pub share: f64,
+    /// What serves.
+    pub server: ServerKind,
+    /// What tells its load.
+    pub agents: Vec<AgentPlan>,
+    /// Requests that it works on at once, as the processes of a prefork server.
+    pub workers: u32,
+    /// Which files are cheap.
+    pub cache: CachePlan,
+    /// For what is drawn at random on this node.
+    pub seed: u64,
+}
+
+impl NodePlan {
+    /// A node with the test server, without agents.
+    pub fn new(name: impl Into<String>, share: f64) -> Self {
+        Self {
+            name: name.into(),
+            share,
+            server: ServerKind::Test,
+            agents: Vec::new(),
+            workers: 16,
+            cache: CachePlan::default(),
+            seed: 1,
+        }
+    }
+}
+
+/// What serves on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerKind {
+    /// The lab's own server, which does a known amount of work per request.
+    Test,
+    /// nginx, with files of all sizes.
+    Nginx,
+    /// Apache with PHP in its processes.
+    ApachePhp,
+}
+
+/// What `file=N` costs: see `server`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CachePlan {
+    /// Files that the cache holds.
+    pub files: u32,
+    /// CPU time of a request for a file that is in it.
+    pub hit: Duration,
+    /// CPU time of a request for one that is not.
+    pub miss: Duration,
+}
+
+impl Default for CachePlan {
+    fn default() -> Self {
+        Self {
+            files: 0,
+            hit: Duration::ZERO,
+            miss: Duration::ZERO,
+        }
+    }
+}
+
+/// One agent of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentPlan {
+    /// Its name; an arm of an experiment says which one it reads.
+    pub name: &'static str,
+    /// Time between two samples.
+    pub interval: Duration,
+    /// Where it runs.
+    pub place: Placed,
+    /// Its UDP port.
+    pub port: u16,
+}
+
+/// Where an agent runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// In the node's control group and quota, at ordinary priority: the user-level monitoring
+    /// of paper 000. When the node is busy, so is its agent.
+    Inside,
+    /// Outside the quota, on the front's CPU, at real-time priority where permitted: the
+    /// nearest to a read by the kernel or the network card that a user-level agent comes.
+    Beside,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_that_cannot_be_are_refused_with_a_reason() {
+        let node = |name: &str| NodePlan::new(name, 0.1);
+        let check = |nodes| ClusterPlan::new(nodes).check();
+        check(vec![node("a"), node("b-1")]).unwrap();
+        for (nodes, why) in [
+            (vec![], "0 nodes"),
+            (vec![node("a"), node("a")], "taken"),
+            (vec![node("front")], "taken"),
+            (vec![node("a/b")], "no name"),
+            (vec![node("")], "no name"),
+            (
+                vec![NodePlan {
+                    workers: 0,
+                    ..node("a")
+                }],
+                "workers",
+            ),
+            (vec![node("a"); NODES_MAX + 1], "nodes"),
+        ] {
+            let error = check(nodes).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

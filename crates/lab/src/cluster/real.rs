@@ -1,0 +1,338 @@
+//! Namespaces mode: nodes with a network, a control group, a server and agents of their own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use rustix::thread::{CpuSet, sched_getaffinity};
+use tidegate_remote::udp::Key;
+
+use super::answer;
+use super::group::{Purpose, Tree};
+use super::name::{Owner, Stem};
+use super::network::{self, Namespace};
+use super::plan::FRONT;
+use super::{
+    AgentAt, AgentPlan, ClusterError, ClusterPlan, LoadAt, Node, NodePlan, Place, Placed, Process,
+    ending, server, sweep,
+};
+
+/// Where servers listen.
+const PORT: u16 = 8080;
+
+/// What was made is swept when this is dropped.
+#[derive(Debug)]
+struct Sweeper(Stem);
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        // What is left is found by `clean`; a drop has nobody to tell it to.
+        sweep::sweep(&|name| name.starts_with(self.0.text()));
+    }
+}
+
+/// See the module. Fields are dropped in this order: processes first, what holds them last.
+#[derive(Debug)]
+pub(super) struct Machines {
+    machines: Vec<Machine>,
+    front: Place,
+    folder: PathBuf,
+    emulated: Vec<String>,
+    _sweeper: Sweeper,
+}
+
+#[derive(Debug)]
+struct Machine {
+    plan: NodePlan,
+    address: SocketAddr,
+    server: Option<Process>,
+    agents: Vec<Option<Process>>,
+    /// In the node's namespace and group.
+    inside: Place,
+    /// In the node's namespace, but not in its group; only if there are such agents.
+    beside: Option<Place>,
+}
+
+/// Makes namespaces and groups.
+struct Maker<'a> {
+    stem: &'a Stem,
+    tree: Tree,
+}
+
+impl Maker<'_> {
+    fn place(
+        &self,
+        name: &str,
+        namespace: Namespace,
+        purpose: Purpose,
+        cpu: Option<u32>,
+        address: Ipv4Addr,
+    ) -> Result<Place, ClusterError> {
+        let group = {
+            let _passage = ending::pass();
+            self.tree.make(&self.stem.name(name), purpose)?
+        };
+        Ok(Place {
+            mark: self.stem.name(name),
+            namespace: Some(namespace),
+            group: Some(Arc::new(group)),
+            cpu,
+            address: address.into(),
+        })
+    }
+}
+
+impl Machines {
+    pub(super) fn start(plan: &ClusterPlan) -> Result<Self, ClusterError> {
+        let stem = Owner::this()?.next();
+        let sweeper = Sweeper(stem.clone());
+        let mut emulated = Vec::new();
+        let front_cpu = pin(plan.front_cpu, "front-ends", &mut emulated);
+        let node_cpu = pin(plan.node_cpu, "nodes", &mut emulated);
+        let tree = Tree::find().map_err(ClusterError::Missing)?;
+        let maker = Maker { stem: &stem, tree };
+        let folder = folder(&stem)?;
+        write_key(&folder.join(KEY))?;
+        let front_namespace = {
+            let _passage = ending::pass();
+            network::front(&stem)?
+        };
+        let front = maker.place(
+            FRONT,
+            front_namespace.clone(),
+            Purpose::Node,
+            front_cpu,
+            network::FRONT,
+        )?;
+        let mut machines = Self {
+            machines: Vec::new(),
+            front,
+            folder,
+            emulated,
+            _sweeper: sweeper,
+        };
+        machines.widen_ports()?;
+        for (index, node) in plan.nodes.iter().enumerate() {
+            let address = network::address(index)?;
+            let namespace = {
+                let _passage = ending::pass();
+                network::node(&stem, &front_namespace, index, &node.name)?
+            };
+            let inside = maker.place(
+                &node.name,
+                namespace.clone(),
+                Purpose::Node,
+                node_cpu,
+                address,
+            )?;
+            inside.limit(Some(node.share))?;
+            let is_beside = |agent: &AgentPlan| agent.place == Placed::Beside;
+            let beside = if node.agents.iter().any(is_beside) {
+                let name = format!("{}.beside", node.name);
+                Some(maker.place(&name, namespace, Purpose::Watch, front_cpu, address)?)
+            } else {
+                None
+            };
+            machines.machines.push(Machine {
+                plan: node.clone(),
+                address: (address, PORT).into(),
+                server: None,
+                agents: node.agents.iter().map(|_| None).collect(),
+                inside,
+                beside,
+            });
+        }
+        for index in 0..machines.machines.len() {
+            machines.revive(index)?;
+        }
+        Ok(machines)
+    }
+
+    /// Room for many connections that were just closed, as load generators leave them.
+    fn widen_ports(&self) -> Result<(), ClusterError> {
+        let settings = [("ip_local_port_range", "1024 65535"), ("tcp_tw_reuse", "1")];
+        self.front.inside(|| {
+            settings.iter().try_for_each(|(name, value)| {
+                let path = format!("/proc/sys/net/ipv4/{name}");
+                std::fs::write(&path, value).map_err(ClusterError::file("write", path))
+            })
+        })?
+    }
+
+    pub(super) fn emulated(&self) -> Vec<String> {
+        self.emulated.clone()
+    }
+
+    pub(super) fn front(&self) -> &Place {
+        &self.front
+    }
+
+    pub(super) fn nodes(&self) -> Vec<Node> {
+        let node = |machine: &Machine| Node {
+            name: machine.plan.name.clone(),
+            address: machine.address,
+            agents: machine.agents_at(&self.folder.join(KEY)),
+            share: machine.plan.share,
+        };
+        self.machines.iter().map(node).collect()
+    }
+
+    fn machine_mut(&mut self, node: usize) -> Result<&mut Machine, ClusterError> {
+        self.machines.get_mut(node).ok_or_else(|| no_node(node))
+    }
+
+    pub(super) fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
+        for process in self.machine_mut(node)?.own() {
+            process.take();
+        }
+        Ok(())
+    }
+
+    pub(super) fn stop(&mut self, node: usize) -> Result<(), ClusterError> {
+        self.signal(node, Signal::STOP)
+    }
+
+    pub(super) fn resume(&mut self, node: usize) -> Result<(), ClusterError> {
+        self.signal(node, Signal::CONT)
+    }
+
+    fn signal(&mut self, node: usize, signal: Signal) -> Result<(), ClusterError> {
+        for process in self.machine_mut(node)?.own().flatten() {
+            process.signal(signal);
+        }
+        Ok(())
+    }
+
+    /// Starts what of the node does not run, and waits until it answers.
+    pub(super) fn revive(&mut self, node: usize) -> Result<(), ClusterError> {
+        let (front, folder) = (self.front.clone(), self.folder.clone());
+        let machine = self.machine_mut(node)?;
+        machine.start_server(&front, &folder)?;
+        machine.start_agents(&front, &folder.join(KEY))
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn cpu_time(&self, node: usize) -> Duration {
+        let machine = self.machines.get(node);
+        machine.map_or(Duration::ZERO, |machine| machine.inside.cpu_time())
+    }
+
+    pub(super) fn beside_cpu_time(&self, node: usize) -> Duration {
+        let beside = self.machines.get(node).and_then(|it| it.beside.as_ref());
+        beside.map_or(Duration::ZERO, Place::cpu_time)
+    }
+}
+
+impl Machine {
+    /// The server and the agents that share its fate.
+    fn own(&mut self) -> impl Iterator<Item = &mut Option<Process>> {
+        let plans = self.plan.agents.iter();
+        let agents = self.agents.iter_mut().zip(plans);
+        let inside = agents.filter(|(_, plan)| plan.place == Placed::Inside);
+        std::iter::once(&mut self.server).chain(inside.map(|(process, _)| process))
+    }
+
+    fn agents_at(&self, key_file: &Path) -> Vec<AgentAt> {
+        let at = |plan: &AgentPlan| AgentAt {
+            name: plan.name,
+            load: LoadAt::Udp {
+                address: (self.address.ip(), plan.port).into(),
+                key_file: key_file.to_path_buf(),
+            },
+        };
+        self.plan.agents.iter().map(at).collect()
+    }
+
+    fn start_server(&mut self, front: &Place, folder: &Path) -> Result<(), ClusterError> {
+        if self.server.is_some() {
+            return Ok(());
+        }
+        let mut command = server::command(&self.plan, self.address, &self.inside, folder)?;
+        let name = format!("the server of {}", self.plan.name);
+        let mut process = Process::start(name, &mut command)?;
+        answer::of_server(front, self.address, &mut process)?;
+        self.server = Some(process);
+        Ok(())
+    }
+
+    fn start_agents(&mut self, front: &Place, key_file: &Path) -> Result<(), ClusterError> {
+        for (plan, running) in self.plan.agents.iter().zip(&mut self.agents) {
+            if running.is_some() {
+                continue;
+            }
+            let address = (self.address.ip(), plan.port).into();
+            let place = match (plan.place, &self.beside) {
+                (Placed::Beside, Some(beside)) => beside,
+                (Placed::Beside | Placed::Inside, _) => &self.inside,
+            };
+            let mut command = place.command(super::tidegate()?);
+            command
+                .arg("agent")
+                .arg("--listen")
+                .arg(format!("{address}"));
+            command.arg("--key-file").arg(key_file);
+            command
+                .arg("--interval")
+                .arg(format!("{}us", plan.interval.as_micros()));
+            command.args(
+                self.inside
+                    .scope()
+                    .iter()
+                    .flat_map(|scope| ["--scope", scope]),
+            );
+            if plan.place == Placed::Inside {
+                command.arg("--no-realtime");
+            }
+            let name = format!("agent {} of {}", plan.name, self.plan.name);
+            let mut process = Process::start(name, &mut command)?;
+            answer::of_agent(front, address, key_file, &mut process)?;
+            *running = Some(process);
+        }
+        Ok(())
+    }
+}
+
+/// The file with the key of all agents.
+const KEY: &str = "key";
+
+fn write_key(path: &Path) -> Result<(), ClusterError> {
+    let key = Key::random().map_err(|error| ClusterError::Missing(error.to_string()))?;
+    std::fs::write(path, key.to_hex()).map_err(ClusterError::file("write", path))
+}
+
+fn no_node(node: usize) -> ClusterError {
+    ClusterError::Plan(format!("there is no node {node}"))
+}
+
+/// A temporary folder for this user alone.
+pub(super) fn folder(stem: &Stem) -> Result<PathBuf, ClusterError> {
+    let _passage = ending::pass();
+    let parents = sweep::folders();
+    let parent = parents
+        .first()
+        .ok_or_else(|| ClusterError::Missing("there is no folder for temporary files".into()))?;
+    let path = parent.join(stem.name("files"));
+    let mut builder = std::fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+        .create(&path)
+        .map_err(ClusterError::file("make", &path))?;
+    Ok(path)
+}
+
+/// The CPU if it is there; else a sentence that says so.
+fn pin(cpu: u32, who: &str, said: &mut Vec<String>) -> Option<u32> {
+    let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    if (cpu as usize) < CpuSet::MAX_CPU && allowed.is_set(cpu as usize) {
+        return Some(cpu);
+    }
+    said.push(format!(
+        "CPU {cpu} is not there: {who} run on whichever CPU is free"
+    ));
+    None
+}

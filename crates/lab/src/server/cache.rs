@@ -1,0 +1,88 @@
+//! Which files are in the server's memory: least recently used, a map and a list by use.
+//!
+//! Both operations cost O(log n). The files themselves do not exist; what tells a hit from a
+//! miss is the CPU time that it costs.
+
+use std::collections::BTreeMap;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Cache {
+    capacity: usize,
+    uses: u64,
+    used_at: BTreeMap<u64, u64>,
+    by_use: BTreeMap<u64, u64>,
+}
+
+impl Cache {
+    /// A cache of so many files, empty.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            uses: 0,
+            used_at: BTreeMap::new(),
+            by_use: BTreeMap::new(),
+        }
+    }
+
+    /// The file is used: whether it was there. It is afterwards, if there is room at all.
+    pub(super) fn hit(&mut self, file: u64) -> bool {
+        if self.capacity == 0 {
+            return false;
+        }
+        self.uses += 1;
+        let before = self.used_at.insert(file, self.uses);
+        if let Some(before) = before {
+            self.by_use.remove(&before);
+        } else if self.used_at.len() > self.capacity
+            && let Some((_, oldest)) = self.by_use.pop_first()
+        {
+            self.used_at.remove(&oldest);
+        }
+        self.by_use.insert(self.uses, file);
+        before.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_core::prng::Prng;
+
+    #[test]
+    fn the_one_longest_unused_goes() {
+        let mut cache = Cache::new(2);
+        let hits: Vec<_> = [1, 2, 1, 3, 1, 2, 3].map(|file| cache.hit(file)).into();
+        assert_eq!(hits, [false, false, true, false, true, false, false]);
+    }
+
+    #[test]
+    fn no_room_means_no_hit() {
+        let mut cache = Cache::new(0);
+        assert!(!cache.hit(1) && !cache.hit(1));
+        assert!(cache.used_at.is_empty() && cache.by_use.is_empty());
+    }
+
+    /// Against the plainest implementation there is.
+    #[test]
+    fn it_agrees_with_a_list() {
+        for seed in 0..20 {
+            let mut prng = Prng::new(seed);
+            let capacity = 1 + prng.below(20);
+            let (mut cache, mut list) = (Cache::new(capacity), Vec::new());
+            for _ in 0..2000 {
+                let file = prng.below(40) as u64;
+                let place = list.iter().position(|there| *there == file);
+                if let Some(place) = place {
+                    list.remove(place);
+                }
+                list.push(file);
+                if list.len() > capacity {
+                    list.remove(0);
+                }
+                assert_eq!(cache.hit(file), place.is_some(), "seed {seed}");
+                assert_eq!(cache.by_use.len(), list.len());
+            }
+        }
+    }
+}
