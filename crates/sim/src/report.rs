@@ -59,6 +59,8 @@ pub struct Report {
     pub herding: f64,
     /// Virtual time from first arrival to last answer.
     pub lasted: Duration,
+    /// Events of the simulation itself: how much work the run was.
+    pub events: u64,
     /// A digest of every decision and answer, in order.
     pub digest: u64,
 }

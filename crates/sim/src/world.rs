@@ -296,6 +296,7 @@ impl<'a> World<'a> {
             sent: self.nodes.iter().map(|node| node.sent).collect(),
             herding: self.herding.iter().sum::<f64>() / windows,
             lasted: self.now.since(START),
+            events: self.scheduled,
             digest: self.digest.value(),
         }
     }
