@@ -13,6 +13,7 @@ mod reads;
 mod run;
 mod rungs;
 mod signals;
+mod simulate;
 #[cfg(test)]
 mod testing;
 

@@ -137,6 +137,19 @@ impl Output {
         }
     }
 
+    /// How far a long command is, for a person at a terminal: the line is drawn anew each time
+    /// and goes away with an empty one. Elsewhere nothing is told.
+    pub(crate) fn progress(self, text: &str) {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        if self.quiet || dumb || !io::stderr().is_terminal() {
+            return;
+        }
+        // To the line's start, the text, and away with what is left of the one before.
+        let mut out = io::stderr().lock();
+        write!(out, "\r{text}\x1b[K").unwrap_or_default();
+        out.flush().unwrap_or_default();
+    }
+
     /// Why a command failed; `details` are for programs.
     pub(crate) fn error(self, text: &str, details: Option<Value>) {
         if self.json {

@@ -147,10 +147,10 @@ fn every_key_has_its_effect() {
 #[test]
 fn unknown_keys_and_bare_numbers_are_refused_where_they_stand() {
     let (message, at) = refused(&format!("{HEAD}colour = 1\n{BASE}"));
-    assert!(message.contains("unknown field `colour`"), "{message}");
+    assert!(message.contains("unknown key `colour`"), "{message}");
     assert_eq!(at, "colour");
     let (message, at) = refused(&format!("{HEAD}{BASE}\nspede = 1.0\n"));
-    assert!(message.contains("unknown field `spede`"), "{message}");
+    assert!(message.contains("unknown key `spede`"), "{message}");
     assert_eq!(at, "spede");
     let (message, at) = refused(&format!("{HEAD}{BASE}\nrecords = {{ interval = 5 }}\n"));
     assert!(message.contains("a duration with its unit"), "{message}");

@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use crate::report::Report;
+use crate::scenario::Expect;
 
 /// How far p99 may differ for a tie.
 pub const BAND: f64 = 0.05;
@@ -154,6 +155,28 @@ pub enum By {
     Missed(f64),
 }
 
+/// What a scenario expects of the default policy and did not come true, a sentence each.
+pub fn unmet(expect: &Expect, score: &Score) -> Vec<String> {
+    let most = [
+        ("share of missed requests", expect.failed, score.missed()),
+        ("max/mean requests in flight", expect.herding, score.herding),
+    ];
+    let least = [(
+        "least share of a node",
+        expect.least_share,
+        score.least_share,
+    )];
+    let most = most.into_iter().filter_map(|(what, bound, found)| {
+        let bound = bound.filter(|bound| found > *bound)?;
+        Some(format!("{what} is {found:.3}, expected at most {bound}"))
+    });
+    let least = least.into_iter().filter_map(|(what, bound, found)| {
+        let bound = bound.filter(|bound| found < *bound)?;
+        Some(format!("{what} is {found:.3}, expected at least {bound}"))
+    });
+    most.chain(least).collect()
+}
+
 /// The geometric mean; nothing of nothing.
 pub fn geomean(ratios: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0u32);
@@ -198,6 +221,29 @@ mod tests {
         assert_eq!(outcome((100.0, 50), (10.0, 60)), Outcome::Win);
         // A few do not decide.
         assert_eq!(outcome((10.0, 55), (100.0, 50)), Outcome::Win);
+    }
+
+    #[test]
+    fn what_is_not_reached_is_told() {
+        let expect = Expect {
+            failed: Some(0.01),
+            least_share: Some(0.5),
+            herding: None,
+        };
+        let good = Score {
+            least_share: 0.6,
+            herding: 9.0,
+            ..score(1.0, 10)
+        };
+        assert_eq!(unmet(&expect, &good), Vec::<String>::new());
+        let told = unmet(&expect, &score(1.0, 11));
+        assert_eq!(
+            told,
+            [
+                "share of missed requests is 0.011, expected at most 0.01",
+                "least share of a node is 0.000, expected at least 0.5",
+            ]
+        );
     }
 
     #[test]

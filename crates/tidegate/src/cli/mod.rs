@@ -2,6 +2,7 @@
 
 mod commands;
 mod show;
+pub(crate) mod simulate;
 
 use std::io;
 use std::net::SocketAddr;
@@ -69,6 +70,8 @@ enum Command {
     Ready(OrderArgs),
     /// Take a node out of service.
     Maint(OrderArgs),
+    /// Play policies against modelled clusters in virtual time.
+    Simulate(simulate::SimulateArgs),
     /// Print a script that completes commands in a shell.
     Completions {
         /// The shell.

@@ -111,6 +111,13 @@ pub(crate) struct ProblemReport {
 }
 
 impl ConfigError {
+    /// One thing that is wrong with another kind of file that is shown in the same way.
+    pub(crate) fn in_file(file: &str, text: &str, problem: Problem) -> Self {
+        let mut problems = Problems::default();
+        problems.push(problem);
+        problems.into_error(file, text)
+    }
+
     /// The message for people, with colours if wanted.
     pub(crate) fn render(&self, colour: bool) -> String {
         match self {
