@@ -15,5 +15,6 @@ pub mod cluster;
 pub mod experiments;
 pub mod front;
 pub mod load;
+pub mod progress;
 pub mod results;
 pub mod server;

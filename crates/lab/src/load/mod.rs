@@ -29,6 +29,6 @@ mod traces;
 
 pub use knee::{Knee, Sample, knee, knee_from};
 pub use plan::{Arrivals, LoadPlan, Mix, Pacing, Requests, Size, Spread, Stream};
-pub use process::{LoadError, Running, answer, run_command, run_here, start};
+pub use process::{LoadError, Running, answer, run, run_command, run_here, start, start_in};
 pub use result::{Generator, LoadResult, StreamResult, Window, decode, encode};
 pub use traces::TraceError;

@@ -9,6 +9,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use crate::cluster::{ClusterError, Place, lab};
+
 use super::generator;
 use super::plan::LoadPlan;
 use super::result::LoadResult;
@@ -31,6 +33,9 @@ pub enum LoadError {
     /// A trace is there and cannot be used.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// The lab's own program is not where it should be.
+    #[error(transparent)]
+    Program(#[from] ClusterError),
     /// Sockets, timers or the clock failed.
     #[error("load generator: {0}")]
     Runtime(#[source] io::Error),
@@ -76,6 +81,25 @@ pub enum LoadError {
 /// See [`LoadError`].
 pub fn run_here(plan: &LoadPlan) -> Result<LoadResult, LoadError> {
     generator::run(plan)
+}
+
+/// Runs the plan in a child in this place, and returns when it is done.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn run(place: &Place, plan: &LoadPlan) -> Result<LoadResult, LoadError> {
+    start_in(place, plan)?.wait()
+}
+
+/// Starts the plan in a child in this place. The child dies with the thread that starts it, see
+/// [`Place::command`].
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn start_in(place: &Place, plan: &LoadPlan) -> Result<Running, LoadError> {
+    let mut command = place.command(lab()?);
+    command.arg("load");
+    start(command, plan)
 }
 
 /// Runs the plan in a child: `command` is `tidegate-lab load`, wherever it shall run.

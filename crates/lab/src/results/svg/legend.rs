@@ -1,0 +1,103 @@
+//! Who is who: colour, shape and dashes of each series, and the list of them at the right.
+//!
+//! Ours and the peers take their colours from opposite ends of the palette only as far as there
+//! are few of them; shapes change with every round of the palette, so that no two look alike.
+
+use super::super::losses::is_auto;
+use super::WIDTH;
+use super::canvas::{Anchor, Canvas};
+
+/// Of the list, from the card's right edge.
+pub(super) const LEGEND_WIDTH: f64 = 190.0;
+const ROW: f64 = 19.0;
+const TOP: f64 = 54.0;
+/// Longest name, in characters.
+const NAME_MAX: usize = 25;
+/// Colours of the palette.
+const COLOURS: usize = 8;
+
+/// How one series looks.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    /// Its colour.
+    pub(super) class: String,
+    pub(super) shape: usize,
+    pub(super) dashes: &'static str,
+    pub(super) width: f64,
+    /// Of somebody else.
+    pub(super) peer: bool,
+    name: String,
+}
+
+/// How a legend shows a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sample {
+    Line,
+    Bar,
+}
+
+/// The looks of series by their names and whether they are peers.
+pub(super) fn looks<'a>(series: impl Iterator<Item = (&'a str, bool)>) -> Vec<Look> {
+    series
+        .enumerate()
+        .map(|(index, (name, peer))| look(index, name, peer))
+        .collect()
+}
+
+fn look(index: usize, name: &str, peer: bool) -> Look {
+    Look {
+        class: format!("tg-c{}", index % COLOURS),
+        shape: index + index / COLOURS,
+        dashes: if peer { "6 3" } else { "" },
+        width: if is_auto(name) { 3.0 } else { 1.8 },
+        peer,
+        name: name.to_owned(),
+    }
+}
+
+pub(super) fn legend_height(entries: usize) -> f64 {
+    entries as f64 * ROW
+}
+
+/// The list.
+pub(super) fn legend(canvas: &mut Canvas, looks: &[Look], sample: Sample) {
+    let left = WIDTH - LEGEND_WIDTH;
+    for (index, look) in looks.iter().enumerate() {
+        let at = TOP + index as f64 * ROW;
+        match sample {
+            Sample::Line => {
+                let ends = [(left, at), (left + 24.0, at)];
+                canvas.polyline(&look.class, &ends, look.width, look.dashes);
+                canvas.point(&look.class, look.shape, (left + 12.0, at), look.peer);
+            }
+            Sample::Bar => {
+                canvas.bar(
+                    &look.class,
+                    (left + 6.0, at - 6.0),
+                    (12.0, 12.0),
+                    opacity(look),
+                    &look.name,
+                );
+            }
+        }
+        canvas.text(
+            "tg-text",
+            left + 31.0,
+            at + 4.0,
+            Anchor::Start,
+            &short(&look.name),
+        );
+    }
+}
+
+/// Bars of peers are lighter.
+pub(super) fn opacity(look: &Look) -> f64 {
+    if look.peer { 0.35 } else { 0.9 }
+}
+
+fn short(name: &str) -> String {
+    if name.chars().count() <= NAME_MAX {
+        return name.to_owned();
+    }
+    name.chars().take(NAME_MAX - 1).chain(['…']).collect()
+}
