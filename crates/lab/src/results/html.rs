@@ -88,13 +88,16 @@ fn section(page: &mut String, report: &Report) {
 }
 
 fn figures(report: &Report) -> String {
+    let plots = report.plots.iter();
     let figure = |plot| {
+        let drawn = svg::figure_in_page(plot, &report.plots);
         format!(
-            "<figure>\n{}</figure>\n",
-            svg::plots(std::slice::from_ref(plot), false)
+            "<figure>
+{drawn}</figure>
+"
         )
     };
-    report.plots.iter().map(figure).collect()
+    plots.map(figure).collect()
 }
 
 fn render_table(page: &mut String, table: &Table) {

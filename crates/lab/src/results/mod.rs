@@ -39,4 +39,4 @@ pub use metric::{Better, Metric};
 pub use plot::{Axis, Bars, Curve, Line, Mark, Plot, Point};
 pub use range::Range;
 pub use report::{ArmResult, Report, Verdict};
-pub use svg::{figure, plots};
+pub use svg::figure;

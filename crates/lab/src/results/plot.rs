@@ -200,6 +200,15 @@ impl Plot {
         }
     }
 
+    /// Names of its series, and whether they are peers.
+    pub(super) fn names(&self) -> Vec<(&str, bool)> {
+        match self {
+            Self::Lines { series, .. } => series.iter().map(|it| (&*it.name, it.peer)).collect(),
+            Self::Bars { series, .. } => series.iter().map(|it| (&*it.name, it.peer)).collect(),
+            Self::Series { series, .. } => series.iter().map(|it| (&*it.name, it.peer)).collect(),
+        }
+    }
+
     /// What stands above it.
     pub fn title(&self) -> &str {
         match self {

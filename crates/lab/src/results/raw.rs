@@ -10,7 +10,7 @@ const ENTRIES_MAX: usize = 1000;
 /// Entries that are always left.
 const ENTRIES_MIN: usize = 16;
 /// Of the whole, as JSON.
-pub(super) const BYTES_MAX: usize = 8 << 20;
+pub(super) const BYTES_MAX: usize = 2 << 20;
 
 /// The data, perhaps thinned, and what was done to them as a sentence.
 pub(super) fn bound(raw: &Value, bytes_max: usize) -> (Value, Option<String>) {

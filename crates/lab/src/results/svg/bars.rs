@@ -4,7 +4,7 @@ use super::super::plot::{Axis, Bars};
 use super::super::range::Range;
 use super::canvas::{Anchor, Canvas};
 use super::frame::Frame;
-use super::legend::{Sample, legend, looks, opacity};
+use super::legend::{Look, Sample, legend, opacity};
 use super::lines::words;
 use super::scale::Scale;
 
@@ -12,6 +12,8 @@ use super::scale::Scale;
 const FILL: f64 = 0.84;
 /// Widest bar.
 const WIDEST: f64 = 46.0;
+/// Bars of a log scale begin at this share of the least value.
+const LEAST: f64 = 0.6;
 /// Of a character of a group's name.
 const CHARACTER: f64 = 6.6;
 
@@ -20,8 +22,8 @@ pub(super) fn groups(
     canvas: &mut Canvas,
     title: &str,
     y: &Axis,
-    groups: &[String],
-    series: &[Bars],
+    (groups, series): (&[String], &[Bars]),
+    looks: &[Look],
 ) -> f64 {
     let slot = |frame: &Frame| (frame.right - frame.left) / groups.len().max(1) as f64;
     let longest = groups
@@ -39,15 +41,15 @@ pub(super) fn groups(
     let frame = Frame::new(series.len(), below);
     let slot = slot(&frame);
     let known = series.iter().flat_map(|it| it.values.iter().flatten());
-    let values = known.flat_map(|it| [it.min, it.median, it.max]);
+    // On a log scale the least bar must have a height too.
+    let values = known.flat_map(|it| [it.min * LEAST, it.min, it.median, it.max]);
     let upwards = Scale::new(values, y.log, true, true, frame.upwards());
     frame.begin(canvas, title, y, &upwards);
-    let looks = looks(series.iter().map(|it| (it.name.as_str(), it.peer)));
     let width = (slot * FILL / series.len().max(1) as f64).min(WIDEST);
     for (group, name) in groups.iter().enumerate() {
         let middle = frame.left + (group as f64 + 0.5) * slot;
         let first = middle - width * series.len() as f64 / 2.0;
-        for (index, (bars, look)) in series.iter().zip(&looks).enumerate() {
+        for (index, (bars, look)) in series.iter().zip(looks).enumerate() {
             if let Some(range) = bars.values.get(group).and_then(Option::as_ref) {
                 let left = first + index as f64 * width;
                 let shows = words(&bars.name, range.median, range.min, range.max);
@@ -65,7 +67,7 @@ pub(super) fn groups(
         }
     }
     frame.ground(canvas);
-    legend(canvas, &looks, Sample::Bar);
+    legend(canvas, looks, Sample::Bar);
     frame.height
 }
 
@@ -73,8 +75,8 @@ pub(super) fn groups(
 fn whisker(canvas: &mut Canvas, range: &Range, at: f64, upwards: &Scale) {
     if range.min < range.max {
         let (low, high) = (upwards.place(range.min), upwards.place(range.max));
-        canvas.line("tg-axis", (at, low), (at, high));
-        canvas.line("tg-axis", (at - 3.0, low), (at + 3.0, low));
-        canvas.line("tg-axis", (at - 3.0, high), (at + 3.0, high));
+        canvas.line("tg-whisker", (at, low), (at, high));
+        canvas.line("tg-whisker", (at - 3.0, low), (at + 3.0, low));
+        canvas.line("tg-whisker", (at - 3.0, high), (at + 3.0, high));
     }
 }

@@ -10,6 +10,7 @@ const LEFT: f64 = 72.0;
 const TOP: f64 = 46.0;
 const BOTTOM: f64 = 54.0;
 const HEIGHT: f64 = 380.0;
+const INSET: f64 = 14.0;
 
 /// Where the data go.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,11 @@ impl Frame {
         (self.left, self.right)
     }
 
+    /// Across, for points that shall not touch the edges.
+    pub(super) fn inset(&self) -> (f64, f64) {
+        (self.left + INSET, self.right - INSET)
+    }
+
     pub(super) fn upwards(&self) -> (f64, f64) {
         (self.bottom, self.top)
     }
@@ -45,7 +51,7 @@ impl Frame {
     /// Card, title and the vertical axis with its grid.
     pub(super) fn begin(&self, canvas: &mut Canvas, title: &str, y: &Axis, scale: &Scale) {
         canvas.card(WIDTH, self.height);
-        canvas.text("tg-title", 16.0, 26.0, Anchor::Start, title);
+        canvas.text("tg-title", 16.0, 24.0, Anchor::Start, title);
         for (value, text) in scale.ticks() {
             let at = scale.place(value);
             canvas.line("tg-grid", (self.left, at), (self.right, at));

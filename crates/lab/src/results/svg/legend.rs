@@ -1,14 +1,15 @@
 //! Who is who: colour, shape and dashes of each series, and the list of them at the right.
 //!
-//! Ours and the peers take their colours from opposite ends of the palette only as far as there
-//! are few of them; shapes change with every round of the palette, so that no two look alike.
+//! A series looks the same in all plots of a report. Where there are more series than colours,
+//! colours come again with another shape, so that no two look alike.
 
 use super::super::losses::is_auto;
+use super::super::plot::Plot;
 use super::WIDTH;
 use super::canvas::{Anchor, Canvas};
 
 /// Of the list, from the card's right edge.
-pub(super) const LEGEND_WIDTH: f64 = 190.0;
+pub(super) const LEGEND_WIDTH: f64 = 214.0;
 const ROW: f64 = 19.0;
 const TOP: f64 = 54.0;
 /// Longest name, in characters.
@@ -36,12 +37,29 @@ pub(super) enum Sample {
     Bar,
 }
 
-/// The looks of series by their names and whether they are peers.
-pub(super) fn looks<'a>(series: impl Iterator<Item = (&'a str, bool)>) -> Vec<Look> {
-    series
-        .enumerate()
-        .map(|(index, (name, peer))| look(index, name, peer))
-        .collect()
+/// Names in the order in which they first appear: that gives each its look.
+#[derive(Debug)]
+pub(super) struct Palette(Vec<String>);
+
+impl Palette {
+    pub(super) fn of(plots: &[Plot]) -> Self {
+        let mut names: Vec<String> = Vec::new();
+        for (name, _) in plots.iter().flat_map(Plot::names) {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+        Self(names)
+    }
+
+    /// The looks of a plot's series.
+    pub(super) fn looks(&self, plot: &Plot) -> Vec<Look> {
+        let index = |name: &str| self.0.iter().position(|known| known == name);
+        let names = plot.names().into_iter();
+        names
+            .map(|(name, peer)| look(index(name).unwrap_or(0), name, peer))
+            .collect()
+    }
 }
 
 fn look(index: usize, name: &str, peer: bool) -> Look {

@@ -4,37 +4,39 @@ use super::super::number::show;
 use super::super::plot::{Axis, Curve, Line, Mark, Point};
 use super::canvas::{Anchor, Canvas};
 use super::frame::Frame;
-use super::legend::{Look, Sample, legend, looks};
+use super::legend::{Look, Sample, legend};
 use super::scale::Scale;
 
 /// Points of one course at most: more than the picture has places.
 const POINTS_MAX: usize = 1200;
-/// Rows of texts of marks.
-const MARK_ROWS: usize = 3;
+/// Rows of texts of moments.
+const MARK_ROWS: usize = 4;
+/// Width of a character of such a text.
+const CHARACTER: f64 = 6.6;
 
 /// Lines with bands. Gives the height of the card.
-pub(super) fn ranges(canvas: &mut Canvas, title: &str, x: &Axis, y: &Axis, series: &[Line]) -> f64 {
+pub(super) fn ranges(
+    canvas: &mut Canvas,
+    title: &str,
+    (x, y): (&Axis, &Axis),
+    series: &[Line],
+    looks: &[Look],
+) -> f64 {
     let frame = Frame::new(series.len(), 0.0);
     let points = || series.iter().flat_map(|line| &line.points);
-    let across = Scale::new(
-        points().map(|it| it.x),
-        x.log,
-        x.zero,
-        false,
-        frame.across(),
-    );
+    let across = Scale::new(points().map(|it| it.x), x.log, x.zero, false, frame.inset())
+        .with_ticks_at(points().map(|it| it.x));
     let values = points().flat_map(|it| [it.y, it.min, it.max]);
     let upwards = Scale::new(values, y.log, y.zero, true, frame.upwards());
     frame.begin(canvas, title, y, &upwards);
     frame.axis(canvas, x, &across);
-    let looks = looks(series.iter().map(|line| (line.name.as_str(), line.peer)));
     let place = |x: f64, y: f64| (across.place(x), upwards.place(y));
-    for (line, look) in series.iter().zip(&looks) {
+    for (line, look) in series.iter().zip(looks) {
         let known: Vec<_> = line.points.iter().filter(|it| it.y.is_finite()).collect();
         band(canvas, &known, look, place);
     }
     // The first series, usually ours, is drawn last and lies on top.
-    for (line, look) in series.iter().zip(&looks).rev() {
+    for (line, look) in series.iter().zip(looks).rev() {
         let known = line.points.iter().filter(|it| it.y.is_finite());
         let middle: Vec<_> = known.map(|it| place(it.x, it.y)).collect();
         canvas.polyline(&look.class, &middle, look.width, look.dashes);
@@ -42,7 +44,7 @@ pub(super) fn ranges(canvas: &mut Canvas, title: &str, x: &Axis, y: &Axis, serie
             canvas.point(&look.class, look.shape, at, look.peer);
         }
     }
-    legend(canvas, &looks, Sample::Line);
+    legend(canvas, looks, Sample::Line);
     frame.height
 }
 
@@ -66,10 +68,9 @@ fn band(
 pub(super) fn course(
     canvas: &mut Canvas,
     title: &str,
-    x: &Axis,
-    y: &Axis,
-    series: &[Curve],
-    marks: &[Mark],
+    (x, y): (&Axis, &Axis),
+    (series, marks): (&[Curve], &[Mark]),
+    looks: &[Look],
 ) -> f64 {
     let frame = Frame::new(series.len(), 0.0);
     let points = || series.iter().flat_map(|curve| &curve.points);
@@ -84,19 +85,8 @@ pub(super) fn course(
     );
     frame.begin(canvas, title, y, &upwards);
     frame.axis(canvas, x, &across);
-    for (index, mark) in marks.iter().enumerate() {
-        let at = across.place(mark.x);
-        canvas.line("tg-mark", (at, frame.top), (at, frame.bottom));
-        let row = frame.top + 12.0 + (index % MARK_ROWS) as f64 * 14.0;
-        let (shift, anchor) = if at > f64::midpoint(frame.left, frame.right) {
-            (-4.0, Anchor::End)
-        } else {
-            (4.0, Anchor::Start)
-        };
-        canvas.text("tg-dim", at + shift, row, anchor, &mark.text);
-    }
-    let looks = looks(series.iter().map(|curve| (curve.name.as_str(), curve.peer)));
-    for (curve, look) in series.iter().zip(&looks).rev() {
+    draw_marks(canvas, &frame, &across, marks);
+    for (curve, look) in series.iter().zip(looks).rev() {
         let step = curve.points.len().div_ceil(POINTS_MAX).max(1);
         let known = curve
             .points
@@ -108,8 +98,24 @@ pub(super) fn course(
             .collect();
         canvas.polyline(&look.class, &places, look.width.min(2.2), look.dashes);
     }
-    legend(canvas, &looks, Sample::Line);
+    legend(canvas, looks, Sample::Line);
     frame.height
+}
+
+/// Moments, with their texts above the data; one that would meet another goes a row down.
+fn draw_marks(canvas: &mut Canvas, frame: &Frame, across: &Scale, marks: &[Mark]) {
+    let mut ends = [f64::NEG_INFINITY; MARK_ROWS];
+    for mark in marks {
+        let at = across.place(mark.x);
+        let row = ends
+            .iter()
+            .position(|end| *end < at)
+            .unwrap_or(MARK_ROWS - 1);
+        ends[row] = at + mark.text.chars().count() as f64 * CHARACTER;
+        canvas.line("tg-mark", (at, frame.top), (at, frame.bottom));
+        let height = frame.top - 5.0 + row as f64 * 14.0;
+        canvas.text("tg-dim", at, height, Anchor::Start, &mark.text);
+    }
 }
 
 /// What a bar or point shows, in words.

@@ -13,6 +13,7 @@ mod lines;
 mod scale;
 
 use self::canvas::Canvas;
+use self::legend::Palette;
 use super::plot::Plot;
 
 /// Of a card.
@@ -25,40 +26,44 @@ pub(super) const STYLE: &str = include_str!("../plot.css");
 
 /// All plots in one file, one below the other.
 pub fn figure(all: &[Plot]) -> String {
-    plots(all, true)
+    draw(all, &Palette::of(all), STYLE)
 }
 
-/// All plots in one element; with its style unless the page around has it.
-pub fn plots(all: &[Plot], styled: bool) -> String {
+/// One of the plots, for a page that has the style.
+pub(super) fn figure_in_page(plot: &Plot, all: &[Plot]) -> String {
+    draw(std::slice::from_ref(plot), &Palette::of(all), "")
+}
+
+fn draw(plots: &[Plot], palette: &Palette, style: &str) -> String {
     let mut canvas = Canvas::default();
     let mut height = 0.0;
-    for plot in all {
+    for plot in plots {
         let top = if height > 0.0 { height + GAP } else { 0.0 };
         canvas.begin_card(top);
+        let looks = palette.looks(plot);
         let tall = match plot {
             Plot::Lines {
                 title,
                 x,
                 y,
                 series,
-            } => lines::ranges(&mut canvas, title, x, y, series),
+            } => lines::ranges(&mut canvas, title, (x, y), series, &looks),
             Plot::Bars {
                 title,
                 y,
                 groups,
                 series,
-            } => bars::groups(&mut canvas, title, y, groups, series),
+            } => bars::groups(&mut canvas, title, y, (groups, series), &looks),
             Plot::Series {
                 title,
                 x,
                 y,
                 series,
                 marks,
-            } => lines::course(&mut canvas, title, x, y, series, marks),
+            } => lines::course(&mut canvas, title, (x, y), (series, marks), &looks),
         };
         canvas.end_card();
         height = top + tall;
     }
-    let style = if styled { STYLE } else { "" };
     canvas.finish(WIDTH, height, style)
 }

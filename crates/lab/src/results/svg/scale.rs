@@ -1,11 +1,15 @@
 //! From values to places: linear and logarithmic scales with round ticks.
 
-use super::super::number::tick;
+use super::super::number::{show, tick};
 
 /// Ticks that a linear axis has about.
 const TICKS: f64 = 6.0;
 /// Room above the greatest value, as a share of the extent.
 const HEADROOM: f64 = 0.06;
+
+/// Given ticks at most, and how far apart they are at least.
+const GIVEN_MAX: usize = 12;
+const APART: f64 = 34.0;
 
 /// A scale from values to a stretch of the picture.
 #[derive(Clone, Debug)]
@@ -15,6 +19,8 @@ pub(super) struct Scale {
     high: f64,
     from: f64,
     to: f64,
+    /// Where ticks are, if not where the scale would put them.
+    given: Vec<f64>,
 }
 
 impl Scale {
@@ -57,7 +63,20 @@ impl Scale {
             high,
             from,
             to,
+            given: Vec::new(),
         }
+    }
+
+    /// With ticks at the values themselves, if these are few and far enough apart.
+    pub(super) fn with_ticks_at(mut self, values: impl Iterator<Item = f64>) -> Self {
+        let mut values: Vec<_> = values.filter(|it| it.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        let apart = |pair: &[f64]| self.place(pair[1]) - self.place(pair[0]) >= APART;
+        if values.len() <= GIVEN_MAX && values.windows(2).all(apart) {
+            self.given = values;
+        }
+        self
     }
 
     /// The place of a value, within the picture even if the value is not.
@@ -81,6 +100,9 @@ impl Scale {
 
     /// Round values with their texts.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
+        if !self.given.is_empty() {
+            return (self.given.iter()).map(|it| (*it, show(*it))).collect();
+        }
         if self.log {
             self.log_ticks()
         } else {
