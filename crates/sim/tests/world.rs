@@ -1,5 +1,7 @@
 //! Seeded runs of the core against modelled clusters. A failure prints its seed;
-//! `TIDEGATE_SEED=n` replays that one alone.
+//! `SEED=n` replays that one alone.
+
+mod support;
 
 use std::time::Duration;
 
@@ -11,13 +13,7 @@ use tidegate_sim::scenario::{Fault, FaultKind, Order, Scenario};
 use tidegate_sim::world::run;
 
 fn seeds() -> std::ops::Range<u64> {
-    match std::env::var("TIDEGATE_SEED") {
-        Ok(seed) => {
-            let seed = seed.parse().expect("TIDEGATE_SEED is a number");
-            seed..seed + 1
-        }
-        Err(_) => 1..4,
-    }
+    support::seeds(1..4)
 }
 
 fn ran(scenario: &Scenario, kind: PolicyKind) -> Report {

@@ -22,7 +22,7 @@ pub use error::FileError;
 
 use std::time::Duration;
 
-use crate::scenario::Scenario;
+use crate::scenario::{FaultKind, Scenario};
 
 /// Longest duration that a file may name, but for the end of a fault.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -76,9 +76,22 @@ impl ScenarioFile {
         build::build(table)
     }
 
-    /// The scenario of the short run whose exact result is kept.
+    /// The scenario of the short run whose exact result is kept. Orders and faults come as much
+    /// earlier as it is shorter.
     pub fn golden(&self) -> Scenario {
         let requests = self.golden_requests.min(self.scenario.requests);
-        self.scenario.clone().requests(requests)
+        let share = f64::from(requests) / f64::from(self.scenario.requests.max(1));
+        let mut scenario = self.scenario.clone().requests(requests);
+        for order in &mut scenario.orders {
+            order.at = order.at.mul_f64(share);
+        }
+        for fault in &mut scenario.faults {
+            fault.from = fault.from.mul_f64(share);
+            fault.to = fault.to.mul_f64(share);
+            if let FaultKind::Flapping { period, .. } = &mut fault.kind {
+                *period = period.mul_f64(share);
+            }
+        }
+        scenario
     }
 }

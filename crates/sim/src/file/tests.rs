@@ -145,6 +145,43 @@ fn every_key_has_its_effect() {
 }
 
 #[test]
+fn the_short_run_meets_its_faults_too() {
+    let file = read(&format!("{HEAD}{EVERYTHING}"));
+    let golden = file.golden();
+    assert_eq!(golden.requests, 200);
+    let (whole, short) = (file.scenario.faults[0], golden.faults[0]);
+    assert_eq!((short.from, short.to), (whole.from / 5, whole.to / 5));
+    assert_eq!(golden.orders[1].at, file.scenario.orders[1].at / 5);
+}
+
+/// The text above has every key.
+#[test]
+fn every_key_is_documented() {
+    let docs = include_str!("../../../../docs/simulate.md");
+    let table: toml::Table = format!("{HEAD}{EVERYTHING}").parse().unwrap();
+    let mut tables = vec![toml::Value::Table(table)];
+    while let Some(value) = tables.pop() {
+        match value {
+            toml::Value::Table(table) => {
+                for (key, value) in table {
+                    let named = ["`", "[", "{ ", ", "]
+                        .iter()
+                        .any(|before| docs.contains(&format!("{before}{key}")));
+                    assert!(named, "docs/simulate.md does not name `{key}`");
+                    tables.push(value);
+                }
+            }
+            toml::Value::Array(items) => tables.extend(items),
+            toml::Value::String(_)
+            | toml::Value::Integer(_)
+            | toml::Value::Float(_)
+            | toml::Value::Boolean(_)
+            | toml::Value::Datetime(_) => {}
+        }
+    }
+}
+
+#[test]
 fn unknown_keys_and_bare_numbers_are_refused_where_they_stand() {
     let (message, at) = refused(&format!("{HEAD}colour = 1\n{BASE}"));
     assert!(message.contains("unknown key `colour`"), "{message}");

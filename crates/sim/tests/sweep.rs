@@ -1,0 +1,224 @@
+//! Clusters, faults and orders drawn at random, through all checks of the simulator: requests
+//! are conserved, pickers' counts agree, nothing goes where it must not. A failure prints its
+//! seed; `SEED=n` replays that one alone.
+
+mod support;
+
+use std::time::Duration;
+
+use support::seeds;
+use tidegate_core::load::Rung;
+use tidegate_core::policy::{PolicyConfig, PolicyKind};
+use tidegate_core::prng::Prng;
+use tidegate_core::topology::{AdminState, NodeId, SiteId};
+use tidegate_sim::model::{Antagonist, Arrivals, Demand};
+use tidegate_sim::report::Report;
+use tidegate_sim::scenario::{
+    Answer, Fault, FaultKind, Io, NodeModel, Order, Records, Scenario, Scope, SiteModel,
+};
+use tidegate_sim::world::run;
+
+const SEEDS: u64 = 256;
+
+/// Draws of a scenario's parts.
+struct Draw(Prng);
+
+impl Draw {
+    fn chance(&mut self, share: f64) -> bool {
+        self.0.unit() < share
+    }
+
+    fn between(&mut self, least: f64, most: f64) -> f64 {
+        least + (most - least) * self.0.unit()
+    }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.0.below(of.len())]
+    }
+
+    fn millis(&mut self, least: f64, most: f64) -> Duration {
+        Duration::from_secs_f64(self.between(least, most) * 1e-3)
+    }
+
+    fn demand(&mut self) -> Demand {
+        let shapes = [
+            Demand::Fixed,
+            Demand::Exponential,
+            Demand::LogNormal { cv: 2.0 },
+            Demand::Bimodal {
+                share: 0.01,
+                ratio: 50.0,
+            },
+            Demand::Pareto {
+                tail: 1.3,
+                spread: 100.0,
+            },
+        ];
+        self.one(&shapes)
+    }
+
+    fn site(&mut self) -> SiteModel {
+        let mut site = SiteModel::new(self.between(0.2, 1.3));
+        site.demand = self.demand();
+        site.mean_demand = self.millis(0.5, 20.0);
+        if self.chance(0.2) {
+            site.arrivals = Arrivals::Bursts {
+                peak: 2.0,
+                share: 0.2,
+                length: self.millis(1.0, 50.0),
+            };
+        }
+        if self.chance(0.2) {
+            site.io = Some(Io {
+                mean: self.millis(1.0, 30.0),
+                shape: self.demand(),
+            });
+        }
+        site
+    }
+
+    fn records(&mut self) -> Records {
+        let rungs = [
+            Rung::XdpNative,
+            Rung::KernelRecord,
+            Rung::AgentRealtime,
+            Rung::Agent,
+        ];
+        let milli = Duration::from_millis(1);
+        Records {
+            rung: self.one(&rungs),
+            interval: self.one(&[milli, milli, 5 * milli, 50 * milli]),
+            published: self.one(&[Duration::ZERO, Duration::ZERO, 10 * milli]),
+            age: self.one(&[Duration::ZERO, Duration::ZERO, 20 * milli]),
+            delay: self.one(&[Duration::ZERO, milli]),
+            loss: self.one(&[0.0, 0.0, 0.1, 0.9]),
+            in_flight: self.chance(0.8),
+            scope: self.one(&[Scope::Host, Scope::Host, Scope::Requests]),
+            answer: self.one(&[Answer::Kernel, Answer::Process { slice: 4 * milli }]),
+        }
+    }
+
+    fn node(&mut self, site: SiteId) -> NodeModel {
+        let mut node = NodeModel::new(self.between(0.5, 8.0));
+        node.site = site;
+        node.speed = self.between(0.5, 1.6);
+        if self.chance(0.3) {
+            node.antagonist = Some(Antagonist {
+                shortest: Duration::from_millis(5),
+                longest: Duration::from_millis(200),
+                ..Antagonist::new(4, 0.4)
+            });
+        }
+        node.records = (!self.chance(0.2)).then(|| self.records());
+        node.reports = self.chance(0.2);
+        node.limit = self.chance(0.2).then_some(20);
+        node.io_channels = self.chance(0.2).then_some(4);
+        node.io_slowness = self.one(&[1.0, 1.0, 4.0]);
+        node
+    }
+
+    /// One fault of a node within the run.
+    fn fault(&mut self, node: NodeId, length: Duration) -> Fault {
+        let from = length.mul_f64(self.between(0.0, 0.7));
+        let kinds = [
+            FaultKind::Dead,
+            FaultKind::Paused,
+            FaultKind::Failing,
+            FaultKind::Flapping {
+                period: length.mul_f64(0.1).max(Duration::from_micros(10)),
+                down: 0.4,
+            },
+        ];
+        Fault {
+            node,
+            kind: self.one(&kinds),
+            from,
+            to: from + length.mul_f64(self.between(0.05, 0.5)),
+        }
+    }
+
+    fn order(&mut self, node: NodeId, length: Duration) -> Order {
+        let states = [AdminState::Drain, AdminState::Maint, AdminState::Ready];
+        Order {
+            at: length.mul_f64(self.0.unit()),
+            node,
+            state: self.one(&states),
+        }
+    }
+}
+
+/// The scenario of a seed.
+fn composed(seed: u64) -> Scenario {
+    let mut draw = Draw(Prng::new(seed));
+    let sites = draw.one(&[1u32, 1, 2]);
+    let nodes = sites + draw.0.below(12) as u32;
+    let front_ends = draw.one(&[1, 2, 3, 8]);
+    let mut scenario = Scenario::new(nodes, front_ends, 1.0).seed(seed);
+    scenario.requests = 200 + draw.0.below(300) as u32;
+    scenario.sites = (0..sites).map(|_| draw.site()).collect();
+    // The first nodes see to it that no site is without.
+    let site = |draw: &mut Draw, index: u32| match index {
+        index if index < sites => SiteId(index),
+        _ => SiteId(draw.0.below(sites as usize) as u32),
+    };
+    scenario.nodes = (0..nodes)
+        .map(|index| {
+            let site = site(&mut draw, index);
+            draw.node(site)
+        })
+        .collect();
+    scenario.front_ends.subset = draw.chance(0.2).then_some(2);
+    scenario.front_ends.timeout = draw.chance(0.3).then(|| draw.millis(20.0, 500.0));
+    scenario.network.delay = draw.millis(0.05, 1.0);
+    if draw.chance(0.3) {
+        scenario.network.jitter = draw.millis(0.05, 2.0);
+    }
+    let length = scenario.length();
+    for node in (0..nodes).map(NodeId) {
+        if draw.chance(0.25) {
+            scenario.faults.push(draw.fault(node, length));
+        }
+        while draw.chance(0.2) {
+            scenario.orders.push(draw.order(node, length));
+        }
+    }
+    scenario
+}
+
+#[track_caller]
+fn checked(scenario: &Scenario, kind: PolicyKind) -> Report {
+    match run(scenario, PolicyConfig::new(kind)) {
+        Ok(report) => {
+            let ended = report.completed + report.failed + report.rejected;
+            assert_eq!(
+                report.offered,
+                ended,
+                "SEED={} {}",
+                scenario.seed,
+                kind.name()
+            );
+            report
+        }
+        Err(broken) => panic!("SEED={} {}: {broken}", scenario.seed, kind.name()),
+    }
+}
+
+/// The default policy in each of them, and one of the others in turn.
+#[test]
+fn random_clusters_break_no_rule() {
+    for seed in seeds(0..SEEDS) {
+        let scenario = composed(seed);
+        let others = PolicyKind::ALL.len() as u64 - 1;
+        let other = PolicyKind::ALL[1 + (seed % others) as usize];
+        checked(&scenario, PolicyKind::Auto);
+        checked(&scenario, other);
+    }
+}
+
+#[test]
+fn random_clusters_are_replayed_to_the_byte() {
+    for seed in seeds(0..SEEDS / 16) {
+        let digest = || checked(&composed(seed), PolicyKind::Auto).digest;
+        assert_eq!(digest(), digest(), "SEED={seed}");
+    }
+}
