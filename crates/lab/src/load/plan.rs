@@ -13,7 +13,7 @@ const TARGETS_MAX: usize = 1024;
 /// Streams at most.
 const STREAMS_MAX: usize = 256;
 /// Requests that the open loops of one plan may want: they are drawn beforehand.
-const REQUESTS_MAX: f64 = 10_000_000.0;
+const REQUESTS_MAX: f64 = 4_000_000.0;
 /// Clients of all closed loops together.
 const CLIENTS_MAX: u32 = 10_000;
 /// Longest run.

@@ -1,6 +1,9 @@
 //! The generator as a process of its own: in another namespace, on another CPU, and out of the
 //! way of the experiment. The plan goes in as JSON, the result comes out as JSON.
 //!
+//! The child asks for precedence over what it shares a CPU with, since clients are other machines
+//! in truth; without the right to it, it runs like the others, and says how late it was.
+//!
 //! The child is killed if it is not done well after the plan's end, and when a [`Running`] is
 //! dropped. Whoever made the command sees to it that the child does not outlive the lab.
 
@@ -9,6 +12,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use rustix::process::setpriority_process;
+
 use crate::cluster::{ClusterError, Place, lab};
 
 use super::generator;
@@ -16,9 +21,11 @@ use super::plan::LoadPlan;
 use super::result::LoadResult;
 use super::traces::TraceError;
 
-/// What the child may take beyond the plan's length and time-out: to start, to draw ten million
+/// What the child may take beyond the plan's length and time-out: to start, to draw four million
 /// arrivals, to write its result.
 const SPARE: Duration = Duration::from_secs(60);
+/// The child's nice value: about ten times the weight of an ordinary process.
+const NICE: i32 = -10;
 /// Of a plan or a result, as JSON.
 const BYTES_MAX: u64 = 256 << 20;
 /// Of what the child says on stderr.
@@ -116,6 +123,8 @@ pub fn run_command(command: Command, plan: &LoadPlan) -> Result<LoadResult, Load
 /// See [`LoadError`].
 pub fn answer(input: impl Read, mut output: impl Write) -> Result<(), LoadError> {
     let plan = serde_json::from_reader(input.take(BYTES_MAX)).map_err(json("the plan"))?;
+    // Not everybody may; what comes of it is in the result (`late`).
+    setpriority_process(None, NICE).ok();
     let result = generator::run(&plan)?;
     serde_json::to_writer(&mut output, &result).map_err(json("the result"))?;
     output.flush().map_err(LoadError::Runtime)

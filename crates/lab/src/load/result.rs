@@ -18,7 +18,7 @@ pub(super) const LATENCY_MAX_US: u64 = 3_600_000_000;
 pub(super) const DIGITS: u8 = 3;
 /// More than this share of late requests: the generator was not what it claims to be.
 const LATE_SHARE: f64 = 0.01;
-/// More than this share of a CPU: it had no room left.
+/// Running or waiting for a CPU for more than this share of the time: it had no room left.
 const CPU_SHARE: f64 = 0.9;
 
 /// What came of a whole plan.
@@ -135,7 +135,8 @@ impl LoadResult {
     /// Judges the generator, and says so where it did not keep up.
     pub(super) fn judge(&mut self) {
         let late = self.late_share();
-        self.generator.saturated = late > LATE_SHARE || self.generator.cpu > CPU_SHARE;
+        let wanted = self.generator.cpu + self.generator.waited.unwrap_or(0.0);
+        self.generator.saturated = late > LATE_SHARE || wanted > CPU_SHARE;
         if self.generator.saturated {
             let waited = self.generator.waited.map_or_else(String::new, |share| {
                 format!(", waited for one {:.0} % of the time", share * 100.0)
@@ -258,5 +259,9 @@ mod tests {
         result.said.clear();
         result.judge();
         assert!(!result.generator.saturated && result.said.is_empty());
+        (result.generator.cpu, result.generator.waited) = (0.4, Some(0.55));
+        result.judge();
+        assert!(result.generator.saturated);
+        assert!(result.said[0].contains("55 %"), "{:?}", result.said);
     }
 }
