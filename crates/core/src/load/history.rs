@@ -18,9 +18,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::rates::{Point, capacity};
-use super::{NodeLoad, OwnTraffic, Rates, Rung};
-use crate::record::{LoadRecord, Sources};
+use super::node_load::{WINDOW_EXACT, WINDOW_TICK, WINDOW_ULM};
+use super::rates::Point;
+use super::{NodeLoad, OwnTraffic, Rates};
+use crate::record::LoadRecord;
 use crate::time::Timestamp;
 
 /// Records kept, and the least time between two of them: more than the longest window,
@@ -29,12 +30,6 @@ const RECORDS_MAX: usize = 128;
 const SPACING_NS: u64 = 1_000_000;
 /// Polls kept. A record is rarely older than this many.
 const POLLS_MAX: usize = 128;
-/// Window of the paper's user-level index (000: update interval 50 ms).
-const WINDOW_ULM: Duration = Duration::from_millis(50);
-/// Shortest window that each way of counting CPU time can bear (facts: at 10 ms, every task
-/// switch is exact to 2 %, scheduler accounting to 6 %; the tick needs 100 ms).
-const WINDOW_EXACT: Duration = Duration::from_millis(10);
-const WINDOW_TICK: Duration = Duration::from_millis(100);
 /// Every window that a load is made of; their starts are followed, not searched for.
 const WINDOWS: [Duration; 3] = [WINDOW_EXACT, WINDOW_ULM, WINDOW_TICK];
 
@@ -152,43 +147,15 @@ impl History {
             .node_now_ns
             .map_or(0, |node_now| node_now.saturating_sub(record.t_ns));
         let observed_at = reading.received_at - one_way - Duration::from_nanos(standing);
-        let has = |source| record.sources.has(source);
-        let utilization = |window| {
-            let rates = self.rates(window);
-            let spanned = rates.filter(|rates| rates.window * 2 >= window);
-            spanned.map_or(f32::NAN, |rates| rates.utilization as f32)
-        };
         let own_at = |when| self.own_at(when, (reading.received_at, own));
-        let exact = has(Sources::BUSY_SWITCH) || has(Sources::BUSY_ACCT);
-        let fast = if exact { WINDOW_EXACT } else { WINDOW_TICK };
-        let busy = record.sources.has_busy();
-        let known = |known: bool, value: f32| if known { value } else { f32::NAN };
-        let requests = has(Sources::COMPLETIONS)
-            .then(|| self.rates(WINDOW_TICK))
-            .flatten();
         NodeLoad {
             observed_at,
-            capacity: capacity(record),
-            runnable: known(has(Sources::RUNNABLE), record.runnable as f32),
-            utilization: known(busy, utilization(fast)),
-            utilization_ulm: known(busy, utilization(WINDOW_ULM.max(fast))),
-            in_flight: known(has(Sources::IN_FLIGHT), record.in_flight as f32),
-            request_time: requests
-                .and_then(|rates| rates.request_time)
-                .map_or(f32::NAN, |time| time.as_secs_f32()),
-            memory: known(has(Sources::MEMORY), used_memory(record)),
-            files: known(
-                has(Sources::FILES) || has(Sources::PROCESS_FILES),
-                used_files(record),
-            ),
-            softirqs: known(has(Sources::SOFTIRQ), record.softirqs_pending as f32),
             one_way: one_way.as_secs_f32(),
-            rung: Rung::from_number(record.rung),
-            interval: Duration::from_nanos(record.interval_ns),
             unseen_from: OwnTraffic {
                 dispatched: own_at(observed_at - one_way).dispatched,
                 completed: own_at(observed_at + one_way).completed,
             },
+            ..NodeLoad::of_record(record, |window| self.rates(window))
         }
     }
 
@@ -199,49 +166,15 @@ impl History {
         let Some(last) = self.polls.iter().rposition(|(at, _)| *at <= when) else {
             return self.polls.front().map_or(now.1, |(_, first)| *first);
         };
-        let (from, own_from) = self.polls[last];
-        let (to, own_to) = *self.polls.get(last + 1).unwrap_or(&now);
-        let between = crate::time::nanos(to.since(from));
-        let passed = crate::time::nanos(when.since(from)).min(between);
-        if between == 0 {
-            return own_to;
-        }
-        let share = passed as f64 / between as f64;
-        let part = |from: u64, to: u64| from + (to.saturating_sub(from) as f64 * share) as u64;
-        OwnTraffic {
-            dispatched: part(own_from.dispatched, own_to.dispatched),
-            completed: part(own_from.completed, own_to.completed),
-        }
+        let until = *self.polls.get(last + 1).unwrap_or(&now);
+        OwnTraffic::between(self.polls[last], until, when)
     }
-}
-
-fn used_memory(record: &LoadRecord) -> f32 {
-    1.0 - share(record.memory_available, record.memory_total)
-}
-
-/// The fuller of the system's table and the watched process nearest to its limit: the limit
-/// of the process is what servers run into (a system's own limit is hardly ever reached).
-fn used_files(record: &LoadRecord) -> f32 {
-    let system = share(record.files_open, record.files_max);
-    let process = share(
-        record.process_files_open.into(),
-        record.process_files_max.into(),
-    );
-    // `max` takes the other one where one is NaN.
-    system.max(process)
-}
-
-/// The part of the whole, at most 1; NaN without a whole, which nobody measured.
-fn share(part: u64, whole: u64) -> f32 {
-    if whole == 0 {
-        return f32::NAN;
-    }
-    (part as f64 / whole as f64).min(1.0) as f32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Sources;
 
     fn record(t_ms: u64, busy_ms: u64) -> LoadRecord {
         LoadRecord {
@@ -416,24 +349,5 @@ mod tests {
         let rates = history.rates(WINDOW_TICK).unwrap();
         assert!(rates.window >= WINDOW_TICK);
         assert!(history.points.len() <= RECORDS_MAX);
-    }
-
-    #[test]
-    fn the_fuller_of_system_and_process_is_the_share_of_files() {
-        let full = LoadRecord {
-            sources: Sources::FILES.with(Sources::PROCESS_FILES),
-            files_open: 1000,
-            files_max: 1_000_000,
-            process_files_open: 900,
-            process_files_max: 1000,
-            ..record(1, 1)
-        };
-        assert_eq!(used_files(&full), 0.9);
-        let limits_unknown = LoadRecord {
-            files_max: 0,
-            process_files_max: 0,
-            ..full
-        };
-        assert!(used_files(&limits_unknown).is_nan(), "unknown, not empty");
     }
 }

@@ -16,6 +16,6 @@ mod table;
 
 pub use history::{History, Progress, Reading};
 pub use node_load::{LoadBrief, NodeLoad, OwnTraffic};
-pub use rates::Rates;
+pub use rates::{Point, Rates};
 pub use rung::Rung;
 pub use table::{LoadTable, NodeTerms, Outcomes, SiteTerms};

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::Rung;
-use crate::time::Timestamp;
+use super::rates::capacity;
+use super::{Rates, Rung};
+use crate::record::{LoadRecord, Sources};
+use crate::time::{Timestamp, nanos};
 
 /// A record older than this is unknown, whatever its node's interval.
 const FRESHNESS_MIN: Duration = Duration::from_millis(250);
@@ -12,6 +14,12 @@ const FRESHNESS_INTERVALS: u32 = 4;
 /// But never this: no node is asked that seldom, and an interval is only what a node claims.
 const FRESHNESS_MAX: Duration = Duration::from_secs(60);
 
+/// Window of the paper's user-level index (000: update interval 50 ms).
+pub(super) const WINDOW_ULM: Duration = Duration::from_millis(50);
+/// Shortest window that each way of counting CPU time can bear (facts: at 10 ms, every task
+/// switch is exact to 2 %, scheduler accounting to 6 %; the tick needs 100 ms).
+pub(super) const WINDOW_EXACT: Duration = Duration::from_millis(10);
+pub(super) const WINDOW_TICK: Duration = Duration::from_millis(100);
 /// A node's load as its reader last saw it. A number that is not known is NaN, never zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeLoad {
@@ -66,6 +74,42 @@ impl NodeLoad {
             completed: 0,
         },
     };
+
+    /// What a record tells by itself; `rates` gives what happened over a window up to it. When
+    /// it was observed, how far away, and own traffic are the reader's to know: unknown here.
+    pub fn of_record(record: &LoadRecord, rates: impl Fn(Duration) -> Option<Rates>) -> Self {
+        let has = |source| record.sources.has(source);
+        let utilization = |window| {
+            let spanned = rates(window).filter(|rates| rates.window * 2 >= window);
+            spanned.map_or(f32::NAN, |rates| rates.utilization as f32)
+        };
+        let exact = has(Sources::BUSY_SWITCH) || has(Sources::BUSY_ACCT);
+        let fast = if exact { WINDOW_EXACT } else { WINDOW_TICK };
+        let busy = record.sources.has_busy();
+        let known = |known: bool, value: f32| if known { value } else { f32::NAN };
+        let requests = has(Sources::COMPLETIONS)
+            .then(|| rates(WINDOW_TICK))
+            .flatten();
+        Self {
+            capacity: capacity(record),
+            runnable: known(has(Sources::RUNNABLE), record.runnable as f32),
+            utilization: known(busy, utilization(fast)),
+            utilization_ulm: known(busy, utilization(WINDOW_ULM.max(fast))),
+            in_flight: known(has(Sources::IN_FLIGHT), record.in_flight as f32),
+            request_time: requests
+                .and_then(|rates| rates.request_time)
+                .map_or(f32::NAN, |time| time.as_secs_f32()),
+            memory: known(has(Sources::MEMORY), used_memory(record)),
+            files: known(
+                has(Sources::FILES) || has(Sources::PROCESS_FILES),
+                used_files(record),
+            ),
+            softirqs: known(has(Sources::SOFTIRQ), record.softirqs_pending as f32),
+            rung: Rung::from_number(record.rung),
+            interval: Duration::from_nanos(record.interval_ns),
+            ..Self::UNKNOWN
+        }
+    }
 
     /// The age beyond which this load is unknown.
     pub fn freshness(&self) -> Duration {
@@ -145,8 +189,71 @@ impl OwnTraffic {
         dispatched.wrapping_sub(completed)
     }
 
+    /// The counters at `when`, if they grew evenly between two moments at which they are known.
+    pub fn between(from: (Timestamp, Self), to: (Timestamp, Self), when: Timestamp) -> Self {
+        let between = nanos(to.0.since(from.0));
+        let passed = nanos(when.since(from.0)).min(between);
+        if between == 0 {
+            return to.1;
+        }
+        let share = passed as f64 / between as f64;
+        let part = |from: u64, to: u64| from + (to.saturating_sub(from) as f64 * share) as u64;
+        Self {
+            dispatched: part(from.1.dispatched, to.1.dispatched),
+            completed: part(from.1.completed, to.1.completed),
+        }
+    }
+
     /// Requests in flight. Counters are read one after the other, so never below zero.
     pub const fn in_flight(self) -> u64 {
         self.dispatched.saturating_sub(self.completed)
+    }
+}
+
+fn used_memory(record: &LoadRecord) -> f32 {
+    1.0 - share(record.memory_available, record.memory_total)
+}
+
+/// The fuller of the system's table and the watched process nearest to its limit: the limit
+/// of the process is what servers run into (a system's own limit is hardly ever reached).
+fn used_files(record: &LoadRecord) -> f32 {
+    let system = share(record.files_open, record.files_max);
+    let process = share(
+        record.process_files_open.into(),
+        record.process_files_max.into(),
+    );
+    // `max` takes the other one where one is NaN.
+    system.max(process)
+}
+
+/// The part of the whole, at most 1; NaN without a whole, which nobody measured.
+fn share(part: u64, whole: u64) -> f32 {
+    if whole == 0 {
+        return f32::NAN;
+    }
+    (part as f64 / whole as f64).min(1.0) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fuller_of_system_and_process_is_the_share_of_files() {
+        let full = LoadRecord {
+            sources: Sources::FILES.with(Sources::PROCESS_FILES),
+            files_open: 1000,
+            files_max: 1_000_000,
+            process_files_open: 900,
+            process_files_max: 1000,
+            ..LoadRecord::default()
+        };
+        assert_eq!(used_files(&full), 0.9);
+        let limits_unknown = LoadRecord {
+            files_max: 0,
+            process_files_max: 0,
+            ..full
+        };
+        assert!(used_files(&limits_unknown).is_nan(), "unknown, not empty");
     }
 }

@@ -39,19 +39,28 @@ impl Rates {
 /// What rates need of a record: one cache line, where the record has five. A reader keeps a
 /// hundred of them per node, and with a thousand nodes none is in the cache when it is needed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Point {
-    pub(super) t_ns: u64,
-    busy_ns: u64,
-    runnable_ns: u64,
-    in_flight_ns: u64,
-    completions: u64,
-    psi_cpu_ns: u64,
-    network_bytes: u64,
-    capacity: f32,
+pub struct Point {
+    /// The node's clock.
+    pub t_ns: u64,
+    /// CPU time used.
+    pub busy_ns: u64,
+    /// Integral of the run-queue length.
+    pub runnable_ns: u64,
+    /// Integral of the requests in flight.
+    pub in_flight_ns: u64,
+    /// Requests completed.
+    pub completions: u64,
+    /// Time in which some task waited for CPU.
+    pub psi_cpu_ns: u64,
+    /// Bytes received and sent.
+    pub network_bytes: u64,
+    /// CPUs that the scope can use.
+    pub capacity: f32,
 }
 
 impl Point {
-    pub(super) fn of(record: &LoadRecord) -> Self {
+    /// Of a record.
+    pub fn of(record: &LoadRecord) -> Self {
         Self {
             t_ns: record.t_ns,
             busy_ns: record.busy_ns,
@@ -66,7 +75,7 @@ impl Point {
 
     /// The rates from here to a later point of the same generation, or nothing if it is not
     /// later or a counter fell.
-    pub(super) fn until(&self, newer: &Self) -> Option<Rates> {
+    pub fn until(&self, newer: &Self) -> Option<Rates> {
         let window_ns = newer.t_ns.checked_sub(self.t_ns).filter(|ns| *ns > 0)?;
         let window = window_ns as f64;
         let grown = |from: u64, to: u64| to.checked_sub(from).map(|grown| grown as f64);
