@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
+use tidegate_sim::chooser::{Chooser, OracleBy};
 use tidegate_sim::model::{Antagonist, Demand};
 use tidegate_sim::scenario::Scenario;
 use tidegate_sim::world::run;
@@ -57,6 +58,14 @@ fn rows() -> Vec<(&'static str, Scenario)> {
     ]
 }
 
+fn choosers() -> Vec<Chooser> {
+    let policies = PolicyKind::ALL
+        .iter()
+        .map(|kind| PolicyConfig::new(*kind).into());
+    let oracles = [OracleBy::RunQueue, OracleBy::InFlight].map(Chooser::Oracle);
+    policies.chain(oracles).collect()
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let wanted = arguments.next().unwrap_or_default();
@@ -66,20 +75,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             continue;
         }
         println!("{name}");
-        for kind in PolicyKind::ALL {
+        for chooser in choosers() {
             let started = Instant::now();
             let mut line = String::new();
-            let mut sum = 0.0;
+            let (mut sum, mut events) = (0.0, 0);
             for seed in 1..=seeds {
-                let report = run(&scenario.clone().seed(seed), PolicyConfig::new(*kind))?;
+                let report = run(&scenario.clone().seed(seed), chooser)?;
                 sum += report.latencies.quantile(0.99).as_secs_f64() * 1e3;
+                events += report.events;
                 line = format!("{line}\n      seed {seed}: {report}");
             }
+            let seconds = started.elapsed().as_secs_f64();
             println!(
-                "  {:<22} mean p99 {:7.1} ms   ({:.1} s){line}",
-                kind.name(),
+                "  {:<22} mean p99 {:7.1} ms   ({:.2} s a run, {:.2} M events/s){line}",
+                chooser.name(),
                 sum / seeds as f64,
-                started.elapsed().as_secs_f64(),
+                seconds / seeds as f64,
+                events as f64 / seconds * 1e-6,
             );
         }
     }

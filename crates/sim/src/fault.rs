@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tidegate_core::topology::{AdminState, NodeId};
 
+use crate::node::Condition;
+
 /// The operator changes a node's state at every front-end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Order {
@@ -46,4 +48,69 @@ pub enum FaultKind {
         /// The outage's share of it, 0 to 1.
         down: f64,
     },
+}
+
+/// A fault without its pattern: the node is in this condition from here to there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spell {
+    pub(crate) node: NodeId,
+    pub(crate) condition: Condition,
+    pub(crate) from: Duration,
+    pub(crate) to: Duration,
+}
+
+/// The spells that faults consist of.
+pub(crate) fn spells(faults: &[Fault]) -> Vec<Spell> {
+    let mut spells = Vec::new();
+    for fault in faults {
+        let Fault { node, from, to, .. } = *fault;
+        let mut spell = |condition, from, to| {
+            spells.push(Spell {
+                node,
+                condition,
+                from,
+                to,
+            });
+        };
+        match fault.kind {
+            FaultKind::Dead => spell(Condition::Dead, from, to),
+            FaultKind::Paused => spell(Condition::Paused, from, to),
+            FaultKind::Failing => spell(Condition::Failing, from, to),
+            FaultKind::Flapping { period, down } => {
+                let period = period.max(Duration::from_micros(1));
+                let outage = period.mul_f64(down.clamp(0.0, 1.0));
+                let mut start = from;
+                while start < to {
+                    spell(Condition::Dead, start, (start + outage).min(to));
+                    start += period;
+                }
+            }
+        }
+    }
+    spells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flapping_node_is_dead_for_the_first_part_of_every_period() {
+        let at = Duration::from_millis;
+        let flapping = Fault {
+            node: NodeId(3),
+            kind: FaultKind::Flapping {
+                period: at(100),
+                down: 0.3,
+            },
+            from: at(1000),
+            to: at(1220),
+        };
+        let times: Vec<_> = spells(&[flapping])
+            .iter()
+            .map(|spell| (spell.from, spell.to))
+            .collect();
+        let wanted = [(1000, 1030), (1100, 1130), (1200, 1220)];
+        assert_eq!(times, wanted.map(|(from, to)| (at(from), at(to))));
+    }
 }

@@ -1,22 +1,38 @@
 //! The core against modelled clusters, in virtual time.
 //!
+//! * [`scenario`]: what a run consists of; [`chooser`]: who chooses the nodes in it.
+//! * [`model`]: what is drawn at random: service demands, antagonists, arrivals.
+//! * [`world`]: the discrete-event simulation; [`checks`]: what must hold at every step of it.
+//! * [`report`]: what a run measured.
 //! * [`processor`]: one emulated node's CPU, as a pure state machine. The simulator drives it
 //!   in virtual time, the demo in real time.
-//! * [`model`]: what is drawn at random: service demands, antagonists, arrivals.
-//! * [`scenario`]: what a run consists of; [`chooser`]: who chooses the nodes in it.
 //! * [`file`]: scenarios as TOML; [`matrix`]: the built-in ones, and policies compared over them.
-//! * [`world`]: the discrete-event simulation: nodes, front-ends, the network between them.
-//! * [`report`]: what a run measured.
+//!
+//! Inside: `node` (a node's side), `front_end` (the core as a shell would drive it), `reads` and
+//! `reader` (load records, worked out when they are wanted), `oracle` (the bound), `queue` and
+//! `due` (what happens next).
 //!
 //! What it does not know: sockets, clocks, threads. A seed replays a run, byte for byte.
 
+mod arrivals;
+pub mod checks;
 pub mod chooser;
+mod counters;
+mod due;
 mod fault;
 pub mod file;
+mod front_end;
 pub mod matrix;
 pub mod model;
+mod node;
 mod node_model;
+mod oracle;
+mod own_log;
 pub mod processor;
+mod queue;
+mod reader;
+mod reads;
 pub mod report;
+mod requests;
 pub mod scenario;
 pub mod world;

@@ -13,9 +13,9 @@
 //! Counters are those of a load record, kept as integrals at every change and never sampled.
 //! `speed` shows in no counter: a slow CPU looks as busy as a fast one, as real ones do.
 //!
-//! Not modelled: IO, memory, time slices (a real scheduler's quantum of some milliseconds
-//! blurs what processor sharing makes smooth), migrations between cores. A request is one
-//! runnable task from arrival to completion.
+//! Not modelled: memory, time slices (a real scheduler's quantum of some milliseconds blurs
+//! what processor sharing makes smooth), migrations between cores. A request is one runnable
+//! task, but while it waits for IO; for how long it waits is the caller's business.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -24,13 +24,16 @@ use std::time::Duration;
 use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::time::{Timestamp, nanos};
 
+use crate::counters::Counters;
+use crate::node_model::Scope;
+
 /// Virtual time closer to a task's end than this counts as reached: floating point's due.
 const END_TOLERANCE_NS: f64 = 1e-3;
 
 /// The caller's number for a request.
 pub type TaskId = u64;
 
-/// A request that has got all the CPU time that it wanted.
+/// A request that has got all the CPU time that it wanted, or all that it wanted before IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// Which one.
@@ -46,6 +49,8 @@ struct Running {
     /// Among equals the first to arrive ends first.
     order: u64,
     task: TaskId,
+    /// Whether the request has got all it wanted then, or begins to wait for IO.
+    last: bool,
 }
 
 impl Running {
@@ -57,47 +62,53 @@ impl Running {
 /// See the module.
 #[derive(Debug)]
 pub struct Processor {
-    cores_milli: u32,
+    counters: Counters,
     speed: f64,
-    generation: u64,
-    now: Timestamp,
     virtual_ns: f64,
     requests: BinaryHeap<Reverse<Running>>,
-    antagonists: u32,
     arrived: u64,
     completed: VecDeque<Completion>,
-    completions: u64,
-    /// CPU time used, thousandths of a nanosecond.
-    busy_milli_ns: u128,
-    runnable_ns: u64,
-    in_flight_ns: u64,
-    stalled_ns: u64,
 }
 
 impl Processor {
     /// An idle node of `cores` CPUs (fractions allowed, to a thousandth), each `speed` times
     /// as fast as the one that demands are measured on. `generation` goes into its records.
     pub fn new(cores: f64, speed: f64, generation: u64, now: Timestamp) -> Self {
+        let cores_milli = ((cores * 1000.0).round() as u32).max(1);
         Self {
-            cores_milli: ((cores * 1000.0).round() as u32).max(1),
+            counters: Counters::new(cores_milli, generation, now),
             speed: speed.max(f64::MIN_POSITIVE),
-            generation,
-            now,
             virtual_ns: 0.0,
             requests: BinaryHeap::new(),
-            antagonists: 0,
             arrived: 0,
             completed: VecDeque::new(),
-            completions: 0,
-            busy_milli_ns: 0,
-            runnable_ns: 0,
-            in_flight_ns: 0,
-            stalled_ns: 0,
         }
     }
 
     /// A request that wants `demand` of CPU time at speed 1 arrives.
     pub fn arrive(&mut self, now: Timestamp, task: TaskId, demand: Duration) {
+        self.run(now, task, demand, true);
+    }
+
+    /// A request arrives that wants `demand` of CPU time before it waits for IO. It then stays
+    /// here, off the run queue, until [`Processor::go_on`] or [`Processor::cancel_waiting`].
+    pub fn arrive_for_io(&mut self, now: Timestamp, task: TaskId, demand: Duration) {
+        self.run(now, task, demand, false);
+    }
+
+    /// The IO of a request has ended; it wants `demand` more.
+    pub fn go_on(&mut self, now: Timestamp, task: TaskId, demand: Duration) {
+        self.cancel_waiting(now);
+        self.run(now, task, demand, true);
+    }
+
+    /// A request goes away while it waits for IO.
+    pub fn cancel_waiting(&mut self, now: Timestamp) {
+        self.advance(now);
+        self.counters.waiting = self.counters.waiting.saturating_sub(1);
+    }
+
+    fn run(&mut self, now: Timestamp, task: TaskId, demand: Duration, last: bool) {
         self.advance(now);
         if self.requests.is_empty() {
             // Nobody holds an end in virtual time: start over, and lose no precision.
@@ -108,23 +119,32 @@ impl Processor {
             end_bits: end.to_bits(),
             order: self.arrived,
             task,
+            last,
         }));
         self.arrived += 1;
+        self.count();
     }
 
     /// So many antagonist tasks, which want all the CPU they can get, run from `now` on.
     pub fn set_antagonists(&mut self, now: Timestamp, tasks: u32) {
         self.advance(now);
-        self.antagonists = tasks;
+        self.counters.antagonists = tasks;
     }
 
-    /// A request goes away unfinished. False if it is not here (any more). Linear in the
-    /// requests in flight: cancelling is rare.
+    /// The CPUs stand still from `now` on, or run again.
+    pub fn set_stopped(&mut self, now: Timestamp, stopped: bool) {
+        self.advance(now);
+        self.counters.stopped = stopped;
+    }
+
+    /// A request goes away unfinished. False if it is not on the run queue (any more). Linear
+    /// in the requests in flight: cancelling is rare.
     pub fn cancel(&mut self, now: Timestamp, task: TaskId) -> bool {
         self.advance(now);
         let before = self.requests.len();
         self.requests
             .retain(|Reverse(running)| running.task != task);
+        self.count();
         self.requests.len() < before
     }
 
@@ -141,36 +161,39 @@ impl Processor {
         self.run_until(now);
     }
 
-    /// A request that has ended, in order of its end.
+    /// A request that has ended or waits for IO now, in order.
     pub fn poll_completed(&mut self) -> Option<Completion> {
         self.completed.pop_front()
     }
 
-    /// When the next request ends if nothing changes before.
+    /// When the next request ends, or begins to wait, if nothing changes before.
     pub fn next_completion(&self) -> Option<Timestamp> {
         let Reverse(first) = self.requests.peek()?;
+        if self.counters.stopped {
+            return None;
+        }
         let left = (first.end() - self.virtual_ns - END_TOLERANCE_NS).max(0.0);
-        Some(self.now + Duration::from_nanos((left / self.rate()).ceil() as u64))
+        Some(self.counters.at + Duration::from_nanos((left / self.rate()).ceil() as u64))
     }
 
     /// Tasks on the run queue, running ones included.
     pub fn runnable(&self) -> u32 {
-        self.in_flight().saturating_add(self.antagonists)
+        self.counters.runnable()
     }
 
     /// Requests here.
     pub fn in_flight(&self) -> u32 {
-        u32::try_from(self.requests.len()).unwrap_or(u32::MAX)
+        self.counters.in_flight()
     }
 
     /// Antagonist tasks here.
     pub fn antagonists(&self) -> u32 {
-        self.antagonists
+        self.counters.antagonists
     }
 
     /// CPUs.
     pub fn cores(&self) -> f64 {
-        f64::from(self.cores_milli) * 1e-3
+        f64::from(self.counters.cores_milli) * 1e-3
     }
 
     /// Speed of each CPU.
@@ -181,24 +204,20 @@ impl Processor {
     /// The load record of this instant. The publisher adds sequence, rung and interval.
     pub fn record(&mut self, now: Timestamp) -> LoadRecord {
         self.advance(now);
-        LoadRecord {
-            generation: self.generation,
-            t_ns: self.now.nanos(),
-            sources: Sources::BUSY_SWITCH
-                .with(Sources::RUNNABLE)
-                .with(Sources::RUNNABLE_INTEGRAL)
-                .with(Sources::IN_FLIGHT)
-                .with(Sources::COMPLETIONS),
-            cores_milli: self.cores_milli,
-            busy_ns: u64::try_from(self.busy_milli_ns / 1000).unwrap_or(u64::MAX),
-            runnable: self.runnable(),
-            runnable_ns: self.runnable_ns,
-            psi_cpu_ns: self.stalled_ns,
-            in_flight: self.in_flight(),
-            in_flight_ns: self.in_flight_ns,
-            completions: self.completions,
-            ..LoadRecord::default()
-        }
+        let sources = Sources::BUSY_SWITCH
+            .with(Sources::RUNNABLE)
+            .with(Sources::RUNNABLE_INTEGRAL)
+            .with(Sources::IN_FLIGHT)
+            .with(Sources::COMPLETIONS);
+        self.counters.record(Scope::Host, sources)
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn count(&mut self) {
+        self.counters.running = u32::try_from(self.requests.len()).unwrap_or(u32::MAX);
     }
 
     fn rate(&self) -> f64 {
@@ -207,20 +226,11 @@ impl Processor {
     }
 
     fn run_until(&mut self, until: Timestamp) {
-        let elapsed = until.nanos().saturating_sub(self.now.nanos());
-        if elapsed == 0 {
-            return;
+        let elapsed = until.nanos().saturating_sub(self.counters.at.nanos());
+        if elapsed > 0 && !self.counters.stopped {
+            self.virtual_ns += self.rate() * elapsed as f64;
         }
-        let runnable = self.runnable();
-        let used_milli = (u64::from(runnable) * 1000).min(self.cores_milli.into());
-        self.virtual_ns += self.rate() * elapsed as f64;
-        self.busy_milli_ns += u128::from(used_milli) * u128::from(elapsed);
-        self.runnable_ns += u64::from(runnable) * elapsed;
-        self.in_flight_ns += u64::from(self.in_flight()) * elapsed;
-        if u64::from(runnable) * 1000 > self.cores_milli.into() {
-            self.stalled_ns += elapsed;
-        }
-        self.now = until;
+        self.counters.pass(until);
     }
 
     fn end_due(&mut self) {
@@ -229,12 +239,17 @@ impl Processor {
                 break;
             }
             self.requests.pop();
-            self.completions += 1;
+            if first.last {
+                self.counters.completions += 1;
+            } else {
+                self.counters.waiting += 1;
+            }
             self.completed.push_back(Completion {
                 task: first.task,
-                at: self.now,
+                at: self.counters.at,
             });
         }
+        self.count();
     }
 }
 
@@ -310,6 +325,36 @@ mod tests {
         node.advance(at(5));
         assert_eq!(node.next_completion(), Some(at(30)));
         assert_eq!(node.record(at(5)).t_ns, 20_000_000);
+    }
+
+    #[test]
+    fn a_request_that_waits_for_io_is_in_flight_and_off_the_run_queue() {
+        let mut node = Processor::new(1.0, 1.0, 1, at(0));
+        node.arrive_for_io(at(0), 1, 5 * MS);
+        node.advance(at(10));
+        assert_eq!(ended(&mut node), [(1, 5_000_000)]);
+        assert_eq!((node.runnable(), node.in_flight()), (0, 1));
+        assert_eq!(node.record(at(10)).completions, 0);
+        node.go_on(at(20), 1, 5 * MS);
+        node.advance(at(30));
+        assert_eq!(ended(&mut node), [(1, 25_000_000)]);
+        let record = node.record(at(30));
+        assert_eq!((record.completions, record.in_flight), (1, 0));
+        assert_eq!(record.in_flight_ns, 25_000_000);
+        assert_eq!(record.busy_ns, 10_000_000);
+    }
+
+    #[test]
+    fn a_node_that_stands_still_goes_on_with_its_old_work() {
+        let mut node = Processor::new(1.0, 1.0, 1, at(0));
+        node.arrive(at(0), 1, 10 * MS);
+        node.set_stopped(at(4), true);
+        assert_eq!(node.next_completion(), None);
+        node.set_stopped(at(50), false);
+        assert_eq!(node.next_completion(), Some(at(56)));
+        let record = node.record(at(56));
+        assert_eq!(record.busy_ns, 10_000_000);
+        assert_eq!(record.in_flight_ns, 56_000_000);
     }
 
     /// Work is conserved: CPU time used is CPU time demanded, however tasks came and went, and

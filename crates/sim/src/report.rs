@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::checks::Totals;
+
 /// Latencies of requests, kept whole and sorted once: quantiles are exact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
@@ -14,6 +16,19 @@ impl Latencies {
     pub fn of(mut nanos: Vec<u64>) -> Self {
         nanos.sort_unstable();
         Self { sorted_ns: nanos }
+    }
+
+    /// Of all of these.
+    #[must_use]
+    pub fn merged<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().cloned().unwrap_or_default();
+        let before = all.sorted_ns.len();
+        parts.for_each(|part| all.sorted_ns.extend(&part.sorted_ns));
+        if all.sorted_ns.len() > before {
+            all.sorted_ns.sort_unstable();
+        }
+        all
     }
 
     /// How many.
@@ -37,6 +52,15 @@ impl Latencies {
     }
 }
 
+/// What became of one site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteReport {
+    /// What became of its requests, warm-up included.
+    pub totals: Totals,
+    /// From arrival at the front-end to the answer there.
+    pub latencies: Latencies,
+}
+
 /// See the module. Everything but the totals leaves the warm-up out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -44,8 +68,10 @@ pub struct Report {
     pub offered: u64,
     /// Answered.
     pub completed: u64,
-    /// Sent and not answered.
+    /// Sent and not answered, or answered with an error.
     pub failed: u64,
+    /// Those of the failed that a node refused, because it had too many.
+    pub refused: u64,
     /// Not sent.
     pub rejected: u64,
     /// From arrival at the front-end to the answer there.
@@ -55,23 +81,19 @@ pub struct Report {
     /// Requests sent to each node.
     pub sent: Vec<u64>,
     /// Most over mean of the nodes' mean requests in flight in a window of 100 ms, averaged
-    /// over the windows.
+    /// over the windows and sites; zero if the run was too short for one.
     pub herding: f64,
+    /// The least part of its fair share of its site's requests that a node got in any window
+    /// of [`crate::scenario::Expect::SHARE_WINDOW`]; nodes with faults or orders left out.
+    pub least_share: f64,
     /// Virtual time from first arrival to last answer.
     pub lasted: Duration,
-    /// Events of the simulation itself: how much work the run was.
+    /// Events that the run consisted of.
     pub events: u64,
+    /// Site by site.
+    pub sites: Vec<SiteReport>,
     /// A digest of every decision and answer, in order.
     pub digest: u64,
-}
-
-impl Report {
-    /// The least share of the requests that a node got, relative to an even split.
-    pub fn least_share(&self) -> f64 {
-        let all: u64 = self.sent.iter().sum();
-        let least = self.sent.iter().copied().min().unwrap_or(0);
-        least as f64 * self.sent.len() as f64 / (all as f64).max(1.0)
-    }
 }
 
 impl fmt::Display for Report {
@@ -79,17 +101,20 @@ impl fmt::Display for Report {
         let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
         write!(
             f,
-            "p50 {:.1} p99 {:.1} p99.9 {:.1} ms, {} completed, {} failed, {} rejected, \
-             max/mean RIF {:.2}, least share {:.2}, age p99 {:.2} ms, digest {:016x}",
+            "p50 {:.1} p99 {:.1} p99.9 {:.1} ms, {} completed, {} failed ({} refused), \
+             {} rejected, max/mean RIF {:.2}, least share {:.2}, age p99 {:.2} ms, {} events, \
+             digest {:016x}",
             ms(self.latencies.quantile(0.5)),
             ms(self.latencies.quantile(0.99)),
             ms(self.latencies.quantile(0.999)),
             self.completed,
             self.failed,
+            self.refused,
             self.rejected,
             self.herding,
-            self.least_share(),
+            self.least_share,
             ms(self.load_ages.quantile(0.99)),
+            self.events,
             self.digest,
         )
     }

@@ -76,8 +76,8 @@ pub struct Network {
     pub jitter: Duration,
 }
 
-/// What must come true of a run under `auto`. The checks of every run, whoever chooses, are
-/// in `checks`.
+/// What must come true of runs under `auto`, judged by their reports. What must hold at every
+/// step, whoever chooses, is in `checks`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expect {
     /// No node gets less than this part of its fair share of its site's requests over
@@ -258,6 +258,49 @@ impl Scenario {
     pub fn rate(&self, site: usize) -> f64 {
         let model = &self.sites[site];
         model.load * self.capacity(site) / model.mean_demand.as_secs_f64()
+    }
+
+    /// What makes it no scenario, if anything does.
+    pub fn problem(&self) -> Option<String> {
+        let known = |node: NodeId| node.index() < self.nodes.len();
+        let unknown = |node: NodeId| Some(format!("there is no node {}", node.0));
+        for order in &self.orders {
+            if !known(order.node) {
+                return unknown(order.node);
+            }
+        }
+        for fault in &self.faults {
+            if !known(fault.node) {
+                return unknown(fault.node);
+            }
+            let same = |other: &&Fault| other.node == fault.node && *other != fault;
+            let overlaps = |other: &Fault| other.from < fault.to && fault.from < other.to;
+            if self.faults.iter().filter(same).any(overlaps) {
+                return Some(format!("two faults of node {} overlap", fault.node.0));
+            }
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            if node.site.index() >= self.sites.len() {
+                return Some(format!(
+                    "node {index} is of site {}, which there is not",
+                    node.site.0
+                ));
+            }
+            if !(node.cores > 0.0 && node.speed > 0.0) {
+                return Some(format!("node {index} has no CPU"));
+            }
+        }
+        let idle = |site: &usize| !(self.rate(*site) > 0.0 && self.rate(*site).is_finite());
+        if let Some(site) = (0..self.sites.len()).find(idle) {
+            return Some(format!(
+                "nobody asks for site {site}, or it has no capacity"
+            ));
+        }
+        if self.front_ends.count == 0 || self.sites.is_empty() || self.front_ends.subset == Some(0)
+        {
+            return Some("there must be a site, and a front-end that sees a node".into());
+        }
+        None
     }
 
     /// How long the requests take to arrive, on the average.

@@ -89,7 +89,7 @@ fn auto_starves_no_equal_node() {
         for load in [0.5, 0.9] {
             let scenario = Scenario::new(20, 8, load).seed(seed).requests(4000);
             let report = ran(&scenario, PolicyKind::Auto);
-            assert!(report.least_share() >= 0.5, "seed {seed}: {report}");
+            assert!(report.least_share >= 0.5, "seed {seed}: {report}");
         }
     }
 }

@@ -78,7 +78,7 @@ impl Score {
             failed: sum(|it| it.failed),
             rejected: sum(|it| it.rejected),
             herding: mean(|it| it.herding),
-            least_share: mean(Report::least_share),
+            least_share: mean(|it| it.least_share),
             load_age_p99_ms: mean(|it| ms(it.load_ages.quantile(0.99))),
         }
     }

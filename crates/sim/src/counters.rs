@@ -1,0 +1,222 @@
+//! What a node counts: lengths now, and their integrals since the node was started.
+//!
+//! Between two changes all lengths are constant, so a copy of the counters at the last change
+//! tells those of every later moment up to the next one. That is how a record of the past is
+//! made when somebody wants it, instead of a thousand times a second.
+
+use std::collections::VecDeque;
+use tidegate_core::load::Point;
+use tidegate_core::record::{LoadRecord, Sources};
+use tidegate_core::time::Timestamp;
+
+use crate::node_model::Scope;
+
+/// See the module. CPU time is in thousandths of a nanosecond: CPUs are in thousandths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counters {
+    /// Changes when the node is started anew.
+    pub(crate) generation: u64,
+    /// When that was.
+    pub(crate) since: Timestamp,
+    /// As of when.
+    pub(crate) at: Timestamp,
+    pub(crate) cores_milli: u32,
+    /// Requests on the run queue.
+    pub(crate) running: u32,
+    /// Requests that wait for IO.
+    pub(crate) waiting: u32,
+    /// Antagonist tasks, all on the run queue.
+    pub(crate) antagonists: u32,
+    /// Whether the CPUs stand still.
+    pub(crate) stopped: bool,
+    pub(crate) completions: u64,
+    busy_milli_ns: u64,
+    /// The requests' part of it.
+    own_milli_ns: u64,
+    runnable_ns: u64,
+    running_ns: u64,
+    pub(crate) in_flight_ns: u64,
+    stalled_ns: u64,
+}
+
+impl Counters {
+    pub(crate) fn new(cores_milli: u32, generation: u64, now: Timestamp) -> Self {
+        Self {
+            generation,
+            since: now,
+            at: now,
+            cores_milli,
+            running: 0,
+            waiting: 0,
+            antagonists: 0,
+            stopped: false,
+            completions: 0,
+            busy_milli_ns: 0,
+            own_milli_ns: 0,
+            runnable_ns: 0,
+            running_ns: 0,
+            in_flight_ns: 0,
+            stalled_ns: 0,
+        }
+    }
+
+    /// Tasks on the run queue, running ones included.
+    pub(crate) fn runnable(&self) -> u32 {
+        self.running.saturating_add(self.antagonists)
+    }
+
+    /// Requests here.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.running.saturating_add(self.waiting)
+    }
+
+    /// Time passes and nothing changes.
+    pub(crate) fn pass(&mut self, until: Timestamp) {
+        let elapsed = until.nanos().saturating_sub(self.at.nanos());
+        if elapsed == 0 {
+            return;
+        }
+        let runnable = self.runnable();
+        let wanted_milli = u64::from(runnable) * 1000;
+        let cores_milli = u64::from(self.cores_milli);
+        if !self.stopped {
+            let used = wanted_milli.min(cores_milli) * elapsed;
+            self.busy_milli_ns += used;
+            self.own_milli_ns += match (self.antagonists, runnable) {
+                (0, _) => used,
+                (_, runnable) => used / u64::from(runnable) * u64::from(self.running),
+            };
+        }
+        self.runnable_ns += u64::from(runnable) * elapsed;
+        self.running_ns += u64::from(self.running) * elapsed;
+        self.in_flight_ns += u64::from(self.in_flight()) * elapsed;
+        if wanted_milli > cores_milli || self.stopped && wanted_milli > 0 {
+            self.stalled_ns += elapsed;
+        }
+        self.at = until;
+    }
+
+    /// The counters at a later moment, if nothing changes until then.
+    pub(crate) fn at(mut self, at: Timestamp) -> Self {
+        self.pass(at);
+        self
+    }
+
+    /// The load record of this moment, but for who published it and how often.
+    pub(crate) fn record(&self, scope: Scope, sources: Sources) -> LoadRecord {
+        let point = self.point(scope);
+        LoadRecord {
+            generation: self.generation,
+            t_ns: point.t_ns,
+            sources,
+            cores_milli: self.cores_milli,
+            busy_ns: point.busy_ns,
+            runnable: match scope {
+                Scope::Host => self.runnable(),
+                Scope::Requests => self.running,
+            },
+            runnable_ns: point.runnable_ns,
+            psi_cpu_ns: point.psi_cpu_ns,
+            in_flight: self.in_flight(),
+            in_flight_ns: point.in_flight_ns,
+            completions: point.completions,
+            ..LoadRecord::default()
+        }
+    }
+
+    /// What rates need of that record.
+    pub(crate) fn point(&self, scope: Scope) -> Point {
+        let (busy_milli_ns, runnable_ns) = match scope {
+            Scope::Host => (self.busy_milli_ns, self.runnable_ns),
+            Scope::Requests => (self.own_milli_ns, self.running_ns),
+        };
+        Point {
+            t_ns: self.at.nanos(),
+            busy_ns: busy_milli_ns / 1000,
+            runnable_ns,
+            in_flight_ns: self.in_flight_ns,
+            completions: self.completions,
+            psi_cpu_ns: self.stalled_ns,
+            network_bytes: 0,
+            capacity: self.cores_milli as f32 * 1e-3,
+        }
+    }
+}
+
+/// A node's counters at each of its changes, as far back as anybody asks. Times lie apart, for
+/// they are searched.
+#[derive(Debug, Default)]
+pub(crate) struct CounterLog {
+    times: VecDeque<Timestamp>,
+    changes: VecDeque<Counters>,
+}
+
+impl CounterLog {
+    /// The counters have changed to these. Nobody will ask for moments before the horizon.
+    pub(crate) fn push(&mut self, counters: &Counters, horizon: Timestamp) {
+        if self.times.back() == Some(&counters.at) {
+            self.times.pop_back();
+            self.changes.pop_back();
+        }
+        while self.times.get(1).is_some_and(|next| *next <= horizon) {
+            self.times.pop_front();
+            self.changes.pop_front();
+        }
+        self.times.push_back(counters.at);
+        self.changes.push_back(*counters);
+    }
+
+    /// The counters at that moment; none if it was forgotten.
+    pub(crate) fn at(&self, at: Timestamp) -> Option<Counters> {
+        let after = match self.times.back() {
+            Some(last) if *last <= at => self.times.len(),
+            _ => self.times.partition_point(|change| *change <= at),
+        };
+        let before = self.changes.get(after.checked_sub(1)?)?;
+        Some(before.at(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    #[test]
+    fn the_requests_scope_sees_no_antagonist() {
+        let mut counters = Counters::new(1000, 1, at(0));
+        counters.running = 1;
+        counters.waiting = 2;
+        counters.antagonists = 3;
+        counters.pass(at(40));
+        let sources = Sources::RUNNABLE;
+        let host = counters.record(Scope::Host, sources);
+        let own = counters.record(Scope::Requests, sources);
+        assert_eq!((host.runnable, own.runnable), (4, 1));
+        assert_eq!((host.busy_ns, own.busy_ns), (40_000_000, 10_000_000));
+        assert_eq!(host.runnable_ns, 4 * 40_000_000);
+        assert_eq!(own.runnable_ns, 40_000_000);
+        assert_eq!((host.in_flight, own.in_flight), (3, 3));
+    }
+
+    #[test]
+    fn the_log_tells_any_moment_that_it_keeps() {
+        let mut counters = Counters::new(2000, 1, at(0));
+        let mut log = CounterLog::default();
+        for ms in 0..100 {
+            counters.pass(at(ms));
+            counters.running = ms as u32 % 3;
+            log.push(&counters, at(ms.saturating_sub(10)));
+        }
+        let half = Timestamp::from_nanos(95_500_000);
+        let seen = log.at(half).unwrap();
+        assert_eq!((seen.running, seen.at), (95 % 3, half));
+        assert_eq!(seen.in_flight_ns, counters.in_flight_ns - 4 * 1_000_000);
+        assert!(log.at(at(89)).is_some());
+        assert!(log.at(at(80)).is_none(), "forgotten");
+        assert_eq!(log.at(at(200)).unwrap().running, 0);
+    }
+}

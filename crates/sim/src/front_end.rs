@@ -1,0 +1,286 @@
+//! One front-end: the core's director, picker and table, as a shell would drive them.
+//!
+//! What it does not see does not happen: its reads and the ticks of its director are made up for
+//! just before it chooses. Reads are exactly those of a front-end that takes in each one (see
+//! `reads`). Ticks are at most one per interval, before a choice; one that has been idle for
+//! long makes one tick of many, and its terms are then as of now instead of up to an interval
+//! old. A front-end that knows of an ejected node wakes up for it. Where the policy looks at no
+//! load, nothing is read, and the director, whose learned terms nobody uses then, ticks only
+//! when there is something for it to see: failures, orders, probes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::director::{Director, Event};
+use tidegate_core::load::LoadTable;
+use tidegate_core::picker::Picker;
+use tidegate_core::policy::{PolicyConfig, Signal};
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{ClusterSpec, Health, NodeId, NodeSpec, SiteId, SiteSpec};
+
+use crate::model::Stream;
+use crate::node::Node;
+use crate::reader::Reader;
+use crate::reads::Reads;
+use crate::scenario::Scenario;
+
+const NOT_SEEN: u32 = u32::MAX;
+
+/// See the module. Its nodes have numbers of its own, which say how they lie in its table.
+#[derive(Debug)]
+pub(crate) struct FrontEnd {
+    pub(crate) director: Director,
+    pub(crate) picker: Picker,
+    table: Arc<LoadTable>,
+    /// The cluster's numbers of its nodes, ascending.
+    pub(crate) nodes: Vec<u32>,
+    /// Its numbers of the cluster's nodes.
+    local: Vec<u32>,
+    reader: Option<Reader>,
+    /// Own requests in flight by node, counted apart from the core's count.
+    in_flight: Vec<u32>,
+    tick: Duration,
+    ticked_at: Timestamp,
+    /// Something has happened that a director must see.
+    pub(crate) news: bool,
+    ejected: u32,
+    /// Whether an event will wake it.
+    pub(crate) waking: bool,
+}
+
+impl FrontEnd {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        policy: PolicyConfig,
+        number: u32,
+        nodes: Vec<u32>,
+        reads: Option<&Reads>,
+        now: Timestamp,
+    ) -> Self {
+        let seed = scenario.seed;
+        let spec = cluster(scenario, policy, &nodes);
+        let director = Director::new(spec, Stream::Director(number).prng(seed).bits());
+        let table = Arc::new(LoadTable::new(nodes.len(), scenario.sites.len()));
+        let chooser = Stream::Picker(number).prng(seed).bits();
+        let mut local = vec![NOT_SEEN; scenario.nodes.len()];
+        for (index, node) in nodes.iter().enumerate() {
+            local[*node as usize] = index as u32;
+        }
+        let reads = reads.filter(|_| policy.kind.signals().contains(&Signal::Load));
+        let tick = scenario.front_ends.tick;
+        Self {
+            picker: Picker::new(Arc::clone(&table), director.topology(), chooser),
+            director,
+            table,
+            reader: reads.map(|reads| Reader::new(number, &nodes, reads)),
+            in_flight: vec![0; nodes.len()],
+            nodes,
+            local,
+            tick,
+            ticked_at: now - tick,
+            news: false,
+            ejected: 0,
+            waking: false,
+        }
+    }
+
+    /// Its number of a node, if it sees it.
+    pub(crate) fn local(&self, node: u32) -> Option<NodeId> {
+        let local = self.local[node as usize];
+        (local != NOT_SEEN).then_some(NodeId(local))
+    }
+
+    /// Makes up for reads and ticks; to be called before it chooses. Gives the nodes that its
+    /// director wants probed.
+    pub(crate) fn catch_up(
+        &mut self,
+        now: Timestamp,
+        nodes: &[Node],
+        reads: Option<&mut Reads>,
+    ) -> Vec<NodeId> {
+        let mut learns = false;
+        if let (Some(reader), Some(reads)) = (&mut self.reader, reads) {
+            reader.catch_up(now, nodes, reads, &self.table);
+            learns = true;
+        }
+        let due = now.since(self.ticked_at) >= self.tick;
+        if due && (learns || self.news || self.ejected > 0) {
+            self.tick(now)
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn tick(&mut self, now: Timestamp) -> Vec<NodeId> {
+        self.ticked_at = now;
+        self.news = false;
+        self.director.handle_tick(&self.table, now);
+        if let Some(topology) = self.director.poll_topology() {
+            self.picker.handle_topology(topology);
+        }
+        while let Some(event) = self.director.poll_event() {
+            match event {
+                Event::Ejected(_) => self.ejected += 1,
+                Event::Returned(_) => self.ejected = self.ejected.saturating_sub(1),
+                Event::FailOpen(_) | Event::FailClosed(_) | Event::Admin(..) => {}
+            }
+        }
+        if self.ejected == 0 {
+            return Vec::new();
+        }
+        std::iter::from_fn(|| self.director.poll_probe(now)).collect()
+    }
+
+    /// Whether it has to be woken, because it knows of an ejected node.
+    pub(crate) fn must_wake(&self) -> bool {
+        self.ejected > 0 && !self.waking
+    }
+
+    /// A request is on its way to the node. What is wrong with the count, if anything is.
+    pub(crate) fn sent(&mut self, node: NodeId, now: Timestamp) -> Option<String> {
+        self.in_flight[node.index()] += 1;
+        self.own_changed(node, now)
+    }
+
+    /// A request has left the node.
+    pub(crate) fn ended(&mut self, node: NodeId, now: Timestamp) -> Option<String> {
+        let count = &mut self.in_flight[node.index()];
+        *count = count.saturating_sub(1);
+        self.own_changed(node, now)
+    }
+
+    fn own_changed(&mut self, node: NodeId, now: Timestamp) -> Option<String> {
+        let own = self.table.own(node);
+        if let Some(reader) = &mut self.reader {
+            reader.own_changed(node, own, now);
+        }
+        let counted = u64::from(self.in_flight[node.index()]);
+        (own.in_flight() != counted).then(|| {
+            let told = own.in_flight();
+            format!("the picker counts {told} requests in flight at {node:?}, there are {counted}")
+        })
+    }
+
+    /// Requests in flight, by the core's count.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let nodes = 0..self.nodes.len() as u32;
+        nodes.map(|node| self.table.in_flight(NodeId(node))).sum()
+    }
+
+    /// Whether its picker has been told that the node is ejected.
+    pub(crate) fn knows_ejected(&self, node: NodeId) -> bool {
+        self.picker.topology().node(node).health == Health::Ejected
+    }
+}
+
+/// The cluster as this front-end's configuration has it.
+fn cluster(scenario: &Scenario, policy: PolicyConfig, nodes: &[u32]) -> ClusterSpec {
+    let node = |number: &u32| {
+        let model = &scenario.nodes[*number as usize];
+        NodeSpec {
+            name: format!("n{number}"),
+            address: ([127, 0, 0, 1], 8000).into(),
+            site: model.site,
+            weight: model.weight,
+        }
+    };
+    let site = |number: usize| SiteSpec {
+        name: format!("site{number}"),
+        hosts: Vec::new(),
+        paths: Vec::new(),
+        policy,
+    };
+    ClusterSpec {
+        sites: (0..scenario.sites.len()).map(site).collect(),
+        nodes: nodes.iter().map(node).collect(),
+        front_ends: front_ends_per_node(scenario),
+    }
+}
+
+/// How many front-ends serve a node, as their configuration has it.
+fn front_ends_per_node(scenario: &Scenario) -> u32 {
+    let Some(subset) = scenario.front_ends.subset else {
+        return scenario.front_ends.count;
+    };
+    let sites = 0..scenario.sites.len() as u32;
+    let seen = |site: u32| {
+        let nodes = scenario
+            .nodes
+            .iter()
+            .filter(|node| node.site == SiteId(site));
+        f64::from(subset) / (nodes.count() as f64).max(f64::from(subset))
+    };
+    let share = sites.clone().map(seen).sum::<f64>() / sites.len().max(1) as f64;
+    (f64::from(scenario.front_ends.count) * share)
+        .round()
+        .max(1.0) as u32
+}
+
+/// The nodes that each front-end sees: all, or a subset of each site's, dealt out like cards so
+/// that each node is seen as often as any other.
+pub(crate) fn subsets(scenario: &Scenario) -> Vec<Vec<u32>> {
+    let count = scenario.front_ends.count as usize;
+    let Some(subset) = scenario.front_ends.subset else {
+        let all: Vec<u32> = (0..scenario.nodes.len() as u32).collect();
+        return vec![all; count];
+    };
+    let mut seen = vec![Vec::new(); count];
+    let mut prng = Stream::Subsets.prng(scenario.seed);
+    for site in 0..scenario.sites.len() as u32 {
+        let nodes = scenario.nodes.iter().enumerate();
+        let mut deck: Vec<u32> = nodes
+            .filter(|(_, node)| node.site == SiteId(site))
+            .map(|(number, _)| number as u32)
+            .collect();
+        let hand = (subset as usize).min(deck.len());
+        let mut left: Vec<u32> = Vec::new();
+        for hands in &mut seen {
+            let mut dealt: Vec<u32> = Vec::with_capacity(hand);
+            while dealt.len() < hand {
+                if left.is_empty() {
+                    shuffle(&mut deck, &mut prng);
+                    left.clone_from(&deck);
+                }
+                // The first one that this hand has not.
+                match left.iter().rposition(|node| !dealt.contains(node)) {
+                    Some(place) => dealt.push(left.remove(place)),
+                    None => left.clear(),
+                }
+            }
+            hands.extend(dealt);
+        }
+    }
+    for hands in &mut seen {
+        hands.sort_unstable();
+    }
+    seen
+}
+
+fn shuffle(deck: &mut [u32], prng: &mut tidegate_core::prng::Prng) {
+    for last in (1..deck.len()).rev() {
+        deck.swap(last, prng.below(last + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_front_end_sees_its_subset_and_each_node_is_seen_as_often() {
+        for (nodes, subset) in [(100, 20), (10, 3), (7, 7), (5, 50)] {
+            let mut scenario = Scenario::new(nodes, 64, 0.5);
+            scenario.front_ends.subset = Some(subset);
+            let mut seen = vec![0u32; nodes as usize];
+            for hand in subsets(&scenario) {
+                assert_eq!(hand.len() as u32, subset.min(nodes));
+                assert!(hand.is_sorted_by(|one, other| one < other), "{hand:?}");
+                for node in hand {
+                    seen[node as usize] += 1;
+                }
+            }
+            let (least, most) = (seen.iter().min().unwrap(), seen.iter().max().unwrap());
+            assert!(most - least <= 2, "{seen:?}");
+        }
+    }
+}

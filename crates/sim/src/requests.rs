@@ -1,0 +1,139 @@
+//! Requests in flight: one entry per try, from the choice of a node to the end of the answer.
+//!
+//! Entries are used again, so that what is in flight stays in the cache and nothing is allocated
+//! per request. An entry whose request was given up lives on until the node or the answer
+//! notices.
+
+use std::time::Duration;
+
+use tidegate_core::picker::Ticket;
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::NodeId;
+
+/// What a request wants and since when: the same for each of its tries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) site: u32,
+    pub(crate) front_end: u32,
+    pub(crate) arrived: Timestamp,
+    /// CPU time at speed 1.
+    pub(crate) demand: Duration,
+    /// IO between the two halves of it, at slowness 1.
+    pub(crate) io: Duration,
+    /// Whether it came after the warm-up.
+    pub(crate) measured: bool,
+    /// A node that failed it, by the front-end's number.
+    pub(crate) tried: Option<NodeId>,
+}
+
+/// Where a try is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// On its way to the node.
+    Sent,
+    /// At the node, which stands still.
+    Held,
+    /// On the run queue, before IO.
+    First,
+    /// Queued for IO.
+    Queued,
+    /// In IO.
+    Io,
+    /// On the run queue, for the last time.
+    Last,
+    /// The answer is on its way.
+    Back,
+}
+
+/// How a try ended at the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Served,
+    /// Too many requests are in flight there.
+    Refused,
+    /// It failed, and the node said so.
+    Failed,
+    /// No connection, or a broken one.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) version: u32,
+    pub(crate) wanted: Wanted,
+    pub(crate) node: u32,
+    pub(crate) stage: Stage,
+    pub(crate) ended: Ended,
+    pub(crate) reached_at: Timestamp,
+    /// Nobody waits for the answer any more.
+    pub(crate) abandoned: bool,
+    /// None if the oracle chose, or if it was given up.
+    pub(crate) ticket: Option<Ticket>,
+    /// Requests in flight and latency that the answer tells.
+    pub(crate) report: Option<(f32, f32)>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    entries: Vec<Request>,
+    free: Vec<u32>,
+}
+
+impl Requests {
+    pub(crate) fn add(&mut self, wanted: Wanted, node: u32, ticket: Option<Ticket>) -> u32 {
+        let request = Request {
+            version: 0,
+            wanted,
+            node,
+            stage: Stage::Sent,
+            ended: Ended::Served,
+            reached_at: wanted.arrived,
+            abandoned: false,
+            ticket,
+            report: None,
+        };
+        match self.free.pop() {
+            Some(number) => {
+                let entry = &mut self.entries[number as usize];
+                let version = entry.version;
+                *entry = Request { version, ..request };
+                number
+            }
+            None => {
+                self.entries.push(request);
+                (self.entries.len() - 1) as u32
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, number: u32) {
+        let entry = &mut self.entries[number as usize];
+        entry.version = entry.version.wrapping_add(1);
+        entry.ticket = None;
+        entry.stage = Stage::Back;
+        self.free.push(number);
+    }
+
+    pub(crate) fn get(&mut self, number: u32) -> &mut Request {
+        &mut self.entries[number as usize]
+    }
+
+    /// The entry, if it is still the one that had this version.
+    pub(crate) fn same(&mut self, number: u32, version: u32) -> Option<&mut Request> {
+        let entry = &mut self.entries[number as usize];
+        (entry.version == version).then_some(entry)
+    }
+
+    /// Those at the node, in order of their numbers.
+    pub(crate) fn at_node(&self, node: u32) -> Vec<u32> {
+        let here = |request: &Request| {
+            let reached = !matches!(request.stage, Stage::Sent | Stage::Back);
+            request.node == node && reached
+        };
+        let numbers = 0..self.entries.len() as u32;
+        numbers
+            .filter(|number| here(&self.entries[*number as usize]))
+            .collect()
+    }
+}

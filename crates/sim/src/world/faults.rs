@@ -1,0 +1,70 @@
+//! What operators do and what breaks.
+
+use tidegate_core::topology::AdminState;
+
+use super::{Choosers, World};
+use crate::node::Condition;
+use crate::requests::Ended;
+
+impl World<'_> {
+    pub(super) fn on_order(&mut self, index: u32) {
+        let order = self.scenario.orders[index as usize];
+        if let Choosers::FrontEnds(front_ends) = &mut self.choosers {
+            for front_end in front_ends {
+                if let Some(node) = front_end.local(order.node.0) {
+                    front_end.director.handle_order(node, order.state);
+                    front_end.news = true;
+                }
+            }
+        }
+        self.nodes[order.node.index()].barred = match order.state {
+            AdminState::Ready => None,
+            AdminState::Drain | AdminState::Maint => Some(self.now),
+        };
+    }
+
+    pub(super) fn on_broke(&mut self, index: u32) {
+        let (now, spell) = (self.now, self.spells[index as usize]);
+        let node = spell.node.0;
+        self.settle(node);
+        let here = &mut self.nodes[node as usize];
+        here.condition = spell.condition;
+        match spell.condition {
+            Condition::Well | Condition::Failing => {}
+            Condition::Paused => {
+                here.set_silent(true, now);
+                here.processor.set_stopped(now, true);
+                self.settle(node);
+            }
+            Condition::Dead => {
+                here.set_silent(true, now);
+                here.restart(&self.scenario.nodes[node as usize], now);
+                self.settle(node);
+                self.measures.restarted(node);
+                for request in self.requests.at_node(node) {
+                    self.answer(request, Ended::Lost);
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_mended(&mut self, index: u32) {
+        let (now, spell) = (self.now, self.spells[index as usize]);
+        let node = spell.node.0;
+        let here = &mut self.nodes[node as usize];
+        here.condition = Condition::Well;
+        match spell.condition {
+            Condition::Well | Condition::Failing => {}
+            Condition::Dead => here.set_silent(false, now),
+            Condition::Paused => {
+                here.set_silent(false, now);
+                here.processor.set_stopped(now, false);
+                self.settle(node);
+                let held = std::mem::take(&mut self.nodes[node as usize].held);
+                for request in held {
+                    self.accept(request);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! What happens at front-ends: requests arrive, are sent, answered, tried again.
+
+use std::time::Duration;
+
+use tidegate_core::picker::{Decision, Outcome, Ticket};
+use tidegate_core::policy::Probe;
+use tidegate_core::time::{Timestamp, nanos};
+use tidegate_core::topology::{NodeId, SiteId};
+
+use super::{Choosers, World};
+use crate::checks::Violation;
+use crate::front_end::FrontEnd;
+use crate::queue::Event;
+use crate::requests::{Ended, Wanted};
+
+/// A front-end that knows of an ejected node looks after it this often.
+const WAKE: Duration = Duration::from_millis(10);
+
+/// Where a request goes.
+enum Chosen {
+    Node(u32, Option<Ticket>),
+    Nowhere,
+}
+
+impl World<'_> {
+    pub(super) fn schedule_arrival(&mut self, site: u32) {
+        let arrivals = &mut self.arrivals[site as usize];
+        let at = arrivals.times.draw(&mut arrivals.prng);
+        self.queue.schedule(at, Event::Arrival { site });
+    }
+
+    pub(super) fn on_arrival(&mut self, site: u32) -> Result<(), Violation> {
+        let offered = self.measures.offered();
+        if offered == u64::from(self.scenario.requests) {
+            return Ok(());
+        }
+        let model = &self.scenario.sites[site as usize];
+        let prng = &mut self.arrivals[site as usize].prng;
+        let front_end = prng.below(self.scenario.front_ends.count as usize) as u32;
+        let demand = model.demand.draw(model.mean_demand.as_secs_f64(), prng);
+        let io = model
+            .io
+            .map_or(0.0, |io| io.shape.draw(io.mean.as_secs_f64(), prng));
+        let wanted = Wanted {
+            site,
+            front_end,
+            arrived: self.now,
+            demand: Duration::from_secs_f64(demand),
+            io: Duration::from_secs_f64(io),
+            measured: self.measures.is_warm(),
+            tried: None,
+        };
+        self.measures.totals(site).offered += 1;
+        self.schedule_arrival(site);
+        match self.choose(&wanted) {
+            Chosen::Node(node, ticket) => {
+                self.measures.totals(site).in_flight += 1;
+                self.send(wanted, node, ticket)
+            }
+            Chosen::Nowhere => {
+                self.measures.totals(site).rejected += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn choose(&mut self, wanted: &Wanted) -> Chosen {
+        let (now, site) = (self.now, SiteId(wanted.site));
+        let front_ends = match &mut self.choosers {
+            Choosers::FrontEnds(front_ends) => front_ends,
+            Choosers::Oracle(oracle) => {
+                let tried = wanted.tried.map(|node| node.0);
+                let chosen = oracle.choose(wanted.site, tried, &self.nodes);
+                return chosen.map_or(Chosen::Nowhere, |node| Chosen::Node(node, None));
+            }
+        };
+        let front_end = &mut front_ends[wanted.front_end as usize];
+        let probes = front_end.catch_up(now, &self.nodes, self.reads.as_mut());
+        let decision = match &wanted.tried {
+            None => front_end.picker.handle_request(site, now),
+            Some(tried) => {
+                let tried = std::slice::from_ref(tried);
+                front_end.picker.handle_retry(site, tried, now)
+            }
+        };
+        let chosen = match decision {
+            Decision::Forward(ticket) => {
+                let node = front_end.nodes[ticket.node.index()];
+                Chosen::Node(node, Some(ticket))
+            }
+            Decision::Reject(_) => Chosen::Nowhere,
+        };
+        self.look_after(wanted.front_end, &probes);
+        chosen
+    }
+
+    fn send(&mut self, wanted: Wanted, node: u32, ticket: Option<Ticket>) -> Result<(), Violation> {
+        if let Some(ticket) = &ticket {
+            self.check_dispatch(&wanted, node, ticket)?;
+            if wanted.measured {
+                self.measures
+                    .load_ages
+                    .extend(ticket.why.load_age.map(nanos));
+            }
+            self.count_sent(&wanted, ticket.node)?;
+        }
+        self.measures.sent(node, wanted.measured, self.now);
+        self.nodes[node as usize].expected += 1;
+        let request = self.requests.add(wanted, node, ticket);
+        let at = self.after_delay();
+        self.queue.schedule(at, Event::Delivered { request });
+        if let Some(timeout) = self.scenario.front_ends.timeout {
+            let version = self.requests.get(request).version;
+            let event = Event::TimedOut { request, version };
+            self.queue.schedule(self.now + timeout, event);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_answered(&mut self, request: u32) -> Result<(), Violation> {
+        let entry = self.requests.get(request);
+        let (wanted, ended) = (entry.wanted, entry.ended);
+        let (abandoned, report) = (entry.abandoned, entry.report);
+        let ticket = entry.ticket.take();
+        let node = entry.node;
+        self.requests.remove(request);
+        if abandoned {
+            return Ok(());
+        }
+        self.measures.digest.add(self.now.nanos());
+        if let Some(ticket) = ticket {
+            let outcome = match ended {
+                Ended::Served => Outcome::Success,
+                Ended::Refused | Ended::Failed => Outcome::ServerError,
+                Ended::Lost => Outcome::TransportFailure,
+            };
+            if let (Some((in_flight, latency)), Some(front_end)) =
+                (report, self.front_end(wanted.front_end))
+            {
+                let probe = Probe {
+                    node: ticket.node,
+                    in_flight,
+                    latency,
+                };
+                let site = SiteId(wanted.site);
+                front_end.0.picker.handle_probe(site, &probe, front_end.1);
+            }
+            self.end_ticket(&wanted, ticket, outcome)?;
+        }
+        self.conclude(wanted, node, ended)
+    }
+
+    pub(super) fn on_timed_out(&mut self, request: u32, version: u32) -> Result<(), Violation> {
+        let Some(entry) = self.requests.same(request, version) else {
+            return Ok(());
+        };
+        let (wanted, node) = (entry.wanted, entry.node);
+        entry.abandoned = true;
+        let ticket = entry.ticket.take();
+        let at = self.after_delay();
+        self.queue
+            .schedule(at, Event::Cancelled { request, version });
+        self.measures.digest.add(self.now.nanos());
+        if let Some(ticket) = ticket {
+            self.end_ticket(&wanted, ticket, Outcome::TransportFailure)?;
+        }
+        self.conclude(wanted, node, Ended::Lost)
+    }
+
+    /// A try has ended, as the picker learns.
+    fn end_ticket(
+        &mut self,
+        wanted: &Wanted,
+        ticket: Ticket,
+        outcome: Outcome,
+    ) -> Result<(), Violation> {
+        let Some((front_end, now)) = self.front_end(wanted.front_end) else {
+            return Ok(());
+        };
+        front_end.news |= outcome == Outcome::TransportFailure;
+        front_end.picker.handle_outcome(&ticket, outcome, now);
+        let node = ticket.node;
+        drop(ticket);
+        match front_end.ended(node, now) {
+            None => Ok(()),
+            Some(wrong) => Err(self.violation(wrong)),
+        }
+    }
+
+    /// A try has ended: another one, or the request's end.
+    fn conclude(&mut self, mut wanted: Wanted, node: u32, ended: Ended) -> Result<(), Violation> {
+        if ended == Ended::Lost && wanted.tried.is_none() {
+            wanted.tried = Some(match &self.choosers {
+                Choosers::Oracle(_) => NodeId(node),
+                Choosers::FrontEnds(front_ends) => {
+                    let local = front_ends[wanted.front_end as usize].local(node);
+                    local.unwrap_or(NodeId(node))
+                }
+            });
+            if let Chosen::Node(node, ticket) = self.choose(&wanted) {
+                return self.send(wanted, node, ticket);
+            }
+        }
+        if let Some((front_end, now)) = self.front_end(wanted.front_end) {
+            front_end.picker.handle_end(SiteId(wanted.site), now);
+        }
+        self.measures.ended(&wanted, ended, self.now);
+        Ok(())
+    }
+
+    fn front_end(&mut self, number: u32) -> Option<(&mut FrontEnd, Timestamp)> {
+        match &mut self.choosers {
+            Choosers::FrontEnds(front_ends) => Some((&mut front_ends[number as usize], self.now)),
+            Choosers::Oracle(_) => None,
+        }
+    }
+
+    /// Sends the probes that a director wants, and sees to it that the director is woken.
+    fn look_after(&mut self, number: u32, probes: &[NodeId]) {
+        let now = self.now;
+        let Choosers::FrontEnds(front_ends) = &mut self.choosers else {
+            return;
+        };
+        let front_end = &mut front_ends[number as usize];
+        if front_end.must_wake() {
+            front_end.waking = true;
+            let wait = WAKE.max(self.scenario.front_ends.tick);
+            let event = Event::Wake { front_end: number };
+            self.queue.schedule(now + wait, event);
+        }
+        for local in probes {
+            let node = self.global(number, *local);
+            let (answered, at) = self.probe(node);
+            let event = Event::Probed {
+                front_end: number,
+                node: local.0,
+                answered,
+            };
+            self.queue.schedule(at, event);
+        }
+    }
+
+    fn global(&self, front_end: u32, node: NodeId) -> u32 {
+        match &self.choosers {
+            Choosers::FrontEnds(front_ends) => front_ends[front_end as usize].nodes[node.index()],
+            Choosers::Oracle(_) => node.0,
+        }
+    }
+
+    pub(super) fn on_wake(&mut self, number: u32) {
+        let Choosers::FrontEnds(front_ends) = &mut self.choosers else {
+            return;
+        };
+        let front_end = &mut front_ends[number as usize];
+        front_end.waking = false;
+        let probes = front_end.catch_up(self.now, &self.nodes, self.reads.as_mut());
+        self.look_after(number, &probes);
+    }
+
+    pub(super) fn on_probed(&mut self, front_end: u32, node: u32, answered: bool) {
+        if let Some((front_end, now)) = self.front_end(front_end) {
+            front_end.director.handle_probe(NodeId(node), answered, now);
+            front_end.news = true;
+        }
+    }
+
+    fn count_sent(&mut self, wanted: &Wanted, node: NodeId) -> Result<(), Violation> {
+        let Some((front_end, now)) = self.front_end(wanted.front_end) else {
+            return Ok(());
+        };
+        match front_end.sent(node, now) {
+            None => Ok(()),
+            Some(wrong) => Err(self.violation(wrong)),
+        }
+    }
+
+    fn check_dispatch(&self, wanted: &Wanted, node: u32, ticket: &Ticket) -> Result<(), Violation> {
+        let here = &self.nodes[node as usize];
+        let tick = self.scenario.front_ends.tick;
+        if self.scenario.nodes[node as usize].site != SiteId(wanted.site) {
+            let what = format!("node {node} got a request of site {}", wanted.site);
+            return Err(self.violation(what));
+        }
+        if here.barred.is_some_and(|since| self.now > since + tick) {
+            return Err(self.violation(format!("node {node} is out of service and was picked")));
+        }
+        if let Choosers::FrontEnds(front_ends) = &self.choosers {
+            let front_end = &front_ends[wanted.front_end as usize];
+            if front_end.knows_ejected(ticket.node) && !ticket.why.fail_open {
+                return Err(self.violation(format!("node {node} is ejected and was picked")));
+            }
+        }
+        Ok(())
+    }
+}

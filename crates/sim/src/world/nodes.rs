@@ -1,0 +1,197 @@
+//! What happens at nodes: requests run, wait for IO, are refused; antagonists come and go.
+
+use std::time::Duration;
+
+use tidegate_core::time::Timestamp;
+
+use super::{START, World};
+use crate::node::Condition;
+use crate::queue::Event;
+use crate::requests::{Ended, Stage};
+
+impl World<'_> {
+    pub(super) fn schedule_first_antagonist(&mut self, node: u32) {
+        let Some(antagonist) = self.scenario.nodes[node as usize].antagonist else {
+            return;
+        };
+        // On from the start with the chance that it is on at any time.
+        let prng = &mut self.nodes[node as usize].prng;
+        let on = prng.unit() < antagonist.duty;
+        let wait = if on {
+            Duration::ZERO
+        } else {
+            antagonist.draw_off(prng)
+        };
+        self.queue
+            .schedule(START + wait, Event::Antagonist { node });
+    }
+
+    pub(super) fn on_antagonist(&mut self, node: u32) {
+        let Some(antagonist) = self.scenario.nodes[node as usize].antagonist else {
+            return;
+        };
+        let here = &mut self.nodes[node as usize];
+        let stretch = if here.processor.antagonists() == 0 {
+            here.processor.set_antagonists(self.now, antagonist.tasks);
+            antagonist.draw_on(&mut here.prng)
+        } else {
+            here.processor.set_antagonists(self.now, 0);
+            antagonist.draw_off(&mut here.prng)
+        };
+        self.settle(node);
+        self.queue
+            .schedule(self.now + stretch, Event::Antagonist { node });
+    }
+
+    pub(super) fn on_delivered(&mut self, request: u32) {
+        let entry = self.requests.get(request);
+        let here = &mut self.nodes[entry.node as usize];
+        here.expected -= 1;
+        entry.reached_at = self.now;
+        if entry.abandoned {
+            self.requests.remove(request);
+            return;
+        }
+        match here.condition {
+            Condition::Well => self.accept(request),
+            Condition::Dead => self.answer(request, Ended::Lost),
+            Condition::Failing => self.answer(request, Ended::Failed),
+            Condition::Paused => {
+                entry.stage = Stage::Held;
+                here.held.push(request);
+            }
+        }
+    }
+
+    /// A request is at a node that works.
+    pub(super) fn accept(&mut self, request: u32) {
+        let entry = self.requests.get(request);
+        let node = entry.node;
+        let here = &mut self.nodes[node as usize];
+        let limit = self.scenario.nodes[node as usize].limit;
+        if limit.is_some_and(|limit| here.processor.in_flight() >= limit) {
+            self.answer(request, Ended::Refused);
+            return;
+        }
+        let demand = entry.wanted.demand;
+        if entry.wanted.io.is_zero() {
+            entry.stage = Stage::Last;
+            here.processor.arrive(self.now, request.into(), demand);
+        } else {
+            entry.stage = Stage::First;
+            here.processor
+                .arrive_for_io(self.now, request.into(), demand / 2);
+        }
+        self.settle(node);
+    }
+
+    /// Takes on what has ended at the node, and comes back when more will have.
+    pub(super) fn settle(&mut self, node: u32) {
+        let here = &mut self.nodes[node as usize];
+        here.processor.advance(self.now);
+        while let Some(done) = self.nodes[node as usize].processor.poll_completed() {
+            let request = done.task as u32;
+            if self.requests.get(request).stage == Stage::First {
+                self.want_io(request);
+            } else {
+                let stay = self.now.since(self.requests.get(request).reached_at);
+                self.nodes[node as usize].served(stay);
+                self.answer(request, Ended::Served);
+            }
+        }
+        let here = &mut self.nodes[node as usize];
+        self.due.set(node, here.processor.next_completion());
+        here.note();
+    }
+
+    fn want_io(&mut self, request: u32) {
+        let entry = self.requests.get(request);
+        if self.nodes[entry.node as usize].io.begin(request) {
+            self.begin_io(request);
+        } else {
+            entry.stage = Stage::Queued;
+        }
+    }
+
+    fn begin_io(&mut self, request: u32) {
+        let entry = self.requests.get(request);
+        entry.stage = Stage::Io;
+        let version = entry.version;
+        let slowness = self.scenario.nodes[entry.node as usize].io_slowness;
+        let at = self.now + entry.wanted.io.mul_f64(slowness.max(0.0));
+        self.queue.schedule(at, Event::IoDone { request, version });
+    }
+
+    pub(super) fn on_io_done(&mut self, request: u32, version: u32) {
+        let Some(entry) = self.requests.same(request, version) else {
+            return;
+        };
+        if entry.stage != Stage::Io {
+            return;
+        }
+        let node = entry.node;
+        entry.stage = Stage::Last;
+        let rest = entry.wanted.demand - entry.wanted.demand / 2;
+        let here = &mut self.nodes[node as usize];
+        here.processor.go_on(self.now, request.into(), rest);
+        self.next_io(node);
+        self.settle(node);
+    }
+
+    fn next_io(&mut self, node: u32) {
+        if let Some(next) = self.nodes[node as usize].io.end() {
+            self.begin_io(next);
+        }
+    }
+
+    pub(super) fn on_cancelled(&mut self, request: u32, version: u32) {
+        let Some(entry) = self.requests.same(request, version) else {
+            return;
+        };
+        let (node, stage) = (entry.node, entry.stage);
+        let here = &mut self.nodes[node as usize];
+        match stage {
+            // Whatever is under way will find out by itself.
+            Stage::Sent | Stage::Back => return,
+            Stage::Held => here.held.retain(|held| *held != request),
+            Stage::First | Stage::Last => {
+                here.processor.cancel(self.now, request.into());
+            }
+            Stage::Queued => {
+                here.io.leave(request);
+                here.processor.cancel_waiting(self.now);
+            }
+            Stage::Io => {
+                here.processor.cancel_waiting(self.now);
+                self.next_io(node);
+            }
+        }
+        self.requests.remove(request);
+        self.settle(node);
+    }
+
+    /// An answer goes back.
+    pub(super) fn answer(&mut self, request: u32, ended: Ended) {
+        let at = self.after_delay();
+        let entry = self.requests.get(request);
+        entry.stage = Stage::Back;
+        entry.ended = ended;
+        let node = entry.node as usize;
+        if self.scenario.nodes[node].reports && ended != Ended::Lost {
+            let here = &self.nodes[node];
+            let latency = match here.latency {
+                0.0 => f32::NAN,
+                seconds => seconds as f32,
+            };
+            entry.report = Some((here.processor.in_flight() as f32, latency));
+        }
+        self.queue.schedule(at, Event::Answered { request });
+    }
+
+    /// Whether a probe that leaves a front-end now will be answered; when it is known.
+    pub(super) fn probe(&mut self, node: u32) -> (bool, Timestamp) {
+        let condition = self.nodes[node as usize].condition;
+        let answered = matches!(condition, Condition::Well | Condition::Failing);
+        (answered, self.now + self.scenario.network.delay * 2)
+    }
+}
