@@ -67,6 +67,11 @@ impl KernelFile {
         &self.path
     }
 
+    /// Lets go of the open file: the next read opens it anew.
+    pub(crate) fn close(&mut self) {
+        self.file = None;
+    }
+
     /// What it holds now; nothing if it cannot be read, see [`KernelFile::why_not`]. A failed
     /// file is opened again after [`RETRY`]: controllers and processes come and go.
     pub(crate) fn read<'b>(&mut self, now: Timestamp, buffer: &'b mut Buffer) -> Option<&'b [u8]> {

@@ -55,6 +55,9 @@ pub(super) struct Tasks {
     root: PathBuf,
     directory: Option<PathBuf>,
     list_name: &'static str,
+    /// Version 1 gives an open file the same list again and again for as long as it is read
+    /// more often than once a second.
+    list_is_kept: bool,
     lists: Vec<KernelFile>,
     groups_pace: Pace,
     list_pace: Pace,
@@ -94,6 +97,7 @@ impl Tasks {
                 Some((1, _)) => "tasks",
                 _ => "cgroup.threads",
             },
+            list_is_kept: matches!(group, Some((1, _))),
             lists: Vec::new(),
             groups_pace: Pace::new(GROUPS_PERIOD, 0),
             list_pace: Pace::new(LIST_PERIOD, 0),
@@ -202,6 +206,9 @@ impl Tasks {
         self.listed = 0;
         let mut new = Vec::new();
         for list in &mut self.lists {
+            if self.list_is_kept {
+                list.close();
+            }
             let Some(bytes) = list.read(context.now, context.buffer) else {
                 continue;
             };
