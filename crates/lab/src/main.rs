@@ -1,7 +1,7 @@
 //! The command line of the lab.
 
 use clap::{Parser, Subcommand};
-use tidegate_lab::server;
+use tidegate_lab::{antagonist, server};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -17,11 +17,14 @@ struct Cli {
 enum Command {
     #[command(hide = true)]
     Serve(server::ServeArgs),
+    #[command(hide = true)]
+    Antagonist(antagonist::AntagonistArgs),
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     match Cli::parse().command {
         Command::Serve(args) => server::run(&args)?,
+        Command::Antagonist(args) => antagonist::run(&args)?,
     }
     Ok(())
 }

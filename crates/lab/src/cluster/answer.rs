@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use tidegate_core::record::AGGREGATE_LINES;
 use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
 use tidegate_remote::{Region, clock};
 
@@ -16,8 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Tries of one read of a load record.
-const TRIES: u32 = 1;
+/// How long to wait for one answer of an agent, and how often to ask at once.
+const READ: UdpOptions = UdpOptions {
+    wait: Duration::from_millis(100),
+    tries: 1,
+};
 
 /// Waits until the server answers `/health` with 200, asked from this place.
 pub(super) fn of_server(
@@ -37,13 +41,11 @@ pub(super) fn of_agent(
 ) -> Result<(), ClusterError> {
     let read = || -> Result<(), String> {
         let key = Key::from_file(key_file).map_err(|error| error.to_string())?;
-        let options = UdpOptions {
-            wait: ATTEMPT,
-            tries: TRIES,
-        };
         let mut region =
-            UdpRegion::connect(address, key, options).map_err(|error| error.to_string())?;
-        let read = region.read(1).map_err(|error| error.to_string())?;
+            UdpRegion::connect(address, key, READ).map_err(|error| error.to_string())?;
+        let read = region
+            .read(AGGREGATE_LINES)
+            .map_err(|error| error.to_string())?;
         read.record().map(drop).map_err(|error| error.to_string())
     };
     until(from, address, process, read)

@@ -22,6 +22,7 @@ mod answer;
 mod ending;
 mod error;
 mod group;
+mod guard;
 mod mode;
 mod name;
 mod network;
@@ -39,6 +40,7 @@ use std::time::Duration;
 
 pub use error::ClusterError;
 pub use group::PERIOD_US;
+pub use guard::Guard;
 pub use name::Owner;
 pub use place::Place;
 pub use plan::{AgentPlan, CachePlan, ClusterPlan, Mode, NodePlan, Placed, ServerKind};
@@ -46,6 +48,7 @@ pub use process::Process;
 pub use run::{lab, tidegate};
 pub use sweep::{Swept, clean};
 
+use crate::antagonist::Antagonist;
 use real::Machines;
 
 /// A running cluster; gone when dropped.
@@ -58,7 +61,7 @@ pub struct Cluster {
 }
 
 /// One node as others see it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Node {
     /// Its name.
     pub name: String,
@@ -68,6 +71,14 @@ pub struct Node {
     pub agents: Vec<AgentAt>,
     /// Its share of one CPU.
     pub share: f64,
+    place: Place,
+}
+
+impl Node {
+    /// Where its server runs: what is started here takes from the node's share.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
 }
 
 /// One agent as front-ends see it.
@@ -134,6 +145,14 @@ impl Cluster {
     /// The nodes in the order of the plan.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// Lets an antagonist work on the node until the guard is dropped.
+    pub fn antagonist(&self, node: usize, kind: &Antagonist) -> Result<Guard, ClusterError> {
+        let Some(node) = self.nodes.get(node) else {
+            return Err(ClusterError::Plan(format!("there is no node {node}")));
+        };
+        Guard::start(&node.place, kind, &node.name)
     }
 
     /// Kills the node's server and the agents inside it, as a crash would.

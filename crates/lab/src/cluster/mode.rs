@@ -38,11 +38,12 @@ fn namespaces() -> Result<(), String> {
     }
     let tree = Tree::find()?;
     let stem = Owner::this().map_err(|error| error.to_string())?.next();
+    let name = stem.name("probe");
     let _passage = ending::pass();
     let tried = tree
-        .make(&stem.name("probe"), Purpose::Node)
+        .make(&name, Purpose::Node)
         .and_then(|group| group.limit(Some(0.5)))
-        .and_then(|()| ip(&["netns", "add", &stem.name("probe")]));
+        .and_then(|()| ip(&name, &["netns", "add", &name]));
     let swept = sweep::sweep(&|name| name.starts_with(stem.text()));
     tried.map_err(|error| error.to_string())?;
     match swept.left.first() {

@@ -53,7 +53,7 @@ impl Namespace {
 
     fn make(stem: &Stem, what: &str) -> Result<Self, ClusterError> {
         let name = stem.name(what);
-        ip(&["netns", "add", &name])?;
+        ip(&name, &["netns", "add", &name])?;
         let made = Self { name };
         if !made.path().exists() {
             return Err(ClusterError::Missing(format!(
@@ -66,7 +66,7 @@ impl Namespace {
     }
 
     fn ip(&self, arguments: &[&str]) -> Result<String, ClusterError> {
-        ip(&[&["-n", &self.name], arguments].concat())
+        ip(&self.name, &[&["-n", &self.name], arguments].concat())
     }
 
     /// Gives the interface its address and starts it, and sees whether that is so.

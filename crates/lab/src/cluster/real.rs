@@ -175,6 +175,7 @@ impl Machines {
             address: machine.address,
             agents: machine.agents_at(&self.folder.join(KEY)),
             share: machine.plan.share,
+            place: machine.inside.clone(),
         };
         self.machines.iter().map(node).collect()
     }

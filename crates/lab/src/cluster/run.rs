@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use super::ClusterError;
+use super::sweep::MARK;
 
 /// The longest piece of a program's output that goes into a message, bytes.
 const TOLD_MAX: usize = 2000;
@@ -32,9 +33,10 @@ pub(crate) fn run(command: &mut Command) -> Result<String, ClusterError> {
     })
 }
 
-/// `ip` with these arguments.
-pub(crate) fn ip(arguments: &[&str]) -> Result<String, ClusterError> {
-    run(Command::new("ip").args(arguments))
+/// `ip` with these arguments, marked as the cluster's: should the lab be killed now, whoever
+/// sweeps also ends what still runs.
+pub(crate) fn ip(mark: &str, arguments: &[&str]) -> Result<String, ClusterError> {
+    run(Command::new("ip").args(arguments).env(MARK, mark))
 }
 
 /// Program and arguments as one would type them.

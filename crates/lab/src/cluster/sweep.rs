@@ -24,6 +24,9 @@ pub(crate) const MARK: &str = "TIDEGATE_LAB_CLUSTER";
 /// How long a lab that still runs may take to end by itself when `clean --all` asks it to.
 const ENDING_MAX: Duration = Duration::from_secs(20);
 
+/// Looks for more after something was found.
+const PASSES_MAX: usize = 10;
+
 /// What was removed, and what could not be and why; one sentence each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
@@ -77,23 +80,38 @@ fn owners() -> BTreeSet<Owner> {
     names.filter_map(|name| Owner::of(&name)).collect()
 }
 
-/// Removes everything whose name is meant.
+/// Removes everything whose name is meant, until nothing more turns up: who is killed in the
+/// midst of making something may have made it after it was looked for.
 pub(crate) fn sweep(meant: &dyn Fn(&str) -> bool) -> Swept {
     let mut swept = Swept::default();
+    for _ in 0..PASSES_MAX {
+        let before = swept.removed.len();
+        pass(meant, &mut swept);
+        if swept.removed.len() == before || !swept.left.is_empty() {
+            break;
+        }
+    }
+    swept
+}
+
+fn pass(meant: &dyn Fn(&str) -> bool, swept: &mut Swept) {
     let groups = matching(&group_mounts(), meant);
     let namespaces = matching(&[NAMESPACES.into()], meant);
-    kill_all(&groups, &namespaces, meant, &mut swept);
+    kill_all(&groups, &namespaces, meant, swept);
     for group in &groups {
         swept.note("control group", group, group::remove(group));
     }
     for namespace in &namespaces {
         let name = namespace.file_name().unwrap_or_default().to_string_lossy();
-        swept.note("network namespace", namespace, ip(&["netns", "del", &name]));
+        swept.note(
+            "network namespace",
+            namespace,
+            ip("", &["netns", "del", &name]),
+        );
     }
     for folder in matching(&folders(), meant) {
         swept.note("folder", &folder, fs::remove_dir_all(&folder));
     }
-    swept
 }
 
 impl Swept {

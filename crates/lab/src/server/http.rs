@@ -18,7 +18,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 
 use super::cache::Cache;
-use super::workers::{Undone, Workers};
+use super::workers::Workers;
 use super::{ServeArgs, ServeError, Work};
 
 /// Time from a request's arrival to its end here, microseconds: tells the node's time from
@@ -44,7 +44,7 @@ struct Server {
 pub(super) fn run(args: &ServeArgs) -> Result<(), ServeError> {
     raise_file_limit()?;
     let server = Arc::new(Server {
-        workers: Workers::start(args.workers, args.queue)?,
+        workers: Workers::new(args.workers, args.queue),
         cache: Mutex::new(Cache::new(args.cache_files as usize)),
         hit: args.cache_hit,
         miss: args.cache_miss,
@@ -137,7 +137,6 @@ impl Server {
             work.cpu += cost;
         }
         if let Err(undone) = self.workers.run(work).await {
-            let (Undone::Full | Undone::Files) = undone;
             return text(StatusCode::SERVICE_UNAVAILABLE, &format!("{undone}\n"));
         }
         let mut response = Response::new(Full::new(body(work.bytes)));
