@@ -16,6 +16,7 @@
 
 mod arrivals;
 mod client;
+mod connections;
 mod files;
 mod generator;
 pub mod knee;
@@ -27,8 +28,10 @@ mod tally;
 mod timer;
 mod traces;
 
+pub use connections::{Connections, NoBody, SendError};
 pub use knee::{Knee, Sample, knee, knee_from};
 pub use plan::{Arrivals, LoadPlan, Mix, Pacing, Requests, Size, Spread, Stream};
 pub use process::{LoadError, Running, answer, run, run_command, run_here, start, start_in};
 pub use result::{Generator, LoadResult, StreamResult, Window, decode, encode};
+pub use timer::Timer;
 pub use traces::TraceError;

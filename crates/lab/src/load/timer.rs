@@ -16,21 +16,28 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// Wakes its task at points of CLOCK_MONOTONIC.
 #[derive(Debug)]
-pub(super) struct Timer(AsyncFd<OwnedFd>);
+pub struct Timer(AsyncFd<OwnedFd>);
 
 impl Timer {
+    /// A timer of the runtime around the caller.
+    ///
+    /// # Errors
+    /// If the system gives none.
     #[expect(
         deprecated,
         reason = "the replacement is unsafe, for types that may change their descriptor; OwnedFd does not"
     )]
-    pub(super) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         Ok(Self(AsyncFd::new(timer)?))
     }
 
     /// Returns at `deadline`, or at once if it has passed.
-    pub(super) async fn sleep_until(&self, deadline: Timestamp) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the system does not wake it.
+    pub async fn sleep_until(&self, deadline: Timestamp) -> io::Result<()> {
         if clock::now() >= deadline {
             return Ok(());
         }
