@@ -1,29 +1,25 @@
 //! The load: open loop, so a slow answer delays no request behind it, and every latency counts
 //! from the moment at which the request was *meant* to be sent (no coordinated omission).
 //!
-//! One thread keeps the time and hands each request out when it is due; another one sends it
-//! over an idle keepalive connection to its front-end, or over a new one. Requests that have no
-//! answer some seconds after the last one was sent are cut off and count as failed.
+//! One thread keeps the time, hands each request out when it is due and sends it over a kept
+//! connection to its front-end, or over a new one. Requests that have no answer some seconds
+//! after the last one was sent are cut off and count as failed.
 
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hdrhistogram::Histogram;
 use http::Request;
 use http::header::HOST;
-use http_body_util::{BodyExt, Empty};
-use hyper::client::conn::http1::SendRequest;
-use hyper_util::rt::TokioIo;
 use tidegate_core::time::Timestamp;
+use tidegate_lab::load::{Connections, NoBody, Timer};
 use tidegate_remote::clock;
-use tokio::net::TcpStream;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, LocalSet};
 
 use super::cluster::Arrival;
 use super::node::{DEMAND_HEADER, TOOK_HEADER};
@@ -38,7 +34,6 @@ const LATENCY_MAX: u64 = 600_000_000;
 const DIGITS: u8 = 3;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
-type Connection = SendRequest<Empty<Bytes>>;
 
 /// What came of the requests. Those that were due before the warm-up ended are counted as sent
 /// and ended, and measured in nothing else.
@@ -125,7 +120,7 @@ pub(super) struct Plan {
 pub(super) struct Load {
     tally: Arc<Mutex<Tally>>,
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Load {
@@ -133,34 +128,34 @@ impl Load {
     pub(super) fn start(plan: Plan) -> io::Result<Self> {
         let tally = Arc::new(Mutex::new(Tally::new()));
         let stop = Arc::new(AtomicBool::new(false));
-        let (hand_out, due) = unbounded_channel();
-        let mut load = Self {
-            tally: Arc::clone(&tally),
-            stop: Arc::clone(&stop),
-            threads: Vec::new(),
-        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let client = Arc::new(Client {
-            idle: plan.addresses.iter().map(|_| Mutex::default()).collect(),
-            plan: plan.clone(),
-            tally: Arc::clone(&tally),
-            stop: Arc::clone(&stop),
-        });
+        let timer = {
+            let _inside = runtime.enter();
+            Timer::new()?
+        };
+        let (shared, stopped) = (Arc::clone(&tally), Arc::clone(&stop));
         let thread = std::thread::Builder::new().name("demo-load".into());
-        load.threads.push(thread.spawn(move || {
-            runtime.block_on(client.run(due));
-        })?);
-        let thread = std::thread::Builder::new().name("demo-pacer".into());
-        load.threads
-            .push(thread.spawn(move || pace(&plan, &hand_out, &tally, &stop))?);
-        Ok(load)
+        let thread = thread.spawn(move || {
+            let client = Rc::new(Client {
+                connections: Connections::new(&plan.addresses, true),
+                plan,
+                tally: shared,
+                stop: stopped,
+            });
+            LocalSet::new().block_on(&runtime, client.run(&timer));
+        })?;
+        Ok(Self {
+            tally,
+            stop,
+            thread: Some(thread),
+        })
     }
 
     /// Whether all requests have ended.
     pub(super) fn is_done(&self) -> bool {
-        self.threads.iter().all(JoinHandle::is_finished)
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// What came of it so far.
@@ -176,7 +171,7 @@ impl Load {
 
     fn end(&mut self) {
         self.stop.store(true, Ordering::Release);
-        for thread in self.threads.drain(..) {
+        if let Some(thread) = self.thread.take() {
             // A panic was printed by the thread itself.
             thread.join().ok();
         }
@@ -194,53 +189,52 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hands each request out when it is due.
-fn pace(plan: &Plan, hand_out: &UnboundedSender<usize>, tally: &Mutex<Tally>, stop: &AtomicBool) {
-    for (index, arrival) in plan.arrivals.iter().enumerate() {
-        let due = plan.start + arrival.at;
-        loop {
-            if stop.load(Ordering::Acquire) {
-                return;
-            }
-            let now = clock::now();
-            if now >= due {
-                break;
-            }
-            clock::sleep_until(due.min(now + NAP));
-        }
-        lock(tally).sent += 1;
-        // A client that is gone has ended the run.
-        if hand_out.send(index).is_err() {
-            return;
-        }
-    }
-}
-
 struct Client {
     plan: Plan,
-    idle: Vec<Mutex<Vec<Connection>>>,
+    connections: Connections,
     tally: Arc<Mutex<Tally>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Client {
-    async fn run(self: Arc<Self>, mut due: UnboundedReceiver<usize>) {
+    async fn run(self: Rc<Self>, timer: &Timer) {
         let mut requests = JoinSet::new();
-        while let Some(index) = due.recv().await {
-            let client = Arc::clone(&self);
-            requests.spawn(async move { client.request(index).await });
+        for arrival in Arc::clone(&self.plan.arrivals).iter().copied() {
+            self.wait(timer, self.plan.start + arrival.at).await;
+            if self.stopped() {
+                break;
+            }
+            lock(&self.tally).sent += 1;
+            let client = Rc::clone(&self);
+            requests.spawn_local(async move { client.request(&arrival).await });
             while requests.try_join_next().is_some() {}
         }
         let left = async {
-            while !requests.is_empty() && !self.stop.load(Ordering::Acquire) {
+            while !requests.is_empty() && !self.stopped() {
                 // Woken at least now and then to see whether it shall stop.
                 tokio::time::timeout(NAP, requests.join_next()).await.ok();
             }
         };
         tokio::time::timeout(DRAIN, left).await.ok();
-        let interrupted = self.stop.load(Ordering::Acquire);
+        let interrupted = self.stopped();
         requests.shutdown().await;
         self.cut(interrupted);
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Returns at the deadline, or soon after it shall stop.
+    async fn wait(&self, timer: &Timer, deadline: Timestamp) {
+        loop {
+            let now = clock::now();
+            if now >= deadline || self.stopped() {
+                return;
+            }
+            let woken = timer.sleep_until(deadline.min(now + NAP)).await;
+            woken.expect("a timer that was made goes on");
+        }
     }
 
     /// Counts the requests that have not ended.
@@ -255,9 +249,8 @@ impl Client {
         }
     }
 
-    async fn request(&self, index: usize) {
-        let arrival = self.plan.arrivals[index];
-        let answered = self.exchange(&arrival).await;
+    async fn request(&self, arrival: &Arrival) {
+        let answered = self.exchange(arrival).await;
         let now = clock::now();
         let measured = arrival.at >= self.plan.warm_up;
         let mut tally = lock(&self.tally);
@@ -285,36 +278,12 @@ impl Client {
             .uri("/")
             .header(HOST, self.plan.hosts[arrival.site.index()])
             .header(DEMAND_HEADER, arrival.demand.as_micros().to_string())
-            .body(Empty::new())?;
-        let mut connection = self.connection(arrival.front_end as usize).await?;
-        let response = connection.send_request(request).await?;
-        let took = response.headers().get(TOOK_HEADER).cloned();
-        let done = response.status().is_success();
-        response.into_body().collect().await?;
-        if connection.ready().await.is_ok() {
-            lock(&self.idle[arrival.front_end as usize]).push(connection);
-        }
-        let took = took.filter(|_| done);
+            .body(NoBody::new())?;
+        let target = arrival.front_end as usize;
+        let head = self.connections.send(target, request).await?;
+        let took = head.headers.get(TOOK_HEADER);
+        let took = took.filter(|_| head.status.is_success());
         took.map(|took| took.to_str()?.parse().map_err(Error::from))
             .transpose()
-    }
-
-    /// An idle connection to the front-end, or a new one.
-    async fn connection(&self, front_end: usize) -> Result<Connection, Error> {
-        loop {
-            let idle = lock(&self.idle[front_end]).pop();
-            match idle {
-                Some(connection) if connection.is_closed() => {}
-                Some(connection) => return Ok(connection),
-                None => break,
-            }
-        }
-        let stream = TcpStream::connect(self.plan.addresses[front_end]).await?;
-        stream.set_nodelay(true)?;
-        let (sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        // An error of the connection shows at the request that uses it.
-        tokio::spawn(async move { connection.await.ok() });
-        Ok(sender)
     }
 }
