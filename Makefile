@@ -1,6 +1,6 @@
 # Two commands do everything: `make demo` and `make test`.
 
-.PHONY: demo test build clean
+.PHONY: demo test lab build clean
 
 # A cluster in a box: round robin and its rivals against Tidegate's own policy.
 demo:
@@ -11,6 +11,15 @@ demo:
 test:
 	@scripts/setup.sh test
 	cargo xtask test
+
+# The lab: the experiments behind every claim. See docs/lab.md.
+lab:
+	@scripts/setup.sh lab
+	cargo build --profile fast --locked --package tidegate --package tidegate-lab
+	@target/fast/tidegate-lab list
+	@echo
+	@echo "run one:    target/fast/tidegate-lab run single-site --quick   (as root: namespaces and CPU quotas)"
+	@echo "run all:    target/fast/tidegate-lab run all --quick && target/fast/tidegate-lab report"
 
 # The binary that you put before real servers: target/release/tidegate
 build:

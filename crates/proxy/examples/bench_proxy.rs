@@ -1,4 +1,4 @@
-//! A proxy with one worker and nothing else, for benchmarks: see `bench/proxy.sh`.
+//! A proxy with one worker and nothing else, whose instructions `cargo xtask instructions` counts.
 //!
 //! `bench_proxy LISTEN BACKEND…`, for instance `bench_proxy 127.0.0.1:8080 127.0.0.2:8001`.
 //! Prints where it listens and ends when its standard input does.

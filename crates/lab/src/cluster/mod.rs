@@ -142,6 +142,12 @@ impl Cluster {
         self.machines.front()
     }
 
+    /// Another place beside the front: the same network, a control group and a CPU of its own,
+    /// so that what runs there can be limited and accounted for alone.
+    pub fn aside(&self, name: &str, cpu: u32) -> Result<Place, ClusterError> {
+        self.machines.aside(name, cpu)
+    }
+
     /// The nodes in the order of the plan.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes

@@ -40,7 +40,7 @@ pub(super) struct Machines {
     front: Place,
     folder: PathBuf,
     emulated: Vec<String>,
-    _sweeper: Sweeper,
+    sweeper: Sweeper,
 }
 
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Machines {
             front,
             folder,
             emulated,
-            _sweeper: sweeper,
+            sweeper,
         };
         machines.widen_ports()?;
         for (index, node) in plan.nodes.iter().enumerate() {
@@ -167,6 +167,19 @@ impl Machines {
 
     pub(super) fn front(&self) -> &Place {
         &self.front
+    }
+
+    pub(super) fn aside(&self, name: &str, cpu: u32) -> Result<Place, ClusterError> {
+        let _passage = ending::pass();
+        let name = self.sweeper.0.name(name);
+        let tree = Tree::find().map_err(ClusterError::Missing)?;
+        let group = tree.make(&name, Purpose::Node)?;
+        Ok(Place {
+            mark: name,
+            group: Some(Arc::new(group)),
+            cpu: pin(cpu, "front-ends", &mut Vec::new()),
+            ..self.front.clone()
+        })
     }
 
     pub(super) fn nodes(&self) -> Vec<Node> {

@@ -1,1 +1,131 @@
-//! The experiments, one file each.
+//! The experiments, one file each, and the table of all.
+//!
+//! An experiment says what it does as a [`Plan`] (see `plan.rs`), which the runner carries out,
+//! and what follows from it as verdicts. To add one: a file with an [`Experiment`] constant and
+//! a line in [`ALL`].
+//!
+//! What it does not know: how nodes are made, how load is made, who prints.
+
+mod accuracy;
+pub mod arms;
+mod crash;
+mod instructions;
+pub mod judge;
+mod load_variance;
+mod loaded_nodes;
+mod plan;
+mod poll_interval;
+mod proxy_cost;
+mod report;
+mod runner;
+mod shared_sites;
+mod single_site;
+mod tail;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+use std::time::Duration;
+
+use crate::cluster::{ClusterError, Mode};
+use crate::front::FrontError;
+use crate::load::LoadError;
+use crate::progress::Progress;
+use crate::results::Report;
+
+pub use plan::{Arm, Calibration, Plan, Point, Stage};
+pub use runner::{Measured, Run, Runner, Watch};
+
+/// Every experiment, in the order of the papers.
+pub const ALL: &[&Experiment] = &[
+    &accuracy::EXPERIMENT,
+    &single_site::EXPERIMENT,
+    &loaded_nodes::EXPERIMENT,
+    &shared_sites::EXPERIMENT,
+    &load_variance::EXPERIMENT,
+    &poll_interval::EXPERIMENT,
+    &proxy_cost::EXPERIMENT,
+    &tail::EXPERIMENT,
+    &crash::EXPERIMENT,
+];
+
+/// One experiment.
+#[derive(Debug)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it asks, in one line.
+    pub about: &'static str,
+    /// Where the claim that it tests stands.
+    pub source: &'static str,
+    /// What it needs beyond the lab itself.
+    pub needs: &'static str,
+    /// How long it takes, about.
+    pub estimate: fn(Scale) -> Duration,
+    /// Does it.
+    pub run: fn(&Lab) -> Result<Report, ExperimentError>,
+    /// What it will do, for those that are a plan.
+    pub plan: Option<fn(Scale) -> Plan>,
+}
+
+/// How much of an experiment is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Within three minutes: fewer arms, points and seconds.
+    Quick,
+    /// All of it.
+    Full,
+}
+
+impl Scale {
+    /// One of two values.
+    #[must_use]
+    pub fn pick<T>(self, quick: T, full: T) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+}
+
+/// What an experiment is given.
+#[derive(Debug)]
+pub struct Lab {
+    /// How much of it.
+    pub scale: Scale,
+    /// How nodes are kept apart; none: as well as this machine can.
+    pub mode: Option<Mode>,
+    /// Who is told how far it is.
+    pub progress: Progress,
+}
+
+/// Why an experiment has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// The cluster.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// A front-end that the experiment cannot do without.
+    #[error(transparent)]
+    Front(#[from] FrontError),
+    /// The load generator.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Reading load.
+    #[error("{0}")]
+    Read(String),
+    /// Every arm failed.
+    #[error("no arm has a result: {0}")]
+    Nothing(String),
+    /// It cannot be done here.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+/// The experiment of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Experiment> {
+    ALL.iter()
+        .copied()
+        .find(|experiment| experiment.name == name)
+}

@@ -1,1 +1,210 @@
 //! Front-ends under test: Tidegate and its peers, each configured as its own users would.
+//!
+//! Each has one worker, keeps its connections to servers, writes no access log and checks its
+//! servers as it does by default or as its manual's example does; the file of each peer says
+//! which. A front-end is ready when a request through it is answered by a server; it is killed
+//! with everything that it started when it is dropped.
+//!
+//! What it does not know: which load will come, and who wins.
+
+mod agent_check;
+mod apache;
+mod envoy;
+mod haproxy;
+mod layout;
+mod nginx;
+mod programs;
+mod ready;
+mod start;
+mod tidegate;
+mod usage;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::cluster::{ClusterError, Process};
+
+pub use agent_check::{AgentCheckArgs, run as agent_check};
+pub use haproxy::HaproxyBalance;
+pub use layout::{Layout, Load, Server, Site};
+pub use nginx::NginxBalance;
+pub use start::{Launch, start, start_with};
+pub use tidegate::TidegateArm;
+
+/// What is put before the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrontKind {
+    /// This project's.
+    Tidegate(TidegateArm),
+    /// HAProxy.
+    Haproxy(HaproxyBalance),
+    /// nginx.
+    Nginx(NginxBalance),
+    /// Apache with `mod_proxy_balancer`, by busyness.
+    Apache,
+    /// Envoy, by least request.
+    Envoy,
+}
+
+impl FrontKind {
+    /// The arm's name.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self {
+            Self::Tidegate(arm) => arm.name.clone(),
+            Self::Haproxy(balance) => balance.label().into(),
+            Self::Nginx(balance) => balance.label().into(),
+            Self::Apache => "apache bybusyness".into(),
+            Self::Envoy => "envoy least_request".into(),
+        }
+    }
+
+    fn program(&self) -> &'static str {
+        match self {
+            Self::Tidegate(_) => "tidegate",
+            Self::Haproxy(_) => "haproxy",
+            Self::Nginx(_) => "nginx",
+            Self::Apache => "apache2",
+            Self::Envoy => "envoy",
+        }
+    }
+
+    fn needs_agent_check(&self) -> bool {
+        *self == Self::Haproxy(HaproxyBalance::AgentCheck)
+    }
+}
+
+/// A site and who serves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteTargets {
+    /// Its name, which is also its host.
+    pub name: String,
+    /// Its nodes, as numbers within the cluster.
+    pub nodes: Vec<usize>,
+}
+
+/// Why there is no front-end.
+#[derive(Debug, thiserror::Error)]
+pub enum FrontError {
+    /// It is not on this machine.
+    #[error("{0}")]
+    Absent(String),
+    /// It was started and does not proxy.
+    #[error("{name} does not proxy on {address}: {why}{}", said(told))]
+    Silent {
+        /// The arm.
+        name: String,
+        /// Where it should listen.
+        address: SocketAddr,
+        /// The last attempt.
+        why: String,
+        /// What the program said.
+        told: String,
+    },
+    /// A file or folder.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What went wrong.
+        source: std::io::Error,
+    },
+    /// The arm wants an agent that a node does not have.
+    #[error("{name} reads the agent {agent}, which node {node} does not have")]
+    NoAgent {
+        /// The arm.
+        name: String,
+        /// The agent.
+        agent: &'static str,
+        /// The node.
+        node: String,
+    },
+    /// The place.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+}
+
+impl FrontError {
+    /// For `map_err`.
+    fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::File { path, source }
+    }
+}
+
+fn said(told: &str) -> String {
+    match told.trim() {
+        "" => String::new(),
+        told => format!("; it said: {told}"),
+    }
+}
+
+/// A running front-end.
+#[derive(Debug)]
+pub struct FrontEnd {
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// Tidegate's admin interface.
+    pub admin: Option<SocketAddr>,
+    name: String,
+    process: Process,
+    /// The responders of an agent check, which end with it.
+    _agents: Vec<Process>,
+    _folder: start::Folder,
+}
+
+/// The version of the program, or why there is none.
+pub fn available(kind: &FrontKind) -> Result<String, String> {
+    let program = programs::find(kind.program())?;
+    match kind {
+        FrontKind::Apache => {
+            programs::apache_modules()?;
+            programs::version(&program, "-v")
+        }
+        FrontKind::Haproxy(_) | FrontKind::Nginx(_) => programs::version(&program, "-v"),
+        FrontKind::Tidegate(_) | FrontKind::Envoy => programs::version(&program, "--version"),
+    }
+}
+
+impl FrontEnd {
+    /// The arm's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its process number, for tools that look at it.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The numbers of all its processes.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        usage::group(self.process.id())
+    }
+
+    /// The end of what it has said.
+    #[must_use]
+    pub fn told(&self) -> String {
+        self.process.told()
+    }
+
+    /// Why it is no longer there, if it ended by itself.
+    pub fn ended(&mut self) -> Option<String> {
+        let status = self.process.ended()?;
+        Some(format!(
+            "{} ended with {status}{}",
+            self.name,
+            said(&self.process.told())
+        ))
+    }
+
+    /// CPU time of all its threads that still run.
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        usage::group_cpu_time(self.process.id())
+    }
+}

@@ -1,0 +1,121 @@
+//! The arms that experiments share, and the agents that they read.
+//!
+//! The schemes of paper 000: `ulm` reads an agent inside the node's own CPU quota, at ordinary
+//! priority, which measures each 50 ms; `pklm` and `klm` read one beside it, at real-time
+//! priority, which no load of the node holds up. That is rung 5, the nearest to a kernel-level
+//! read that there is so far. All three are read each 50 ms, as in the paper, and any of the k
+//! least loaded nodes is taken, k being half of the nodes: the paper does not tell its k.
+
+use std::time::Duration;
+
+use crate::cluster::{AgentPlan, Placed};
+use crate::front::{FrontKind, HaproxyBalance, NginxBalance, TidegateArm};
+
+use super::plan::Arm;
+
+/// The name of Tidegate's default policy, and of its arm.
+pub const AUTO: &str = "auto";
+/// The arms that paper 000 compares.
+pub const PAPER: [&str; 5] = ["random", "round_robin", "ulm", "pklm", "klm"];
+/// The agent in the node's quota, and its measuring interval in the paper.
+pub const ULM: &str = "ulm";
+/// The agent beside the node's quota.
+pub const KLM: &str = "klm";
+/// Polling and measuring interval of paper 000.
+pub const PAPER_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the agent beside the quota measures, and `auto` reads it.
+pub const FRESH: Duration = Duration::from_millis(1);
+/// Port of each agent.
+const ULM_PORT: u16 = 9901;
+const KLM_PORT: u16 = 9911;
+
+/// The agent of the paper's ULM, at an interval.
+#[must_use]
+pub const fn ulm_agent(interval: Duration) -> AgentPlan {
+    AgentPlan {
+        name: ULM,
+        interval,
+        place: Placed::Inside,
+        port: ULM_PORT,
+    }
+}
+
+/// The agent beside the quota.
+#[must_use]
+pub const fn klm_agent() -> AgentPlan {
+    AgentPlan {
+        name: KLM,
+        interval: FRESH,
+        place: Placed::Beside,
+        port: KLM_PORT,
+    }
+}
+
+/// Both, as in most experiments.
+pub const AGENTS: &[AgentPlan] = &[ulm_agent(PAPER_INTERVAL), klm_agent()];
+
+/// What a report says about its `klm` arms.
+pub const RUNG: &str = "pklm, klm and auto read rung 5: an agent at real-time priority beside the \
+     node's CPU quota, over the transport named in the configuration; kernel-level rungs do not exist yet.";
+
+/// A policy of Tidegate that looks at no load.
+#[must_use]
+pub fn blind(policy: &str) -> Arm {
+    Arm::of(FrontKind::Tidegate(TidegateArm::blind(policy)))
+}
+
+/// A policy of Tidegate that reads fresh load.
+#[must_use]
+pub fn fresh(policy: &str) -> Arm {
+    let arm = TidegateArm::reading(policy, policy, KLM, FRESH);
+    Arm::of(FrontKind::Tidegate(arm))
+}
+
+/// Tidegate's default policy.
+#[must_use]
+pub fn auto() -> Arm {
+    fresh(AUTO)
+}
+
+/// `k_least_loaded` with an index of paper 000, read at an interval.
+#[must_use]
+pub fn scheme(index: &str, poll: Duration) -> Arm {
+    let agent = if index == "ulm" { ULM } else { KLM };
+    let arm = TidegateArm::reading(index, "k_least_loaded", agent, poll);
+    Arm::of(FrontKind::Tidegate(
+        arm.with("index", &format!("\"{index}\"")),
+    ))
+}
+
+/// Random, round robin and the paper's three schemes, as it configures them.
+#[must_use]
+pub fn paper() -> Vec<Arm> {
+    let mut arms = vec![blind("random"), blind("round_robin")];
+    arms.extend(["ulm", "pklm", "klm"].map(|index| scheme(index, PAPER_INTERVAL)));
+    arms
+}
+
+/// Every peer in every way of balancing.
+#[must_use]
+pub fn peers() -> Vec<Arm> {
+    vec![
+        Arm::of(FrontKind::Haproxy(HaproxyBalance::RoundRobin)),
+        Arm::of(FrontKind::Haproxy(HaproxyBalance::LeastConn)),
+        Arm::of(FrontKind::Haproxy(HaproxyBalance::RandomTwo)),
+        Arm::of(FrontKind::Haproxy(HaproxyBalance::AgentCheck)),
+        Arm::of(FrontKind::Nginx(NginxBalance::RoundRobin)),
+        Arm::of(FrontKind::Nginx(NginxBalance::LeastConn)),
+        Arm::of(FrontKind::Apache),
+        Arm::of(FrontKind::Envoy),
+    ]
+}
+
+/// The best of each peer, for short runs.
+#[must_use]
+pub fn best_peers() -> Vec<Arm> {
+    vec![
+        Arm::of(FrontKind::Haproxy(HaproxyBalance::LeastConn)),
+        Arm::of(FrontKind::Nginx(NginxBalance::LeastConn)),
+        Arm::of(FrontKind::Envoy),
+    ]
+}

@@ -1,0 +1,133 @@
+//! From measurements to verdicts: gains, orderings, and the best of the peers.
+//!
+//! A gain is taken within each round, from arms that were measured minutes apart at most, and
+//! its median over the rounds counts. What it does not know: what was measured.
+
+use std::collections::BTreeMap;
+
+use crate::results::Verdict;
+
+/// What each arm measured: arm, metric, value of each round.
+pub type Table = BTreeMap<String, BTreeMap<String, Vec<f64>>>;
+
+/// All values of one metric of one arm, in the order of rounds.
+#[must_use]
+pub fn rounds<'a>(table: &'a Table, arm: &str, metric: &str) -> &'a [f64] {
+    let metrics = table.get(arm);
+    metrics
+        .and_then(|metrics| metrics.get(metric))
+        .map_or(&[], Vec::as_slice)
+}
+
+/// The median over the rounds, if it was measured.
+#[must_use]
+pub fn median(table: &Table, arm: &str, metric: &str) -> Option<f64> {
+    middle(rounds(table, arm, metric).to_vec())
+}
+
+/// The middle of some numbers.
+#[must_use]
+pub fn middle(mut values: Vec<f64>) -> Option<f64> {
+    values.retain(|value| value.is_finite());
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[odd / 2]),
+        even => Some((values[even / 2 - 1] + values[even / 2]) / 2.0),
+    }
+}
+
+/// One arm over another, round by round.
+#[must_use]
+pub fn ratio(table: &Table, arm: &str, base: &str, metric: &str) -> Option<f64> {
+    let pairs = rounds(table, arm, metric)
+        .iter()
+        .zip(rounds(table, base, metric));
+    middle(pairs.map(|(one, other)| one / other).collect())
+}
+
+/// One arm's improvement on another in percent.
+#[must_use]
+pub fn gain(table: &Table, arm: &str, base: &str, metric: &str) -> Option<f64> {
+    ratio(table, arm, base, metric).map(|ratio| (ratio - 1.0) * 100.0)
+}
+
+/// The arm with the greatest (or least) median among some.
+#[must_use]
+pub fn best<'a>(
+    table: &Table,
+    arms: impl IntoIterator<Item = &'a str>,
+    metric: &str,
+    greatest: bool,
+) -> Option<&'a str> {
+    let known = |arm: &'a str| median(table, arm, metric).map(|value| (arm, value));
+    let arms = arms.into_iter().filter_map(known);
+    let order = |one: &(&str, f64), other: &(&str, f64)| one.1.total_cmp(&other.1);
+    let found = if greatest {
+        arms.max_by(order)
+    } else {
+        arms.min_by(order)
+    };
+    found.map(|(arm, _)| arm)
+}
+
+/// A verdict that wants at least so much; nothing measured, nothing judged.
+#[must_use]
+pub fn at_least(goal: String, measured: Option<f64>, wanted: f64) -> Option<Verdict> {
+    verdict(goal, measured, wanted, |measured| measured >= wanted)
+}
+
+/// A verdict that wants at most so much.
+#[must_use]
+pub fn at_most(goal: String, measured: Option<f64>, wanted: f64) -> Option<Verdict> {
+    verdict(goal, measured, wanted, |measured| measured <= wanted)
+}
+
+fn verdict(
+    goal: String,
+    measured: Option<f64>,
+    wanted: f64,
+    reached: impl Fn(f64) -> bool,
+) -> Option<Verdict> {
+    measured.map(|measured| Verdict {
+        goal,
+        reached: reached(measured),
+        measured,
+        wanted,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let metric = |values: &[f64]| BTreeMap::from([("rps".to_owned(), values.to_vec())]);
+        BTreeMap::from([
+            ("a".to_owned(), metric(&[100.0, 50.0])),
+            ("b".to_owned(), metric(&[120.0, 62.0])),
+        ])
+    }
+
+    #[test]
+    fn gains_are_taken_within_rounds() {
+        let gain = gain(&table(), "b", "a", "rps").unwrap();
+        assert!((gain - 22.0).abs() < 1e-9, "{gain}");
+        assert_eq!(ratio(&table(), "b", "a", "no such"), None);
+        assert_eq!(ratio(&table(), "c", "a", "rps"), None);
+    }
+
+    #[test]
+    fn the_best_is_of_those_that_were_measured() {
+        assert_eq!(best(&table(), ["a", "b", "c"], "rps", true), Some("b"));
+        assert_eq!(best(&table(), ["a", "b", "c"], "rps", false), Some("a"));
+        assert_eq!(best(&table(), ["c"], "rps", true), None);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_judged() {
+        assert_eq!(at_least("goal".into(), None, 1.0), None);
+        assert!(at_least("goal".into(), Some(1.0), 1.0).unwrap().reached);
+        assert!(!at_most("goal".into(), Some(1.1), 1.0).unwrap().reached);
+    }
+}

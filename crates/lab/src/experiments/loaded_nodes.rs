@@ -1,0 +1,148 @@
+//! `loaded-nodes`: throughput as more and more nodes run background work (paper 000 §5.3,
+//! Figure 6: 16 processes that play ping-pong with 4 KB messages, Zipf alpha 0.9).
+//!
+//! The processes run in the node's own control group, so they take CPU time from its server.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tidegate_remote::clock;
+
+use crate::antagonist::Antagonist;
+use crate::results::{Axis, Report};
+
+use super::arms::AUTO;
+use super::judge::{at_least, gain, ratio};
+use super::plan::{Plan, Point, Stage};
+use super::report::{Findings, Sketch, auto_ahead, cited, report};
+use super::runner::{Measured, Runner, Unwatched, labelled};
+use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
+
+/// See the module.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "loaded-nodes",
+    about: "throughput with 16 ping-pong processes on 0 to 8 of 8 nodes",
+    source: "paper 000 §5.3, Figure 6",
+    needs: "haproxy, nginx, apache2, envoy for their arms",
+    estimate: |scale| plan(scale).estimate(),
+    run,
+    plan: Some(plan),
+};
+
+const METRIC: &str = "throughput_rps";
+const ALPHA: f64 = 0.9;
+/// What the paper runs on a loaded node.
+const PROCESSES: u32 = 16;
+const MESSAGE: usize = 4096;
+/// Numbers of loaded nodes.
+const QUICK: &[usize] = &[0, 4];
+const FULL: &[usize] = &[0, 2, 4, 6, 8];
+
+fn plan(scale: Scale) -> Plan {
+    let mut all = arms::paper();
+    all.push(arms::auto());
+    all.extend(scale.pick(
+        arms::best_peers().into_iter().take(2).collect(),
+        arms::best_peers(),
+    ));
+    let (warm_up, length) = scale.pick((800, 2800), (1000, 3000));
+    let point = |loaded: &usize| Point {
+        antagonists: (0..*loaded).map(|node| (node, ping_pong())).collect(),
+        ..Point::single(
+            label(*loaded),
+            workload::clients("site", workload::CLIENTS, ALPHA),
+            Duration::from_millis(warm_up),
+            Duration::from_millis(length),
+        )
+    };
+    Plan {
+        stages: vec![Stage::new(
+            workload::cluster(arms::AGENTS),
+            scale.pick(QUICK, FULL).iter().map(point).collect(),
+        )],
+        arms: all,
+        rounds: 2,
+    }
+}
+
+fn ping_pong() -> Antagonist {
+    Antagonist::PingPong {
+        processes: PROCESSES,
+        bytes: MESSAGE,
+    }
+}
+
+fn label(loaded: usize) -> String {
+    format!("loaded={loaded}")
+}
+
+fn run(lab: &Lab) -> Result<Report, ExperimentError> {
+    let started = clock::now();
+    let plan = plan(lab.scale);
+    let measured = Runner::run(lab, &plan, &mut Unwatched)?;
+    let findings = findings(lab.scale, &plan, &measured);
+    Ok(report(
+        &EXPERIMENT,
+        lab,
+        &plan,
+        measured,
+        findings,
+        clock::now().since(started),
+    ))
+}
+
+fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
+    let table = &measured.table;
+    let loaded = scale.pick(QUICK, FULL);
+    let half = labelled(METRIC, &label(4));
+    let over = |arm| gain(table, arm, "round_robin", &half);
+    let mut verdicts = vec![
+        at_least(
+            "ulm's gain on round robin with half of the nodes loaded, %".into(),
+            over("ulm"),
+            0.0,
+        ),
+        at_least(
+            "klm's gain on round robin with half of the nodes loaded, %".into(),
+            over("klm"),
+            0.0,
+        ),
+        at_least(
+            "klm over ulm with half of the nodes loaded".into(),
+            ratio(table, "klm", "ulm", &half),
+            1.0,
+        ),
+        at_least(
+            "auto's gain on round robin with half of the nodes loaded, %".into(),
+            over(AUTO),
+            0.0,
+        ),
+    ];
+    for loaded in loaded {
+        verdicts.extend(auto_ahead(
+            plan,
+            table,
+            &labelled(METRIC, &label(*loaded)),
+            true,
+        ));
+    }
+    Findings {
+        paper: [(
+            "order".to_owned(),
+            cited(
+                json!("klm > ulm > round robin and random, more so with more loaded nodes"),
+                "000 §5.3, Figure 6 (no numbers in the text)",
+            ),
+        )]
+        .into(),
+        verdicts,
+        notes: vec![arms::RUNG.into()],
+        plots: vec![Sketch::Over {
+            title: "Throughput with loaded nodes",
+            quantity: METRIC,
+            parameter: "loaded",
+            x: Axis::linear("loaded nodes"),
+            y: Axis::from_zero("requests/s"),
+        }],
+    }
+}

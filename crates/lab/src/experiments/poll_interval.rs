@@ -1,0 +1,156 @@
+//! `poll-interval`: throughput as the interval of monitoring grows (paper 000 §5.6, Figure 9,
+//! 1 ms to 5 s).
+//!
+//! The front-end reads each node at the interval. The ULM agent also measures at it, as in the
+//! paper, where too short an interval costs the node the CPU time of its own agent: so every
+//! interval has a cluster of its own. The agent beside the quota measures each millisecond; what
+//! differs is how often `klm` and `auto` read it. `random` stands beside.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tidegate_remote::clock;
+
+use crate::results::{Axis, Report};
+
+use super::arms::{AUTO, KLM};
+use super::judge::{at_least, at_most, best, median, ratio};
+use super::plan::{Arm, Plan, Point, Stage};
+use super::report::{Findings, Sketch, cited, report};
+use super::runner::{Measured, Runner, Unwatched, labelled};
+use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
+use crate::front::{FrontKind, TidegateArm};
+
+/// See the module.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "poll-interval",
+    about: "throughput of ULM, KLM and auto as load is read each 1 ms to 5 s",
+    source: "paper 000 §5.6, Figure 9",
+    needs: "namespaces (root) for an agent that takes from its node's CPU quota",
+    estimate: |scale| plan(scale).estimate(),
+    run,
+    plan: Some(plan),
+};
+
+const METRIC: &str = "throughput_rps";
+const ALPHA: f64 = 0.1;
+/// Milliseconds.
+const QUICK: &[u64] = &[1, 50, 1000];
+const FULL: &[u64] = &[1, 5, 20, 50, 200, 1000, 5000];
+
+fn plan(scale: Scale) -> Plan {
+    let (warm_up, length) = scale.pick((1500, 3500), (2000, 5000));
+    let stage = |millis: &u64| {
+        let interval = Duration::from_millis(*millis);
+        let agents = [arms::ulm_agent(interval), arms::klm_agent()];
+        let point = Point::single(
+            label(*millis),
+            workload::clients("site", workload::CLIENTS, ALPHA),
+            Duration::from_millis(warm_up),
+            Duration::from_millis(length),
+        );
+        Stage {
+            instead: reading(interval),
+            ..Stage::new(workload::cluster(&agents), vec![point])
+        }
+    };
+    let mut all = vec![arms::blind("random")];
+    all.extend(reading(arms::PAPER_INTERVAL));
+    Plan {
+        stages: scale.pick(QUICK, FULL).iter().map(stage).collect(),
+        arms: all,
+        rounds: 2,
+    }
+}
+
+/// The arms that read at an interval.
+fn reading(interval: Duration) -> Vec<Arm> {
+    let auto = TidegateArm::reading(AUTO, AUTO, KLM, interval);
+    vec![
+        arms::scheme("ulm", interval),
+        arms::scheme("klm", interval),
+        Arm::of(FrontKind::Tidegate(auto)),
+    ]
+}
+
+fn label(millis: u64) -> String {
+    format!("interval_ms={millis}")
+}
+
+fn metric(millis: u64) -> String {
+    labelled(METRIC, &label(millis))
+}
+
+fn run(lab: &Lab) -> Result<Report, ExperimentError> {
+    let started = clock::now();
+    let plan = plan(lab.scale);
+    let measured = Runner::run(lab, &plan, &mut Unwatched)?;
+    let findings = findings(lab.scale, &measured);
+    Ok(report(
+        &EXPERIMENT,
+        lab,
+        &plan,
+        measured,
+        findings,
+        clock::now().since(started),
+    ))
+}
+
+fn findings(scale: Scale, measured: &Measured) -> Findings {
+    let table = &measured.table;
+    let intervals = scale.pick(QUICK, FULL);
+    let (shortest, longest) = (intervals[0], intervals[intervals.len() - 1]);
+    let falls = |arm: &str| {
+        let here = median(table, arm, &metric(longest))?;
+        Some(here / median(table, arm, &metric(50))?)
+    };
+    let ulm = median(table, "ulm", &metric(shortest)).zip(median(table, "ulm", &metric(50)));
+    let mut verdicts = vec![
+        at_most(
+            format!("klm at {longest} ms over klm at 50 ms"),
+            falls("klm"),
+            1.0,
+        ),
+        at_most(
+            format!("ulm at {longest} ms over ulm at 50 ms"),
+            falls("ulm"),
+            1.0,
+        ),
+        at_most(
+            format!("ulm at {shortest} ms over ulm at 50 ms"),
+            ulm.map(|(short, usual)| short / usual),
+            1.0,
+        ),
+    ];
+    for interval in intervals {
+        let metric = metric(*interval);
+        let ratio = |other| ratio(table, AUTO, other, &metric);
+        let rival = best(table, ["random", "ulm", "klm"], &metric, true);
+        let goal = format!("auto over {} at {interval} ms", rival.unwrap_or("nothing"));
+        verdicts.push(at_least(goal, rival.and_then(ratio), 1.0));
+    }
+    Findings {
+        paper: [(
+            "shape".to_owned(),
+            cited(
+                json!("ulm and klm fall as the interval grows; ulm also falls at very short ones; random does not care"),
+                "000 §5.6, Figure 9 (no numbers in the text)",
+            ),
+        )]
+        .into(),
+        verdicts,
+        notes: vec![
+            arms::RUNG.into(),
+            "The ULM agent measures at the interval, inside its node's CPU quota; records older than their freshness \
+             bound are unknown to Tidegate, which then chooses among those nodes at random."
+                .into(),
+        ],
+        plots: vec![Sketch::Over {
+            title: "Throughput by interval of monitoring",
+            quantity: METRIC,
+            parameter: "interval_ms",
+            x: Axis::log("interval, ms"),
+            y: Axis::from_zero("requests/s"),
+        }],
+    }
+}

@@ -1,0 +1,372 @@
+//! `proxy-cost`: what a proxied request costs the front-end, in CPU time and instructions.
+//!
+//! ```text
+//! CPU 0   load generator (64 clients in a closed loop) and four nginx nodes
+//! CPU 1   the front-end alone, held to 40 % of the CPU by a quota of its control group
+//! cost  = CPU time of its control group / requests answered
+//! ```
+//!
+//! The quota makes every front-end saturated although one CPU drives it: an idle one wakes up for
+//! each request, and its wake-ups would be measured. All stand in turn within a round, each is
+//! compared with HAProxy in the same round, and the median of these ratios counts: on a shared
+//! machine microseconds drift by tens of percent, ratios by less. Instructions are steadier
+//! still: by hardware counters (perf: user and kernel) where the machine has them, else by
+//! callgrind (valgrind: user only), as what the second of two loads adds.
+//!
+//! One worker each, keep-alive to the nodes, the client's address, protocol and host passed on, no
+//! access log. `auto` also reads the load of four nodes a thousand times a second, and pays for it.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tidegate_remote::clock;
+
+use crate::cluster::{Cluster, Mode, Place, ServerKind, lab as lab_binary};
+use crate::front::{self, FrontEnd, FrontKind, HaproxyBalance, Launch, SiteTargets};
+use crate::load::{self, LoadPlan, Pacing, Requests, Stream};
+use crate::results::{Axis, Report};
+
+use super::instructions;
+use super::judge::{Table, at_most, ratio};
+use super::plan::Arm;
+use super::report::{Findings, Sketch, report_of};
+use super::runner::Measured;
+use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
+
+/// See the module.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "proxy-cost",
+    about: "CPU time and instructions per proxied request: keep-alive 1 KiB and 16 KiB, connection per request",
+    source: "design goals",
+    needs: "namespaces (root), nginx for the nodes; haproxy, nginx, apache2, envoy for their arms; valgrind or perf for instructions",
+    estimate,
+    run,
+    plan: None,
+};
+
+/// CPU of the front-end, and its share of it.
+const CPU: u32 = 1;
+const QUOTA: f64 = 0.4;
+const NODES: usize = 4;
+const CLIENTS: u32 = 64;
+const WARM_UP: Duration = Duration::from_millis(300);
+const BASE: &str = "haproxy roundrobin";
+
+/// A kind of request.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    label: &'static str,
+    bytes: u32,
+    connection_per_request: bool,
+}
+
+const KINDS: [Kind; 3] = [
+    Kind {
+        label: "keepalive=1KiB",
+        bytes: 1024,
+        connection_per_request: false,
+    },
+    Kind {
+        label: "keepalive=16KiB",
+        bytes: 16_384,
+        connection_per_request: false,
+    },
+    Kind {
+        label: "close=1KiB",
+        bytes: 1024,
+        connection_per_request: true,
+    },
+];
+
+fn length(scale: Scale) -> Duration {
+    Duration::from_millis(scale.pick(1500, 2500))
+}
+
+fn rounds(scale: Scale) -> u32 {
+    scale.pick(2, 5)
+}
+
+fn all() -> Vec<Arm> {
+    let mut all = vec![Arm::of(FrontKind::Haproxy(HaproxyBalance::RoundRobin))];
+    all.extend([arms::blind("round_robin"), arms::auto()]);
+    all.push(Arm::of(FrontKind::Nginx(front::NginxBalance::RoundRobin)));
+    all.extend([Arm::of(FrontKind::Apache), Arm::of(FrontKind::Envoy)]);
+    all
+}
+
+fn estimate(scale: Scale) -> Duration {
+    let arms = all().len() as u32;
+    let run = (WARM_UP + length(scale) + Duration::from_millis(700)) * KINDS.len() as u32;
+    let counted = Duration::from_secs(10) * instructions::arms(scale, &all()).len() as u32;
+    Duration::from_secs(3) + (run + Duration::from_millis(700)) * arms * rounds(scale) + counted
+}
+
+fn run(lab: &Lab) -> Result<Report, ExperimentError> {
+    let started = clock::now();
+    let mut plan = workload::unequal(&[0.2; NODES], &[arms::klm_agent()]);
+    for node in &mut plan.nodes {
+        node.server = ServerKind::Nginx;
+    }
+    plan.node_cpu = plan.front_cpu;
+    plan.mode = lab.mode;
+    let cluster = Cluster::start(&plan)?;
+    if cluster.mode() == Mode::Loopback {
+        return Err(ExperimentError::Unfit(
+            "a front-end's CPU quota needs control groups: namespaces mode".into(),
+        ));
+    }
+    let mut bench = Bench {
+        lab,
+        cluster: &cluster,
+        place: cluster.aside("proxy", CPU)?,
+        measured: Measured {
+            mode: cluster.mode().name().into(),
+            emulated: cluster.emulated(),
+            ..Measured::default()
+        },
+    };
+    let (arms, notes): (Vec<_>, Vec<_>) = all().into_iter().map(present).unzip();
+    bench.measured.notes.extend(notes);
+    let arms: Vec<_> = arms.into_iter().flatten().collect();
+    bench.all_rounds(&arms)?;
+    bench.count(&arms);
+    let measured = bench.measured;
+    if measured.table.is_empty() {
+        return Err(ExperimentError::Nothing(measured.notes.join("; ")));
+    }
+    let findings = findings(&measured.table);
+    Ok(report_of(
+        &EXPERIMENT,
+        lab,
+        &arms,
+        measured,
+        findings,
+        clock::now().since(started),
+    ))
+}
+
+/// The arm if its program is there, and its version or why it is not.
+fn present(arm: Arm) -> (Option<Arm>, String) {
+    match front::available(&arm.kind) {
+        Ok(version) => (Some(arm), format!("Version: {version}.")),
+        Err(why) => {
+            let note = format!("SKIPPED {}: {why}", arm.name);
+            (None, note)
+        }
+    }
+}
+
+struct Bench<'a> {
+    lab: &'a Lab,
+    cluster: &'a Cluster,
+    place: Place,
+    measured: Measured,
+}
+
+impl Bench<'_> {
+    fn all_rounds(&mut self, arms: &[Arm]) -> Result<(), ExperimentError> {
+        self.place.limit(Some(QUOTA))?;
+        for round in 0..rounds(self.lab.scale) {
+            for index in 0..arms.len() {
+                // Another one begins each round.
+                let arm = &arms[(index + round as usize) % arms.len()];
+                self.lab
+                    .progress
+                    .message(&format!("{} round {}", arm.name, round + 1));
+                if let Err(error) = self.one(arm, round) {
+                    self.measured
+                        .notes
+                        .push(format!("FAILED {}: {error}", arm.name));
+                }
+            }
+        }
+        Ok(self.place.limit(None)?)
+    }
+
+    /// All kinds of requests through one process.
+    fn one(&mut self, arm: &Arm, round: u32) -> Result<(), ExperimentError> {
+        let front = self.front(arm, &Launch::default())?;
+        for kind in KINDS {
+            self.load(&front, kind, WARM_UP)?;
+            let (at, before) = (clock::now(), self.place.cpu_time());
+            let answered = self.load(&front, kind, length(self.lab.scale))?;
+            let used = self.place.cpu_time().saturating_sub(before).as_secs_f64();
+            let wall = clock::now().seconds_since(at);
+            let metrics = [
+                ("cpu_us", used * 1e6 / answered as f64),
+                (
+                    "requests_rps",
+                    answered as f64 / length(self.lab.scale).as_secs_f64(),
+                ),
+                ("quota_used_pct", used / wall / QUOTA * 100.0),
+            ];
+            for (metric, value) in metrics {
+                self.record(&arm.name, &format!("{metric}[{}]", kind.label), value);
+            }
+            self.measured.raw.push(json!({
+                "arm": arm.name, "round": round, "kind": kind.label, "answered": answered, "cpu_seconds": used, "seconds": wall,
+            }));
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, arm: &str, metric: &str, value: f64) {
+        let arm = self.measured.table.entry(arm.into()).or_default();
+        arm.entry(metric.into()).or_default().push(value);
+    }
+
+    fn front(&self, arm: &Arm, launch: &Launch) -> Result<FrontEnd, ExperimentError> {
+        let site = SiteTargets {
+            name: "site".into(),
+            nodes: (0..NODES).collect(),
+        };
+        Ok(front::start_with(
+            &self.place,
+            &arm.kind,
+            &[site],
+            self.cluster,
+            launch,
+        )?)
+    }
+
+    /// Requests answered; an error if one was not.
+    fn load(&self, front: &FrontEnd, kind: Kind, length: Duration) -> Result<u64, ExperimentError> {
+        let plan = LoadPlan {
+            targets: vec![front.address],
+            streams: vec![Stream {
+                site: "site".into(),
+                pacing: Pacing::Closed {
+                    clients: CLIENTS,
+                    think: Duration::ZERO,
+                },
+                requests: Requests::Single {
+                    path: format!("/{}", kind.bytes),
+                },
+            }],
+            warm_up: Duration::ZERO,
+            length,
+            timeout: Duration::from_secs(20),
+            connection_per_request: kind.connection_per_request,
+            ..LoadPlan::default()
+        };
+        let mut command = self.cluster.front().command(lab_binary()?);
+        command.arg("load");
+        let total = load::start(command, &plan)?.wait()?.total();
+        match (total.completed, total.failed + total.refused) {
+            (0, _) => Err(ExperimentError::Unfit(format!(
+                "nothing was answered: {:?}",
+                total.errors
+            ))),
+            (answered, 0) => Ok(answered),
+            (_, failed) => Err(ExperimentError::Unfit(format!(
+                "{failed} requests failed: {:?}",
+                total.errors
+            ))),
+        }
+    }
+
+    /// Instructions per request of those that can be counted.
+    fn count(&mut self, arms: &[Arm]) {
+        let counter = match instructions::Counter::find() {
+            Ok(counter) => counter,
+            Err(why) => {
+                self.measured
+                    .notes
+                    .push(format!("Instructions are not counted: {why}"));
+                return;
+            }
+        };
+        self.measured.notes.push(counter.note().into());
+        for arm in instructions::arms(self.lab.scale, arms) {
+            self.lab
+                .progress
+                .message(&format!("{} instructions", arm.name));
+            let launch = Launch {
+                under: counter.under(self.cluster.folder()),
+                ..Launch::default()
+            };
+            let counted = self.front(&arm, &launch).and_then(|front| {
+                let load = |length| self.load(&front, KINDS[0], length);
+                counter.count(&front, self.cluster.folder(), load)
+            });
+            match counted {
+                Ok(counted) => {
+                    for (metric, value) in counted {
+                        self.record(&arm.name, &format!("{metric}[{}]", KINDS[0].label), value);
+                    }
+                }
+                Err(error) => self
+                    .measured
+                    .notes
+                    .push(format!("Instructions of {}: {error}", arm.name)),
+            }
+        }
+    }
+}
+
+fn findings(table: &Table) -> Findings {
+    let over = |arm: &str, metric: &str| ratio(table, arm, BASE, metric);
+    let cpu = |kind: usize| format!("cpu_us[{}]", KINDS[kind].label);
+    let instructions = format!("user_instructions[{}]", KINDS[0].label);
+    let arm = "round_robin";
+    let paper = [
+        "round_robin",
+        "auto",
+        "nginx round robin",
+        "apache bybusyness",
+        "envoy least_request",
+    ]
+    .into_iter()
+    .flat_map(|arm| KINDS.map(|kind| (arm, kind.label)))
+    .filter_map(|(arm, kind)| {
+        let ratio = over(arm, &format!("cpu_us[{kind}]"))?;
+        Some((
+            format!("CPU of {arm} over HAProxy's, {kind}"),
+            json!({ "here": ratio }),
+        ))
+    });
+    Findings {
+        paper: paper.collect(),
+        verdicts: vec![
+            at_most(
+                "CPU per request over HAProxy's, keep-alive 1 KiB".into(),
+                over(arm, &cpu(0)),
+                0.85,
+            ),
+            at_most(
+                "CPU per request over HAProxy's, keep-alive 16 KiB".into(),
+                over(arm, &cpu(1)),
+                0.85,
+            ),
+            at_most(
+                "CPU per request over HAProxy's, connection per request".into(),
+                over(arm, &cpu(2)),
+                1.0,
+            ),
+            at_most(
+                "CPU per request of auto over HAProxy's, keep-alive 1 KiB".into(),
+                over("auto", &cpu(0)),
+                1.0,
+            ),
+            at_most(
+                "user instructions over HAProxy's, keep-alive 1 KiB".into(),
+                over(arm, &instructions),
+                0.85,
+            ),
+        ],
+        notes: vec![
+            format!(
+                "Each front-end has {:.0} % of a CPU; quota_used_pct near 100 says that it was saturated.",
+                QUOTA * 100.0
+            ),
+            "Ratios are taken within a round and their median counts.".into(),
+        ],
+        plots: vec![Sketch::Bars {
+            title: "CPU time per proxied request".into(),
+            groups: KINDS
+                .map(|kind| (kind.label.to_owned(), format!("cpu_us[{}]", kind.label)))
+                .into(),
+            y: Axis::from_zero("CPU microseconds"),
+        }],
+    }
+}

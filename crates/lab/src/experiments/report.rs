@@ -1,0 +1,194 @@
+//! From what was measured to a report: the same for all experiments that are a plan.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::results::{ArmResult, Axis, Machine, Plot, Range, Report, Verdict};
+
+use super::arms::AUTO;
+use super::judge::{Table, at_least, at_most, best, ratio};
+use super::plan::{Arm, Plan};
+use super::runner::Measured;
+use super::{Experiment, Lab, Scale};
+
+/// What an experiment adds to what was measured.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// The paper's figures, with where they stand.
+    pub(super) paper: BTreeMap<String, Value>,
+    /// Goals and whether they were reached; those that could not be judged are left out.
+    pub(super) verdicts: Vec<Option<Verdict>>,
+    /// What it is worth knowing.
+    pub(super) notes: Vec<String>,
+    /// Pictures.
+    pub(super) plots: Vec<Sketch>,
+}
+
+/// The report of an experiment whose arms are those of a plan.
+#[must_use]
+pub(super) fn report(
+    experiment: &Experiment,
+    lab: &Lab,
+    plan: &Plan,
+    measured: Measured,
+    findings: Findings,
+    took: Duration,
+) -> Report {
+    report_of(experiment, lab, &plan.arms, measured, findings, took)
+}
+
+/// The report of an experiment that measured these arms.
+#[must_use]
+pub(super) fn report_of(
+    experiment: &Experiment,
+    lab: &Lab,
+    arms: &[Arm],
+    measured: Measured,
+    findings: Findings,
+    took: Duration,
+) -> Report {
+    let arms = arms.iter().filter_map(|arm| {
+        let metrics = measured.table.get(&arm.name)?;
+        Some(arm_result(&arm.name, arm.peer(), metrics))
+    });
+    let arms: Vec<_> = arms.collect();
+    let mut notes = findings.notes;
+    notes.extend(measured.notes);
+    Report {
+        experiment: experiment.name.into(),
+        about: format!("{} ({}).", experiment.about, experiment.source),
+        mode: measured.mode,
+        quick: lab.scale == Scale::Quick,
+        machine: Machine::this(),
+        seconds: took.as_secs_f64(),
+        plots: findings
+            .plots
+            .iter()
+            .map(|sketch| sketch.plot(&arms))
+            .collect(),
+        arms,
+        paper: findings.paper,
+        verdicts: findings.verdicts.into_iter().flatten().collect(),
+        emulated: measured.emulated,
+        notes,
+        raw: Value::Array(measured.raw),
+    }
+}
+
+fn arm_result(arm: &str, peer: bool, metrics: &BTreeMap<String, Vec<f64>>) -> ArmResult {
+    let range = |(name, rounds): (&String, &Vec<f64>)| (name.clone(), Range::of(rounds.clone()));
+    ArmResult {
+        arm: arm.into(),
+        peer,
+        metrics: metrics.iter().map(range).collect(),
+    }
+}
+
+/// Whether `auto` is ahead of the paper's schemes and of the peers, by the best of each.
+/// `greatest` says whether more of the metric is better.
+#[must_use]
+pub(super) fn auto_ahead(
+    plan: &Plan,
+    table: &Table,
+    metric: &str,
+    greatest: bool,
+) -> Vec<Option<Verdict>> {
+    let own = plan
+        .arms
+        .iter()
+        .filter(|arm| !arm.peer() && arm.name != AUTO);
+    let own: Vec<_> = own.map(|arm| arm.name.as_str()).collect();
+    let rivals = [
+        ("Tidegate's other arms", own),
+        ("the peers", peers(plan, table)),
+    ];
+    let verdict = |(whose, arms): (&str, Vec<&str>)| {
+        let rival = best(table, arms, metric, greatest)?;
+        let measured = ratio(table, AUTO, rival, metric);
+        let goal = format!("{metric}: auto over the best of {whose}, {rival}");
+        if greatest {
+            at_least(goal, measured, 1.0)
+        } else {
+            at_most(goal, measured, 1.0)
+        }
+    };
+    rivals.map(verdict).into()
+}
+
+/// A picture of all arms, before there are arms.
+#[derive(Clone, Debug)]
+pub(super) enum Sketch {
+    /// Lines of a quantity over a parameter of its labels.
+    Over {
+        /// Above it.
+        title: &'static str,
+        /// `throughput_rps`.
+        quantity: &'static str,
+        /// `alpha`.
+        parameter: &'static str,
+        /// Across.
+        x: Axis,
+        /// Upwards.
+        y: Axis,
+    },
+    /// Groups of bars: name and metric of each.
+    Bars {
+        /// Above it.
+        title: String,
+        /// See above.
+        groups: Vec<(String, String)>,
+        /// Upwards.
+        y: Axis,
+    },
+}
+
+impl Sketch {
+    /// One bar per arm.
+    #[must_use]
+    pub(super) fn bar(title: &str, metric: &str, y: &str) -> Self {
+        Self::Bars {
+            title: title.into(),
+            groups: vec![(String::new(), metric.into())],
+            y: Axis::from_zero(y),
+        }
+    }
+
+    /// The picture.
+    #[must_use]
+    pub(super) fn plot(&self, arms: &[ArmResult]) -> Plot {
+        match self {
+            Self::Over {
+                title,
+                quantity,
+                parameter,
+                x,
+                y,
+            } => Plot::over(title, arms, quantity, parameter, x.clone(), y.clone()),
+            Self::Bars { title, groups, y } => {
+                let groups: Vec<_> = groups
+                    .iter()
+                    .map(|(name, metric)| (name.as_str(), metric.as_str()))
+                    .collect();
+                Plot::groups(title, arms, &groups, y.clone())
+            }
+        }
+    }
+}
+
+/// A figure of a paper with its source.
+#[must_use]
+pub(super) fn cited(value: Value, source: &str) -> Value {
+    serde_json::json!({ "value": value, "source": source })
+}
+
+/// Names of the peers in a table.
+#[must_use]
+pub(super) fn peers<'a>(plan: &'a Plan, table: &Table) -> Vec<&'a str> {
+    let measured = plan
+        .arms
+        .iter()
+        .filter(|arm| arm.peer() && table.contains_key(&arm.name));
+    measured.map(|arm| arm.name.as_str()).collect()
+}

@@ -1,0 +1,165 @@
+//! `shared-sites`: throughput of two sites on the same nodes (paper 000 §5.4, Figure 7: one Zipf
+//! stream of alpha 0.9, the other of 0.1 to 0.75, gains per site on random balancing).
+//!
+//! Every node serves both sites with one server, as a host with two virtual hosts does; the
+//! front-end has both sites, each with all nodes, and each site has its own clients. Caches are
+//! shared by both: file 1 of one site is not file 1 of the other.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tidegate_remote::clock;
+
+use crate::load::{Requests, Stream};
+use crate::results::{Axis, Report};
+
+use super::arms::AUTO;
+use super::judge::{at_least, gain, ratio};
+use super::plan::{Plan, Point, Stage};
+use super::report::{Findings, Sketch, auto_ahead, cited, report};
+use super::runner::{Measured, Runner, Unwatched, labelled};
+use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
+
+/// See the module.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "shared-sites",
+    about: "throughput of two sites that share all nodes, Zipf alpha 0.9 beside 0.1 to 0.75",
+    source: "paper 000 §5.4, Figure 7",
+    needs: "haproxy, nginx, apache2, envoy for their arms",
+    estimate: |scale| plan(scale).estimate(),
+    run,
+    plan: Some(plan),
+};
+
+const METRIC: &str = "throughput_rps";
+const FIXED: &str = "fixed";
+const VARIED: &str = "varied";
+const FIXED_ALPHA: f64 = 0.9;
+const LOW: f64 = 0.1;
+/// Clients of each site.
+const CLIENTS: u32 = workload::CLIENTS / 2;
+const QUICK: &[f64] = &[LOW];
+const FULL: &[f64] = &[LOW, 0.25, 0.5, 0.75];
+
+/// The two streams; also what `load-variance` runs.
+pub(super) fn streams(alpha: f64) -> Vec<Stream> {
+    vec![
+        workload::clients(FIXED, CLIENTS, FIXED_ALPHA),
+        others(workload::clients(VARIED, CLIENTS, alpha)),
+    ]
+}
+
+/// The same requests for other files.
+fn others(mut stream: Stream) -> Stream {
+    if let Requests::Zipf { path, .. } = &mut stream.requests {
+        // A digit before the number makes it another file of the node's cache.
+        *path = path.replace("file={file}", "file=9{file}");
+    }
+    stream
+}
+
+fn plan(scale: Scale) -> Plan {
+    let mut all = arms::paper();
+    all.push(arms::auto());
+    all.extend(arms::best_peers());
+    let (warm_up, length) = scale.pick((1000, 4500), (1000, 4000));
+    let point = |alpha: &f64| Point {
+        streams: streams(*alpha),
+        ..Point::single(
+            label(*alpha),
+            workload::clients(FIXED, CLIENTS, FIXED_ALPHA),
+            Duration::from_millis(warm_up),
+            Duration::from_millis(length),
+        )
+    };
+    Plan {
+        stages: vec![Stage::new(
+            workload::cluster(arms::AGENTS),
+            scale.pick(QUICK, FULL).iter().map(point).collect(),
+        )],
+        arms: all,
+        rounds: 2,
+    }
+}
+
+fn label(alpha: f64) -> String {
+    format!("alpha={alpha}")
+}
+
+fn metric(alpha: f64, site: &str) -> String {
+    labelled(&format!("site_{METRIC}:{site}"), &label(alpha))
+}
+
+fn run(lab: &Lab) -> Result<Report, ExperimentError> {
+    let started = clock::now();
+    let plan = plan(lab.scale);
+    let measured = Runner::run(lab, &plan, &mut Unwatched)?;
+    let findings = findings(lab.scale, &plan, &measured);
+    Ok(report(
+        &EXPERIMENT,
+        lab,
+        &plan,
+        measured,
+        findings,
+        clock::now().since(started),
+    ))
+}
+
+fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
+    let table = &measured.table;
+    let goal = |arm: &str, site: &str, wanted: f64| {
+        at_least(
+            format!("{arm}'s gain on random, site {site}, alphas 0.9 and 0.1, %"),
+            gain(table, arm, "random", &metric(LOW, site)),
+            wanted,
+        )
+    };
+    let both = labelled(METRIC, &label(LOW));
+    let mut verdicts = vec![
+        goal("klm", FIXED, 25.0),
+        goal("klm", VARIED, 21.0),
+        goal("ulm", FIXED, 11.0),
+        goal("ulm", VARIED, 9.0),
+        goal(AUTO, FIXED, 25.0),
+        goal(AUTO, VARIED, 21.0),
+        at_least(
+            "klm over ulm, both sites".into(),
+            ratio(table, "klm", "ulm", &both),
+            1.0,
+        ),
+    ];
+    let alphas = scale.pick(QUICK, FULL);
+    for alpha in alphas {
+        verdicts.extend(auto_ahead(
+            plan,
+            table,
+            &labelled(METRIC, &label(*alpha)),
+            true,
+        ));
+    }
+    Findings {
+        paper: [
+            (
+                "klm_gain_percent".to_owned(),
+                cited(json!({ "alpha 0.9": 25, "alpha 0.1": 21 }), "000 §5.4"),
+            ),
+            (
+                "ulm_gain_percent".to_owned(),
+                cited(json!({ "alpha 0.9": 11, "alpha 0.1": 9 }), "000 §5.4"),
+            ),
+        ]
+        .into(),
+        verdicts,
+        notes: vec![
+            arms::RUNG.into(),
+            format!("{CLIENTS} clients in a closed loop for each site."),
+        ],
+        plots: vec![Sketch::Over {
+            title: "Throughput of two sites on the same nodes",
+            quantity: METRIC,
+            parameter: "alpha",
+            x: Axis::linear("Zipf alpha of the second site"),
+            y: Axis::from_zero("requests/s, both sites"),
+        }],
+    }
+}

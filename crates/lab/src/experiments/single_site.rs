@@ -1,0 +1,189 @@
+//! `single-site`: throughput of one site under Zipf requests of several alphas (paper 000 §5.2,
+//! Figure 5).
+//!
+//! Closed loop, so throughput says how much of the nodes' capacity the balancer keeps busy. The
+//! paper compares random, round robin, ULM, pKLM and KLM; `auto` and the peers stand beside.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate_remote::clock;
+
+use crate::results::{Axis, Report};
+
+use super::arms::AUTO;
+use super::judge::{at_least, gain, ratio};
+use super::plan::{Arm, Plan, Point, Stage};
+use super::report::{Findings, Sketch, auto_ahead, cited, report};
+use super::runner::{Measured, Runner, Unwatched, labelled};
+use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
+
+/// See the module.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "single-site",
+    about: "throughput of one site as Zipf alpha varies: random, round robin, ULM, pKLM, KLM, auto, peers",
+    source: "paper 000 §5.2, Figure 5",
+    needs: "haproxy, nginx, apache2, envoy for their arms",
+    estimate: |scale| plan(scale).estimate(),
+    run,
+    plan: Some(plan),
+};
+
+const SITE: &str = "site";
+const METRIC: &str = "throughput_rps";
+/// Alphas that all arms are measured at, and those between for the paper's arms.
+const LOW: f64 = 0.1;
+const HIGH: f64 = 0.9;
+
+/// Which arms are measured at a point.
+type Only = Option<fn(&Arm) -> bool>;
+
+fn plan(scale: Scale) -> Plan {
+    let mut all = arms::paper();
+    all.push(arms::auto());
+    all.extend(match scale {
+        Scale::Quick => arms::best_peers().into_iter().take(2).collect(),
+        Scale::Full => arms::peers(),
+    });
+    let (warm_up, length) = scale.pick((800, 2800), (800, 2500));
+    let point = |(alpha, only): &(f64, Only)| Point {
+        only: *only,
+        ..Point::single(
+            label(*alpha),
+            workload::clients(SITE, workload::CLIENTS, *alpha),
+            Duration::from_millis(warm_up),
+            Duration::from_millis(length),
+        )
+    };
+    let own: Only = Some(|arm| !arm.peer());
+    let alphas = match scale {
+        Scale::Quick => vec![(LOW, None), (HIGH, None)],
+        Scale::Full => vec![
+            (LOW, None),
+            (0.25, own),
+            (0.5, None),
+            (0.75, own),
+            (HIGH, None),
+        ],
+    };
+    Plan {
+        stages: vec![Stage::new(
+            workload::cluster(arms::AGENTS),
+            alphas.iter().map(point).collect(),
+        )],
+        arms: all,
+        rounds: 2,
+    }
+}
+
+fn label(alpha: f64) -> String {
+    format!("alpha={alpha}")
+}
+
+fn metric(alpha: f64) -> String {
+    labelled(METRIC, &label(alpha))
+}
+
+fn run(lab: &Lab) -> Result<Report, ExperimentError> {
+    let started = clock::now();
+    let plan = plan(lab.scale);
+    let measured = Runner::run(lab, &plan, &mut Unwatched)?;
+    let findings = findings(&plan, &measured);
+    Ok(report(
+        &EXPERIMENT,
+        lab,
+        &plan,
+        measured,
+        findings,
+        clock::now().since(started),
+    ))
+}
+
+fn findings(plan: &Plan, measured: &Measured) -> Findings {
+    let table = &measured.table;
+    let (low, high) = (metric(LOW), metric(HIGH));
+    let over_random = |arm| gain(table, arm, "random", &low);
+    let mut verdicts = vec![
+        at_least(
+            "ulm's gain on random at alpha 0.1, %".into(),
+            over_random("ulm"),
+            12.0,
+        ),
+        at_least(
+            "klm's gain on random at alpha 0.1, %".into(),
+            over_random("klm"),
+            22.0,
+        ),
+        at_least(
+            "auto's gain on random at alpha 0.1, %: the paper's KLM".into(),
+            over_random(AUTO),
+            22.0,
+        ),
+        at_least(
+            "pklm over ulm at alpha 0.1".into(),
+            ratio(table, "pklm", "ulm", &low),
+            1.0,
+        ),
+        at_least(
+            "klm over pklm at alpha 0.1".into(),
+            ratio(table, "klm", "pklm", &low),
+            1.0,
+        ),
+        at_least(
+            "klm's gain on random at alpha 0.1 less that at 0.9, points".into(),
+            over_random("klm")
+                .zip(gain(table, "klm", "random", &high))
+                .map(|(low, high)| low - high),
+            0.0,
+        ),
+    ];
+    for point in plan.stages.iter().flat_map(|stage| &stage.points) {
+        verdicts.extend(auto_ahead(
+            plan,
+            table,
+            &labelled(METRIC, &point.label),
+            true,
+        ));
+    }
+    Findings {
+        paper: paper(),
+        verdicts,
+        notes: vec![
+            arms::RUNG.into(),
+            format!(
+                "{} clients in a closed loop over {} nodes; the paper does not tell its number.",
+                workload::CLIENTS,
+                workload::NODES
+            ),
+        ],
+        plots: vec![Sketch::Over {
+            title: "Throughput of one site",
+            quantity: METRIC,
+            parameter: "alpha",
+            x: Axis::linear("Zipf alpha"),
+            y: Axis::from_zero("requests/s"),
+        }],
+    }
+}
+
+fn paper() -> BTreeMap<String, Value> {
+    [
+        (
+            "klm_gain_percent".to_owned(),
+            cited(json!(22), "000 §5.2, lowest alpha"),
+        ),
+        (
+            "ulm_gain_percent".to_owned(),
+            cited(json!(12), "000 §5.2, lowest alpha"),
+        ),
+        (
+            "order".to_owned(),
+            cited(
+                json!("klm > pklm > ulm > round robin and random; gains grow as alpha falls"),
+                "000 §5.2, Figure 5",
+            ),
+        ),
+    ]
+    .into()
+}

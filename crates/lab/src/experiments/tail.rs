@@ -1,0 +1,212 @@
+//! `tail`: p99 in an open loop at 0.9 and 1.27 of the knee, on unequal nodes with neighbours.
+//!
+//! The knee is found once, with round robin on the same nodes; so 1.27 of it is beyond what blind
+//! balancing bears, and within what the nodes together can do. Several processes of every
+//! front-end stand before the same nodes and do not know of each other, as in production: each
+//! sees only its own part of the traffic. Latency counts from the intended start.
+//!
+//! The protocol (fraction of a calibrated knee, antagonists, CPU-limited nodes) is that of public
+//! reproductions of Prequal.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tidegate_remote::clock;
+
+use crate::antagonist::Antagonist;
+use crate::front::{FrontKind, TidegateArm};
+use crate::load::{Arrivals, Pacing, Stream};
+use crate::results::{Axis, Report};
+
+use super::arms::AUTO;
+use super::judge::{Table, at_least, at_most, best, ratio, rounds};
+use super::plan::{Arm, Calibration, Plan, Point, Stage};
+use super::report::{Findings, Sketch, auto_ahead, cited, peers, report};
+use super::runner::{Measured, Runner, Unwatched, labelled};
+use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
+
+/// See the module.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "tail",
+    about: "p99 at 0.9 and 1.27 of the knee, unequal nodes with neighbours, several front-ends: all policies and peers",
+    source: "design goals; protocol of public reproductions of Prequal",
+    needs: "haproxy, nginx, apache2, envoy for their arms",
+    estimate: |scale| plan(scale).estimate(),
+    run,
+    plan: Some(plan),
+};
+
+const METRIC: &str = "p99_ms";
+const ALPHA: f64 = 0.5;
+/// Unequal: the largest has twice the smallest. Together as in the other experiments.
+const SHARES: [f64; 8] = [0.08, 0.16, 0.08, 0.12, 0.10, 0.12, 0.10, 0.12];
+/// Fractions of the knee.
+const LOADS: [f64; 2] = [0.9, 1.27];
+/// Processes of each front-end: see the module.
+const PROCESSES: u32 = 4;
+
+fn plan(scale: Scale) -> Plan {
+    let (warm_up, length) = scale.pick((1000, 3200), (1500, 5000));
+    let all = match scale {
+        Scale::Quick => quick_arms(),
+        Scale::Full => full_arms(),
+    };
+    let point = |load: &f64| Point {
+        antagonists: neighbours(),
+        timeout: Duration::from_secs(5),
+        ..Point::single(
+            label(*load),
+            requests(*load),
+            Duration::from_millis(warm_up),
+            Duration::from_millis(length),
+        )
+    };
+    let calibration = Calibration {
+        front: FrontKind::Tidegate(TidegateArm::blind("round_robin")),
+        streams: vec![requests(1.0)],
+        first: 60.0,
+        length: Duration::from_millis(scale.pick(1200, 2000)),
+        steps: 10,
+    };
+    Plan {
+        stages: vec![Stage {
+            calibration: Some(calibration),
+            ..Stage::new(
+                workload::unequal(&SHARES, arms::AGENTS),
+                LOADS.iter().map(point).collect(),
+            )
+        }],
+        arms: all.into_iter().map(|arm| arm.times(PROCESSES)).collect(),
+        rounds: 2,
+    }
+}
+
+fn quick_arms() -> Vec<Arm> {
+    let mut all = vec![arms::blind("round_robin"), arms::blind("least_request")];
+    all.extend([arms::fresh("prequal_rif"), arms::auto()]);
+    all.extend(arms::best_peers());
+    all
+}
+
+fn full_arms() -> Vec<Arm> {
+    let blind = [
+        "random",
+        "round_robin",
+        "least_request",
+        "power_of_two",
+        "peak_ewma",
+    ];
+    let mut all: Vec<_> = blind.map(arms::blind).into();
+    all.extend(["prequal", "prequal_rif", "slbl"].map(arms::fresh));
+    all.push(arms::scheme("ulm", arms::PAPER_INTERVAL));
+    all.push(arms::scheme("klm", arms::FRESH));
+    all.push(arms::auto());
+    all.extend(arms::peers());
+    all
+}
+
+/// Hogs that come and go on two nodes, one of them small.
+fn neighbours() -> Vec<(usize, Antagonist)> {
+    let bursty = |seed| Antagonist::Bursty {
+        threads: 2,
+        duty: 0.3,
+        shortest: Duration::from_millis(100),
+        longest: Duration::from_secs(2),
+        seed,
+    };
+    vec![(2, bursty(1)), (5, bursty(2))]
+}
+
+fn requests(rate: f64) -> Stream {
+    Stream {
+        site: "site".into(),
+        pacing: Pacing::Open {
+            rate,
+            arrivals: Arrivals::Poisson,
+        },
+        requests: workload::zipf(ALPHA),
+    }
+}
+
+fn label(load: f64) -> String {
+    format!("load={load}")
+}
+
+fn run(lab: &Lab) -> Result<Report, ExperimentError> {
+    let started = clock::now();
+    let plan = plan(lab.scale);
+    let measured = Runner::run(lab, &plan, &mut Unwatched)?;
+    let findings = findings(&plan, &measured);
+    Ok(report(
+        &EXPERIMENT,
+        lab,
+        &plan,
+        measured,
+        findings,
+        clock::now().since(started),
+    ))
+}
+
+fn findings(plan: &Plan, measured: &Measured) -> Findings {
+    let table = &measured.table;
+    let mut verdicts = Vec::new();
+    for load in LOADS {
+        let metric = labelled(METRIC, &label(load));
+        let round_robin = ratio(table, "round_robin", AUTO, &metric);
+        let peer = best(table, peers(plan, table), &metric, false);
+        let over_peer = peer.and_then(|peer| ratio(table, AUTO, peer, &metric));
+        verdicts.extend([
+            at_least(
+                format!("round robin's p99 over auto's at {load} of the knee"),
+                round_robin,
+                2.5,
+            ),
+            at_most(
+                format!(
+                    "auto's p99 over that of the best peer, {}, at {load} of the knee",
+                    peer.unwrap_or("none")
+                ),
+                over_peer,
+                0.85,
+            ),
+            at_most(
+                format!("auto's failed requests at {load} of the knee"),
+                failed(table, load),
+                0.0,
+            ),
+        ]);
+        verdicts.extend(auto_ahead(plan, table, &metric, false));
+    }
+    let group = |load: f64| {
+        (
+            format!("{load} of the knee"),
+            labelled(METRIC, &label(load)),
+        )
+    };
+    Findings {
+        paper: [(
+            "prequal_reproduction".to_owned(),
+            cited(
+                json!({ "round robin, 0.9": 258, "two random choices, 0.9": 130, "prequal, 0.9": 93, "weighted round robin, 1.27": 678, "prequal, 1.27": 215 }),
+                "p99 in ms of a public reproduction of Prequal with 4 replicas on 4 CPUs",
+            ),
+        )]
+        .into(),
+        verdicts,
+        notes: vec![
+            format!("{PROCESSES} processes of each front-end, which do not know of each other; the design's goal speaks of 8, for which two CPUs have no room."),
+            "Policies that read load read an agent at real-time priority beside the node's quota (rung 5); ulm reads one inside each 50 ms.".into(),
+        ],
+        plots: vec![Sketch::Bars {
+            title: "p99 from the intended start".into(),
+            groups: LOADS.map(group).into(),
+            y: Axis::log("p99, ms"),
+        }],
+    }
+}
+
+/// All failed requests of `auto`.
+fn failed(table: &Table, load: f64) -> Option<f64> {
+    let failed = rounds(table, AUTO, &labelled("failed", &label(load)));
+    (!failed.is_empty()).then(|| failed.iter().sum())
+}

@@ -1,0 +1,68 @@
+//! What holds for every experiment.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{ALL, Scale, find};
+
+/// The promise of `--quick`, set-up included.
+const QUICK_MAX: Duration = Duration::from_secs(180);
+/// What a whole run may take; the tail needs more requests than the others.
+const FULL_MAX: Duration = Duration::from_secs(480);
+const TAIL_MAX: Duration = Duration::from_secs(720);
+
+#[test]
+fn every_experiment_of_the_papers_and_of_the_design_is_there() {
+    let names: Vec<_> = ALL.iter().map(|it| it.name).collect();
+    let expected = [
+        "accuracy",
+        "single-site",
+        "loaded-nodes",
+        "shared-sites",
+        "load-variance",
+        "poll-interval",
+        "proxy-cost",
+        "tail",
+        "crash",
+    ];
+    assert_eq!(names, expected);
+    let distinct: BTreeSet<_> = names.iter().collect();
+    assert_eq!(distinct.len(), names.len());
+    assert!(names.iter().all(|name| find(name).is_some()) && find("no such").is_none());
+    assert!(
+        ALL.iter()
+            .all(|it| !it.about.is_empty() && !it.source.is_empty())
+    );
+}
+
+#[test]
+fn every_plan_can_be_carried_out() {
+    for experiment in ALL {
+        let Some(plan) = experiment.plan else {
+            continue;
+        };
+        for scale in [Scale::Quick, Scale::Full] {
+            let checked = plan(scale).check();
+            assert_eq!(checked, Ok(()), "{} {scale:?}", experiment.name);
+        }
+    }
+}
+
+#[test]
+fn every_experiment_keeps_within_its_time() {
+    for experiment in ALL {
+        let quick = (experiment.estimate)(Scale::Quick);
+        assert!(
+            quick <= QUICK_MAX,
+            "{} --quick takes {quick:?}",
+            experiment.name
+        );
+        let most = if experiment.name == "tail" {
+            TAIL_MAX
+        } else {
+            FULL_MAX
+        };
+        let full = (experiment.estimate)(Scale::Full);
+        assert!(full <= most, "{} takes {full:?}", experiment.name);
+    }
+}

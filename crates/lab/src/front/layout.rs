@@ -1,0 +1,129 @@
+//! What a front-end is put before: where it listens, and which servers each site has.
+//!
+//! Plain data, so that a configuration is a pure function of it. What it does not know: how the
+//! servers came to be, and which front-end will stand before them.
+
+use std::fmt::{Arguments, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything that a configuration file is made of.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Where the front-end's own interface listens, if it has one.
+    pub admin: SocketAddr,
+    /// Folder for configuration, logs and temporary files; absolute, and of this front-end alone.
+    pub folder: PathBuf,
+    /// The sites, by `Host`; the only one of a single site serves all hosts.
+    pub sites: Vec<Site>,
+    /// Front-ends that stand before the same servers, this one included.
+    pub front_ends: u32,
+}
+
+/// A hosted web site.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Its name, which is also its host.
+    pub name: String,
+    /// Its servers.
+    pub servers: Vec<Server>,
+}
+
+/// A server of one site.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Unique among the servers of all sites.
+    pub name: String,
+    /// Where it serves HTTP.
+    pub address: SocketAddr,
+    /// How its load is read, by those who read it.
+    pub load: Load,
+    /// Where it answers HAProxy's agent check, if it does.
+    pub agent_check: Option<SocketAddr>,
+}
+
+/// How a server's load is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Load {
+    /// Not at all.
+    #[default]
+    None,
+    /// From its agent, over UDP.
+    Udp {
+        /// Where the agent answers.
+        address: SocketAddr,
+        /// The file with the agent's key.
+        key_file: PathBuf,
+    },
+    /// From memory that the agent shares.
+    Shm {
+        /// The file that it publishes in.
+        path: PathBuf,
+    },
+}
+
+/// Time that every front-end gives an idle client connection: longer than any run.
+pub(super) const IDLE: Duration = Duration::from_secs(60);
+
+impl Layout {
+    /// Whether one site serves every host.
+    #[must_use]
+    pub fn single(&self) -> bool {
+        self.sites.len() == 1
+    }
+}
+
+/// Appends a line to a configuration file.
+pub(super) fn push(text: &mut String, line: Arguments<'_>) {
+    // Writing into a string cannot fail.
+    writeln!(text, "{line}").unwrap_or_default();
+}
+
+#[cfg(test)]
+pub(super) mod sample {
+    //! The layout that the golden configurations are made of.
+
+    use super::*;
+
+    pub(in crate::front) fn layout() -> Layout {
+        let server = |name: &str, last: u8, load| Server {
+            name: name.into(),
+            address: SocketAddr::from(([10, 77, 0, last], 8000)),
+            load,
+            agent_check: Some(SocketAddr::from(([10, 77, 0, last], 9902))),
+        };
+        let udp = Load::Udp {
+            address: SocketAddr::from(([10, 77, 0, 11], 9901)),
+            key_file: "/run/lab/key".into(),
+        };
+        let shm = Load::Shm {
+            path: "/dev/shm/n2".into(),
+        };
+        Layout {
+            listen: SocketAddr::from(([10, 77, 0, 1], 8080)),
+            admin: SocketAddr::from(([127, 0, 0, 1], 9900)),
+            folder: "/run/lab".into(),
+            sites: vec![
+                Site {
+                    name: "shop".into(),
+                    servers: vec![server("shop-n1", 11, udp), server("shop-n2", 12, shm)],
+                },
+                Site {
+                    name: "blog".into(),
+                    servers: vec![server("blog-n1", 11, Load::None)],
+                },
+            ],
+            front_ends: 2,
+        }
+    }
+
+    /// The same with its first site only.
+    pub(in crate::front) fn single() -> Layout {
+        let mut layout = layout();
+        layout.sites.truncate(1);
+        layout
+    }
+}

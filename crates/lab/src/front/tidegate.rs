@@ -1,0 +1,187 @@
+//! Tidegate's configuration: one worker, a policy, and how each node's load is read.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::layout::{Layout, Load, push};
+
+/// One way to run Tidegate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TidegateArm {
+    /// The arm's name.
+    pub name: String,
+    /// The policy's name.
+    pub policy: String,
+    /// The policy's knobs: key and value as TOML.
+    pub parameters: Vec<(String, String)>,
+    /// Which of the nodes' agents is read; none for policies that need none.
+    pub agent: Option<&'static str>,
+    /// Time between two reads of a node.
+    pub poll: Duration,
+}
+
+impl TidegateArm {
+    /// A policy without knobs that reads no load.
+    #[must_use]
+    pub fn blind(policy: &str) -> Self {
+        Self {
+            name: policy.into(),
+            policy: policy.into(),
+            parameters: Vec::new(),
+            agent: None,
+            poll: Duration::from_millis(1),
+        }
+    }
+
+    /// A policy that reads an agent at an interval.
+    #[must_use]
+    pub fn reading(name: &str, policy: &str, agent: &'static str, poll: Duration) -> Self {
+        Self {
+            name: name.into(),
+            policy: policy.into(),
+            parameters: Vec::new(),
+            agent: Some(agent),
+            poll,
+        }
+    }
+
+    /// The same with a knob: key and value as TOML.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: &str) -> Self {
+        self.parameters.push((key.into(), value.into()));
+        self
+    }
+}
+
+/// Shortest time that a read is given.
+const READ_TIMEOUT_MIN: Duration = Duration::from_millis(5);
+
+/// The file.
+pub(super) fn config(layout: &Layout, arm: &TidegateArm) -> String {
+    let mut text = format!(
+        "[admin]
+address = \"{}\"
+
+[[listener]]
+address = \"{}\"
+
+[limits]
+workers = 1
+
+[cluster]
+front_ends = {}
+
+[load]
+interval = \"{}\"
+timeout = \"{}\"
+",
+        layout.admin,
+        layout.listen,
+        layout.front_ends,
+        micros(arm.poll),
+        micros(READ_TIMEOUT_MIN),
+    );
+    for site in &layout.sites {
+        let host = if layout.single() { "*" } else { &site.name };
+        let (name, policy) = (&site.name, policy(arm));
+        push(
+            &mut text,
+            format_args!("\n[[site]]\nname = \"{name}\"\nhosts = [\"{host}\"]\npolicy = {policy}"),
+        );
+        for server in &site.servers {
+            push(
+                &mut text,
+                format_args!(
+                    "\n[[node]]\nname = \"{}\"\naddress = \"{}\"\nsite = \"{name}\"\nload = {}",
+                    server.name,
+                    server.address,
+                    load(&server.load)
+                ),
+            );
+        }
+    }
+    text
+}
+
+fn policy(arm: &TidegateArm) -> String {
+    let mut table = format!("{{ name = \"{}\"", arm.policy);
+    for (key, value) in &arm.parameters {
+        // Writing into a string cannot fail.
+        write!(table, ", {key} = {value}").unwrap_or_default();
+    }
+    table + " }"
+}
+
+fn load(load: &Load) -> String {
+    match load {
+        Load::None => "{ transport = \"none\" }".into(),
+        Load::Udp { address, key_file } => format!(
+            "{{ transport = \"udp\", address = \"{address}\", key_file = \"{}\" }}",
+            key_file.display()
+        ),
+        Load::Shm { path } => format!("{{ transport = \"shm\", path = \"{}\" }}", path.display()),
+    }
+}
+
+fn micros(duration: Duration) -> String {
+    format!("{}us", duration.as_micros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::sample;
+    use super::*;
+
+    #[test]
+    fn two_sites_with_all_ways_to_read_load() {
+        let arm = TidegateArm::reading("klm", "k_least_loaded", "beside", Duration::from_millis(1));
+        let arm = arm.with("index", "\"klm\"").with("k", "4");
+        assert_eq!(
+            config(&sample::layout(), &arm),
+            "[admin]
+address = \"127.0.0.1:9900\"
+
+[[listener]]
+address = \"10.77.0.1:8080\"
+
+[limits]
+workers = 1
+
+[cluster]
+front_ends = 2
+
+[load]
+interval = \"1000us\"
+timeout = \"5000us\"
+
+[[site]]
+name = \"shop\"
+hosts = [\"shop\"]
+policy = { name = \"k_least_loaded\", index = \"klm\", k = 4 }
+
+[[node]]
+name = \"shop-n1\"
+address = \"10.77.0.11:8000\"
+site = \"shop\"
+load = { transport = \"udp\", address = \"10.77.0.11:9901\", key_file = \"/run/lab/key\" }
+
+[[node]]
+name = \"shop-n2\"
+address = \"10.77.0.12:8000\"
+site = \"shop\"
+load = { transport = \"shm\", path = \"/dev/shm/n2\" }
+
+[[site]]
+name = \"blog\"
+hosts = [\"blog\"]
+policy = { name = \"k_least_loaded\", index = \"klm\", k = 4 }
+
+[[node]]
+name = \"blog-n1\"
+address = \"10.77.0.11:8000\"
+site = \"blog\"
+load = { transport = \"none\" }
+"
+        );
+    }
+}
