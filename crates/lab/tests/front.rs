@@ -34,7 +34,8 @@ fn get(cluster: &Cluster, address: SocketAddr, host: &str) -> String {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let head = format!("GET /work?bytes=7 HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let head =
+            format!("GET /work?bytes=7 HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -48,8 +49,13 @@ fn every_front_end_that_is_here_proxies_both_sites_and_goes() {
     if !agent_binary() {
         return;
     }
-    let Some(cluster) = start(nodes()) else { return };
-    let kinds = arms::peers().into_iter().chain([arms::auto()]).map(|arm| arm.kind);
+    let Some(cluster) = start(nodes()) else {
+        return;
+    };
+    let kinds = arms::peers()
+        .into_iter()
+        .chain([arms::auto()])
+        .map(|arm| arm.kind);
     for kind in kinds {
         if let Err(why) = front::available(&kind) {
             println!("SKIPPED {}: {why}", kind.label());
@@ -68,19 +74,26 @@ fn every_front_end_that_is_here_proxies_both_sites_and_goes() {
             let alive = |id: &u32| std::path::Path::new(&format!("/proc/{id}/task")).exists();
             (!processes.iter().any(alive)).then_some(())
         });
-        let refused = cluster.front().inside(|| TcpStream::connect(address).is_err());
+        let refused = cluster
+            .front()
+            .inside(|| TcpStream::connect(address).is_err());
         assert!(refused.unwrap(), "{}", kind.label());
     }
 }
 
 #[test]
 fn a_front_end_that_cannot_start_says_why() {
-    let Some(cluster) = start(nodes()) else { return };
+    let Some(cluster) = start(nodes()) else {
+        return;
+    };
     let kind = FrontKind::Tidegate(front::TidegateArm::blind("no_such_policy"));
     if !agent_binary() {
         return;
     }
     let error = front::start(cluster.front(), &kind, &sites(), &cluster).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("no_such_policy") && text.contains("does not proxy"), "{text}");
+    assert!(
+        text.contains("no_such_policy") && text.contains("does not proxy"),
+        "{text}"
+    );
 }
