@@ -243,3 +243,65 @@ impl Drop for Running {
 fn json(what: &'static str) -> impl Fn(serde_json::Error) -> LoadError {
     move |source| LoadError::Json { what, source }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{Arrivals, Pacing, Requests, Stream};
+
+    fn plan() -> LoadPlan {
+        LoadPlan {
+            targets: vec!["127.0.0.1:9".parse().unwrap()],
+            streams: vec![Stream {
+                site: "shop".to_owned(),
+                pacing: Pacing::Open {
+                    rate: 10.0,
+                    arrivals: Arrivals::Poisson,
+                },
+                requests: Requests::Single {
+                    path: "/".to_owned(),
+                },
+            }],
+            ..LoadPlan::default()
+        }
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_child_that_fails_tells_why() {
+        let error = run_command(shell("echo no file left >&2; exit 3"), &plan()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("no file left") && text.contains('3'),
+            "{text}"
+        );
+        let error = run_command(shell("cat"), &plan()).unwrap_err();
+        assert!(matches!(error, LoadError::Json { .. }), "{error}");
+        let error = run_command(Command::new("/nonexistent"), &plan()).unwrap_err();
+        assert!(matches!(error, LoadError::Child { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_load_that_is_given_up_is_killed() {
+        let running = start(shell("exec sleep 600"), &plan()).unwrap();
+        let id = running.child.id();
+        drop(running); // returns when the child is gone
+        let left = std::path::Path::new("/proc").join(id.to_string());
+        assert!(!left.exists());
+    }
+
+    #[test]
+    fn a_plan_that_cannot_be_starts_nobody() {
+        let plan = LoadPlan {
+            targets: Vec::new(),
+            ..plan()
+        };
+        let refused = run_command(Command::new("/nonexistent"), &plan).unwrap_err();
+        assert!(matches!(refused, LoadError::Plan(_)), "{refused}");
+    }
+}
