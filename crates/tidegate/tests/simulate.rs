@@ -148,3 +148,44 @@ fn the_list_names_every_built_in_scenario() {
         assert!(shown.contains(name), "{name}");
     }
 }
+
+#[test]
+fn the_comparison_names_winners_losers_and_its_own_speed() {
+    let arguments = [
+        "compare",
+        "--only",
+        "small",
+        "--requests",
+        "400",
+        "--policy",
+        "random",
+    ];
+    let value = json(&arguments);
+    let scenarios = value["scenarios"].as_array().unwrap();
+    assert_eq!(scenarios.len(), 2);
+    for scenario in scenarios {
+        let policies = scenario["policies"].as_array().unwrap();
+        let names: Vec<_> = policies.iter().map(|policy| &policy["name"]).collect();
+        assert_eq!(names, ["auto", "random"]);
+        assert!(
+            scenario["oracle"]["p99_ms"].as_f64().unwrap() > 0.0,
+            "{scenario}"
+        );
+    }
+    let random = &value["against"][0];
+    let games = ["wins", "ties", "losses"].map(|it| random[it].as_u64().unwrap());
+    assert_eq!(games.iter().sum::<u64>(), 2, "{random}");
+    assert!(value["speed"]["events_per_second"].as_f64().unwrap() > 0.0);
+
+    let ran = simulate(&arguments);
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    let shown = text(&ran.stdout);
+    for part in [
+        "auto against",
+        "By family",
+        "million events/s",
+        "2 scenarios",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}

@@ -26,7 +26,11 @@ const FRONT_ENDS_MAX: u32 = 1000;
 const SITES_MAX: usize = 100;
 const LOAD_MAX: f64 = 10.0;
 /// Requests of the short run whose exact result is kept, unless the file says otherwise.
-const GOLDEN_REQUESTS: u32 = 500;
+const GOLDEN_REQUESTS: u32 = 200;
+/// A fault without an end lasts so many times as long as requests are expected to come.
+const RUNS_UNTIL_END: u32 = 10;
+/// Most outages of a flapping node.
+const OUTAGES_MAX: f64 = 1e6;
 const MICROSECOND: Duration = Duration::from_micros(1);
 
 pub(super) fn build(file: FileTable) -> Checked<ScenarioFile> {
@@ -57,9 +61,11 @@ pub(super) fn build(file: FileTable) -> Checked<ScenarioFile> {
         requests,
         warm_up: warm_up.unwrap_or(Scenario::new(1, 1, 1.0).warm_up),
         orders: Vec::new(),
-        faults: faults(&file.fault, count)?,
+        faults: Vec::new(),
         expect: expect(&file.expect),
     };
+    let end = scenario.length().saturating_mul(RUNS_UNTIL_END);
+    scenario.faults = faults(&file.fault, count, end)?;
     for join in &file.join {
         for node in node_ids(&join.nodes, count)? {
             scenario = scenario.joins(node, join.at.0);
@@ -230,10 +236,10 @@ fn state(name: &Spanned<String>) -> Checked<AdminState> {
     })
 }
 
-fn faults(tables: &[Spanned<FaultTable>], count: usize) -> Checked<Vec<Fault>> {
+fn faults(tables: &[Spanned<FaultTable>], count: usize, end: Duration) -> Checked<Vec<Fault>> {
     let mut faults: Vec<Fault> = Vec::new();
     for table in tables {
-        for fault in fault(table, count)? {
+        for fault in fault(table, count, end)? {
             let overlaps = |other: &&Fault| {
                 other.node == fault.node && other.from < fault.to && fault.from < other.to
             };
@@ -250,14 +256,13 @@ fn faults(tables: &[Spanned<FaultTable>], count: usize) -> Checked<Vec<Fault>> {
     Ok(faults)
 }
 
-fn fault(table: &Spanned<FaultTable>, count: usize) -> Checked<Vec<Fault>> {
+fn fault(table: &Spanned<FaultTable>, count: usize, end: Duration) -> Checked<Vec<Fault>> {
     let at = table.span();
     let table = table.get_ref();
     let Time(from) = *table.from.get_ref();
-    // Without an end it lasts longer than any run.
     let to = match &table.to {
         Some(to) => time_within(to, "to", from + MICROSECOND..=24 * HOUR)?,
-        None => 24 * HOUR,
+        None => end.max(from + MICROSECOND),
     };
     let period = maybe_time_within(table.period.as_ref(), "period", MICROSECOND..=HOUR)?;
     let down = maybe_within(table.down.as_ref(), "down", 0.001..=0.999)?;
@@ -276,6 +281,15 @@ fn fault(table: &Spanned<FaultTable>, count: usize) -> Checked<Vec<Fault>> {
             ));
         }
     };
+    if let (FaultKind::Flapping { period, .. }, Some(at)) = (kind, &table.period)
+        && (to - from).as_secs_f64() / period.as_secs_f64() > OUTAGES_MAX
+    {
+        return Err(FileError::new(
+            at.span(),
+            format!("more than {OUTAGES_MAX} outages"),
+            "too short",
+        ));
+    }
     let nodes = node_ids(&table.nodes, count)?;
     let fault = |node| Fault {
         node,

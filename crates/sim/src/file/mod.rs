@@ -76,10 +76,15 @@ impl ScenarioFile {
         build::build(table)
     }
 
-    /// The scenario of the short run whose exact result is kept. Orders and faults come as much
-    /// earlier as it is shorter.
+    /// The scenario of the short run whose exact result is kept.
     pub fn golden(&self) -> Scenario {
-        let requests = self.golden_requests.min(self.scenario.requests);
+        self.shortened(self.golden_requests)
+    }
+
+    /// The scenario with at most so many requests. Orders and faults come as much earlier as it
+    /// is shorter.
+    pub fn shortened(&self, requests: u32) -> Scenario {
+        let requests = requests.min(self.scenario.requests);
         let share = f64::from(requests) / f64::from(self.scenario.requests.max(1));
         let mut scenario = self.scenario.clone().requests(requests);
         for order in &mut scenario.orders {

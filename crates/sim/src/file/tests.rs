@@ -26,7 +26,7 @@ cores = 4
 const EVERYTHING: &str = r#"
 guessed = ["x"]
 seed = 7
-golden_requests = 200
+golden_requests = 100
 warm_up = 0.2
 [front_ends]
 count = 2
@@ -101,14 +101,14 @@ fn what_is_not_said_is_the_base_of_the_study() {
     let file = read(&format!("{HEAD}{BASE}"));
     let base = Scenario::new(4, 8, 0.9).requests(1000);
     assert_eq!(file.scenario, base);
-    assert_eq!(file.golden().requests, 500);
+    assert_eq!(file.golden().requests, 200);
 }
 
 #[test]
 fn every_key_has_its_effect() {
     let file = read(&format!("{HEAD}{EVERYTHING}"));
     let scenario = &file.scenario;
-    assert_eq!((scenario.seed, file.golden_requests), (7, 200));
+    assert_eq!((scenario.seed, file.golden_requests), (7, 100));
     assert_eq!(scenario.front_ends.subset, Some(3));
     assert_eq!(scenario.front_ends.timeout, Some(Duration::from_secs(1)));
     assert_eq!(scenario.network.jitter, Duration::from_micros(10));
@@ -148,10 +148,10 @@ fn every_key_has_its_effect() {
 fn the_short_run_meets_its_faults_too() {
     let file = read(&format!("{HEAD}{EVERYTHING}"));
     let golden = file.golden();
-    assert_eq!(golden.requests, 200);
+    assert_eq!(golden.requests, 100);
     let (whole, short) = (file.scenario.faults[0], golden.faults[0]);
-    assert_eq!((short.from, short.to), (whole.from / 5, whole.to / 5));
-    assert_eq!(golden.orders[1].at, file.scenario.orders[1].at / 5);
+    assert_eq!((short.from, short.to), (whole.from / 10, whole.to / 10));
+    assert_eq!(golden.orders[1].at, file.scenario.orders[1].at / 10);
 }
 
 /// The text above has every key.

@@ -22,6 +22,10 @@ pub(crate) struct SimulateArgs {
     /// Another seed than the scenario's gives other arrivals, demands and antagonists.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// Fewer requests than the scenario's: quicker, and noisier. Orders and faults come as much
+    /// earlier.
+    #[arg(long, value_name = "N")]
+    pub(crate) requests: Option<NonZeroU32>,
     /// Threads to run policies on [default: one per CPU].
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
@@ -50,6 +54,10 @@ pub(crate) struct CompareArgs {
     /// Runs of each scenario, with its seed and the following ones.
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seeds: NonZeroU32,
+    /// Fewer requests than the scenario's: quicker, and noisier. Orders and faults come as much
+    /// earlier.
+    #[arg(long, value_name = "N")]
+    pub(crate) requests: Option<NonZeroU32>,
     /// Threads [default: one per CPU].
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,

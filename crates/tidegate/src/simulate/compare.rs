@@ -20,6 +20,9 @@ use crate::output::Output;
 /// The policy that all others are held against.
 const JUDGED: PolicyKind = PolicyKind::Auto;
 
+/// Widest line of the list of families.
+const FAMILIES_WIDTH: usize = 98;
+
 /// One chooser in one scenario.
 #[derive(Debug)]
 struct Job<'a> {
@@ -71,7 +74,12 @@ fn wanted(args: &CompareArgs) -> Result<Vec<ScenarioFile>, Failure> {
     let wanted: Vec<_> = all
         .into_iter()
         .filter(|(name, file)| fits(name, file))
-        .map(|(_, file)| file)
+        .map(|(_, mut file)| {
+            if let Some(requests) = args.requests {
+                file.scenario = file.shortened(requests.get());
+            }
+            file
+        })
         .collect();
     if wanted.is_empty() {
         let parts = args.only.join("` and `");
@@ -260,8 +268,17 @@ fn families(comparison: &Comparison) -> String {
         let ratio = (*ratio)?;
         Some(format!("{name} {:+.0} %", (ratio - 1.0) * 100.0))
     });
-    let by_family: Vec<_> = by_family.collect();
-    format!("By family: {}.\n", by_family.join(", "))
+    let mut lines = vec!["By family:".to_owned()];
+    for part in by_family {
+        let line = lines.last().map_or(0, String::len);
+        if line + part.len() > FAMILIES_WIDTH {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(&format!(" {part};"));
+        }
+    }
+    format!("{}\n", lines.join("\n").trim_end_matches(';'))
 }
 
 fn losses(comparison: &Comparison) -> String {

@@ -18,6 +18,9 @@ use crate::output::Output;
 /// Runs it.
 pub(super) fn run(name: &str, args: &SimulateArgs, output: Output) -> Result<(), Failure> {
     let mut file = files::load(name)?;
+    if let Some(requests) = args.requests {
+        file.scenario = file.shortened(requests.get());
+    }
     if let Some(seed) = args.seed {
         file.scenario.seed = seed;
     }
