@@ -1,8 +1,4 @@
 //! The load generator as the experiments use it: a process of the lab beside a cluster.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, its helpers too"
-)]
 
 use std::process::Command;
 use std::time::Duration;
