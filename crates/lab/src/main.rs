@@ -48,6 +48,17 @@ enum Command {
         #[arg(long)]
         all: bool,
     },
+    /// Show where two results of one experiment do not agree within their ranges.
+    #[command(hide = true)]
+    Compare {
+        /// One NAME.json.
+        one: PathBuf,
+        /// The other.
+        other: PathBuf,
+        /// Widens every range by this percentage of its median.
+        #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+        band: f64,
+    },
     /// The test server of a node.
     #[command(hide = true)]
     Serve(server::ServeArgs),
@@ -126,6 +137,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::List { json } => list(json),
         Command::Report { out } => report(&out),
         Command::Clean { all } => clean(all),
+        Command::Compare { one, other, band } => compare(&one, &other, band),
         Command::Serve(args) => Ok(server::run(&args)?),
         Command::Antagonist(args) => Ok(antagonist::run(&args)?),
         Command::Load => Ok(load::answer(io::stdin().lock(), io::stdout().lock())?),
@@ -244,6 +256,16 @@ fn report(out: &Path) -> Result<(), Failure> {
     let page = results::write_index(out)?;
     output::note(&format!("wrote {}", page.display()));
     Ok(())
+}
+
+fn compare(one: &Path, other: &Path, band: f64) -> Result<(), Failure> {
+    let (one, other) = (results::read(one)?, results::read(other)?);
+    let (differences, agree) = results::compare(&one, &other, band / 100.0);
+    for difference in &differences {
+        output::result(&difference.to_string())?;
+    }
+    let all = agree + differences.len();
+    Ok(output::result(&format!("{agree} of {all} metrics agree"))?)
 }
 
 fn clean(all: bool) -> Result<(), Failure> {

@@ -4,6 +4,9 @@
 //! metric in three has ranges that do not touch. `band` widens both ranges by a share of their
 //! medians for those who ask whether a difference matters, not whether there is one.
 
+use std::fmt;
+
+use super::number::show;
 use super::range::Range;
 use super::report::Report;
 
@@ -18,6 +21,19 @@ pub struct Difference {
     pub one: Option<Range>,
     /// In the second.
     pub other: Option<Range>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |range: &Option<Range>| {
+            range.as_ref().map_or_else(
+                || "nothing".to_owned(),
+                |it| format!("{} ({}–{})", show(it.median), show(it.min), show(it.max)),
+            )
+        };
+        let (one, other) = (shown(&self.one), shown(&self.other));
+        write!(f, "{} {}: {one} against {other}", self.arm, self.metric)
+    }
 }
 
 /// All metrics of two reports that do not agree, and how many do.
@@ -79,6 +95,11 @@ mod tests {
         assert_eq!(agree, all - 2);
         let names: Vec<_> = differences.iter().map(|it| it.metric.as_str()).collect();
         assert_eq!(names, ["p99_ms[load=0.9]", "throughput_rps[alpha=0.1]"]);
+        let told = differences[0].to_string();
+        assert_eq!(
+            told,
+            "tidegate auto p99_ms[load=0.9]: 42.5 (41–44) against 60.5 (60–61)"
+        );
         assert_eq!(compare(&one, &other, 0.5).0.len(), 1);
     }
 }

@@ -89,7 +89,7 @@ fn list(sentences: &[String]) -> Option<Block> {
 }
 
 fn what(report: &Report) -> String {
-    let about = match report.about.trim() {
+    let about = match sentence(report.about.trim()).as_str() {
         "" => String::new(),
         about if about.ends_with('.') => format!("{about} "),
         about => format!("{about}. "),
@@ -105,6 +105,13 @@ fn what(report: &Report) -> String {
         report.seconds,
         report.machine.line()
     )
+}
+
+/// With a capital first.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(letters).collect()
 }
 
 fn verdicts(report: &Report) -> Option<Block> {

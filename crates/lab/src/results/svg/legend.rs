@@ -34,6 +34,8 @@ pub(super) struct Look {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sample {
     Line,
+    /// A line without points.
+    Curve,
     Bar,
 }
 
@@ -83,10 +85,12 @@ pub(super) fn legend(canvas: &mut Canvas, looks: &[Look], sample: Sample) {
     for (index, look) in looks.iter().enumerate() {
         let at = TOP + index as f64 * ROW;
         match sample {
-            Sample::Line => {
+            Sample::Line | Sample::Curve => {
                 let ends = [(left, at), (left + 24.0, at)];
                 canvas.polyline(&look.class, &ends, look.width, look.dashes);
-                canvas.point(&look.class, look.shape, (left + 12.0, at), look.peer);
+                if sample == Sample::Line {
+                    canvas.point(&look.class, look.shape, (left + 12.0, at), look.peer);
+                }
             }
             Sample::Bar => {
                 canvas.bar(

@@ -98,7 +98,7 @@ pub(super) fn course(
             .collect();
         canvas.polyline(&look.class, &places, look.width.min(2.2), look.dashes);
     }
-    legend(canvas, looks, Sample::Line);
+    legend(canvas, looks, Sample::Curve);
     frame.height
 }
 
