@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use crate::server::emulated::EmulatedError;
+
 /// See the module.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
@@ -63,6 +65,9 @@ pub enum ClusterError {
     /// The lab was told to stop.
     #[error("the lab is ending")]
     Ending,
+    /// No emulation.
+    #[error(transparent)]
+    Emulated(#[from] EmulatedError),
     /// Something is still there.
     #[error("cannot remove all: {0}")]
     Left(String),

@@ -7,6 +7,7 @@ use tidegate_remote::clock;
 
 use super::{ClusterError, Place, Process, group, lab};
 use crate::antagonist::{Antagonist, argument};
+use crate::server::emulated::Neighbour;
 
 /// How long it may take to become the program that it shall be.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -14,7 +15,23 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// See the module. It does not keep the cluster: whichever goes first takes it along.
 #[derive(Debug)]
 pub struct Guard {
-    _process: Process,
+    _at_work: AtWork,
+}
+
+#[derive(Debug)]
+enum AtWork {
+    Process { _process: Process },
+    Emulated { _neighbour: Neighbour },
+}
+
+impl From<Neighbour> for Guard {
+    fn from(neighbour: Neighbour) -> Self {
+        Self {
+            _at_work: AtWork::Emulated {
+                _neighbour: neighbour,
+            },
+        }
+    }
 }
 
 impl Guard {
@@ -30,7 +47,9 @@ impl Guard {
         command.args(["antagonist", &argument]);
         let mut process = Process::start(format!("an antagonist of {node}"), &mut command)?;
         await_program(&mut process, &program)?;
-        Ok(Self { _process: process })
+        Ok(Self {
+            _at_work: AtWork::Process { _process: process },
+        })
     }
 }
 

@@ -23,6 +23,7 @@ mod ending;
 mod error;
 mod group;
 mod guard;
+mod loopback;
 mod mode;
 mod name;
 mod network;
@@ -49,7 +50,6 @@ pub use run::{lab, tidegate};
 pub use sweep::{Swept, clean};
 
 use crate::antagonist::Antagonist;
-use real::Machines;
 
 /// A running cluster; gone when dropped.
 #[derive(Debug)]
@@ -58,6 +58,12 @@ pub struct Cluster {
     emulated: Vec<String>,
     nodes: Vec<Node>,
     machines: Machines,
+}
+
+#[derive(Debug)]
+enum Machines {
+    Real(real::Machines),
+    Emulated(loopback::Machines),
 }
 
 /// One node as others see it.
@@ -115,14 +121,21 @@ impl Cluster {
         plan.check()?;
         ending::arm()?;
         let (mode, why) = mode::choose(plan.mode)?;
-        if mode == Mode::Loopback {
-            return Err(ClusterError::Missing(why.unwrap_or_default()));
-        }
-        let machines = Machines::start(plan)?;
+        let machines = match mode {
+            Mode::Namespaces => Machines::Real(real::Machines::start(plan)?),
+            Mode::Loopback => {
+                let why = why.unwrap_or_default();
+                Machines::Emulated(loopback::Machines::start(plan, &why)?)
+            }
+        };
+        let (emulated, nodes) = match &machines {
+            Machines::Real(real) => (real.emulated(), real.nodes()),
+            Machines::Emulated(emulated) => (emulated.emulated(), emulated.nodes()),
+        };
         Ok(Self {
             mode,
-            emulated: machines.emulated(),
-            nodes: machines.nodes(),
+            emulated,
+            nodes,
             machines,
         })
     }
@@ -139,7 +152,10 @@ impl Cluster {
 
     /// Where front-ends and load generators run.
     pub fn front(&self) -> &Place {
-        self.machines.front()
+        match &self.machines {
+            Machines::Real(real) => real.front(),
+            Machines::Emulated(emulated) => emulated.front(),
+        }
     }
 
     /// Another place beside the front: the same network, a control group and a CPU of its own,
@@ -153,46 +169,83 @@ impl Cluster {
         &self.nodes
     }
 
+    /// A folder for the cluster's temporary files; it goes with the cluster.
+    pub fn folder(&self) -> &Path {
+        match &self.machines {
+            Machines::Real(real) => real.folder(),
+            Machines::Emulated(emulated) => emulated.folder(),
+        }
+    }
+
     /// Lets an antagonist work on the node until the guard is dropped.
     pub fn antagonist(&self, node: usize, kind: &Antagonist) -> Result<Guard, ClusterError> {
-        let Some(node) = self.nodes.get(node) else {
-            return Err(ClusterError::Plan(format!("there is no node {node}")));
-        };
-        Guard::start(&node.place, kind, &node.name)
+        let at = self.node(node)?;
+        match &self.machines {
+            Machines::Real(_) => Guard::start(&at.place, kind, &at.name),
+            Machines::Emulated(emulated) => Ok(emulated.antagonist(node, kind).into()),
+        }
     }
 
-    /// Kills the node's server and the agents inside it, as a crash would.
+    /// Kills the node's server and the agents inside it, as a crash would. In loopback mode all
+    /// its agents go.
     pub fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
-        self.machines.kill(node)
+        self.node(node)?;
+        match &mut self.machines {
+            Machines::Real(real) => real.kill(node)?,
+            Machines::Emulated(emulated) => emulated.kill(node),
+        }
+        Ok(())
     }
 
-    /// Stands the node's server and the agents inside it still, as a pause would.
+    /// Stands the node's server and the agents inside it still, as a pause would. In loopback
+    /// mode all its agents stand still.
     pub fn stop(&mut self, node: usize) -> Result<(), ClusterError> {
-        self.machines.stop(node)
+        self.node(node)?;
+        match &mut self.machines {
+            Machines::Real(real) => real.stop(node)?,
+            Machines::Emulated(emulated) => emulated.stop(node),
+        }
+        Ok(())
     }
 
     /// Lets a stopped node go on.
     pub fn resume(&mut self, node: usize) -> Result<(), ClusterError> {
-        self.machines.resume(node)
+        self.node(node)?;
+        match &mut self.machines {
+            Machines::Real(real) => real.resume(node)?,
+            Machines::Emulated(emulated) => emulated.resume(node),
+        }
+        Ok(())
     }
 
     /// Starts a killed node again; it has answered when this returns.
     pub fn revive(&mut self, node: usize) -> Result<(), ClusterError> {
-        self.machines.revive(node)
-    }
-
-    /// A folder for the cluster's temporary files; it goes with the cluster.
-    pub fn folder(&self) -> &Path {
-        self.machines.folder()
+        self.node(node)?;
+        match &mut self.machines {
+            Machines::Real(real) => real.revive(node),
+            Machines::Emulated(emulated) => emulated.revive(node),
+        }
     }
 
     /// CPU time that the node has used so far, by whatever in it; zero for no node.
     pub fn cpu_time(&self, node: usize) -> Duration {
-        self.machines.cpu_time(node)
+        match &self.machines {
+            Machines::Real(real) => real.cpu_time(node),
+            Machines::Emulated(emulated) => emulated.cpu_time(node),
+        }
     }
 
-    /// CPU time of the agents that stand beside the node: no part of [`Self::cpu_time`].
+    /// CPU time of the agents that stand beside the node: no part of [`Self::cpu_time`]. In
+    /// loopback mode they cost nothing.
     pub fn beside_cpu_time(&self, node: usize) -> Duration {
-        self.machines.beside_cpu_time(node)
+        match &self.machines {
+            Machines::Real(real) => real.beside_cpu_time(node),
+            Machines::Emulated(_) => Duration::ZERO,
+        }
+    }
+
+    fn node(&self, node: usize) -> Result<&Node, ClusterError> {
+        let missing = || ClusterError::Plan(format!("there is no node {node}"));
+        self.nodes.get(node).ok_or_else(missing)
     }
 }

@@ -132,6 +132,17 @@ pub enum ServerKind {
     ApachePhp,
 }
 
+impl ServerKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Test => "the test server",
+            Self::Nginx => "nginx",
+            Self::ApachePhp => "Apache with PHP",
+        }
+    }
+}
+
 /// What `file=N` costs: see `server`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachePlan {

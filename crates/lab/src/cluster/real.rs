@@ -24,7 +24,7 @@ const PORT: u16 = 8080;
 
 /// What was made is swept when this is dropped.
 #[derive(Debug)]
-struct Sweeper(Stem);
+pub(super) struct Sweeper(pub(super) Stem);
 
 impl Drop for Sweeper {
     fn drop(&mut self) {

@@ -5,6 +5,37 @@
 
 use std::collections::BTreeMap;
 
+use super::Work;
+use super::http::Found;
+use crate::cluster::CachePlan;
+
+/// The files of a server: what is in the cache, and what a file costs.
+#[derive(Debug)]
+pub(super) struct Files {
+    plan: CachePlan,
+    cache: Cache,
+}
+
+impl Files {
+    pub(super) fn new(plan: CachePlan) -> Self {
+        Self {
+            plan,
+            cache: Cache::new(plan.files as usize),
+        }
+    }
+
+    /// Looks for the file of the request, if it names one, and adds what that costs.
+    pub(super) fn find(&mut self, work: &mut Work) -> Option<Found> {
+        let (found, cost) = if self.cache.hit(work.file?) {
+            (Found::Hit, self.plan.hit)
+        } else {
+            (Found::Miss, self.plan.miss)
+        };
+        work.cpu += cost;
+        Some(found)
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -54,6 +85,22 @@ mod tests {
         let mut cache = Cache::new(2);
         let hits: Vec<_> = [1, 2, 1, 3, 1, 2, 3].map(|file| cache.hit(file)).into();
         assert_eq!(hits, [false, false, true, false, true, false, false]);
+    }
+
+    #[test]
+    fn a_file_costs_what_finding_it_costs() {
+        let ms = std::time::Duration::from_millis;
+        let mut files = Files::new(CachePlan {
+            files: 1,
+            hit: ms(1),
+            miss: ms(5),
+        });
+        let mut work = Work::default();
+        assert_eq!(files.find(&mut work), None);
+        work.file = Some(7);
+        assert_eq!(files.find(&mut work), Some(Found::Miss));
+        assert_eq!(files.find(&mut work), Some(Found::Hit));
+        assert_eq!(work.cpu, ms(6));
     }
 
     #[test]

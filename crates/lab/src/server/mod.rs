@@ -12,10 +12,12 @@
 //! A worker stands for a process of a prefork server: it has one request at a time, so the
 //! kernel's run queue of the node is as long as that server's would be. CPU time is burnt
 //! until the worker's own CPU clock has advanced by it, so a request costs the same however
-//! many others compete. What the IO thread costs comes on top, in the same control group.
+//! many others compete. [`emulated`] is the same server with CPUs that are computed. What the IO thread costs comes on top, in the same control group.
 
 mod cache;
+pub mod emulated;
 mod http;
+mod real;
 mod work;
 mod workers;
 
@@ -25,7 +27,8 @@ use std::time::Duration;
 use clap::Args;
 use tidegate_core::units::parse_duration;
 
-pub use http::TOOK_HEADER;
+use crate::cluster::CachePlan;
+pub use http::{CACHE_HEADER, TOOK_HEADER};
 pub use work::{Work, WorkError};
 
 /// Options of the hidden `tidegate-lab serve`.
@@ -51,6 +54,16 @@ pub struct ServeArgs {
     pub cache_miss: Duration,
 }
 
+impl ServeArgs {
+    fn cache(&self) -> CachePlan {
+        CachePlan {
+            files: self.cache_files,
+            hit: self.cache_hit,
+            miss: self.cache_miss,
+        }
+    }
+}
+
 /// Why the server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -69,5 +82,5 @@ pub enum ServeError {
 
 /// Serves until the process is killed.
 pub fn run(args: &ServeArgs) -> Result<(), ServeError> {
-    http::run(args)
+    real::run(args)
 }

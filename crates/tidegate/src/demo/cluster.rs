@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
+use tidegate_lab::antagonist as lab;
 use tidegate_sim::model::{Antagonist, Demand, Stream};
 
 /// Front-ends, which do not talk to each other.
@@ -67,15 +68,6 @@ pub(super) struct Arrival {
     pub(super) site: SiteId,
     /// CPU time that it wants.
     pub(super) demand: Duration,
-}
-
-/// From this time on so many antagonist tasks run on a node.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shift {
-    /// When, since the start of the run.
-    pub(super) at: Duration,
-    pub(super) node: usize,
-    pub(super) tasks: u32,
 }
 
 impl Cluster {
@@ -177,30 +169,27 @@ impl Cluster {
         arrivals
     }
 
-    /// How the antagonists come and go for `length`, in order of time.
-    pub(super) fn shifts(&self, seed: u64, length: Duration) -> Vec<Shift> {
-        let mut shifts = Vec::new();
-        for (node, plan) in self.nodes.iter().enumerate() {
-            let Some(antagonist) = plan.antagonist else {
-                continue;
+    /// The antagonists, each with the number of its node.
+    pub(super) fn antagonists(&self, seed: u64) -> Vec<(usize, lab::Antagonist)> {
+        let nodes = self.nodes.iter().enumerate();
+        let antagonists = nodes.filter_map(|(node, plan)| {
+            let Antagonist {
+                tasks,
+                duty,
+                shortest,
+                longest,
+            } = plan.antagonist?;
+            let seed = Stream::Antagonist(node as u32).prng(seed).bits();
+            let bursty = lab::Antagonist::Bursty {
+                threads: tasks,
+                duty,
+                shortest,
+                longest,
+                seed,
             };
-            let mut prng = Stream::Antagonist(node as u32).prng(seed);
-            let mut at = Duration::ZERO;
-            // On from the start with the chance that it is on at any time.
-            let mut on = prng.unit() < antagonist.duty;
-            while at < length {
-                let tasks = if on { antagonist.tasks } else { 0 };
-                shifts.push(Shift { at, node, tasks });
-                at += if on {
-                    antagonist.draw_on(&mut prng)
-                } else {
-                    antagonist.draw_off(&mut prng)
-                };
-                on = !on;
-            }
-        }
-        shifts.sort_by_key(|shift| shift.at);
-        shifts
+            Some((node, bursty))
+        });
+        antagonists.collect()
     }
 
     /// What was made, for people.
@@ -257,7 +246,8 @@ mod tests {
         let length = Duration::from_secs(5);
         assert_eq!(cluster.arrivals(1, length), cluster.arrivals(1, length));
         assert_ne!(cluster.arrivals(1, length), cluster.arrivals(2, length));
-        assert_eq!(cluster.shifts(1, length), cluster.shifts(1, length));
+        assert_eq!(cluster.antagonists(1), cluster.antagonists(1));
+        assert_ne!(cluster.antagonists(1), cluster.antagonists(2));
     }
 
     #[test]
@@ -272,16 +262,5 @@ mod tests {
         assert!((demand(&cluster) / left - LOAD).abs() < 0.02);
         cluster.stretch = 4.0;
         assert!((demand(&cluster) / left - LOAD).abs() < 0.04);
-    }
-
-    #[test]
-    fn antagonists_turn_up_only_where_they_live_and_in_order() {
-        let cluster = Cluster::new();
-        let shifts = cluster.shifts(1, Duration::from_secs(60));
-        assert!(shifts.is_sorted_by_key(|shift| shift.at));
-        assert!(shifts.iter().any(|shift| shift.tasks > 0));
-        for shift in shifts {
-            assert!(cluster.nodes[shift.node].antagonist.is_some());
-        }
     }
 }

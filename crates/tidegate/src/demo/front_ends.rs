@@ -11,7 +11,7 @@ use tidegate_proxy::{ForwardedConfig, HistogramSnapshot, LogConfig};
 use tidegate_sim::model::Stream;
 
 use super::cluster::{Cluster, FRONT_ENDS};
-use super::node::Machines;
+use super::machines::Machines;
 use crate::admin::plane::Plane;
 use crate::cli::Failure;
 use crate::config::file::{LimitsFile, defaults};
@@ -77,10 +77,10 @@ fn front_end(
     machines: &Machines,
     seed: u64,
 ) -> Result<FrontEnd, Failure> {
-    let cluster = cluster.spec(policy, machines.addresses());
+    let cluster = cluster.spec(policy, machines.nodes.addresses());
     let routes = Routes::new(&cluster.sites);
     let routes = routes.map_err(|error| Failure::Failed(error.to_string()))?;
-    let regions = machines.regions().iter().cloned();
+    let regions = machines.regions().cloned();
     Ok(FrontEnd {
         listeners: vec![(Ipv4Addr::LOCALHOST, 0).into()],
         cluster,

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::cluster::Cluster;
-use super::node::NodeNow;
 use crate::output::Output;
+use tidegate_lab::server::emulated::NodeNow;
 
 /// Up by so many lines and clear what is below.
 fn rewind(lines: usize) -> String {

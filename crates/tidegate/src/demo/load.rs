@@ -18,14 +18,14 @@ use http::Request;
 use http::header::HOST;
 use tidegate_core::time::Timestamp;
 use tidegate_lab::load::{Connections, NoBody, Timer};
+use tidegate_lab::server::TOOK_HEADER;
 use tidegate_remote::clock;
 use tokio::task::{JoinSet, LocalSet};
 
 use super::cluster::Arrival;
-use super::node::{DEMAND_HEADER, TOOK_HEADER};
 
 /// How long requests may take after the last one was sent.
-pub(super) const DRAIN: Duration = Duration::from_secs(3);
+const DRAIN: Duration = Duration::from_secs(3);
 /// Longest sleep of the time keeper: it sees at least as often that it shall stop.
 const NAP: Duration = Duration::from_millis(20);
 /// Longest latency that is told apart, microseconds.
@@ -275,9 +275,8 @@ impl Client {
     /// How long the request was at the node, microseconds; nothing if it answered with an error.
     async fn exchange(&self, arrival: &Arrival) -> Result<Option<u64>, Error> {
         let request = Request::builder()
-            .uri("/")
+            .uri(format!("/work?cpu={}us", arrival.demand.as_micros()))
             .header(HOST, self.plan.hosts[arrival.site.index()])
-            .header(DEMAND_HEADER, arrival.demand.as_micros().to_string())
             .body(NoBody::new())?;
         let target = arrival.front_end as usize;
         let head = self.connections.send(target, request).await?;

@@ -19,7 +19,7 @@ mod cluster;
 mod front_ends;
 mod live;
 mod load;
-mod node;
+mod machines;
 mod report;
 
 use std::net::Ipv4Addr;
@@ -43,7 +43,7 @@ use cluster::{Cluster, POLICIES};
 use front_ends::FrontEnds;
 use live::Live;
 use load::{Load, Plan};
-use node::Machines;
+use machines::Machines;
 use report::{Findings, Run};
 
 /// From this much time on there are two rounds.
@@ -233,8 +233,8 @@ impl Demo {
         self.turn_page(front_ends.plane()).await?;
         tokio::time::sleep(SETTLE).await;
         let start = clock::now();
-        let shifts = self.cluster.shifts(task.seed, task.length + load::DRAIN);
-        self.machines.begin(&shifts, start);
+        let antagonists = self.cluster.antagonists(task.seed);
+        self.machines.nodes.begin(&antagonists, start);
         self.live.begin();
         let cpu = cpu_time();
         let load = Load::start(Plan {
@@ -297,7 +297,7 @@ impl Demo {
                 sent.saturating_sub(ended),
                 self.page_address
             );
-            let nodes = self.machines.now();
+            let nodes = self.machines.nodes.now();
             let seconds = now.since(shown).as_secs_f64();
             self.live.show(&head, &self.cluster, &nodes, seconds)?;
             shown = now;

@@ -1,0 +1,82 @@
+//! The real server: an IO thread, and workers that burn CPU.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tidegate_remote::clock;
+
+use super::cache::Files;
+use super::http::{Answer, accept, bind, done, text, unknown};
+use super::workers::Workers;
+use super::{ServeArgs, ServeError, Work};
+
+/// What a request needs.
+#[derive(Debug)]
+struct Server {
+    workers: Workers,
+    files: Mutex<Files>,
+}
+
+/// Serves until the process is killed.
+pub(super) fn run(args: &ServeArgs) -> Result<(), ServeError> {
+    raise_file_limit()?;
+    let server = Arc::new(Server {
+        workers: Workers::new(args.workers, args.queue),
+        files: Mutex::new(Files::new(args.cache())),
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let listener = bind(args.listen).map_err(|source| ServeError::Listen {
+        address: args.listen,
+        source,
+    })?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        accept(listener, move |request| {
+            let server = Arc::clone(&server);
+            async move { server.answer(&request).await }
+        })
+        .await;
+        Ok(())
+    })
+}
+
+/// As many files as are allowed at all.
+fn raise_file_limit() -> io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).map_err(io::Error::from)
+}
+
+impl Server {
+    async fn answer(&self, request: &Request<Incoming>) -> Answer {
+        match request.uri().path() {
+            "/health" => text(StatusCode::OK, "fine\n"),
+            "/work" => self.work(request.uri().query().unwrap_or_default()).await,
+            path => unknown(path),
+        }
+    }
+
+    async fn work(&self, query: &str) -> Answer {
+        let arrived = clock::now();
+        let mut work = match Work::parse(query) {
+            Ok(work) => work,
+            Err(error) => return text(StatusCode::BAD_REQUEST, &format!("{error}\n")),
+        };
+        let found = {
+            let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            files.find(&mut work)
+        };
+        match self.workers.run(work).await {
+            Ok(()) => done(work.bytes, clock::now().since(arrived), found),
+            Err(undone) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("{undone}\n")),
+        }
+    }
+}
