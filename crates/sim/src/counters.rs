@@ -76,35 +76,20 @@ impl Counters {
         if elapsed == 0 {
             return;
         }
-        let runnable = self.runnable();
-        let wanted_milli = u64::from(runnable) * 1000;
-        let cores_milli = u64::from(self.cores_milli);
-        if !self.stopped {
-            let used = wanted_milli.min(cores_milli) * elapsed;
-            self.busy_milli_ns += used;
-            self.own_milli_ns += match (self.antagonists, runnable) {
-                (0, _) => used,
-                (_, runnable) => used / u64::from(runnable) * u64::from(self.running),
-            };
-        }
-        self.runnable_ns += u64::from(runnable) * elapsed;
+        let used = self.used_milli() * elapsed;
+        self.busy_milli_ns += used;
+        self.own_milli_ns += self.own_part(used);
+        self.runnable_ns += u64::from(self.runnable()) * elapsed;
         self.running_ns += u64::from(self.running) * elapsed;
         self.in_flight_ns += u64::from(self.in_flight()) * elapsed;
-        if wanted_milli > cores_milli || self.stopped && wanted_milli > 0 {
-            self.stalled_ns += elapsed;
-        }
+        self.stalled_ns += u64::from(self.stalls()) * elapsed;
         self.at = until;
     }
 
-    /// The counters at a later moment, if nothing changes until then.
-    pub(crate) fn at(mut self, at: Timestamp) -> Self {
-        self.pass(at);
-        self
-    }
-
-    /// The load record of this moment, but for who published it and how often.
-    pub(crate) fn record(&self, scope: Scope, sources: Sources) -> LoadRecord {
-        let point = self.point(scope);
+    /// The load record of a later moment, if nothing changes until then; but for who published
+    /// it and how often.
+    pub(crate) fn record_at(&self, at: Timestamp, scope: Scope, sources: Sources) -> LoadRecord {
+        let point = self.point_at(at, scope);
         LoadRecord {
             generation: self.generation,
             t_ns: point.t_ns,
@@ -125,21 +110,50 @@ impl Counters {
     }
 
     /// What rates need of that record.
-    pub(crate) fn point(&self, scope: Scope) -> Point {
+    pub(crate) fn point_at(&self, at: Timestamp, scope: Scope) -> Point {
+        let elapsed = at.nanos().saturating_sub(self.at.nanos());
         let (busy_milli_ns, runnable_ns) = match scope {
-            Scope::Host => (self.busy_milli_ns, self.runnable_ns),
-            Scope::Requests => (self.own_milli_ns, self.running_ns),
+            Scope::Host => (
+                self.busy_milli_ns + self.used_milli() * elapsed,
+                self.runnable_ns + u64::from(self.runnable()) * elapsed,
+            ),
+            Scope::Requests => (
+                self.own_milli_ns + self.own_part(self.used_milli() * elapsed),
+                self.running_ns + u64::from(self.running) * elapsed,
+            ),
         };
         Point {
-            t_ns: self.at.nanos(),
+            t_ns: at.nanos().max(self.at.nanos()),
             busy_ns: busy_milli_ns / 1000,
             runnable_ns,
-            in_flight_ns: self.in_flight_ns,
+            in_flight_ns: self.in_flight_ns + u64::from(self.in_flight()) * elapsed,
             completions: self.completions,
-            psi_cpu_ns: self.stalled_ns,
+            psi_cpu_ns: self.stalled_ns + u64::from(self.stalls()) * elapsed,
             network_bytes: 0,
             capacity: self.cores_milli as f32 * 1e-3,
         }
+    }
+
+    /// CPUs at work, in thousandths.
+    fn used_milli(&self) -> u64 {
+        if self.stopped {
+            return 0;
+        }
+        (u64::from(self.runnable()) * 1000).min(self.cores_milli.into())
+    }
+
+    /// The requests' part of the CPU time that all tasks used.
+    fn own_part(&self, used: u64) -> u64 {
+        if self.antagonists == 0 {
+            return used;
+        }
+        used / u64::from(self.runnable()) * u64::from(self.running)
+    }
+
+    /// Whether some task waits for a CPU.
+    fn stalls(&self) -> bool {
+        let wanted = u64::from(self.runnable()) * 1000;
+        wanted > self.cores_milli.into() || self.stopped && wanted > 0
     }
 }
 
@@ -166,14 +180,13 @@ impl CounterLog {
         self.changes.push_back(*counters);
     }
 
-    /// The counters at that moment; none if it was forgotten.
-    pub(crate) fn at(&self, at: Timestamp) -> Option<Counters> {
+    /// The counters at the last change up to that moment; none if it was forgotten.
+    pub(crate) fn before(&self, at: Timestamp) -> Option<&Counters> {
         let after = match self.times.back() {
             Some(last) if *last <= at => self.times.len(),
             _ => self.times.partition_point(|change| *change <= at),
         };
-        let before = self.changes.get(after.checked_sub(1)?)?;
-        Some(before.at(at))
+        self.changes.get(after.checked_sub(1)?)
     }
 }
 
@@ -193,8 +206,8 @@ mod tests {
         counters.antagonists = 3;
         counters.pass(at(40));
         let sources = Sources::RUNNABLE;
-        let host = counters.record(Scope::Host, sources);
-        let own = counters.record(Scope::Requests, sources);
+        let host = counters.record_at(at(40), Scope::Host, sources);
+        let own = counters.record_at(at(40), Scope::Requests, sources);
         assert_eq!((host.runnable, own.runnable), (4, 1));
         assert_eq!((host.busy_ns, own.busy_ns), (40_000_000, 10_000_000));
         assert_eq!(host.runnable_ns, 4 * 40_000_000);
@@ -212,11 +225,12 @@ mod tests {
             log.push(&counters, at(ms.saturating_sub(10)));
         }
         let half = Timestamp::from_nanos(95_500_000);
-        let seen = log.at(half).unwrap();
-        assert_eq!((seen.running, seen.at), (95 % 3, half));
-        assert_eq!(seen.in_flight_ns, counters.in_flight_ns - 4 * 1_000_000);
-        assert!(log.at(at(89)).is_some());
-        assert!(log.at(at(80)).is_none(), "forgotten");
-        assert_eq!(log.at(at(200)).unwrap().running, 0);
+        let seen = log.before(half).unwrap();
+        assert_eq!((seen.running, seen.at), (95 % 3, at(95)));
+        let point = seen.point_at(half, Scope::Host);
+        assert_eq!(point.in_flight_ns, counters.in_flight_ns - 4 * 1_000_000);
+        assert!(log.before(at(89)).is_some());
+        assert!(log.before(at(80)).is_none(), "forgotten");
+        assert_eq!(log.before(at(200)).unwrap().running, 0);
     }
 }

@@ -228,7 +228,7 @@ mod tests {
         node.note();
         node.restart(&model, at(2));
         let log = node.log.as_ref().unwrap();
-        let generation = |ms| log.at(at(ms)).unwrap().generation;
+        let generation = |ms| log.before(at(ms)).unwrap().generation;
         assert_eq!((generation(1), generation(2)), (1, 2));
         assert_eq!(
             (node.processor.in_flight(), node.processor.antagonists()),

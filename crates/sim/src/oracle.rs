@@ -12,7 +12,6 @@
 //! spreading better, and the better one of the two is the bound to compare with.
 
 use tidegate_core::prng::Prng;
-use tidegate_core::topology::SiteId;
 
 use crate::chooser::OracleBy;
 use crate::model::Stream;
@@ -20,74 +19,94 @@ use crate::node::{Condition, Node};
 use crate::node_model::NodeModel;
 use crate::scenario::{Scenario, SiteModel};
 
-/// See the module.
+/// Added to the rank of nodes that are to be left out while there are others.
+const UNWELL: f64 = 1e12;
+/// The rank of nodes that are not to be had at all.
+const BARRED: f64 = f64::INFINITY;
+
+/// See the module. Ranks are kept as nodes change, for a choice looks at all of them.
 #[derive(Debug)]
 pub(crate) struct Oracle {
     by: OracleBy,
     prng: Prng,
-    /// Per site its nodes.
-    sites: Vec<Vec<Seat>>,
+    /// By site, its nodes and their ranks.
+    sites: Vec<(Vec<u32>, Vec<f64>)>,
+    /// By node.
+    seats: Vec<Seat>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Seat {
-    node: u32,
+    site: usize,
+    place: usize,
     /// factor / C.
     cost: f64,
     limit: u32,
 }
 
 impl Oracle {
-    pub(crate) fn new(scenario: &Scenario, by: OracleBy) -> Self {
-        let seats = |site: usize| {
-            let nodes = scenario.nodes.iter().enumerate();
-            nodes
-                .filter(|(_, model)| model.site == SiteId(site as u32))
-                .map(|(node, model)| Seat {
-                    node: node as u32,
-                    cost: factor(&scenario.sites[site], model) / model.cores,
-                    limit: model.limit.unwrap_or(u32::MAX),
-                })
-                .collect()
-        };
-        Self {
+    pub(crate) fn new(scenario: &Scenario, by: OracleBy, nodes: &[Node]) -> Self {
+        let mut oracle = Self {
             by,
             prng: Stream::Picker(0).prng(scenario.seed),
-            sites: (0..scenario.sites.len()).map(seats).collect(),
+            sites: vec![Default::default(); scenario.sites.len()],
+            seats: Vec::with_capacity(nodes.len()),
+        };
+        for (number, model) in scenario.nodes.iter().enumerate() {
+            let site = model.site.index();
+            let (members, ranks) = &mut oracle.sites[site];
+            oracle.seats.push(Seat {
+                site,
+                place: members.len(),
+                cost: factor(&scenario.sites[site], model) / model.cores,
+                limit: model.limit.unwrap_or(u32::MAX),
+            });
+            members.push(number as u32);
+            ranks.push(0.0);
+            oracle.update(number as u32, &nodes[number]);
         }
+        oracle
+    }
+
+    /// A node has changed.
+    pub(crate) fn update(&mut self, number: u32, node: &Node) {
+        let seat = self.seats[number as usize];
+        let in_flight = node.processor.in_flight() + node.expected;
+        let length = match self.by {
+            OracleBy::RunQueue => node.processor.runnable() + node.expected,
+            OracleBy::InFlight => in_flight,
+        };
+        let rank = f64::from(length + 1) * seat.cost;
+        let well = node.condition == Condition::Well && in_flight < seat.limit;
+        self.sites[seat.site].1[seat.place] = match (node.barred, well) {
+            (Some(_), _) => BARRED,
+            (None, true) => rank,
+            (None, false) => rank + UNWELL,
+        };
     }
 
     /// The node for a request to the site, if there is one; not this one.
-    pub(crate) fn choose(&mut self, site: u32, tried: Option<u32>, nodes: &[Node]) -> Option<u32> {
-        let mut best = None;
-        let mut equals = 0;
-        for seat in &self.sites[site as usize] {
-            let node = &nodes[seat.node as usize];
-            if node.barred.is_some() || tried == Some(seat.node) {
-                continue;
-            }
-            let in_flight = node.processor.in_flight() + node.expected;
-            let well = node.condition == Condition::Well && in_flight < seat.limit;
-            let length = match self.by {
-                OracleBy::RunQueue => node.processor.runnable() + node.expected,
-                OracleBy::InFlight => in_flight,
+    pub(crate) fn choose(&mut self, site: u32, tried: Option<u32>) -> Option<u32> {
+        let (members, ranks) = &mut self.sites[site as usize];
+        let left_out = tried.map(|node| self.seats[node as usize].place);
+        let kept = left_out.map(|place| std::mem::replace(&mut ranks[place], BARRED));
+        let least = ranks.iter().fold(BARRED, |least, rank| rank.min(least));
+        let equals = ranks.iter().filter(|rank| **rank == least).count();
+        let mut chosen = None;
+        if least < BARRED {
+            let places = ranks.iter().zip(members.iter());
+            let mut best = places.filter(|(rank, _)| **rank == least);
+            let skipped = if equals > 1 {
+                self.prng.below(equals)
+            } else {
+                0
             };
-            let rank = (!well, f64::from(length + 1) * seat.cost);
-            match best {
-                Some((least, _)) if rank > least => {}
-                Some((least, _)) if rank == least => {
-                    equals += 1;
-                    if self.prng.below(equals) == 0 {
-                        best = Some((rank, seat.node));
-                    }
-                }
-                _ => {
-                    best = Some((rank, seat.node));
-                    equals = 1;
-                }
-            }
+            chosen = best.nth(skipped).map(|(_, node)| *node);
         }
-        best.map(|(_, node)| node)
+        if let (Some(place), Some(rank)) = (left_out, kept) {
+            ranks[place] = rank;
+        }
+        chosen
     }
 }
 

@@ -209,7 +209,7 @@ impl Processor {
             .with(Sources::RUNNABLE_INTEGRAL)
             .with(Sources::IN_FLIGHT)
             .with(Sources::COMPLETIONS);
-        self.counters.record(Scope::Host, sources)
+        self.counters.record_at(now, Scope::Host, sources)
     }
 
     pub(crate) fn counters(&self) -> &Counters {

@@ -32,6 +32,9 @@ struct Group {
 
 #[derive(Debug)]
 struct Link {
+    /// Own traffic now, and since when.
+    now: OwnTraffic,
+    changed_at: Timestamp,
     own: OwnLog,
     /// None if the node is not read.
     polls: Option<Polls>,
@@ -49,6 +52,8 @@ impl Reader {
             let phase = phase(front_end, *node as usize);
             let class = reads.class(*node as usize);
             links.push(Link {
+                now: OwnTraffic::default(),
+                changed_at: Timestamp::ZERO,
                 own: OwnLog::default(),
                 polls: class.map(|class| reads.polls(class, phase)),
                 read: -1,
@@ -80,6 +85,7 @@ impl Reader {
     pub(crate) fn own_changed(&mut self, node: NodeId, own: OwnTraffic, now: Timestamp) {
         let link = &mut self.links[node.index()];
         if let Some(polls) = link.polls {
+            (link.now, link.changed_at) = (own, now);
             link.own.push(now, own, polls);
         }
     }
@@ -149,6 +155,9 @@ impl Link {
         let timing = &told.timing;
         if told.made_at == timing.answered_at && timing.received_at == received_at {
             // Made at the read: seen are what had been sent and what had ended then.
+            if self.changed_at <= timing.sent_at {
+                return self.now;
+            }
             return OwnTraffic {
                 dispatched: self.own.at(timing.sent_at).dispatched,
                 completed: self.own.at(received_at).completed,
@@ -169,11 +178,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::counters::{CounterLog, Counters};
+    use crate::counters::CounterLog;
     use crate::node_model::{Records, Scope};
     use crate::scenario::Scenario;
     use tidegate_core::load::{History, Progress, Reading};
     use tidegate_core::prng::Prng;
+    use tidegate_core::record::LoadRecord;
 
     const START: Timestamp = Timestamp::from_millis(1000);
     const NODE: NodeId = NodeId(0);
@@ -196,7 +206,7 @@ mod tests {
         table: LoadTable,
         /// Everything, ever.
         log: CounterLog,
-        answers: Vec<Option<(Timestamp, Counters)>>,
+        answers: Vec<Option<(Timestamp, LoadRecord)>>,
     }
 
     impl Eager {
@@ -210,17 +220,20 @@ mod tests {
             let class = &reads.classes[0];
             let silent = node.silent_since(now).is_some();
             let made_at = reads.made_at(class, 0, now).filter(|_| !silent);
-            let seen = made_at.and_then(|made_at| Some((now, self.log.at(made_at)?)));
+            let seen = made_at.and_then(|made_at| {
+                let (scope, sources) = (class.records.scope, class.sources);
+                let counters = self.log.before(made_at)?;
+                Some((now, counters.record_at(made_at, scope, sources)))
+            });
             assert_eq!(self.answers.len() as i64, number);
             self.answers.push(seen);
         }
 
         fn received(&mut self, reads: &Reads, number: i64, now: Timestamp, own: OwnTraffic) {
             let class = &reads.classes[0];
-            let Some((answered_at, counters)) = self.answers[number as usize] else {
+            let Some((answered_at, mut record)) = self.answers[number as usize] else {
                 return;
             };
-            let mut record = counters.record(class.records.scope, class.sources);
             record.rung = class.records.rung as u8;
             record.interval_ns = class.published_ns;
             let reading = Reading {

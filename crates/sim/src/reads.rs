@@ -236,8 +236,9 @@ impl Reads {
             return None;
         };
         let made_at = self.made_at(class, node, timing.answered_at)?;
-        let counters = nodes[node].log.as_ref()?.at(made_at)?;
-        let mut record = counters.record(class.records.scope, class.sources);
+        let log = nodes[node].log.as_ref()?;
+        let counters = log.before(made_at)?;
+        let mut record = counters.record_at(made_at, class.records.scope, class.sources);
         record.rung = class.records.rung as u8;
         record.interval_ns = class.published_ns;
         record.quota_milli = self.quota_milli[node];
@@ -252,11 +253,8 @@ impl Reads {
             )
         };
         let rates = |window| -> Option<Rates> {
-            let mut point = nodes[node]
-                .log
-                .as_ref()?
-                .at(start(window)?)?
-                .point(class.records.scope);
+            let start = start(window)?;
+            let mut point = log.before(start)?.point_at(start, class.records.scope);
             point.capacity = newest.capacity;
             point.until(&newest)
         };
@@ -397,7 +395,7 @@ impl Reads {
         let Answer::Process { slice } = class.records.answer else {
             return Duration::ZERO;
         };
-        let counters = node.log.as_ref().and_then(|log| log.at(at));
+        let counters = node.log.as_ref().and_then(|log| log.before(at));
         let Some(counters) = counters else {
             return Duration::ZERO;
         };

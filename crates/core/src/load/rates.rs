@@ -75,6 +75,7 @@ impl Point {
 
     /// The rates from here to a later point of the same generation, or nothing if it is not
     /// later or a counter fell.
+    #[inline]
     pub fn until(&self, newer: &Self) -> Option<Rates> {
         let window_ns = newer.t_ns.checked_sub(self.t_ns).filter(|ns| *ns > 0)?;
         let window = window_ns as f64;

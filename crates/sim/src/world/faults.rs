@@ -21,6 +21,7 @@ impl World<'_> {
             AdminState::Ready => None,
             AdminState::Drain | AdminState::Maint => Some(self.now),
         };
+        self.tell_oracle(order.node.0);
     }
 
     pub(super) fn on_broke(&mut self, index: u32) {
@@ -46,6 +47,7 @@ impl World<'_> {
                 }
             }
         }
+        self.tell_oracle(node);
     }
 
     pub(super) fn on_mended(&mut self, index: u32) {
@@ -66,5 +68,6 @@ impl World<'_> {
                 }
             }
         }
+        self.tell_oracle(node);
     }
 }

@@ -70,7 +70,7 @@ impl World<'_> {
             Choosers::FrontEnds(front_ends) => front_ends,
             Choosers::Oracle(oracle) => {
                 let tried = wanted.tried.map(|node| node.0);
-                let chosen = oracle.choose(wanted.site, tried, &self.nodes);
+                let chosen = oracle.choose(wanted.site, tried);
                 return chosen.map_or(Chosen::Nowhere, |node| Chosen::Node(node, None));
             }
         };
@@ -106,6 +106,7 @@ impl World<'_> {
         }
         self.measures.sent(node, wanted.measured, self.now);
         self.nodes[node as usize].expected += 1;
+        self.tell_oracle(node);
         let request = self.requests.add(wanted, node, ticket);
         let at = self.after_delay();
         self.queue.schedule(at, Event::Delivered { request });

@@ -8,6 +8,7 @@ use tidegate_core::time::{Timestamp, nanos};
 use super::{Choosers, START, World};
 use crate::checks::{Shares, Totals, Violation};
 use crate::chooser::Chooser;
+use crate::node_model::Scope;
 use crate::queue::Event;
 use crate::report::{Digest, Latencies, Report, SiteReport};
 use crate::requests::{Ended, Wanted};
@@ -146,7 +147,7 @@ impl World<'_> {
             let (mut sum, mut most) = (0.0, 0.0f64);
             for node in &measures.members[site] {
                 let counters = self.nodes[*node as usize].processor.counters();
-                let integral = counters.at(now).in_flight_ns;
+                let integral = counters.point_at(now, Scope::Host).in_flight_ns;
                 let before = &mut measures.in_flight_ns[*node as usize];
                 let grown = integral.saturating_sub(*before) as f64;
                 *before = integral;

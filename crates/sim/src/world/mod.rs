@@ -95,7 +95,9 @@ impl<'a> World<'a> {
         let reads = chooser.reads_load().then(|| Reads::new(scenario, START));
         let look_back = reads.as_ref().map(Reads::look_back);
         let models = scenario.nodes.iter().zip(0..);
-        let nodes = models.map(|(model, number)| Node::new(model, number, seed, look_back, START));
+        let nodes: Vec<_> = models
+            .map(|(model, number)| Node::new(model, number, seed, look_back, START))
+            .collect();
         let sites = 0..scenario.sites.len() as u32;
         let arrivals = sites.map(|site| {
             let model = &scenario.sites[site as usize].arrivals;
@@ -106,7 +108,7 @@ impl<'a> World<'a> {
             }
         });
         let choosers = match chooser {
-            Chooser::Oracle(by) => Choosers::Oracle(Oracle::new(scenario, by)),
+            Chooser::Oracle(by) => Choosers::Oracle(Oracle::new(scenario, by, &nodes)),
             Chooser::Policy(policy) => {
                 let hands = subsets(scenario).into_iter().zip(0..);
                 let front_end = |(nodes, number)| {
@@ -122,7 +124,7 @@ impl<'a> World<'a> {
             due: Due::new(scenario.nodes.len()),
             network: Stream::Network.prng(seed),
             arrivals: arrivals.collect(),
-            nodes: nodes.collect(),
+            nodes,
             choosers,
             reads,
             requests: Requests::default(),
@@ -197,6 +199,13 @@ impl<'a> World<'a> {
             Event::Mended { index } => self.on_mended(index),
         }
         self.check_totals()
+    }
+
+    /// A node has changed: the oracle knows at once.
+    fn tell_oracle(&mut self, node: u32) {
+        if let Choosers::Oracle(oracle) = &mut self.choosers {
+            oracle.update(node, &self.nodes[node as usize]);
+        }
     }
 
     /// When a message that is sent now arrives.

@@ -48,19 +48,21 @@ impl World<'_> {
         let here = &mut self.nodes[entry.node as usize];
         here.expected -= 1;
         entry.reached_at = self.now;
+        let node = entry.node;
         if entry.abandoned {
             self.requests.remove(request);
-            return;
-        }
-        match here.condition {
-            Condition::Well => self.accept(request),
-            Condition::Dead => self.answer(request, Ended::Lost),
-            Condition::Failing => self.answer(request, Ended::Failed),
-            Condition::Paused => {
-                entry.stage = Stage::Held;
-                here.held.push(request);
+        } else {
+            match here.condition {
+                Condition::Well => self.accept(request),
+                Condition::Dead => self.answer(request, Ended::Lost),
+                Condition::Failing => self.answer(request, Ended::Failed),
+                Condition::Paused => {
+                    entry.stage = Stage::Held;
+                    here.held.push(request);
+                }
             }
         }
+        self.tell_oracle(node);
     }
 
     /// A request is at a node that works.
@@ -102,6 +104,7 @@ impl World<'_> {
         let here = &mut self.nodes[node as usize];
         self.due.set(node, here.processor.next_completion());
         here.note();
+        self.tell_oracle(node);
     }
 
     fn want_io(&mut self, request: u32) {
