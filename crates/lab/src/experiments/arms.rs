@@ -54,9 +54,9 @@ pub const fn klm_agent() -> AgentPlan {
 /// Both, as in most experiments.
 pub const AGENTS: &[AgentPlan] = &[ulm_agent(PAPER_INTERVAL), klm_agent()];
 
-/// What a report says about its `klm` arms.
-pub const RUNG: &str = "pklm, klm and auto read rung 5: an agent at real-time priority beside the \
-     node's CPU quota, over the transport named in the configuration; kernel-level rungs do not exist yet.";
+/// What a report says about how load is read.
+pub const RUNG: &str = "pklm, klm and auto read rung 5: an agent at real-time priority beside the node's CPU quota. \
+     Kernel-level rungs do not exist yet. All records are read from memory of the host, one-sidedly as by RDMA.";
 
 /// A policy of Tidegate that looks at no load.
 #[must_use]
