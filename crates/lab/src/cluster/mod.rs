@@ -159,9 +159,12 @@ impl Cluster {
     }
 
     /// Another place beside the front: the same network, a control group and a CPU of its own,
-    /// so that what runs there can be limited and accounted for alone.
+    /// so that what runs there can be limited and accounted for alone. Loopback mode has none.
     pub fn aside(&self, name: &str, cpu: u32) -> Result<Place, ClusterError> {
-        self.machines.aside(name, cpu)
+        match &self.machines {
+            Machines::Real(real) => real.aside(name, cpu),
+            Machines::Emulated(_) => Err(ClusterError::Loopback("a control group of its own")),
+        }
     }
 
     /// The nodes in the order of the plan.
