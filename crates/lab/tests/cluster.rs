@@ -5,12 +5,13 @@
 
 mod support;
 
+use std::path::Path;
 use std::time::Duration;
 
 use support::{agent_binary, answer, ask, eventually, get, read_load, start, status_of};
 use tidegate_core::record::Sources;
 use tidegate_lab::antagonist::Antagonist;
-use tidegate_lab::cluster::{AgentPlan, NodePlan, Placed};
+use tidegate_lab::cluster::{AgentPlan, Cluster, NodePlan, Placed, ServerKind};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -196,4 +197,80 @@ fn nodes_die_pause_and_come_back() {
     waiting.set_nonblocking(false).unwrap();
     assert_eq!(status_of(&answer(waiting).unwrap()), 200);
     assert!(cluster.kill(7).is_err());
+}
+
+/// A node with this server, or the reason why not printed.
+fn with_server(server: ServerKind) -> Option<Cluster> {
+    let programs: &[&str] = match server {
+        ServerKind::Test => &[],
+        ServerKind::Nginx => &["/usr/sbin/nginx"],
+        ServerKind::ApachePhp => &["/usr/sbin/apache2", "/usr/lib/apache2/modules/libphp8.2.so"],
+    };
+    if let Some(missing) = programs.iter().find(|path| !Path::new(path).exists()) {
+        println!("SKIPPED: {missing} is not installed");
+        return None;
+    }
+    start(vec![NodePlan {
+        server,
+        ..NodePlan::new("n", 0.5)
+    }])
+}
+
+#[test]
+fn nginx_serves_files_and_refuses_what_it_cannot_do() {
+    let Some(mut cluster) = with_server(ServerKind::Nginx) else {
+        return;
+    };
+    let answer = get(&cluster, 0, "/work?bytes=4096").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let body = answer.split("\r\n\r\n").nth(1).unwrap();
+    assert_eq!(body.len(), 4096);
+    assert_eq!(status_of(&get(&cluster, 0, "/work").unwrap()), 200);
+    for refused in [
+        "cpu=1ms",
+        "sleep=1ms",
+        "mem=1KiB",
+        "fds=1",
+        "file=1",
+        "bytes=3",
+    ] {
+        let answer = get(&cluster, 0, &format!("/work?{refused}")).unwrap();
+        assert_eq!(status_of(&answer), 400, "{refused}: {answer}");
+    }
+    die_pause_and_come_back(&mut cluster);
+}
+
+#[test]
+fn apache_runs_php_that_costs_what_was_asked_for() {
+    let Some(mut cluster) = with_server(ServerKind::ApachePhp) else {
+        return;
+    };
+    let before = cluster.cpu_time(0);
+    let answer = get(
+        &cluster,
+        0,
+        "/work?cpu=60ms&bytes=10&mem=1MiB&fds=3&sleep=1ms",
+    )
+    .unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nxxxxxxxxxx"), "{answer}");
+    let used = cluster.cpu_time(0) - before;
+    assert!(used >= 60 * MS && used < 160 * MS, "{used:?}");
+    for refused in ["cpu=1", "file=1", "colour=red", "cpu=61s"] {
+        let answer = get(&cluster, 0, &format!("/work?{refused}")).unwrap();
+        assert_eq!(status_of(&answer), 400, "{refused}: {answer}");
+    }
+    die_pause_and_come_back(&mut cluster);
+}
+
+/// Servers of many processes, too, die, stand still and come back as one.
+fn die_pause_and_come_back(cluster: &mut Cluster) {
+    cluster.kill(0).unwrap();
+    assert!(get(cluster, 0, "/health").is_err());
+    cluster.revive(0).unwrap();
+    assert_eq!(status_of(&get(cluster, 0, "/health").unwrap()), 200);
+    cluster.stop(0).unwrap();
+    let waiting = ask(cluster, 0, "/health").unwrap();
+    cluster.resume(0).unwrap();
+    assert_eq!(status_of(&answer(waiting).unwrap()), 200);
 }

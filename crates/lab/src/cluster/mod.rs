@@ -32,7 +32,7 @@ mod plan;
 mod process;
 mod real;
 mod run;
-mod server;
+mod servers;
 mod sweep;
 
 use std::net::SocketAddr;

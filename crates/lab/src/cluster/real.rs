@@ -16,7 +16,7 @@ use super::network::{self, Namespace};
 use super::plan::FRONT;
 use super::{
     AgentAt, AgentPlan, ClusterError, ClusterPlan, LoadAt, Node, NodePlan, Place, Placed, Process,
-    ending, server, sweep,
+    ending, servers, sweep,
 };
 
 /// Where servers listen.
@@ -47,6 +47,8 @@ pub(super) struct Machines {
 struct Machine {
     plan: NodePlan,
     address: SocketAddr,
+    /// Where its server keeps files; everybody may read them.
+    files: PathBuf,
     server: Option<Process>,
     agents: Vec<Option<Process>>,
     /// In the node's namespace and group.
@@ -138,6 +140,9 @@ impl Machines {
             machines.machines.push(Machine {
                 plan: node.clone(),
                 address: (address, PORT).into(),
+                files: machines
+                    .folder
+                    .with_file_name(stem.name(&format!("{}.www", node.name))),
                 server: None,
                 agents: node.agents.iter().map(|_| None).collect(),
                 inside,
@@ -223,7 +228,7 @@ impl Machines {
     pub(super) fn revive(&mut self, node: usize) -> Result<(), ClusterError> {
         let (front, folder) = (self.front.clone(), self.folder.clone());
         let machine = self.machine_mut(node)?;
-        machine.start_server(&front, &folder)?;
+        machine.start_server(&front)?;
         machine.start_agents(&front, &folder)
     }
 
@@ -268,11 +273,11 @@ impl Machine {
         folder.join(format!("{}.{}", self.plan.name, agent.name))
     }
 
-    fn start_server(&mut self, front: &Place, folder: &Path) -> Result<(), ClusterError> {
+    fn start_server(&mut self, front: &Place) -> Result<(), ClusterError> {
         if self.server.is_some() {
             return Ok(());
         }
-        let mut command = server::command(&self.plan, self.address, &self.inside, folder)?;
+        let mut command = servers::command(&self.plan, self.address, &self.inside, &self.files)?;
         let name = format!("the server of {}", self.plan.name);
         let mut process = Process::start(name, &mut command)?;
         answer::of_server(front, self.address, &mut process)?;
