@@ -158,9 +158,17 @@ struct Run {
 }
 
 impl Run {
-    /// Sends one request that was due at `due`, and counts what came of it.
-    async fn request(&self, stream: usize, target: usize, path: &str, due: Duration) -> bool {
+    /// Sends one request, and counts what came of it. In a closed loop nothing is due: there
+    /// time counts from the sending.
+    async fn request(
+        &self,
+        stream: usize,
+        target: usize,
+        path: &str,
+        due: Option<Duration>,
+    ) -> bool {
         let begun = clock::now().since(self.start);
+        let due = due.unwrap_or(begun);
         let left = (due + self.timeout).saturating_sub(begun);
         let exchange = self.client.exchange(target, &self.hosts[stream], path);
         let outcome = tokio::time::timeout(left, exchange)
@@ -207,7 +215,7 @@ async fn drive(plan: &LoadPlan, prepared: Prepared) -> io::Result<LoadResult> {
         let path = sources[stream].borrow_mut().next(record);
         let run = Rc::clone(&run);
         tasks.spawn_local(async move {
-            run.request(stream, target, &path, at).await;
+            run.request(stream, target, &path, Some(at)).await;
         });
         while tasks.try_join_next().is_some() {}
     }
@@ -268,14 +276,12 @@ impl User {
             if !self.think.is_zero() {
                 tokio::time::sleep(Duration::from_secs_f64(think)).await;
             }
-            let now = clock::now();
-            if now >= self.end {
+            if clock::now() >= self.end {
                 return;
             }
-            let due = now.since(run.start);
             let target = self.prng.below(self.targets);
             let path = sources[self.stream].borrow_mut().next(None);
-            if !run.request(self.stream, target, &path, due).await {
+            if !run.request(self.stream, target, &path, None).await {
                 tokio::time::sleep(REST).await;
             }
         }
