@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{eventually, start};
+use support::{eventually, start, start_loopback};
 use tidegate_lab::antagonist::Antagonist;
-use tidegate_lab::cluster::{NodePlan, clean};
+use tidegate_lab::cluster::{NodePlan, Process, clean};
 
 /// In the environment of a helper: it starts a cluster and waits to be killed.
 const HELPER: &str = "TGLAB_TEST_HELPER";
@@ -32,24 +32,28 @@ fn helper() {
     if std::env::var_os(HELPER).is_none() {
         return;
     }
-    let Some(cluster) = start(nodes()) else {
-        return;
+    let cluster = match std::env::var(HELPER).as_deref() {
+        Ok("loopback") => Some(start_loopback(nodes())),
+        _ => start(nodes()),
     };
+    let Some(cluster) = cluster else { return };
     let kind = Antagonist::PingPong {
         processes: 2,
         bytes: 64,
     };
     let _guard = cluster.antagonist(0, &kind).unwrap();
+    let mut sleeper = cluster.front().command("sleep");
+    let _sleeper = Process::start("a sleeper", sleeper.arg("1000")).unwrap();
     std::fs::File::create(cluster.folder().join("complete")).unwrap();
     loop {
         std::thread::park();
     }
 }
 
-fn spawn_helper() -> Child {
+fn spawn_helper(mode: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "helper", "--nocapture"])
-        .env(HELPER, "1")
+        .env(HELPER, mode)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
@@ -146,7 +150,7 @@ fn killed_at_any_point_clean_removes_everything() {
     }
     // Points of set-up by how much there is already; the last ones are the complete cluster.
     for point in [1, 2, 3, 5, 7, 9, 12, 15, 18, usize::MAX] {
-        let mut helper = spawn_helper();
+        let mut helper = spawn_helper("namespaces");
         let owner = helper.id();
         eventually("the helper has come so far", || {
             let reached = things(owner).len() >= point || is_complete(owner);
@@ -160,13 +164,30 @@ fn killed_at_any_point_clean_removes_everything() {
     }
 }
 
+/// Anybody may run this one: loopback mode needs no privilege, and neither does its cleaning.
+#[test]
+fn a_killed_loopback_cluster_is_removed_with_its_processes() {
+    let mut helper = spawn_helper("loopback");
+    let owner = helper.id();
+    eventually("the cluster is complete", || {
+        is_complete(owner).then_some(())
+    });
+    eventually("its process runs", || {
+        (!processes(owner).is_empty()).then_some(())
+    });
+    helper.kill().unwrap();
+    helper.wait().unwrap();
+    assert_eq!(clean(false).unwrap().left, Vec::<String>::new());
+    assert_nothing_of(owner);
+}
+
 #[test]
 fn a_signal_cleans_up_before_the_end() {
     if !possible() {
         return;
     }
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
-        let mut helper = spawn_helper();
+        let mut helper = spawn_helper("namespaces");
         let owner = helper.id();
         eventually("the cluster is complete", || {
             is_complete(owner).then_some(())

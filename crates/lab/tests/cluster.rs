@@ -11,7 +11,7 @@ use std::time::Duration;
 use support::{agent_binary, answer, ask, eventually, get, read_load, start, status_of};
 use tidegate_core::record::Sources;
 use tidegate_lab::antagonist::Antagonist;
-use tidegate_lab::cluster::{AgentPlan, Cluster, NodePlan, Placed, ServerKind};
+use tidegate_lab::cluster::{AgentPlan, Cluster, NODE_MEMORY, NodePlan, Placed, ServerKind};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -147,6 +147,10 @@ fn agents_tell_the_nodes_cpu_time_and_run_queue_and_not_the_hosts() {
         let first = read_load(&cluster, 0, which);
         assert!(first.scope == 1 || first.scope == 2, "{first:?}");
         assert_eq!(first.quota_milli, 200);
+        if first.sources.has(Sources::MEMORY) {
+            assert_eq!(first.memory_total, NODE_MEMORY);
+            assert!(first.memory_available > NODE_MEMORY / 2);
+        }
         assert!(first.sources.has(Sources::BUSY_ACCT));
         let busy = eventually("four hogs are seen and burn CPU time", || {
             let now = read_load(&cluster, 0, which);

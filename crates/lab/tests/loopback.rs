@@ -7,21 +7,13 @@ mod support;
 
 use std::time::Duration;
 
-use support::{answer, ask, eventually, get, read_load, status_of};
+use support::{answer, ask, eventually, get, read_load, start_loopback, status_of};
 use tidegate_lab::antagonist::Antagonist;
 use tidegate_lab::cluster::{
     AgentPlan, CachePlan, Cluster, ClusterPlan, Mode, NodePlan, Placed, ServerKind,
 };
 
 const MS: Duration = Duration::from_millis(1);
-
-fn start(nodes: Vec<NodePlan>) -> Cluster {
-    let plan = ClusterPlan {
-        mode: Some(Mode::Loopback),
-        ..ClusterPlan::new(nodes)
-    };
-    Cluster::start(&plan).unwrap()
-}
 
 /// Two nodes with an agent beside and one inside.
 fn two() -> Vec<NodePlan> {
@@ -43,7 +35,7 @@ fn two() -> Vec<NodePlan> {
 
 #[test]
 fn the_results_say_what_was_emulated() {
-    let cluster = start(two());
+    let cluster = start_loopback(two());
     assert_eq!(cluster.mode(), Mode::Loopback);
     let said = cluster.emulated().join("\n");
     assert!(
@@ -70,7 +62,7 @@ fn a_request_costs_what_its_url_says_and_the_cache_what_the_plan_says() {
             miss: 3 * MS,
         };
     }
-    let cluster = start(nodes);
+    let cluster = start_loopback(nodes);
     let done = get(
         &cluster,
         0,
@@ -100,7 +92,7 @@ fn a_request_costs_what_its_url_says_and_the_cache_what_the_plan_says() {
 
 #[test]
 fn agents_see_antagonists_of_all_kinds() {
-    let cluster = start(two());
+    let cluster = start_loopback(two());
     let idle = read_load(&cluster, 0, 0);
     assert_eq!(idle.cores_milli, 500);
     let hogs = cluster
@@ -148,7 +140,7 @@ fn agents_see_antagonists_of_all_kinds() {
 
 #[test]
 fn emulated_nodes_die_pause_and_come_back() {
-    let mut cluster = start(two());
+    let mut cluster = start_loopback(two());
     let address = cluster.nodes()[0].address;
     cluster.kill(0).unwrap();
     assert!(get(&cluster, 0, "/health").is_err());
@@ -173,7 +165,7 @@ fn emulated_nodes_die_pause_and_come_back() {
 
 #[test]
 fn a_killed_node_breaks_its_connections_and_forgets_its_requests() {
-    let mut cluster = start(two());
+    let mut cluster = start_loopback(two());
     let waiting = ask(&cluster, 0, "/work?cpu=60s").unwrap();
     eventually("it is there", || {
         (read_load(&cluster, 0, 0).in_flight >= 1).then_some(())

@@ -4,6 +4,7 @@
 //!                        version 1 (and hybrid)           pure version 2
 //! quota                  cpu.cfs_quota_us, _period_us     cpu.max
 //! CPU time               cpuacct.usage                    cpu.stat: usage_usec
+//! memory                 memory.limit_in_bytes            memory.max
 //! killing everything     cgroup.kill of a version 2       cgroup.kill
 //!                        group beside it, else one by one
 //! ```
@@ -123,10 +124,8 @@ impl Tree {
                 }
             })
             .collect();
-        let of_use = |place: &Place| match place.version {
-            1 => ["cpu", "cpuacct"].iter().any(|it| place.has(it)),
-            _ => true,
-        };
+        let wanted = ["cpu", "cpuacct", "memory"];
+        let of_use = |place: &Place| place.version == 2 || wanted.iter().any(|it| place.has(it));
         let places: Vec<_> = places.into_iter().filter(of_use).collect();
         if !places.iter().any(|place| place.has("cpu")) {
             return Err("no mounted control group hierarchy has the cpu controller".into());
@@ -147,7 +146,7 @@ impl Tree {
                 continue;
             }
             if place.version == 2 && place.has("cpu") {
-                delegate(&place.mount)?;
+                delegate(place)?;
             }
             let path = place.mount.join(name);
             fs::create_dir(&path).map_err(ClusterError::file("make", &path))?;
@@ -160,13 +159,18 @@ impl Tree {
     }
 }
 
-/// Lets groups below the mount have quotas: on most systems they can already.
-fn delegate(mount: &Path) -> Result<(), ClusterError> {
-    let control = mount.join("cgroup.subtree_control");
-    if read(&control).split(' ').any(|name| name == "cpu") {
-        return Ok(());
+/// Lets groups below the mount have limits: on most systems they can already.
+fn delegate(place: &Place) -> Result<(), ClusterError> {
+    let control = place.mount.join("cgroup.subtree_control");
+    let delegated = read(&control);
+    for controller in ["cpu", "memory"] {
+        let is_there = delegated.split(' ').any(|name| name == controller);
+        if place.has(controller) && !is_there {
+            let text = format!("+{controller}");
+            fs::write(&control, text).map_err(ClusterError::file("delegate by", &control))?;
+        }
     }
-    fs::write(&control, "+cpu").map_err(ClusterError::file("write +cpu to", control))
+    Ok(())
 }
 
 /// A control group, in all hierarchies at once.
@@ -214,6 +218,17 @@ impl Group {
              }| { format!("{quota_us} {period_us}") },
         );
         write(&self.file("cpu.max")?, &text)
+    }
+
+    /// Limits memory; whether this machine can.
+    pub(crate) fn limit_memory(&self, bytes: u64) -> Result<bool, ClusterError> {
+        let names = ["memory.limit_in_bytes", "memory.max"];
+        let mut files = names.iter().filter_map(|name| self.file(name).ok());
+        let Some(file) = files.next() else {
+            return Ok(false);
+        };
+        write(&file, &bytes.to_string())?;
+        Ok(true)
     }
 
     /// CPU time of all processes that were in it.

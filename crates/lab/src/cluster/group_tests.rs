@@ -66,6 +66,10 @@ fn a_version_2_group_delegates_limits_and_counts() {
     let tree = Tree::of(V2, &root).unwrap();
     let group = tree.make("g", Purpose::Node).unwrap();
     assert_eq!(read(&root.join("cg/cgroup.subtree_control")), "+cpu");
+    assert!(!group.limit_memory(1 << 20).unwrap());
+    file(&root, "cg/g/memory.max", "max\n");
+    assert!(group.limit_memory(1 << 20).unwrap());
+    assert_eq!(read(&root.join("cg/g/memory.max")), "1048576");
     file(&root, "cg/g/cpu.max", "max 100000\n");
     group.limit(Some(0.11)).unwrap();
     assert_eq!(read(&root.join("cg/g/cpu.max")), "1100 10000");

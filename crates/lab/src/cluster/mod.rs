@@ -44,7 +44,9 @@ pub use group::PERIOD_US;
 pub use guard::Guard;
 pub use name::Owner;
 pub use place::Place;
-pub use plan::{AgentPlan, CachePlan, ClusterPlan, Mode, NodePlan, Placed, ServerKind};
+pub use plan::{
+    AgentPlan, CachePlan, ClusterPlan, Mode, NODE_MEMORY, NodePlan, Placed, ServerKind,
+};
 pub use process::Process;
 pub use run::{lab, tidegate};
 pub use sweep::{Swept, clean};

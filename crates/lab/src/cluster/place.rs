@@ -98,6 +98,14 @@ impl Place {
         }
     }
 
+    /// Limits the memory of everything here together; whether this machine can.
+    pub(super) fn limit_memory(&self, bytes: u64) -> Result<bool, ClusterError> {
+        match &self.group {
+            Some(group) => group.limit_memory(bytes),
+            None => Ok(false),
+        }
+    }
+
     /// Where what runs here is reached.
     pub fn address(&self) -> IpAddr {
         self.address

@@ -87,6 +87,10 @@ const NAME_MAX: usize = 32;
 /// Most workers of a server.
 const WORKERS_MAX: u32 = 512;
 
+/// Memory of each node, where the machine can limit it: enough for its server, and so little
+/// that an antagonist of some hundred MiB is felt.
+pub const NODE_MEMORY: u64 = 512 << 20;
+
 /// One node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodePlan {

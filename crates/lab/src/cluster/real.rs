@@ -15,8 +15,8 @@ use super::name::{Owner, Stem};
 use super::network::{self, Namespace};
 use super::plan::FRONT;
 use super::{
-    AgentAt, AgentPlan, ClusterError, ClusterPlan, LoadAt, Node, NodePlan, Place, Placed, Process,
-    ending, servers, sweep,
+    AgentAt, AgentPlan, ClusterError, ClusterPlan, LoadAt, NODE_MEMORY, Node, NodePlan, Place,
+    Placed, Process, ending, servers, sweep,
 };
 
 /// Where servers listen.
@@ -130,6 +130,10 @@ impl Machines {
                 address,
             )?;
             inside.limit(Some(node.share))?;
+            if !inside.limit_memory(NODE_MEMORY)? && index == 0 {
+                let said = "The nodes' memory is not limited: no memory controller is mounted.";
+                machines.emulated.push(said.into());
+            }
             let is_beside = |agent: &AgentPlan| agent.place == Placed::Beside;
             let beside = if node.agents.iter().any(is_beside) {
                 let name = format!("{}.beside", node.name);

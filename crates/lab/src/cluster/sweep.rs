@@ -116,8 +116,11 @@ fn pass(meant: &dyn Fn(&str) -> bool, swept: &mut Swept) {
 
 impl Swept {
     fn note<T, E: std::fmt::Display>(&mut self, what: &str, path: &Path, done: Result<T, E>) {
+        let there = path.exists();
         let path = path.display();
         match done {
+            // Somebody else swept as well and was quicker.
+            Err(_) if !there => {}
             Ok(_) => self.removed.push(format!("removed the {what} {path}")),
             Err(why) => self
                 .left

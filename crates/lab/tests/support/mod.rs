@@ -30,6 +30,15 @@ pub(crate) fn start(nodes: Vec<NodePlan>) -> Option<Cluster> {
     }
 }
 
+/// A cluster in loopback mode.
+pub(crate) fn start_loopback(nodes: Vec<NodePlan>) -> Cluster {
+    let plan = ClusterPlan {
+        mode: Some(Mode::Loopback),
+        ..ClusterPlan::new(nodes)
+    };
+    Cluster::start(&plan).unwrap()
+}
+
 /// Whether there is an agent to run.
 pub(crate) fn agent_binary() -> bool {
     tidegate().map_err(|why| println!("SKIPPED: {why}")).is_ok()

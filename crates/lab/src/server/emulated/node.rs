@@ -15,11 +15,12 @@ use tokio::sync::{Semaphore, oneshot};
 use super::super::cache::Files;
 use super::neighbours::Taken;
 use super::{EmulatedError, NodePlan};
+use crate::cluster::NODE_MEMORY;
 
 /// What a sample of an agent inside the node costs there. Measured: 44 µs each millisecond.
 const SAMPLE: Duration = Duration::from_micros(45);
 /// What a node has; its antagonists and requests take from it.
-const MEMORY: u64 = 512 << 20;
+const MEMORY: u64 = NODE_MEMORY;
 const FILES_MAX: u32 = 16_384;
 
 /// Who waits for the end of a task.
