@@ -62,15 +62,9 @@ pub enum ClusterError {
     /// Something that this mode does not have.
     #[error("{0} needs namespaces: the cluster runs in loopback mode")]
     Loopback(&'static str),
-    /// The lab was told to stop.
-    #[error("the lab is ending")]
-    Ending,
     /// No emulation.
     #[error(transparent)]
     Emulated(#[from] EmulatedError),
-    /// Something is still there.
-    #[error("cannot remove all: {0}")]
-    Left(String),
 }
 
 impl ClusterError {

@@ -33,10 +33,14 @@ impl Owner {
     /// This process.
     pub(crate) fn this() -> Result<Self, ClusterError> {
         let pid = std::process::id();
-        let birth = birth(pid).ok_or_else(|| {
+        Self::running(pid).ok_or_else(|| {
             ClusterError::Missing(format!("/proc/{pid}/stat does not tell when it started"))
-        })?;
-        Ok(Self { pid, birth })
+        })
+    }
+
+    /// The process of this number, if it runs.
+    pub(crate) fn running(pid: u32) -> Option<Self> {
+        birth(pid).map(|birth| Self { pid, birth })
     }
 
     /// Whoever made something of this name, if it is one of ours.

@@ -232,3 +232,35 @@ fn names_in(folder: &Path) -> Vec<String> {
     let name = |entry: fs::DirEntry| entry.file_name().to_str().map(str::to_owned);
     entries.filter_map(name).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn an_owner_that_lives_is_asked_to_end_and_ends() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let owner = Owner::running(child.id()).unwrap();
+        assert!(owner.lives());
+        end(owner);
+        assert!(!owner.lives());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn what_is_not_meant_stays() {
+        let owner = Owner::this().unwrap();
+        let (mine, other) = (owner.next(), owner.next());
+        let parent = folders().remove(0);
+        let paths = [&mine, &other].map(|stem| parent.join(stem.name("files")));
+        for path in &paths {
+            fs::create_dir(path).unwrap();
+        }
+        let swept = sweep(&|name| name.starts_with(mine.text()));
+        assert_eq!(swept.removed.len(), 1, "{swept:?}");
+        assert_eq!(swept.left, Vec::<String>::new());
+        assert!(!paths[0].exists() && paths[1].exists());
+        fs::remove_dir(&paths[1]).unwrap();
+    }
+}
