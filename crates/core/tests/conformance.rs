@@ -395,6 +395,8 @@ fn odd_load(prng: &mut Prng, odd: &[f32; 8], now: Timestamp) -> NodeLoad {
         utilization_ulm: odd(),
         in_flight: odd(),
         request_time: odd(),
+        base_time: odd(),
+        completions: odd(),
         memory: odd(),
         files: odd(),
         softirqs: odd(),

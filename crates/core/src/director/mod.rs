@@ -11,6 +11,7 @@
 //! | operator's orders | terms of nodes and sites, through the [`LoadTable`] |
 //! | | events to log and count |
 
+mod base_time;
 mod health;
 mod learn;
 

@@ -37,6 +37,10 @@ pub struct NodeLoad {
     pub in_flight: f32,
     /// Mean time that a request spends at the node, seconds.
     pub request_time: f32,
+    /// The part of it in which a request did not wait for a CPU, seconds.
+    pub base_time: f32,
+    /// Requests completed per second.
+    pub completions: f32,
     /// Used share of the memory.
     pub memory: f32,
     /// Used share of the file descriptors.
@@ -63,6 +67,8 @@ impl NodeLoad {
         utilization_ulm: f32::NAN,
         in_flight: f32::NAN,
         request_time: f32::NAN,
+        base_time: f32::NAN,
+        completions: f32::NAN,
         memory: f32::NAN,
         files: f32::NAN,
         softirqs: f32::NAN,
@@ -87,6 +93,9 @@ impl NodeLoad {
         let fast = if exact { WINDOW_EXACT } else { WINDOW_TICK };
         let busy = record.sources.has_busy();
         let known = |known: bool, value: f32| if known { value } else { f32::NAN };
+        let seconds = |time: Option<Duration>| time.map_or(f32::NAN, |time| time.as_secs_f32());
+        // Without these nobody knows how long requests waited for CPUs.
+        let waits = busy && has(Sources::RUNNABLE_INTEGRAL) && has(Sources::IN_FLIGHT);
         let requests = has(Sources::COMPLETIONS)
             .then(|| rates(WINDOW_TICK))
             .flatten();
@@ -96,9 +105,9 @@ impl NodeLoad {
             utilization: known(busy, utilization(fast)),
             utilization_ulm: known(busy, utilization(WINDOW_ULM.max(fast))),
             in_flight: known(has(Sources::IN_FLIGHT), record.in_flight as f32),
-            request_time: requests
-                .and_then(|rates| rates.request_time)
-                .map_or(f32::NAN, |time| time.as_secs_f32()),
+            request_time: seconds(requests.and_then(|rates| rates.request_time)),
+            base_time: seconds(requests.filter(|_| waits).and_then(|rates| rates.base_time)),
+            completions: requests.map_or(f32::NAN, |rates| rates.completions as f32),
             memory: known(has(Sources::MEMORY), used_memory(record)),
             files: known(
                 has(Sources::FILES) || has(Sources::PROCESS_FILES),

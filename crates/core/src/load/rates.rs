@@ -17,6 +17,8 @@ pub struct Rates {
     pub in_flight: f64,
     /// Mean time that a request spent at the node (Little's law), where requests completed.
     pub request_time: Option<Duration>,
+    /// The part of it in which a request did not wait for a CPU: its own CPU time, and IO.
+    pub base_time: Option<Duration>,
     /// Requests completed per second.
     pub completions: f64,
     /// Share of the time in which some task waited for CPU.
@@ -83,13 +85,20 @@ impl Point {
         let in_flight = grown(self.in_flight_ns, newer.in_flight_ns)?;
         let completed = grown(self.completions, newer.completions)?;
         let busy = grown(self.busy_ns, newer.busy_ns)?;
+        let runnable = grown(self.runnable_ns, newer.runnable_ns)?;
+        // Whoever is runnable and has no CPU waits for one. Requests wait as neighbours do, so
+        // their part of it is their part of the run queue, of which IO leaves less.
+        let waiting = (runnable - busy).max(0.0) * (in_flight / runnable.max(1.0)).min(1.0);
+        let per_request = |nanos: f64| {
+            (completed > 0.0).then(|| Duration::from_nanos((nanos / completed) as u64))
+        };
         Some(Rates {
             window: Duration::from_nanos(window_ns),
             utilization: busy / window / f64::from(newer.capacity),
-            runnable: grown(self.runnable_ns, newer.runnable_ns)? / window,
+            runnable: runnable / window,
             in_flight: in_flight / window,
-            request_time: (completed > 0.0)
-                .then(|| Duration::from_nanos((in_flight / completed) as u64)),
+            request_time: per_request(in_flight),
+            base_time: per_request((in_flight - waiting).max(0.0)),
             completions: completed / window * 1e9,
             pressure: grown(self.psi_cpu_ns, newer.psi_cpu_ns)? / window,
             network_bytes: grown(self.network_bytes, newer.network_bytes)? / window * 1e9,

@@ -82,6 +82,8 @@ struct Rest {
     utilization_ulm: AtomicF32,
     softirqs: AtomicF32,
     request_time: AtomicF32,
+    base_time: AtomicF32,
+    completions: AtomicF32,
     memory: AtomicF32,
     files: AtomicF32,
     one_way: AtomicF32,
@@ -185,6 +187,8 @@ impl Rest {
         self.utilization_ulm.store(load.utilization_ulm);
         self.softirqs.store(load.softirqs);
         self.request_time.store(load.request_time);
+        self.base_time.store(load.base_time);
+        self.completions.store(load.completions);
         self.memory.store(load.memory);
         self.files.store(load.files);
         self.one_way.store(load.one_way);
@@ -199,6 +203,8 @@ impl Rest {
             utilization_ulm: self.utilization_ulm.load(),
             in_flight: brief.in_flight,
             request_time: self.request_time.load(),
+            base_time: self.base_time.load(),
+            completions: self.completions.load(),
             memory: self.memory.load(),
             files: self.files.load(),
             softirqs: self.softirqs.load(),

@@ -255,6 +255,8 @@ mod tests {
             utilization_ulm: value,
             in_flight: value,
             request_time: value,
+            base_time: value,
+            completions: value,
             memory: value,
             files: value,
             softirqs: value,

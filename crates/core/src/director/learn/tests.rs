@@ -108,6 +108,44 @@ fn a_few_responses_prove_little() {
     );
 }
 
+/// Ten windows of 100 ms in which requests took this long at the two nodes, milliseconds, and
+/// never waited for a CPU; the front-end itself sees two of them.
+fn told(front_ends: u32, base_ms: [f32; 2]) -> [NodeTerms; 2] {
+    let mut world = world(front_ends);
+    let mut terms = world.tick();
+    for window in 0..10 {
+        for node in [0, 1] {
+            let base_time = base_ms[node as usize] * 1e-3;
+            if window % 5 == 0 {
+                let latency = Duration::from_secs_f32(base_time);
+                world.table.succeeded(NodeId(node), latency, 1.0);
+            }
+            let load = NodeLoad {
+                observed_at: world.now,
+                capacity: 4.0,
+                runnable: 1.0,
+                base_time,
+                completions: 200.0,
+                ..NodeLoad::UNKNOWN
+            };
+            world.table.store(NodeId(node), &load);
+        }
+        for _ in 0..100 {
+            terms = world.tick();
+        }
+    }
+    terms
+}
+
+#[test]
+fn the_nodes_own_counters_tell_of_slow_io_before_responses_do() {
+    let [fast, slow] = told(64, [20.0, 60.0]);
+    let ratio = slow.factor / fast.factor;
+    assert!(ratio > 2.0, "{} against {}", slow.factor, fast.factor);
+    let [one, other] = told(64, [20.0, 22.0]);
+    assert_eq!((one.factor, other.factor), (1.0, 1.0), "within the error");
+}
+
 #[test]
 fn errors_cost_and_are_forgotten() {
     let mut world = world(1);
@@ -116,7 +154,7 @@ fn errors_cost_and_are_forgotten() {
     }
     let [failing, _] = world.tick();
     assert!(failing.factor > 10.0 && failing.penalty > 0.0);
-    for _ in 0..3000 {
+    for _ in 0..15_000 {
         world.tick();
     }
     let [healed, _] = world.tick();
