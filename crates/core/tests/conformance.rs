@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use support::{Front, Records, SITE, World, cluster};
 use tidegate_core::admission::RejectReason;
-use tidegate_core::load::{LoadTable, NodeLoad, OwnTraffic};
+use tidegate_core::load::{LoadTable, NodeLoad, NodeTerms, OwnTraffic};
 use tidegate_core::picker::{Decision, Outcome, Picker, Ticket};
 use tidegate_core::policy::{LoadIndex, Parameters, PolicyConfig, PolicyKind, Probe, Signal};
 use tidegate_core::prng::Prng;
@@ -406,5 +406,71 @@ fn odd_load(prng: &mut Prng, odd: &[f32; 8], now: Timestamp) -> NodeLoad {
             completed: prng.bits(),
         },
         ..NodeLoad::UNKNOWN
+    }
+}
+
+/// A load whose numbers are drawn: `lengths` and `rates` each from their own generator.
+fn drawn(lengths: &mut Prng, rates: &mut Prng, own: OwnTraffic) -> NodeLoad {
+    NodeLoad {
+        observed_at: NOW,
+        capacity: 4.0,
+        runnable: lengths.below(20) as f32,
+        in_flight: lengths.below(20) as f32,
+        utilization: rates.unit() as f32,
+        utilization_ulm: rates.unit() as f32,
+        request_time: rates.unit() as f32,
+        memory: lengths.unit() as f32,
+        files: lengths.unit() as f32,
+        softirqs: lengths.below(2) as f32,
+        unseen_from: own,
+        ..NodeLoad::UNKNOWN
+    }
+}
+
+/// The choices of a policy that sees these loads, rates and terms.
+fn choices_seeing(config: PolicyConfig, seeds: [u64; 3]) -> Vec<NodeId> {
+    let [mut lengths, mut rates, mut learned] = seeds.map(Prng::new);
+    let mut front = Front::new(&cluster(&[1.0; 8], config, 4), 7);
+    let mut choices = Vec::new();
+    let mut tickets = std::collections::VecDeque::new();
+    for round in 0..400 {
+        for node in (0..8).map(NodeId) {
+            let load = drawn(&mut lengths, &mut rates, front.table.own(node));
+            front.table.store(node, &load);
+            let terms = NodeTerms {
+                factor: 0.5 + learned.unit() as f32,
+                g: 1.0 + learned.unit() as f32,
+                prior_runnable: learned.unit() as f32,
+                ..NodeTerms::default()
+            };
+            front.table.set_terms(node, &terms);
+        }
+        let now = NOW + Duration::from_micros(100 * round);
+        let ticket = front.forward(now);
+        choices.push(ticket.node);
+        tickets.push_back(ticket);
+        if tickets.len() > 10
+            && let Some(ticket) = tickets.pop_front()
+        {
+            let outcome = Outcome::Success;
+            front.picker.handle_outcome(&ticket, outcome, now);
+        }
+    }
+    choices
+}
+
+#[test]
+fn what_a_policy_does_not_look_at_changes_none_of_its_choices() {
+    for (name, config) in all() {
+        let choices = choices_seeing(config, [1, 2, 3]);
+        for (signal, seeds) in [
+            (Signal::Load, [9, 2, 3]),
+            (Signal::Rates, [1, 9, 3]),
+            (Signal::Learned, [1, 2, 9]),
+        ] {
+            if !looks_at(&config, &[signal]) {
+                assert_eq!(choices_seeing(config, seeds), choices, "{name}, {signal:?}");
+            }
+        }
     }
 }

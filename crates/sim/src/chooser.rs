@@ -1,6 +1,6 @@
 //! Who chooses the nodes in a run: one of the core's policies, or the oracle that bounds them.
 
-use tidegate_core::policy::PolicyConfig;
+use tidegate_core::policy::{PolicyConfig, Signal};
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +19,14 @@ impl From<PolicyConfig> for Chooser {
 }
 
 impl Chooser {
+    /// What it looks at through the core.
+    pub(crate) fn signals(&self) -> &'static [Signal] {
+        match self {
+            Self::Policy(config) => config.kind.signals(),
+            Self::Oracle(_) => &[],
+        }
+    }
+
     /// Its name in tables.
     pub fn name(&self) -> &'static str {
         match self {

@@ -4,9 +4,10 @@
 //! just before it chooses. Reads are exactly those of a front-end that takes in each one (see
 //! `reads`). Ticks are at most one per interval, before a choice; one that has been idle for
 //! long makes one tick of many, and its terms are then as of now instead of up to an interval
-//! old. A front-end that knows of an ejected node wakes up for it. Where the policy looks at no
-//! load, nothing is read, and the director, whose learned terms nobody uses then, ticks only
-//! when there is something for it to see: failures, orders, probes.
+//! old. A front-end that knows of an ejected node wakes up for it. What the policy does not look
+//! at (`PolicyKind::signals`) does not happen either: no reads without load, and where nobody
+//! uses learned terms the director ticks only when there is something for it to see: failures,
+//! orders, probes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,8 @@ pub(crate) struct FrontEnd {
     in_flight: Vec<u32>,
     tick: Duration,
     ticked_at: Timestamp,
+    /// Whether the policy uses what the director learns.
+    learns: bool,
     /// Something has happened that a director must see.
     pub(crate) news: bool,
     ejected: u32,
@@ -66,7 +69,7 @@ impl FrontEnd {
         for (index, node) in nodes.iter().enumerate() {
             local[*node as usize] = index as u32;
         }
-        let reads = reads.filter(|_| policy.kind.signals().contains(&Signal::Load));
+        let learns = policy.kind.signals().contains(&Signal::Learned);
         let tick = scenario.front_ends.tick;
         Self {
             picker: Picker::new(Arc::clone(&table), director.topology(), chooser),
@@ -78,6 +81,7 @@ impl FrontEnd {
             local,
             tick,
             ticked_at: now - tick,
+            learns,
             news: false,
             ejected: 0,
             waking: false,
@@ -98,13 +102,11 @@ impl FrontEnd {
         nodes: &[Node],
         reads: Option<&mut Reads>,
     ) -> Vec<NodeId> {
-        let mut learns = false;
         if let (Some(reader), Some(reads)) = (&mut self.reader, reads) {
             reader.catch_up(now, nodes, reads, &self.table);
-            learns = true;
         }
         let due = now.since(self.ticked_at) >= self.tick;
-        if due && (learns || self.news || self.ejected > 0) {
+        if due && (self.learns || self.news || self.ejected > 0) {
             self.tick(now)
         } else {
             Vec::new()

@@ -285,7 +285,7 @@ mod tests {
     fn compare(records: Records, seed: u64) -> usize {
         let scenario = Scenario::new(1, 8, 0.5).records(|all| *all = records);
         let mut prng = Prng::new(seed);
-        let mut reads = Reads::new(&scenario, START);
+        let mut reads = Reads::new(&scenario, true, START);
         let front_end = prng.below(8) as u32;
         let polls = reads.polls(0, phase(front_end, 0));
         let look_back = Some(reads.look_back());

@@ -73,6 +73,7 @@ pub(crate) struct Told {
 pub(crate) struct Reads {
     seed: u64,
     start: Timestamp,
+    rates: bool,
     pub(crate) classes: Vec<Class>,
     /// By node.
     class_of: Vec<Option<usize>>,
@@ -88,7 +89,8 @@ enum Reach {
 }
 
 impl Reads {
-    pub(crate) fn new(scenario: &Scenario, start: Timestamp) -> Self {
+    /// Reads as the scenario has them; `rates` if somebody looks at what happened over windows.
+    pub(crate) fn new(scenario: &Scenario, rates: bool, start: Timestamp) -> Self {
         let mut classes: Vec<Class> = Vec::new();
         let mut class_of = Vec::with_capacity(scenario.nodes.len());
         for node in &scenario.nodes {
@@ -104,6 +106,7 @@ impl Reads {
         Self {
             seed: scenario.seed,
             start,
+            rates,
             classes,
             class_of,
             quota_milli: scenario
@@ -124,9 +127,15 @@ impl Reads {
                 Answer::Kernel => Duration::ZERO,
                 Answer::Process { .. } => Duration::from_secs(1),
             };
-            Duration::from_nanos(2 * period + class.age_ns + under_way) + waited
+            let lost = class.interval_ns * lost_in_a_row(class.records.loss);
+            Duration::from_nanos(2 * period + class.age_ns + under_way + lost) + waited
         };
-        WINDOW_MAX + self.classes.iter().map(of).max().unwrap_or_default()
+        let window = if self.rates {
+            WINDOW_MAX
+        } else {
+            Duration::ZERO
+        };
+        window + self.classes.iter().map(of).max().unwrap_or_default()
     }
 
     /// How the node is read, if it is.
@@ -253,6 +262,9 @@ impl Reads {
             )
         };
         let rates = |window| -> Option<Rates> {
+            if !self.rates {
+                return None;
+            }
             let start = start(window)?;
             let mut point = log.before(start)?.point_at(start, class.records.scope);
             point.capacity = newest.capacity;
@@ -436,6 +448,15 @@ impl Class {
             records,
         }
     }
+}
+
+/// So many reads in a row are lost once in a million times.
+fn lost_in_a_row(loss: f64) -> u64 {
+    if loss <= 0.0 {
+        return 0;
+    }
+    // A reader that hears nothing for longer knows nothing fresh anyway.
+    (1e-6f64.ln() / loss.min(0.99).ln()).ceil() as u64
 }
 
 fn exponential(mean: u64, chance: f64) -> u64 {

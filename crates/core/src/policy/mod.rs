@@ -224,7 +224,8 @@ impl PolicyConfig {
     }
 }
 
-/// What a policy looks at.
+/// What a policy looks at. What it does not say it looks at changes no choice of its: whoever
+/// drives it need not provide that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Signal {
     /// Configured weights.
@@ -235,6 +236,10 @@ pub enum Signal {
     Latency,
     /// What nodes tell of their load: records, or response headers.
     Load,
+    /// Of that, what happened over a window: utilisation, mean request time.
+    Rates,
+    /// What the director works out from all of these: the terms of nodes and sites.
+    Learned,
 }
 
 impl Signal {
@@ -245,6 +250,8 @@ impl Signal {
             Self::InFlight => "own requests in flight",
             Self::Latency => "latencies",
             Self::Load => "load of the nodes",
+            Self::Rates => "rates of the nodes",
+            Self::Learned => "learned terms",
         }
     }
 }
@@ -283,7 +290,7 @@ macro_rules! policies {
 
 policies! {
     #[default]
-    Auto = "auto", auto::Auto::new, [InFlight Latency Load],
+    Auto = "auto", auto::Auto::new, [InFlight Latency Load Learned],
         "least expected slowdown among a few random nodes, by the freshest load there is";
     Random = "random", random::Random::new, [],
         "any node, uniformly";
@@ -297,13 +304,13 @@ policies! {
         "fewest own requests in flight, of two random nodes";
     PeakEwma = "peak_ewma", peak_ewma::PeakEwma::new, [InFlight Latency],
         "least recent peak latency times own requests in flight, of two random nodes";
-    Prequal = "prequal", prequal::Prequal::new, [InFlight Latency Load],
+    Prequal = "prequal", prequal::Prequal::new, [InFlight Latency Load Rates],
         "hot-cold lexicographic over a pool of probes: least latency among nodes without many requests";
     PrequalRif = "prequal_rif", prequal_rif::PrequalRif::new, [InFlight Load],
         "fewest requests in flight at the node, over a pool of probes";
-    Slbl = "slbl", slbl::Slbl::new, [Load],
+    Slbl = "slbl", slbl::Slbl::new, [Load Rates],
         "random by what is free of CPU, memory and file descriptors, weighted";
-    KLeastLoaded = "k_least_loaded", k_least_loaded::KLeastLoaded::new, [Load],
+    KLeastLoaded = "k_least_loaded", k_least_loaded::KLeastLoaded::new, [Load Rates],
         "any of the k nodes with the least CPU load (index ulm, pklm or klm)";
 }
 

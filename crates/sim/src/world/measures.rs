@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use tidegate_core::policy::Signal;
 use tidegate_core::time::{Timestamp, nanos};
 
 use super::{Choosers, START, World};
 use crate::checks::{Shares, Totals, Violation};
-use crate::chooser::Chooser;
 use crate::node_model::Scope;
 use crate::queue::Event;
 use crate::report::{Digest, Latencies, Report, SiteReport};
@@ -16,15 +14,6 @@ use crate::scenario::{Expect, Scenario};
 
 /// Window of [`Report::herding`].
 pub(super) const WINDOW: Duration = Duration::from_millis(100);
-
-impl Chooser {
-    pub(super) fn reads_load(&self) -> bool {
-        match self {
-            Self::Policy(config) => config.kind.signals().contains(&Signal::Load),
-            Self::Oracle(_) => false,
-        }
-    }
-}
 
 /// See the module.
 #[derive(Debug)]

@@ -19,6 +19,7 @@ mod nodes;
 
 use std::time::Duration;
 
+use tidegate_core::policy::Signal;
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
 
@@ -92,7 +93,9 @@ pub fn run(scenario: &Scenario, chooser: impl Into<Chooser>) -> Result<Report, V
 impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, chooser: Chooser) -> Self {
         let seed = scenario.seed;
-        let reads = chooser.reads_load().then(|| Reads::new(scenario, START));
+        let looks_at = |signal| chooser.signals().contains(&signal);
+        let rates = looks_at(Signal::Rates);
+        let reads = looks_at(Signal::Load).then(|| Reads::new(scenario, rates, START));
         let look_back = reads.as_ref().map(Reads::look_back);
         let models = scenario.nodes.iter().zip(0..);
         let nodes: Vec<_> = models
