@@ -12,7 +12,7 @@ use tidegate_remote::clock;
 /// A source rests this many times as long as a read of it takes: at most 1 % of one CPU each.
 const REST: u32 = 100;
 /// A dearer read's weight in the running mean of the cost: 1/8. A cheaper one's is 1/2, because
-/// time in which somebody else had the CPU looks like cost, and never makes a read cheaper.
+/// interrupts and cold caches make a read dearer, and nothing makes it cheaper than it is.
 const DEARER: u32 = 8;
 const CHEAPER: u32 = 2;
 /// A read counts for no more than this many times the mean, for the same reason.
@@ -24,7 +24,7 @@ const PERIOD_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     now: Timestamp,
-    began: Timestamp,
+    used: Duration,
 }
 
 /// When a source is due.
@@ -57,13 +57,14 @@ impl Pace {
     pub(crate) fn begin(&self, now: Timestamp) -> Option<Turn> {
         self.due(now).then(|| Turn {
             now,
-            began: clock::now(),
+            used: clock::thread_time(),
         })
     }
 
-    /// Ends a turn: its cost is what the clock says.
+    /// Ends a turn: its cost is the CPU time of the thread, not the time that passed, in which
+    /// somebody else may have had the CPU.
     pub(crate) fn end(&mut self, turn: Turn) {
-        self.done(turn.now, clock::now().since(turn.began));
+        self.done(turn.now, clock::thread_time().saturating_sub(turn.used));
     }
 
     fn due(&self, now: Timestamp) -> bool {

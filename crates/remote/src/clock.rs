@@ -31,6 +31,12 @@ pub fn sleep_until(deadline: Timestamp) {
     while clock_nanosleep_absolute(ClockId::Monotonic, &request) == Err(Errno::INTR) {}
 }
 
+/// CPU time that the calling thread has used so far.
+pub fn thread_time() -> Duration {
+    let used = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
+}
+
 /// CPU time of the calling thread outside the kernel and in it.
 pub(crate) fn thread_cpu() -> (Duration, Duration) {
     // SAFETY: a structure of integers, for which all zeros are valid.
@@ -55,6 +61,15 @@ pub(crate) fn timespec(duration: Duration) -> Timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_works_uses_time_and_one_that_sleeps_does_not() {
+        let before = thread_time();
+        while thread_time() == before {}
+        let (used, start) = (thread_time(), now());
+        sleep_until(start + Duration::from_millis(5));
+        assert!(thread_time() - used < now().since(start));
+    }
 
     #[test]
     fn the_clock_runs_and_a_sleep_ends_after_its_deadline() {
