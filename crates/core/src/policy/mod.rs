@@ -290,7 +290,7 @@ macro_rules! policies {
 
 policies! {
     #[default]
-    Auto = "auto", auto::Auto::new, [InFlight Latency Load Learned],
+    Auto = "auto", auto::Auto::new, [InFlight Latency Load Rates Learned],
         "least expected slowdown among a few random nodes, by the freshest load there is";
     Random = "random", random::Random::new, [],
         "any node, uniformly";
