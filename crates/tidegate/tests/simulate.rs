@@ -181,6 +181,7 @@ fn the_comparison_names_winners_losers_and_its_own_speed() {
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
     let shown = text(&ran.stdout);
     for part in [
+        "oracle  auto  random",
         "auto against",
         "By family",
         "million events/s",
