@@ -104,6 +104,7 @@ struct NodeLearner {
     sum_ln_squared: f64,
     seconds: f64,
     errors: f64,
+    candidate: bool,
     base_time: BaseTime,
 }
 
@@ -164,6 +165,7 @@ impl SiteLearner {
         let others = f64::from(front_ends) - 1.0;
         let unseen = self.arrivals * others * totals.unseen_window();
         for (known, learner) in known.iter().zip(&mut self.nodes) {
+            learner.on_candidate(known.candidate);
             learner.base_time.on_tick(known.load.as_ref(), &keep);
         }
         let learned = Learned::of(&self.nodes);
@@ -255,8 +257,18 @@ impl NodeLearner {
             sum_ln_squared: 0.0,
             seconds: 0.0,
             errors: 0.0,
+            candidate: true,
             base_time: BaseTime::default(),
         }
+    }
+
+    /// Whoever comes back, by order or because a probe was answered, comes without a record of
+    /// errors: they are why it was away.
+    fn on_candidate(&mut self, candidate: bool) {
+        if candidate && !self.candidate {
+            self.errors = 0.0;
+        }
+        self.candidate = candidate;
     }
 
     /// Dispatches since the last tick.
