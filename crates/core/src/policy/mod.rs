@@ -238,7 +238,8 @@ pub enum Signal {
     Load,
     /// Of that, what happened over a window: utilisation, mean request time.
     Rates,
-    /// What the director works out from all of these: the terms of nodes and sites.
+    /// The terms of nodes and sites, which the director works out from all of these, rates
+    /// included.
     Learned,
 }
 

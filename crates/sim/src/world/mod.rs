@@ -94,7 +94,8 @@ impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, chooser: Chooser) -> Self {
         let seed = scenario.seed;
         let looks_at = |signal| chooser.signals().contains(&signal);
-        let rates = looks_at(Signal::Rates);
+        // The director learns from rates, too.
+        let rates = looks_at(Signal::Rates) || looks_at(Signal::Learned);
         let reads = looks_at(Signal::Load).then(|| Reads::new(scenario, rates, START));
         let look_back = reads.as_ref().map(Reads::look_back);
         let models = scenario.nodes.iter().zip(0..);
