@@ -57,7 +57,7 @@ const READ: Duration = Duration::from_millis(1);
 /// Records that are kept: as many as fit into several agents' intervals.
 const KEPT: usize = 256;
 /// What the node may use: enough that its neighbour's own spells show.
-const SHARE: f64 = 0.5;
+const SHARE: f64 = 0.9;
 const SET_UP: Duration = Duration::from_secs(3);
 const ROUNDS: u32 = 2;
 /// Windows in the picture.

@@ -110,6 +110,18 @@ pub fn peers() -> Vec<Arm> {
     ]
 }
 
+/// Every peer, without ways of balancing that another of its ways stands for.
+#[must_use]
+pub fn some_peers() -> Vec<Arm> {
+    let left_out = [
+        FrontKind::Haproxy(HaproxyBalance::RandomTwo),
+        FrontKind::Nginx(NginxBalance::RoundRobin),
+    ];
+    let mut peers = peers();
+    peers.retain(|arm| !left_out.contains(&arm.kind));
+    peers
+}
+
 /// The best of each peer, for short runs.
 #[must_use]
 pub fn best_peers() -> Vec<Arm> {

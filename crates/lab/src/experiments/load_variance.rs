@@ -59,7 +59,7 @@ fn plan(scale: Scale) -> Plan {
     };
     Plan {
         stages: vec![Stage::new(workload::cluster(arms::AGENTS), vec![point])],
-        arms: all,
+        arms: workload::processes(all),
         rounds: 2,
     }
 }

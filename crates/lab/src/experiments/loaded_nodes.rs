@@ -45,7 +45,7 @@ fn plan(scale: Scale) -> Plan {
         arms::best_peers().into_iter().take(2).collect(),
         arms::best_peers(),
     ));
-    let (warm_up, length) = scale.pick((800, 2800), (1000, 3000));
+    let (warm_up, length) = scale.pick((600, 2900), (700, 3000));
     let point = |loaded: &usize| Point {
         antagonists: (0..*loaded).map(|node| (node, ping_pong())).collect(),
         ..Point::single(
@@ -60,7 +60,7 @@ fn plan(scale: Scale) -> Plan {
             workload::cluster(arms::AGENTS),
             scale.pick(QUICK, FULL).iter().map(point).collect(),
         )],
-        arms: all,
+        arms: workload::processes(all),
         rounds: 2,
     }
 }

@@ -15,8 +15,11 @@ use crate::load::{Pacing, Stream};
 
 /// A cluster that comes up and goes away: about this long.
 pub(super) const SET_UP: Duration = Duration::from_secs(5);
-/// Front-ends that start and stop.
-const FRONT_END: Duration = Duration::from_millis(500);
+/// Front-ends that start and stop: an arm, and each process of it.
+const ARM: Duration = Duration::from_millis(300);
+const PROCESS: Duration = Duration::from_millis(70);
+/// Enough requests for every cache, and the later ones not to depend on the first.
+const SETTLE: Duration = Duration::from_secs(4);
 /// A load generator that starts, and the last answers that it waits for.
 pub(super) const GENERATOR: Duration = Duration::from_millis(400);
 
@@ -79,7 +82,9 @@ pub struct Point {
     pub streams: Vec<Stream>,
     /// Who else is on which node.
     pub antagonists: Vec<(usize, Antagonist)>,
-    /// Before anything counts.
+    /// Once, before the first arm: fills the nodes' caches as this load leaves them.
+    pub settle: Duration,
+    /// In each run, before anything counts.
     pub warm_up: Duration,
     /// What is measured.
     pub length: Duration,
@@ -126,6 +131,7 @@ impl Point {
             label,
             streams: vec![stream],
             antagonists: Vec::new(),
+            settle: SETTLE,
             warm_up,
             length,
             timeout: Duration::from_secs(10),
@@ -143,8 +149,8 @@ impl Point {
 
     /// How long one run takes, about.
     #[must_use]
-    pub fn run(&self) -> Duration {
-        FRONT_END + GENERATOR + self.warm_up + self.length
+    pub fn run(&self, arm: &Arm) -> Duration {
+        ARM + PROCESS * arm.processes + GENERATOR + self.warm_up + self.length
     }
 }
 
@@ -176,7 +182,7 @@ impl Plan {
     pub fn estimate(&self) -> Duration {
         let point = |point: &Point| {
             let arms = self.arms.iter().filter(|arm| point.takes(arm));
-            point.run() * arms.count() as u32 * self.rounds
+            point.settle + arms.map(|arm| point.run(arm)).sum::<Duration>() * self.rounds
         };
         let stage = |stage: &Stage| {
             let calibration = stage.calibration.as_ref();

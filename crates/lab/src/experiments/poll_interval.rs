@@ -39,7 +39,7 @@ const QUICK: &[u64] = &[1, 50, 1000];
 const FULL: &[u64] = &[1, 5, 20, 50, 200, 1000, 5000];
 
 fn plan(scale: Scale) -> Plan {
-    let (warm_up, length) = scale.pick((1500, 3500), (2000, 5000));
+    let (warm_up, length) = scale.pick((1200, 3300), (1500, 4500));
     let stage = |millis: &u64| {
         let interval = Duration::from_millis(*millis);
         let agents = [arms::ulm_agent(interval), arms::klm_agent()];
@@ -50,7 +50,7 @@ fn plan(scale: Scale) -> Plan {
             Duration::from_millis(length),
         );
         Stage {
-            instead: reading(interval),
+            instead: workload::processes(reading(interval)),
             ..Stage::new(workload::cluster(&agents), vec![point])
         }
     };
@@ -58,7 +58,7 @@ fn plan(scale: Scale) -> Plan {
     all.extend(reading(arms::PAPER_INTERVAL));
     Plan {
         stages: scale.pick(QUICK, FULL).iter().map(stage).collect(),
-        arms: all,
+        arms: workload::processes(all),
         rounds: 2,
     }
 }

@@ -1,8 +1,9 @@
 //! `proxy-cost`: what a proxied request costs the front-end, in CPU time and instructions.
 //!
 //! ```text
-//! CPU 0   load generator (64 clients in a closed loop) and four nginx nodes
-//! CPU 1   the front-end alone, held to 40 % of the CPU by a quota of its control group
+//! CPU 0   load generator (64 clients in a closed loop), and the front-end, held to 40 % of the CPU
+//!         by a quota of its control group
+//! CPU 1   four nodes with the test server, which answer at once
 //! cost  = CPU time of its control group / requests answered
 //! ```
 //!
@@ -21,7 +22,7 @@ use std::time::Duration;
 use serde_json::json;
 use tidegate_remote::clock;
 
-use crate::cluster::{Cluster, Mode, Place, ServerKind, lab as lab_binary};
+use crate::cluster::{Cluster, Mode, Place, lab as lab_binary};
 use crate::front::{self, FrontEnd, FrontKind, HaproxyBalance, Launch, SiteTargets};
 use crate::load::{self, LoadPlan, Pacing, Requests, Stream};
 use crate::results::{Axis, Report};
@@ -38,14 +39,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "proxy-cost",
     about: "CPU time and instructions per proxied request: keep-alive 1 KiB and 16 KiB, connection per request",
     source: "design goals",
-    needs: "namespaces (root), nginx for the nodes; haproxy, nginx, apache2, envoy for their arms; valgrind or perf for instructions",
+    needs: "namespaces (root); haproxy, nginx, apache2, envoy for their arms; valgrind or perf for instructions",
     estimate,
     run,
     plan: None,
 };
 
 /// CPU of the front-end, and its share of it.
-const CPU: u32 = 1;
+const CPU: u32 = 0;
 const QUOTA: f64 = 0.4;
 const NODES: usize = 4;
 const CLIENTS: u32 = 64;
@@ -103,11 +104,7 @@ fn estimate(scale: Scale) -> Duration {
 
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
-    let mut plan = workload::unequal(&[0.2; NODES], &[arms::klm_agent()]);
-    for node in &mut plan.nodes {
-        node.server = ServerKind::Nginx;
-    }
-    plan.node_cpu = plan.front_cpu;
+    let mut plan = workload::unequal(&[0.24; NODES], &[arms::klm_agent()]);
     plan.mode = lab.mode;
     let cluster = Cluster::start(&plan)?;
     if cluster.mode() == Mode::Loopback {
@@ -240,7 +237,7 @@ impl Bench<'_> {
                     think: Duration::ZERO,
                 },
                 requests: Requests::Single {
-                    path: format!("/{}", kind.bytes),
+                    path: format!("/work?bytes={}", kind.bytes),
                 },
             }],
             warm_up: Duration::ZERO,

@@ -19,6 +19,9 @@ use super::judge::Table;
 use super::plan::{Arm, Calibration, GENERATOR, Plan, Point, SET_UP, Stage};
 use super::{ExperimentError, Lab};
 
+/// Of all loads.
+const SEED: u64 = 1;
+
 /// Looks at the cluster or does something to it while a load runs.
 pub trait Watch {
     /// Called when the load has started; returns when it has seen enough, at the latest when
@@ -207,6 +210,9 @@ impl<'a> Runner<'a> {
             .map(|(node, kind)| cluster.antagonist(*node, kind));
         let _guards = guards.collect::<Result<Vec<_>, _>>()?;
         let arms: Vec<_> = arms.iter().filter(|arm| point.takes(arm)).collect();
+        if let Some(arm) = arms.first() {
+            self.settle(point, arm, knee, cluster)?;
+        }
         for round in 0..self.plan.rounds {
             // Another one begins each round: no arm is always measured after the same one.
             let shift = round as usize * (arms.len() / 2 + 1);
@@ -219,12 +225,35 @@ impl<'a> Runner<'a> {
                     knee,
                 };
                 let text = format!("{} {} round {}", arm.name, point.label, round + 1);
-                self.lab.progress.step(text.trim(), point.run());
+                self.lab.progress.step(text.trim(), point.run(arm));
                 if let Err(error) = self.one(&run, cluster, watch) {
                     self.note(format!("FAILED {} {}: {error}", arm.name, point.label));
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Runs the load once without looking.
+    fn settle(
+        &self,
+        point: &Point,
+        arm: &Arm,
+        knee: Option<f64>,
+        cluster: &Cluster,
+    ) -> Result<(), ExperimentError> {
+        if point.settle.is_zero() {
+            return Ok(());
+        }
+        let text = format!("filling caches {}", point.label);
+        self.lab.progress.step(text.trim(), point.settle);
+        let fronts = start(arm, point, cluster)?;
+        let plan = LoadPlan {
+            warm_up: Duration::ZERO,
+            length: point.settle,
+            ..load_plan(point, knee, &fronts)
+        };
+        load(cluster, &plan)?.wait()?;
         Ok(())
     }
 
@@ -236,22 +265,7 @@ impl<'a> Runner<'a> {
     ) -> Result<(), ExperimentError> {
         let point = run.point;
         let mut fronts = start(run.arm, point, cluster)?;
-        let streams = match run.knee {
-            Some(knee) => scaled(&point.streams, knee),
-            None => point.streams.clone(),
-        };
-        let plan = LoadPlan {
-            targets: fronts.iter().map(|front| front.address).collect(),
-            streams,
-            warm_up: point.warm_up,
-            length: point.length,
-            // The same requests for all arms of a round.
-            seed: u64::from(run.round) + 1,
-            timeout: point.timeout,
-            windows: point.windows,
-            count_by: point.count_by.clone(),
-            ..LoadPlan::default()
-        };
+        let plan = load_plan(point, run.knee, &fronts);
         let before = Usage::of(cluster, &fronts);
         let running = load(cluster, &plan)?;
         let watched = watch.during(cluster, run);
@@ -338,6 +352,25 @@ pub(super) fn labelled(metric: &str, label: &str) -> String {
         (None, label) => format!("{metric}[{label}]"),
         (Some((metric, site)), "") => format!("{metric}[site={site}]"),
         (Some((metric, site)), label) => format!("{metric}[{label} site={site}]"),
+    }
+}
+
+/// A point's load, by way of these front-ends.
+fn load_plan(point: &Point, knee: Option<f64>, fronts: &[FrontEnd]) -> LoadPlan {
+    LoadPlan {
+        targets: fronts.iter().map(|front| front.address).collect(),
+        streams: match knee {
+            Some(knee) => scaled(&point.streams, knee),
+            None => point.streams.clone(),
+        },
+        warm_up: point.warm_up,
+        length: point.length,
+        // The same requests for all arms and rounds: ranges show the system, not the draw.
+        seed: SEED,
+        timeout: point.timeout,
+        windows: point.windows,
+        count_by: point.count_by.clone(),
+        ..LoadPlan::default()
     }
 }
 

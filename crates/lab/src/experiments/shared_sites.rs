@@ -77,7 +77,7 @@ fn plan(scale: Scale) -> Plan {
             workload::cluster(arms::AGENTS),
             scale.pick(QUICK, FULL).iter().map(point).collect(),
         )],
-        arms: all,
+        arms: workload::processes(all),
         rounds: 2,
     }
 }

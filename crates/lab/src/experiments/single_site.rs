@@ -44,9 +44,9 @@ fn plan(scale: Scale) -> Plan {
     all.push(arms::auto());
     all.extend(match scale {
         Scale::Quick => arms::best_peers().into_iter().take(2).collect(),
-        Scale::Full => arms::peers(),
+        Scale::Full => arms::some_peers(),
     });
-    let (warm_up, length) = scale.pick((800, 2800), (800, 2500));
+    let (warm_up, length) = scale.pick((600, 2900), (600, 2500));
     let point = |(alpha, only): &(f64, Only)| Point {
         only: *only,
         ..Point::single(
@@ -72,7 +72,7 @@ fn plan(scale: Scale) -> Plan {
             workload::cluster(arms::AGENTS),
             alphas.iter().map(point).collect(),
         )],
-        arms: all,
+        arms: workload::processes(all),
         rounds: 2,
     }
 }

@@ -43,10 +43,10 @@ const SHARES: [f64; 8] = [0.08, 0.16, 0.08, 0.12, 0.10, 0.12, 0.10, 0.12];
 /// Fractions of the knee.
 const LOADS: [f64; 2] = [0.9, 1.27];
 /// Processes of each front-end: see the module.
-const PROCESSES: u32 = 4;
+const PROCESSES: u32 = workload::PROCESSES;
 
 fn plan(scale: Scale) -> Plan {
-    let (warm_up, length) = scale.pick((1000, 3200), (1500, 5000));
+    let (warm_up, length) = scale.pick((800, 2900), (1500, 5000));
     let all = match scale {
         Scale::Quick => quick_arms(),
         Scale::Full => full_arms(),
@@ -64,7 +64,7 @@ fn plan(scale: Scale) -> Plan {
     let calibration = Calibration {
         front: FrontKind::Tidegate(TidegateArm::blind("round_robin")),
         streams: vec![requests(1.0)],
-        first: 60.0,
+        first: 40.0,
         length: Duration::from_millis(scale.pick(1200, 2000)),
         steps: 10,
     };
@@ -194,7 +194,7 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
         .into(),
         verdicts,
         notes: vec![
-            format!("{PROCESSES} processes of each front-end, which do not know of each other; the design's goal speaks of 8, for which two CPUs have no room."),
+            format!("{PROCESSES} processes of each front-end, which do not know of each other."),
             "Policies that read load read an agent at real-time priority beside the node's quota (rung 5); ulm reads one inside each 50 ms.".into(),
         ],
         plots: vec![Sketch::Bars {
