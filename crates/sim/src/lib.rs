@@ -30,6 +30,7 @@ mod oracle;
 mod own_log;
 pub mod processor;
 mod queue;
+mod read_class;
 mod reader;
 mod reads;
 pub mod report;

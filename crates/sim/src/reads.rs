@@ -23,32 +23,18 @@
 use std::time::Duration;
 
 use tidegate_core::load::{NodeLoad, Point, Rates};
-use tidegate_core::record::Sources;
 use tidegate_core::time::{Timestamp, nanos};
 
 use crate::node::Node;
-use crate::node_model::{Answer, Records};
+use crate::node_model::Answer;
 use crate::own_log::Polls;
+use crate::read_class::Class;
 use crate::scenario::Scenario;
 
 /// Groups in which reads are spread over their interval.
 pub const PHASES: u32 = 8;
 /// The longest window that a load is made of.
 const WINDOW_MAX: Duration = Duration::from_millis(100);
-
-/// Nodes whose records are read in the same way.
-#[derive(Clone, Debug)]
-pub(crate) struct Class {
-    pub(crate) records: Records,
-    pub(crate) sources: Sources,
-    interval_ns: u64,
-    pub(crate) one_way_ns: u64,
-    jitter_ns: u64,
-    pub(crate) published_ns: u64,
-    age_ns: u64,
-    /// Whether each read takes as long as any other and none is lost.
-    pub(crate) regular: bool,
-}
 
 /// When one read was where.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -120,22 +106,18 @@ impl Reads {
 
     /// How far back a node's log must reach.
     pub(crate) fn look_back(&self) -> Duration {
-        let of = |class: &Class| {
-            let period = class.interval_ns.max(class.published_ns);
-            let under_way = 4 * (class.one_way_ns + 10 * class.jitter_ns);
-            let waited = match class.records.answer {
-                Answer::Kernel => Duration::ZERO,
-                Answer::Process { .. } => Duration::from_secs(1),
-            };
-            let lost = class.interval_ns * lost_in_a_row(class.records.loss);
-            Duration::from_nanos(2 * period + class.age_ns + under_way + lost) + waited
-        };
         let window = if self.rates {
             WINDOW_MAX
         } else {
             Duration::ZERO
         };
-        window + self.classes.iter().map(of).max().unwrap_or_default()
+        window
+            + self
+                .classes
+                .iter()
+                .map(Class::look_back)
+                .max()
+                .unwrap_or_default()
     }
 
     /// How the node is read, if it is.
@@ -428,35 +410,6 @@ impl Reads {
 /// The phase in which the front-end reads the node.
 pub(crate) fn phase(front_end: u32, node: usize) -> u32 {
     (front_end % PHASES + node as u32 % PHASES) % PHASES
-}
-
-impl Class {
-    fn new(records: Records, scenario: &Scenario) -> Self {
-        let jitter_ns = nanos(scenario.network.jitter);
-        Self {
-            sources: if scenario.nodes.iter().any(|node| node.allocation.is_some()) {
-                records.sources().with(Sources::QUOTA)
-            } else {
-                records.sources()
-            },
-            interval_ns: nanos(records.interval).max(1000),
-            one_way_ns: nanos(scenario.network.delay + records.delay),
-            jitter_ns,
-            published_ns: nanos(records.published),
-            age_ns: nanos(records.age),
-            regular: jitter_ns == 0 && records.loss <= 0.0 && records.answer == Answer::Kernel,
-            records,
-        }
-    }
-}
-
-/// So many reads in a row are lost once in a million times.
-fn lost_in_a_row(loss: f64) -> u64 {
-    if loss <= 0.0 {
-        return 0;
-    }
-    // A reader that hears nothing for longer knows nothing fresh anyway.
-    (1e-6f64.ln() / loss.min(0.99).ln()).ceil() as u64
 }
 
 fn exponential(mean: u64, chance: f64) -> u64 {
