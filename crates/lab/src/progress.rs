@@ -2,7 +2,7 @@
 //! step. All of it on stderr, so that results on stdout stay clean.
 //!
 //! The time left is what the steps still to come were estimated at, times how much longer or
-//! shorter than estimated the steps so far took. [`PRIOR`] keeps the first steps from deciding.
+//! shorter than estimated the steps so far took. `PRIOR` keeps the first steps from deciding.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};

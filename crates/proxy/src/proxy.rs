@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::config::{LogFormat, ProxyConfig};
 use crate::log::{Logger, Writer};
 use crate::reason::Reason;
-use crate::stats::Stats;
+use crate::stats::{Snapshot, Stats};
 use crate::worker::Worker;
 
 /// Connections that the kernel holds until they are accepted; it may hold fewer.
@@ -91,6 +91,8 @@ pub struct Proxy {
     shared: Arc<Shared>,
     orders: watch::Sender<Order>,
     workers: Vec<JoinHandle<()>>,
+    /// The counters when the drain began, once it has.
+    drained_from: Option<Snapshot>,
     /// Says, by being closed, that all workers have ended. The mutex makes the proxy shareable.
     running: Mutex<Receiver<()>>,
     /// Behind the workers: it ends when they have let go of it.
@@ -122,6 +124,7 @@ impl Proxy {
             shared,
             orders,
             workers: Vec::with_capacity(count),
+            drained_from: None,
             running: Mutex::new(running),
             writer,
         };
@@ -187,12 +190,20 @@ impl Proxy {
         self.writer.as_ref().map_or(0, Writer::errors)
     }
 
+    /// Takes in nothing new from now on.
+    pub fn begin_drain(&mut self) {
+        if self.drained_from.is_none() {
+            self.drained_from = Some(self.shared.stats.snapshot());
+            self.orders.send_replace(Order::Drain);
+        }
+    }
+
     /// Takes in nothing new, lets what is in flight end, and cuts off what is left at the
-    /// deadline.
+    /// deadline. What is told counts from [`Proxy::begin_drain`].
     pub fn drain(mut self, deadline: Duration) -> Drained {
-        let before = self.shared.stats.snapshot();
-        self.orders.send_replace(Order::Drain);
+        self.begin_drain();
         self.join(Instant::now() + deadline);
+        let before = self.drained_from.take().unwrap_or_default();
         let after = self.shared.stats.snapshot();
         let cut = after.reason(Reason::Drained) - before.reason(Reason::Drained);
         Drained {

@@ -6,7 +6,7 @@
 //! * [`report`]: what a run measured.
 //! * [`processor`]: one emulated node's CPU, as a pure state machine. The simulator drives it
 //!   in virtual time, the demo in real time.
-//! * [`file`]: scenarios as TOML; [`matrix`]: the built-in ones, and policies compared over them.
+//! * [`mod@file`]: scenarios as TOML; [`matrix`]: the built-in ones, and policies compared over them.
 //!
 //! Inside: `node` (a node's side), `front_end` (the core as a shell would drive it), `reads` and
 //! `reader` (load records, worked out when they are wanted), `oracle` (the bound), `queue` and

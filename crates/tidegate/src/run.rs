@@ -103,8 +103,11 @@ async fn serve(
         }
     }
     plane.draining.store(true, Ordering::Relaxed);
+    let Running {
+        mut proxy, driver, ..
+    } = running;
+    proxy.begin_drain();
     output.event("draining", "draining: requests in flight end by themselves");
-    let Running { proxy, driver, .. } = running;
     let drained = tokio::task::spawn_blocking(move || proxy.drain(drain));
     tokio::select! {
         drained = drained => {

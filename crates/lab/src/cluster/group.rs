@@ -12,7 +12,7 @@
 //! On a hybrid host a group has one directory in each hierarchy that is of use here, all of the
 //! same name and directly below the mount, so that an agent finds all of them by that name.
 //!
-//! **Period.** [`PERIOD`] is 10 ms: with the kernel's default of 100 ms a node of a tenth of a
+//! **Period.** [`PERIOD_US`] is 10 ms: with the kernel's default of 100 ms a node of a tenth of a
 //! CPU would stand still for 90 ms after each 10 ms of work, and every latency would be that.
 //! The kernel accepts no quota below 1 ms, so nodes below a tenth of a CPU get a longer period.
 //! Bandwidth is charged at the scheduler's tick (4 ms at 250 Hz): a node may overdraw by a tick
