@@ -23,7 +23,7 @@ use serde_json::json;
 use tidegate_remote::clock;
 
 use crate::cluster::{Cluster, Mode, Place, lab as lab_binary};
-use crate::front::{self, FrontEnd, FrontKind, HaproxyBalance, Launch, SiteTargets};
+use crate::front::{self, FrontEnd, FrontKind, HaproxyBalance, SiteTargets};
 use crate::load::{self, LoadPlan, Pacing, Requests, Stream};
 use crate::results::{Axis, Report};
 
@@ -182,7 +182,7 @@ impl Bench<'_> {
 
     /// All kinds of requests through one process.
     fn one(&mut self, arm: &Arm, round: u32) -> Result<(), ExperimentError> {
-        let front = self.front(arm, &Launch::default())?;
+        let front = self.front(arm, &[])?;
         for kind in KINDS {
             self.load(&front, kind, WARM_UP)?;
             let (at, before) = (clock::now(), self.place.cpu_time());
@@ -212,17 +212,17 @@ impl Bench<'_> {
         arm.entry(metric.into()).or_default().push(value);
     }
 
-    fn front(&self, arm: &Arm, launch: &Launch) -> Result<FrontEnd, ExperimentError> {
+    fn front(&self, arm: &Arm, under: &[String]) -> Result<FrontEnd, ExperimentError> {
         let site = SiteTargets {
             name: "site".into(),
             nodes: (0..NODES).collect(),
         };
-        Ok(front::start_with(
+        Ok(front::start_under(
             &self.place,
             &arm.kind,
             &[site],
             self.cluster,
-            launch,
+            under,
         )?)
     }
 
@@ -278,11 +278,8 @@ impl Bench<'_> {
             self.lab
                 .progress
                 .message(&format!("{} instructions", arm.name));
-            let launch = Launch {
-                under: counter.under(self.cluster.folder()),
-                ..Launch::default()
-            };
-            let counted = self.front(&arm, &launch).and_then(|front| {
+            let under = counter.under(self.cluster.folder());
+            let counted = self.front(&arm, &under).and_then(|front| {
                 let load = |length| self.load(&front, KINDS[0], length);
                 counter.count(&front, self.cluster.folder(), load)
             });

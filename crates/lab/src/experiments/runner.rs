@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 
-use crate::cluster::{Cluster, lab};
-use crate::front::{self, FrontEnd, Launch, SiteTargets};
+use crate::cluster::{Cluster, Process, lab};
+use crate::front::{self, FrontEnd, SiteTargets};
 use crate::load::{self, Knee, LoadPlan, LoadResult, Pacing, Sample, Stream};
 
 use super::judge::Table;
@@ -251,7 +251,7 @@ impl<'a> Runner<'a> {
         let plan = LoadPlan {
             warm_up: Duration::ZERO,
             length: point.settle,
-            ..load_plan(point, knee, &fronts)
+            ..load_plan(point, knee, &fronts.processes)
         };
         load(cluster, &plan)?.wait()?;
         Ok(())
@@ -265,14 +265,14 @@ impl<'a> Runner<'a> {
     ) -> Result<(), ExperimentError> {
         let point = run.point;
         let mut fronts = start(run.arm, point, cluster)?;
-        let plan = load_plan(point, run.knee, &fronts);
-        let before = Usage::of(cluster, &fronts);
+        let plan = load_plan(point, run.knee, &fronts.processes);
+        let before = Usage::of(cluster, &fronts.processes);
         let running = load(cluster, &plan)?;
         let watched = watch.during(cluster, run);
         let result = running.wait()?;
         watched?;
-        let usage = Usage::of(cluster, &fronts).since(&before);
-        if let Some(why) = fronts.iter_mut().find_map(FrontEnd::ended) {
+        let usage = Usage::of(cluster, &fronts.processes).since(&before);
+        if let Some(why) = fronts.processes.iter_mut().find_map(FrontEnd::ended) {
             return Err(ExperimentError::Unfit(why));
         }
         self.record(run, &result, &usage, watch);
@@ -374,15 +374,19 @@ fn load_plan(point: &Point, knee: Option<f64>, fronts: &[FrontEnd]) -> LoadPlan 
     }
 }
 
+/// All processes of an arm, and what they need on the nodes.
+struct Fronts {
+    processes: Vec<FrontEnd>,
+    _helpers: Vec<Process>,
+}
+
 /// Starts all processes of an arm before all nodes.
-fn start(arm: &Arm, point: &Point, cluster: &Cluster) -> Result<Vec<FrontEnd>, ExperimentError> {
+fn start(arm: &Arm, point: &Point, cluster: &Cluster) -> Result<Fronts, ExperimentError> {
     let sites = sites(&point.streams, cluster);
-    let launch = Launch {
-        front_ends: arm.processes,
-        ..Launch::default()
-    };
-    let one = |_| front::start_with(cluster.front(), &arm.kind, &sites, cluster, &launch);
-    Ok((0..arm.processes).map(one).collect::<Result<_, _>>()?)
+    Ok(Fronts {
+        _helpers: front::helpers(&arm.kind, cluster)?,
+        processes: front::start_many(cluster.front(), &arm.kind, &sites, cluster, arm.processes)?,
+    })
 }
 
 /// Every site of the streams, served by all nodes.

@@ -29,7 +29,7 @@ pub use agent_check::{AgentCheckArgs, run as agent_check};
 pub use haproxy::HaproxyBalance;
 pub use layout::{Layout, Load, Server, Site};
 pub use nginx::NginxBalance;
-pub use start::{Launch, start, start_with};
+pub use start::{helpers, start, start_many, start_under};
 pub use tidegate::TidegateArm;
 
 /// What is put before the nodes.
@@ -149,8 +149,6 @@ pub struct FrontEnd {
     pub admin: Option<SocketAddr>,
     name: String,
     process: Process,
-    /// The responders of an agent check, which end with it.
-    _agents: Vec<Process>,
     _folder: start::Folder,
 }
 

@@ -1,6 +1,7 @@
 //! Starting a front-end: files written, program started in its place, first answer seen.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,24 +24,6 @@ const NGINX_USER: &str = "root";
 /// Who Apache runs as if root starts it: it refuses to be root.
 const APACHE_USER: &str = "nobody";
 
-/// What is said beyond the kind and the sites.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// Front-ends that stand before the same nodes, this one included.
-    pub front_ends: u32,
-    /// A program and its arguments that the front-end is run by, like valgrind; empty: none.
-    pub under: Vec<String>,
-}
-
-impl Default for Launch {
-    fn default() -> Self {
-        Self {
-            front_ends: 1,
-            under: Vec::new(),
-        }
-    }
-}
-
 /// Starts a front-end before nodes of the cluster; it proxies when this returns.
 ///
 /// # Errors
@@ -51,58 +34,187 @@ pub fn start(
     sites: &[SiteTargets],
     cluster: &Cluster,
 ) -> Result<FrontEnd, FrontError> {
-    start_with(place, kind, sites, cluster, &Launch::default())
+    start_under(place, kind, sites, cluster, &[])
 }
 
-/// The same with more to say.
+/// The same, run by another program like valgrind.
 ///
 /// # Errors
 /// As [`start`].
-pub fn start_with(
+pub fn start_under(
     place: &Place,
     kind: &FrontKind,
     sites: &[SiteTargets],
     cluster: &Cluster,
-    launch: &Launch,
+    under: &[String],
 ) -> Result<FrontEnd, FrontError> {
-    let program = programs::find(kind.program()).map_err(FrontError::Absent)?;
-    let folder = Folder::make(cluster.folder())?;
-    let layout = layout(place, kind, sites, cluster, launch, folder.path.clone())?;
-    let agents = match kind.needs_agent_check() {
-        true => agent_checks(cluster)?,
-        false => Vec::new(),
+    let starter = Starter {
+        place,
+        kind,
+        sites,
+        cluster,
+        under,
+        front_ends: 1,
     };
-    let arguments = write_config(kind, &layout)?;
-    let mut command = match launch.under.split_first() {
-        None => place.command(&program),
-        Some((first, rest)) => {
-            let mut command = place.command(first);
-            command.args(rest).arg(&program);
-            command
-        }
+    starter.spawn(starter.ports(1)?[0])?.ready(&starter)
+}
+
+/// Several processes of a front-end that do not know of each other, before the same nodes.
+///
+/// # Errors
+/// As [`start`], for any of them.
+pub fn start_many(
+    place: &Place,
+    kind: &FrontKind,
+    sites: &[SiteTargets],
+    cluster: &Cluster,
+    front_ends: u32,
+) -> Result<Vec<FrontEnd>, FrontError> {
+    let starter = Starter {
+        place,
+        kind,
+        sites,
+        cluster,
+        under: &[],
+        front_ends,
     };
-    command.args(arguments);
-    let mut process = Process::start(kind.label(), &mut command)?;
-    let hosts: Vec<_> = sites.iter().map(|site| site.name.clone()).collect();
-    let waited =
-        place.inside(|| ready::wait(layout.listen, &hosts, || process.ended().is_some()))?;
-    if let Err(why) = waited {
-        process.kill();
-        return Err(FrontError::Silent {
-            name: kind.label(),
-            address: layout.listen,
-            why,
-            told: told(&process, &layout.folder),
-        });
+    let ports = starter.ports(front_ends as usize)?;
+    let spawned: Vec<_> = ports
+        .into_iter()
+        .map(|ports| starter.spawn(ports))
+        .collect::<Result<_, _>>()?;
+    spawned
+        .into_iter()
+        .map(|spawned| spawned.ready(&starter))
+        .collect()
+}
+
+/// Where a front-end and its own interface listen.
+type Ports = [SocketAddr; 2];
+
+/// What the processes of an arm have in common.
+struct Starter<'a> {
+    place: &'a Place,
+    kind: &'a FrontKind,
+    sites: &'a [SiteTargets],
+    cluster: &'a Cluster,
+    under: &'a [String],
+    front_ends: u32,
+}
+
+/// A process that was started and may not proxy yet.
+struct Spawned {
+    process: Process,
+    layout: Layout,
+    folder: Folder,
+}
+
+impl Starter<'_> {
+    /// Ports that nobody listens on, each once.
+    fn ports(&self, front_ends: usize) -> Result<Vec<Ports>, FrontError> {
+        let free = |ip| TcpListener::bind((ip, 0));
+        let pair = |_| {
+            Ok([
+                free(self.place.address())?,
+                free(Ipv4Addr::LOCALHOST.into())?,
+            ])
+        };
+        let all = || (0..front_ends).map(pair).collect::<io::Result<Vec<_>>>();
+        let failed = FrontError::file(Path::new("a port of the front"));
+        // All are held until all are known.
+        let held = self.place.inside(all)?.map_err(failed)?;
+        let addresses =
+            |[listen, admin]: &[TcpListener; 2]| Ok([listen.local_addr()?, admin.local_addr()?]);
+        let failed = FrontError::file(Path::new("a port of the front"));
+        held.iter()
+            .map(addresses)
+            .collect::<io::Result<_>>()
+            .map_err(failed)
     }
-    Ok(FrontEnd {
-        address: layout.listen,
-        admin: matches!(kind, FrontKind::Tidegate(_)).then_some(layout.admin),
-        name: kind.label(),
-        process,
-        _agents: agents,
-        _folder: folder,
-    })
+
+    fn spawn(&self, ports: Ports) -> Result<Spawned, FrontError> {
+        let program = programs::find(self.kind.program()).map_err(FrontError::Absent)?;
+        let folder = Folder::make(self.cluster.folder())?;
+        let layout = self.layout(ports, folder.path.clone())?;
+        let arguments = write_config(self.kind, &layout)?;
+        let mut command = match self.under.split_first() {
+            None => self.place.command(&program),
+            Some((first, rest)) => {
+                let mut command = self.place.command(first);
+                command.args(rest).arg(&program);
+                command
+            }
+        };
+        command.args(arguments);
+        let process = Process::start(self.kind.label(), &mut command)?;
+        Ok(Spawned {
+            process,
+            layout,
+            folder,
+        })
+    }
+
+    fn layout(&self, [listen, admin]: Ports, folder: PathBuf) -> Result<Layout, FrontError> {
+        let site = |site: &SiteTargets| {
+            let servers = site
+                .nodes
+                .iter()
+                .map(|node| server(self.kind, site, self.cluster, *node));
+            Ok::<_, FrontError>(Site {
+                name: site.name.clone(),
+                servers: servers.collect::<Result<_, _>>()?,
+            })
+        };
+        Ok(Layout {
+            listen,
+            admin,
+            sites: self.sites.iter().map(site).collect::<Result<_, _>>()?,
+            front_ends: self.front_ends,
+            folder,
+        })
+    }
+}
+
+impl Spawned {
+    /// Waits for the first proxied answer.
+    fn ready(mut self, starter: &Starter<'_>) -> Result<FrontEnd, FrontError> {
+        let hosts: Vec<_> = starter.sites.iter().map(|site| site.name.clone()).collect();
+        let listen = self.layout.listen;
+        let ended = || self.process.ended().is_some();
+        let waited = starter
+            .place
+            .inside(|| ready::wait(listen, &hosts, ended))?;
+        let name = starter.kind.label();
+        if let Err(why) = waited {
+            self.process.kill();
+            return Err(FrontError::Silent {
+                name,
+                address: listen,
+                why,
+                told: told(&self.process, &self.layout.folder),
+            });
+        }
+        let tidegate = matches!(starter.kind, FrontKind::Tidegate(_));
+        Ok(FrontEnd {
+            address: listen,
+            admin: tidegate.then_some(self.layout.admin),
+            name,
+            process: self.process,
+            _folder: self.folder,
+        })
+    }
+}
+
+/// The agents on the nodes that an arm needs beside the cluster's own: those of HAProxy's agent
+/// check. They are to live as long as the arm.
+///
+/// # Errors
+/// If they cannot be started.
+pub fn helpers(kind: &FrontKind, cluster: &Cluster) -> Result<Vec<Process>, FrontError> {
+    match kind.needs_agent_check() {
+        true => agent_checks(cluster),
+        false => Ok(Vec::new()),
+    }
 }
 
 /// Writes the configuration; the program's arguments.
@@ -164,33 +276,6 @@ fn told(process: &Process, folder: &Path) -> String {
         .to_owned()
 }
 
-fn layout(
-    place: &Place,
-    kind: &FrontKind,
-    sites: &[SiteTargets],
-    cluster: &Cluster,
-    launch: &Launch,
-    folder: PathBuf,
-) -> Result<Layout, FrontError> {
-    let ports = place.inside(|| [free(place.address()), free(Ipv4Addr::LOCALHOST.into())])?;
-    let [listen, admin] = ports.map(|port| port.map_err(FrontError::file(&folder)));
-    let site = |site: &SiteTargets| {
-        let server = |node: &usize| server(kind, site, cluster, *node);
-        let servers = site.nodes.iter().map(server).collect::<Result<_, _>>()?;
-        Ok::<_, FrontError>(Site {
-            name: site.name.clone(),
-            servers,
-        })
-    };
-    Ok(Layout {
-        listen: listen?,
-        admin: admin?,
-        sites: sites.iter().map(site).collect::<Result<_, _>>()?,
-        front_ends: launch.front_ends,
-        folder,
-    })
-}
-
 fn server(
     kind: &FrontKind,
     site: &SiteTargets,
@@ -232,11 +317,6 @@ fn load(at: &LoadAt) -> Load {
         },
         LoadAt::Shm { path } => Load::Shm { path: path.clone() },
     }
-}
-
-/// A port that nobody listens on.
-fn free(ip: IpAddr) -> std::io::Result<SocketAddr> {
-    TcpListener::bind((ip, 0))?.local_addr()
 }
 
 /// One responder on every node.
