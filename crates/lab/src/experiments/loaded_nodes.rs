@@ -136,7 +136,13 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
         )]
         .into(),
         verdicts,
-        notes: vec![arms::RUNG.into()],
+        notes: vec![
+            arms::RUNG.into(),
+            "A loaded node still gives each request its share of the CPU. A front-end that sends there as much as elsewhere \
+             takes that share from the neighbours, and its throughput profits; its slow requests show in p99. auto sends a \
+             request where it expects it to be fastest, so it leaves the neighbours alone until the free nodes are as full."
+                .into(),
+        ],
         plots: vec![Sketch::Over {
             title: "Throughput with loaded nodes",
             quantity: METRIC,

@@ -23,6 +23,7 @@ mod single_site;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod workload;
 
 use std::time::Duration;
@@ -34,7 +35,7 @@ use crate::progress::Progress;
 use crate::results::Report;
 
 pub use plan::{Arm, Calibration, Plan, Point, Stage};
-pub use runner::{Measured, Run, Runner, Watch};
+pub use runner::{Measured, Run, Runner, Unwatched, Watch};
 
 /// Every experiment, in the order of the papers.
 pub const ALL: &[&Experiment] = &[

@@ -8,8 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate_core::time::Timestamp;
-use tidegate_remote::clock;
 
 use crate::cluster::{Cluster, Process, lab};
 use crate::front::{self, FrontEnd, SiteTargets};
@@ -17,6 +15,7 @@ use crate::load::{self, Knee, LoadPlan, LoadResult, Pacing, Sample, Stream};
 
 use super::judge::Table;
 use super::plan::{Arm, Calibration, GENERATOR, Plan, Point, SET_UP, Stage};
+use super::usage::{OTHERS_MAX, Usage};
 use super::{ExperimentError, Lab};
 
 /// Of all loads.
@@ -39,7 +38,7 @@ pub trait Watch {
 
 /// Looks at nothing but the load's own figures.
 #[derive(Debug)]
-pub(super) struct Unwatched;
+pub struct Unwatched;
 
 impl Watch for Unwatched {
     fn during(&mut self, _: &mut Cluster, _: &Run<'_>) -> Result<(), ExperimentError> {
@@ -62,6 +61,8 @@ pub struct Run<'a> {
     pub round: u32,
     /// Requests per second at the knee, if it was looked for.
     pub knee: Option<f64>,
+    /// The CPU that the nodes share.
+    pub node_cpu: u32,
 }
 
 /// Everything that was measured.
@@ -89,6 +90,8 @@ pub struct Runner<'a> {
     runs: u32,
     /// Share of late requests of the runs in which the load generator did not keep up.
     saturated: Vec<f64>,
+    /// Share of the nodes' CPU that others took, of the runs in which they took too much.
+    disturbed: Vec<f64>,
 }
 
 impl<'a> Runner<'a> {
@@ -108,12 +111,13 @@ impl<'a> Runner<'a> {
             said: BTreeSet::new(),
             runs: 0,
             saturated: Vec::new(),
+            disturbed: Vec::new(),
         };
         let arms = runner.available();
         for stage in &plan.stages {
             runner.stage(stage, &arms, watch)?;
         }
-        runner.judge_generator();
+        runner.judge_machine();
         match runner.measured.table.is_empty() {
             true => Err(ExperimentError::Nothing(runner.measured.notes.join("; "))),
             false => Ok(runner.measured),
@@ -158,7 +162,7 @@ impl<'a> Runner<'a> {
         let knee = knee.map(|it| self.calibrate(it, &cluster)).transpose()?;
         let arms: Vec<_> = arms.iter().map(|arm| stage.arm(arm)).collect();
         for point in &stage.points {
-            self.point(point, &arms, knee, &mut cluster, watch)?;
+            self.point(point, &arms, (knee, plan.node_cpu), &mut cluster, watch)?;
         }
         Ok(())
     }
@@ -200,7 +204,7 @@ impl<'a> Runner<'a> {
         &mut self,
         point: &'a Point,
         arms: &[&'a Arm],
-        knee: Option<f64>,
+        (knee, node_cpu): (Option<f64>, u32),
         cluster: &mut Cluster,
         watch: &mut dyn Watch,
     ) -> Result<(), ExperimentError> {
@@ -223,6 +227,7 @@ impl<'a> Runner<'a> {
                     arm,
                     round,
                     knee,
+                    node_cpu,
                 };
                 let text = format!("{} {} round {}", arm.name, point.label, round + 1);
                 self.lab.progress.step(text.trim(), point.run(arm));
@@ -266,12 +271,12 @@ impl<'a> Runner<'a> {
         let point = run.point;
         let mut fronts = start(run.arm, point, cluster)?;
         let plan = load_plan(point, run.knee, &fronts.processes);
-        let before = Usage::of(cluster, &fronts.processes);
+        let before = Usage::of(cluster, &fronts.processes, run.node_cpu);
         let running = load(cluster, &plan)?;
         let watched = watch.during(cluster, run);
         let result = running.wait()?;
         watched?;
-        let usage = Usage::of(cluster, &fronts.processes).since(&before);
+        let usage = Usage::of(cluster, &fronts.processes, run.node_cpu).since(&before);
         if let Some(why) = fronts.processes.iter_mut().find_map(FrontEnd::ended) {
             return Err(ExperimentError::Unfit(why));
         }
@@ -289,6 +294,7 @@ impl<'a> Runner<'a> {
             ("failed".into(), (total.failed + total.refused) as f64),
             ("nodes_cpu".into(), usage.nodes),
             ("front_cpu".into(), usage.front),
+            ("others_cpu".into(), usage.others),
         ];
         if result.streams.len() > 1 {
             let streams = result.streams.iter();
@@ -315,6 +321,9 @@ impl<'a> Runner<'a> {
             "watched": watch.raw(),
         }));
         self.runs += 1;
+        if usage.others > OTHERS_MAX {
+            self.disturbed.push(usage.others);
+        }
         if result.generator.saturated {
             self.saturated.push(result.late_share());
             return;
@@ -324,8 +333,18 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Says in how many runs the machine had no room for the load generator.
-    fn judge_generator(&mut self) {
+    /// Says in how many runs the machine had no room for the nodes or for the load generator.
+    fn judge_machine(&mut self) {
+        let worst = self.disturbed.iter().copied().fold(0.0, f64::max);
+        if !self.disturbed.is_empty() {
+            self.note(format!(
+                "DISTURBED: in {} of {} runs other programs took over {:.0} % of the nodes' CPU, at worst {:.0} %. Do not trust them.",
+                self.disturbed.len(),
+                self.runs,
+                OTHERS_MAX * 100.0,
+                worst * 100.0
+            ));
+        }
         let worst = self.saturated.iter().copied().fold(0.0, f64::max);
         if !self.saturated.is_empty() {
             self.note(format!(
@@ -418,36 +437,34 @@ fn load(cluster: &Cluster, plan: &LoadPlan) -> Result<load::Running, ExperimentE
     Ok(load::start(command, plan)?)
 }
 
-/// How much CPU time was used, and when that was looked up.
-#[derive(Clone, Copy, Debug)]
-struct Usage {
-    at: Timestamp,
-    /// Of all nodes, as a share of what they may use.
-    nodes: f64,
-    /// Of the front-ends, as a share of one CPU.
-    front: f64,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Usage {
-    /// CPU seconds so far, the nodes' in units of their shares.
-    fn of(cluster: &Cluster, fronts: &[FrontEnd]) -> Self {
-        let nodes = cluster.nodes();
-        let used = |index: usize| cluster.cpu_time(index).as_secs_f64();
-        let shares: f64 = nodes.iter().map(|node| node.share).sum();
-        Self {
-            at: clock::now(),
-            nodes: (0..nodes.len()).map(used).sum::<f64>() / shares,
-            front: fronts.iter().map(|it| it.cpu_time().as_secs_f64()).sum(),
-        }
+    #[test]
+    fn labels_are_put_behind_the_metric() {
+        assert_eq!(labelled("p99_ms", ""), "p99_ms");
+        assert_eq!(labelled("p99_ms", "load=0.9"), "p99_ms[load=0.9]");
+        assert_eq!(
+            labelled("rps:shop", "alpha=0.1"),
+            "rps[alpha=0.1 site=shop]"
+        );
+        assert_eq!(labelled("rps:shop", ""), "rps[site=shop]");
     }
 
-    /// Shares of the time between.
-    fn since(&self, before: &Self) -> Self {
-        let seconds = self.at.seconds_since(before.at).max(f64::MIN_POSITIVE);
-        Self {
-            at: self.at,
-            nodes: (self.nodes - before.nodes) / seconds,
-            front: (self.front - before.front) / seconds,
-        }
+    #[test]
+    fn rates_are_fractions_until_the_knee_is_known() {
+        let stream = Stream {
+            site: "shop".into(),
+            pacing: Pacing::Open {
+                rate: 0.9,
+                arrivals: load::Arrivals::Poisson,
+            },
+            requests: load::Requests::zipf(0.5, 10, "/"),
+        };
+        let scaled = scaled(&[stream], 200.0);
+        assert!(
+            matches!(scaled[0].pacing, Pacing::Open { rate, .. } if (rate - 180.0).abs() < 1e-9)
+        );
     }
 }
