@@ -84,6 +84,15 @@ impl Progress {
         self.message(text);
     }
 
+    /// The current step is done once more, which takes about so much longer.
+    pub fn again(&self, text: &str, estimate: Duration) {
+        let mut state = self.state();
+        state.total += estimate;
+        state.step.1 += estimate;
+        drop(state);
+        self.message(text);
+    }
+
     /// What is being done now.
     pub fn message(&self, text: &str) {
         let now = clock::now();

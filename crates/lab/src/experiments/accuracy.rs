@@ -59,7 +59,7 @@ const KEPT: usize = 256;
 /// What the node may use: enough that its neighbour's own spells show.
 const SHARE: f64 = 0.9;
 const SET_UP: Duration = Duration::from_secs(3);
-const ROUNDS: u32 = 2;
+const ROUNDS: u32 = 6;
 /// Windows in the picture.
 const SHOWN: usize = 300;
 /// Before anything counts.
@@ -67,7 +67,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 const SCHEMES: [&str; 2] = [arms::ULM, arms::KLM];
 
 fn length(scale: Scale) -> Duration {
-    Duration::from_secs(scale.pick(20, 60))
+    Duration::from_secs(scale.pick(8, 15))
 }
 
 fn estimate(scale: Scale) -> Duration {

@@ -13,7 +13,7 @@ use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
 use super::judge::{at_least, gain, ratio};
-use super::plan::{Plan, Point, Stage};
+use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{Findings, Sketch, auto_ahead, cited, report};
 use super::runner::{Measured, Runner, Unwatched, labelled};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
@@ -45,9 +45,11 @@ fn plan(scale: Scale) -> Plan {
         arms::best_peers().into_iter().take(2).collect(),
         arms::best_peers(),
     ));
-    let (warm_up, length) = scale.pick((600, 2900), (700, 3000));
+    let (warm_up, length) = scale.pick((600, 2200), (600, 2500));
     let point = |loaded: &usize| Point {
         antagonists: (0..*loaded).map(|node| (node, ping_pong())).collect(),
+        // Peers at none, half and all.
+        only: (!loaded.is_multiple_of(4)).then_some(|arm: &Arm| !arm.peer()),
         ..Point::single(
             label(*loaded),
             workload::clients("site", workload::CLIENTS, ALPHA),

@@ -9,6 +9,8 @@
 mod accuracy;
 pub mod arms;
 mod crash;
+mod drive;
+mod fitness;
 mod instructions;
 pub mod judge;
 mod load_variance;
@@ -17,6 +19,7 @@ mod plan;
 mod poll_interval;
 mod proxy_cost;
 mod report;
+mod reserve;
 mod runner;
 mod shared_sites;
 mod single_site;

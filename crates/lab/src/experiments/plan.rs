@@ -98,6 +98,14 @@ pub struct Point {
     pub only: Option<fn(&Arm) -> bool>,
 }
 
+impl Calibration {
+    /// How long it takes, about.
+    #[must_use]
+    pub fn estimate(&self) -> Duration {
+        (self.length + GENERATOR) * self.steps
+    }
+}
+
 impl Arm {
     /// One process of a front-end.
     #[must_use]
@@ -186,7 +194,7 @@ impl Plan {
         };
         let stage = |stage: &Stage| {
             let calibration = stage.calibration.as_ref();
-            let walk = calibration.map_or(Duration::ZERO, |it| (it.length + GENERATOR) * it.steps);
+            let walk = calibration.map_or(Duration::ZERO, Calibration::estimate);
             SET_UP + walk + stage.points.iter().map(point).sum::<Duration>()
         };
         self.stages.iter().map(stage).sum()

@@ -39,7 +39,7 @@ const QUICK: &[u64] = &[1, 50, 1000];
 const FULL: &[u64] = &[1, 5, 20, 50, 200, 1000, 5000];
 
 fn plan(scale: Scale) -> Plan {
-    let (warm_up, length) = scale.pick((1200, 3300), (1500, 4500));
+    let (warm_up, length) = scale.pick((1200, 2500), (1500, 3000));
     let stage = |millis: &u64| {
         let interval = Duration::from_millis(*millis);
         let agents = [arms::ulm_agent(interval), arms::klm_agent()];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::results::{ArmResult, Axis, Machine, Plot, Range, Report, Verdict};
+use crate::results::{ArmResult, Axis, Machine, Plot, Range, Report, Verdict, widen};
 
 use super::arms::AUTO;
 use super::judge::{Table, at_least, at_most, best, ratio};
@@ -53,7 +53,8 @@ pub(super) fn report_of(
         let metrics = measured.table.get(&arm.name)?;
         Some(arm_result(&arm.name, arm.peer(), metrics))
     });
-    let arms: Vec<_> = arms.collect();
+    let mut arms: Vec<_> = arms.collect();
+    widen(&mut arms);
     let mut notes = findings.notes;
     notes.extend(measured.notes);
     Report {

@@ -2,24 +2,26 @@
 //! same cluster. What fails is told and is not fatal.
 //!
 //! Each run also says what else could have bounded it: how busy the nodes and the front's CPU
-//! were, and whether the load generator kept up.
+//! were, and whether the load generator kept up. A run that was disturbed from outside is
+//! repeated while there is time (see `reserve.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidegate_remote::clock;
 
-use crate::cluster::{Cluster, Process, lab};
-use crate::front::{self, FrontEnd, SiteTargets};
-use crate::load::{self, Knee, LoadPlan, LoadResult, Pacing, Sample, Stream};
+use crate::cluster::Cluster;
+use crate::front::{self, FrontEnd};
+use crate::load::{self, Knee, LoadPlan, LoadResult, Sample};
 
+use super::drive::{load_plan, run_load, scaled, sites, start};
+use super::fitness::Fitness;
 use super::judge::Table;
 use super::plan::{Arm, Calibration, GENERATOR, Plan, Point, SET_UP, Stage};
-use super::usage::{OTHERS_MAX, Usage};
+use super::reserve::Reserve;
+use super::usage::Usage;
 use super::{ExperimentError, Lab};
-
-/// Of all loads.
-const SEED: u64 = 1;
 
 /// Looks at the cluster or does something to it while a load runs.
 pub trait Watch {
@@ -87,11 +89,8 @@ pub struct Runner<'a> {
     plan: &'a Plan,
     measured: Measured,
     said: BTreeSet<String>,
-    runs: u32,
-    /// Share of late requests of the runs in which the load generator did not keep up.
-    saturated: Vec<f64>,
-    /// Share of the nodes' CPU that others took, of the runs in which they took too much.
-    disturbed: Vec<f64>,
+    fitness: Fitness,
+    reserve: Reserve,
 }
 
 impl<'a> Runner<'a> {
@@ -109,15 +108,16 @@ impl<'a> Runner<'a> {
             plan,
             measured: Measured::default(),
             said: BTreeSet::new(),
-            runs: 0,
-            saturated: Vec::new(),
-            disturbed: Vec::new(),
+            fitness: Fitness::default(),
+            reserve: Reserve::new(lab.scale, plan.estimate(), clock::now()),
         };
         let arms = runner.available();
         for stage in &plan.stages {
             runner.stage(stage, &arms, watch)?;
         }
-        runner.judge_machine();
+        for sentence in runner.fitness.sentences() {
+            runner.note(sentence);
+        }
         match runner.measured.table.is_empty() {
             true => Err(ExperimentError::Nothing(runner.measured.notes.join("; "))),
             false => Ok(runner.measured),
@@ -152,6 +152,7 @@ impl<'a> Runner<'a> {
         plan.mode = self.lab.mode.or(plan.mode);
         self.lab.progress.step("set-up", SET_UP);
         let mut cluster = Cluster::start(&plan)?;
+        self.reserve.done(SET_UP);
         self.measured.mode = cluster.mode().name().into();
         for sentence in cluster.emulated() {
             if !self.measured.emulated.contains(&sentence) {
@@ -160,6 +161,12 @@ impl<'a> Runner<'a> {
         }
         let knee = stage.calibration.as_ref();
         let knee = knee.map(|it| self.calibrate(it, &cluster)).transpose()?;
+        self.reserve.done(
+            stage
+                .calibration
+                .as_ref()
+                .map_or(Duration::ZERO, Calibration::estimate),
+        );
         let arms: Vec<_> = arms.iter().map(|arm| stage.arm(arm)).collect();
         for point in &stage.points {
             self.point(point, &arms, (knee, plan.node_cpu), &mut cluster, watch)?;
@@ -187,7 +194,7 @@ impl<'a> Runner<'a> {
                 timeout: Duration::from_secs(5),
                 ..LoadPlan::default()
             };
-            let result = load(cluster, &plan)?.wait()?;
+            let result = run_load(cluster, &plan)?.wait()?;
             Ok(Sample::of(&result.total()))
         };
         let knee: Knee = load::knee_from(calibration.first, step)?;
@@ -216,6 +223,7 @@ impl<'a> Runner<'a> {
         let arms: Vec<_> = arms.iter().filter(|arm| point.takes(arm)).collect();
         if let Some(arm) = arms.first() {
             self.settle(point, arm, knee, cluster)?;
+            self.reserve.done(point.settle);
         }
         for round in 0..self.plan.rounds {
             // Another one begins each round: no arm is always measured after the same one.
@@ -229,11 +237,10 @@ impl<'a> Runner<'a> {
                     knee,
                     node_cpu,
                 };
-                let text = format!("{} {} round {}", arm.name, point.label, round + 1);
-                self.lab.progress.step(text.trim(), point.run(arm));
-                if let Err(error) = self.one(&run, cluster, watch) {
+                if let Err(error) = self.quiet(&run, cluster, watch) {
                     self.note(format!("FAILED {} {}: {error}", arm.name, point.label));
                 }
+                self.reserve.done(point.run(arm));
             }
         }
         Ok(())
@@ -258,21 +265,46 @@ impl<'a> Runner<'a> {
             length: point.settle,
             ..load_plan(point, knee, &fronts.processes)
         };
-        load(cluster, &plan)?.wait()?;
+        run_load(cluster, &plan)?.wait()?;
         Ok(())
     }
 
-    fn one(
+    /// One run, repeated while it was disturbed and there is time.
+    fn quiet(
         &mut self,
         run: &Run<'_>,
         cluster: &mut Cluster,
         watch: &mut dyn Watch,
     ) -> Result<(), ExperimentError> {
+        let Run { point, arm, .. } = *run;
+        let text = format!("{} {} round {}", arm.name, point.label, run.round + 1);
+        let length = point.run(arm);
+        self.lab.progress.step(text.trim(), length);
+        for repeats in 0.. {
+            let (result, usage) = self.one(run, cluster, watch)?;
+            if !usage.is_disturbed() || !self.reserve.allows(length, repeats, clock::now()) {
+                self.record(run, &result, &usage, watch);
+                break;
+            }
+            self.fitness.repeat();
+            self.lab
+                .progress
+                .again(&format!("{} once more", text.trim()), length);
+        }
+        Ok(())
+    }
+
+    fn one(
+        &self,
+        run: &Run<'_>,
+        cluster: &mut Cluster,
+        watch: &mut dyn Watch,
+    ) -> Result<(LoadResult, Usage), ExperimentError> {
         let point = run.point;
         let mut fronts = start(run.arm, point, cluster)?;
         let plan = load_plan(point, run.knee, &fronts.processes);
         let before = Usage::of(cluster, &fronts.processes, run.node_cpu);
-        let running = load(cluster, &plan)?;
+        let running = run_load(cluster, &plan)?;
         let watched = watch.during(cluster, run);
         let result = running.wait()?;
         watched?;
@@ -280,8 +312,7 @@ impl<'a> Runner<'a> {
         if let Some(why) = fronts.processes.iter_mut().find_map(FrontEnd::ended) {
             return Err(ExperimentError::Unfit(why));
         }
-        self.record(run, &result, &usage, watch);
-        Ok(())
+        Ok((result, usage))
     }
 
     fn record(&mut self, run: &Run<'_>, result: &LoadResult, usage: &Usage, watch: &mut dyn Watch) {
@@ -295,6 +326,7 @@ impl<'a> Runner<'a> {
             ("nodes_cpu".into(), usage.nodes),
             ("front_cpu".into(), usage.front),
             ("others_cpu".into(), usage.others),
+            ("stolen_cpu".into(), usage.stolen),
         ];
         if result.streams.len() > 1 {
             let streams = result.streams.iter();
@@ -320,39 +352,13 @@ impl<'a> Runner<'a> {
             "result": result,
             "watched": watch.raw(),
         }));
-        self.runs += 1;
-        if usage.others > OTHERS_MAX {
-            self.disturbed.push(usage.others);
-        }
+        self.fitness.run(usage);
         if result.generator.saturated {
-            self.saturated.push(result.late_share());
+            self.fitness.late(result.late_share());
             return;
         }
         for sentence in &result.said {
             self.note(sentence.clone());
-        }
-    }
-
-    /// Says in how many runs the machine had no room for the nodes or for the load generator.
-    fn judge_machine(&mut self) {
-        let worst = self.disturbed.iter().copied().fold(0.0, f64::max);
-        if !self.disturbed.is_empty() {
-            self.note(format!(
-                "DISTURBED: in {} of {} runs other programs took over {:.0} % of the nodes' CPU, at worst {:.0} %. Do not trust them.",
-                self.disturbed.len(),
-                self.runs,
-                OTHERS_MAX * 100.0,
-                worst * 100.0
-            ));
-        }
-        let worst = self.saturated.iter().copied().fold(0.0, f64::max);
-        if !self.saturated.is_empty() {
-            self.note(format!(
-                "In {} of {} runs the load generator did not keep up: at worst {:.1} % of the requests began over 1 ms late.",
-                self.saturated.len(),
-                self.runs,
-                worst * 100.0
-            ));
         }
     }
 
@@ -374,69 +380,6 @@ pub(super) fn labelled(metric: &str, label: &str) -> String {
     }
 }
 
-/// A point's load, by way of these front-ends.
-fn load_plan(point: &Point, knee: Option<f64>, fronts: &[FrontEnd]) -> LoadPlan {
-    LoadPlan {
-        targets: fronts.iter().map(|front| front.address).collect(),
-        streams: match knee {
-            Some(knee) => scaled(&point.streams, knee),
-            None => point.streams.clone(),
-        },
-        warm_up: point.warm_up,
-        length: point.length,
-        // The same requests for all arms and rounds: ranges show the system, not the draw.
-        seed: SEED,
-        timeout: point.timeout,
-        windows: point.windows,
-        count_by: point.count_by.clone(),
-        ..LoadPlan::default()
-    }
-}
-
-/// All processes of an arm, and what they need on the nodes.
-struct Fronts {
-    processes: Vec<FrontEnd>,
-    _helpers: Vec<Process>,
-}
-
-/// Starts all processes of an arm before all nodes.
-fn start(arm: &Arm, point: &Point, cluster: &Cluster) -> Result<Fronts, ExperimentError> {
-    let sites = sites(&point.streams, cluster);
-    Ok(Fronts {
-        _helpers: front::helpers(&arm.kind, cluster)?,
-        processes: front::start_many(cluster.front(), &arm.kind, &sites, cluster, arm.processes)?,
-    })
-}
-
-/// Every site of the streams, served by all nodes.
-fn sites(streams: &[Stream], cluster: &Cluster) -> Vec<SiteTargets> {
-    let names: BTreeSet<_> = streams.iter().map(|stream| stream.site.clone()).collect();
-    let site = |name| SiteTargets {
-        name,
-        nodes: (0..cluster.nodes().len()).collect(),
-    };
-    names.into_iter().map(site).collect()
-}
-
-/// The streams with their rates, which are fractions, times `rps`.
-fn scaled(streams: &[Stream], rps: f64) -> Vec<Stream> {
-    let scale = |stream: &Stream| {
-        let mut stream = stream.clone();
-        if let Pacing::Open { rate, .. } = &mut stream.pacing {
-            *rate *= rps;
-        }
-        stream
-    };
-    streams.iter().map(scale).collect()
-}
-
-/// The load generator beside the front-ends.
-fn load(cluster: &Cluster, plan: &LoadPlan) -> Result<load::Running, ExperimentError> {
-    let mut command = cluster.front().command(lab()?);
-    command.arg("load");
-    Ok(load::start(command, plan)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -450,21 +393,5 @@ mod tests {
             "rps[alpha=0.1 site=shop]"
         );
         assert_eq!(labelled("rps:shop", ""), "rps[site=shop]");
-    }
-
-    #[test]
-    fn rates_are_fractions_until_the_knee_is_known() {
-        let stream = Stream {
-            site: "shop".into(),
-            pacing: Pacing::Open {
-                rate: 0.9,
-                arrivals: load::Arrivals::Poisson,
-            },
-            requests: load::Requests::zipf(0.5, 10, "/"),
-        };
-        let scaled = scaled(&[stream], 200.0);
-        assert!(
-            matches!(scaled[0].pacing, Pacing::Open { rate, .. } if (rate - 180.0).abs() < 1e-9)
-        );
     }
 }

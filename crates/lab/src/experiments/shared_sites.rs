@@ -15,7 +15,7 @@ use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
 use super::judge::{at_least, gain, ratio};
-use super::plan::{Plan, Point, Stage};
+use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{Findings, Sketch, auto_ahead, cited, report};
 use super::runner::{Measured, Runner, Unwatched, labelled};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
@@ -65,6 +65,8 @@ fn plan(scale: Scale) -> Plan {
     let (warm_up, length) = scale.pick((1000, 4500), (1000, 4000));
     let point = |alpha: &f64| Point {
         streams: streams(*alpha),
+        // Peers where misses are most.
+        only: (*alpha > LOW).then_some(|arm: &Arm| !arm.peer()),
         ..Point::single(
             label(*alpha),
             workload::clients(FIXED, CLIENTS, FIXED_ALPHA),

@@ -46,7 +46,7 @@ fn plan(scale: Scale) -> Plan {
         Scale::Quick => arms::best_peers().into_iter().take(2).collect(),
         Scale::Full => arms::some_peers(),
     });
-    let (warm_up, length) = scale.pick((600, 2900), (600, 2500));
+    let (warm_up, length) = scale.pick((600, 2300), (600, 2500));
     let point = |(alpha, only): &(f64, Only)| Point {
         only: *only,
         ..Point::single(
@@ -62,7 +62,7 @@ fn plan(scale: Scale) -> Plan {
         Scale::Full => vec![
             (LOW, None),
             (0.25, own),
-            (0.5, None),
+            (0.5, own),
             (0.75, own),
             (HIGH, None),
         ],

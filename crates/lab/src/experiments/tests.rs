@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::reserve::QUICK_MAX;
 use super::{ALL, Scale, find};
 
-/// The promise of `--quick`, set-up included.
-const QUICK_MAX: Duration = Duration::from_secs(180);
 /// What a whole run may take; the tail needs more requests than the others.
 const FULL_MAX: Duration = Duration::from_secs(480);
 const TAIL_MAX: Duration = Duration::from_secs(720);

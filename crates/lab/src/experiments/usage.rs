@@ -1,7 +1,8 @@
-//! Who used the CPUs during a run: the nodes, the front-ends, and everybody else.
+//! Who used the CPUs during a run: the nodes, the front-ends, everybody else, and the hypervisor.
 //!
 //! What it is for: a throughput means little if the nodes did not get what their shares promise,
-//! or if a front-end had no CPU left.
+//! or if a front-end had no CPU left. What a hypervisor takes for other machines (steal time, in
+//! spells of seconds) stops everything at once, and is no property of any arm.
 
 use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
@@ -9,11 +10,14 @@ use tidegate_remote::clock;
 use crate::cluster::{Cluster, Mode};
 use crate::front::FrontEnd;
 
-/// Share of the nodes' CPU that others may take before a run is told to be disturbed.
-pub(super) const OTHERS_MAX: f64 = 0.1;
+/// Share of a CPU that the hypervisor may take before a run is disturbed.
+pub(super) const STOLEN_MAX: f64 = 0.05;
+/// Share of the nodes' CPU that others may take before a run is disturbed: agents beside the
+/// quotas and the nodes' network stacks take about a tenth.
+pub(super) const OTHERS_MAX: f64 = 0.2;
 
 /// How much CPU time was used, and when that was looked up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Usage {
     at: Timestamp,
     /// Of all nodes, as a share of what they may use.
@@ -22,6 +26,10 @@ pub(super) struct Usage {
     pub(super) front: f64,
     /// Of everybody else on the nodes' CPU, as a share of it.
     pub(super) others: f64,
+    /// What the hypervisor took of the CPU of which it took most, as a share of it.
+    pub(super) stolen: f64,
+    /// The same for each CPU, in seconds so far.
+    stolen_seconds: Vec<f64>,
 }
 
 impl Usage {
@@ -41,6 +49,8 @@ impl Usage {
                 // The nodes compute there, and use nothing.
                 Mode::Loopback => f64::NAN,
             },
+            stolen: 0.0,
+            stolen_seconds: stolen_seconds(&stat),
         }
     }
 
@@ -51,24 +61,46 @@ impl Usage {
             at: self.at,
             nodes: (self.nodes - before.nodes) / seconds,
             front: (self.front - before.front) / seconds,
-            others: (self.others - before.others) / seconds,
+            others: at_least_nothing((self.others - before.others) / seconds),
+            stolen: (self.stolen_seconds.iter().zip(&before.stolen_seconds))
+                .map(|(now, before)| (now - before) / seconds)
+                .fold(0.0, f64::max),
+            stolen_seconds: Vec::new(),
         }
+    }
+
+    /// Whether somebody else's work may have decided what was measured.
+    pub(super) fn is_disturbed(&self) -> bool {
+        self.stolen > STOLEN_MAX || self.others > OTHERS_MAX
     }
 }
 
-/// Seconds that a CPU was not idle, by `/proc/stat` (hundredths; what a hypervisor took counts).
+/// Ticks are coarse: less than nothing is nothing. What is unknown stays so.
+fn at_least_nothing(share: f64) -> f64 {
+    if share < 0.0 { 0.0 } else { share }
+}
+
+/// Ticks of `/proc/stat`, a hundredth of a second each: user, nice, system, idle, iowait, irq,
+/// softirq, steal.
+fn ticks(fields: &str) -> Vec<f64> {
+    let numbers = fields.split_whitespace();
+    numbers.filter_map(|it| it.parse().ok()).collect()
+}
+
+/// Seconds that a CPU has worked.
 fn cpu_seconds(stat: &str, cpu: u32) -> Option<f64> {
     let name = format!("cpu{cpu} ");
-    let fields = stat.lines().find_map(|line| line.strip_prefix(&name))?;
-    let ticks: Vec<f64> = fields
-        .split_whitespace()
-        .filter_map(|it| it.parse().ok())
-        .collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal
-    let busy = [0, 1, 2, 5, 6, 7]
-        .into_iter()
-        .filter_map(|field| ticks.get(field));
+    let ticks = ticks(stat.lines().find_map(|line| line.strip_prefix(&name))?);
+    let busy = [0, 1, 2, 5, 6].into_iter().filter_map(|it| ticks.get(it));
     Some(busy.sum::<f64>() / 100.0)
+}
+
+/// Seconds that the hypervisor has taken of each CPU.
+fn stolen_seconds(stat: &str) -> Vec<f64> {
+    let cpus = stat.lines().filter_map(|line| line.strip_prefix("cpu"));
+    let cpus = cpus.filter(|line| line.starts_with(|it: char| it.is_ascii_digit()));
+    cpus.map(|line| ticks(line).get(8).map_or(0.0, |ticks| ticks / 100.0))
+        .collect()
 }
 
 #[cfg(test)]
@@ -78,7 +110,8 @@ mod tests {
     #[test]
     fn a_cpu_is_busy_with_all_but_idling_and_waiting() {
         let stat = "cpu  9 9 9 9\ncpu0 1 1 1 1 1 1 1 1\ncpu1 100 50 25 999 999 10 10 5 7 7\n";
-        assert_eq!(cpu_seconds(stat, 1), Some(2.0));
+        assert_eq!(cpu_seconds(stat, 1), Some(1.95));
         assert_eq!(cpu_seconds(stat, 2), None);
+        assert_eq!(stolen_seconds(stat), [0.01, 0.05]);
     }
 }

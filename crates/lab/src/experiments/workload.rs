@@ -1,7 +1,7 @@
 //! The cluster and the load of the paper's experiments, on one machine.
 //!
 //! ```text
-//! 8 nodes with 0.11 of a CPU each        paper 000: 8 back-ends with two CPUs each
+//! 8 nodes with 0.10 of a CPU each        paper 000: 8 back-ends with two CPUs each
 //! 8 processes of every front-end         paper 000: 16 front-ends
 //! a request = own cost of its file       log-normal, mean 2 ms CPU, cv 1.5, fixed per file
 //!           + 6 ms CPU if this node does not have the file in its LRU cache
@@ -30,8 +30,9 @@ use super::plan::Arm;
 
 /// Nodes of the paper's cluster.
 pub(super) const NODES: usize = 8;
-/// Each node's share of one CPU: together they leave some of it to the system.
-const SHARE: f64 = 0.11;
+/// Each node's share of one CPU. Together they leave a fifth of it to the agents beside the quotas,
+/// to the nodes' network stacks and to the hypervisor: all of a share must be there to be used.
+const SHARE: f64 = 0.10;
 /// Files of a site.
 const FILES: u32 = 400;
 /// Files in a node's cache.

@@ -1,8 +1,7 @@
 //! Whether an experiment repeats: two reports of it agree where their ranges overlap.
 //!
-//! With few rounds ranges are narrow: of two runs of two rounds each from one distribution, one
-//! metric in three has ranges that do not touch. `band` widens both ranges by a share of their
-//! medians for those who ask whether a difference matters, not whether there is one.
+//! `band` widens both ranges by a share of their medians for those who ask whether a difference
+//! matters, not whether there is one.
 
 use std::fmt;
 

@@ -62,8 +62,8 @@ pub(super) fn blocks(report: &Report) -> Vec<Block> {
     section(&mut blocks, "The paper's figures", paper(report));
     blocks.push(Block::Heading("Results".to_owned()));
     blocks.push(Block::Text(
-        "Medians over the rounds, with least and greatest; the best median of each column is bold. Arms marked † are \
-         other people's programs."
+        "Medians over the rounds with their ranges: least and greatest, and not narrower than what the scatter of all \
+         arms allows (95 %). The best median of each column is bold. Arms marked † are other people's programs."
             .to_owned(),
     ));
     for (title, table) in tables(report) {

@@ -27,6 +27,7 @@ mod raw;
 mod report;
 #[cfg(test)]
 mod sample;
+mod scatter;
 mod svg;
 
 pub use compare::{Difference, compare};
@@ -39,4 +40,5 @@ pub use metric::{Better, Metric};
 pub use plot::{Axis, Bars, Curve, Line, Mark, Plot, Point};
 pub use range::Range;
 pub use report::{ArmResult, Report, Verdict};
+pub use scatter::widen;
 pub use svg::figure;

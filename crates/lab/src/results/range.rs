@@ -1,7 +1,8 @@
 //! A number with its range over the rounds, since no single number is a measurement.
 //!
-//! The median stands for it; least and greatest say how much it can be trusted. Two ranges agree
-//! if they overlap. Numbers that are none (nothing was measured) are NaN here and null in JSON.
+//! The median stands for it; the ends of the range say how much it can be trusted: least and
+//! greatest, or wider if few rounds deserve no better (see `scatter.rs`). Two ranges agree if they
+//! overlap. Numbers that are none (nothing was measured) are NaN here and null in JSON.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -11,10 +12,10 @@ pub struct Range {
     /// The middle of the rounds; of an even number, the mean of the middle two.
     #[serde(deserialize_with = "or_nan")]
     pub median: f64,
-    /// The least of them.
+    /// The lower end, not above the least of them.
     #[serde(deserialize_with = "or_nan")]
     pub min: f64,
-    /// The greatest of them.
+    /// The upper end, not below the greatest of them.
     #[serde(deserialize_with = "or_nan")]
     pub max: f64,
     /// Each round's value in the order in which they were measured.

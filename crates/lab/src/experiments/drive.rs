@@ -1,0 +1,104 @@
+//! What one run of an experiment starts: the processes of an arm, and the load beside them.
+
+use std::collections::BTreeSet;
+
+use crate::cluster::{Cluster, Process, lab};
+use crate::front::{self, FrontEnd, SiteTargets};
+use crate::load::{self, LoadPlan, Pacing, Stream};
+
+use super::ExperimentError;
+use super::plan::{Arm, Point};
+
+/// Of all loads.
+const SEED: u64 = 1;
+
+/// A point's load, by way of these front-ends.
+pub(super) fn load_plan(point: &Point, knee: Option<f64>, fronts: &[FrontEnd]) -> LoadPlan {
+    LoadPlan {
+        targets: fronts.iter().map(|front| front.address).collect(),
+        streams: match knee {
+            Some(knee) => scaled(&point.streams, knee),
+            None => point.streams.clone(),
+        },
+        warm_up: point.warm_up,
+        length: point.length,
+        // The same requests for all arms and rounds: ranges show the system, not the draw.
+        seed: SEED,
+        timeout: point.timeout,
+        windows: point.windows,
+        count_by: point.count_by.clone(),
+        ..LoadPlan::default()
+    }
+}
+
+/// All processes of an arm, and what they need on the nodes.
+pub(super) struct Fronts {
+    pub(super) processes: Vec<FrontEnd>,
+    _helpers: Vec<Process>,
+}
+
+/// Starts all processes of an arm before all nodes.
+pub(super) fn start(
+    arm: &Arm,
+    point: &Point,
+    cluster: &Cluster,
+) -> Result<Fronts, ExperimentError> {
+    let sites = sites(&point.streams, cluster);
+    Ok(Fronts {
+        _helpers: front::helpers(&arm.kind, cluster)?,
+        processes: front::start_many(cluster.front(), &arm.kind, &sites, cluster, arm.processes)?,
+    })
+}
+
+/// Every site of the streams, served by all nodes.
+pub(super) fn sites(streams: &[Stream], cluster: &Cluster) -> Vec<SiteTargets> {
+    let names: BTreeSet<_> = streams.iter().map(|stream| stream.site.clone()).collect();
+    let site = |name| SiteTargets {
+        name,
+        nodes: (0..cluster.nodes().len()).collect(),
+    };
+    names.into_iter().map(site).collect()
+}
+
+/// The streams with their rates, which are fractions, times `rps`.
+pub(super) fn scaled(streams: &[Stream], rps: f64) -> Vec<Stream> {
+    let scale = |stream: &Stream| {
+        let mut stream = stream.clone();
+        if let Pacing::Open { rate, .. } = &mut stream.pacing {
+            *rate *= rps;
+        }
+        stream
+    };
+    streams.iter().map(scale).collect()
+}
+
+/// The load generator beside the front-ends.
+pub(super) fn run_load(
+    cluster: &Cluster,
+    plan: &LoadPlan,
+) -> Result<load::Running, ExperimentError> {
+    let mut command = cluster.front().command(lab()?);
+    command.arg("load");
+    Ok(load::start(command, plan)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_fractions_until_the_knee_is_known() {
+        let stream = Stream {
+            site: "shop".into(),
+            pacing: Pacing::Open {
+                rate: 0.9,
+                arrivals: load::Arrivals::Poisson,
+            },
+            requests: load::Requests::zipf(0.5, 10, "/"),
+        };
+        let scaled = scaled(&[stream], 200.0);
+        assert!(
+            matches!(scaled[0].pacing, Pacing::Open { rate, .. } if (rate - 180.0).abs() < 1e-9)
+        );
+    }
+}
