@@ -31,8 +31,9 @@ use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
 use super::judge::{at_most, best, median};
+use super::paper::peers;
 use super::plan::{Arm, Plan, Point, Stage};
-use super::report::{Findings, Sketch, peers, report};
+use super::report::{Findings, Sketch, report};
 use super::runner::{Measured, Run, Runner, Watch};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 

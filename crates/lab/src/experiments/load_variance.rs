@@ -23,8 +23,9 @@ use crate::results::Report;
 
 use super::arms::AUTO;
 use super::judge::{at_least, at_most, ratio};
+use super::paper::{beside, own, peers, ranked};
 use super::plan::{Plan, Point, Stage};
-use super::report::{Findings, Sketch, auto_ahead, cited, report};
+use super::report::{Findings, Sketch, auto_ahead, report};
 use super::runner::{Measured, Run, Runner, Watch};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, shared_sites, workload};
 
@@ -164,7 +165,12 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
     Findings {
         paper: [(
             "random_over_klm".to_owned(),
-            cited(json!("almost a factor of 2; ulm a little below random and round robin"), "000 §5.5, Figure 8"),
+            beside(
+                json!("almost a factor of 2; ulm a little below random and round robin"),
+                "000 §5.5, Figure 8",
+                ranked(table, &own(plan, table), METRIC, false),
+                ranked(table, &peers(plan, table), METRIC, false),
+            ),
         )]
         .into(),
         verdicts,

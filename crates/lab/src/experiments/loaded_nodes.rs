@@ -13,8 +13,9 @@ use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
 use super::judge::{at_least, gain, ratio};
+use super::paper::{beside, own, peers, ranked};
 use super::plan::{Arm, Plan, Point, Stage};
-use super::report::{Findings, Sketch, auto_ahead, cited, report};
+use super::report::{Findings, Sketch, auto_ahead, report};
 use super::runner::{Measured, Runner, Unwatched, labelled};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
@@ -131,9 +132,11 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
     Findings {
         paper: [(
             "order".to_owned(),
-            cited(
+            beside(
                 json!("klm > ulm > round robin and random, more so with more loaded nodes"),
                 "000 §5.3, Figure 6 (no numbers in the text)",
+                ranked(table, &own(plan, table), &half, true),
+                ranked(table, &peers(plan, table), &half, true),
             ),
         )]
         .into(),

@@ -15,6 +15,7 @@ mod instructions;
 pub mod judge;
 mod load_variance;
 mod loaded_nodes;
+mod paper;
 mod plan;
 mod poll_interval;
 mod proxy_cost;

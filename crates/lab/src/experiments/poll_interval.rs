@@ -8,15 +8,16 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_remote::clock;
 
 use crate::results::{Axis, Report};
 
 use super::arms::{AUTO, KLM};
-use super::judge::{at_least, at_most, best, median, ratio};
+use super::judge::{Table, at_least, at_most, best, median, ratio};
+use super::paper::{beside, ranked};
 use super::plan::{Arm, Plan, Point, Stage};
-use super::report::{Findings, Sketch, cited, report};
+use super::report::{Findings, Sketch, report};
 use super::runner::{Measured, Runner, Unwatched, labelled};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 use crate::front::{FrontKind, TidegateArm};
@@ -96,6 +97,16 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     ))
 }
 
+/// Who was how fast at each interval.
+fn everywhere(table: &Table, intervals: &[u64]) -> Value {
+    let arms = ["random", "ulm", "klm", AUTO];
+    let at = |interval: &u64| {
+        let order = ranked(table, &arms, &metric(*interval), true);
+        Some(format!("{interval} ms: {}", order.as_str()?))
+    };
+    json!(intervals.iter().filter_map(at).collect::<Vec<_>>())
+}
+
 fn findings(scale: Scale, measured: &Measured) -> Findings {
     let table = &measured.table;
     let intervals = scale.pick(QUICK, FULL);
@@ -132,9 +143,11 @@ fn findings(scale: Scale, measured: &Measured) -> Findings {
     Findings {
         paper: [(
             "shape".to_owned(),
-            cited(
+            beside(
                 json!("ulm and klm fall as the interval grows; ulm also falls at very short ones; random does not care"),
                 "000 §5.6, Figure 9 (no numbers in the text)",
+                everywhere(table, intervals),
+                Value::Null,
             ),
         )]
         .into(),

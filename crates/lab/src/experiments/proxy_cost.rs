@@ -17,6 +17,7 @@
 //! One worker each, keep-alive to the nodes, the client's address, protocol and host passed on, no
 //! access log. `auto` also reads the load of four nodes a thousand times a second, and pays for it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -25,13 +26,13 @@ use tidegate_remote::clock;
 use crate::cluster::{Cluster, Mode, Place, lab as lab_binary};
 use crate::front::{self, FrontEnd, FrontKind, HaproxyBalance, SiteTargets};
 use crate::load::{self, LoadPlan, Pacing, Requests, Stream};
-use crate::results::{Axis, Report};
+use crate::results::{Axis, Metric, Report};
 
 use super::instructions;
 use super::judge::{Table, at_most, ratio};
 use super::plan::Arm;
 use super::report::{Findings, Sketch, report_of};
-use super::runner::Measured;
+use super::runner::{Measured, labelled};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
 /// See the module.
@@ -127,7 +128,8 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let arms: Vec<_> = arms.into_iter().flatten().collect();
     bench.all_rounds(&arms)?;
     bench.count(&arms);
-    let measured = bench.measured;
+    let mut measured = bench.measured;
+    compare(&mut measured.table);
     if measured.table.is_empty() {
         return Err(ExperimentError::Nothing(measured.notes.join("; ")));
     }
@@ -298,29 +300,33 @@ impl Bench<'_> {
     }
 }
 
+/// Adds each arm's cost over HAProxy's of the same round.
+fn compare(table: &mut Table) {
+    let costs = ["cpu_us", "user_instructions", "kernel_instructions"];
+    let base = table.get(BASE).cloned().unwrap_or_default();
+    for metrics in table.values_mut() {
+        for (name, rounds) in metrics.clone() {
+            let metric = Metric::of(&name);
+            let Some(theirs) = base.get(&name).filter(|_| costs.contains(&metric.quantity)) else {
+                continue;
+            };
+            let ratios = rounds
+                .iter()
+                .zip(theirs)
+                .map(|(ours, theirs)| ours / theirs);
+            let name = labelled(&format!("{}_over_haproxy", metric.quantity), metric.label);
+            metrics.insert(name, ratios.collect());
+        }
+    }
+}
+
 fn findings(table: &Table) -> Findings {
     let over = |arm: &str, metric: &str| ratio(table, arm, BASE, metric);
     let cpu = |kind: usize| format!("cpu_us[{}]", KINDS[kind].label);
     let instructions = format!("user_instructions[{}]", KINDS[0].label);
     let arm = "round_robin";
-    let paper = [
-        "round_robin",
-        "auto",
-        "nginx round robin",
-        "apache bybusyness",
-        "envoy least_request",
-    ]
-    .into_iter()
-    .flat_map(|arm| KINDS.map(|kind| (arm, kind.label)))
-    .filter_map(|(arm, kind)| {
-        let ratio = over(arm, &format!("cpu_us[{kind}]"))?;
-        Some((
-            format!("CPU of {arm} over HAProxy's, {kind}"),
-            json!({ "here": ratio }),
-        ))
-    });
     Findings {
-        paper: paper.collect(),
+        paper: BTreeMap::new(),
         verdicts: vec![
             at_most(
                 "CPU per request over HAProxy's, keep-alive 1 KiB".into(),
@@ -356,11 +362,16 @@ fn findings(table: &Table) -> Findings {
             "Ratios are taken within a round and their median counts.".into(),
         ],
         plots: vec![Sketch::Bars {
-            title: "CPU time per proxied request".into(),
+            title: "CPU time per proxied request, HAProxy = 1".into(),
             groups: KINDS
-                .map(|kind| (kind.label.to_owned(), format!("cpu_us[{}]", kind.label)))
+                .map(|kind| {
+                    (
+                        kind.label.to_owned(),
+                        format!("cpu_us_over_haproxy[{}]", kind.label),
+                    )
+                })
                 .into(),
-            y: Axis::from_zero("CPU microseconds"),
+            y: Axis::from_zero("over HAProxy's in the same round"),
         }],
     }
 }

@@ -9,6 +9,7 @@ use crate::results::{ArmResult, Axis, Machine, Plot, Range, Report, Verdict, wid
 
 use super::arms::AUTO;
 use super::judge::{Table, at_least, at_most, best, ratio};
+use super::paper::{own, peers};
 use super::plan::{Arm, Plan};
 use super::runner::Measured;
 use super::{Experiment, Lab, Scale};
@@ -96,11 +97,8 @@ pub(super) fn auto_ahead(
     metric: &str,
     greatest: bool,
 ) -> Vec<Option<Verdict>> {
-    let own = plan
-        .arms
-        .iter()
-        .filter(|arm| !arm.peer() && arm.name != AUTO);
-    let own: Vec<_> = own.map(|arm| arm.name.as_str()).collect();
+    let mut own = own(plan, table);
+    own.retain(|arm| *arm != AUTO);
     let rivals = [
         ("Tidegate's other arms", own),
         ("the peers", peers(plan, table)),
@@ -176,20 +174,4 @@ impl Sketch {
             }
         }
     }
-}
-
-/// A figure of a paper with its source.
-#[must_use]
-pub(super) fn cited(value: Value, source: &str) -> Value {
-    serde_json::json!({ "value": value, "source": source })
-}
-
-/// Names of the peers in a table.
-#[must_use]
-pub(super) fn peers<'a>(plan: &'a Plan, table: &Table) -> Vec<&'a str> {
-    let measured = plan
-        .arms
-        .iter()
-        .filter(|arm| arm.peer() && table.contains_key(&arm.name));
-    measured.map(|arm| arm.name.as_str()).collect()
 }

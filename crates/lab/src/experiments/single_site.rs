@@ -13,9 +13,10 @@ use tidegate_remote::clock;
 use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
-use super::judge::{at_least, gain, ratio};
+use super::judge::{Table, at_least, gain, ratio};
+use super::paper::{beside, best_gain, own, peers, ranked};
 use super::plan::{Arm, Plan, Point, Stage};
-use super::report::{Findings, Sketch, auto_ahead, cited, report};
+use super::report::{Findings, Sketch, auto_ahead, report};
 use super::runner::{Measured, Runner, Unwatched, labelled};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
@@ -147,7 +148,7 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
         ));
     }
     Findings {
-        paper: paper(),
+        paper: paper(plan, table),
         verdicts,
         notes: vec![
             arms::RUNG.into(),
@@ -167,23 +168,24 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
     }
 }
 
-fn paper() -> BTreeMap<String, Value> {
+fn paper(plan: &Plan, table: &Table) -> BTreeMap<String, Value> {
+    let low = metric(LOW);
+    let (own, peers) = (own(plan, table), peers(plan, table));
+    let gained = |arm: &str, paper: u32| {
+        let here = best_gain(table, &[arm], "random", &low);
+        let theirs = best_gain(table, &peers, "random", &low);
+        beside(json!(paper), "000 §5.2, lowest alpha", here, theirs)
+    };
+    let order = beside(
+        json!("klm > pklm > ulm > round robin and random; gains grow as alpha falls"),
+        "000 §5.2, Figure 5",
+        ranked(table, &own, &low, true),
+        ranked(table, &peers, &low, true),
+    );
     [
-        (
-            "klm_gain_percent".to_owned(),
-            cited(json!(22), "000 §5.2, lowest alpha"),
-        ),
-        (
-            "ulm_gain_percent".to_owned(),
-            cited(json!(12), "000 §5.2, lowest alpha"),
-        ),
-        (
-            "order".to_owned(),
-            cited(
-                json!("klm > pklm > ulm > round robin and random; gains grow as alpha falls"),
-                "000 §5.2, Figure 5",
-            ),
-        ),
+        ("klm_gain_percent".to_owned(), gained("klm", 22)),
+        ("ulm_gain_percent".to_owned(), gained("ulm", 12)),
+        ("order".to_owned(), order),
     ]
     .into()
 }

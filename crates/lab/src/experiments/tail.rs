@@ -24,8 +24,9 @@ use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
 use super::judge::{Table, at_least, at_most, best, ratio, rounds};
+use super::paper::{beside, own, peers, ranked};
 use super::plan::{Arm, Calibration, Plan, Point, Stage};
-use super::report::{Findings, Sketch, auto_ahead, cited, peers, report};
+use super::report::{Findings, Sketch, auto_ahead, report};
 use super::runner::{Measured, Runner, Unwatched, labelled};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
@@ -187,6 +188,10 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
         ]);
         verdicts.extend(auto_ahead(plan, table, &metric, false));
     }
+    let order = |arms: &[&str]| {
+        let at = |load| ranked(table, arms, &labelled(METRIC, &label(load)), false);
+        json!(LOADS.map(|load| format!("{load}: {}", at(load).as_str().unwrap_or("–"))))
+    };
     let group = |load: f64| {
         (
             format!("{load} of the knee"),
@@ -196,9 +201,11 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
     Findings {
         paper: [(
             "prequal_reproduction".to_owned(),
-            cited(
-                json!({ "round robin, 0.9": 258, "two random choices, 0.9": 130, "prequal, 0.9": 93, "weighted round robin, 1.27": 678, "prequal, 1.27": 215 }),
+            beside(
+                json!("0.9: prequal 93 < two random choices 130 < round robin 258; 1.27: prequal 215 < weighted round robin 678"),
                 "p99 in ms of a public reproduction of Prequal with 4 replicas on 4 CPUs",
+                order(&own(plan, table)),
+                order(&peers(plan, table)),
             ),
         )]
         .into(),

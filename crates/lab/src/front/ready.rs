@@ -7,7 +7,9 @@ use std::time::Duration;
 use tidegate_remote::clock;
 
 /// Longest time from start to the first proxied answer.
-const START_MAX: Duration = Duration::from_secs(10);
+pub(super) const START_MAX: Duration = Duration::from_secs(10);
+/// The same in a simulated CPU.
+pub(super) const SIMULATED_START_MAX: Duration = Duration::from_secs(60);
 /// Between two attempts.
 const LOOK: Duration = Duration::from_millis(10);
 /// One attempt.
@@ -20,9 +22,10 @@ const HEAD_MAX: u64 = 512;
 pub(super) fn wait(
     address: SocketAddr,
     hosts: &[String],
+    limit: Duration,
     mut over: impl FnMut() -> bool,
 ) -> Result<(), String> {
-    let deadline = clock::now() + START_MAX;
+    let deadline = clock::now() + limit;
     let mut open = hosts;
     loop {
         let Some((host, rest)) = open.split_first() else {
@@ -63,7 +66,7 @@ mod tests {
     #[test]
     fn nobody_there_is_told_at_once_if_there_is_nobody_to_wait_for() {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let why = wait(address, &["shop".into()], || true).unwrap_err();
+        let why = wait(address, &["shop".into()], START_MAX, || true).unwrap_err();
         assert!(why.contains("refused"), "{why}");
     }
 
@@ -80,7 +83,7 @@ mod tests {
                 write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").unwrap();
             }
         });
-        wait(address, &["shop".into()], || false).unwrap();
+        wait(address, &["shop".into()], START_MAX, || false).unwrap();
         server.join().unwrap();
     }
 }

@@ -181,9 +181,13 @@ impl Spawned {
         let hosts: Vec<_> = starter.sites.iter().map(|site| site.name.clone()).collect();
         let listen = self.layout.listen;
         let ended = || self.process.ended().is_some();
+        let limit = match starter.under {
+            [] => ready::START_MAX,
+            _simulated => ready::SIMULATED_START_MAX,
+        };
         let waited = starter
             .place
-            .inside(|| ready::wait(listen, &hosts, ended))?;
+            .inside(|| ready::wait(listen, &hosts, limit, ended))?;
         let name = starter.kind.label();
         if let Err(why) = waited {
             self.process.kill();

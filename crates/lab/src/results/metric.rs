@@ -38,6 +38,7 @@ const LESS: &[&str] = &[
     "front_cpu",
     "instructions",
     "cpu_per_request",
+    "_over_haproxy",
 ];
 
 impl<'a> Metric<'a> {

@@ -37,6 +37,7 @@ pub use losses::{Loss, losses};
 pub use machine::Machine;
 pub use markdown::markdown;
 pub use metric::{Better, Metric};
+pub use number::show;
 pub use plot::{Axis, Bars, Curve, Line, Mark, Plot, Point};
 pub use range::Range;
 pub use report::{ArmResult, Report, Verdict};

@@ -1,7 +1,7 @@
 //! Numbers as people read them: four digits that count, thousands apart.
 
 /// A number in a table; a dash for none.
-pub(super) fn show(value: f64) -> String {
+pub fn show(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
     }
