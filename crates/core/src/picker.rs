@@ -262,6 +262,7 @@ impl Picker {
 
     /// A server told its load with a response to `site`.
     pub fn handle_probe(&mut self, site: SiteId, probe: &Probe, now: Timestamp) {
+        self.table.reported(probe.node, probe.in_flight, now);
         if let Some(site) = self.sites.get_mut(site.index()) {
             site.policy.on_probe(probe, now);
         }

@@ -409,16 +409,16 @@ fn odd_load(prng: &mut Prng, odd: &[f32; 8], now: Timestamp) -> NodeLoad {
     }
 }
 
-/// A load whose numbers are drawn: `lengths` and `rates` each from their own generator.
-fn drawn(lengths: &mut Prng, rates: &mut Prng, own: OwnTraffic) -> NodeLoad {
+/// A load whose numbers are drawn: lengths, utilisations and times each from their own generator.
+fn drawn([lengths, utilizations, times]: &mut [Prng; 3], own: OwnTraffic) -> NodeLoad {
     NodeLoad {
         observed_at: NOW,
         capacity: 4.0,
         runnable: lengths.below(20) as f32,
         in_flight: lengths.below(20) as f32,
-        utilization: rates.unit() as f32,
-        utilization_ulm: rates.unit() as f32,
-        request_time: rates.unit() as f32,
+        utilization: utilizations.unit() as f32,
+        utilization_ulm: utilizations.unit() as f32,
+        request_time: times.unit() as f32,
         memory: lengths.unit() as f32,
         files: lengths.unit() as f32,
         softirqs: lengths.below(2) as f32,
@@ -427,15 +427,16 @@ fn drawn(lengths: &mut Prng, rates: &mut Prng, own: OwnTraffic) -> NodeLoad {
     }
 }
 
-/// The choices of a policy that sees these loads, rates and terms.
-fn choices_seeing(config: PolicyConfig, seeds: [u64; 3]) -> Vec<NodeId> {
-    let [mut lengths, mut rates, mut learned] = seeds.map(Prng::new);
+/// The choices of a policy that sees these lengths, utilisations, times and terms.
+fn choices_seeing(config: PolicyConfig, seeds: [u64; 4]) -> Vec<NodeId> {
+    let [lengths, utilizations, times, mut learned] = seeds.map(Prng::new);
+    let mut loads = [lengths, utilizations, times];
     let mut front = Front::new(&cluster(&[1.0; 8], config, 4), 7);
     let mut choices = Vec::new();
     let mut tickets = std::collections::VecDeque::new();
     for round in 0..400 {
         for node in (0..8).map(NodeId) {
-            let load = drawn(&mut lengths, &mut rates, front.table.own(node));
+            let load = drawn(&mut loads, front.table.own(node));
             front.table.store(node, &load);
             let terms = NodeTerms {
                 factor: 0.5 + learned.unit() as f32,
@@ -462,11 +463,12 @@ fn choices_seeing(config: PolicyConfig, seeds: [u64; 3]) -> Vec<NodeId> {
 #[test]
 fn what_a_policy_does_not_look_at_changes_none_of_its_choices() {
     for (name, config) in all() {
-        let choices = choices_seeing(config, [1, 2, 3]);
+        let choices = choices_seeing(config, [1, 2, 3, 4]);
         for (signal, seeds) in [
-            (Signal::Load, [9, 2, 3]),
-            (Signal::Rates, [1, 9, 3]),
-            (Signal::Learned, [1, 2, 9]),
+            (Signal::Load, [9, 2, 3, 4]),
+            (Signal::Utilization, [1, 9, 3, 4]),
+            (Signal::RequestTimes, [1, 2, 9, 4]),
+            (Signal::Learned, [1, 2, 3, 9]),
         ] {
             if !looks_at(&config, &[signal]) {
                 assert_eq!(choices_seeing(config, seeds), choices, "{name}, {signal:?}");

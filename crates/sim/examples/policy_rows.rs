@@ -1,6 +1,6 @@
 //! Rows of the standard matrix on one thread: p99 in ms and speed, to compare and to profile.
 //!
-//! `cargo run --profile fast -p tidegate-sim --example policy_rows [ROW-PART [SEEDS [WHO,WHO]]]`
+//! `cargo run --profile fast -p tidegate-sim --example policy_rows [ROW-PART [SEEDS [WHO,WHO [FIRST-SEED]]]]`
 
 #![expect(clippy::print_stdout, reason = "printing the table is what it is for")]
 
@@ -15,7 +15,7 @@ use tidegate_sim::world::run;
 fn choosers(wanted: &str) -> Vec<Chooser> {
     let policies = PolicyKind::ALL.iter();
     let policies = policies.map(|kind| PolicyConfig::new(*kind).into());
-    let oracles = [OracleBy::RunQueue, OracleBy::InFlight].map(Chooser::Oracle);
+    let oracles = [OracleBy::RunQueue, OracleBy::InFlight, OracleBy::Slowdown].map(Chooser::Oracle);
     let names: Vec<_> = wanted.split(',').collect();
     let all = policies.chain(oracles);
     all.filter(|chooser| wanted.is_empty() || names.contains(&chooser.name()))
@@ -27,8 +27,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let part = arguments.next().unwrap_or_default();
     let seeds: u64 = arguments.next().map_or(Ok(1), |text| text.parse())?;
     let choosers = choosers(&arguments.next().unwrap_or_default());
+    let first: u64 = arguments.next().map_or(Ok(1), |text| text.parse())?;
     for (name, text) in built_in::ALL {
-        if !name.contains(&part) {
+        if !part.split(',').any(|part| name.contains(part)) {
             continue;
         }
         println!("{name}");
@@ -36,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for chooser in &choosers {
             let started = Instant::now();
             let (mut p99, mut events, mut last) = (0.0, 0, String::new());
-            for seed in 1..=seeds {
+            for seed in first..first + seeds {
                 let report = run(&file.scenario.clone().seed(seed), *chooser)?;
                 p99 += report.latencies.quantile(0.99).as_secs_f64() * 1e3;
                 events += report.events;

@@ -33,6 +33,7 @@ impl Chooser {
             Self::Policy(config) => config.kind.name(),
             Self::Oracle(OracleBy::RunQueue) => "oracle_run_queue",
             Self::Oracle(OracleBy::InFlight) => "oracle_in_flight",
+            Self::Oracle(OracleBy::Slowdown) => "oracle_slowdown",
         }
     }
 }
@@ -44,4 +45,6 @@ pub enum OracleBy {
     RunQueue,
     /// Requests in flight per CPU and speed.
     InFlight,
+    /// Expected slowdown and speed; among equals requests in flight.
+    Slowdown,
 }

@@ -3,13 +3,14 @@
 //! ```text
 //! by run queue   least (n + 1) / C * factor     n = requests and antagonists on the run queue
 //! by in flight   least (R + 1) / C * factor     R = requests in flight
+//! by slowdown    least (max(1, (n + 1) / C) + (R + 1) / 1000 C) * factor
 //! factor         mean time that a request of the site takes there alone, over that elsewhere
 //! ```
 //!
 //! Both count requests on their way to the node. Nodes that do not work, are barred or full are
 //! left out while there are others. It knows nothing of the future: neither how much work a
 //! request has left nor when an antagonist comes; so a policy may beat it by luck or by
-//! spreading better, and the better one of the two is the bound to compare with.
+//! spreading better, and the best one of the three is the bound to compare with.
 
 use tidegate_core::prng::Prng;
 
@@ -21,6 +22,8 @@ use crate::scenario::{Scenario, SiteModel};
 
 /// Added to the rank of nodes that are to be left out while there are others.
 const UNWELL: f64 = 1e12;
+/// Weight of the requests in flight where slowdowns are equal.
+const TIE_BREAKER: f64 = 1e-3;
 /// The rank of nodes that are not to be had at all.
 const BARRED: f64 = f64::INFINITY;
 
@@ -39,8 +42,9 @@ pub(crate) struct Oracle {
 struct Seat {
     site: usize,
     place: usize,
-    /// factor / C.
-    cost: f64,
+    /// 1 / C.
+    per_core: f64,
+    factor: f64,
     limit: u32,
 }
 
@@ -58,7 +62,8 @@ impl Oracle {
             oracle.seats.push(Seat {
                 site,
                 place: members.len(),
-                cost: factor(&scenario.sites[site], model) / model.cores,
+                per_core: 1.0 / model.cores,
+                factor: factor(&scenario.sites[site], model),
                 limit: model.limit.unwrap_or(u32::MAX),
             });
             members.push(number as u32);
@@ -72,11 +77,14 @@ impl Oracle {
     pub(crate) fn update(&mut self, number: u32, node: &Node) {
         let seat = self.seats[number as usize];
         let in_flight = node.processor.in_flight() + node.expected;
+        let runnable = node.processor.runnable() + node.expected;
+        let per_core = |length: u32| f64::from(length + 1) * seat.per_core;
         let length = match self.by {
-            OracleBy::RunQueue => node.processor.runnable() + node.expected,
-            OracleBy::InFlight => in_flight,
+            OracleBy::RunQueue => per_core(runnable),
+            OracleBy::InFlight => per_core(in_flight),
+            OracleBy::Slowdown => per_core(runnable).max(1.0) + per_core(in_flight) * TIE_BREAKER,
         };
-        let rank = f64::from(length + 1) * seat.cost;
+        let rank = length * seat.factor;
         let well = node.condition == Condition::Well && in_flight < seat.limit;
         self.sites[seat.site].1[seat.place] = match (node.barred, well) {
             (Some(_), _) => BARRED,

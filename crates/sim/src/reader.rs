@@ -130,13 +130,20 @@ impl Link {
         nodes: &[Node],
         reads: &mut Reads,
     ) -> Option<NodeLoad> {
-        let told = *reads.told(nodes, node, phase, number)?;
+        let told = reads.told(nodes, node, phase, number)?;
         if told.generation == self.generation && told.made_at <= self.made_at {
             return None;
         }
         self.generation = told.generation;
         self.made_at = told.made_at;
         // A record that was published came with an earlier read already.
+        if told.timing.answered_at == told.made_at {
+            return Some(NodeLoad {
+                unseen_from: self.unseen_from(told, told.timing.received_at),
+                ..told.load
+            });
+        }
+        let told = *told;
         let first = reads.first_with(node, number, &told);
         let timing = reads.timing(nodes, node, phase, first);
         let received_at = timing.unwrap_or(told.timing).received_at;
@@ -180,6 +187,7 @@ mod tests {
     use super::*;
     use crate::counters::CounterLog;
     use crate::node_model::{Records, Scope};
+    use crate::reads::WantedRates;
     use crate::scenario::Scenario;
     use tidegate_core::load::{History, Progress, Reading};
     use tidegate_core::prng::Prng;
@@ -187,6 +195,10 @@ mod tests {
 
     const START: Timestamp = Timestamp::from_millis(1000);
     const NODE: NodeId = NodeId(0);
+    const BOTH: WantedRates = WantedRates {
+        utilization: true,
+        request_times: true,
+    };
 
     /// What happens in the test, at random.
     enum Step {
@@ -285,7 +297,7 @@ mod tests {
     fn compare(records: Records, seed: u64) -> usize {
         let scenario = Scenario::new(1, 8, 0.5).records(|all| *all = records);
         let mut prng = Prng::new(seed);
-        let mut reads = Reads::new(&scenario, true, START);
+        let mut reads = Reads::new(&scenario, BOTH, START);
         let front_end = prng.below(8) as u32;
         let polls = reads.polls(0, phase(front_end, 0));
         let look_back = Some(reads.look_back());

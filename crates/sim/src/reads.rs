@@ -35,6 +35,8 @@ use crate::scenario::Scenario;
 pub const PHASES: u32 = 8;
 /// The longest window that a load is made of.
 const WINDOW_MAX: Duration = Duration::from_millis(100);
+/// The longest window that a utilisation is made of.
+const WINDOW_UTILIZATION: Duration = Duration::from_millis(50);
 
 /// When one read was where.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,13 +61,33 @@ pub(crate) struct Told {
 pub(crate) struct Reads {
     seed: u64,
     start: Timestamp,
-    rates: bool,
+    rates: WantedRates,
     pub(crate) classes: Vec<Class>,
     /// By node.
     class_of: Vec<Option<usize>>,
     quota_milli: Vec<u32>,
     /// The last read that somebody asked for, by node and phase.
     known: Vec<(i64, Option<Told>)>,
+}
+
+/// Which rates somebody looks at: windows for the others are not looked for, and what they
+/// would tell is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WantedRates {
+    pub(crate) utilization: bool,
+    pub(crate) request_times: bool,
+}
+
+impl WantedRates {
+    /// Whether anybody needs a window of this length. Request times are taken over the longest
+    /// one, and utilisation over shorter ones, for simulated nodes count CPU time exactly.
+    fn has(self, window: Duration) -> bool {
+        if window == WINDOW_MAX {
+            self.request_times
+        } else {
+            self.utilization
+        }
+    }
 }
 
 enum Reach {
@@ -75,8 +97,8 @@ enum Reach {
 }
 
 impl Reads {
-    /// Reads as the scenario has them; `rates` if somebody looks at what happened over windows.
-    pub(crate) fn new(scenario: &Scenario, rates: bool, start: Timestamp) -> Self {
+    /// Reads as the scenario has them, with these rates.
+    pub(crate) fn new(scenario: &Scenario, rates: WantedRates, start: Timestamp) -> Self {
         let mut classes: Vec<Class> = Vec::new();
         let mut class_of = Vec::with_capacity(scenario.nodes.len());
         for node in &scenario.nodes {
@@ -106,10 +128,15 @@ impl Reads {
 
     /// How far back a node's log must reach.
     pub(crate) fn look_back(&self) -> Duration {
-        let window = if self.rates {
-            WINDOW_MAX
-        } else {
-            Duration::ZERO
+        let window = match self.rates {
+            WantedRates {
+                request_times: true,
+                ..
+            } => WINDOW_MAX,
+            WantedRates {
+                utilization: true, ..
+            } => WINDOW_UTILIZATION,
+            _ => Duration::ZERO,
         };
         window
             + self
@@ -206,7 +233,7 @@ impl Reads {
         }
     }
 
-    /// What this read told; nothing if the node had no record then.
+    /// What this read told; nothing if the node had no record then. Worked out once.
     pub(crate) fn told(
         &mut self,
         nodes: &[Node],
@@ -244,7 +271,7 @@ impl Reads {
             )
         };
         let rates = |window| -> Option<Rates> {
-            if !self.rates {
+            if !self.rates.has(window) {
                 return None;
             }
             let start = start(window)?;

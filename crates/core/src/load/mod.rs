@@ -18,4 +18,4 @@ pub use history::{History, Progress, Reading};
 pub use node_load::{LoadBrief, NodeLoad, OwnTraffic};
 pub use rates::{Point, Rates};
 pub use rung::Rung;
-pub use table::{LoadTable, NodeTerms, Outcomes, SiteTerms};
+pub use table::{LoadReport, LoadTable, NodeTerms, Outcomes, SiteTerms};

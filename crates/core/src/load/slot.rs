@@ -5,7 +5,7 @@
 //! | load, what `auto` compares | the node's one reader | pickers, director, admin |
 //! | own traffic and terms | pickers (counters), director (terms) | pickers, director |
 //! | load, the rest | the node's one reader | other policies, director, admin |
-//! | outcomes | pickers | director |
+//! | outcomes, reports in responses | pickers | director, `auto` where records are old |
 //!
 //! Both lines of the load are under one sequence lock. A comparison by `auto` touches the first
 //! two lines, which lie side by side.
@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use super::table::NodeTerms;
+use super::table::{LoadReport, NodeTerms};
 use super::{LoadBrief, NodeLoad, OwnTraffic, Rung};
 use crate::time::{Timestamp, nanos};
 
@@ -98,6 +98,9 @@ pub(super) struct Ended {
     pub(super) sum_ln: AtomicU64,
     pub(super) sum_ln_squared: AtomicU64,
     pub(super) sum_nanos: AtomicU64,
+    reported_at: AtomicU64,
+    /// Requests in flight as reported, and own ones among them as counted then.
+    reported: AtomicU64,
 }
 
 /// Four lines, none of them split.
@@ -213,6 +216,27 @@ impl Rest {
             interval: Duration::from_nanos(self.interval_ns.load(Ordering::Relaxed)),
             unseen_from: brief.unseen_from,
         }
+    }
+}
+
+impl Ended {
+    /// Two words, each whole by itself: where two reports come at once, what is read may be the
+    /// time of one and the numbers of the other, which are as new.
+    pub(super) fn set_report(&self, report: &LoadReport) {
+        let numbers = (u64::from(report.in_flight.to_bits()) << 32) | u64::from(report.own);
+        self.reported.store(numbers, Ordering::Relaxed);
+        self.reported_at.store(report.at.nanos(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn report(&self) -> Option<LoadReport> {
+        let at = Timestamp::from_nanos(self.reported_at.load(Ordering::Relaxed));
+        let numbers = self.reported.load(Ordering::Relaxed);
+        (at != Timestamp::ZERO).then(|| LoadReport {
+            at,
+            in_flight: f32::from_bits((numbers >> 32) as u32),
+            own: numbers as u32,
+        })
     }
 }
 

@@ -65,6 +65,17 @@ impl Default for NodeTerms {
     }
 }
 
+/// What a node told of its load with a response.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LoadReport {
+    /// When it came.
+    pub at: Timestamp,
+    /// Requests in flight at the node, without the one that was answered.
+    pub in_flight: f32,
+    /// Own requests in flight there when it came, without the one that was answered.
+    pub own: u32,
+}
+
 /// What the director works out for a whole site.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiteTerms {
@@ -192,6 +203,26 @@ impl LoadTable {
         } else {
             ended.streak.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Takes in what the node told with a response to a request that has not been completed yet.
+    pub(crate) fn reported(&self, node: NodeId, in_flight: f32, now: Timestamp) {
+        if !(in_flight >= 0.0 && in_flight.is_finite()) {
+            return;
+        }
+        let slot = self.slot(node);
+        let own = slot.own.traffic().in_flight().saturating_sub(1);
+        slot.ended.set_report(&LoadReport {
+            at: now,
+            in_flight,
+            own: u32::try_from(own).unwrap_or(u32::MAX),
+        });
+    }
+
+    /// What the node told last with a response, however long ago.
+    #[inline]
+    pub fn report(&self, node: NodeId) -> Option<LoadReport> {
+        self.slot(node).ended.report()
     }
 
     /// How own requests to the node ended so far.

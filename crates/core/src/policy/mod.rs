@@ -236,10 +236,12 @@ pub enum Signal {
     Latency,
     /// What nodes tell of their load: records, or response headers.
     Load,
-    /// Of that, what happened over a window: utilisation, mean request time.
-    Rates,
-    /// The terms of nodes and sites, which the director works out from all of these, rates
-    /// included.
+    /// Of that, the used share of the CPUs over a window.
+    Utilization,
+    /// Of that, how long requests took over a window.
+    RequestTimes,
+    /// The terms of nodes and sites, which the director works out from own traffic, latencies,
+    /// loads and request times.
     Learned,
 }
 
@@ -251,7 +253,8 @@ impl Signal {
             Self::InFlight => "own requests in flight",
             Self::Latency => "latencies",
             Self::Load => "load of the nodes",
-            Self::Rates => "rates of the nodes",
+            Self::Utilization => "CPU utilisation of the nodes",
+            Self::RequestTimes => "request times of the nodes",
             Self::Learned => "learned terms",
         }
     }
@@ -291,7 +294,7 @@ macro_rules! policies {
 
 policies! {
     #[default]
-    Auto = "auto", auto::Auto::new, [InFlight Latency Load Rates Learned],
+    Auto = "auto", auto::Auto::new, [InFlight Latency Load RequestTimes Learned],
         "least expected slowdown among a few random nodes, by the freshest load there is";
     Random = "random", random::Random::new, [],
         "any node, uniformly";
@@ -305,13 +308,13 @@ policies! {
         "fewest own requests in flight, of two random nodes";
     PeakEwma = "peak_ewma", peak_ewma::PeakEwma::new, [InFlight Latency],
         "least recent peak latency times own requests in flight, of two random nodes";
-    Prequal = "prequal", prequal::Prequal::new, [InFlight Latency Load Rates],
+    Prequal = "prequal", prequal::Prequal::new, [InFlight Latency Load RequestTimes],
         "hot-cold lexicographic over a pool of probes: least latency among nodes without many requests";
     PrequalRif = "prequal_rif", prequal_rif::PrequalRif::new, [InFlight Load],
         "fewest requests in flight at the node, over a pool of probes";
-    Slbl = "slbl", slbl::Slbl::new, [Load Rates],
+    Slbl = "slbl", slbl::Slbl::new, [Load Utilization],
         "random by what is free of CPU, memory and file descriptors, weighted";
-    KLeastLoaded = "k_least_loaded", k_least_loaded::KLeastLoaded::new, [Load Rates],
+    KLeastLoaded = "k_least_loaded", k_least_loaded::KLeastLoaded::new, [Load Utilization],
         "any of the k nodes with the least CPU load (index ulm, pklm or klm)";
 }
 

@@ -62,6 +62,15 @@ pub struct Loss {
 }
 
 impl Comparison {
+    /// The scenarios of one half alone.
+    pub fn of_half(&self, half: Half) -> Self {
+        let rows = self.rows.iter().filter(|row| row.half == half);
+        Self {
+            policies: self.policies.clone(),
+            rows: rows.cloned().collect(),
+        }
+    }
+
     fn column(&self, policy: PolicyKind) -> Option<usize> {
         self.policies.iter().position(|kind| *kind == policy)
     }

@@ -34,7 +34,7 @@ use crate::node::Node;
 use crate::oracle::Oracle;
 use crate::queue::{Event, Queue};
 pub use crate::reads::PHASES;
-use crate::reads::Reads;
+use crate::reads::{Reads, WantedRates};
 use crate::report::Report;
 use crate::requests::Requests;
 use crate::scenario::Scenario;
@@ -94,8 +94,10 @@ impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, chooser: Chooser) -> Self {
         let seed = scenario.seed;
         let looks_at = |signal| chooser.signals().contains(&signal);
-        // The director learns from rates, too.
-        let rates = looks_at(Signal::Rates) || looks_at(Signal::Learned);
+        let rates = WantedRates {
+            utilization: looks_at(Signal::Utilization),
+            request_times: looks_at(Signal::RequestTimes),
+        };
         let reads = looks_at(Signal::Load).then(|| Reads::new(scenario, rates, START));
         let look_back = reads.as_ref().map(Reads::look_back);
         let models = scenario.nodes.iter().zip(0..);

@@ -6,7 +6,7 @@ use tidegate_core::policy::PolicyKind;
 use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 use tidegate_sim::chooser::Chooser;
-use tidegate_sim::file::ScenarioFile;
+use tidegate_sim::file::{Half, ScenarioFile};
 use tidegate_sim::matrix::comparison::{Comparison, Loss, Row};
 use tidegate_sim::matrix::score::{BAND, By, MISSED_BAND, Outcome, Score, unmet};
 
@@ -238,23 +238,37 @@ fn tallies(comparison: &Comparison) -> String {
         "ties",
         "losses",
         "p99",
+        "tune",
+        "report",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(comparison.tallies(JUDGED).iter().map(|tally| {
-        vec![
+    let halves = [Half::Tune, Half::Report].map(|half| comparison.of_half(half));
+    let by_half = halves.each_ref().map(|half| half.tallies(JUDGED));
+    for (index, tally) in comparison.tallies(JUDGED).iter().enumerate() {
+        let mut row = vec![
             tally.against.name().into(),
             tally.wins.to_string(),
             tally.ties.to_string(),
             tally.losses.to_string(),
             percent(tally.p99_ratio),
-        ]
-    }));
+        ];
+        row.extend(by_half.iter().map(|half| {
+            half.get(index).map_or("-".into(), |it| {
+                format!("{}/{}/{}", it.wins, it.ties, it.losses)
+            })
+        }));
+        rows.push(row);
+    }
     let oracle = comparison.oracle_ratio(JUDGED);
+    let [tune, report] = halves
+        .each_ref()
+        .map(|half| percent(half.oracle_ratio(JUDGED)));
     let mut out = format!("\n{}", table::numbers(&rows));
     // Writing to a string cannot fail.
     writeln!(
         out,
-        "\nErrors first, then p99 with a band of {:.0} %. p99 to the oracle: {} (geometric mean).",
+        "\nErrors first, then p99 with a band of {:.0} %. p99 to the oracle: {} \
+         (geometric mean; half tune {tune}, half report {report}).",
         BAND * 100.0,
         percent(oracle),
     )

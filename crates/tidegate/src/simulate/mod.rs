@@ -24,8 +24,8 @@ use crate::cli::Failure;
 use crate::cli::simulate::{SimulateArgs, SimulateCommand};
 use crate::output::Output;
 
-/// The oracles: what bounds every policy is the better of them.
-const ORACLES: [OracleBy; 2] = [OracleBy::RunQueue, OracleBy::InFlight];
+/// The oracles: what bounds every policy is the best of them.
+const ORACLES: [OracleBy; 3] = [OracleBy::RunQueue, OracleBy::InFlight, OracleBy::Slowdown];
 
 /// Does what the arguments ask for.
 pub(crate) fn run(args: &SimulateArgs, output: Output) -> Result<(), Failure> {
@@ -70,7 +70,7 @@ fn choosers(policies: &[PolicyKind]) -> Vec<Chooser> {
     }
 }
 
-/// The better one of the oracles' results.
+/// The best one of the oracles' results.
 fn best_oracle(choosers: &[Chooser], ran: &[Ran]) -> Option<Score> {
     let oracles = choosers
         .iter()
