@@ -15,11 +15,11 @@ test:
 # The lab: the experiments behind every claim. See docs/lab.md.
 lab:
 	@scripts/setup.sh lab
-	cargo build --profile fast --locked --package tidegate --package tidegate-lab
-	@target/fast/tidegate-lab list
+	cargo build --release --locked --package tidegate --package tidegate-lab
+	@target/release/tidegate-lab list
 	@echo
-	@echo "run one:    target/fast/tidegate-lab run single-site --quick   (as root: namespaces and CPU quotas)"
-	@echo "run all:    target/fast/tidegate-lab run all --quick && target/fast/tidegate-lab report"
+	@echo "run one:    target/release/tidegate-lab run single-site --quick   (as root: namespaces and CPU quotas)"
+	@echo "run all:    target/release/tidegate-lab run all --quick && target/release/tidegate-lab report"
 
 # The binary that you put before real servers: target/release/tidegate
 build:

@@ -67,7 +67,8 @@ impl Counter {
         match self {
             Self::Perf => "Instructions by hardware counters (perf), user and kernel.",
             Self::Callgrind => {
-                "Instructions by callgrind, user only: this machine shows no hardware counters."
+                "Instructions by callgrind, user only: this machine shows no hardware counters. A simulated CPU is some fifty \
+                 times slower, so what is done by the clock and not by the request (auto's reads of load) counts fifty times."
             }
         }
     }
