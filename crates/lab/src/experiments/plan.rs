@@ -149,6 +149,13 @@ impl Point {
         }
     }
 
+    /// Whether clients wait for answers before they ask again.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let closed = |stream: &Stream| matches!(stream.pacing, Pacing::Closed { .. });
+        self.streams.iter().all(closed)
+    }
+
     /// Whether an arm is measured here.
     #[must_use]
     pub fn takes(&self, arm: &Arm) -> bool {

@@ -4,6 +4,8 @@
 //! or if a front-end had no CPU left. What a hypervisor takes for other machines (steal time, in
 //! spells of seconds) stops everything at once, and is no property of any arm.
 
+use std::collections::BTreeMap;
+
 use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 
@@ -28,8 +30,11 @@ pub(super) struct Usage {
     pub(super) others: f64,
     /// What the hypervisor took of the CPU of which it took most, as a share of it.
     pub(super) stolen: f64,
-    /// The same for each CPU, in seconds so far.
-    stolen_seconds: Vec<f64>,
+    /// The same of the nodes' CPU.
+    pub(super) stolen_from_nodes: f64,
+    /// What it took of each CPU, in seconds so far.
+    stolen_seconds: BTreeMap<u32, f64>,
+    node_cpu: u32,
 }
 
 impl Usage {
@@ -50,22 +55,30 @@ impl Usage {
                 Mode::Loopback => f64::NAN,
             },
             stolen: 0.0,
+            stolen_from_nodes: 0.0,
             stolen_seconds: stolen_seconds(&stat),
+            node_cpu,
         }
     }
 
     /// Shares of the time between.
     pub(super) fn since(&self, before: &Self) -> Self {
         let seconds = self.at.seconds_since(before.at).max(f64::MIN_POSITIVE);
+        let stolen = |cpu| {
+            let so_far = |it: &Self| it.stolen_seconds.get(&cpu).copied().unwrap_or(0.0);
+            (so_far(self) - so_far(before)) / seconds
+        };
         Self {
             at: self.at,
             nodes: (self.nodes - before.nodes) / seconds,
             front: (self.front - before.front) / seconds,
             others: at_least_nothing((self.others - before.others) / seconds),
-            stolen: (self.stolen_seconds.iter().zip(&before.stolen_seconds))
-                .map(|(now, before)| (now - before) / seconds)
+            stolen: (self.stolen_seconds.keys())
+                .map(|cpu| stolen(*cpu))
                 .fold(0.0, f64::max),
-            stolen_seconds: Vec::new(),
+            stolen_from_nodes: stolen(self.node_cpu),
+            stolen_seconds: BTreeMap::new(),
+            node_cpu: self.node_cpu,
         }
     }
 
@@ -96,11 +109,13 @@ fn cpu_seconds(stat: &str, cpu: u32) -> Option<f64> {
 }
 
 /// Seconds that the hypervisor has taken of each CPU.
-fn stolen_seconds(stat: &str) -> Vec<f64> {
+fn stolen_seconds(stat: &str) -> BTreeMap<u32, f64> {
     let cpus = stat.lines().filter_map(|line| line.strip_prefix("cpu"));
-    let cpus = cpus.filter(|line| line.starts_with(|it: char| it.is_ascii_digit()));
-    cpus.map(|line| ticks(line).get(8).map_or(0.0, |ticks| ticks / 100.0))
-        .collect()
+    let stolen = |line: &str| {
+        let (cpu, fields) = line.split_once(' ')?;
+        Some((cpu.parse().ok()?, ticks(fields).get(7)? / 100.0))
+    };
+    cpus.filter_map(stolen).collect()
 }
 
 #[cfg(test)]
@@ -112,6 +127,6 @@ mod tests {
         let stat = "cpu  9 9 9 9\ncpu0 1 1 1 1 1 1 1 1\ncpu1 100 50 25 999 999 10 10 5 7 7\n";
         assert_eq!(cpu_seconds(stat, 1), Some(1.95));
         assert_eq!(cpu_seconds(stat, 2), None);
-        assert_eq!(stolen_seconds(stat), [0.01, 0.05]);
+        assert_eq!(stolen_seconds(stat), [(0, 0.01), (1, 0.05)].into());
     }
 }
