@@ -251,7 +251,7 @@ impl Session {
         self.spare.set(Some(exchange));
     }
 
-    /// Polls with a context that wakes this session only when a request body is on its way:
+    /// Polls with a context that wakes the caller only when a request body is on its way:
     /// then somebody else may drive the upstream connection in between.
     pub(crate) fn with_context<T>(
         &self,

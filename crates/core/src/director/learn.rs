@@ -22,8 +22,8 @@
 //! y is a response's latency divided by the slowdown that was expected at its dispatch; its
 //! sums decay with 10 s. b is the base time that the node's own counters tell of everybody's
 //! requests (`base_time`); with one front-end it is what y has told already. e is the share of
-//! errors, an EWMA of 0.2 per response that decays with 5 s (0.1 and 1 s: a node that fails at
-//! once takes five times as many requests of 64 front-ends with it; 0.15: a third more). g and h
+//! errors, an EWMA of 0.2 per response that decays with 5 s (0.15: a node that fails at once takes
+//! a third more requests of 64 front-ends with it; 0.1 and 1 s: four times those of 0.15). g and h
 //! are means of a gamma-Poisson posterior: an own request makes it likelier that others went the
 //! same way, by less the fewer of them there can be.
 //!
