@@ -23,7 +23,7 @@ impl Fitness {
     pub(super) fn run(&mut self, usage: &Usage) {
         self.runs += 1;
         if usage.is_disturbed() {
-            self.disturbed.push(usage.clone());
+            self.disturbed.push(*usage);
         }
     }
 
@@ -39,7 +39,7 @@ impl Fitness {
         let mut said = Vec::new();
         if self.repeated > 0 {
             said.push(format!(
-                "{} runs were thrown away and repeated, unseen: meanwhile the hypervisor had taken over {:.0} % of a CPU for other \
+                "Runs thrown away unseen and repeated: {}. Meanwhile the hypervisor had taken over {:.0} % of a CPU for other \
                  machines, or other programs over {:.0} % of the nodes' CPU.",
                 self.repeated,
                 percent(STOLEN_MAX),

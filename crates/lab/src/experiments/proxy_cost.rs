@@ -300,11 +300,12 @@ impl Bench<'_> {
     }
 }
 
-/// Adds each arm's cost over HAProxy's of the same round.
+/// Adds each other arm's cost over HAProxy's of the same round.
 fn compare(table: &mut Table) {
     let costs = ["cpu_us", "user_instructions", "kernel_instructions"];
     let base = table.get(BASE).cloned().unwrap_or_default();
-    for metrics in table.values_mut() {
+    let others = table.iter_mut().filter(|(arm, _)| *arm != BASE);
+    for (_, metrics) in others {
         for (name, rounds) in metrics.clone() {
             let metric = Metric::of(&name);
             let Some(theirs) = base.get(&name).filter(|_| costs.contains(&metric.quantity)) else {

@@ -21,7 +21,7 @@ use super::fitness::Fitness;
 use super::judge::Table;
 use super::plan::{Arm, Calibration, GENERATOR, Plan, Point, SET_UP, Stage};
 use super::reserve::Reserve;
-use super::usage::Usage;
+use super::usage::{Counters, Usage};
 use super::{ExperimentError, Lab};
 
 /// Looks at the cluster or does something to it while a load runs.
@@ -307,12 +307,12 @@ impl<'a> Runner<'a> {
         let point = run.point;
         let mut fronts = start(run.arm, point, cluster)?;
         let plan = load_plan(point, run.knee, &fronts.processes);
-        let before = Usage::of(cluster, &fronts.processes, run.node_cpu);
+        let before = Counters::of(cluster, &fronts.processes, run.node_cpu);
         let running = run_load(cluster, &plan)?;
         let watched = watch.during(cluster, run);
         let result = running.wait()?;
         watched?;
-        let usage = Usage::of(cluster, &fronts.processes, run.node_cpu).since(&before);
+        let usage = Counters::of(cluster, &fronts.processes, run.node_cpu).since(&before);
         if let Some(why) = fronts.processes.iter_mut().find_map(FrontEnd::ended) {
             return Err(ExperimentError::Unfit(why));
         }

@@ -18,27 +18,37 @@ pub(super) const STOLEN_MAX: f64 = 0.05;
 /// quotas and the nodes' network stacks take about a tenth.
 pub(super) const OTHERS_MAX: f64 = 0.2;
 
-/// How much CPU time was used, and when that was looked up.
+/// CPU seconds so far.
 #[derive(Clone, Debug)]
-pub(super) struct Usage {
+pub(super) struct Counters {
     at: Timestamp,
-    /// Of all nodes, as a share of what they may use.
-    pub(super) nodes: f64,
-    /// Of the front-ends, as a share of one CPU.
-    pub(super) front: f64,
-    /// Of everybody else on the nodes' CPU, as a share of it.
-    pub(super) others: f64,
-    /// What the hypervisor took of the CPU of which it took most, as a share of it.
-    pub(super) stolen: f64,
-    /// The same of the nodes' CPU.
-    pub(super) stolen_from_nodes: f64,
-    /// What it took of each CPU, in seconds so far.
-    stolen_seconds: BTreeMap<u32, f64>,
+    /// Of all nodes, and of all of them in units of their shares.
+    nodes: f64,
+    nodes_shares: f64,
+    fronts: f64,
+    /// That the nodes' CPU worked; unknown where nodes do not burn CPU time.
+    worked: f64,
+    /// That the hypervisor took of each CPU.
+    stolen: BTreeMap<u32, f64>,
     node_cpu: u32,
 }
 
-impl Usage {
-    /// CPU seconds so far, the nodes' in units of their shares.
+/// Who used how much between two looks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usage {
+    /// All nodes, as a share of what they may use.
+    pub(super) nodes: f64,
+    /// The front-ends, as a share of one CPU.
+    pub(super) front: f64,
+    /// Everybody else on the nodes' CPU, as a share of it.
+    pub(super) others: f64,
+    /// The hypervisor, of the CPU of which it took most, as a share of it.
+    pub(super) stolen: f64,
+    /// The hypervisor, of the nodes' CPU.
+    pub(super) stolen_from_nodes: f64,
+}
+
+impl Counters {
     pub(super) fn of(cluster: &Cluster, fronts: &[FrontEnd], node_cpu: u32) -> Self {
         let nodes = cluster.nodes();
         let used = |index: usize| cluster.cpu_time(index).as_secs_f64();
@@ -47,41 +57,38 @@ impl Usage {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         Self {
             at: clock::now(),
-            nodes: used / shares,
-            front: fronts.iter().map(|it| it.cpu_time().as_secs_f64()).sum(),
-            others: match cluster.mode() {
-                Mode::Namespaces => cpu_seconds(&stat, node_cpu).unwrap_or(f64::NAN) - used,
-                // The nodes compute there, and use nothing.
+            nodes: used,
+            nodes_shares: used / shares,
+            fronts: fronts.iter().map(|it| it.cpu_time().as_secs_f64()).sum(),
+            worked: match cluster.mode() {
+                Mode::Namespaces => cpu_seconds(&stat, node_cpu).unwrap_or(f64::NAN),
                 Mode::Loopback => f64::NAN,
             },
-            stolen: 0.0,
-            stolen_from_nodes: 0.0,
-            stolen_seconds: stolen_seconds(&stat),
+            stolen: stolen_seconds(&stat),
             node_cpu,
         }
     }
 
-    /// Shares of the time between.
-    pub(super) fn since(&self, before: &Self) -> Self {
+    /// Shares of the time since.
+    pub(super) fn since(&self, before: &Self) -> Usage {
         let seconds = self.at.seconds_since(before.at).max(f64::MIN_POSITIVE);
-        let stolen = |cpu| {
-            let so_far = |it: &Self| it.stolen_seconds.get(&cpu).copied().unwrap_or(0.0);
-            (so_far(self) - so_far(before)) / seconds
-        };
-        Self {
-            at: self.at,
-            nodes: (self.nodes - before.nodes) / seconds,
-            front: (self.front - before.front) / seconds,
-            others: at_least_nothing((self.others - before.others) / seconds),
-            stolen: (self.stolen_seconds.keys())
+        let share = |of: &dyn Fn(&Self) -> f64| (of(self) - of(before)) / seconds;
+        let stolen = |cpu| share(&|it| it.stolen.get(&cpu).copied().unwrap_or(0.0));
+        Usage {
+            nodes: share(&|it| it.nodes_shares),
+            front: share(&|it| it.fronts),
+            others: at_least_nothing(share(&|it| it.worked - it.nodes)),
+            stolen: self
+                .stolen
+                .keys()
                 .map(|cpu| stolen(*cpu))
                 .fold(0.0, f64::max),
             stolen_from_nodes: stolen(self.node_cpu),
-            stolen_seconds: BTreeMap::new(),
-            node_cpu: self.node_cpu,
         }
     }
+}
 
+impl Usage {
     /// Whether somebody else's work may have decided what was measured.
     pub(super) fn is_disturbed(&self) -> bool {
         self.stolen > STOLEN_MAX || self.others > OTHERS_MAX
