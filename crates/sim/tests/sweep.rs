@@ -1,5 +1,6 @@
 //! Clusters, faults and orders drawn at random, through all checks of the simulator: requests
-//! are conserved, pickers' counts agree, nothing goes where it must not. A failure prints its
+//! are conserved, pickers' counts agree, nothing goes where it must not, and equal nodes are treated
+//! alike. A failure prints its
 //! seed; `SEED=n` replays that one alone.
 
 mod support;
@@ -11,14 +12,17 @@ use tidegate_core::load::Rung;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::prng::Prng;
 use tidegate_core::topology::{AdminState, NodeId, SiteId};
+use tidegate_sim::matrix::score::{Score, unmet};
 use tidegate_sim::model::{Antagonist, Arrivals, Demand};
 use tidegate_sim::report::Report;
 use tidegate_sim::scenario::{
-    Answer, Fault, FaultKind, Io, NodeModel, Order, Records, Scenario, Scope, SiteModel,
+    Answer, Expect, Fault, FaultKind, Io, NodeModel, Order, Records, Scenario, Scope, SiteModel,
 };
 use tidegate_sim::world::run;
 
 const SEEDS: u64 = 256;
+/// Of equal clusters: their runs are longer.
+const EVEN_SEEDS: u64 = 24;
 
 /// Draws of a scenario's parts.
 struct Draw(Prng);
@@ -212,6 +216,43 @@ fn random_clusters_break_no_rule() {
         let other = PolicyKind::ALL[1 + (seed % others) as usize];
         checked(&scenario, PolicyKind::Auto);
         checked(&scenario, other);
+    }
+}
+
+/// Equal, healthy nodes of one site, with records of each millisecond.
+fn even(seed: u64) -> Scenario {
+    let mut draw = Draw(Prng::new(seed));
+    let nodes = 4 + draw.0.below(17) as u32;
+    let front_ends = draw.one(&[1, 8, 64, 64]);
+    let load = draw.between(0.7, 0.95);
+    let mut scenario = Scenario::new(nodes, front_ends, load).seed(seed);
+    scenario.requests = 400 * nodes;
+    let shapes = [
+        Demand::Fixed,
+        Demand::Exponential,
+        Demand::LogNormal { cv: 2.0 },
+    ];
+    for site in &mut scenario.sites {
+        site.demand = draw.one(&shapes);
+    }
+    scenario
+}
+
+/// The default policy sends no node less than half of its fair share, and 64 front-ends that
+/// do not talk do not all send to the same node.
+#[test]
+fn equal_nodes_are_neither_starved_nor_herded() {
+    for seed in seeds(0..EVEN_SEEDS) {
+        let scenario = even(seed);
+        let herding = (scenario.front_ends.count == 64).then_some(1.5);
+        let expect = Expect {
+            least_share: Some(0.5),
+            herding,
+            failed: Some(0.0),
+        };
+        let score = Score::of(&[checked(&scenario, PolicyKind::Auto)]);
+        let unmet = unmet(&expect, &score);
+        assert!(unmet.is_empty(), "SEED={seed}: {}", unmet.join("; "));
     }
 }
 
