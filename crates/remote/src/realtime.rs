@@ -1,4 +1,4 @@
-//! Real-time priority for the calling thread, or the reason why not.
+//! Real-time priority for the calling thread, or the reason why not; and the opposite.
 //!
 //! Under 32 hogs a responder or reader at normal priority waits milliseconds for its turn; at
 //! SCHED_FIFO it waits some tens of microseconds. It is worth having wherever it is permitted,
@@ -60,7 +60,25 @@ pub fn try_fifo(priority: u8) -> Result<(), RealtimeRefused> {
     Err(RealtimeRefused::Privilege { priority, limit })
 }
 
-/// The same at [`PRIORITY`] for a thread of ours, if it is wanted.
+/// Puts the calling thread under SCHED_IDLE: it runs while nobody else in its control group wants
+/// to.
+///
+/// # Errors
+/// If the system refuses.
+pub fn try_idle() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the pointer is to a live sched_param, which the call only reads; pid 0 is the
+    // calling thread.
+    let refused =
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } != 0;
+    if refused {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// The same as [`try_fifo`] at [`PRIORITY`] for a thread of ours, if it is wanted.
 pub(crate) fn ask(wanted: bool) -> Result<(), RealtimeRefused> {
     if wanted {
         try_fifo(PRIORITY)
@@ -97,6 +115,16 @@ mod tests {
                 assert_eq!(policy, libc::SCHED_OTHER);
             }
         }
+    }
+
+    #[test]
+    fn a_thread_can_give_way_to_all_others() {
+        let ended = std::thread::spawn(|| {
+            try_idle().unwrap();
+            // SAFETY: takes no pointer; pid 0 is the calling thread.
+            unsafe { libc::sched_getscheduler(0) }
+        });
+        assert_eq!(ended.join().unwrap(), libc::SCHED_IDLE);
     }
 
     #[test]
