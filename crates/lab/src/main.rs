@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::json;
+use tidegate_lab::awake::Awake;
 use tidegate_lab::cluster::{self, Mode};
 use tidegate_lab::experiments::{self, ALL, Experiment, Lab, Scale};
 use tidegate_lab::progress::Progress;
@@ -195,6 +196,7 @@ fn one(experiment: &Experiment, args: &RunArgs) -> Result<serde_json::Value, Fai
             ModeArg::Loopback => Mode::Loopback,
         }),
         progress: Progress::new(experiment.name, (experiment.estimate)(scale)),
+        awake: Awake::start(),
     };
     let report = (experiment.run)(&lab)?;
     lab.progress.finish();

@@ -8,6 +8,7 @@ mod support;
 use std::time::Duration;
 
 use support::agent_binary;
+use tidegate_lab::awake::Awake;
 use tidegate_lab::cluster::{ClusterError, ClusterPlan, Mode, NodePlan};
 use tidegate_lab::experiments::{
     Arm, ExperimentError, Lab, Measured, Plan, Point, Runner, Scale, Stage, Unwatched, arms,
@@ -51,6 +52,7 @@ fn run(plan: &Plan) -> Result<Measured, Box<ExperimentError>> {
         scale: Scale::Quick,
         mode: None,
         progress: Progress::silent(),
+        awake: Awake::start(),
     };
     Ok(Runner::run(&lab, plan, &mut Unwatched)?)
 }

@@ -19,6 +19,7 @@ mod paper;
 mod plan;
 mod poll_interval;
 mod proxy_cost;
+mod quiet;
 mod report;
 mod reserve;
 mod runner;
@@ -32,6 +33,7 @@ mod workload;
 
 use std::time::Duration;
 
+use crate::awake::Awake;
 use crate::cluster::{ClusterError, Mode};
 use crate::front::FrontError;
 use crate::load::LoadError;
@@ -102,6 +104,8 @@ pub struct Lab {
     pub mode: Option<Mode>,
     /// Who is told how far it is.
     pub progress: Progress,
+    /// Whether idle CPUs are kept awake.
+    pub awake: Awake,
 }
 
 /// Why an experiment has no result.

@@ -73,7 +73,7 @@ pub(super) fn report_of(
         arms,
         paper: findings.paper,
         verdicts: findings.verdicts.into_iter().flatten().collect(),
-        emulated: measured.emulated,
+        emulated: [measured.emulated, vec![lab.awake.said.clone()]].concat(),
         notes,
         raw: Value::Array(measured.raw),
     }

@@ -20,6 +20,7 @@ use super::drive::{load_plan, run_load, scaled, sites, start};
 use super::fitness::Fitness;
 use super::judge::Table;
 use super::plan::{Arm, Calibration, GENERATOR, Plan, Point, SET_UP, Stage};
+use super::quiet;
 use super::reserve::Reserve;
 use super::usage::{Counters, Usage};
 use super::{ExperimentError, Lab};
@@ -291,11 +292,24 @@ impl<'a> Runner<'a> {
                 break;
             }
             self.fitness.repeat();
+            self.wait(length);
             self.lab
                 .progress
                 .again(&format!("{} once more", text.trim()), length);
         }
         Ok(())
+    }
+
+    /// Until the machine is quiet, while there is time.
+    fn wait(&self, run: Duration) {
+        let since = clock::now();
+        let mut looks = 0;
+        while self.reserve.waits(run, since, clock::now()) && !quiet::is_quiet() {
+            if looks == 0 {
+                self.lab.progress.message("waiting for a quiet machine");
+            }
+            looks += 1;
+        }
     }
 
     fn one(
@@ -307,12 +321,15 @@ impl<'a> Runner<'a> {
         let point = run.point;
         let mut fronts = start(run.arm, point, cluster)?;
         let plan = load_plan(point, run.knee, &fronts.processes);
-        let before = Counters::of(cluster, &fronts.processes, run.node_cpu);
+        let count = |fronts: &[FrontEnd], cluster: &Cluster| {
+            Counters::of(cluster, fronts, run.node_cpu, &self.lab.awake)
+        };
+        let before = count(&fronts.processes, cluster);
         let running = run_load(cluster, &plan)?;
         let watched = watch.during(cluster, run);
         let result = running.wait()?;
         watched?;
-        let usage = Counters::of(cluster, &fronts.processes, run.node_cpu).since(&before);
+        let usage = count(&fronts.processes, cluster).since(&before);
         if let Some(why) = fronts.processes.iter_mut().find_map(FrontEnd::ended) {
             return Err(ExperimentError::Unfit(why));
         }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 
+use crate::awake::Awake;
 use crate::cluster::{Cluster, Mode};
 use crate::front::FrontEnd;
 
@@ -49,22 +50,32 @@ pub(super) struct Usage {
 }
 
 impl Counters {
-    pub(super) fn of(cluster: &Cluster, fronts: &[FrontEnd], node_cpu: u32) -> Self {
+    pub(super) fn of(cluster: &Cluster, fronts: &[FrontEnd], node_cpu: u32, awake: &Awake) -> Self {
         let nodes = cluster.nodes();
         let used = |index: usize| cluster.cpu_time(index).as_secs_f64();
         let shares: f64 = nodes.iter().map(|node| node.share).sum();
         let used: f64 = (0..nodes.len()).map(used).sum();
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        let (at, stolen) = (clock::now(), stolen_seconds(&stat));
+        // The kernel's own count is coarse: by ticks, which small quotas often fall between.
+        let worked = match awake.time_on(node_cpu) {
+            Some(idle) => Some(
+                at.seconds_since(Timestamp::ZERO)
+                    - idle.as_secs_f64()
+                    - stolen.get(&node_cpu).copied().unwrap_or(0.0),
+            ),
+            None => cpu_seconds(&stat, node_cpu),
+        };
         Self {
-            at: clock::now(),
+            at,
             nodes: used,
             nodes_shares: used / shares,
             fronts: fronts.iter().map(|it| it.cpu_time().as_secs_f64()).sum(),
             worked: match cluster.mode() {
-                Mode::Namespaces => cpu_seconds(&stat, node_cpu).unwrap_or(f64::NAN),
+                Mode::Namespaces => worked.unwrap_or(f64::NAN),
                 Mode::Loopback => f64::NAN,
             },
-            stolen: stolen_seconds(&stat),
+            stolen,
             node_cpu,
         }
     }
