@@ -152,7 +152,16 @@ impl Cluster {
         self.emulated.clone()
     }
 
-    /// Where front-ends and load generators run.
+    /// Where load generators run: the front's network and CPU, and nobody's control group, so that
+    /// they can go before what they share the CPU with. Clients are other machines in truth.
+    pub fn clients(&self) -> &Place {
+        match &self.machines {
+            Machines::Real(real) => real.clients(),
+            Machines::Emulated(emulated) => emulated.front(),
+        }
+    }
+
+    /// Where front-ends run.
     pub fn front(&self) -> &Place {
         match &self.machines {
             Machines::Real(real) => real.front(),

@@ -66,7 +66,7 @@ impl ClusterPlan {
                     node.name
                 ));
             }
-            if !names.insert(&node.name) || node.name == FRONT {
+            if !names.insert(&node.name) || [FRONT, CLIENTS].contains(&node.name.as_str()) {
                 return wrong(format!("the name {} is taken", node.name));
             }
             if !(1..=WORKERS_MAX).contains(&node.workers) {
@@ -82,6 +82,8 @@ impl ClusterPlan {
 
 /// The front's name; no node may have it.
 pub(super) const FRONT: &str = "front";
+/// The load generators' name; no node may have it either.
+pub(super) const CLIENTS: &str = "clients";
 /// Longest name of a node.
 const NAME_MAX: usize = 32;
 /// Most workers of a server.
@@ -205,6 +207,7 @@ mod tests {
             (vec![], "0 nodes"),
             (vec![node("a"), node("a")], "taken"),
             (vec![node("front")], "taken"),
+            (vec![node("clients")], "taken"),
             (vec![node("a/b")], "no name"),
             (vec![node("")], "no name"),
             (

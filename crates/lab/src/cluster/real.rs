@@ -13,7 +13,7 @@ use super::answer;
 use super::group::{Purpose, Tree};
 use super::name::{Owner, Stem};
 use super::network::{self, Namespace};
-use super::plan::FRONT;
+use super::plan::{CLIENTS, FRONT};
 use super::{
     AgentAt, AgentPlan, ClusterError, ClusterPlan, LoadAt, NODE_MEMORY, Node, NodePlan, Place,
     Placed, Process, ending, servers, sweep,
@@ -21,6 +21,9 @@ use super::{
 
 /// Where servers listen.
 const PORT: u16 = 8080;
+/// Ports of connections that front-ends and load generators make. Servers, agents and front-ends
+/// listen below.
+const EPHEMERAL: &str = "16384 65535";
 
 /// What was made is swept when this is dropped.
 #[derive(Debug)]
@@ -38,6 +41,7 @@ impl Drop for Sweeper {
 pub(super) struct Machines {
     machines: Vec<Machine>,
     front: Place,
+    clients: Place,
     folder: PathBuf,
     emulated: Vec<String>,
     sweeper: Sweeper,
@@ -108,9 +112,17 @@ impl Machines {
             front_cpu,
             network::FRONT,
         )?;
+        let clients = maker.place(
+            CLIENTS,
+            front_namespace.clone(),
+            Purpose::Watch,
+            front_cpu,
+            network::FRONT,
+        )?;
         let mut machines = Self {
             machines: Vec::new(),
             front,
+            clients,
             folder,
             emulated,
             sweeper,
@@ -161,7 +173,7 @@ impl Machines {
 
     /// Room for many connections that were just closed, as load generators leave them.
     fn widen_ports(&self) -> Result<(), ClusterError> {
-        let settings = [("ip_local_port_range", "1024 65535"), ("tcp_tw_reuse", "1")];
+        let settings = [("ip_local_port_range", EPHEMERAL), ("tcp_tw_reuse", "1")];
         self.front.inside(|| {
             settings.iter().try_for_each(|(name, value)| {
                 let path = format!("/proc/sys/net/ipv4/{name}");
@@ -176,6 +188,10 @@ impl Machines {
 
     pub(super) fn front(&self) -> &Place {
         &self.front
+    }
+
+    pub(super) fn clients(&self) -> &Place {
+        &self.clients
     }
 
     pub(super) fn aside(&self, name: &str, cpu: u32) -> Result<Place, ClusterError> {

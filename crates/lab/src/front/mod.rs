@@ -13,6 +13,7 @@ mod envoy;
 mod haproxy;
 mod layout;
 mod nginx;
+mod ports;
 mod programs;
 mod ready;
 mod start;

@@ -10,8 +10,8 @@ use crate::cluster::{Cluster, LoadAt, Node, Place, Process, lab};
 
 use super::layout::{Layout, Load, Server, Site};
 use super::{
-    FrontEnd, FrontError, FrontKind, SiteTargets, apache, envoy, haproxy, nginx, programs, ready,
-    tidegate,
+    FrontEnd, FrontError, FrontKind, SiteTargets, apache, envoy, haproxy, nginx, ports, programs,
+    ready, tidegate,
 };
 
 /// Front-ends that this process has started: each has a folder of its own.
@@ -112,11 +112,10 @@ struct Spawned {
 impl Starter<'_> {
     /// Ports that nobody listens on, each once.
     fn ports(&self, front_ends: usize) -> Result<Vec<Ports>, FrontError> {
-        let free = |ip| TcpListener::bind((ip, 0));
         let pair = |_| {
             Ok([
-                free(self.place.address())?,
-                free(Ipv4Addr::LOCALHOST.into())?,
+                ports::free(self.place.address())?,
+                ports::free(Ipv4Addr::LOCALHOST)?,
             ])
         };
         let all = || (0..front_ends).map(pair).collect::<io::Result<Vec<_>>>();
