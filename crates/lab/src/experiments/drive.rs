@@ -77,7 +77,7 @@ pub(super) fn run_load(
     cluster: &Cluster,
     plan: &LoadPlan,
 ) -> Result<load::Running, ExperimentError> {
-    let mut command = cluster.front().command(lab()?);
+    let mut command = cluster.clients().command(lab()?);
     command.arg("load");
     Ok(load::start(command, plan)?)
 }

@@ -2,7 +2,9 @@
 //! way of the experiment. The plan goes in as JSON, the result comes out as JSON.
 //!
 //! The child asks for precedence over what it shares a CPU with, since clients are other machines
-//! in truth; without the right to it, it runs like the others, and says how late it was.
+//! in truth: in an open loop real-time priority, else a low nice value. (A closed loop is never late,
+//! and at real-time priority could keep whom it asks from answering.) Without the right to either it
+//! runs like the others. It says how late it was.
 //!
 //! The child is killed if it is not done well after the plan's end, and when a [`Running`] is
 //! dropped. Whoever made the command sees to it that the child does not outlive the lab.
@@ -13,18 +15,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use rustix::process::setpriority_process;
+use tidegate_remote::realtime::try_fifo;
 
 use crate::cluster::{ClusterError, Place, lab};
 
 use super::generator;
-use super::plan::LoadPlan;
+use super::plan::{LoadPlan, Pacing, Stream};
 use super::result::LoadResult;
 use super::traces::TraceError;
 
 /// What the child may take beyond the plan's length and time-out: to start, to draw four million
 /// arrivals, to write its result.
 const SPARE: Duration = Duration::from_secs(60);
-/// The child's nice value: about ten times the weight of an ordinary process.
+/// The child's real-time priority: before readers and agents that share its CPU.
+const PRIORITY: u8 = 20;
+/// The child's nice value where real-time priority is refused: about ten times the weight of an ordinary process.
 const NICE: i32 = -10;
 /// Of a plan or a result, as JSON.
 const BYTES_MAX: u64 = 256 << 20;
@@ -122,9 +127,13 @@ pub fn run_command(command: Command, plan: &LoadPlan) -> Result<LoadResult, Load
 /// # Errors
 /// See [`LoadError`].
 pub fn answer(input: impl Read, mut output: impl Write) -> Result<(), LoadError> {
-    let plan = serde_json::from_reader(input.take(BYTES_MAX)).map_err(json("the plan"))?;
-    // Not everybody may; what comes of it is in the result (`late`).
-    setpriority_process(None, NICE).ok();
+    let plan: LoadPlan =
+        serde_json::from_reader(input.take(BYTES_MAX)).map_err(json("the plan"))?;
+    let closed = |stream: &Stream| matches!(stream.pacing, Pacing::Closed { .. });
+    if plan.streams.iter().any(closed) || try_fifo(PRIORITY).is_err() {
+        // Not everybody may; what comes of it is in the result (`late`).
+        setpriority_process(None, NICE).ok();
+    }
     let result = generator::run(&plan)?;
     serde_json::to_writer(&mut output, &result).map_err(json("the result"))?;
     output.flush().map_err(LoadError::Runtime)

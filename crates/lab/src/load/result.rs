@@ -59,7 +59,8 @@ pub struct StreamResult {
     pub failed: u64,
     /// Answered with 503 or 429.
     pub refused: u64,
-    /// Begun more than a millisecond after they were due: the generator's own fault.
+    /// Begun more than a millisecond, and more than a twentieth of all that they took, after they
+    /// were due: the generator's own fault.
     pub late: u64,
     /// Completed within the measured length, per second of it.
     pub throughput_rps: f64,
@@ -142,7 +143,7 @@ impl LoadResult {
                 format!(", waited for one {:.0} % of the time", share * 100.0)
             });
             self.said.push(format!(
-                "the load generator did not keep up: {:.1} % of the requests began over 1 ms late, \
+                "the load generator did not keep up: {:.1} % of the requests began over 1 ms and a twentieth of what they took late, \
                  it took {:.0} % of a CPU{waited}",
                 late * 100.0,
                 self.generator.cpu * 100.0

@@ -14,8 +14,10 @@ use hdrhistogram::Histogram;
 use super::client::Outcome;
 use super::result::{LATENCY_MAX_US, StreamResult, Window, latencies};
 
-/// Begun so much after it was due, a request is late.
+/// Begun so much after it was due, a request is late,
 pub(super) const LATE: Duration = Duration::from_millis(1);
+/// if that was more than this part of all that it took: less decides nothing.
+const LATE_PART: u32 = 20;
 /// Different errors, and different values of the counted header, that are told apart.
 const KINDS_MAX: usize = 64;
 
@@ -83,7 +85,8 @@ impl Tally {
         }
         let result = &mut self.result;
         result.offered += 1;
-        result.late += u64::from(ended.begun.saturating_sub(ended.due) > LATE);
+        let late = ended.begun.saturating_sub(ended.due);
+        result.late += u64::from(late > LATE.max(latency / LATE_PART));
         match &ended.outcome {
             Outcome::Completed(value) => {
                 result.completed += 1;
@@ -227,14 +230,19 @@ mod tests {
     }
 
     #[test]
-    fn begun_over_a_millisecond_late_is_late() {
+    fn a_request_is_late_by_over_a_millisecond_and_a_twentieth_of_what_it_took() {
         let mut tally = Tally::new("shop", STRETCH, None);
-        for begun_us in [1_000_900, 1_001_000, 1_001_100] {
-            let mut request = ended(1000, 1500, Outcome::Completed(None));
+        for (begun_us, ended_ms) in [
+            (1_001_000, 1010),
+            (1_001_100, 1010),
+            (1_024_900, 1500),
+            (1_025_100, 1500),
+        ] {
+            let mut request = ended(1000, ended_ms, Outcome::Completed(None));
             request.begun = Duration::from_micros(begun_us);
             tally.request(&request);
         }
-        assert_eq!(tally.finish().late, 1);
+        assert_eq!(tally.finish().late, 2);
     }
 
     #[test]
