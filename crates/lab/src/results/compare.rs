@@ -1,10 +1,12 @@
 //! Whether an experiment repeats: two reports of it agree where their ranges overlap.
 //!
 //! `band` widens both ranges by a share of their medians for those who ask whether a difference
-//! matters, not whether there is one.
+//! matters, not whether there is one. Quantities that are neither good nor bad tell the
+//! circumstances of a run, such as what a hypervisor took meanwhile: they need not repeat.
 
 use std::fmt;
 
+use super::metric::{Better, Metric};
 use super::number::show;
 use super::range::Range;
 use super::report::Report;
@@ -42,6 +44,7 @@ pub fn compare(one: &Report, other: &Report, band: f64) -> (Vec<Difference>, usi
         .flat_map(|report| &report.arms)
         .flat_map(|arm| arm.metrics.keys().map(|metric| (&arm.arm, metric)))
         .collect();
+    names.retain(|(_, metric)| Metric::of(metric).better() != Better::Neither);
     names.sort();
     names.dedup();
     let mut differences = Vec::new();
@@ -90,6 +93,7 @@ mod tests {
         let metrics = &mut other.arms[0].metrics;
         metrics.insert("p99_ms[load=0.9]".to_owned(), Range::of(vec![60.0, 61.0]));
         metrics.remove("throughput_rps[alpha=0.1]");
+        metrics.insert("stolen_cpu".to_owned(), Range::of(vec![0.1, 0.2]));
         let (differences, agree) = compare(&one, &other, 0.0);
         assert_eq!(agree, all - 2);
         let names: Vec<_> = differences.iter().map(|it| it.metric.as_str()).collect();
