@@ -46,6 +46,22 @@ pub fn ratio(table: &Table, arm: &str, base: &str, metric: &str) -> Option<f64> 
     middle(pairs.map(|(one, other)| one / other).collect())
 }
 
+/// Adds one metric that is the geometric mean of several, round by round, to each arm that has all of
+/// them: what single points scatter too much to tell, all of them together may.
+pub fn pool(table: &mut Table, metrics: &[String], name: &str) {
+    for arm in table.values_mut() {
+        let all: Option<Vec<_>> = metrics.iter().map(|metric| arm.get(metric)).collect();
+        let Some(all) = all else { continue };
+        let count = all.iter().map(|rounds| rounds.len()).min().unwrap_or(0);
+        let mean = |round: usize| {
+            let logs: f64 = all.iter().map(|rounds| rounds[round].ln()).sum();
+            (logs / all.len() as f64).exp()
+        };
+        let means = (0..count).map(mean).collect();
+        arm.insert(name.into(), means);
+    }
+}
+
 /// One arm's improvement on another in percent.
 #[must_use]
 pub fn gain(table: &Table, arm: &str, base: &str, metric: &str) -> Option<f64> {
@@ -122,6 +138,18 @@ mod tests {
         assert_eq!(best(&table(), ["a", "b", "c"], "rps", true), Some("b"));
         assert_eq!(best(&table(), ["a", "b", "c"], "rps", false), Some("a"));
         assert_eq!(best(&table(), ["c"], "rps", true), None);
+    }
+
+    #[test]
+    fn several_points_are_one_where_all_were_measured() {
+        let mut table = table();
+        let more = [("rps2".to_owned(), vec![400.0, 200.0, 1.0])];
+        table.get_mut("a").unwrap().extend(more);
+        pool(&mut table, &["rps".into(), "rps2".into()], "all");
+        let all = rounds(&table, "a", "all");
+        assert_eq!(all.len(), 2);
+        assert!((all[0] - 200.0).abs() < 1e-9 && (all[1] - 100.0).abs() < 1e-9);
+        assert!(rounds(&table, "b", "all").is_empty());
     }
 
     #[test]

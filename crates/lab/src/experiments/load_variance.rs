@@ -96,7 +96,12 @@ impl Watch for Windows {
     }
 
     fn raw(&mut self) -> Value {
-        json!({ "window_ms": WINDOW.as_millis() as u64, "used": self.used })
+        let permille = |used: &f64| (used * 1e3).round() as u64;
+        let used = self.used.iter().map(|window| window.iter().map(permille));
+        json!({
+            "window_ms": WINDOW.as_millis() as u64,
+            "used_permille": used.map(Iterator::collect).collect::<Vec<Vec<_>>>(),
+        })
     }
 }
 

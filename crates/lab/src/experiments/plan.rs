@@ -17,7 +17,7 @@ use crate::load::{Pacing, Stream};
 pub(super) const SET_UP: Duration = Duration::from_secs(5);
 /// Front-ends that start and stop: an arm, and each process of it.
 const ARM: Duration = Duration::from_millis(300);
-const PROCESS: Duration = Duration::from_millis(70);
+const PROCESS: Duration = Duration::from_millis(85);
 /// Enough requests for every cache, and the later ones not to depend on the first.
 const SETTLE: Duration = Duration::from_secs(4);
 /// A load generator that starts, and the last answers that it waits for.

@@ -51,7 +51,7 @@ const LOADS: [f64; 2] = [0.9, 1.27];
 const PROCESSES: u32 = workload::PROCESSES;
 
 fn plan(scale: Scale) -> Plan {
-    let (warm_up, length) = scale.pick((800, 2300), (1000, 3500));
+    let (warm_up, length) = scale.pick((600, 2000), (1000, 3500));
     let all = match scale {
         Scale::Quick => quick_arms(),
         Scale::Full => full_arms(),
