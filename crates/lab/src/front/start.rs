@@ -23,6 +23,8 @@ const AGENT_CHECK_PORT: u16 = 9921;
 const NGINX_USER: &str = "root";
 /// Who Apache runs as if root starts it: it refuses to be root.
 const APACHE_USER: &str = "nobody";
+/// Characters of what a program said that an error repeats.
+const TOLD_MAX: usize = 400;
 
 /// Starts a front-end before nodes of the cluster; it proxies when this returns.
 ///
@@ -271,12 +273,16 @@ fn write_config(kind: &FrontKind, layout: &Layout) -> Result<Vec<String>, FrontE
     })
 }
 
-/// What the program said, on its streams and in its own log.
+/// What the program said last, on its streams and in its own log.
 fn told(process: &Process, folder: &Path) -> String {
     let log = std::fs::read_to_string(folder.join("error.log")).unwrap_or_default();
-    format!("{}\n{}", process.told(), log.trim())
-        .trim()
-        .to_owned()
+    let told = format!("{}\n{}", process.told(), log.trim());
+    let told = told.trim();
+    let cut = told.char_indices().rev().nth(TOLD_MAX);
+    cut.map_or_else(
+        || told.to_owned(),
+        |(at, _)| format!("[...]{}", &told[at..]),
+    )
 }
 
 fn server(
