@@ -105,24 +105,14 @@ impl Machines {
             let _passage = ending::pass();
             network::front(&stem)?
         };
-        let front = maker.place(
-            FRONT,
-            front_namespace.clone(),
-            Purpose::Node,
-            front_cpu,
-            network::FRONT,
-        )?;
-        let clients = maker.place(
-            CLIENTS,
-            front_namespace.clone(),
-            Purpose::Watch,
-            front_cpu,
-            network::FRONT,
-        )?;
+        let before = |name, purpose| {
+            let namespace = front_namespace.clone();
+            maker.place(name, namespace, purpose, front_cpu, network::FRONT)
+        };
         let mut machines = Self {
             machines: Vec::new(),
-            front,
-            clients,
+            front: before(FRONT, Purpose::Node)?,
+            clients: before(CLIENTS, Purpose::Watch)?,
             folder,
             emulated,
             sweeper,

@@ -93,6 +93,13 @@ pub fn at_least(goal: String, measured: Option<f64>, wanted: f64) -> Option<Verd
     verdict(goal, measured, wanted, |measured| measured >= wanted)
 }
 
+/// A verdict that wants one arm ahead of another in something of which more is better.
+#[must_use]
+pub fn ahead(table: &Table, arm: &str, base: &str, metric: &str) -> Option<Verdict> {
+    let measured = ratio(table, arm, base, metric);
+    at_least(format!("{metric}: {arm} over {base}"), measured, 1.0)
+}
+
 /// A verdict that wants at most so much.
 #[must_use]
 pub fn at_most(goal: String, measured: Option<f64>, wanted: f64) -> Option<Verdict> {

@@ -15,7 +15,7 @@ use crate::load::{Requests, Stream};
 use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
-use super::judge::{at_least, gain, pool, ratio};
+use super::judge::{ahead, at_least, gain, pool};
 use super::paper::{beside, best_gain, peers};
 use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{Findings, Sketch, auto_ahead, report};
@@ -124,13 +124,6 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
         )
     };
     let all = labelled(METRIC, ALL);
-    let over = |arm, base| {
-        at_least(
-            format!("{arm} over {base}, both sites, all alphas"),
-            ratio(table, arm, base, &all),
-            1.0,
-        )
-    };
     let peers = peers(plan, table);
     let gained = |arm: &str, paper: &str| {
         let of = |arms: &[&str]| {
@@ -147,8 +140,8 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
         goal("ulm", VARIED, 9.0),
         goal(AUTO, FIXED, 25.0),
         goal(AUTO, VARIED, 21.0),
-        over("ulm", "random"),
-        over("klm", "ulm"),
+        ahead(table, "ulm", "random", &all),
+        ahead(table, "klm", "ulm", &all),
     ];
     let alphas = scale.pick(QUICK, FULL);
     for alpha in alphas {

@@ -15,7 +15,7 @@ use tidegate_remote::clock;
 use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
-use super::judge::{Table, at_least, gain, pool, ratio};
+use super::judge::{Table, ahead, at_least, gain, pool, ratio};
 use super::paper::{beside, best_gain, own, peers, ranked};
 use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{Findings, Sketch, auto_ahead, report};
@@ -119,13 +119,7 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
     let (low, high) = (metric(LOW), metric(HIGH));
     let over_random = |arm| gain(table, arm, "random", &low);
     let all = labelled(METRIC, ALL);
-    let over = |arm, base| {
-        at_least(
-            format!("{arm} over {base}, all alphas"),
-            ratio(table, arm, base, &all),
-            1.0,
-        )
-    };
+    let over = |arm, base| ahead(table, arm, base, &all);
     let mut verdicts = vec![
         at_least(
             "ulm's gain on random at alpha 0.1, %".into(),

@@ -7,7 +7,7 @@ use super::reserve::QUICK_MAX;
 use super::{ALL, Scale, find};
 
 /// What a whole run may take; the tail needs more requests than the others.
-const FULL_MAX: Duration = Duration::from_secs(480);
+const FULL_MAX: Duration = Duration::from_secs(600);
 const TAIL_MAX: Duration = Duration::from_secs(720);
 
 #[test]
