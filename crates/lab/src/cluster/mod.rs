@@ -152,8 +152,9 @@ impl Cluster {
         self.emulated.clone()
     }
 
-    /// Where load generators run: the front's network and CPU, and nobody's control group, so that
-    /// they can go before what they share the CPU with. Clients are other machines in truth.
+    /// Where load generators run: the front's network and CPU, outside version 1's cpu hierarchy as
+    /// agents beside nodes are, so that they may ask for real-time priority. Clients are other
+    /// machines in truth.
     pub fn clients(&self) -> &Place {
         match &self.machines {
             Machines::Real(real) => real.clients(),

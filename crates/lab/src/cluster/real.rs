@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use rustix::thread::{CpuSet, sched_getaffinity};
 use tidegate_remote::udp::Key;
+
+use crate::awake::cpus;
 
 use super::answer;
 use super::group::{Purpose, Tree};
@@ -371,8 +372,7 @@ pub(super) fn folder(stem: &Stem) -> Result<PathBuf, ClusterError> {
 
 /// The CPU if it is there; else a sentence that says so.
 fn pin(cpu: u32, who: &str, said: &mut Vec<String>) -> Option<u32> {
-    let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-    if (cpu as usize) < CpuSet::MAX_CPU && allowed.is_set(cpu as usize) {
+    if cpus().contains(&(cpu as usize)) {
         return Some(cpu);
     }
     said.push(format!(

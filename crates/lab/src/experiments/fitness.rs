@@ -58,7 +58,8 @@ impl Fitness {
         }
         if !self.late.is_empty() {
             said.push(format!(
-                "In {} of {} runs the load generator did not keep up: at worst {:.1} % of the requests began late, by over 1 ms and over a twentieth of what they took.",
+                "In {} of {} runs the load generator did not keep up: at worst {:.1} % of the requests began late, \
+                 by over 1 ms and over a twentieth of what they took.",
                 self.late.len(),
                 self.runs,
                 worst(&mut self.late.iter().copied())

@@ -11,6 +11,7 @@
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 
 use super::usage::STOLEN_MAX;
@@ -39,16 +40,25 @@ fn spin(cpu: usize) -> f64 {
     // If that is refused the system puts the threads on CPUs of their own.
     pin(cpu);
     let start = clock::now();
+    // The first look after the end belongs to it: all before it may have been one gap.
+    let mut over = false;
+    let looks = std::iter::repeat_with(clock::now)
+        .take_while(|now| !std::mem::replace(&mut over, now.since(start) >= LENGTH));
+    share(start, looks)
+}
+
+/// The share of the time between looks that was in gaps.
+fn share(start: Timestamp, looks: impl Iterator<Item = Timestamp>) -> f64 {
     let (mut last, mut taken) = (start, Duration::ZERO);
-    while last.since(start) < LENGTH {
-        let now = clock::now();
+    for now in looks {
         let gap = now.since(last);
         if gap >= GAP {
             taken += gap;
         }
         last = now;
     }
-    taken.as_secs_f64() / last.since(start).as_secs_f64()
+    let all = last.since(start).max(GAP);
+    taken.as_secs_f64() / all.as_secs_f64()
 }
 
 #[cfg(test)]
@@ -56,7 +66,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_one() {
-        assert!((0.0..=1.0).contains(&spin(0)));
+    fn only_gaps_count() {
+        let look = |millis: &[f64]| {
+            let at = |ms: &f64| Timestamp::ZERO + Duration::from_secs_f64(ms * 1e-3);
+            share(Timestamp::ZERO, millis.iter().map(at))
+        };
+        assert_eq!(look(&[0.5, 1.0, 1.5, 2.0]), 0.0);
+        assert!((look(&[0.5, 3.0, 3.5, 4.0, 4.5, 5.0]) - 0.5).abs() < 1e-9);
+        assert_eq!(look(&[300.0]), 1.0, "nothing was ours");
+        assert_eq!(look(&[]), 0.0);
     }
 }

@@ -18,7 +18,7 @@ use crate::load::{self, Knee, LoadPlan, LoadResult, Sample};
 
 use super::drive::{load_plan, run_load, scaled, sites, start};
 use super::fitness::Fitness;
-use super::judge::Table;
+use super::judge::{Table, pool};
 use super::plan::{Arm, Calibration, GENERATOR, Plan, Point, SET_UP, Stage};
 use super::quiet;
 use super::reserve::Reserve;
@@ -82,6 +82,15 @@ pub struct Measured {
     pub notes: Vec<String>,
     /// Every run with its whole result.
     pub raw: Vec<Value>,
+}
+
+impl Measured {
+    /// Adds a quantity's mean over all points of the plan, under a label of its own.
+    pub(super) fn pool(&mut self, plan: &Plan, quantity: &str, label: &str) {
+        let points = plan.stages.iter().flat_map(|stage| &stage.points);
+        let each: Vec<_> = points.map(|it| labelled(quantity, &it.label)).collect();
+        pool(&mut self.table, &each, &labelled(quantity, label));
+    }
 }
 
 /// Least share of the nodes' CPU that throughput is corrected for.
@@ -303,12 +312,10 @@ impl<'a> Runner<'a> {
     /// Until the machine is quiet, while there is time.
     fn wait(&self, run: Duration) {
         let since = clock::now();
-        let mut looks = 0;
-        while self.reserve.waits(run, since, clock::now()) && !quiet::is_quiet() {
-            if looks == 0 {
-                self.lab.progress.message("waiting for a quiet machine");
-            }
-            looks += 1;
+        let is_noisy = || self.reserve.waits(run, since, clock::now()) && !quiet::is_quiet();
+        if is_noisy() {
+            self.lab.progress.message("waiting for a quiet machine");
+            while is_noisy() {}
         }
     }
 

@@ -15,11 +15,12 @@ use crate::load::{Requests, Stream};
 use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
-use super::judge::{ahead, at_least, gain, pool};
+use super::judge::{ahead, at_least, gain};
 use super::paper::{beside, best_gain, peers};
 use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{Findings, Sketch, auto_ahead, report};
 use super::runner::{Measured, Runner, Unwatched, labelled};
+use super::workload::ALL_ALPHAS;
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
 /// See the module.
@@ -38,8 +39,6 @@ const FIXED: &str = "fixed";
 const VARIED: &str = "varied";
 const FIXED_ALPHA: f64 = 0.9;
 const LOW: f64 = 0.1;
-/// The label of all alphas together.
-const ALL: &str = "alpha=all";
 /// Clients of each site.
 const CLIENTS: u32 = workload::CLIENTS / 2;
 const QUICK: &[f64] = &[LOW];
@@ -100,9 +99,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
     let plan = plan(lab.scale);
     let mut measured = Runner::run(lab, &plan, &mut Unwatched)?;
-    let points = plan.stages.iter().flat_map(|stage| &stage.points);
-    let each: Vec<_> = points.map(|point| labelled(METRIC, &point.label)).collect();
-    pool(&mut measured.table, &each, &labelled(METRIC, ALL));
+    measured.pool(&plan, METRIC, ALL_ALPHAS);
     let findings = findings(lab.scale, &plan, &measured);
     Ok(report(
         &EXPERIMENT,
@@ -123,7 +120,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
             wanted,
         )
     };
-    let all = labelled(METRIC, ALL);
+    let all = labelled(METRIC, ALL_ALPHAS);
     let peers = peers(plan, table);
     let gained = |arm: &str, paper: &str| {
         let of = |arms: &[&str]| {

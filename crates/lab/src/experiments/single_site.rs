@@ -15,11 +15,12 @@ use tidegate_remote::clock;
 use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
-use super::judge::{Table, ahead, at_least, gain, pool, ratio};
+use super::judge::{Table, ahead, at_least, gain, ratio};
 use super::paper::{beside, best_gain, own, peers, ranked};
 use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{Findings, Sketch, auto_ahead, report};
 use super::runner::{Measured, Runner, Unwatched, labelled};
+use super::workload::ALL_ALPHAS;
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
 /// See the module.
@@ -38,8 +39,6 @@ const METRIC: &str = "throughput_rps";
 /// Alphas that all arms are measured at, and those between for the paper's arms.
 const LOW: f64 = 0.1;
 const HIGH: f64 = 0.9;
-/// The label of all of them together.
-const ALL: &str = "alpha=all";
 
 /// Below this ratio two arms are about level here.
 const LEVEL: f64 = 1.05;
@@ -100,9 +99,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
     let plan = plan(lab.scale);
     let mut measured = Runner::run(lab, &plan, &mut Unwatched)?;
-    let points = plan.stages.iter().flat_map(|stage| &stage.points);
-    let each: Vec<_> = points.map(|point| labelled(METRIC, &point.label)).collect();
-    pool(&mut measured.table, &each, &labelled(METRIC, ALL));
+    measured.pool(&plan, METRIC, ALL_ALPHAS);
     let findings = findings(&plan, &measured);
     Ok(report(
         &EXPERIMENT,
@@ -118,7 +115,7 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
     let table = &measured.table;
     let (low, high) = (metric(LOW), metric(HIGH));
     let over_random = |arm| gain(table, arm, "random", &low);
-    let all = labelled(METRIC, ALL);
+    let all = labelled(METRIC, ALL_ALPHAS);
     let over = |arm, base| ahead(table, arm, base, &all);
     let mut verdicts = vec![
         at_least(
@@ -183,7 +180,7 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
 }
 
 fn paper(plan: &Plan, table: &Table) -> BTreeMap<String, Value> {
-    let (low, all) = (metric(LOW), labelled(METRIC, ALL));
+    let (low, all) = (metric(LOW), labelled(METRIC, ALL_ALPHAS));
     let (own, peers) = (own(plan, table), peers(plan, table));
     let gained = |arm: &str, paper: u32| {
         let here = best_gain(table, &[arm], "random", &low);

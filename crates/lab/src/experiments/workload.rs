@@ -34,6 +34,8 @@ pub(super) const NODES: usize = 8;
 /// Each node's share of one CPU. Together they leave a fifth of it to the agents beside the quotas,
 /// to the nodes' network stacks and to the hypervisor: all of a share must be there to be used.
 const SHARE: f64 = 0.10;
+/// The label of all Zipf alphas of an experiment together.
+pub(super) const ALL_ALPHAS: &str = "alpha=all";
 /// Files of a site.
 const FILES: u32 = 400;
 /// Files in a node's cache.
