@@ -4,21 +4,22 @@
 //! just before it chooses. Reads are exactly those of a front-end that takes in each one (see
 //! `reads`). Ticks are at most one per interval, before a choice; one that has been idle for
 //! long makes one tick of many, and its terms are then as of now instead of up to an interval
-//! old. A front-end that knows of an ejected node wakes up for it. What the policy does not look
+//! old. A front-end that knows of an ejected or a silent node wakes up for it. What the policy does not look
 //! at (`PolicyKind::signals`) does not happen either: no reads without load, and where nobody
 //! uses learned terms the director ticks only when there is something for it to see: failures,
-//! orders, probes.
+//! orders, probes, and silence where nodes pause.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::director::{Director, Event};
+use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::picker::Picker;
 use tidegate_core::policy::{PolicyConfig, Signal};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, Health, NodeId, NodeSpec, SiteId, SiteSpec};
 
+use crate::fault::FaultKind;
 use crate::model::Stream;
 use crate::node::Node;
 use crate::reader::Reader;
@@ -42,11 +43,11 @@ pub(crate) struct FrontEnd {
     in_flight: Vec<u32>,
     tick: Duration,
     ticked_at: Timestamp,
-    /// Whether the policy uses what the director learns.
-    learns: bool,
+    /// Whether there may be something to see at any tick: the policy uses what the director
+    /// learns, or nodes fall silent.
+    attentive: bool,
     /// Something has happened that a director must see.
     pub(crate) news: bool,
-    ejected: u32,
     /// Whether an event will wake it.
     pub(crate) waking: bool,
 }
@@ -69,7 +70,11 @@ impl FrontEnd {
         for (index, node) in nodes.iter().enumerate() {
             local[*node as usize] = index as u32;
         }
-        let learns = policy.kind.signals().contains(&Signal::Learned);
+        let learned = policy.kind.signals().contains(&Signal::Learned);
+        let pauses = scenario
+            .faults
+            .iter()
+            .any(|fault| fault.kind == FaultKind::Paused);
         let tick = scenario.front_ends.tick;
         Self {
             picker: Picker::new(Arc::clone(&table), director.topology(), chooser),
@@ -81,9 +86,8 @@ impl FrontEnd {
             local,
             tick,
             ticked_at: now - tick,
-            learns,
+            attentive: learned || pauses,
             news: false,
-            ejected: 0,
             waking: false,
         }
     }
@@ -106,7 +110,7 @@ impl FrontEnd {
             reader.catch_up(now, nodes, reads, &self.table);
         }
         let due = now.since(self.ticked_at) >= self.tick;
-        if due && (self.learns || self.news || self.ejected > 0) {
+        if due && (self.attentive || self.news || self.director.probing() > 0) {
             self.tick(now)
         } else {
             Vec::new()
@@ -120,22 +124,14 @@ impl FrontEnd {
         if let Some(topology) = self.director.poll_topology() {
             self.picker.handle_topology(topology);
         }
-        while let Some(event) = self.director.poll_event() {
-            match event {
-                Event::Ejected(_) => self.ejected += 1,
-                Event::Returned(_) => self.ejected = self.ejected.saturating_sub(1),
-                Event::FailOpen(_) | Event::FailClosed(_) | Event::Admin(..) => {}
-            }
-        }
-        if self.ejected == 0 {
-            return Vec::new();
-        }
+        // Nobody reads the log here.
+        while self.director.poll_event().is_some() {}
         std::iter::from_fn(|| self.director.poll_probe(now)).collect()
     }
 
-    /// Whether it has to be woken, because it knows of an ejected node.
+    /// Whether it has to be woken, because it knows of an ejected or a silent node.
     pub(crate) fn must_wake(&self) -> bool {
-        self.ejected > 0 && !self.waking
+        self.director.probing() > 0 && !self.waking
     }
 
     /// A request is on its way to the node. What is wrong with the count, if anything is.

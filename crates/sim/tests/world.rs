@@ -83,6 +83,31 @@ fn nothing_is_lost_and_nothing_goes_where_it_must_not() {
     }
 }
 
+/// A node that hangs refuses nothing and fails nothing: only its silence tells.
+#[test]
+fn a_hanging_node_is_left_alone() {
+    for seed in seeds() {
+        let mut scenario = Scenario::new(8, 2, 0.6)
+            .seed(seed)
+            .mean_demand(Duration::from_millis(50));
+        let rate = scenario.rate(0);
+        scenario = scenario.requests((rate * 10.0) as u32);
+        scenario.faults = vec![Fault {
+            node: NodeId(5),
+            kind: FaultKind::Paused,
+            from: Duration::from_secs(2),
+            to: Duration::from_secs(9),
+        }];
+        for kind in PolicyKind::ALL {
+            let report = ran(&scenario, *kind);
+            let fair = report.sent.iter().sum::<u64>() as f64 / 8.0;
+            // It is there for 3 of 10 seconds, and found silent within 1.6.
+            let share = report.sent[5] as f64 / fair;
+            assert!(share < 0.55, "{} seed {seed}: {share}", kind.name());
+        }
+    }
+}
+
 #[test]
 fn auto_starves_no_equal_node() {
     for seed in seeds() {

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_core::director::{Director, Event};
+use tidegate_core::director::{Cause, Director, Event};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{AdminState, NodeId, Topology};
 use tidegate_proxy::Shared;
@@ -223,11 +223,11 @@ impl Running {
         }
         while let Some(node) = parts.director.poll_probe(now) {
             if parts.probes.try_send(node).is_err() {
-                parts.director.handle_probe(node, false, now);
+                parts.director.handle_unsent_probe(node, now);
             }
         }
         while let Some(event) = parts.director.poll_event() {
-            if matches!(event, Event::Ejected(_)) {
+            if matches!(event, Event::Ejected(..)) {
                 self.stats.ejections.fetch_add(1, Ordering::Relaxed);
             }
             let (name, text) = describe(event, &parts.director.topology());
@@ -270,13 +270,14 @@ impl Running {
 fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
     let node = |id: NodeId| &topology.node(id).name;
     match event {
-        Event::Ejected(id) => (
-            "ejected",
-            format!(
-                "node {}: ejected after failures in a row, until it answers a probe",
-                node(id)
-            ),
-        ),
+        Event::Ejected(id, cause) => {
+            let why = match cause {
+                Cause::Failures => "after failures in a row",
+                Cause::Silence => "because it answers neither requests nor a probe",
+            };
+            let text = format!("node {}: ejected {why}, until it answers a probe", node(id));
+            ("ejected", text)
+        }
         Event::Returned(id) => ("returned", format!("node {}: answers again", node(id))),
         Event::FailOpen(id) => (
             "fail_open",
@@ -319,7 +320,8 @@ mod tests {
         let topology = shared.topology.load();
         let site = tidegate_core::topology::SiteId(0);
         for event in [
-            Event::Ejected(NodeId(0)),
+            Event::Ejected(NodeId(0), Cause::Failures),
+            Event::Ejected(NodeId(0), Cause::Silence),
             Event::Returned(NodeId(0)),
             Event::FailOpen(site),
             Event::FailClosed(site),

@@ -1,4 +1,4 @@
-//! Health probes: does an ejected node answer HTTP at all?
+//! Health probes: does an ejected or silent node answer HTTP at all?
 //!
 //! Any response head is an answer, whatever its status: a probe asks whether somebody is there,
 //! not whether `/` exists.

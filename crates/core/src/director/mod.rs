@@ -17,12 +17,14 @@ mod learn;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::load::LoadTable;
 use crate::prng::Prng;
 use crate::time::Timestamp;
 use crate::topology::{AdminState, ClusterSpec, Health, Node, NodeId, Site, SiteId, Topology};
-use health::NodeHealth;
+pub use health::Cause;
+use health::{Change, NodeHealth, Seen};
 use learn::SiteLearner;
 
 /// Most events kept for a shell that does not poll; older ones are dropped and counted.
@@ -31,8 +33,8 @@ const EVENTS_MAX: usize = 1024;
 /// Something worth a line in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A node failed too often in a row and gets no requests until it answers a probe.
-    Ejected(NodeId),
+    /// A node failed or fell silent and gets no requests until it answers a probe.
+    Ejected(NodeId, Cause),
     /// An ejected node answered a probe.
     Returned(NodeId),
     /// So many nodes of a site are ejected that all are used again.
@@ -52,6 +54,7 @@ pub struct Director {
     published: bool,
     changed: bool,
     health: Vec<NodeHealth>,
+    probing: usize,
     sites: Vec<SiteLearner>,
     events: VecDeque<Event>,
     events_dropped: u64,
@@ -83,6 +86,7 @@ impl Director {
             published: false,
             changed: false,
             health: spec.nodes.iter().map(|_| NodeHealth::default()).collect(),
+            probing: 0,
             sites: spec.sites.iter().map(|_| SiteLearner::default()).collect(),
             events: VecDeque::new(),
             events_dropped: 0,
@@ -116,21 +120,30 @@ impl Director {
 
     /// A probe was answered, with whatever status, or was not.
     pub fn handle_probe(&mut self, node: NodeId, answered: bool, now: Timestamp) {
-        let returned = self.health[node.index()].on_probe(answered, now, &mut self.prng);
-        if returned {
-            self.set_health(node, Health::Up, Event::Returned(node));
+        match self.health[node.index()].on_probe(answered, now, &mut self.prng) {
+            Some(Change::Returned) => self.set_health(node, Health::Up, Event::Returned(node)),
+            Some(Change::Ejected(cause)) => self.eject(node, cause),
+            None => {}
         }
+    }
+
+    /// A probe that was asked for could not be sent.
+    pub fn handle_unsent_probe(&mut self, node: NodeId, now: Timestamp) {
+        self.health[node.index()].on_unsent(now, &mut self.prng);
     }
 
     /// Looks at the table: ejects, learns, and publishes terms and topology.
     pub fn handle_tick(&mut self, table: &LoadTable, now: Timestamp) {
+        let mut probing = 0;
         for index in 0..self.health.len() {
             let node = NodeId(index as u32);
-            let streak = table.outcomes(node).streak;
-            if self.health[index].on_streak(streak, now, &mut self.prng) {
-                self.set_health(node, Health::Ejected, Event::Ejected(node));
+            let seen = seen(table, node);
+            if let Some(cause) = self.health[index].on_look(seen, now, &mut self.prng) {
+                self.eject(node, cause);
             }
+            probing += usize::from(self.health[index].wants_probe());
         }
+        self.probing = probing;
         for (index, learner) in self.sites.iter_mut().enumerate() {
             let site = SiteId(index as u32);
             learner.on_tick(site, &self.topology, table, self.front_ends, now);
@@ -147,8 +160,16 @@ impl Director {
         fresh.then(|| self.topology())
     }
 
+    /// Nodes that a probe is under way to, or will be; as of the last tick.
+    pub fn probing(&self) -> usize {
+        self.probing
+    }
+
     /// A node to probe now. The shell answers each with [`Director::handle_probe`].
     pub fn poll_probe(&mut self, now: Timestamp) -> Option<NodeId> {
+        if self.probing == 0 {
+            return None;
+        }
         let due = self
             .health
             .iter_mut()
@@ -164,6 +185,10 @@ impl Director {
     /// Events that nobody polled in time.
     pub fn events_dropped(&self) -> u64 {
         self.events_dropped
+    }
+
+    fn eject(&mut self, node: NodeId, cause: Cause) {
+        self.set_health(node, Health::Ejected, Event::Ejected(node, cause));
     }
 
     fn set_health(&mut self, node: NodeId, health: Health, event: Event) {
@@ -224,6 +249,18 @@ impl Director {
             candidates: if fail_open { ready } else { up },
             fail_open,
         }
+    }
+}
+
+/// What has become of a node's requests, by the table.
+fn seen(table: &LoadTable, node: NodeId) -> Seen {
+    let outcomes = table.outcomes(node);
+    let mean = outcomes.sum_seconds / (outcomes.successes as f64).max(1.0);
+    Seen {
+        streak: outcomes.streak,
+        outcomes: outcomes.successes + outcomes.failures,
+        in_flight: table.in_flight(node),
+        latency: Duration::try_from_secs_f64(mean).unwrap_or_default(),
     }
 }
 

@@ -24,8 +24,13 @@ fn world(nodes: u32) -> World {
 
 impl World {
     fn tick(&mut self, millis: u64) {
-        self.now = self.now + std::time::Duration::from_millis(millis);
+        self.now = self.now + Duration::from_millis(millis);
         self.director.handle_tick(&self.table, self.now);
+    }
+
+    /// So many ticks of a millisecond.
+    fn ticks(&mut self, count: u32) {
+        (0..count).for_each(|_| self.tick(1));
     }
 
     fn fail(&self, node: NodeId, times: u32) {
@@ -75,7 +80,7 @@ fn three_failures_in_a_row_eject_and_an_answered_probe_returns() {
     assert_eq!(world.candidates(), [0, 1, 2]);
     assert_eq!(
         world.events(),
-        [Event::Ejected(NODE), Event::Returned(NODE)]
+        [Event::Ejected(NODE, Cause::Failures), Event::Returned(NODE)]
     );
 }
 
@@ -94,8 +99,82 @@ fn a_failed_probe_doubles_the_wait() {
         waits.push(waited);
         world.director.handle_probe(NODE, false, world.now);
     }
-    assert!(waits[5] > 8 * waits[0], "{waits:?}");
-    assert!(waits.iter().all(|wait| *wait <= 15_000), "{waits:?}");
+    assert!(waits[5] > 3 * waits[0], "{waits:?}");
+    assert!(waits.iter().all(|wait| *wait <= 2000), "{waits:?}");
+}
+
+#[test]
+fn a_silent_node_is_probed_while_in_use_and_ejected_if_that_is_not_answered() {
+    let mut world = world(3);
+    world.tick(1);
+    world.table.dispatch(NODE);
+    world.ticks(490);
+    assert_eq!(world.director.poll_probe(world.now), None);
+    world.ticks(20);
+    assert_eq!(world.director.poll_probe(world.now), Some(NODE));
+    assert_eq!(
+        world.director.poll_probe(world.now),
+        None,
+        "one probe at a time"
+    );
+    assert_eq!(world.candidates(), [0, 1, 2], "silence is no proof");
+    world.director.handle_probe(NODE, false, world.now);
+    world.tick(1);
+    assert_eq!(world.candidates(), [1, 2]);
+    world.tick(250);
+    assert_eq!(world.director.poll_probe(world.now), Some(NODE));
+    world.director.handle_probe(NODE, true, world.now);
+    world.tick(1);
+    assert_eq!(world.candidates(), [0, 1, 2]);
+    assert_eq!(
+        world.events(),
+        [Event::Ejected(NODE, Cause::Silence), Event::Returned(NODE)]
+    );
+}
+
+#[test]
+fn a_node_with_one_long_request_is_asked_ever_more_seldom() {
+    let mut world = world(3);
+    world.tick(1);
+    world.table.dispatch(NODE);
+    let mut asked = Vec::new();
+    for millis in 0..20_000 {
+        world.tick(1);
+        if world.director.poll_probe(world.now).is_some() {
+            asked.push((millis + 1) / 100);
+            world.director.handle_probe(NODE, true, world.now);
+        }
+    }
+    assert_eq!(asked, [5, 15, 35, 75, 155], "tenths of a second");
+    assert_eq!(world.candidates(), [0, 1, 2]);
+}
+
+#[test]
+fn an_answer_an_idle_node_and_a_probe_unsent_are_no_silence() {
+    let mut world = world(3);
+    world.tick(1);
+    world.table.dispatch(NODE);
+    world.ticks(400);
+    world.table.failed(NODE, true);
+    world.ticks(400);
+    assert_eq!(world.director.poll_probe(world.now), None, "it answered");
+    world.table.complete(NODE);
+    world.ticks(5000);
+    world.table.dispatch(NODE);
+    world.tick(1);
+    assert_eq!(world.director.poll_probe(world.now), None, "it was idle");
+    world.ticks(510);
+    assert_eq!(world.director.poll_probe(world.now), Some(NODE));
+    world.director.handle_unsent_probe(NODE, world.now);
+    world.tick(1);
+    assert_eq!(world.candidates(), [0, 1, 2], "nobody asked");
+    world.ticks(510);
+    assert_eq!(world.director.poll_probe(world.now), Some(NODE));
+    world.table.failed(NODE, true);
+    world.tick(1);
+    world.director.handle_probe(NODE, false, world.now);
+    world.tick(1);
+    assert_eq!(world.candidates(), [0, 1, 2], "it answered meanwhile");
 }
 
 #[test]

@@ -9,6 +9,9 @@ use crate::node::Condition;
 use crate::queue::Event;
 use crate::requests::{Ended, Stage};
 
+/// A front-end waits so long for the answer to a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
 impl World<'_> {
     pub(super) fn schedule_first_antagonist(&mut self, node: u32) {
         let Some(antagonist) = self.scenario.nodes[node as usize].antagonist else {
@@ -194,7 +197,11 @@ impl World<'_> {
     /// Whether a probe that leaves a front-end now will be answered; when it is known.
     pub(super) fn probe(&mut self, node: u32) -> (bool, Timestamp) {
         let condition = self.nodes[node as usize].condition;
-        let answered = matches!(condition, Condition::Well | Condition::Failing);
-        (answered, self.now + self.scenario.network.delay * 2)
+        let round_trip = self.scenario.network.delay * 2;
+        match condition {
+            Condition::Well | Condition::Failing => (true, self.now + round_trip),
+            Condition::Dead => (false, self.now + round_trip),
+            Condition::Paused => (false, self.now + PROBE_TIMEOUT),
+        }
     }
 }

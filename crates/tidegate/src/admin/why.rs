@@ -153,7 +153,7 @@ fn node_reasons(topology: &Topology, id: NodeId, status: &NodeStatus) -> Vec<Str
     match (node.health, site.fail_open) {
         (Health::Up, _) => {}
         (Health::Ejected, false) => reasons.push(
-            "it gets no requests: it failed several times in a row and has not answered a probe since".into(),
+            "it gets no requests: it failed several times in a row or fell silent, and has not answered a probe since".into(),
         ),
         (Health::Ejected, true) => reasons.push(format!(
             "it failed several times in a row, but so did more than half of {}: ejections are ignored",
