@@ -35,9 +35,9 @@ use crate::cluster::{Cluster, ClusterPlan, LoadAt, Mode, Node};
 use crate::results::{Axis, Curve, Plot, Report};
 
 use super::judge::{Table, at_most, median};
+use super::measured::Measured;
 use super::paper::{beside, ranked};
 use super::report::{Findings, report_of};
-use super::runner::Measured;
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
 /// See the module.

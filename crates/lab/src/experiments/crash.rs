@@ -1,8 +1,8 @@
 //! `crash`: what clients notice when a server dies, hangs, and comes back.
 //!
 //! ```text
-//! 0 s           2 s            5 s            8 s             12 s           length
-//! steady ────── kill n1 ────── revive n1 ──── stop n2 ──────── resume n2 ──── end
+//! 0 s           2 s            7 s            12 s            20 s            28 s
+//! steady ────── kill n1 ────── revive n1 ──── stop n2 ─────── resume n2 ───── end
 //! ```
 //!
 //! Kill is the process gone: connections are refused. Stop is a process that the kernel keeps and
@@ -31,10 +31,11 @@ use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
 use super::judge::{at_most, best, median};
+use super::measured::Measured;
 use super::paper::peers;
 use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{Findings, Sketch, report};
-use super::runner::{Measured, Run, Runner, Watch};
+use super::runner::{Run, Runner, Watch};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
 /// See the module.
@@ -84,8 +85,8 @@ fn schedule(scale: Scale) -> Schedule {
         Scale::Full => Schedule {
             kill: 2.0,
             revive: 7.0,
-            stop: 13.0,
-            resume: 18.0,
+            stop: 12.0,
+            resume: 20.0,
             end: 28.0,
         },
     }
@@ -345,7 +346,7 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
         notes: vec![
             format!("{CLIENTS} clients in a closed loop; a request is lost after {TIMEOUT:?}."),
             "Health checks as each front-end's file says: HAProxy and Envoy ask each two seconds, nginx and Apache see failures in passing, \
-             Tidegate ejects in passing and probes what it ejected."
+             Tidegate ejects in passing, probes what it ejected, and what is silent."
                 .into(),
         ],
         plots: vec![

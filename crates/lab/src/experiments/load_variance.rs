@@ -23,10 +23,11 @@ use crate::results::Report;
 
 use super::arms::AUTO;
 use super::judge::{at_least, at_most, ratio};
+use super::measured::Measured;
 use super::paper::{beside, own, peers, ranked};
 use super::plan::{Plan, Point, Stage};
 use super::report::{Findings, Sketch, auto_ahead, report};
-use super::runner::{Measured, Run, Runner, Watch};
+use super::runner::{Run, Runner, Watch};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, shared_sites, workload};
 
 /// See the module.

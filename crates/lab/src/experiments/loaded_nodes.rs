@@ -13,10 +13,11 @@ use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
 use super::judge::{at_least, gain, ratio};
+use super::measured::{Measured, labelled};
 use super::paper::{beside, own, peers, ranked};
 use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{Findings, Sketch, auto_ahead, report};
-use super::runner::{Measured, Runner, Unwatched, labelled};
+use super::runner::{Runner, Unwatched};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
 /// See the module.
@@ -46,7 +47,7 @@ fn plan(scale: Scale) -> Plan {
         arms::best_peers().into_iter().take(2).collect(),
         arms::best_peers(),
     ));
-    let (warm_up, length) = scale.pick((600, 2200), (600, 2500));
+    let (warm_up, length) = scale.pick((500, 1500), (600, 2500));
     let point = |loaded: &usize| Point {
         antagonists: (0..*loaded).map(|node| (node, ping_pong())).collect(),
         // Peers at none, half and all.

@@ -15,6 +15,7 @@ mod instructions;
 pub mod judge;
 mod load_variance;
 mod loaded_nodes;
+mod measured;
 mod paper;
 mod plan;
 mod poll_interval;
@@ -40,8 +41,9 @@ use crate::load::LoadError;
 use crate::progress::Progress;
 use crate::results::Report;
 
+pub use measured::Measured;
 pub use plan::{Arm, Calibration, Plan, Point, Stage};
-pub use runner::{Measured, Run, Runner, Unwatched, Watch};
+pub use runner::{Run, Runner, Unwatched, Watch};
 
 /// Every experiment, in the order of the papers.
 pub const ALL: &[&Experiment] = &[

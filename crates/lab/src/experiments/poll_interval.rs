@@ -15,10 +15,11 @@ use crate::results::{Axis, Report};
 
 use super::arms::{AUTO, KLM};
 use super::judge::{Table, at_least, at_most, best, median, ratio};
+use super::measured::{Measured, labelled};
 use super::paper::{beside, ranked};
 use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{Findings, Sketch, report};
-use super::runner::{Measured, Runner, Unwatched, labelled};
+use super::runner::{Runner, Unwatched};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 use crate::front::{FrontKind, TidegateArm};
 

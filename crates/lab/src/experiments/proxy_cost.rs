@@ -23,17 +23,16 @@ use std::time::Duration;
 use serde_json::json;
 use tidegate_remote::clock;
 
-use crate::cluster::{Cluster, Mode, Place, lab as lab_binary};
+use crate::cluster::{Cluster, Mode, Place};
 use crate::front::{self, FrontEnd, FrontKind, HaproxyBalance, SiteTargets};
-use crate::load::{self, LoadPlan, Pacing, Requests, Stream};
+use crate::load::{LoadPlan, Pacing, Requests, Stream};
 use crate::results::{Axis, Metric, Report};
 
-use super::instructions;
 use super::judge::{Table, at_most, ratio};
+use super::measured::{Measured, labelled};
 use super::plan::Arm;
 use super::report::{Findings, Sketch, report_of};
-use super::runner::{Measured, labelled};
-use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
+use super::{Experiment, ExperimentError, Lab, Scale, arms, drive, instructions, workload};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -248,9 +247,7 @@ impl Bench<'_> {
             connection_per_request: kind.connection_per_request,
             ..LoadPlan::default()
         };
-        let mut command = self.cluster.front().command(lab_binary()?);
-        command.arg("load");
-        let total = load::start(command, &plan)?.wait()?.total();
+        let total = drive::run_load(self.cluster, &plan)?.wait()?.total();
         match (total.completed, total.failed + total.refused) {
             (0, _) => Err(ExperimentError::Unfit(format!(
                 "nothing was answered: {:?}",

@@ -9,9 +9,9 @@ use crate::results::{ArmResult, Axis, Machine, Plot, Range, Report, Verdict, wid
 
 use super::arms::AUTO;
 use super::judge::{Table, at_least, at_most, best, ratio};
+use super::measured::Measured;
 use super::paper::{own, peers};
 use super::plan::{Arm, Plan};
-use super::runner::Measured;
 use super::{Experiment, Lab, Scale};
 
 /// What an experiment adds to what was measured.

@@ -16,10 +16,11 @@ use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
 use super::judge::{ahead, at_least, gain};
+use super::measured::{Measured, labelled};
 use super::paper::{beside, best_gain, peers};
 use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{Findings, Sketch, auto_ahead, report};
-use super::runner::{Measured, Runner, Unwatched, labelled};
+use super::runner::{Runner, Unwatched};
 use super::workload::ALL_ALPHAS;
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 

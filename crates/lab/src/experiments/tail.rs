@@ -24,10 +24,11 @@ use crate::results::{Axis, Report};
 
 use super::arms::AUTO;
 use super::judge::{Table, at_least, at_most, best, ratio, rounds};
+use super::measured::{Measured, labelled};
 use super::paper::{beside, own, peers, ranked};
 use super::plan::{Arm, Calibration, Plan, Point, Stage};
 use super::report::{Findings, Sketch, auto_ahead, report};
-use super::runner::{Measured, Runner, Unwatched, labelled};
+use super::runner::{Runner, Unwatched};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
 /// See the module.
