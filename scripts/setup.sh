@@ -9,18 +9,21 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 have cargo || { echo "setup: cargo is missing: install Rust with rustup (https://rustup.rs)" >&2; exit 1; }
 
-# command:package, for what must be there and for what should.
-must=(cc:gcc make:make)
+# command:package (or header:package), for what must be there and for what should. The loader of
+# the kernel's programs is compiled against libelf and zlib.
+must=(cc:gcc make:make pkg-config:pkg-config /usr/include/libelf.h:libelf-dev /usr/include/zlib.h:zlib1g-dev)
 should=()
 if [ "${1:-build}" = test ]; then
-  should=(git:git curl:curl nginx:nginx-light chromium:chromium valgrind:valgrind)
+  should=(git:git curl:curl nginx:nginx-light chromium:chromium valgrind:valgrind ip:iproute2 clang:clang /usr/include/bpf/bpf_helpers.h:libbpf-dev qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio)
 elif [ "${1:-build}" = lab ]; then
   should=(haproxy:haproxy nginx:nginx-light apache2:apache2-bin ip:iproute2 nsenter:util-linux setpriv:util-linux taskset:util-linux valgrind:valgrind pip:python3-pip)
 fi
 
 missing() {
   local pair
-  for pair in "$@"; do have "${pair%%:*}" || [ -x "/usr/sbin/${pair%%:*}" ] || echo "${pair#*:}"; done
+  for pair in "$@"; do
+    have "${pair%%:*}" || [ -e "${pair%%:*}" ] || [ -x "/usr/sbin/${pair%%:*}" ] || echo "${pair#*:}"
+  done
 }
 
 install() {

@@ -6,8 +6,10 @@
     reason = "a command line tool prints"
 )]
 
+mod bpf;
 mod generate;
 mod instructions;
+mod kernels;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +18,9 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
   generate    write the generated files anew (record header, tables in docs/)
+  bpf [--check]
+              compile the kernel's programs anew; whether they are what their source gives
+  kernels     test them under Debian's other kernels, in emulated machines
   instructions [--record|--compare]
               user instructions per proxied request against the recorded baseline;
               record a new one; compare with the HAProxy that is installed
@@ -26,6 +31,9 @@ fn main() -> ExitCode {
     let words: Vec<_> = command.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["generate"] => generate::run(&root()),
+        ["bpf"] => bpf::run(&root()),
+        ["bpf", "--check"] => bpf::check(&root()).map(|same| same.unwrap_or(true)),
+        ["kernels"] => kernels::check(&root()).map(|good| good.unwrap_or(true)),
         ["instructions"] => instructions::check(&root()).map(or_skipped),
         ["instructions", "--compare"] => instructions::compare(&root()).map(or_skipped),
         ["instructions", "--record"] => instructions::record(&root()),

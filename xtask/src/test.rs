@@ -61,6 +61,17 @@ struct Count {
     skipped: u64,
 }
 
+impl Count {
+    /// Counts a step; nothing if it could not be done here.
+    fn step(&mut self, good: Option<bool>) {
+        match good {
+            Some(true) => self.passed += 1,
+            Some(false) => self.failed += 1,
+            None => self.skipped += 1,
+        }
+    }
+}
+
 /// Runs all of it; true if nothing failed.
 pub(crate) fn run(root: &Path) -> Result<bool, String> {
     let mut count = Count::default();
@@ -81,15 +92,15 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     }
     println!("== tests");
     tests(root, &mut count)?;
+    println!("== programs of the kernel");
+    count.step(crate::bpf::check(root)?);
+    count.step(crate::kernels::check(root)?);
     println!("== instructions per request");
-    match crate::instructions::check(root)? {
-        Some(true) => count.passed += 1,
-        Some(false) => count.failed += 1,
-        None => {
-            println!("SKIPPED: neither perf's counters nor valgrind are here");
-            count.skipped += 1;
-        }
+    let instructions = crate::instructions::check(root)?;
+    if instructions.is_none() {
+        println!("SKIPPED: neither perf's counters nor valgrind are here");
     }
+    count.step(instructions);
     println!(
         "{} passed, {} failed, {} skipped",
         count.passed, count.failed, count.skipped

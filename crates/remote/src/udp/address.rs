@@ -98,6 +98,21 @@ impl Network {
     }
 }
 
+impl Network {
+    /// As the kernel's programs look it up: bits of prefix, then an IPv6 address. An IPv4
+    /// address wears its coat.
+    pub(crate) fn to_kernel(self) -> [u8; 20] {
+        let (address, prefix) = match self.address {
+            IpAddr::V4(v4) => (v4.to_ipv6_mapped(), self.prefix + 96),
+            IpAddr::V6(v6) => (v6, self.prefix),
+        };
+        let mut bytes = [0; 20];
+        bytes[..4].copy_from_slice(&u32::from(prefix).to_ne_bytes());
+        bytes[4..].copy_from_slice(&address.octets());
+        bytes
+    }
+}
+
 impl FromStr for Network {
     type Err = NetworkError;
 

@@ -120,6 +120,16 @@ impl Key {
         self.id
     }
 
+    /// As the kernel's programs hold it: the key's two words, its number, and that it is used.
+    pub(crate) fn to_kernel(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[..8].copy_from_slice(&self.low.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.high.to_ne_bytes());
+        bytes[16..20].copy_from_slice(&u32::from(self.id).to_ne_bytes());
+        bytes[20..].copy_from_slice(&1_u32.to_ne_bytes());
+        bytes
+    }
+
     /// SipHash-2-4 of the parts one after the other. Each is a whole number of 64-bit words.
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> u64 {
         let mut state = State::new(self.low, self.high);

@@ -1,0 +1,324 @@
+/* Turns a request into its answer: who may ask, the three verbs, the MAC. The same wire format
+ * and the same rules as the user-level responder, crates/remote/src/udp/. */
+#ifndef TIDEGATE_ANSWER_H
+#define TIDEGATE_ANSWER_H
+
+#define REQUEST_MAGIC 0x51524754u /* "TGRQ" */
+#define REPLY_MAGIC 0x50524754u   /* "TGRP" */
+#define WIRE_VERSION 1
+#define MAC_BYTES_BEFORE 56
+#define MAC_WORDS_BEFORE (MAC_BYTES_BEFORE / 8)
+#define SECOND 1000000000ull
+#define RATE_WINDOW 10000000ull
+#define EXPIRY (60 * SECOND)
+
+enum verb {
+    VERB_READ = 1,
+    VERB_COMPARE_AND_SWAP = 2,
+    VERB_FETCH_AND_ADD = 3,
+};
+
+enum status {
+    STATUS_DONE,
+    STATUS_NO_WORD,
+    STATUS_STALE,
+    STATUS_EPOCH,
+    STATUS_FULL,
+    STATUS_ABSENT,
+    STATUS_TORN,
+};
+
+enum fate {
+    FATE_PASS,
+    FATE_ANSWER,
+    FATE_DROP,
+};
+
+/* The MAC of a message's header and of so many words behind it. Verified by itself, once. */
+__noinline __u64 mac_of(const struct message *message, __u64 low, __u64 high, __u32 words)
+{
+    const __u64 *word = (const __u64 *)message;
+    struct siphash state;
+
+    if (!message)
+        return 0;
+    siphash_start(&state, low, high);
+    for (__u32 i = 0; i < MAC_WORDS_BEFORE; i++)
+        siphash_absorb(&state, word[i]);
+    word += HEADER_BYTES / 8;
+    for (__u32 i = 0; i < LINES_MAX * (TIDEGATE_LINE_BYTES / 8); i++) {
+        if (i >= words)
+            break;
+        siphash_absorb(&state, word[i]);
+    }
+    return siphash_finish(&state, MAC_BYTES_BEFORE + words * 8);
+}
+
+/* The key that the request was made with; nothing if there is none. */
+static __always_inline struct key *key_of(const struct message *message)
+{
+    __u32 refused = DROP_KEY;
+
+    for (__u32 i = 0; i < KEYS_MAX; i++) {
+        __u32 place = i;
+        struct key *key = bpf_map_lookup_elem(&keys, &place);
+
+        if (!key || !key->used)
+            break;
+        if (key->id != message->request.key)
+            continue;
+        if (mac_of(message, key->low, key->high, 0) == message->mac)
+            return key;
+        refused = DROP_MAC;
+    }
+    count(refused);
+    return 0;
+}
+
+/* Whether so many datagrams may be looked at. */
+static __always_inline int within_rate(__u64 now)
+{
+    __u64 window = now / RATE_WINDOW;
+    __u64 last = rate_window;
+
+    if (window != last && __sync_val_compare_and_swap(&rate_window, last, window) == last)
+        rate_count = 0;
+    return __sync_fetch_and_add(&rate_count, 1) < set_rate_max;
+}
+
+/* Notes that an initiator reads; gives how many do. */
+static __always_inline __u32 note_reader(__u64 initiator, __u64 now, int reads)
+{
+    __u64 window = now / SECOND + 1;
+    __u64 last = readers_window;
+
+    if (window != last && __sync_val_compare_and_swap(&readers_window, last, window) == last) {
+        readers_last = window == last + 1 ? readers_now : 0;
+        readers_now = 0;
+    }
+    if (reads) {
+        __u64 *seen = bpf_map_lookup_elem(&readers, &initiator);
+
+        if (!seen || *seen != window) {
+            bpf_map_update_elem(&readers, &initiator, &window, BPF_ANY);
+            __sync_fetch_and_add(&readers_now, 1);
+        }
+    }
+    __u64 most = readers_now > readers_last ? readers_now : readers_last;
+    return most < READERS_MAX ? most : READERS_MAX;
+}
+
+struct oldest {
+    __u64 initiator;
+    __u64 sequence;
+    __u64 at;
+};
+
+static long older(void *map, __u64 *initiator, struct last *last, struct oldest *oldest)
+{
+    if (oldest->at && last->at >= oldest->at)
+        return 0;
+    oldest->initiator = *initiator;
+    oldest->sequence = last->sequence;
+    oldest->at = last->at;
+    return 0;
+}
+
+/* Forgets the initiator that has been silent for longest, if it may be. */
+static __always_inline int forget_one(__u64 now)
+{
+    struct oldest oldest = {};
+
+    if (now - swept_at < SECOND / 100)
+        return 0;
+    swept_at = now;
+    bpf_for_each_map_elem(&initiators, older, &oldest, 0);
+    if (!oldest.at || now - oldest.at < EXPIRY)
+        return 0;
+    for (int tries = 0; tries < 8; tries++) {
+        __u64 floor = floor_sequence;
+
+        if (floor >= oldest.sequence ||
+            __sync_val_compare_and_swap(&floor_sequence, floor, oldest.sequence) == floor)
+            break;
+    }
+    bpf_map_delete_elem(&initiators, &oldest.initiator);
+    return 1;
+}
+
+/* What is remembered of the initiator, made if need be; nothing, with a status, if it may not. */
+static __always_inline struct last *last_of(__u64 initiator, __u64 number, __u64 now, __u8 *status)
+{
+    struct last *last = bpf_map_lookup_elem(&initiators, &initiator);
+
+    if (last)
+        return last;
+    if (number <= floor_sequence) {
+        *status = STATUS_STALE;
+        return 0;
+    }
+    struct last fresh = {.at = now};
+
+    *status = STATUS_FULL;
+    if (bpf_map_update_elem(&initiators, &initiator, &fresh, BPF_NOEXIST) == -E2BIG) {
+        if (!forget_one(now))
+            return 0;
+        bpf_map_update_elem(&initiators, &initiator, &fresh, BPF_NOEXIST);
+    }
+    return bpf_map_lookup_elem(&initiators, &initiator);
+}
+
+/* Carries an atomic out, once. Gives its status; the word's value stands in `value` then. */
+static __always_inline __u8 atomic(const struct message *request, __u64 now, __u64 *value)
+{
+    __u32 zero = 0;
+    struct words *all = bpf_map_lookup_elem(&words, &zero);
+    __u16 word = request->request.word;
+    __u8 verb = request->verb;
+    __u64 operand = request->operand, expected = request->expected;
+    __u64 number = request->sequence;
+    __u8 status = STATUS_FULL;
+
+    if (!all)
+        return status;
+    if (request->request.epoch != set_epoch) {
+        count(COUNT_REFUSED);
+        return STATUS_EPOCH;
+    }
+    struct last *last = last_of(request->initiator, number, now, &status);
+
+    if (!last) {
+        count(COUNT_REFUSED);
+        return status;
+    }
+    __u64 *target = &all->word[word & (WORDS - 1)];
+    __u64 held = 0;
+    __u32 what = COUNT_ATOMICS;
+
+    bpf_spin_lock(&last->lock);
+    last->at = now;
+    if (number > last->sequence) {
+        status = STATUS_NO_WORD;
+        if (word < WORDS) {
+            if (verb == VERB_COMPARE_AND_SWAP)
+                held = __sync_val_compare_and_swap(target, expected, operand);
+            else
+                held = __sync_fetch_and_add(target, operand);
+            status = STATUS_DONE;
+        }
+        last->word = word;
+        last->verb = verb;
+        last->status = status;
+        last->sequence = number;
+        last->operand = operand;
+        last->expected = expected;
+        last->value = held;
+    } else if (number == last->sequence && last->word == word && last->verb == verb &&
+               last->operand == operand && last->expected == expected) {
+        status = last->status;
+        held = last->value;
+        what = COUNT_REPEATED;
+    } else {
+        status = STATUS_STALE;
+        what = COUNT_REFUSED;
+    }
+    bpf_spin_unlock(&last->lock);
+    count(what);
+    *value = held;
+    return status;
+}
+
+static __always_inline int allowed(const struct place *place)
+{
+    if (set_allow_all)
+        return 1;
+    struct network source = place->source;
+
+    return bpf_map_lookup_elem(&allow, &source) != 0;
+}
+
+/* Judges what its header says by itself. */
+static __always_inline int well_formed(const struct message *message, __u32 length)
+{
+    if (message->version != WIRE_VERSION || message->status != 0) {
+        count(DROP_VERSION);
+        return 0;
+    }
+    int atomic = message->verb == VERB_COMPARE_AND_SWAP || message->verb == VERB_FETCH_AND_ADD;
+
+    if (!atomic && message->verb != VERB_READ) {
+        count(DROP_VERB);
+        return 0;
+    }
+    if (atomic ? message->lines != 0 : message->lines < 1 || message->lines > LINES_MAX) {
+        count(DROP_LINES);
+        return 0;
+    }
+    if (length != HEADER_BYTES + (__u32)message->lines * TIDEGATE_LINE_BYTES) {
+        count(DROP_LENGTH);
+        return 0;
+    }
+    return 1;
+}
+
+/* The request's header stands at the start of a scratch message; afterwards the answer does. */
+static __always_inline enum fate answer(struct message *message, const struct place *place,
+                                        __u8 rung)
+{
+    __u64 now = bpf_ktime_get_ns();
+
+    if (message->magic != REQUEST_MAGIC) {
+        count(DROP_MAGIC);
+        return FATE_PASS;
+    }
+    if (!within_rate(now)) {
+        count(COUNT_LIMITED);
+        return FATE_DROP;
+    }
+    if (!allowed(place)) {
+        count(DROP_SOURCE);
+        return FATE_PASS;
+    }
+    if (!well_formed(message, place->length))
+        return FATE_PASS;
+    struct key *key = key_of(message);
+
+    if (!key)
+        return FATE_PASS;
+    int reads = message->verb == VERB_READ;
+    __u64 value = 0;
+    __u8 status = STATUS_DONE;
+
+    if (reads) {
+        fill(message, 0, 0, rung);
+        count(COUNT_READS);
+    } else {
+        status = atomic(message, now, &value);
+    }
+    message->magic = REPLY_MAGIC;
+    message->status = status;
+    message->node_now = bpf_ktime_get_ns();
+    message->operand = value;
+    message->answer.readers = note_reader(message->initiator, now, reads);
+    message->answer.epoch = set_epoch;
+
+    __u32 words = (__u32)message->lines * (TIDEGATE_LINE_BYTES / 8);
+
+    message->mac = mac_of(message, key->low, key->high, words);
+    return FATE_ANSWER;
+}
+
+/* The sum of a message, for the checksum of UDP. */
+static __always_inline __u32 sum_of(struct message *message, __u32 length)
+{
+    __u32 sum = 0;
+
+    for (__u32 at = 0; at < MESSAGE_BYTES_MAX; at += TIDEGATE_LINE_BYTES) {
+        if (at >= length)
+            break;
+        sum = bpf_csum_diff(0, 0, (void *)message + at, TIDEGATE_LINE_BYTES, sum);
+    }
+    return sum;
+}
+
+#endif

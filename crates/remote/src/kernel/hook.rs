@@ -1,0 +1,284 @@
+//! Where programs meet packets: interfaces, and the three ways to stand in their path.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use libbpf_rs::{ErrorKind, Program, TC_INGRESS, TcHook, TcHookBuilder, Xdp, XdpFlags};
+use tidegate_core::load::Rung;
+
+/// Handle and priority of our filter: what tells it from other people's.
+const TC_HANDLE: u32 = 0x5447;
+const TC_PRIORITY: u32 = 0x5447;
+
+/// A network interface of this network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub index: i32,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Interface {
+    /// All that are up, but for the loopback one.
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub fn all() -> io::Result<Vec<Self>> {
+        let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+        // SAFETY: `list` is a place for a pointer; on success it points to a list that lives
+        // until `freeifaddrs`.
+        if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut interfaces: Vec<Self> = Vec::new();
+        let mut next = list;
+        while !next.is_null() {
+            // SAFETY: not null, so an entry of the list, which is not freed yet; its name is a
+            // C string and its address, if any, of the length that its family says.
+            let (name, flags, address) = unsafe {
+                let entry = &*next;
+                next = entry.ifa_next;
+                let name = CStr::from_ptr(entry.ifa_name)
+                    .to_string_lossy()
+                    .into_owned();
+                (name, entry.ifa_flags as i32, address_of(entry.ifa_addr))
+            };
+            let serves = flags & libc::IFF_UP != 0 && flags & libc::IFF_LOOPBACK == 0;
+            if !serves {
+                continue;
+            }
+            let known = interfaces.iter_mut().find(|it| it.name == name);
+            if let Some(interface) = known {
+                interface.addresses.extend(address);
+            } else if let Some(index) = index_of(&name) {
+                let addresses = address.into_iter().collect();
+                interfaces.push(Self {
+                    name,
+                    index,
+                    addresses,
+                });
+            }
+        }
+        // SAFETY: the list that `getifaddrs` gave, once, and nothing points into it any more.
+        unsafe { libc::freeifaddrs(list) };
+        Ok(interfaces)
+    }
+
+    /// Whether it is one end of a virtual cable, by what its driver calls itself.
+    fn is_veth(&self) -> bool {
+        driver_of(&self.name).is_some_and(|driver| driver == "veth")
+    }
+}
+
+/// # Safety
+/// Null, or a socket address as long as its family says.
+unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: not null; the family says which structure it is.
+    unsafe {
+        match i32::from((*address).sa_family) {
+            libc::AF_INET => {
+                let v4 = &*address.cast::<libc::sockaddr_in>();
+                Some(IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes()))
+            }
+            libc::AF_INET6 => {
+                let v6 = &*address.cast::<libc::sockaddr_in6>();
+                Some(IpAddr::from(v6.sin6_addr.s6_addr))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn index_of(name: &str) -> Option<i32> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a C string that lives through the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    i32::try_from(index).ok().filter(|index| *index > 0)
+}
+
+/// `struct ethtool_drvinfo` as far as it is looked at, and room for the rest.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    rest: [u8; 256],
+}
+
+const ETHTOOL_GDRVINFO: u32 = 3;
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+
+fn driver_of(name: &str) -> Option<String> {
+    let mut info = DriverInfo {
+        command: ETHTOOL_GDRVINFO,
+        driver: [0; 32],
+        rest: [0; 256],
+    };
+    // SAFETY: a structure of integers and a pointer, for which all zeros are valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let bytes = name.as_bytes();
+    if bytes.len() >= request.ifr_name.len() {
+        return None;
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut info).cast();
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    // SAFETY: the request names an interface and points to a structure with room for more than
+    // what the kernel writes for this command (196 bytes).
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
+    let length = info.driver.iter().position(|byte| *byte == 0)?;
+    let _rest = info.rest;
+    (done == 0).then(|| String::from_utf8_lossy(&info.driver[..length]).into_owned())
+}
+
+/// A program in an interface's path.
+#[derive(Debug)]
+pub(super) struct Hook {
+    pub(super) interface: Interface,
+    pub(super) rung: Rung,
+    program: OwnedFd,
+    number: u32,
+}
+
+/// Why a rung cannot be had at an interface: a sentence.
+pub(super) type Refusal = String;
+
+/// The ways to answer packets, best first.
+pub(super) const LADDER: [Rung; 3] = [Rung::XdpNative, Rung::XdpGeneric, Rung::Tc];
+
+impl Hook {
+    /// Puts a program into the path of an interface.
+    pub(super) fn attach(
+        interface: &Interface,
+        rung: Rung,
+        program: BorrowedFd<'_>,
+        veth_native: bool,
+    ) -> Result<Self, Refusal> {
+        let name = &interface.name;
+        if rung == Rung::XdpNative && !veth_native && interface.is_veth() {
+            return Err(format!(
+                "{name} is a virtual cable (veth): answers sent natively are lost unless its \
+                 other end has an XDP program too"
+            ));
+        }
+        let hook = Self::new(interface.clone(), rung, program)
+            .map_err(|error| explain(name, rung, &error))?;
+        let done = match xdp_mode(rung) {
+            Some(mode) => {
+                let flags = mode | XdpFlags::UPDATE_IF_NOEXIST;
+                Xdp::new(program).attach(interface.index, flags)
+            }
+            None => hook
+                .filter()
+                .create()
+                .and_then(|mut filter| filter.attach())
+                .map(drop),
+        };
+        done.map_err(|error| explain(name, rung, &error))?;
+        Ok(hook)
+    }
+
+    fn new(
+        interface: Interface,
+        rung: Rung,
+        program: BorrowedFd<'_>,
+    ) -> Result<Self, libbpf_rs::Error> {
+        Ok(Self {
+            interface,
+            rung,
+            number: Program::id_from_fd(program)?,
+            program: program.try_clone_to_owned()?,
+        })
+    }
+
+    /// The hooks of a program at any interface of this network namespace.
+    pub(super) fn of_program(program: BorrowedFd<'_>) -> Result<Vec<Self>, libbpf_rs::Error> {
+        let mut hooks = Vec::new();
+        for interface in Interface::all()? {
+            for rung in LADDER {
+                let hook = Self::new(interface.clone(), rung, program)?;
+                if hook.holds() {
+                    hooks.push(hook);
+                    break;
+                }
+            }
+        }
+        Ok(hooks)
+    }
+
+    /// Whether our program still stands there.
+    pub(super) fn holds(&self) -> bool {
+        let there = match xdp_mode(self.rung) {
+            Some(mode) => Xdp::new(self.program.as_fd()).query_id(self.interface.index, mode),
+            None => self.filter().query(),
+        };
+        there.is_ok_and(|number| number == self.number)
+    }
+
+    /// Takes the program out of the path, if it still stands there.
+    pub(super) fn detach(&self) -> Result<(), libbpf_rs::Error> {
+        if !self.holds() {
+            return Ok(());
+        }
+        match xdp_mode(self.rung) {
+            Some(mode) => Xdp::new(self.program.as_fd()).detach(self.interface.index, mode),
+            None => self.filter().detach(),
+        }
+    }
+
+    fn filter(&self) -> TcHook {
+        TcHookBuilder::new(self.program.as_fd())
+            .ifindex(self.interface.index)
+            .handle(TC_HANDLE)
+            .priority(TC_PRIORITY)
+            .hook(TC_INGRESS)
+    }
+}
+
+fn xdp_mode(rung: Rung) -> Option<XdpFlags> {
+    match rung {
+        Rung::XdpNative => Some(XdpFlags::DRV_MODE),
+        Rung::XdpGeneric => Some(XdpFlags::SKB_MODE),
+        Rung::None
+        | Rung::Tc
+        | Rung::KernelRecord
+        | Rung::AgentRealtime
+        | Rung::Agent
+        | Rung::SharedMemory
+        | Rung::Rdma
+        | Rung::Snmp
+        | Rung::Orca => None,
+    }
+}
+
+fn explain(name: &str, rung: Rung, error: &libbpf_rs::Error) -> Refusal {
+    let what = rung.label();
+    let kind = error.kind();
+    if kind == ErrorKind::PermissionDenied {
+        return format!(
+            "{name} takes no {what} program from this user: it needs CAP_NET_ADMIN and CAP_BPF"
+        );
+    }
+    if is(error, libc::EBUSY) || is(error, libc::EEXIST) {
+        return format!("{name} has another {what} program already, which is left alone");
+    }
+    if kind == ErrorKind::Unsupported && rung == Rung::XdpNative {
+        return format!("the driver of {name} has no native XDP");
+    }
+    format!("{name} takes no {what} program: {error}")
+}
+
+/// Whether it is this error of the system's. The library gives its text alone.
+fn is(error: &libbpf_rs::Error, number: i32) -> bool {
+    let text = io::Error::from_raw_os_error(number).to_string();
+    error.to_string().contains(&text)
+}

@@ -1,0 +1,305 @@
+//! The kernel's answers end to end: two hosts in namespaces, a cable, no process at the node.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
+#[path = "support/namespaces.rs"]
+mod namespaces;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use namespaces::{Hosts, Kept, node_address};
+use tidegate_core::load::Rung;
+use tidegate_core::record::{AGGREGATE_LINES, LoadRecord, Sources};
+use tidegate_remote::kernel::{
+    KernelError, KernelOptions, KernelPublisher, KernelResponder, show, uninstall,
+};
+use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
+use tidegate_remote::{Refusal, Region, RegionError, WORDS};
+
+const PORT: u16 = 9901;
+const PATIENT: UdpOptions = UdpOptions {
+    wait: Duration::from_secs(5),
+    tries: 3,
+};
+const IMPATIENT: UdpOptions = UdpOptions {
+    wait: Duration::from_millis(20),
+    tries: 2,
+};
+
+fn key() -> Key {
+    Key::from_hex("000102030405060708090a0b0c0d0e0f").unwrap()
+}
+
+fn options(rung: Rung) -> KernelOptions {
+    KernelOptions {
+        rungs: vec![rung],
+        ..KernelOptions::new(SocketAddr::from(([0, 0, 0, 0], PORT)), key())
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "how a test says that it could not run")]
+fn skip(why: &str) {
+    println!("SKIPPED: {why}");
+}
+
+/// Two hosts, or why not.
+fn hosts() -> Option<Hosts> {
+    if !rustix::process::geteuid().is_root() {
+        skip("namespaces and programs in the kernel need root");
+        return None;
+    }
+    Hosts::new().map_err(|why| skip(&why)).ok()
+}
+
+/// Programs at the node, or why this kernel has none.
+fn attach(hosts: &Hosts, options: KernelOptions) -> Option<Kept<KernelResponder>> {
+    match hosts.keep_at_node(move || KernelResponder::attach(&options)) {
+        Ok(kept) => Some(kept),
+        Err(error @ (KernelError::Refused { .. } | KernelError::Object(_)))
+            if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() =>
+        {
+            skip(&error.to_string());
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn region(hosts: &Hosts, v6: bool, options: UdpOptions) -> UdpRegion {
+    hosts.at_front(|| UdpRegion::connect(node_address(v6, PORT), key(), options).unwrap())
+}
+
+fn read(region: &mut UdpRegion) -> LoadRecord {
+    region.read(AGGREGATE_LINES).unwrap().record().unwrap()
+}
+
+#[test]
+fn generic_xdp_and_tc_answer_at_a_cable_as_it_is() {
+    for rung in [Rung::XdpGeneric, Rung::Tc] {
+        let Some(hosts) = hosts() else { return };
+        let Some(kept) = attach(&hosts, options(rung)) else {
+            return;
+        };
+        for v6 in [false, true] {
+            let mut region = region(&hosts, v6, PATIENT);
+            let first = read(&mut region);
+            let second = read(&mut region);
+            assert_eq!(first.rung, rung as u8, "IPv6: {v6}");
+            assert!(second.t_ns > first.t_ns && second.sequence != first.sequence);
+            assert_eq!(second.generation, first.generation);
+        }
+        let stats = kept.ask(|kept| kept.stats().unwrap());
+        assert_eq!(stats.reads, 4);
+        drop(kept);
+        let mut region = region(&hosts, false, IMPATIENT);
+        let gone = region.read(AGGREGATE_LINES).unwrap_err();
+        let silent = matches!(gone, RegionError::Timeout { .. } | RegionError::Io { .. });
+        assert!(silent, "nothing is left: {gone}");
+    }
+}
+
+#[test]
+fn native_xdp_answers_where_the_other_end_has_a_program_too() {
+    let Some(hosts) = hosts() else { return };
+    let refused = hosts.at_node(|| KernelResponder::attach(&options(Rung::XdpNative)).unwrap_err());
+    assert!(refused.to_string().contains("virtual cable"), "{refused}");
+    let native = KernelOptions {
+        veth_native: true,
+        ..options(Rung::XdpNative)
+    };
+    let Some(_kept) = attach(&hosts, native) else {
+        return;
+    };
+    let _other = hosts.at_front(|| tidegate_remote::kernel::pass_at("front0").unwrap());
+    let mut region = region(&hosts, false, PATIENT);
+    assert_eq!(read(&mut region).rung, Rung::XdpNative as u8);
+}
+
+#[test]
+fn words_of_the_kernel_are_words() {
+    let Some(hosts) = hosts() else { return };
+    let Some(_kept) = attach(&hosts, options(Rung::XdpGeneric)) else {
+        return;
+    };
+    let mut handle = region(&hosts, false, PATIENT);
+    assert_eq!(handle.compare_and_swap(3, 0, 7).unwrap(), 0);
+    assert_eq!(handle.compare_and_swap(3, 0, 9).unwrap(), 7);
+    assert_eq!(handle.fetch_and_add(3, u64::MAX).unwrap(), 7);
+    assert_eq!(handle.fetch_and_add(3, 0).unwrap(), 6);
+    let beyond = handle.fetch_and_add(WORDS as u32, 1).unwrap_err();
+    let refused = matches!(beyond, RegionError::Refused(Refusal::Word(_)));
+    assert!(refused, "{beyond}");
+}
+
+#[test]
+fn additions_and_swaps_from_everywhere_happen_once() {
+    const FRONT_ENDS: u64 = 4;
+    const EACH: u64 = 200;
+    let Some(hosts) = hosts() else { return };
+    let Some(_kept) = attach(&hosts, options(Rung::Tc)) else {
+        return;
+    };
+    let won = std::thread::scope(|scope| {
+        let hosts = &hosts;
+        let front_end = |_| {
+            scope.spawn(move || {
+                let mut handle = region(hosts, false, PATIENT);
+                let mut won = 0;
+                for round in 0..EACH {
+                    handle.fetch_and_add(1, 1).unwrap();
+                    won +=
+                        u64::from(handle.compare_and_swap(2, round, round + 1).unwrap() == round);
+                }
+                won
+            })
+        };
+        let threads: Vec<_> = (0..FRONT_ENDS).map(front_end).collect();
+        threads
+            .into_iter()
+            .map(|it| it.join().unwrap())
+            .sum::<u64>()
+    });
+    let mut handle = region(&hosts, false, PATIENT);
+    assert_eq!(handle.fetch_and_add(1, 0).unwrap(), FRONT_ENDS * EACH);
+    assert_eq!(
+        handle.fetch_and_add(2, 0).unwrap(),
+        won,
+        "each swap was won once"
+    );
+}
+
+#[test]
+fn a_strangers_key_gets_nothing() {
+    let Some(hosts) = hosts() else { return };
+    let Some(kept) = attach(&hosts, options(Rung::XdpGeneric)) else {
+        return;
+    };
+    let stranger = Key::from_hex("ff0102030405060708090a0b0c0d0e0f").unwrap();
+    let mut region = hosts
+        .at_front(|| UdpRegion::connect(node_address(false, PORT), stranger, IMPATIENT).unwrap());
+    region.read(AGGREGATE_LINES).unwrap_err();
+    let stats = kept.ask(|kept| kept.stats().unwrap());
+    let dropped: u64 = stats.dropped.iter().map(|(_, count)| count).sum();
+    assert!(stats.reads == 0 && dropped > 0, "{stats:?}");
+}
+
+#[test]
+fn a_program_that_somebody_removed_is_missed() {
+    let Some(hosts) = hosts() else { return };
+    let Some(kept) = attach(&hosts, options(Rung::XdpGeneric)) else {
+        return;
+    };
+    assert_eq!(kept.ask(|kept| kept.lost()), Vec::<String>::new());
+    hosts
+        .ip(&[
+            "-n",
+            hosts.node(),
+            "link",
+            "set",
+            "node0",
+            "xdpgeneric",
+            "off",
+        ])
+        .unwrap();
+    let lost = kept.ask(|kept| kept.lost());
+    assert_eq!(lost, ["xdp_generic at node0 was removed by somebody else"]);
+}
+
+#[test]
+fn another_program_at_the_interface_is_left_alone() {
+    let Some(hosts) = hosts() else { return };
+    let Some(_first) = attach(&hosts, options(Rung::XdpGeneric)) else {
+        return;
+    };
+    let second = hosts.at_node(|| {
+        let all = KernelOptions::new(SocketAddr::from(([0, 0, 0, 0], PORT + 1)), key());
+        let second = KernelResponder::attach(&all).unwrap();
+        let rungs: Vec<_> = second.rungs().map(|(_, rung)| rung).collect();
+        (rungs, second.refusals().join("\n"))
+    });
+    assert_eq!(second.0, [Rung::Tc], "beside it");
+    assert!(second.1.contains("left alone"), "{}", second.1);
+}
+
+#[test]
+fn what_is_installed_answers_without_a_process_until_it_is_removed() {
+    let Some(hosts) = hosts() else { return };
+    let installed = hosts.at_node(|| {
+        let options = options(Rung::XdpGeneric);
+        let responder = KernelResponder::attach(&options)?;
+        responder.install(&options)
+    });
+    let installed = match installed {
+        Ok(installed) => installed,
+        Err(KernelError::Pins { path, error }) => {
+            skip(&format!("{}: {error}", path.display()));
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    assert!(installed.counts_switches);
+    let mut handle = region(&hosts, false, PATIENT);
+    let record = read(&mut handle);
+    assert!(
+        record
+            .sources
+            .has(Sources::BUSY_SWITCH.with(Sources::RUNNABLE))
+    );
+    handle.fetch_and_add(0, 5).unwrap();
+    let (again, shown) = hosts.at_node(|| {
+        let options = options(Rung::Tc);
+        let again = KernelResponder::attach(&options).and_then(|it| it.install(&options));
+        (again.map(drop), show(PORT).unwrap().unwrap())
+    });
+    let again = again.unwrap_err().to_string();
+    assert!(
+        again.contains("something is installed here already"),
+        "{again}"
+    );
+    assert_eq!((shown.stats.reads, shown.stats.atomics), (1, 1));
+    assert_eq!(shown.rungs.len(), 1);
+    let removed = hosts.at_node(|| uninstall(PORT).unwrap());
+    assert!(removed.is_some_and(|it| !it.folder.exists()));
+    assert!(hosts.at_node(|| uninstall(PORT).unwrap()).is_none());
+    let mut handle = region(&hosts, false, IMPATIENT);
+    handle.read(AGGREGATE_LINES).unwrap_err();
+}
+
+#[test]
+fn a_timer_in_the_kernel_makes_the_record() {
+    let Some(hosts) = hosts() else { return };
+    let read = hosts.at_node(|| {
+        let publisher =
+            KernelPublisher::start(&options(Rung::KernelRecord), Duration::from_millis(1))?;
+        let record = publisher.record()?;
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        let mut seen: Vec<LoadRecord> = Vec::new();
+        while seen.len() < 5 && std::time::Instant::now() < deadline {
+            if let Ok((record, _)) = record.read()
+                && seen
+                    .last()
+                    .is_none_or(|last| last.sequence != record.sequence)
+            {
+                seen.push(record);
+            }
+        }
+        Ok::<_, KernelError>(seen)
+    });
+    let seen = match read {
+        Ok(seen) => seen,
+        Err(error) if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() => {
+            skip(&error.to_string());
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(seen.len(), 5);
+    for pair in seen.windows(2) {
+        assert!(pair[1].t_ns > pair[0].t_ns);
+        assert_eq!(pair[1].interval_ns, 1_000_000);
+        assert_eq!(pair[1].rung, Rung::KernelRecord as u8);
+    }
+}

@@ -1,0 +1,165 @@
+//! Two hosts of a test's own: network namespaces with a cable between them.
+
+use std::fs::File;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// Addresses of the node, for both families. The front-end has those that end in 1.
+pub(crate) const NODE_V4: &str = "192.0.2.2";
+pub(crate) const NODE_V6: &str = "fd00:7467::2";
+
+/// Front-end and node; gone when dropped.
+pub(crate) struct Hosts {
+    front: String,
+    node: String,
+}
+
+impl Hosts {
+    /// Nothing where namespaces cannot be made, and why.
+    pub(crate) fn new() -> Result<Self, String> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |end: &str| format!("tgk{}-{number}{end}", std::process::id());
+        let hosts = Self {
+            front: name("f"),
+            node: name("n"),
+        };
+        for namespace in [&hosts.front, &hosts.node] {
+            hosts.ip(&["netns", "add", namespace])?;
+        }
+        let (front, node) = (&*hosts.front, &*hosts.node);
+        hosts.ip(&[
+            "-n", front, "link", "add", "front0", "type", "veth", "peer", "name", "node0", "netns",
+            node,
+        ])?;
+        for (namespace, interface, v4, v6) in [
+            (front, "front0", "192.0.2.1/24", "fd00:7467::1/64"),
+            (node, "node0", "192.0.2.2/24", "fd00:7467::2/64"),
+        ] {
+            hosts.ip(&["-n", namespace, "addr", "add", v4, "dev", interface])?;
+            hosts.ip(&[
+                "-n", namespace, "-6", "addr", "add", v6, "dev", interface, "nodad",
+            ])?;
+            hosts.ip(&["-n", namespace, "link", "set", interface, "up"])?;
+        }
+        Ok(hosts)
+    }
+
+    pub(crate) fn ip(&self, arguments: &[&str]) -> Result<Output, String> {
+        let output = Command::new("ip")
+            .args(arguments)
+            .output()
+            .map_err(|error| format!("ip: {error}"))?;
+        match output.status.success() {
+            true => Ok(output),
+            false => Err(format!(
+                "ip {}: {}",
+                arguments.join(" "),
+                String::from_utf8_lossy(&output.stderr).trim()
+            )),
+        }
+    }
+
+    /// The node's namespace, by name.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// Does something at the front-end.
+    pub(crate) fn at_front<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        inside(&self.front, work)
+    }
+
+    /// Does something at the node.
+    pub(crate) fn at_node<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        inside(&self.node, work)
+    }
+
+    /// Keeps something at the node: made there, looked at there, dropped there.
+    pub(crate) fn keep_at_node<T: 'static, E: Send + 'static>(
+        &self,
+        make: impl FnOnce() -> Result<T, E> + Send + 'static,
+    ) -> Result<Kept<T>, E> {
+        let (jobs, taken) = channel::<Job<T>>();
+        let (told, made) = channel();
+        let namespace = self.node.clone();
+        let thread = std::thread::spawn(move || {
+            enter(&namespace);
+            match make() {
+                Ok(mut thing) => {
+                    told.send(Ok(())).unwrap();
+                    while let Ok(job) = taken.recv() {
+                        job(&mut thing);
+                    }
+                }
+                Err(error) => told.send(Err(error)).unwrap(),
+            }
+        });
+        made.recv().unwrap().map(|()| Kept {
+            jobs: Some(jobs),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for namespace in [&self.front, &self.node] {
+            // One that was never made has nothing to be removed.
+            self.ip(&["netns", "del", namespace]).ok();
+        }
+    }
+}
+
+type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
+
+/// See [`Hosts::keep_at_node`].
+pub(crate) struct Kept<T> {
+    jobs: Option<Sender<Job<T>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<T: 'static> Kept<T> {
+    pub(crate) fn ask<R: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut T) -> R + Send + 'static,
+    ) -> R {
+        let (told, answer) = channel();
+        let job = move |thing: &mut T| told.send(question(thing)).unwrap();
+        self.jobs.as_ref().unwrap().send(Box::new(job)).unwrap();
+        answer.recv().unwrap()
+    }
+}
+
+impl<T> Drop for Kept<T> {
+    fn drop(&mut self) {
+        self.jobs = None;
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn inside<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            enter(namespace);
+            work()
+        });
+        thread.join().unwrap()
+    })
+}
+
+fn enter(namespace: &str) {
+    let file = File::open(format!("/run/netns/{namespace}")).unwrap();
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+}
+
+pub(crate) fn node_address(v6: bool, port: u16) -> SocketAddr {
+    let ip: IpAddr = if v6 { NODE_V6 } else { NODE_V4 }.parse().unwrap();
+    SocketAddr::new(ip, port)
+}
