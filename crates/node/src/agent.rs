@@ -10,7 +10,10 @@
 //! passed before its turn is skipped and counted as an overrun, because two samples in a row
 //! would tell nothing new.
 //!
-//! **Rung.** With both threads at `SCHED_FIFO` the agent is on rung `agent_realtime`, else on
+//! The kernel answers instead where it does that (see `kernel.rs`); the sampler then adds what
+//! only a process can see, and the responder stands by.
+//!
+//! **Rung.** Without the kernel, and with both threads at `SCHED_FIFO` the agent is on rung `agent_realtime`, else on
 //! `agent`, the user-level monitoring of paper 000: then other load on the machine delays
 //! samples or answers by milliseconds, just when they matter most. Which one it is goes into
 //! every record, and why is said in [`AgentStatus::why`].
@@ -25,11 +28,13 @@ use std::time::Duration;
 
 use tidegate_core::load::Rung;
 use tidegate_core::time::{Timestamp, nanos};
+use tidegate_remote::kernel::{KernelError, SlowHalf};
 use tidegate_remote::realtime::{PRIORITY, RealtimeRefused, try_fifo};
 use tidegate_remote::udp::{Responder, ResponderOptions, ResponderStats};
 use tidegate_remote::{RegionError, RegionMemory, clock};
 
 use crate::config::{AgentConfig, INTERVAL_MAX, INTERVAL_MIN};
+use crate::kernel::{Kernel, SLOW_INTERVAL};
 use crate::sampler::{Sampler, SamplerError, own_cpu_time};
 
 /// Longest sleep at once, so that an agent with a long interval stops soon when told.
@@ -49,6 +54,9 @@ pub enum AgentError {
     /// No region, or nowhere to answer.
     #[error(transparent)]
     Region(#[from] RegionError),
+    /// The kernel that answers does not take the agent's part.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
     /// No thread.
     #[error("start the sampling thread: {0}")]
     Thread(std::io::Error),
@@ -79,6 +87,8 @@ pub struct AgentStatus {
     pub elapsed: Duration,
     /// What the responder has done.
     pub responder: ResponderStats,
+    /// What the kernel has answered, if it answers.
+    pub kernel: Option<ResponderStats>,
 }
 
 impl AgentStatus {
@@ -88,10 +98,12 @@ impl AgentStatus {
     }
 }
 
-/// What the sampling thread tells. It alone writes, but for `stop`.
+/// What the sampling thread tells. It alone writes, but for what it is told.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
+    /// Time between two samples, ns. The handle writes it.
+    interval_ns: AtomicU64,
     started_ns: AtomicU64,
     samples: AtomicU64,
     overruns: AtomicU64,
@@ -111,7 +123,9 @@ pub struct AgentHandle {
     shared: Arc<Shared>,
     responder: Responder,
     thread: Option<JoinHandle<()>>,
-    rung: Rung,
+    kernel: Kernel,
+    /// The rung without the kernel.
+    user_rung: Rung,
     reasons: Vec<String>,
     interval: Duration,
     memory: Arc<RegionMemory>,
@@ -128,26 +142,42 @@ impl Agent {
             Some(path) => RegionMemory::create(path)?,
             None => RegionMemory::anonymous()?,
         });
+        let listen = with_port(config.listen)?;
+        let (kernel, mut reasons) = Kernel::start(config, listen);
+        let slow = kernel.slow_half()?;
         let options = ResponderOptions {
             realtime: config.realtime,
-            ..ResponderOptions::new(config.listen, config.key.clone())
+            allow: config.allow.clone(),
+            before_read: kernel.before_read(&memory)?,
+            ..ResponderOptions::new(listen, config.key.clone())
         };
         let responder = Responder::spawn(Arc::clone(&memory), options)?;
         let answers = responder.realtime().map_err(Clone::clone);
-        let shared = Arc::new(Shared::default());
+        let interval = match kernel {
+            // What the kernel does not answer is read where it is mapped.
+            Kernel::Nothing => config.interval,
+            _ if config.shm.is_some() => config.interval,
+            Kernel::Answers(_) | Kernel::Publishes(_) => config.interval.max(SLOW_INTERVAL),
+        };
+        let shared = Arc::new(Shared {
+            interval_ns: AtomicU64::new(nanos(interval)),
+            ..Shared::default()
+        });
         let (told, first) = sync_channel(1);
         let thread = std::thread::Builder::new()
             .name("tidegate-sample".to_owned())
             .spawn({
                 let (shared, memory) = (Arc::clone(&shared), Arc::clone(&memory));
-                let (wanted, interval) = (config.realtime, config.interval);
+                let wanted = config.realtime;
+                let publishes = !matches!(kernel, Kernel::Publishes(_));
                 let answers = answers.is_ok();
                 move || {
                     let sampling = realtime(wanted);
                     let rung = rung(sampling.is_ok() && answers);
                     let mut publisher = Publisher {
                         sampler: &mut sampler,
-                        memory: &memory,
+                        memory: publishes.then_some(&*memory),
+                        slow,
                         shared: &shared,
                         rung,
                         why_version: None,
@@ -155,21 +185,23 @@ impl Agent {
                     publisher.publish();
                     // Whoever waits for this is the thread that spawned us.
                     told.send(sampling).ok();
-                    publisher.run(interval);
+                    publisher.run();
                 }
             })
             .map_err(AgentError::Thread)?;
         let sampling = first.recv().unwrap_or(Err(RealtimeRefused::Unwanted));
+        let user_rung = rung(sampling.is_ok() && answers.is_ok());
+        reasons.splice(0..0, kernel.describe());
+        let on = kernel.rung().unwrap_or(user_rung);
+        let address = responder.address();
+        let shm = config.shm.as_deref();
+        reasons.extend(explain(on, &sampling, &answers, address, shm));
         Ok(AgentHandle {
             shared,
             thread: Some(thread),
-            rung: rung(sampling.is_ok() && answers.is_ok()),
-            reasons: reasons(
-                &sampling,
-                &answers,
-                responder.address(),
-                config.shm.as_deref(),
-            ),
+            kernel,
+            user_rung,
+            reasons,
             responder,
             interval: config.interval,
             memory,
@@ -188,6 +220,19 @@ impl AgentHandle {
         &self.memory
     }
 
+    /// Looks whether the kernel still answers; what has changed, a sentence each. To be called
+    /// about once a second.
+    pub fn look(&mut self) -> Vec<String> {
+        let mut lost = self.kernel.look();
+        if !lost.is_empty() && self.kernel.rung().is_none() {
+            let interval = nanos(self.interval);
+            self.shared.interval_ns.store(interval, Ordering::Relaxed);
+            let rung = self.user_rung.label();
+            lost.push(format!("This agent answers on rung {rung} from now on"));
+        }
+        lost
+    }
+
     /// How it stands.
     pub fn status(&self) -> AgentStatus {
         let shared = &self.shared;
@@ -198,13 +243,13 @@ impl AgentHandle {
         let findings = shared.findings.lock();
         why.extend_from_slice(&findings.unwrap_or_else(PoisonError::into_inner));
         AgentStatus {
-            rung: self.rung,
+            rung: self.kernel.rung().unwrap_or(self.user_rung),
             why,
             running: self
                 .thread
                 .as_ref()
                 .is_some_and(|thread| !thread.is_finished()),
-            interval: self.interval,
+            interval: Duration::from_nanos(read(&shared.interval_ns)),
             samples,
             overruns: read(&shared.overruns),
             cost_mean: Duration::from_nanos(
@@ -214,6 +259,7 @@ impl AgentHandle {
             cpu_time: Duration::from_nanos(read(&shared.cpu_ns)),
             elapsed: clock::now().since(started),
             responder: self.responder.stats(),
+            kernel: self.kernel.stats(),
         }
     }
 }
@@ -231,19 +277,22 @@ impl Drop for AgentHandle {
 /// What the sampling thread works with.
 struct Publisher<'a> {
     sampler: &'a mut Sampler,
-    memory: &'a RegionMemory,
+    /// Nothing if the kernel's own record goes there.
+    memory: Option<&'a RegionMemory>,
+    slow: Option<SlowHalf>,
     shared: &'a Shared,
     rung: Rung,
     why_version: Option<u64>,
 }
 
 impl Publisher<'_> {
-    fn run(&mut self, interval: Duration) {
+    fn run(&mut self) {
         let mut next = clock::now();
         self.shared
             .started_ns
             .store(next.nanos(), Ordering::Relaxed);
         loop {
+            let interval = Duration::from_nanos(self.shared.interval_ns.load(Ordering::Relaxed));
             let (deadline, missed) = following(next, clock::now(), interval);
             self.shared.overruns.fetch_add(missed, Ordering::Relaxed);
             next = deadline;
@@ -270,7 +319,12 @@ impl Publisher<'_> {
         let began = clock::now();
         let (mut record, lines) = self.sampler.sample();
         record.rung = self.rung as u8;
-        self.memory.publish(&record, &lines);
+        if let Some(memory) = self.memory {
+            memory.publish(&record, &lines);
+        }
+        if let Some(slow) = &mut self.slow {
+            slow.publish(&record);
+        }
         self.tell();
         let shared = self.shared;
         let samples = shared.samples.fetch_add(1, Ordering::Relaxed);
@@ -324,8 +378,24 @@ fn rung(realtime: bool) -> Rung {
     }
 }
 
+/// The address with a port that is free, if it has none.
+fn with_port(listen: SocketAddr) -> Result<SocketAddr, AgentError> {
+    if listen.port() != 0 {
+        return Ok(listen);
+    }
+    // The programs have to know the port before the responder takes it.
+    let free = std::net::UdpSocket::bind(listen).and_then(|socket| socket.local_addr());
+    free.map_err(|error| {
+        AgentError::Region(RegionError::Io {
+            what: "find a free port",
+            error,
+        })
+    })
+}
+
 /// Why this rung and where it is read.
-fn reasons(
+fn explain(
+    on: Rung,
     sampling: &Result<(), RealtimeRefused>,
     answers: &Result<(), RealtimeRefused>,
     address: SocketAddr,
@@ -335,9 +405,15 @@ fn reasons(
         Ok(()) => format!("{who} has real-time priority (SCHED_FIFO {PRIORITY})."),
         Err(why) => format!("{who} has normal priority: {why}."),
     };
-    let on = rung(sampling.is_ok() && answers.is_ok()).label();
+    let how = if [Rung::XdpNative, Rung::XdpGeneric, Rung::Tc].contains(&on) {
+        "the kernel answers, a process adds to it"
+    } else if on == Rung::KernelRecord {
+        "the kernel makes the record, a process sends it"
+    } else {
+        "a user process samples and answers"
+    };
     let mut reasons = vec![
-        format!("This agent is on rung {on}: a user process samples and answers."),
+        format!("This agent is on rung {}: {how}.", on.label()),
         priority("The sampling thread", sampling),
         priority("The responder thread", answers),
         format!("Front-ends read it over UDP at {address}."),
@@ -377,11 +453,18 @@ mod tests {
     fn the_rung_is_explained() {
         let refused = Err(RealtimeRefused::Unwanted);
         let address = ([127, 0, 0, 1], 9901).into();
-        let text = reasons(&Ok(()), &refused, address, Some(Path::new("/run/t"))).join("\n");
+        let text = explain(
+            Rung::Agent,
+            &Ok(()),
+            &refused,
+            address,
+            Some(Path::new("/run/t")),
+        )
+        .join("\n");
         assert!(text.contains("on rung agent:"), "{text}");
         assert!(text.contains("The responder thread has normal priority: not asked for."));
         assert!(text.contains("/run/t, rung shm"), "{text}");
-        let text = reasons(&Ok(()), &Ok(()), address, None).join("\n");
+        let text = explain(Rung::AgentRealtime, &Ok(()), &Ok(()), address, None).join("\n");
         assert!(text.contains("on rung agent_realtime:"), "{text}");
     }
 }

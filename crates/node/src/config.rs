@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_remote::udp::Key;
+use tidegate_core::load::Rung;
+use tidegate_remote::udp::{Key, Network};
 
 /// The default publication interval. Paper 000 used 50 ms.
 pub const INTERVAL_DEFAULT: Duration = Duration::from_millis(1);
@@ -21,6 +22,17 @@ pub(crate) const SAMPLED_INTERVAL_MAX: Duration = Duration::from_millis(10);
 /// Where an agent listens unless told otherwise.
 pub const LISTEN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9901);
+
+/// The rungs of an agent, best first. The last two are one program: which it is, the system
+/// decides by granting real-time priority or not.
+pub const RUNGS: [Rung; 6] = [
+    Rung::XdpNative,
+    Rung::XdpGeneric,
+    Rung::Tc,
+    Rung::KernelRecord,
+    Rung::AgentRealtime,
+    Rung::Agent,
+];
 
 /// What the record covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +87,12 @@ pub struct AgentConfig {
     pub watch: Vec<String>,
     /// Whether to ask for real-time priority.
     pub realtime: bool,
+    /// The rungs that may be tried; see [`RUNGS`].
+    pub rungs: Vec<Rung>,
+    /// Networks that are listened to; empty: all.
+    pub allow: Vec<Network>,
+    /// Whether the other end of a veth is known to have an XDP program.
+    pub veth_native: bool,
     /// See [`SamplerConfig::root`].
     pub root: PathBuf,
 }
@@ -91,6 +109,9 @@ impl AgentConfig {
             scope: sampler.scope,
             watch: sampler.watch,
             realtime: true,
+            rungs: RUNGS.to_vec(),
+            allow: Vec::new(),
+            veth_native: false,
             root: sampler.root,
         }
     }

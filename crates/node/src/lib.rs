@@ -4,6 +4,7 @@
 //! says of this machine or of one control group, and hands the record out.
 //!
 //! * [`Agent`]: a thread that samples and publishes, and the responder that answers.
+//! * The kernel answers in the agent's place where it lets programs in (`kernel.rs`).
 //! * [`Sampler`]: files to a record; every source says whether it was truly measured and how.
 
 mod agent;
@@ -11,13 +12,16 @@ mod config;
 mod counter;
 mod file;
 mod findings;
+mod kernel;
 mod pace;
 mod parse;
 mod sampler;
 
 pub use agent::{Agent, AgentError, AgentHandle, AgentStatus};
 pub use config::{
-    AgentConfig, INTERVAL_DEFAULT, INTERVAL_MAX, INTERVAL_MIN, LISTEN_DEFAULT, SamplerConfig, Scope,
+    AgentConfig, INTERVAL_DEFAULT, INTERVAL_MAX, INTERVAL_MIN, LISTEN_DEFAULT, RUNGS,
+    SamplerConfig, Scope,
 };
+pub use kernel::options as kernel_options;
 pub use parse::mounts::{Hierarchy, hierarchies};
 pub use sampler::{CpuLines, Sampler, SamplerError};

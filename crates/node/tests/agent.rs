@@ -16,6 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn config() -> AgentConfig {
     AgentConfig {
         listen: ([127, 0, 0, 1], 0).into(),
+        rungs: vec![Rung::AgentRealtime, Rung::Agent],
         ..AgentConfig::new(Key::random().unwrap())
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidegate_node::{Agent, AgentConfig, AgentHandle, AgentStatus};
+use tidegate_remote::kernel::{self, Installed, KernelResponder};
 use tidegate_remote::udp::Key;
 
-use crate::cli::{AgentArgs, Failure};
+use crate::cli::{AgentAction, AgentArgs, AgentCommand, Failure};
 use crate::config::{Config, load_key};
 use crate::output::Output;
 use crate::signals::Stop;
@@ -32,8 +33,110 @@ struct Report {
     reads: u64,
 }
 
+/// What is installed in the kernel, for `--json`.
+#[derive(Debug, Serialize)]
+struct InstalledReport {
+    state: &'static str,
+    folder: String,
+    interfaces: Vec<InterfaceReport>,
+    counts_switches: bool,
+    reads: u64,
+    atomics: u64,
+    limited: u64,
+    dropped: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct InterfaceReport {
+    name: String,
+    rung: &'static str,
+}
+
+/// Does what is asked for.
+pub(crate) fn command(command: AgentCommand, output: Output) -> Result<(), Failure> {
+    match command.action {
+        None => run(command.args, output),
+        Some(AgentAction::Install(args)) => install(*args, output),
+        Some(AgentAction::Uninstall { port }) => {
+            let removed = kernel::uninstall(port).map_err(failed)?;
+            tell_installed("removed", removed.as_ref(), port, output)
+        }
+        Some(AgentAction::Show { port }) => {
+            let installed = kernel::show(port).map_err(failed)?;
+            tell_installed("installed", installed.as_ref(), port, output)
+        }
+    }
+}
+
+fn failed(error: impl ToString) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+/// Leaves programs in the kernel and ends.
+fn install(args: AgentArgs, output: Output) -> Result<(), Failure> {
+    let config = config(args)?;
+    let options = tidegate_node::kernel_options(&config, config.listen).map_err(failed)?;
+    let responder = KernelResponder::attach(&options).map_err(failed)?;
+    let refusals = responder.refusals().to_vec();
+    let installed = responder.install(&options).map_err(failed)?;
+    for why in refusals {
+        output.event("rung", &format!("not better: {why}"));
+    }
+    let port = config.listen.port();
+    tell_installed("installed", Some(&installed), port, output)
+}
+
+fn tell_installed(
+    state: &'static str,
+    installed: Option<&Installed>,
+    port: u16,
+    output: Output,
+) -> Result<(), Failure> {
+    let Some(installed) = installed else {
+        let text = format!("nothing is installed for port {port} of this network");
+        return Err(Failure::Failed(text));
+    };
+    let stats = &installed.stats;
+    let dropped = stats.dropped.iter().map(|(_, count)| count).sum();
+    let interfaces: Vec<_> = installed
+        .rungs
+        .iter()
+        .map(|(interface, rung)| InterfaceReport {
+            name: interface.name.clone(),
+            rung: rung.label(),
+        })
+        .collect();
+    let at: String = interfaces
+        .iter()
+        .map(|it| format!("\n  {}: rung {}", it.name, it.rung))
+        .collect();
+    let switches = match installed.counts_switches {
+        true => "counted",
+        false => "NOT counted: somebody removed the program",
+    };
+    let text = format!(
+        "{state} for port {port} ({}){at}\n  task switches are {switches}\n  {} reads and {} atomics answered, \
+         {} over the rate, {dropped} passed on as not ours",
+        installed.folder.display(),
+        stats.reads,
+        stats.atomics,
+        stats.limited,
+    );
+    let report = InstalledReport {
+        state,
+        folder: installed.folder.display().to_string(),
+        interfaces,
+        counts_switches: installed.counts_switches,
+        reads: stats.reads,
+        atomics: stats.atomics,
+        limited: stats.limited,
+        dropped,
+    };
+    Ok(output.result(&text, &report)?)
+}
+
 /// Runs until it is told to stop.
-pub(crate) fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
+fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     let config = config(args)?;
     // A signal that comes while the agent starts is not lost.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -44,13 +147,16 @@ pub(crate) fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
         let _guard = runtime.enter();
         Stop::new()?
     };
-    let agent = Agent::spawn(&config).map_err(|error| Failure::Failed(error.to_string()))?;
+    let mut agent = Agent::spawn(&config).map_err(|error| Failure::Failed(error.to_string()))?;
     tell("started", &agent, output);
     runtime.block_on(async {
         loop {
             tokio::select! {
                 () = stop.wait() => return Ok(()),
                 () = tokio::time::sleep(LOOK) => {}
+            }
+            for lost in agent.look() {
+                output.event("rung", &lost);
             }
             if !agent.status().running {
                 return Err(Failure::Failed("the sampling thread has ended".into()));
@@ -79,6 +185,9 @@ fn config(args: AgentArgs) -> Result<AgentConfig, Failure> {
         scope,
         watch,
         no_realtime,
+        rungs,
+        allow,
+        veth_native,
         ..
     } = args;
     config.listen = listen.unwrap_or(config.listen);
@@ -89,6 +198,13 @@ fn config(args: AgentArgs) -> Result<AgentConfig, Failure> {
         config.watch = watch;
     }
     config.realtime &= !no_realtime;
+    config.veth_native |= veth_native;
+    if !rungs.is_empty() {
+        config.rungs = rungs;
+    }
+    if !allow.is_empty() {
+        config.allow = allow;
+    }
     Ok(config)
 }
 
@@ -114,11 +230,16 @@ fn tell(state: &'static str, agent: &AgentHandle, output: Output) {
             status.samples,
             status.overruns,
             status.cpu_share() * 100.0,
-            status.responder.reads
+            reads(&status)
         )
     };
     let report = Report::new(state, agent.address(), &status);
     output.result(&text, &report).unwrap_or_default();
+}
+
+/// Reads answered, by whomever.
+fn reads(status: &AgentStatus) -> u64 {
+    status.responder.reads + status.kernel.as_ref().map_or(0, |kernel| kernel.reads)
 }
 
 impl Report {
@@ -134,7 +255,7 @@ impl Report {
             cost_mean_seconds: status.cost_mean.as_secs_f64(),
             cost_max_seconds: status.cost_max.as_secs_f64(),
             cpu_share: status.cpu_share(),
-            reads: status.responder.reads,
+            reads: reads(status),
         }
     }
 }

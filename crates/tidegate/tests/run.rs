@@ -239,7 +239,7 @@ impl Scene {
 #[test]
 fn orders_change_who_gets_requests_and_readiness() {
     let scene = Scene::new("orders");
-    scene.run.line("node n1: load is read by agent");
+    scene.run.line("node n1: load is read by ");
     let seen = scene.ask(20);
     assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
     assert_eq!(scene.order("drain", "n1"), "n1: drain\n");
@@ -272,7 +272,7 @@ fn orders_change_who_gets_requests_and_readiness() {
 #[test]
 fn a_lost_agent_and_a_broken_file_do_not_stop_traffic() {
     let scene = Scene::new("lost");
-    scene.run.line("node n1: load is read by agent");
+    scene.run.line("node n1: load is read by ");
     std::fs::write(&scene.config, "[admn]").unwrap();
     scene.run.signal("-HUP");
     scene.run.line("unknown key `admn`");
@@ -463,7 +463,7 @@ fn the_example_serves_two_sites_on_real_nginx() {
     let web = last(&run.line("listening on "));
     let admin = last(&run.line("page, API and metrics at "));
     for _ in 0..4 {
-        run.line(": load is read by agent");
+        run.line(": load is read by ");
     }
     for _ in 0..20 {
         let shop = get(&web, "www.shop.example", "/x");

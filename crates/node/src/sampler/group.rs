@@ -118,6 +118,15 @@ impl Places {
     }
 }
 
+/// The group's directory in the hierarchy that gives it its CPUs, and that one's version.
+pub(crate) fn cpu_group(root: &Path, group: &Path) -> Result<(u8, PathBuf), SamplerError> {
+    let places = Places::find(root, group, &mut Buffer::new())?;
+    let place = places.controller("cpu").ok_or_else(|| {
+        SamplerError::NoGroup(group.into(), "hierarchies with a cpu controller".into())
+    })?;
+    Ok((place.version, place.directory.clone()))
+}
+
 pub(super) struct Group {
     root: PathBuf,
     version: u8,

@@ -35,6 +35,8 @@ use crate::config::{SamplerConfig, Scope};
 use crate::file::{Buffer, Shape, read_once, under};
 use crate::findings::Findings;
 
+pub(crate) use group::cpu_group;
+
 /// Why there is no sampler.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplerError {

@@ -24,7 +24,7 @@ const TOKEN_VARIABLE: &str = "TIDEGATE_TOKEN";
 pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
     match command {
         Command::Run { config } => run_front_end(&config, output),
-        Command::Agent(args) => agent::run(args, output),
+        Command::Agent(command) => agent::command(*command, output),
         Command::Demo(args) => demo::run(&args, output),
         Command::Check { file } => check(&file, output),
         Command::Config { file } => effective(&file, output),

@@ -13,10 +13,12 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use serde_json::json;
+use tidegate_core::load::Rung;
 use tidegate_core::units::parse_duration;
-use tidegate_node::Scope;
+use tidegate_node::{LISTEN_DEFAULT, Scope};
+use tidegate_remote::udp::Network;
 
-use crate::config::{ConfigError, parse_scope};
+use crate::config::{ConfigError, parse_rung, parse_scope};
 use crate::output::Output;
 
 /// A load-aware front tier for clusters of web servers.
@@ -39,7 +41,7 @@ enum Command {
         config: PathBuf,
     },
     /// Stand beside a server: sample its kernel and publish its load.
-    Agent(AgentArgs),
+    Agent(Box<AgentCommand>),
     /// Show it all on one machine: two sites on emulated nodes, load, and the live page.
     Demo(DemoArgs),
     /// Say what is wrong with a configuration file.
@@ -101,6 +103,35 @@ struct OrderArgs {
     admin: AdminArgs,
 }
 
+/// `tidegate agent`, or one of its commands.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct AgentCommand {
+    #[command(subcommand)]
+    pub(crate) action: Option<AgentAction>,
+    #[command(flatten)]
+    pub(crate) args: AgentArgs,
+}
+
+/// An agent without a process.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentAction {
+    /// Put programs into the kernel that answer from then on, and leave no process behind.
+    Install(Box<AgentArgs>),
+    /// Take them out again.
+    Uninstall {
+        /// The port at which they answer.
+        #[arg(long, default_value_t = LISTEN_DEFAULT.port())]
+        port: u16,
+    },
+    /// Say what is installed and what it has done.
+    Show {
+        /// The port at which it answers.
+        #[arg(long, default_value_t = LISTEN_DEFAULT.port())]
+        port: u16,
+    },
+}
+
 /// Options of `tidegate agent`; each overrides the configuration file.
 #[derive(Debug, Args)]
 pub(crate) struct AgentArgs {
@@ -128,6 +159,15 @@ pub(crate) struct AgentArgs {
     /// Stay at normal priority.
     #[arg(long)]
     pub(crate) no_realtime: bool,
+    /// Try only these rungs: xdp_native, xdp_generic, tc, kernel_record, agent; repeatable.
+    #[arg(long = "rung", value_name = "RUNG", value_parser = agent_rung)]
+    pub(crate) rungs: Vec<Rung>,
+    /// Listen only to these networks; repeatable.
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) allow: Vec<Network>,
+    /// The other end of a virtual cable (veth) has an XDP program, so native answers arrive.
+    #[arg(long)]
+    pub(crate) veth_native: bool,
 }
 
 /// Options of `tidegate demo`.
@@ -215,6 +255,10 @@ impl Failure {
 
 fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn agent_rung(text: &str) -> Result<Rung, String> {
+    parse_rung(text).ok_or_else(|| format!("an agent has no rung `{text}`"))
 }
 
 fn scope(text: &str) -> Result<Scope, String> {

@@ -211,6 +211,12 @@ table! {
         /// Ask the system for real-time priority for the sampler; without the permission it
         /// runs at normal priority and says so.
         realtime: bool = true;
+        /// Try only these ways of answering, best first: `xdp_native`, `xdp_generic`, `tc` (the
+        /// kernel answers), `kernel_record` (the kernel makes the record), `agent_realtime`,
+        /// `agent`. Empty: all of them.
+        rungs: Vec<At<String>> = Vec::new();
+        /// Networks that are listened to, such as `10.0.0.0/8`. Empty: all.
+        allow: Vec<At<String>> = Vec::new();
     }
 }
 

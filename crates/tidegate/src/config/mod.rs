@@ -29,9 +29,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tidegate_core::load::Rung;
 use tidegate_core::route::Routes;
 use tidegate_core::topology::{ClusterSpec, SiteId};
-use tidegate_node::{AgentConfig, Scope};
+use tidegate_node::{AgentConfig, RUNGS, Scope};
 use tidegate_proxy::{ForwardedConfig, LogConfig};
 use tidegate_remote::udp::Key;
 use toml::de::DeTable;
@@ -129,6 +130,11 @@ pub(crate) fn parse_scope(text: &str) -> Result<Scope, &'static str> {
         path if path.starts_with('/') => Ok(Scope::Cgroup(path.into())),
         _ => Err("neither `host` nor the absolute path of a control group"),
     }
+}
+
+/// Reads a rung of the agent's: its label, as in metrics.
+pub(crate) fn parse_rung(text: &str) -> Option<Rung> {
+    RUNGS.into_iter().find(|rung| rung.label() == text)
 }
 
 impl Config {

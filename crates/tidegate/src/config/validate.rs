@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use tidegate_core::load::Rung;
 use tidegate_core::route::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_core::units::format_duration;
-use tidegate_node::AgentConfig;
+use tidegate_node::{AgentConfig, RUNGS};
 use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget};
-use tidegate_remote::udp::{Key, KeyError};
+use tidegate_remote::udp::{Key, KeyError, Network};
 
 use super::file::{
     AGENT_PORT, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile, LogFile, LogFormat,
@@ -19,7 +20,7 @@ use super::file::{
 use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
 use super::values::Auto;
-use super::{Admin, Config, FrontEnd, NodeRead, Token, parse_scope};
+use super::{Admin, Config, FrontEnd, NodeRead, Token, parse_rung, parse_scope};
 
 /// Letters of a site's or node's name: it stands in URLs, labels and log lines.
 const NAME_MAX: usize = 64;
@@ -151,8 +152,38 @@ impl Checker<'_> {
             scope: scope.ok()?,
             watch: file.watch.iter().map(|name| name.value.clone()).collect(),
             realtime: file.realtime.value,
+            rungs: self.rungs(&file.rungs.value)?,
+            allow: self.networks(&file.allow.value)?,
             ..AgentConfig::new(key?)
         })
+    }
+
+    fn rungs(&mut self, names: &[At<String>]) -> Option<Vec<Rung>> {
+        let mut rungs = Vec::new();
+        for name in names {
+            match parse_rung(&name.value) {
+                Some(rung) => rungs.push(rung),
+                None => {
+                    let message = format!("an agent has no rung `{}`", name.value);
+                    self.problem(name.place(), message, "unknown");
+                }
+            }
+        }
+        match names.is_empty() {
+            true => Some(RUNGS.to_vec()),
+            false => (rungs.len() == names.len()).then_some(rungs),
+        }
+    }
+
+    fn networks(&mut self, names: &[At<String>]) -> Option<Vec<Network>> {
+        let mut networks = Vec::new();
+        for name in names {
+            match name.value.parse() {
+                Ok(network) => networks.push(network),
+                Err(error) => self.problem(name.place(), format!("{error}"), "here"),
+            }
+        }
+        (networks.len() == names.len()).then_some(networks)
     }
 
     fn front_end(&mut self, file: &ConfigFile) -> Option<FrontEnd> {
