@@ -50,6 +50,7 @@ fn share(interval: u64, place: Placed, busy: bool) -> Result<f64, ClusterError> 
         interval: Duration::from_millis(interval),
         place,
         port: 9901,
+        rungs: place.rungs(),
     };
     let node = NodePlan {
         agents: vec![agent],
@@ -64,7 +65,7 @@ fn share(interval: u64, place: Placed, busy: bool) -> Result<f64, ClusterError> 
     let _guard = busy.then(|| cluster.antagonist(0, &hogs)).transpose()?;
     let used = || match place {
         Placed::Inside => cluster.cpu_time(0),
-        Placed::Beside => cluster.beside_cpu_time(0),
+        Placed::Beside | Placed::Unlimited | Placed::Kernel => cluster.beside_cpu_time(0),
     };
     let (start, before) = (clock::now(), used());
     clock::sleep_until(start + LENGTH);

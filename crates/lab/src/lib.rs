@@ -15,6 +15,7 @@ pub mod awake;
 pub mod cluster;
 pub mod experiments;
 pub mod front;
+pub mod gather;
 pub mod load;
 pub mod progress;
 pub mod results;

@@ -13,7 +13,7 @@ use tidegate_lab::awake::Awake;
 use tidegate_lab::cluster::{self, Mode};
 use tidegate_lab::experiments::{self, ALL, Experiment, Lab, Scale};
 use tidegate_lab::progress::Progress;
-use tidegate_lab::{antagonist, front, load, results, server};
+use tidegate_lab::{antagonist, front, gather, load, results, server};
 
 /// A goal that was not reached is a verdict; only what could not be done is a failure.
 const FAILED: u8 = 1;
@@ -72,6 +72,9 @@ enum Command {
     /// An agent for HAProxy's agent check, in a node's control group.
     #[command(hide = true)]
     AgentCheck(front::AgentCheckArgs),
+    /// The two-sided way to read load: a daemon that reads `/proc/stat` for every question.
+    #[command(hide = true)]
+    Gather(gather::GatherArgs),
 }
 
 #[derive(Debug, Args)]
@@ -143,6 +146,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Antagonist(args) => Ok(antagonist::run(&args)?),
         Command::Load => Ok(load::answer(io::stdin().lock(), io::stdout().lock())?),
         Command::AgentCheck(args) => Ok(front::agent_check(&args)?),
+        Command::Gather(args) => Ok(gather::run(&args)?),
     }
 }
 

@@ -22,6 +22,7 @@ fn two() -> Vec<NodePlan> {
         interval: MS,
         place,
         port,
+        rungs: Placed::rungs(place),
     };
     let node = |name: &str| NodePlan {
         agents: vec![

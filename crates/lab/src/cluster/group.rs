@@ -244,6 +244,12 @@ impl Group {
         number(&path, usage.unwrap_or_default()).map(Duration::from_micros)
     }
 
+    /// Processes in it.
+    pub(crate) fn members(&self) -> Vec<u32> {
+        let first = self.directories.first();
+        first.map(|it| processes(it)).unwrap_or_default()
+    }
+
     /// The file, in whichever hierarchy it is.
     fn file(&self, name: &str) -> Result<PathBuf, ClusterError> {
         let mut files = self.directories.iter().map(|path| path.join(name));

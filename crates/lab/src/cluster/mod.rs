@@ -242,6 +242,15 @@ impl Cluster {
         }
     }
 
+    /// Lets the nodes' CPU take in what comes for the node, as a host of its own would; else the
+    /// sender's does.
+    pub fn receive_on_nodes_cpu(&self, node: usize) -> Result<(), ClusterError> {
+        match &self.machines {
+            Machines::Real(real) => real.receive_on_nodes_cpu(node),
+            Machines::Emulated(_) => Err(ClusterError::Loopback("a network interface")),
+        }
+    }
+
     /// CPU time that the node has used so far, by whatever in it; zero for no node.
     pub fn cpu_time(&self, node: usize) -> Duration {
         match &self.machines {

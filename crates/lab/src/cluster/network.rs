@@ -46,6 +46,11 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
+    /// Its name, by which `ip` knows it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The file that stands for it.
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(NAMESPACES).join(&self.name)

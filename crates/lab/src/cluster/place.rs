@@ -90,6 +90,12 @@ impl Place {
         used.unwrap_or_default()
     }
 
+    /// Processes that run here; none where that is not known.
+    pub fn processes(&self) -> Vec<u32> {
+        let group = self.group.as_ref();
+        group.map(|group| group.members()).unwrap_or_default()
+    }
+
     /// Gives everything here together this share of one CPU at most, or lifts the limit.
     pub fn limit(&self, share: Option<f64>) -> Result<(), ClusterError> {
         match &self.group {

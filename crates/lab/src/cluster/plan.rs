@@ -181,6 +181,8 @@ pub struct AgentPlan {
     pub place: Placed,
     /// Its UDP port.
     pub port: u16,
+    /// The rungs that it may try, by their labels.
+    pub rungs: &'static [&'static str],
 }
 
 /// Where an agent runs.
@@ -192,6 +194,30 @@ pub enum Placed {
     /// Outside the quota, on the front's CPU, at real-time priority where permitted: the
     /// nearest to a read by the kernel or the network card that a user-level agent comes.
     Beside,
+    /// In the kernel: a program at the node's network interface answers over UDP with what it
+    /// counts in the node's control group, and an agent beside the quota adds what only a
+    /// process sees. Where the kernel takes no program, that agent answers.
+    Kernel,
+    /// Outside the quota, but on the nodes' CPU: nothing but its priority helps it.
+    Unlimited,
+}
+
+impl Placed {
+    /// The rungs that such an agent may try.
+    #[must_use]
+    pub const fn rungs(self) -> &'static [&'static str] {
+        match self {
+            Self::Inside => &["agent"],
+            Self::Beside | Self::Unlimited => &["agent_realtime", "agent"],
+            Self::Kernel => &[
+                "xdp_generic",
+                "tc",
+                "kernel_record",
+                "agent_realtime",
+                "agent",
+            ],
+        }
+    }
 }
 
 #[cfg(test)]

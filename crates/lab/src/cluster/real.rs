@@ -17,7 +17,7 @@ use super::network::{self, Namespace};
 use super::plan::{CLIENTS, FRONT};
 use super::{
     AgentAt, AgentPlan, ClusterError, ClusterPlan, LoadAt, NODE_MEMORY, Node, NodePlan, Place,
-    Placed, Process, ending, servers, sweep,
+    Placed, Process, ending, run, servers, sweep,
 };
 
 /// Where servers listen.
@@ -137,7 +137,7 @@ impl Machines {
                 let said = "The nodes' memory is not limited: no memory controller is mounted.";
                 machines.emulated.push(said.into());
             }
-            let is_beside = |agent: &AgentPlan| agent.place == Placed::Beside;
+            let is_beside = |agent: &AgentPlan| agent.place != Placed::Inside;
             let beside = if node.agents.iter().any(is_beside) {
                 let name = format!("{}.beside", node.name);
                 Some(maker.place(&name, namespace, Purpose::Watch, front_cpu, address)?)
@@ -243,6 +243,23 @@ impl Machines {
         machine.start_agents(&front, &folder)
     }
 
+    /// Packets for the node are taken in by the nodes' CPU, as by a host of its own.
+    pub(super) fn receive_on_nodes_cpu(&self, node: usize) -> Result<(), ClusterError> {
+        let machine = self.machines.get(node).ok_or_else(|| no_node(node))?;
+        let (Some(namespace), Some(cpu)) = (&machine.inside.namespace, machine.inside.cpu) else {
+            return Err(ClusterError::Missing(
+                "the nodes have no CPU of their own".into(),
+            ));
+        };
+        let script = format!(
+            "for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do echo {:x} > $queue || exit 1; done",
+            1_u64 << cpu
+        );
+        // This tool shows the namespace's own interfaces below /sys.
+        let name = namespace.name();
+        run::ip(name, &["netns", "exec", name, "sh", "-c", &script]).map(drop)
+    }
+
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -267,13 +284,20 @@ impl Machine {
         std::iter::once(&mut self.server).chain(inside.map(|(process, _)| process))
     }
 
-    /// Their records are read from memory of this host: a read is then one-sided, like one by
-    /// RDMA, and costs the front's CPU a hundredth of a datagram.
+    /// Records of agents are read from memory of this host: a read is then one-sided, like one
+    /// by RDMA, and costs the front's CPU a hundredth of a datagram. The kernel is asked over the
+    /// network.
     fn agents_at(&self, folder: &Path) -> Vec<AgentAt> {
         let at = |plan: &AgentPlan| AgentAt {
             name: plan.name,
-            load: LoadAt::Shm {
-                path: self.region(plan, folder),
+            load: match asks_network(plan) {
+                false => LoadAt::Shm {
+                    path: self.region(plan, folder),
+                },
+                true => LoadAt::Udp {
+                    address: (self.address.ip(), plan.port).into(),
+                    key_file: folder.join(KEY),
+                },
             },
         };
         self.plan.agents.iter().map(at).collect()
@@ -310,9 +334,18 @@ impl Machine {
                 continue;
             }
             let address = (self.address.ip(), plan.port).into();
+            let on_nodes_cpu;
             let place = match (plan.place, &self.beside) {
-                (Placed::Beside, Some(beside)) => beside,
-                (Placed::Beside | Placed::Inside, _) => &self.inside,
+                (Placed::Inside, _) | (_, None) => &self.inside,
+                (Placed::Beside | Placed::Kernel, Some(beside)) => beside,
+                (Placed::Unlimited, Some(beside)) => {
+                    let cpu = self.inside.cpu;
+                    on_nodes_cpu = Place {
+                        cpu,
+                        ..beside.clone()
+                    };
+                    &on_nodes_cpu
+                }
             };
             let mut command = place.command(super::tidegate()?);
             command
@@ -320,7 +353,10 @@ impl Machine {
                 .arg("--listen")
                 .arg(format!("{address}"));
             command.arg("--key-file").arg(&key_file);
-            command.arg("--shm").arg(region);
+            if !asks_network(plan) {
+                command.arg("--shm").arg(region);
+            }
+            command.args(plan.rungs.iter().flat_map(|rung| ["--rung", rung]));
             command
                 .arg("--interval")
                 .arg(format!("{}us", plan.interval.as_micros()));
@@ -340,6 +376,12 @@ impl Machine {
         }
         Ok(())
     }
+}
+
+/// Whether front-ends ask it over the network: what the kernel makes is not in a file.
+fn asks_network(agent: &AgentPlan) -> bool {
+    let user = |rung: &&str| ["agent_realtime", "agent"].contains(rung);
+    !agent.rungs.iter().all(user)
 }
 
 /// The file with the key of all agents.

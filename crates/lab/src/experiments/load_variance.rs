@@ -60,7 +60,10 @@ fn plan(scale: Scale) -> Plan {
         )
     };
     Plan {
-        stages: vec![Stage::new(workload::cluster(arms::AGENTS), vec![point])],
+        stages: vec![Stage::new(
+            workload::cluster(arms::PAPER_AGENTS),
+            vec![point],
+        )],
         arms: workload::processes(all),
         rounds: 2,
     }

@@ -61,7 +61,7 @@ fn plan(scale: Scale) -> Plan {
     };
     Plan {
         stages: vec![Stage::new(
-            workload::cluster(arms::AGENTS),
+            workload::cluster(arms::PAPER_AGENTS),
             scale.pick(QUICK, FULL).iter().map(point).collect(),
         )],
         arms: workload::processes(all),

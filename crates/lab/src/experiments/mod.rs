@@ -16,6 +16,7 @@ pub mod judge;
 mod load_variance;
 mod loaded_nodes;
 mod measured;
+mod one_vs_two_sided;
 mod paper;
 mod plan;
 mod poll_interval;
@@ -47,6 +48,7 @@ pub use runner::{Run, Runner, Unwatched, Watch};
 
 /// Every experiment, in the order of the papers.
 pub const ALL: &[&Experiment] = &[
+    &one_vs_two_sided::EXPERIMENT,
     &accuracy::EXPERIMENT,
     &single_site::EXPERIMENT,
     &loaded_nodes::EXPERIMENT,

@@ -13,7 +13,7 @@ use tidegate_remote::clock;
 
 use crate::results::{Axis, Report};
 
-use super::arms::{AUTO, KLM};
+use super::arms::{AUTO, BESIDE};
 use super::judge::{Table, at_least, at_most, best, median, ratio};
 use super::measured::{Measured, labelled};
 use super::paper::{beside, ranked};
@@ -26,7 +26,7 @@ use crate::front::{FrontKind, TidegateArm};
 /// See the module.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "poll-interval",
-    about: "throughput of ULM, KLM and auto as load is read each 1 ms to 5 s",
+    about: "throughput of ULM, BESIDE and auto as load is read each 1 ms to 5 s",
     source: "paper 000 §5.6, Figure 9",
     needs: "namespaces (root) for an agent that takes from its node's CPU quota",
     estimate: |scale| plan(scale).estimate(),
@@ -44,7 +44,11 @@ fn plan(scale: Scale) -> Plan {
     let (warm_up, length) = scale.pick((1200, 2500), (1500, 3000));
     let stage = |millis: &u64| {
         let interval = Duration::from_millis(*millis);
-        let agents = [arms::ulm_agent(interval), arms::klm_agent()];
+        let agents = [
+            arms::ulm_agent(interval),
+            arms::klm_agent(),
+            arms::beside_agent(),
+        ];
         let point = Point::single(
             label(*millis),
             workload::clients("site", workload::CLIENTS, ALPHA),
@@ -67,7 +71,7 @@ fn plan(scale: Scale) -> Plan {
 
 /// The arms that read at an interval.
 fn reading(interval: Duration) -> Vec<Arm> {
-    let auto = TidegateArm::reading(AUTO, AUTO, KLM, interval);
+    let auto = TidegateArm::reading(AUTO, AUTO, BESIDE, interval);
     vec![
         arms::scheme("ulm", interval),
         arms::scheme("klm", interval),

@@ -104,7 +104,7 @@ fn estimate(scale: Scale) -> Duration {
 
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
-    let mut plan = workload::unequal(&[0.24; NODES], &[arms::klm_agent()]);
+    let mut plan = workload::unequal(&[0.24; NODES], &[arms::beside_agent()]);
     plan.mode = lab.mode;
     let cluster = Cluster::start(&plan)?;
     if cluster.mode() == Mode::Loopback {

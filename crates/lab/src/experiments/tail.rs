@@ -86,7 +86,7 @@ fn plan(scale: Scale) -> Plan {
 
 /// Unequal nodes to which all files cost the same everywhere.
 fn cluster() -> ClusterPlan {
-    let mut plan = workload::unequal(&SHARES, arms::AGENTS);
+    let mut plan = workload::unequal(&SHARES, arms::PAPER_AGENTS);
     for node in &mut plan.nodes {
         node.cache = CachePlan::default();
     }

@@ -14,6 +14,7 @@ const TAIL_MAX: Duration = Duration::from_secs(720);
 fn every_experiment_of_the_papers_and_of_the_design_is_there() {
     let names: Vec<_> = ALL.iter().map(|it| it.name).collect();
     let expected = [
+        "one-vs-two-sided",
         "accuracy",
         "single-site",
         "loaded-nodes",
