@@ -15,6 +15,7 @@ mod findings;
 mod kernel;
 mod pace;
 mod parse;
+mod privilege;
 mod sampler;
 
 pub use agent::{Agent, AgentError, AgentHandle, AgentStatus};
@@ -24,4 +25,5 @@ pub use config::{
 };
 pub use kernel::options as kernel_options;
 pub use parse::mounts::{Hierarchy, hierarchies};
+pub use privilege::keep_only_needed;
 pub use sampler::{CpuLines, Sampler, SamplerError};

@@ -45,7 +45,11 @@ fn world(rungs: &[Rung]) -> Option<World> {
         ..AgentConfig::new(key.clone())
     };
     let agent = hosts
-        .keep_at_node(move || Agent::spawn(&config))
+        .keep_at_node(move || {
+            // As `tidegate agent` does.
+            tidegate_node::keep_only_needed().unwrap();
+            Agent::spawn(&config)
+        })
         .unwrap_or_else(|error| panic!("{error}"));
     let patient = UdpOptions {
         wait: Duration::from_secs(5),

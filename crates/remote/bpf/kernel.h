@@ -68,6 +68,7 @@ struct task_struct {
 
 struct rq {
     int cpu;
+    int online;
     unsigned int nr_running;
     unsigned long nr_uninterruptible;
     atomic_t nr_iowait;
@@ -161,10 +162,6 @@ struct tcp_mib;
 
 struct netns_mib {
     struct tcp_mib *tcp_statistics;
-};
-
-enum tcp_mib___named {
-    TCP_MIB_CURRESTAB = 9,
 };
 
 typedef struct {

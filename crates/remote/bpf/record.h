@@ -64,6 +64,7 @@ struct sums {
     __s32 uninterruptible;
     __s32 established;
     __u32 lines;
+    __u32 online;
 };
 
 /* Copies the sums of a CPU; whether they stood still meanwhile. */
@@ -134,6 +135,10 @@ static long add_cpu(__u32 index, struct sums *sums)
     if (set_off_softirq)
         bpf_probe_read_kernel(&pending, set_softirq_bytes == 2 ? 2 : 4,
                               (void *)(cpu->rq + set_off_softirq));
+    /* CPUs come and go; their run queues stay, and what they have counted. */
+    int online = !bpf_core_field_exists(rq->online) || BPF_CORE_READ(rq, online);
+
+    sums->online += online;
     sums->busy_ns += busy;
     sums->runnable_ns += runnable_ns;
     sums->softirq_ns += softirq_ns;
@@ -147,6 +152,8 @@ static long add_cpu(__u32 index, struct sums *sums)
             found.tcp_statistics + (cpu->rq - found.percpu_base) +
             8 * TCP_MIB_CURRESTAB);
 
+    if (!online)
+        return 0;
     struct tidegate_cpu_line *line = line_for(out, sums, runnable);
     if (!line)
         return 0;
@@ -291,7 +298,7 @@ __noinline int fill(struct message *out, __u32 slot, __u64 interval, __u8 rung)
     record->runnable = sums.runnable;
     record->softirqs_pending = sums.softirqs;
     if (!record->cores_milli)
-        record->cores_milli = found.cpus * 1000;
+        record->cores_milli = sums.online * 1000;
     if (set_scope) {
         fill_quota(record);
         if (found.memory_group && told_no_memory)

@@ -13,6 +13,7 @@
 #include <linux/bpf.h>
 #include <linux/errno.h>
 #include <linux/in.h>
+#include <linux/snmp.h>
 
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>

@@ -25,6 +25,7 @@ macro_rules! conforms {
     };
 }
 
+/// Those that publish a record.
 macro_rules! transports {
     ($($transport:ident: $node:ty,)*) => {
         $( conforms! { $transport: $node;
@@ -35,6 +36,14 @@ macro_rules! transports {
             a_reader_beside_a_writer_sees_whole_records_in_order
             an_owner_that_ends_is_missed_and_the_next_one_is_found
             an_owner_that_was_replaced_is_left
+        } )*
+    };
+}
+
+/// All of them, and the kernel.
+macro_rules! words {
+    ($($transport:ident: $node:ty,)*) => {
+        $( conforms! { $transport: $node;
             compare_and_swap_swaps_only_what_was_expected
             fetch_and_add_wraps
             a_word_that_does_not_exist_is_refused
@@ -48,6 +57,12 @@ macro_rules! transports {
 transports! {
     shm: crate::support::ShmNode,
     udp: crate::support::UdpNode,
+}
+
+words! {
+    words_in_shm: crate::support::ShmNode,
+    words_by_udp: crate::support::UdpNode,
+    words_in_the_kernel: crate::support::kernel::KernelNode,
 }
 
 fn what_is_published_is_read<N: Node>() {
@@ -175,29 +190,29 @@ fn an_owner_that_was_replaced_is_left<N: Node>() {
     }
 }
 
-fn compare_and_swap_swaps_only_what_was_expected<N: Node>() {
-    let node = N::start();
-    let (mut one, mut other) = (node.handle(), node.handle());
+fn compare_and_swap_swaps_only_what_was_expected<W: Words>() {
+    let Some(node) = W::begin() else { return };
+    let (mut one, mut other) = (node.initiator(), node.initiator());
     assert_eq!(one.compare_and_swap(3, 0, 10).unwrap(), 0);
     assert_eq!(other.compare_and_swap(3, 0, 11).unwrap(), 10);
-    assert_eq!(node.memory().word(3).unwrap(), 10);
+    assert_eq!(node.word(3), 10);
     assert_eq!(other.compare_and_swap(3, 10, u64::MAX).unwrap(), 10);
-    assert_eq!(node.memory().word(3).unwrap(), u64::MAX);
-    assert_eq!(node.memory().word(2).unwrap(), 0);
+    assert_eq!(node.word(3), u64::MAX);
+    assert_eq!(node.word(2), 0);
 }
 
-fn fetch_and_add_wraps<N: Node>() {
-    let node = N::start();
-    let mut handle = node.handle();
+fn fetch_and_add_wraps<W: Words>() {
+    let Some(node) = W::begin() else { return };
+    let mut handle = node.initiator();
     let last = WORDS as u32 - 1;
     assert_eq!(handle.fetch_and_add(last, u64::MAX).unwrap(), 0);
     assert_eq!(handle.fetch_and_add(last, 3).unwrap(), u64::MAX);
     assert_eq!(handle.fetch_and_add(last, 0).unwrap(), 2);
 }
 
-fn a_word_that_does_not_exist_is_refused<N: Node>() {
-    let node = N::start();
-    let mut handle = node.handle();
+fn a_word_that_does_not_exist_is_refused<W: Words>() {
+    let Some(node) = W::begin() else { return };
+    let mut handle = node.initiator();
     for word in [WORDS as u32, 65_535, 65_536 + 3, u32::MAX] {
         for refused in [
             handle.fetch_and_add(word, 1),
@@ -209,24 +224,23 @@ fn a_word_that_does_not_exist_is_refused<N: Node>() {
             );
         }
     }
-    assert!((0..WORDS as u32).all(|word| node.memory().word(word).unwrap() == 0));
+    assert!((0..WORDS as u32).all(|word| node.word(word) == 0));
 }
 
-fn lines_that_no_record_has_are_refused<N: Node>() {
-    let node = N::start();
-    let mut handle = node.handle();
-    node.memory().publish(&record(1), &[]);
+fn lines_that_no_record_has_are_refused<W: Words>() {
+    let Some(node) = W::begin() else { return };
+    let mut handle = node.initiator();
     for lines in [0, LINES_MAX + 1, 261, usize::MAX] {
         let refused = handle.read(lines).unwrap_err();
         assert!(matches!(refused, RegionError::Refused(Refusal::Lines(named)) if named == lines));
     }
 }
 
-fn additions_from_everywhere_add_up<N: Node>() {
+fn additions_from_everywhere_add_up<W: Words>() {
     const THREADS: usize = 4;
     const ADDITIONS: u64 = 500;
-    let node = N::start();
-    let handles: Vec<_> = (0..THREADS).map(|_| node.handle()).collect();
+    let Some(node) = W::begin() else { return };
+    let handles: Vec<_> = (0..THREADS).map(|_| node.initiator()).collect();
     let mut seen = Vec::new();
     std::thread::scope(|scope| {
         let threads: Vec<_> = handles
@@ -250,11 +264,11 @@ fn additions_from_everywhere_add_up<N: Node>() {
     assert_eq!(seen, expected);
 }
 
-fn swaps_from_everywhere_are_won_once<N: Node>() {
+fn swaps_from_everywhere_are_won_once<W: Words>() {
     const THREADS: u64 = 4;
     const SWAPS: u64 = 200;
-    let node = N::start();
-    let handles: Vec<_> = (0..THREADS).map(|_| node.handle()).collect();
+    let Some(node) = W::begin() else { return };
+    let handles: Vec<_> = (0..THREADS).map(|_| node.initiator()).collect();
     std::thread::scope(|scope| {
         for mut handle in handles {
             scope.spawn(move || {
@@ -271,7 +285,7 @@ fn swaps_from_everywhere_are_won_once<N: Node>() {
             });
         }
     });
-    assert_eq!(node.memory().word(1).unwrap(), THREADS * SWAPS);
+    assert_eq!(node.word(1), THREADS * SWAPS);
 }
 
 // What follows is about shared memory only.

@@ -17,7 +17,7 @@ use tidegate_remote::kernel::{
     KernelError, KernelOptions, KernelPublisher, KernelResponder, show, uninstall,
 };
 use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
-use tidegate_remote::{Refusal, Region, RegionError, WORDS};
+use tidegate_remote::{Region, RegionError};
 
 const PORT: u16 = 9901;
 const PATIENT: UdpOptions = UdpOptions {
@@ -116,59 +116,6 @@ fn native_xdp_answers_where_the_other_end_has_a_program_too() {
     let _other = hosts.at_front(|| tidegate_remote::kernel::pass_at("front0").unwrap());
     let mut region = region(&hosts, false, PATIENT);
     assert_eq!(read(&mut region).rung, Rung::XdpNative as u8);
-}
-
-#[test]
-fn words_of_the_kernel_are_words() {
-    let Some(hosts) = hosts() else { return };
-    let Some(_kept) = attach(&hosts, options(Rung::XdpGeneric)) else {
-        return;
-    };
-    let mut handle = region(&hosts, false, PATIENT);
-    assert_eq!(handle.compare_and_swap(3, 0, 7).unwrap(), 0);
-    assert_eq!(handle.compare_and_swap(3, 0, 9).unwrap(), 7);
-    assert_eq!(handle.fetch_and_add(3, u64::MAX).unwrap(), 7);
-    assert_eq!(handle.fetch_and_add(3, 0).unwrap(), 6);
-    let beyond = handle.fetch_and_add(WORDS as u32, 1).unwrap_err();
-    let refused = matches!(beyond, RegionError::Refused(Refusal::Word(_)));
-    assert!(refused, "{beyond}");
-}
-
-#[test]
-fn additions_and_swaps_from_everywhere_happen_once() {
-    const FRONT_ENDS: u64 = 4;
-    const EACH: u64 = 200;
-    let Some(hosts) = hosts() else { return };
-    let Some(_kept) = attach(&hosts, options(Rung::Tc)) else {
-        return;
-    };
-    let won = std::thread::scope(|scope| {
-        let hosts = &hosts;
-        let front_end = |_| {
-            scope.spawn(move || {
-                let mut handle = region(hosts, false, PATIENT);
-                let mut won = 0;
-                for round in 0..EACH {
-                    handle.fetch_and_add(1, 1).unwrap();
-                    won +=
-                        u64::from(handle.compare_and_swap(2, round, round + 1).unwrap() == round);
-                }
-                won
-            })
-        };
-        let threads: Vec<_> = (0..FRONT_ENDS).map(front_end).collect();
-        threads
-            .into_iter()
-            .map(|it| it.join().unwrap())
-            .sum::<u64>()
-    });
-    let mut handle = region(&hosts, false, PATIENT);
-    assert_eq!(handle.fetch_and_add(1, 0).unwrap(), FRONT_ENDS * EACH);
-    assert_eq!(
-        handle.fetch_and_add(2, 0).unwrap(),
-        won,
-        "each swap was won once"
-    );
 }
 
 #[test]

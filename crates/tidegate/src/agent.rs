@@ -44,6 +44,8 @@ struct InstalledReport {
     atomics: u64,
     limited: u64,
     dropped: u64,
+    /// Nothing unless the kernel measures it.
+    cost_seconds: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -114,6 +116,9 @@ fn tell_installed(
         true => "counted",
         false => "NOT counted: somebody removed the program",
     };
+    let cost = installed.cost.map_or_else(String::new, |cost| {
+        format!("\n  {:.2} us of a CPU per packet", cost.as_secs_f64() * 1e6)
+    });
     let text = format!(
         "{state} for port {port} ({}){at}\n  task switches are {switches}\n  {} reads and {} atomics answered, \
          {} over the rate, {dropped} passed on as not ours",
@@ -121,7 +126,7 @@ fn tell_installed(
         stats.reads,
         stats.atomics,
         stats.limited,
-    );
+    ) + &cost;
     let report = InstalledReport {
         state,
         folder: installed.folder.display().to_string(),
@@ -131,6 +136,7 @@ fn tell_installed(
         atomics: stats.atomics,
         limited: stats.limited,
         dropped,
+        cost_seconds: installed.cost.map(|cost| cost.as_secs_f64()),
     };
     Ok(output.result(&text, &report)?)
 }
@@ -138,6 +144,8 @@ fn tell_installed(
 /// Runs until it is told to stop.
 fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     let config = config(args)?;
+    tidegate_node::keep_only_needed()
+        .map_err(|error| Failure::Failed(format!("cannot give privileges away: {error}")))?;
     // A signal that comes while the agent starts is not lost.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

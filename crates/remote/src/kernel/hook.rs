@@ -215,6 +215,11 @@ impl Hook {
         Ok(hooks)
     }
 
+    /// The kernel's number of the program.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Whether our program still stands there.
     pub(super) fn holds(&self) -> bool {
         let there = match xdp_mode(self.rung) {

@@ -408,11 +408,7 @@ fn write_networks(programs: &Programs, allow: &[Network]) -> Result<(), KernelEr
 /// The interfaces by which requests to this address come in.
 fn interfaces(listen: SocketAddr) -> Result<Vec<Interface>, KernelError> {
     let all = Interface::all().map_err(RegionError::io("list the network interfaces"))?;
-    let wanted = |it: &Interface| match listen.ip() {
-        ip if ip.is_unspecified() => true,
-        ip => it.addresses.iter().any(|own| same(*own, ip)),
-    };
-    let chosen: Vec<_> = all.into_iter().filter(wanted).collect();
+    let chosen = serving(all, listen.ip());
     match chosen.is_empty() {
         true => Err(KernelError::Options(format!(
             "no interface that is up has the address {}",
@@ -422,8 +418,17 @@ fn interfaces(listen: SocketAddr) -> Result<Vec<Interface>, KernelError> {
     }
 }
 
-fn same(left: IpAddr, right: IpAddr) -> bool {
-    left.to_canonical() == right.to_canonical()
+/// Those with the address; for any address, those with one that front-ends can be told: neither
+/// ports of a bridge nor the host's ends of containers' cables.
+fn serving(all: Vec<Interface>, listen: IpAddr) -> Vec<Interface> {
+    let listen = listen.to_canonical();
+    let wanted = |own: &IpAddr| match own.to_canonical() {
+        own if !listen.is_unspecified() => own == listen,
+        IpAddr::V4(own) => !own.is_link_local(),
+        IpAddr::V6(own) => !own.is_unicast_link_local(),
+    };
+    let serves = |it: &Interface| it.addresses.iter().any(wanted);
+    all.into_iter().filter(serves).collect()
 }
 
 #[cfg(test)]

@@ -5,11 +5,14 @@
 //! is made of the network namespace and the port, so that containers with agents of their own
 //! do not meet.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{Link, MapHandle, Program};
 use tidegate_core::load::Rung;
 
@@ -39,6 +42,8 @@ pub struct Installed {
     pub counts_switches: bool,
     /// What it has done so far.
     pub stats: ResponderStats,
+    /// CPU time that a packet took, ours or not; known while `kernel.bpf_stats_enabled` is 1.
+    pub cost: Option<Duration>,
 }
 
 impl KernelResponder {
@@ -95,11 +100,14 @@ pub fn show(port: u16) -> Result<Option<Installed>, KernelError> {
     }
     let counts = MapHandle::from_pinned_path(folder.join("counts"))
         .map_err(refused("open the counters of what is installed"))?;
-    let rungs = hooks(&folder)?
+    let hooks = hooks(&folder)?;
+    let cost = cost(&hooks);
+    let rungs = hooks
         .into_iter()
         .map(|hook| (hook.interface, hook.rung))
         .collect();
     Ok(Some(Installed {
+        cost,
         rungs,
         counts_switches: Link::open(folder.join(SWITCHES)).is_ok(),
         stats: map::stats(&counts)?,
@@ -132,6 +140,16 @@ fn hooks(folder: &Path) -> Result<Vec<Hook>, KernelError> {
         hooks.extend(at);
     }
     Ok(hooks)
+}
+
+/// Mean run time of these programs.
+fn cost(hooks: &[Hook]) -> Option<Duration> {
+    let numbers: BTreeSet<_> = hooks.iter().map(Hook::number).collect();
+    let ours = ProgInfoIter::default().filter(|it| numbers.contains(&it.id));
+    let (time, runs) = ours.fold((0, 0), |(time, runs), it| {
+        (time + it.run_time_ns, runs + it.run_cnt)
+    });
+    (runs > 0).then(|| Duration::from_nanos(time / runs))
 }
 
 fn remove(folder: &Path) -> Result<(), KernelError> {

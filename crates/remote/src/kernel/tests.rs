@@ -200,6 +200,8 @@ fn a_read_is_answered_with_the_record_of_this_moment() {
         assert!(record.runnable >= 1, "this test runs");
         assert!(record.sources.has(Sources::BUSY_SWITCH));
         assert!(record.t_ns <= crate::clock::now().nanos());
+        let online = std::thread::available_parallelism().expect("CPUs").get();
+        assert!(record.cores_milli as usize >= online * 1000, "{record:?}");
         let cpus = libbpf_rs::num_possible_cpus().expect("CPUs");
         let shown = record.cpus(&bytes).count();
         assert_eq!(shown, if lines == LINES_MAX { cpus.min(16) } else { 0 });
@@ -559,4 +561,37 @@ fn counters_are_in_the_order_of_the_programs() {
     let counts = COUNTS.iter().map(|name| format!("COUNT_{name}"));
     let ours: Vec<_> = drops.chain(counts).map(|it| it.to_uppercase()).collect();
     assert_eq!(names, ours);
+}
+
+#[test]
+fn interfaces_are_chosen_by_the_address_or_by_having_one() {
+    let interface = |name: &str, addresses: &[&str]| Interface {
+        name: name.into(),
+        index: 1,
+        addresses: addresses
+            .iter()
+            .map(|it| it.parse().expect("an address"))
+            .collect(),
+    };
+    let all = || {
+        vec![
+            interface("eth0", &["10.0.0.1", "fe80::1"]),
+            interface("eth1", &["fd00::1", "fe80::2"]),
+            interface("veth7", &["fe80::3"]),
+            interface("port", &[]),
+            interface("auto", &["169.254.1.1"]),
+        ]
+    };
+    for (listen, chosen) in [
+        ("0.0.0.0", vec!["eth0", "eth1"]),
+        ("::", vec!["eth0", "eth1"]),
+        ("10.0.0.1", vec!["eth0"]),
+        ("::ffff:10.0.0.1", vec!["eth0"]),
+        ("fe80::3", vec!["veth7"]),
+        ("10.0.0.2", vec![]),
+    ] {
+        let served = serving(all(), listen.parse().expect("an address"));
+        let names: Vec<_> = served.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, chosen, "{listen}");
+    }
 }

@@ -1,5 +1,9 @@
 //! Nodes to test against, one kind per transport, and a network that misbehaves.
 
+pub(crate) mod kernel;
+#[expect(dead_code, reason = "its other users use the rest")]
+pub(crate) mod namespaces;
+
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -36,6 +40,27 @@ pub(crate) trait Node {
     fn restart(&mut self);
     /// Ends the owner for good.
     fn stop(&mut self);
+}
+
+/// A node's words, whoever keeps them: all that the kernel's programs share with other transports,
+/// whose records are published by somebody.
+pub(crate) trait Words: Sized {
+    /// Nothing where this kind of node cannot be.
+    fn begin() -> Option<Self>;
+    fn initiator(&self) -> Box<dyn Region + Send>;
+    fn word(&self, word: u32) -> u64;
+}
+
+impl<N: Node> Words for N {
+    fn begin() -> Option<Self> {
+        Some(N::start())
+    }
+    fn initiator(&self) -> Box<dyn Region + Send> {
+        self.handle()
+    }
+    fn word(&self, word: u32) -> u64 {
+        self.memory().word(word).unwrap()
+    }
 }
 
 /// A name that no other test takes.
