@@ -52,6 +52,9 @@ static __always_inline int in_scope(struct task_struct *task)
     return 0;
 }
 
+/* A tick at the lowest usual rate. */
+#define LOOK_PERIOD 4000000ull
+
 struct sums {
     __u64 now;
     __u64 busy_ns;
@@ -65,6 +68,7 @@ struct sums {
     __s32 established;
     __u32 lines;
     __u32 online;
+    __u32 looks; /* whether what changes slowly is looked at */
 };
 
 /* Copies the sums of a CPU; whether they stood still meanwhile. */
@@ -110,6 +114,27 @@ static __always_inline struct tidegate_cpu_line *line_for(struct message *out, s
     return out->cpu[least].runnable < runnable ? &out->cpu[least] : 0;
 }
 
+/* What the kernel brings up to date at its tick need not be read more often. */
+static __always_inline void look_at_cpu(struct cpu *cpu)
+{
+    struct rq *rq = AT(rq, cpu->rq);
+
+    if (set_off_cpustat) {
+        __u64 stat = cpu->rq + set_off_cpustat;
+
+        cpu->softirq_ns =
+            read_u64(stat + 8 * bpf_core_enum_value(enum cpu_usage_stat, CPUTIME_SOFTIRQ));
+        cpu->steal_ns =
+            read_u64(stat + 8 * bpf_core_enum_value(enum cpu_usage_stat, CPUTIME_STEAL));
+    }
+    if (found.tcp_statistics)
+        cpu->established = (__s32)read_u64(found.tcp_statistics + (cpu->rq - found.percpu_base) +
+                                           8 * TCP_MIB_CURRESTAB);
+    cpu->iowait = BPF_CORE_READ(rq, nr_iowait.counter);
+    /* CPUs come and go; their run queues stay, and what they have counted. */
+    cpu->online = !bpf_core_field_exists(rq->online) || BPF_CORE_READ(rq, online);
+}
+
 static long add_cpu(__u32 index, struct sums *sums)
 {
     struct cpu *cpu = bpf_map_lookup_elem(&cpus, &index);
@@ -122,49 +147,39 @@ static long add_cpu(__u32 index, struct sums *sums)
         return 0;
     struct rq *rq = AT(rq, cpu->rq);
     __u32 runnable = runnable_on(cpu);
-    __u64 busy = 0, runnable_ns = 0, softirq_ns = 0, steal_ns = 0;
+    __u64 busy = 0, runnable_ns = 0;
     __u32 pending = 0;
 
+    if (sums->looks)
+        look_at_cpu(cpu);
     sums_of(cpu, sums->now, &busy, &runnable_ns);
-    if (set_off_cpustat) {
-        __u64 stat = cpu->rq + set_off_cpustat;
-
-        softirq_ns = read_u64(stat + 8 * bpf_core_enum_value(enum cpu_usage_stat, CPUTIME_SOFTIRQ));
-        steal_ns = read_u64(stat + 8 * bpf_core_enum_value(enum cpu_usage_stat, CPUTIME_STEAL));
-    }
     if (set_off_softirq)
         bpf_probe_read_kernel(&pending, set_softirq_bytes == 2 ? 2 : 4,
                               (void *)(cpu->rq + set_off_softirq));
-    /* CPUs come and go; their run queues stay, and what they have counted. */
-    int online = !bpf_core_field_exists(rq->online) || BPF_CORE_READ(rq, online);
-
-    sums->online += online;
+    sums->online += cpu->online;
     sums->busy_ns += busy;
     sums->runnable_ns += runnable_ns;
-    sums->softirq_ns += softirq_ns;
-    sums->steal_ns += steal_ns;
+    sums->softirq_ns += cpu->softirq_ns;
+    sums->steal_ns += cpu->steal_ns;
+    sums->established += cpu->established;
     sums->runnable += runnable;
     sums->softirqs += pending != 0;
     /* May be taken off at another CPU than put on: only the sum is right. */
     sums->uninterruptible += (__s32)BPF_CORE_READ(rq, nr_uninterruptible);
-    if (found.tcp_statistics)
-        sums->established += (__s32)read_u64(
-            found.tcp_statistics + (cpu->rq - found.percpu_base) +
-            8 * TCP_MIB_CURRESTAB);
-
-    if (!online)
+    if (!cpu->online)
         return 0;
     struct tidegate_cpu_line *line = line_for(out, sums, runnable);
+
     if (!line)
         return 0;
     line->cpu = index;
     line->busy_ns = busy;
-    line->softirq_ns = softirq_ns;
-    line->steal_ns = steal_ns;
+    line->softirq_ns = cpu->softirq_ns;
+    line->steal_ns = cpu->steal_ns;
     line->runnable_ns = runnable_ns;
     line->runnable = runnable;
     line->softirqs_pending = pending;
-    line->iowait = BPF_CORE_READ(rq, nr_iowait.counter);
+    line->iowait = cpu->iowait;
     return 0;
 }
 
@@ -216,7 +231,7 @@ static long add_zone(__u32 index, struct memory *memory)
 
 /* MemAvailable as the kernel reckons it: free pages less reserves, and what of the page cache
  * and of slabs can be given back. */
-static __always_inline void fill_host_memory(struct tidegate_record *record)
+static __always_inline void look_at_memory(void)
 {
     struct memory m = {};
 
@@ -225,8 +240,8 @@ static __always_inline void fill_host_memory(struct tidegate_record *record)
 
     available += m.cache - (m.cache / 2 < m.low ? m.cache / 2 : m.low);
     available += m.slab - (m.slab / 2 < m.low ? m.slab / 2 : m.low);
-    record->memory_total = m.managed * set_page_bytes;
-    record->memory_available = positive(available) * set_page_bytes;
+    memory_total = m.managed * set_page_bytes;
+    memory_available = positive(available) * set_page_bytes;
 }
 
 /* The memory of a version 2 control group, where it is limited. */
@@ -276,6 +291,10 @@ __noinline int fill(struct message *out, __u32 slot, __u64 interval, __u8 rung)
     struct tidegate_record *record = &out->record;
     struct sums sums = {.now = bpf_ktime_get_ns(), .slot = slot};
 
+    if (sums.now - looked_at > LOOK_PERIOD) {
+        looked_at = sums.now;
+        sums.looks = 1;
+    }
     begin(record, sums.now);
     int told_no_memory = !(record->sources & TIDEGATE_SOURCE_MEMORY);
 
@@ -307,8 +326,12 @@ __noinline int fill(struct message *out, __u32 slot, __u64 interval, __u8 rung)
         record->steal_ns = sums.steal_ns;
         record->softirq_ns = sums.softirq_ns;
         record->uninterruptible = positive(sums.uninterruptible);
-        if (found.node[0] && told_no_memory)
-            fill_host_memory(record);
+        if (found.node[0] && told_no_memory) {
+            if (sums.looks)
+                look_at_memory();
+            record->memory_total = memory_total;
+            record->memory_available = memory_available;
+        }
     }
     if (found.network) {
         struct net *net = AT(net, found.network);

@@ -51,6 +51,10 @@ __u64 switch_sources = 0;
 __u32 xdp_rung = 0;
 
 __u32 sequence = 0;
+/* When what changes slowly was looked at: it would take as long to read as all the rest. */
+__u64 looked_at = 0;
+__u64 memory_total = 0;
+__u64 memory_available = 0;
 __u64 rate_window = 0;
 __u64 rate_count = 0;
 __u64 readers_window = 0;
@@ -70,6 +74,13 @@ struct cpu {
     __u32 on;
     __u32 runnable;
     __u64 switches;
+    /* What the kernel itself brings up to date at its tick, as last looked at. */
+    __u64 softirq_ns;
+    __u64 steal_ns;
+    __s32 established;
+    __u32 iowait;
+    __u32 online;
+    __u32 pad;
 };
 
 struct {

@@ -41,8 +41,7 @@ pub(super) struct Setting(pub(super) &'static str, pub(super) u64);
 impl Programs {
     /// Loads the programs of these names, and `find_addresses`, with these settings.
     pub(super) fn load(names: &[&str], settings: &[Setting]) -> Result<Self, KernelError> {
-        set_print(Some((PrintLevel::Warn, keep)));
-        SAID.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        listen();
         let mut open = ObjectBuilder::default()
             .name("tidegate")
             .and_then(|builder| builder.open_memory(OBJECT))
@@ -221,6 +220,12 @@ fn verdict(said: &str) -> Option<&str> {
     let log = log.split("-- END PROG LOAD LOG --").next()?;
     let mut lines = log.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.rfind(|line| !line.starts_with("processed "))
+}
+
+/// From now on what the library says is kept for [`refused`], not printed.
+pub(super) fn listen() {
+    set_print(Some((PrintLevel::Warn, keep)));
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
 /// Most lines kept of what the library says.

@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{Link, MapHandle, Program};
+use rustix::mount::MountFlags;
 use tidegate_core::load::Rung;
 
 use super::hook::{Hook, Interface};
-use super::object::refused;
+use super::object::{listen, refused};
 use super::{KernelError, KernelOptions, KernelResponder, map};
 use crate::udp::ResponderStats;
 
@@ -53,6 +54,7 @@ impl KernelResponder {
     /// If something is installed for this port already, or there is no BPF file system. Then
     /// nothing stays.
     pub fn install(mut self, options: &KernelOptions) -> Result<Installed, KernelError> {
+        mount();
         let folder = folder(options.listen.port())?;
         if folder.exists() {
             return Err(pins(&folder, "something is installed here already"));
@@ -94,6 +96,7 @@ impl KernelResponder {
 /// # Errors
 /// If the kernel does not tell.
 pub fn show(port: u16) -> Result<Option<Installed>, KernelError> {
+    listen();
     let folder = folder(port)?;
     if !folder.exists() {
         return Ok(None);
@@ -156,11 +159,23 @@ fn remove(folder: &Path) -> Result<(), KernelError> {
     fs::remove_dir_all(folder).map_err(|error| pins(folder, &error.to_string()))
 }
 
+/// Mounts the BPF file system where it is missing; systemd does that at start. Whether it could
+/// is seen when it is looked for.
+fn mount() {
+    if !is_mounted() {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        rustix::mount::mount("bpf", BPF_FILES, "bpf", flags, None).ok();
+    }
+}
+
+fn is_mounted() -> bool {
+    rustix::fs::statfs(BPF_FILES).is_ok_and(|it| it.f_type == BPF_MAGIC)
+}
+
 /// The folder for a port of this network namespace.
 fn folder(port: u16) -> Result<PathBuf, KernelError> {
     let files = Path::new(BPF_FILES);
-    let mounted = rustix::fs::statfs(files).is_ok_and(|it| it.f_type == BPF_MAGIC);
-    if !mounted {
+    if !is_mounted() {
         let how = "no BPF file system is mounted here; `mount -t bpf bpf /sys/fs/bpf` does it";
         return Err(pins(files, how));
     }
