@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* Turns a request into its answer: who may ask, the three verbs, the MAC. The same wire format
  * and the same rules as the user-level responder, crates/remote/src/udp/. */
 #ifndef TIDEGATE_ANSWER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* The parts of the kernel's structures that the programs read. Only names and types count:
  * offsets are those of the running kernel, put in when the programs are loaded (CO-RE). A name
  * with three underscores is a variant of another version. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* Finds a message in a frame, and turns the frame round. */
 #ifndef TIDEGATE_PACKET_H
 #define TIDEGATE_PACKET_H

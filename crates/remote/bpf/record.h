@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* Makes a load record of what the kernel knows at this moment. */
 #ifndef TIDEGATE_FILL_H
 #define TIDEGATE_FILL_H
@@ -153,7 +154,7 @@ static long add_cpu(__u32 index, struct sums *sums)
     if (sums->looks)
         look_at_cpu(cpu);
     sums_of(cpu, sums->now, &busy, &runnable_ns);
-    if (set_off_softirq)
+    if (set_off_softirq && !set_scope)
         bpf_probe_read_kernel(&pending, set_softirq_bytes == 2 ? 2 : 4,
                               (void *)(cpu->rq + set_off_softirq));
     sums->online += cpu->online;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* Tidegate in the kernel: answers load reads and remote atomics as packets come in, counts CPU
  * time at every task switch, and publishes the record by a timer.
  *
@@ -277,11 +278,12 @@ int find_addresses(void *ctx)
     if (!found.cpus)
         return 1;
     found.sources = TIDEGATE_SOURCE_RUNNABLE | TIDEGATE_SOURCE_PER_CPU;
+    /* Interrupts and stolen time are the machine's: no control group has any. */
     if (set_scope)
         found.sources |= TIDEGATE_SOURCE_QUOTA;
     else
         found.sources |= TIDEGATE_SOURCE_UNINTERRUPTIBLE;
-    if (set_off_softirq)
+    if (set_off_softirq && !set_scope)
         found.sources |= TIDEGATE_SOURCE_SOFTIRQ;
     if (set_off_cpustat && !set_scope)
         found.sources |= TIDEGATE_SOURCE_STEAL;

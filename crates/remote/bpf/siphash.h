@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* SipHash-2-4 (Aumasson and Bernstein, 2012) over whole 64-bit words. */
 #ifndef TIDEGATE_SIPHASH_H
 #define TIDEGATE_SIPHASH_H

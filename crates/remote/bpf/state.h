@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* What the programs share: settings from the loader, addresses found at start, maps. */
 #ifndef TIDEGATE_STATE_H
 #define TIDEGATE_STATE_H

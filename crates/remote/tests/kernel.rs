@@ -58,6 +58,14 @@ fn hosts() -> Option<Hosts> {
 fn attach(hosts: &Hosts, options: KernelOptions) -> Option<Kept<KernelResponder>> {
     match hosts.keep_at_node(move || KernelResponder::attach(&options)) {
         Ok(kept) => Some(kept),
+        Err(
+            error @ KernelError::Refused {
+                permission: true, ..
+            },
+        ) => {
+            skip(&error.to_string());
+            None
+        }
         Err(error @ (KernelError::Refused { .. } | KernelError::Object(_)))
             if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() =>
         {
