@@ -53,7 +53,7 @@ const KEYS_MAX: usize = 8;
 const RATE_WINDOWS: u32 = 100;
 /// Datagrams a second by default.
 const RATE_MAX: u32 = 200_000;
-/// Counters of the programs beyond [`DropReason`]'s, in their order.
+/// Counters of the programs beyond [`crate::udp::wire::DropReason`]'s, in their order.
 const COUNTS: [&str; 5] = ["reads", "atomics", "repeated", "refused", "limited"];
 
 /// Why the kernel does not answer.
