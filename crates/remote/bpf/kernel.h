@@ -17,19 +17,8 @@ typedef struct {
 
 typedef _Bool bool;
 
-struct cgroup;
-
 struct cgroup_subsys_state {
     struct cgroup_subsys_state *parent;
-    struct cgroup *cgroup;
-};
-
-struct kernfs_node {
-    __u64 id;
-};
-
-struct cgroup {
-    struct kernfs_node *kn;
 };
 
 struct rq;
@@ -50,11 +39,6 @@ struct cfs_rq___delayed {
     unsigned int h_nr_delayed;
 };
 
-struct sched_entity {
-    __u64 exec_start;
-    __u64 sum_exec_runtime;
-};
-
 struct task_group;
 struct css_set;
 struct nsproxy;
@@ -64,23 +48,15 @@ struct task_struct {
     struct task_group *sched_task_group;
     struct css_set *cgroups;
     struct nsproxy *nsproxy;
-    struct sched_entity se;
 };
 
 struct rq {
     int cpu;
     int online;
     unsigned int nr_running;
+    /* Half as wide in newer kernels; its low half is what is used. */
     unsigned long nr_uninterruptible;
     atomic_t nr_iowait;
-    struct task_struct *curr;
-    struct task_struct *idle;
-    struct cfs_rq cfs;
-};
-
-/* 6.16 and later: unsigned int, as differences of it are used anyway. */
-struct rq___narrow {
-    unsigned int nr_uninterruptible;
 };
 
 struct cfs_bandwidth {
@@ -108,7 +84,6 @@ enum cgroup_subsys_id {
 
 struct cpuacct {
     struct cgroup_subsys_state css;
-    __u64 *cpuusage;
     void *cpustat;
 };
 
@@ -133,7 +108,6 @@ enum zone_watermarks {
 
 struct zone {
     unsigned long _watermark[3];
-    unsigned long present_pages;
     atomic_long_t managed_pages;
     atomic_long_t vm_stat[1];
 };
