@@ -98,7 +98,8 @@ struct Silence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suspected {
     Unasked,
-    Asked,
+    /// A probe is under way since then.
+    Asked(Timestamp),
 }
 
 impl NodeHealth {
@@ -133,7 +134,7 @@ impl NodeHealth {
                 true
             }
             Some(_) => false,
-            None => self.silence.poll_probe(),
+            None => self.silence.poll_probe(now),
         }
     }
 
@@ -213,17 +214,21 @@ impl Silence {
         doubled.min(PATIENCE_MAX)
     }
 
-    fn poll_probe(&mut self) -> bool {
-        let due = self.suspected == Some(Suspected::Unasked);
+    fn poll_probe(&mut self, now: Timestamp) -> bool {
+        let due = match self.suspected {
+            Some(Suspected::Unasked) => true,
+            Some(Suspected::Asked(at)) => now.since(at) >= PROBE_LOST,
+            None => false,
+        };
         if due {
-            self.suspected = Some(Suspected::Asked);
+            self.suspected = Some(Suspected::Asked(now));
         }
         due
     }
 
     /// True if the node is silent indeed.
     fn on_probe(&mut self, answered: bool, now: Timestamp) -> bool {
-        let Some(Suspected::Asked) = self.suspected.take() else {
+        let Some(Suspected::Asked(_)) = self.suspected.take() else {
             // Something was answered meanwhile.
             return false;
         };

@@ -112,11 +112,15 @@ fn a_silent_node_is_probed_while_in_use_and_ejected_if_that_is_not_answered() {
     assert_eq!(world.director.poll_probe(world.now), None);
     world.ticks(20);
     assert_eq!(world.director.poll_probe(world.now), Some(NODE));
+    world.tick(29_000);
     assert_eq!(
         world.director.poll_probe(world.now),
         None,
         "one probe at a time"
     );
+    world.tick(1000);
+    let again = world.director.poll_probe(world.now);
+    assert_eq!(again, Some(NODE), "one whose answer is lost is sent again");
     assert_eq!(world.candidates(), [0, 1, 2], "silence is no proof");
     world.director.handle_probe(NODE, false, world.now);
     world.tick(1);
