@@ -59,14 +59,19 @@ struct Count {
     passed: u64,
     failed: u64,
     skipped: u64,
+    /// What failed, to be told again at the end.
+    failures: Vec<String>,
 }
 
 impl Count {
     /// Counts a step; nothing if it could not be done here.
-    fn step(&mut self, good: Option<bool>) {
+    fn step(&mut self, name: &str, good: Option<bool>) {
         match good {
             Some(true) => self.passed += 1,
-            Some(false) => self.failed += 1,
+            Some(false) => {
+                self.failed += 1;
+                self.failures.push(name.to_owned());
+            }
             None => self.skipped += 1,
         }
     }
@@ -83,24 +88,22 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
             .envs(environment.iter().copied())
             .status()
             .map_err(|error| format!("cargo: {error}"))?;
-        if status.success() {
-            count.passed += 1;
-        } else {
-            println!("{name} FAILED");
-            count.failed += 1;
-        }
+        count.step(name, Some(status.success()));
     }
     println!("== tests");
     tests(root, &mut count)?;
     println!("== programs of the kernel");
-    count.step(crate::bpf::check(root)?);
-    count.step(crate::kernels::check(root)?);
+    count.step("programs of the kernel", crate::bpf::check(root)?);
+    count.step("other kernels", crate::kernels::check(root)?);
     println!("== instructions per request");
     let instructions = crate::instructions::check(root)?;
     if instructions.is_none() {
         println!("SKIPPED: neither perf's counters nor valgrind are here");
     }
-    count.step(instructions);
+    count.step("instructions per request", instructions);
+    for failure in &count.failures {
+        println!("FAILED: {failure}");
+    }
     println!(
         "{} passed, {} failed, {} skipped",
         count.passed, count.failed, count.skipped
@@ -124,6 +127,9 @@ fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
         if line.starts_with("SKIPPED: ") {
             seen.skipped += 1;
         }
+        if let Some(test) = failure(&line) {
+            count.failures.push(test.to_owned());
+        }
         if let Some((passed, failed)) = result(&line) {
             seen.passed += passed;
             counted_failures += failed;
@@ -133,12 +139,20 @@ fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
     count.skipped += seen.skipped;
     count.passed += seen.passed.saturating_sub(seen.skipped);
     // A test binary that died, or did not build, has no line of its own.
+    if !status.success() && counted_failures == 0 {
+        count.failures.push("cargo test: see above".to_owned());
+    }
     count.failed += if status.success() {
         0
     } else {
         counted_failures.max(1)
     };
     Ok(())
+}
+
+/// The name in a line like `test net::tests::x ... FAILED`.
+fn failure(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
 }
 
 /// The counts in a line like `test result: ok. 12 passed; 0 failed; 0 ignored; …`.
@@ -158,12 +172,21 @@ fn result(line: &str) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::result;
+    use super::{failure, result};
 
     #[test]
     fn result_lines_are_counted() {
         let line = "test result: ok. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out";
         assert_eq!(result(line), Some((12, 3)));
         assert_eq!(result("test prng::tests::x ... ok"), None);
+    }
+
+    #[test]
+    fn failures_have_their_names() {
+        assert_eq!(
+            failure("test prng::tests::x ... FAILED"),
+            Some("prng::tests::x")
+        );
+        assert_eq!(failure("test prng::tests::x ... ok"), None);
     }
 }
