@@ -33,7 +33,7 @@ use tidegate_remote::realtime::{PRIORITY, RealtimeRefused, try_fifo};
 use tidegate_remote::udp::{Responder, ResponderOptions, ResponderStats};
 use tidegate_remote::{RegionError, RegionMemory, clock};
 
-use crate::config::{AgentConfig, INTERVAL_MAX, INTERVAL_MIN};
+use crate::config::{AgentConfig, INTERVAL_MAX, INTERVAL_MIN, USER_RUNGS};
 use crate::kernel::{Kernel, SLOW_INTERVAL};
 use crate::sampler::{Sampler, SamplerError, own_cpu_time};
 
@@ -54,6 +54,14 @@ pub enum AgentError {
     /// No region, or nowhere to answer.
     #[error(transparent)]
     Region(#[from] RegionError),
+    /// None of the rungs that it may try can be had; every refusal.
+    #[error("none of the rungs that may be tried ({tried}) can be had here. {}", .why.join(" "))]
+    Rungs {
+        /// Their labels.
+        tried: String,
+        /// A sentence each.
+        why: Vec<String>,
+    },
     /// The kernel that answers does not take the agent's part.
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -143,7 +151,7 @@ impl Agent {
             None => RegionMemory::anonymous()?,
         });
         let listen = with_port(config.listen)?;
-        let (kernel, mut reasons) = Kernel::start(config, listen);
+        let (kernel, mut reasons) = start_kernel(config, listen)?;
         let slow = kernel.slow_half()?;
         let options = ResponderOptions {
             realtime: config.realtime,
@@ -207,6 +215,21 @@ impl Agent {
             memory,
         })
     }
+}
+
+/// The kernel's part, unless it is all that may be tried and cannot be had.
+fn start_kernel(
+    config: &AgentConfig,
+    listen: SocketAddr,
+) -> Result<(Kernel, Vec<String>), AgentError> {
+    let (kernel, why) = Kernel::start(config, listen);
+    let tried = &config.rungs;
+    if kernel.rung().is_some() || tried.iter().any(|rung| USER_RUNGS.contains(rung)) {
+        return Ok((kernel, why));
+    }
+    let labels: Vec<_> = tried.iter().map(|rung| rung.label()).collect();
+    let tried = labels.join(", ");
+    Err(AgentError::Rungs { tried, why })
 }
 
 impl AgentHandle {

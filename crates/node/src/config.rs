@@ -34,6 +34,9 @@ pub const RUNGS: [Rung; 6] = [
     Rung::Agent,
 ];
 
+/// Those that need nothing of the kernel, and so are never refused.
+pub(crate) const USER_RUNGS: [Rung; 2] = [Rung::AgentRealtime, Rung::Agent];
+
 /// What the record covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {

@@ -49,7 +49,7 @@ impl Kernel {
         let packets = [Rung::XdpNative, Rung::XdpGeneric, Rung::Tc];
         // Front-ends that map the region want the record there, where a timer cannot put it.
         let timer = wants(&Rung::KernelRecord) && config.shm.is_none();
-        if !packets.iter().any(wants) && !timer {
+        if !packets.iter().any(wants) && !wants(&Rung::KernelRecord) {
             return (Self::Nothing, why);
         }
         let options = match options(config, listen) {
@@ -72,6 +72,10 @@ impl Kernel {
                 }
                 Err(error) => why.push(format!("The kernel does not answer: {error}.")),
             }
+        }
+        if !timer && wants(&Rung::KernelRecord) {
+            let text = "A timer's record does not get into the file that front-ends map.";
+            why.push(text.into());
         }
         if timer {
             match KernelPublisher::start(&options, config.interval) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use namespaces::{Hosts, Kept, node_address};
 use tidegate_core::load::Rung;
 use tidegate_core::record::{AGGREGATE_LINES, LoadRecord, Sources};
-use tidegate_node::{Agent, AgentConfig, AgentHandle, RUNGS};
+use tidegate_node::{Agent, AgentConfig, AgentError, AgentHandle, RUNGS};
 use tidegate_remote::Region;
 use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
 
@@ -31,6 +31,11 @@ struct World {
 
 /// An agent that may try these rungs; nothing where the test cannot be.
 fn world(rungs: &[Rung]) -> Option<World> {
+    let world = try_world(rungs)?;
+    Some(world.unwrap_or_else(|error| panic!("{error}")))
+}
+
+fn try_world(rungs: &[Rung]) -> Option<Result<World, AgentError>> {
     if !rustix::process::geteuid().is_root()
         || !std::path::Path::new("/sys/kernel/btf/vmlinux").exists()
     {
@@ -44,24 +49,26 @@ fn world(rungs: &[Rung]) -> Option<World> {
         rungs: rungs.to_vec(),
         ..AgentConfig::new(key.clone())
     };
-    let agent = hosts
-        .keep_at_node(move || {
-            // As `tidegate agent` does.
-            tidegate_node::keep_only_needed().unwrap();
-            Agent::spawn(&config)
-        })
-        .unwrap_or_else(|error| panic!("{error}"));
+    let agent = hosts.keep_at_node(move || {
+        // As `tidegate agent` does.
+        tidegate_node::keep_only_needed().unwrap();
+        Agent::spawn(&config)
+    });
+    let agent = match agent {
+        Ok(agent) => agent,
+        Err(error) => return Some(Err(error)),
+    };
     let patient = UdpOptions {
         wait: Duration::from_secs(5),
         tries: 3,
     };
     let region =
         hosts.at_front(|| UdpRegion::connect(node_address(false, PORT), key, patient).unwrap());
-    Some(World {
+    Some(Ok(World {
         agent,
         region,
         hosts,
-    })
+    }))
 }
 
 impl World {
@@ -129,6 +136,22 @@ fn the_agent_answers_when_somebody_removed_the_program() {
     // As often as without the kernel.
     let status = world.agent.ask(|agent| agent.status());
     assert_eq!(status.interval, Duration::from_millis(1));
+}
+
+#[test]
+fn an_agent_without_any_rung_that_it_may_try_does_not_start() {
+    let Some(world) = try_world(&[Rung::XdpNative]) else {
+        return;
+    };
+    let Err(error) = world else {
+        panic!("native XDP at a virtual cable answers nobody");
+    };
+    let error = error.to_string();
+    assert!(
+        error.starts_with("none of the rungs that may be tried (xdp_native)"),
+        "{error}"
+    );
+    assert!(error.contains("virtual cable"), "the reason: {error}");
 }
 
 #[test]

@@ -46,7 +46,9 @@ fn follow(antagonist: &Antagonist, start: Timestamp) -> Result<(), AntagonistErr
             continue;
         }
         match *antagonist {
-            Antagonist::Hogs { .. } | Antagonist::Bursty { .. } => burn(until),
+            Antagonist::Hogs { .. }
+            | Antagonist::Alternators { .. }
+            | Antagonist::Bursty { .. } => burn(until),
             Antagonist::Memory { bytes, .. } => {
                 let held = take(usize::try_from(bytes).unwrap_or(usize::MAX));
                 clock::sleep_until(until);

@@ -6,6 +6,7 @@
 //! | ping-pong | pairs of processes that send each other messages without a pause, over TCP on the node's loopback interface | paper 000 §5.3: 16 processes, 4 KiB |
 //! | memory | takes memory and gives it back, again and again | paper 002 |
 //! | files | opens files and closes them, again and again | paper 002 |
+//! | alternators | hogs that all run for half of a period and sleep for the other | paper 000 §5.1: load for some time, sleep for some time |
 //! | bursty | hogs that come and go: on-times bounded Pareto, off-times exponential | `tidegate_sim::model` |
 //!
 //! Each is a process in the node's namespace and control group: what it takes, it takes from
@@ -56,6 +57,13 @@ pub enum Antagonist {
         /// The part of the period for which they are open.
         duty: f64,
     },
+    /// Hogs that all run for a time and then all sleep as long.
+    Alternators {
+        /// How many.
+        threads: u32,
+        /// From one start to the next.
+        period: Duration,
+    },
     /// Hogs that come and go.
     Bursty {
         /// How many.
@@ -76,7 +84,9 @@ impl Antagonist {
     /// runs and the other waits for it.
     pub fn runnable(&self) -> u32 {
         match self {
-            Self::Hogs { threads } | Self::Bursty { threads, .. } => *threads,
+            Self::Hogs { threads }
+            | Self::Alternators { threads, .. }
+            | Self::Bursty { threads, .. } => *threads,
             Self::PingPong { processes, .. } => processes / 2,
             Self::Memory { .. } | Self::Files { .. } => 0,
         }

@@ -51,6 +51,16 @@ impl Spells {
                 let off = period.saturating_sub(on);
                 (true, Lengths::Regular { on, off })
             }
+            Antagonist::Alternators { period, .. } => {
+                let half = period / 2;
+                (
+                    true,
+                    Lengths::Regular {
+                        on: half,
+                        off: half,
+                    },
+                )
+            }
             Antagonist::Bursty {
                 threads,
                 duty,
@@ -126,6 +136,20 @@ mod tests {
                 spell(false, 70 * MS),
                 spell(true, 30 * MS)
             ]
+        );
+    }
+
+    #[test]
+    fn alternators_load_and_sleep_alike() {
+        let alternators = Antagonist::Alternators {
+            threads: 16,
+            period: 400 * MS,
+        };
+        let spells: Vec<_> = alternators.spells().take(3).collect();
+        assert!(spells.iter().all(|it| it.length == 200 * MS));
+        assert_eq!(
+            spells.iter().map(|it| it.on).collect::<Vec<_>>(),
+            [true, false, true]
         );
     }
 

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use tidegate_core::load::Rung;
 use tidegate_core::record::AGGREGATE_LINES;
 use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
 use tidegate_remote::{Region, clock};
@@ -32,11 +33,13 @@ pub(super) fn of_server(
     until(from, address, process, || health(address))
 }
 
-/// Waits until the agent gives a load record, asked from this place.
+/// Waits until the agent gives a load record, asked from this place. A record of another rung
+/// than these is an answer that is never good enough.
 pub(super) fn of_agent(
     from: &Place,
     address: SocketAddr,
     key_file: &Path,
+    rungs: &[&str],
     process: &mut Process,
 ) -> Result<(), ClusterError> {
     let read = || -> Result<(), String> {
@@ -46,7 +49,15 @@ pub(super) fn of_agent(
         let read = region
             .read(AGGREGATE_LINES)
             .map_err(|error| error.to_string())?;
-        read.record().map(drop).map_err(|error| error.to_string())
+        let record = read.record().map_err(|error| error.to_string())?;
+        let rung = Rung::from_number(record.rung).label();
+        match rungs.contains(&rung) {
+            true => Ok(()),
+            false => Err(format!(
+                "it is on rung {rung}, not on {}",
+                rungs.join(" or ")
+            )),
+        }
     };
     until(from, address, process, read)
 }

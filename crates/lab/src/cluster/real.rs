@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use tidegate_core::load::Rung;
+use tidegate_remote::kernel::{Interface, PassThrough, pass_at};
 use tidegate_remote::udp::Key;
 
 use crate::awake::cpus;
@@ -45,6 +47,8 @@ pub(super) struct Machines {
     clients: Place,
     folder: PathBuf,
     emulated: Vec<String>,
+    /// What native XDP needs at the front's ends of the cables.
+    passes: Vec<PassThrough>,
     sweeper: Sweeper,
 }
 
@@ -65,6 +69,7 @@ struct Machine {
 /// Makes namespaces and groups.
 struct Maker<'a> {
     stem: &'a Stem,
+    folder: &'a Path,
     tree: Tree,
 }
 
@@ -89,6 +94,37 @@ impl Maker<'_> {
             address: address.into(),
         })
     }
+
+    /// A node in its namespace; nothing runs yet.
+    fn machine(
+        &self,
+        index: usize,
+        node: &NodePlan,
+        namespace: Namespace,
+        (front_cpu, node_cpu): (Option<u32>, Option<u32>),
+    ) -> Result<Machine, ClusterError> {
+        let address = network::address(index)?;
+        let space = namespace.clone();
+        let inside = self.place(&node.name, space, Purpose::Node, node_cpu, address)?;
+        inside.limit(Some(node.share))?;
+        let is_beside = |agent: &AgentPlan| agent.place != Placed::Inside;
+        let beside = if node.agents.iter().any(is_beside) {
+            let name = format!("{}.beside", node.name);
+            Some(self.place(&name, namespace, Purpose::Watch, front_cpu, address)?)
+        } else {
+            None
+        };
+        let files = self.stem.name(&format!("{}.www", node.name));
+        Ok(Machine {
+            plan: node.clone(),
+            address: (address, PORT).into(),
+            files: self.folder.with_file_name(files),
+            server: None,
+            agents: node.agents.iter().map(|_| None).collect(),
+            inside,
+            beside,
+        })
+    }
 }
 
 impl Machines {
@@ -99,8 +135,12 @@ impl Machines {
         let front_cpu = pin(plan.front_cpu, "front-ends", &mut emulated);
         let node_cpu = pin(plan.node_cpu, "nodes", &mut emulated);
         let tree = Tree::find().map_err(ClusterError::Missing)?;
-        let maker = Maker { stem: &stem, tree };
         let folder = folder(&stem)?;
+        let maker = Maker {
+            stem: &stem,
+            folder: &folder,
+            tree,
+        };
         write_key(&folder.join(KEY))?;
         let front_namespace = {
             let _passage = ending::pass();
@@ -114,47 +154,27 @@ impl Machines {
             machines: Vec::new(),
             front: before(FRONT, Purpose::Node)?,
             clients: before(CLIENTS, Purpose::Watch)?,
-            folder,
+            folder: folder.clone(),
             emulated,
+            passes: Vec::new(),
             sweeper,
         };
         machines.widen_ports()?;
         for (index, node) in plan.nodes.iter().enumerate() {
-            let address = network::address(index)?;
             let namespace = {
                 let _passage = ending::pass();
                 network::node(&stem, &front_namespace, index, &node.name)?
             };
-            let inside = maker.place(
-                &node.name,
-                namespace.clone(),
-                Purpose::Node,
-                node_cpu,
-                address,
-            )?;
-            inside.limit(Some(node.share))?;
-            if !inside.limit_memory(NODE_MEMORY)? && index == 0 {
+            let machine = maker.machine(index, node, namespace, (front_cpu, node_cpu))?;
+            if !machine.inside.limit_memory(NODE_MEMORY)? && index == 0 {
                 let said = "The nodes' memory is not limited: no memory controller is mounted.";
                 machines.emulated.push(said.into());
             }
-            let is_beside = |agent: &AgentPlan| agent.place != Placed::Inside;
-            let beside = if node.agents.iter().any(is_beside) {
-                let name = format!("{}.beside", node.name);
-                Some(maker.place(&name, namespace, Purpose::Watch, front_cpu, address)?)
-            } else {
-                None
-            };
-            machines.machines.push(Machine {
-                plan: node.clone(),
-                address: (address, PORT).into(),
-                files: machines
-                    .folder
-                    .with_file_name(stem.name(&format!("{}.www", node.name))),
-                server: None,
-                agents: node.agents.iter().map(|_| None).collect(),
-                inside,
-                beside,
-            });
+            machines.machines.push(machine);
+        }
+        let mut agents = plan.nodes.iter().flat_map(|it| &it.agents);
+        if agents.any(wants_native) {
+            machines.passes = pass_at_all(&machines.front)?;
         }
         for index in 0..machines.machines.len() {
             machines.revive(index)?;
@@ -357,6 +377,9 @@ impl Machine {
                 command.arg("--shm").arg(region);
             }
             command.args(plan.rungs.iter().flat_map(|rung| ["--rung", rung]));
+            if wants_native(plan) {
+                command.arg("--veth-native");
+            }
             command
                 .arg("--interval")
                 .arg(format!("{}us", plan.interval.as_micros()));
@@ -371,7 +394,7 @@ impl Machine {
             }
             let name = format!("agent {} of {}", plan.name, self.plan.name);
             let mut process = Process::start(name, &mut command)?;
-            answer::of_agent(front, address, &key_file, &mut process)?;
+            answer::of_agent(front, address, &key_file, plan.rungs, &mut process)?;
             *running = Some(process);
         }
         Ok(())
@@ -382,6 +405,23 @@ impl Machine {
 fn asks_network(agent: &AgentPlan) -> bool {
     let user = |rung: &&str| ["agent_realtime", "agent"].contains(rung);
     !agent.rungs.iter().all(user)
+}
+
+/// Whether the other ends of the nodes' cables must have programs too.
+fn wants_native(agent: &AgentPlan) -> bool {
+    agent.rungs.contains(&Rung::XdpNative.label())
+}
+
+/// Programs at the front's interfaces, without which native answers are lost.
+fn pass_at_all(front: &Place) -> Result<Vec<PassThrough>, ClusterError> {
+    let pass = || -> std::io::Result<Vec<PassThrough>> {
+        // A bridge takes none, and needs none.
+        let interfaces = Interface::all()?;
+        let passes = interfaces.iter().filter_map(|it| pass_at(&it.name).ok());
+        Ok(passes.collect())
+    };
+    let listed = front.inside(pass)?;
+    listed.map_err(|error| ClusterError::Missing(format!("the network interfaces: {error}")))
 }
 
 /// The file with the key of all agents.

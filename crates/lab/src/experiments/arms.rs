@@ -26,6 +26,10 @@ pub const PAPER: [&str; 5] = ["random", "round_robin", "ulm", "pklm", "klm"];
 pub const ULM: &str = "ulm";
 /// The node's kernel.
 pub const KLM: &str = "klm";
+/// The node's kernel, one rung lower.
+pub const TC: &str = "tc";
+/// The kernel's timer, and a process that sends its record.
+pub const RECORD: &str = "kernel_record";
 /// The agent beside the node's quota.
 pub const BESIDE: &str = "beside";
 /// Polling and measuring interval of paper 000.
@@ -36,6 +40,8 @@ pub const FRESH: Duration = Duration::from_millis(1);
 const ULM_PORT: u16 = 9901;
 const BESIDE_PORT: u16 = 9911;
 const KLM_PORT: u16 = 9921;
+const TC_PORT: u16 = 9932;
+const RECORD_PORT: u16 = 9933;
 
 /// The agent of the paper's ULM, at an interval.
 #[must_use]
@@ -73,6 +79,30 @@ pub const fn klm_agent() -> AgentPlan {
     }
 }
 
+/// The kernel at the next rung, where packets come in behind XDP.
+#[must_use]
+pub const fn tc_agent() -> AgentPlan {
+    AgentPlan {
+        name: TC,
+        port: TC_PORT,
+        rungs: &["tc"],
+        ..klm_agent()
+    }
+}
+
+/// An agent at real-time priority on the nodes' CPU that sends what a timer in the kernel has
+/// made.
+#[must_use]
+pub const fn record_agent() -> AgentPlan {
+    AgentPlan {
+        name: RECORD,
+        place: Placed::Unlimited,
+        port: RECORD_PORT,
+        rungs: &["kernel_record"],
+        ..klm_agent()
+    }
+}
+
 /// What experiments without the paper's schemes need.
 pub const AGENTS: &[AgentPlan] = &[ulm_agent(PAPER_INTERVAL), beside_agent()];
 /// What the paper's experiments need.
@@ -106,7 +136,13 @@ pub fn auto() -> Arm {
 #[must_use]
 pub fn scheme(index: &str, poll: Duration) -> Arm {
     let agent = if index == "ulm" { ULM } else { KLM };
-    let arm = TidegateArm::reading(index, "k_least_loaded", agent, poll);
+    scheme_of(index, index, agent, poll)
+}
+
+/// The same from another agent, by a name of its own.
+#[must_use]
+pub fn scheme_of(name: &str, index: &str, agent: &'static str, poll: Duration) -> Arm {
+    let arm = TidegateArm::reading(name, "k_least_loaded", agent, poll);
     Arm::of(FrontKind::Tidegate(
         arm.with("index", &format!("\"{index}\"")),
     ))

@@ -28,7 +28,6 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 use tidegate_core::record::AGGREGATE_LINES;
-use tidegate_remote::kernel::{Interface, PassThrough, pass_at};
 use tidegate_remote::realtime::try_fifo;
 use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
 use tidegate_remote::{Region, clock};
@@ -210,7 +209,6 @@ impl Bench<'_> {
         self.measured.emulated = cluster.emulated();
         cluster.receive_on_nodes_cpu(0)?;
         let native = agents.iter().any(|agent| agent.name == NATIVE);
-        let _pass = native.then(|| pass_everywhere(&cluster)).transpose()?;
         let _daemon = (!native).then(|| daemon(&cluster)).transpose()?;
         let _hogs = match point.hogs {
             0 => None,
@@ -347,18 +345,6 @@ fn daemon(cluster: &Cluster) -> Result<Process, ExperimentError> {
         clock::sleep_until(clock::now() + Duration::from_millis(20));
     }
     Ok(process)
-}
-
-/// Programs at the other ends of the nodes' cables, without which native answers are lost.
-fn pass_everywhere(cluster: &Cluster) -> Result<Vec<PassThrough>, ExperimentError> {
-    let pass = || -> Result<Vec<PassThrough>, String> {
-        let interfaces = Interface::all().map_err(|error| error.to_string())?;
-        // A bridge takes none, and needs none.
-        let passes = interfaces.iter().filter_map(|it| pass_at(&it.name).ok());
-        Ok(passes.collect())
-    };
-    let passes = cluster.front().inside(pass)?;
-    passes.map_err(ExperimentError::Read)
 }
 
 fn of(table: &Table, arm: &str, metric: &str, point: Point) -> Option<f64> {

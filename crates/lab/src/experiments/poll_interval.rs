@@ -3,8 +3,13 @@
 //!
 //! The front-end reads each node at the interval. The ULM agent also measures at it, as in the
 //! paper, where too short an interval costs the node the CPU time of its own agent: so every
-//! interval has a cluster of its own. The agent beside the quota measures each millisecond; what
-//! differs is how often `klm` and `auto` read it. `random` stands beside.
+//! interval has a cluster of its own. All others measure each millisecond or when they are
+//! read; what differs is how often they are. `random` stands beside.
+//!
+//! In the full form klm's scheme also reads every other rung that can stand beside its own
+//! (generic XDP): `klm_tc` and `klm_record` (a timer in the kernel); `auto` reads rung 5. Native XDP
+//! excludes generic XDP at an interface, and differs from it in what a read costs, not in what it
+//! says.
 
 use std::time::Duration;
 
@@ -26,7 +31,7 @@ use crate::front::{FrontKind, TidegateArm};
 /// See the module.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "poll-interval",
-    about: "throughput of ULM, BESIDE and auto as load is read each 1 ms to 5 s",
+    about: "throughput of ULM, KLM and auto as load is read each 1 ms to 5 s",
     source: "paper 000 §5.6, Figure 9",
     needs: "namespaces (root) for an agent that takes from its node's CPU quota",
     estimate: |scale| plan(scale).estimate(),
@@ -40,15 +45,21 @@ const ALPHA: f64 = 0.1;
 const QUICK: &[u64] = &[1, 50, 1000];
 const FULL: &[u64] = &[1, 5, 20, 50, 200, 1000, 5000];
 
+/// Other rungs that the full form reads as klm's kernel is: who answers the name's arm.
+const RUNGS: [(&str, &str); 2] = [("klm_tc", arms::TC), ("klm_record", arms::RECORD)];
+
 fn plan(scale: Scale) -> Plan {
-    let (warm_up, length) = scale.pick((1200, 2500), (1500, 3000));
+    let (warm_up, length) = scale.pick((1200, 2500), (1200, 3000));
     let stage = |millis: &u64| {
         let interval = Duration::from_millis(*millis);
-        let agents = [
+        let mut agents = vec![
             arms::ulm_agent(interval),
             arms::klm_agent(),
             arms::beside_agent(),
         ];
+        if !rungs(scale).is_empty() {
+            agents.extend([arms::tc_agent(), arms::record_agent()]);
+        }
         let point = Point::single(
             label(*millis),
             workload::clients("site", workload::CLIENTS, ALPHA),
@@ -56,12 +67,12 @@ fn plan(scale: Scale) -> Plan {
             Duration::from_millis(length),
         );
         Stage {
-            instead: workload::processes(reading(interval)),
+            instead: workload::processes(reading(scale, interval)),
             ..Stage::new(workload::cluster(&agents), vec![point])
         }
     };
     let mut all = vec![arms::blind("random")];
-    all.extend(reading(arms::PAPER_INTERVAL));
+    all.extend(reading(scale, arms::PAPER_INTERVAL));
     Plan {
         stages: scale.pick(QUICK, FULL).iter().map(stage).collect(),
         arms: workload::processes(all),
@@ -69,14 +80,18 @@ fn plan(scale: Scale) -> Plan {
     }
 }
 
+fn rungs(scale: Scale) -> &'static [(&'static str, &'static str)] {
+    scale.pick(&[], &RUNGS)
+}
+
 /// The arms that read at an interval.
-fn reading(interval: Duration) -> Vec<Arm> {
+fn reading(scale: Scale, interval: Duration) -> Vec<Arm> {
     let auto = TidegateArm::reading(AUTO, AUTO, BESIDE, interval);
-    vec![
-        arms::scheme("ulm", interval),
-        arms::scheme("klm", interval),
-        Arm::of(FrontKind::Tidegate(auto)),
-    ]
+    let mut all = vec![arms::scheme("ulm", interval), arms::scheme("klm", interval)];
+    let rungs = rungs(scale).iter();
+    all.extend(rungs.map(|(name, agent)| arms::scheme_of(name, "klm", agent, interval)));
+    all.push(Arm::of(FrontKind::Tidegate(auto)));
+    all
 }
 
 fn label(millis: u64) -> String {
@@ -104,7 +119,8 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
 
 /// Who was how fast at each interval.
 fn everywhere(table: &Table, intervals: &[u64]) -> Value {
-    let arms = ["random", "ulm", "klm", AUTO];
+    let mut arms = vec!["random", "ulm", "klm", AUTO];
+    arms.extend(RUNGS.iter().map(|(name, _)| name));
     let at = |interval: &u64| {
         let order = ranked(table, &arms, &metric(*interval), true);
         Some(format!("{interval} ms: {}", order.as_str()?))

@@ -18,6 +18,7 @@
 //! the same port. Should somebody remove it, that responder answers from then on: one rung
 //! lower, and without a gap.
 
+mod cost;
 mod hook;
 mod map;
 mod object;
@@ -40,6 +41,7 @@ use crate::udp::{Key, Network, ResponderStats};
 use hook::{Hook, LADDER};
 use object::{PerCpu, Programs, Setting, refused};
 
+pub use cost::{Cost, Costs};
 pub use hook::Interface;
 pub use map::{PublishedRecord, SlowHalf};
 pub use pins::{Installed, show, uninstall};

@@ -17,6 +17,7 @@ use libbpf_rs::{Link, MapHandle, Program};
 use rustix::mount::MountFlags;
 use tidegate_core::load::Rung;
 
+use super::cost::Cost;
 use super::hook::{Hook, Interface};
 use super::object::{listen, refused};
 use super::{KernelError, KernelOptions, KernelResponder, map};
@@ -149,10 +150,7 @@ fn hooks(folder: &Path) -> Result<Vec<Hook>, KernelError> {
 fn cost(hooks: &[Hook]) -> Option<Duration> {
     let numbers: BTreeSet<_> = hooks.iter().map(Hook::number).collect();
     let ours = ProgInfoIter::default().filter(|it| numbers.contains(&it.id));
-    let (time, runs) = ours.fold((0, 0), |(time, runs), it| {
-        (time + it.run_time_ns, runs + it.run_cnt)
-    });
-    (runs > 0).then(|| Duration::from_nanos(time / runs))
+    ours.fold(Cost::default(), |cost, it| cost.and(&it)).mean()
 }
 
 fn remove(folder: &Path) -> Result<(), KernelError> {

@@ -62,9 +62,10 @@ impl Resident {
         let (memory, files) = match self.antagonist {
             Antagonist::Memory { bytes, .. } => (bytes, 0),
             Antagonist::Files { files, .. } => (0, files),
-            Antagonist::Hogs { .. } | Antagonist::PingPong { .. } | Antagonist::Bursty { .. } => {
-                (0, 0)
-            }
+            Antagonist::Hogs { .. }
+            | Antagonist::PingPong { .. }
+            | Antagonist::Alternators { .. }
+            | Antagonist::Bursty { .. } => (0, 0),
         };
         Taken {
             tasks: self.antagonist.runnable(),

@@ -1,0 +1,58 @@
+//! Who is asked for the load, each in the way of its rung.
+
+use std::time::Duration;
+
+use crate::cluster::AgentPlan;
+
+use super::super::arms;
+use super::known::Over;
+
+/// The paper's window of the actual load.
+pub(super) const WINDOW: Duration = Duration::from_millis(10);
+/// Who answers before all others, and excludes one of them.
+pub(super) const NATIVE: &str = "xdp_native";
+
+/// One way to know a node's load.
+#[derive(Clone, Debug)]
+pub(super) struct Scheme {
+    pub(super) agent: AgentPlan,
+    pub(super) over: Over,
+    /// The program that answers, if one does.
+    pub(super) program: Option<&'static str>,
+}
+
+const fn window(agent: AgentPlan, program: Option<&'static str>) -> Scheme {
+    Scheme {
+        agent,
+        over: Over::Window(WINDOW),
+        program,
+    }
+}
+
+/// All that can stand at one node side by side: rungs 6 to 2.
+pub(super) const TOGETHER: &[Scheme] = &[
+    Scheme {
+        agent: arms::ulm_agent(arms::PAPER_INTERVAL),
+        over: Over::Interval,
+        program: None,
+    },
+    window(arms::beside_agent(), None),
+    window(arms::record_agent(), None),
+    window(arms::tc_agent(), Some("tc_respond")),
+    window(arms::klm_agent(), Some("xdp_respond")),
+];
+
+/// Rung 1.
+pub(super) const ALONE: &[Scheme] = &[window(
+    AgentPlan {
+        name: NATIVE,
+        rungs: &[NATIVE],
+        ..arms::klm_agent()
+    },
+    Some("xdp_respond"),
+)];
+
+/// Their names.
+pub(super) fn names(schemes: &[Scheme]) -> impl Iterator<Item = &'static str> {
+    schemes.iter().map(|it| it.agent.name)
+}
