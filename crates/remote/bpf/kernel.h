@@ -57,6 +57,7 @@ struct rq {
     /* Half as wide in newer kernels; its low half is what is used. */
     unsigned long nr_uninterruptible;
     atomic_t nr_iowait;
+    struct cfs_rq cfs;
 };
 
 struct cfs_bandwidth {

@@ -41,6 +41,14 @@ static __always_inline struct message *scratch_of(__u32 slot)
     return bpf_map_lookup_elem(&scratch, &slot);
 }
 
+/* The same number, of which the compiler knows nothing: what is checked is then what is used.
+ * Else it checks a copy, and an old verifier takes the original for unbounded. */
+static __always_inline __u32 opaque(__u32 number)
+{
+    __asm__ volatile("" : "+r"(number));
+    return number;
+}
+
 SEC("xdp")
 int xdp_respond(struct xdp_md *ctx)
 {
@@ -71,6 +79,9 @@ int xdp_respond(struct xdp_md *ctx)
         return XDP_PASS;
     __u32 sum = place.v6 ? sum_of(message, length) : 0;
 
+    length = opaque(length);
+    if (length < HEADER_BYTES || length > MESSAGE_BYTES_MAX)
+        return XDP_PASS;
     if (bpf_xdp_store_bytes(ctx, place.payload, message, length))
         return XDP_PASS;
     if (!turn_round((void *)(long)ctx->data, (void *)(long)ctx->data_end, &place, sum))
@@ -122,6 +133,9 @@ int tc_respond(struct __sk_buff *skb)
         return TC_ACT_OK;
     __u32 sum = place.v6 ? sum_of(message, length) : 0;
 
+    length = opaque(length);
+    if (length < HEADER_BYTES || length > MESSAGE_BYTES_MAX)
+        return TC_ACT_OK;
     if (bpf_skb_store_bytes(skb, place.payload, message, length, 0))
         return TC_ACT_OK;
     if (bpf_skb_pull_data(skb, place.payload))
@@ -198,15 +212,36 @@ int start_publishing(void *ctx)
     return bpf_timer_start(&timer->timer, set_publish_ns, set_timer_flags) ? 4 : 0;
 }
 
+/* A CPU's tasks of the scope, by way of the scope's group. */
+static __always_inline struct cfs_rq *queue_of_group(struct task_group *group, __u32 index)
+{
+    struct cfs_rq *cfs = 0;
+
+    if (group && bpf_core_field_exists(group->cfs_rq)) {
+        struct cfs_rq **all = BPF_CORE_READ(group, cfs_rq);
+
+        bpf_probe_read_kernel(&cfs, sizeof(cfs), &all[index]);
+    }
+    return cfs;
+}
+
+/* All tasks of a CPU, by the addresses that the kernel told. */
+static __always_inline struct cfs_rq *queue_by_symbols(__u32 index)
+{
+    __u64 offset = 0;
+
+    bpf_probe_read_kernel(&offset, sizeof(offset),
+                          (void *)(symbol_per_cpu_offset + index * sizeof(offset)));
+    return (void *)(symbol_runqueues + offset + bpf_core_field_offset(struct rq, cfs));
+}
+
 static long find_cpu(__u32 index, struct task_group **group)
 {
     struct cpu *cpu = bpf_map_lookup_elem(&cpus, &index);
-    struct cfs_rq **all = BPF_CORE_READ(*group, cfs_rq);
-    struct cfs_rq *cfs = 0;
 
     if (!cpu)
         return 1;
-    bpf_probe_read_kernel(&cfs, sizeof(cfs), &all[index]);
+    struct cfs_rq *cfs = symbol_runqueues ? queue_by_symbols(index) : queue_of_group(*group, index);
     struct rq *rq = BPF_CORE_READ(cfs, rq);
 
     if (!rq || BPF_CORE_READ(rq, cpu) != index)
@@ -257,14 +292,17 @@ static __always_inline void find_memory(struct task_struct *task)
 }
 
 /* Called once by a process in the control group that the record is about: follows the pointers
- * from that process to everything that will be read. Needs no address of any symbol. */
+ * from that process to everything that will be read. Needs no address of any symbol, but takes
+ * that of the run queues where the kernel does not schedule by groups. */
 SEC("syscall")
 int find_addresses(void *ctx)
 {
     struct task_struct *task = (void *)bpf_get_current_task_btf();
-    struct task_group *group = BPF_CORE_READ(task, sched_task_group);
+    struct task_group *group = 0;
 
-    if (!set_scope)
+    if (bpf_core_field_exists(task->sched_task_group))
+        group = BPF_CORE_READ(task, sched_task_group);
+    if (!set_scope && group)
         for (int depth = 0; depth < 64; depth++) {
             struct task_group *parent = BPF_CORE_READ(group, parent);
 

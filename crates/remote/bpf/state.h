@@ -33,6 +33,10 @@ const volatile __u64 set_timer_flags = 0;
 /* Lines of the slow half count no longer than this, ns. */
 const volatile __u64 set_slow_fresh_ns = 1000000000;
 
+/* Where the kernel told its symbols (/proc/kallsyms), if the loader had to ask; else 0. */
+__u64 symbol_runqueues = 0;
+__u64 symbol_per_cpu_offset = 0;
+
 /* Found by `find_addresses`. */
 struct found {
     __u64 group;       /* task_group of the scope */

@@ -39,6 +39,8 @@ use crate::memory::random;
 use crate::region::RegionError;
 use crate::udp::{Key, Network, ResponderStats};
 use hook::{Hook, LADDER};
+#[cfg(test)]
+use object::Symbols;
 use object::{PerCpu, Programs, Setting, refused};
 
 pub use cost::{Cost, Costs};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
 use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::btf::{Btf, types};
@@ -18,6 +19,8 @@ const OBJECT: &[u8] = include_bytes!("../../bpf/responder.bpf.o");
 /// Where constants and variables of the programs lie.
 const CONSTANTS: &str = ".rodata";
 const VARIABLES: &str = ".bss";
+/// The program that finds what the others read.
+pub(super) const FIND: &str = "find_addresses";
 /// Most characters of what the kernel says about a refused program.
 const SAID_MAX: usize = 400;
 
@@ -48,7 +51,7 @@ impl Programs {
             .map_err(refused("open the programs"))?;
         for mut program in open.progs_mut() {
             let wanted = names.iter().any(|name| program.name() == OsStr::new(name));
-            program.set_autoload(wanted || program.name() == OsStr::new("find_addresses"));
+            program.set_autoload(wanted || program.name() == OsStr::new(FIND));
         }
         set_constants(&mut open, settings)?;
         let object = open.load().map_err(refused("load the programs"))?;
@@ -82,7 +85,7 @@ impl Programs {
         let output = self
             .program(name)?
             .test_run(ProgramInput::default())
-            .map_err(refused(if name == "find_addresses" {
+            .map_err(refused(if name == FIND {
                 "look for the kernel's counters"
             } else {
                 "start the kernel's timer"
@@ -193,6 +196,43 @@ impl PerCpu {
     }
 }
 
+/// Where the kernel says that its symbols are: the second way to its run queues, for a kernel
+/// without group scheduling. It takes `CAP_SYSLOG`, and a kernel that lists data at all
+/// (`KALLSYMS_ALL`, as Debian's do).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Symbols {
+    pub(super) runqueues: u64,
+    pub(super) per_cpu_offset: u64,
+}
+
+impl Symbols {
+    /// Nothing where the kernel does not tell.
+    pub(super) fn find() -> Option<Self> {
+        let file = std::fs::File::open("/proc/kallsyms").ok()?;
+        Self::of(BufReader::new(file).lines().map_while(Result::ok))
+    }
+
+    pub(super) fn of(mut lines: impl Iterator<Item = String>) -> Option<Self> {
+        let (mut runqueues, mut per_cpu_offset) = (None, None);
+        while runqueues.is_none() || per_cpu_offset.is_none() {
+            let line = lines.next()?;
+            let mut words = line.split(' ');
+            let (address, _kind, name) = (words.next()?, words.next(), words.next());
+            // Zero is told to whoever may not know.
+            let address = || u64::from_str_radix(address, 16).ok().filter(|it| *it != 0);
+            match name {
+                Some("runqueues") => runqueues = Some(address()?),
+                Some("__per_cpu_offset") => per_cpu_offset = Some(address()?),
+                _ => {}
+            }
+        }
+        Some(Self {
+            runqueues: runqueues?,
+            per_cpu_offset: per_cpu_offset?,
+        })
+    }
+}
+
 /// For `map_err`: the kernel refused `what`, with what the library said about it.
 pub(super) fn refused(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> KernelError {
     move |error| {
@@ -204,12 +244,15 @@ pub(super) fn refused(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Ke
             // Writing to a String cannot fail.
             write!(text, " ({telling})").unwrap_or_default();
         }
+        // A program that the verifier does not take is refused as if it were forbidden.
+        let forbidden = error.kind() == libbpf_rs::ErrorKind::PermissionDenied;
+        let permission = forbidden && verdict.is_none();
         said.clear();
         let cut = text.chars().take(SAID_MAX).collect();
         KernelError::Refused {
             what,
             error: cut,
-            permission: error.kind() == libbpf_rs::ErrorKind::PermissionDenied,
+            permission,
         }
     }
 }

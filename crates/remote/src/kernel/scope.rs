@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 
-use super::object::Programs;
+use super::object::{FIND, Programs, Symbols};
 use super::{KernelError, RegionError};
 
 /// What the record covers.
@@ -32,17 +32,21 @@ impl KernelScope {
         }
     }
 
-    /// Calls `find_addresses` where it sees the scope as its own.
+    /// Calls `find_addresses` where it sees the scope as its own. A host's run queues are found
+    /// by their symbols if not otherwise.
     pub(super) fn call(&self, programs: &Programs) -> Result<(), KernelError> {
         let Self::Group { directory, .. } = self else {
-            return programs.call("find_addresses");
+            return programs.call(FIND).or_else(|error| {
+                let symbols = Symbols::find().ok_or(error)?;
+                call_with(programs, symbols)
+            });
         };
         let path = directory.join("cgroup.procs");
         let members = OpenOptions::new()
             .write(true)
             .open(&path)
             .map_err(|error| KernelError::Options(format!("{}: {error}", path.display())))?;
-        let program = programs.program("find_addresses")?;
+        let program = programs.program(FIND)?;
         // SAFETY: the child shares no memory with us and calls nothing but `write`, `bpf` and
         // `_exit` (see `follow`), none of which needs a lock that another thread may hold.
         let child = unsafe { libc::fork() };
@@ -56,6 +60,13 @@ impl KernelScope {
             _ => Err(RegionError::io("start a process")(io::Error::last_os_error()).into()),
         }
     }
+}
+
+/// Calls `find_addresses` with what the kernel told of its symbols.
+pub(super) fn call_with(programs: &Programs, symbols: Symbols) -> Result<(), KernelError> {
+    programs.set("symbol_runqueues", symbols.runqueues)?;
+    programs.set("symbol_per_cpu_offset", symbols.per_cpu_offset)?;
+    programs.call(FIND)
 }
 
 /// What the child did not manage.

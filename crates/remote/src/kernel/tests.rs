@@ -542,6 +542,54 @@ impl Connections {
     }
 }
 
+/// Run queue and its tasks of the normal class: where each CPU's are.
+fn queues(programs: &Programs) -> Vec<[u8; 16]> {
+    let map = programs.map("cpus").expect("the CPUs");
+    let cpus = libbpf_rs::num_possible_cpus().expect("CPUs") as u32;
+    let look = |cpu: u32| {
+        let found = map.lookup(&cpu.to_ne_bytes(), MapFlags::ANY);
+        let bytes = found.expect("a CPU").expect("a CPU");
+        bytes[..16].try_into().expect("two addresses")
+    };
+    (0..cpus).map(look).collect()
+}
+
+#[test]
+fn both_ways_lead_to_the_same_run_queues() {
+    let Some(bench) = Bench::new(|_| {}) else {
+        return;
+    };
+    let Some(symbols) = Symbols::find() else {
+        skip("this kernel does not tell where its data are (KALLSYMS_ALL)");
+        return;
+    };
+    let by_group = queues(&bench.0);
+    assert_ne!(by_group[0], [0; 16]);
+    scope::call_with(&bench.0, symbols).expect("run queues");
+    assert_eq!(queues(&bench.0), by_group);
+}
+
+#[test]
+fn symbols_are_where_the_kernel_tells_them() {
+    let list = |lines: &[&str]| Symbols::of(lines.iter().map(|it| (*it).to_owned()));
+    let all = [
+        "ffffffff81000000 T _text",
+        "0000000000020040 A runqueues",
+        "ffffffff82a0b0c0 D __per_cpu_offset",
+    ];
+    let found = Symbols {
+        runqueues: 0x20040,
+        per_cpu_offset: 0xffff_ffff_82a0_b0c0,
+    };
+    assert_eq!(list(&all), Some(found));
+    assert_eq!(list(&all[..2]), None);
+    assert_eq!(
+        list(&["0000000000000000 A runqueues", all[2]]),
+        None,
+        "not told"
+    );
+}
+
 #[test]
 fn a_whole_message_fits_a_frame() {
     const { assert!(MESSAGE_BYTES_MAX + 8 + 40 <= 1500) };

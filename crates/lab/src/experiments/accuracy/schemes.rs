@@ -9,7 +9,7 @@ use super::known::Over;
 
 /// The paper's window of the actual load.
 pub(super) const WINDOW: Duration = Duration::from_millis(10);
-/// Who answers before all others, and excludes one of them.
+/// Who answers before all others.
 pub(super) const NATIVE: &str = "xdp_native";
 
 /// One way to know a node's load.
@@ -29,8 +29,8 @@ const fn window(agent: AgentPlan, program: Option<&'static str>) -> Scheme {
     }
 }
 
-/// All that can stand at one node side by side: rungs 6 to 2.
-pub(super) const TOGETHER: &[Scheme] = &[
+/// All, rung 6 to rung 1.
+pub(super) const SCHEMES: [Scheme; 6] = [
     Scheme {
         agent: arms::ulm_agent(arms::PAPER_INTERVAL),
         over: Over::Interval,
@@ -40,19 +40,12 @@ pub(super) const TOGETHER: &[Scheme] = &[
     window(arms::record_agent(), None),
     window(arms::tc_agent(), Some("tc_respond")),
     window(arms::klm_agent(), Some("xdp_respond")),
+    window(
+        AgentPlan {
+            name: NATIVE,
+            rungs: &[NATIVE],
+            ..arms::klm_agent()
+        },
+        Some("xdp_respond"),
+    ),
 ];
-
-/// Rung 1.
-pub(super) const ALONE: &[Scheme] = &[window(
-    AgentPlan {
-        name: NATIVE,
-        rungs: &[NATIVE],
-        ..arms::klm_agent()
-    },
-    Some("xdp_respond"),
-)];
-
-/// Their names.
-pub(super) fn names(schemes: &[Scheme]) -> impl Iterator<Item = &'static str> {
-    schemes.iter().map(|it| it.agent.name)
-}

@@ -57,7 +57,7 @@ pub(super) fn watch(
             .zip(&known)
             .map(|(scheme, known)| {
                 let (over, place) = (&over, cluster.front());
-                scope.spawn(move || place.inside(|| read(node, scheme, known, over)))
+                scope.spawn(move || place.inside(|| read(node, scheme, READ, known, over)))
             })
             .collect();
         let sampler = scope.spawn(|| {
@@ -79,16 +79,21 @@ pub(super) fn watch(
     })
 }
 
-/// Reads one scheme each millisecond for some time; how often it was read.
+/// Reads one scheme at an interval for some time; how often it was read.
 pub(super) fn only(
     cluster: &Cluster,
     scheme: &Scheme,
+    interval: Duration,
     length: Duration,
 ) -> Result<u64, ExperimentError> {
     let node = &cluster.nodes()[0];
     let (known, over) = (Mutex::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| cluster.front().inside(|| read(node, scheme, &known, &over)));
+        let reader = scope.spawn(|| {
+            cluster
+                .front()
+                .inside(|| read(node, scheme, interval, &known, &over))
+        });
         clock::sleep_until(clock::now() + length);
         over.store(true, Ordering::Relaxed);
         match reader.join() {
@@ -146,10 +151,11 @@ fn known_of(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads one agent each millisecond until it is over; how often.
+/// Reads one agent at an interval until it is over; how often.
 fn read(
     node: &Node,
     scheme: &Scheme,
+    interval: Duration,
     known: &Mutex<Known>,
     over: &AtomicBool,
 ) -> Result<u64, ExperimentError> {
@@ -171,7 +177,7 @@ fn read(
             known_of(known).note(record);
         }
         reads += 1;
-        due = (due + READ).max(clock::now());
+        due = (due + interval).max(clock::now());
         clock::sleep_until(due);
     }
     Ok(reads)
