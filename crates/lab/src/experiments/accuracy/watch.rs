@@ -31,11 +31,12 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// As raw data.
+    /// As raw data, in ten-thousandths.
     pub(super) fn row(&self) -> Vec<f64> {
         [self.at, self.actual]
             .into_iter()
             .chain(self.reported.iter().copied())
+            .map(|value| (value * 1e4).round() / 1e4)
             .collect()
     }
 }
