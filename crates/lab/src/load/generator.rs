@@ -158,17 +158,15 @@ struct Run {
 }
 
 impl Run {
-    /// Sends one request, and counts what came of it. In a closed loop nothing is due: there
-    /// time counts from the sending.
+    /// Sends one request, and counts what came of it. In a closed loop it is due when it is
+    /// begun: there time counts from the sending.
     async fn request(
         &self,
         stream: usize,
         target: usize,
         path: &str,
-        due: Option<Duration>,
+        (due, begun): (Duration, Duration),
     ) -> bool {
-        let begun = clock::now().since(self.start);
-        let due = due.unwrap_or(begun);
         let left = (due + self.timeout).saturating_sub(begun);
         let exchange = self.client.exchange(target, &self.hosts[stream], path);
         let outcome = tokio::time::timeout(left, exchange)
@@ -215,7 +213,8 @@ async fn drive(plan: &LoadPlan, prepared: Prepared) -> io::Result<LoadResult> {
         let path = sources[stream].borrow_mut().next(record);
         let run = Rc::clone(&run);
         tasks.spawn_local(async move {
-            run.request(stream, target, &path, Some(at)).await;
+            let begun = clock::now().since(run.start);
+            run.request(stream, target, &path, (at, begun)).await;
         });
         while tasks.try_join_next().is_some() {}
     }
@@ -276,12 +275,18 @@ impl User {
             if !self.think.is_zero() {
                 tokio::time::sleep(Duration::from_secs_f64(think)).await;
             }
-            if clock::now() >= self.end {
+            let now = clock::now();
+            if now >= self.end {
                 return;
             }
+            // The same moment for the end and for the count: a request that is sent is counted.
+            let begun = now.since(run.start);
             let target = self.prng.below(self.targets);
             let path = sources[self.stream].borrow_mut().next(None);
-            if !run.request(self.stream, target, &path, None).await {
+            if !run
+                .request(self.stream, target, &path, (begun, begun))
+                .await
+            {
                 tokio::time::sleep(REST).await;
             }
         }
