@@ -9,7 +9,7 @@
 //! `request`: the picker's whole `handle_request` (admission, policy, counting, ticket), while
 //! four requests are in flight per node. `pick`: the policy alone. Both are medians over batches,
 //! and beside them the lowest twentieth, which is what a busy machine shows in its quiet moments.
-//! `end`: `handle_outcome`, `handle_end` and dropping the ticket, mean. One thread does all of
+//! `end`: `handle_outcome` and dropping the ticket, mean. One thread does all of
 //! it, so the table's lines are in its own cache; with a reader on another core each compared
 //! node may cost a transfer between cores more.
 #![expect(clippy::print_stdout, reason = "printing is what a benchmark is for")]
@@ -22,9 +22,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad};
-use tidegate_core::picker::{Decision, Outcome, Picker, Ticket};
+use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket};
 use tidegate_core::policy::{PolicyConfig, PolicyKind, View};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
@@ -112,7 +113,8 @@ impl World {
     }
 
     fn request(&mut self) {
-        if let Decision::Forward(ticket) = self.picker.handle_request(SITE, self.now) {
+        if let Decision::Forward(ticket) = self.picker.handle_request(&Arrival::at(SITE), self.now)
+        {
             self.tickets.push(ticket);
         }
     }
@@ -124,7 +126,6 @@ impl World {
         self.picker
             .handle_outcome(&ticket, Outcome::Success, self.now);
         drop(ticket);
-        self.picker.handle_end(SITE, self.now);
     }
 
     /// One batch of requests and of ends; how long each took.
@@ -200,6 +201,7 @@ fn cluster(policy: PolicyConfig) -> ClusterSpec {
             hosts: vec!["*".into()],
             paths: Vec::new(),
             policy,
+            admission: AdmissionConfig::default(),
         }],
         nodes: (0..NODES)
             .map(|node| NodeSpec {

@@ -11,11 +11,18 @@
 //!   for the client, which is not the node's doing.
 //! * An answer with a server error (5xx) is a failure to learn from, but an answer: it never
 //!   ejects a node. Only failures of the transport and time-outs do.
+//!
+//! A request that finds no room at any node may wait here, as a number that the shell gave it;
+//! [`Picker::poll_waiting`] says what becomes of it. The shell asks after each request that ends
+//! and at least each millisecond while somebody waits.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::{Admission, AdmissionKind, RejectReason, Verdict};
+use crate::admission::{
+    Admission, AdmissionConfig, Class, Pushed, RejectReason, Verdict, WaitQueue,
+};
 use crate::load::LoadTable;
 use crate::policy::{Choice, Policy, PolicyConfig, Probe, Sample, Term, View};
 use crate::prng::Prng;
@@ -29,6 +36,34 @@ pub enum Decision {
     Forward(Ticket),
     /// Refuse it.
     Reject(RejectReason),
+    /// Keep it until [`Picker::poll_waiting`] names it.
+    Wait,
+}
+
+/// The shell's number for a request that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WaitId(pub u64);
+
+/// A request that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Whose it is.
+    pub site: SiteId,
+    /// Its priority.
+    pub class: Class,
+    /// Its number, should it have to wait.
+    pub id: WaitId,
+}
+
+impl Arrival {
+    /// Of a site without classes, by a shell that lets nobody wait.
+    pub const fn at(site: SiteId) -> Self {
+        Self {
+            site,
+            class: Class::HIGHEST,
+            id: WaitId(0),
+        }
+    }
 }
 
 /// Why a request goes where it goes: what the access log tells.
@@ -103,21 +138,73 @@ pub struct Picker {
 struct PickerSite {
     config: PolicyConfig,
     policy: Box<dyn Policy>,
+    admits: AdmissionConfig,
     admission: Box<dyn Admission>,
+    waiting: WaitQueue<WaitId>,
+    /// Until then whoever is lowest would be refused: stage 0 need not read him.
+    closed_until: Timestamp,
+    /// Whom a higher class has sent away and who has not been told yet.
+    evicted: VecDeque<WaitId>,
 }
 
 impl PickerSite {
-    fn new(topology: &Topology, site: SiteId) -> Self {
-        let config = topology.site(site).policy;
-        let mut policy = config.build();
-        policy.on_topology(topology, site);
+    fn new(topology: &Topology, id: SiteId) -> Self {
+        let site = topology.site(id);
+        let mut policy = site.policy.build();
+        policy.on_topology(topology, id);
+        let admits = site.admission;
         Self {
-            config,
+            config: site.policy,
             policy,
-            admission: AdmissionKind::default().build(),
+            admits,
+            admission: admits.build(),
+            waiting: WaitQueue::new(admits.queue as usize, admits.slo),
+            closed_until: Timestamp::ZERO,
+            evicted: VecDeque::new(),
+        }
+    }
+
+    /// A node with room for the class: the policy's choice among all, or else among those that
+    /// have room. `left` is scratch.
+    fn choose(
+        &mut self,
+        view: &View<'_>,
+        class: Class,
+        prng: &mut Prng,
+        left: &mut Vec<NodeId>,
+    ) -> Option<Choice> {
+        let choice = self.policy.pick(view, prng);
+        if self.admission.has_room(view, choice.node, class) {
+            return Some(choice);
+        }
+        if !self.admission.looks_further() {
+            return None;
+        }
+        left.clear();
+        let nodes = view.candidates.iter();
+        left.extend(nodes.filter(|node| self.admission.has_room(view, **node, class)));
+        if left.is_empty() {
+            return None;
+        }
+        let view = View {
+            candidates: left,
+            ..*view
+        };
+        Some(self.policy.pick(&view, prng))
+    }
+
+    /// Another way of admitting; whoever waits goes on to.
+    fn set_admission(&mut self, admits: AdmissionConfig) {
+        if self.admits != admits {
+            self.admits = admits;
+            self.admission = admits.build();
+            self.waiting.configure(admits.queue as usize, admits.slo);
         }
     }
 }
+
+/// A site that refuses is looked at again after this long.
+const CLOSED: Duration = Duration::from_millis(1);
 
 impl Picker {
     /// A picker that draws its choices from `seed`.
@@ -140,10 +227,16 @@ impl Picker {
         for (index, site) in topology.sites.iter().enumerate() {
             let id = SiteId(index as u32);
             match self.sites.get_mut(index) {
-                Some(kept) if kept.config == site.policy => {
-                    kept.policy.on_topology(&topology, id);
+                Some(kept) => {
+                    if kept.config == site.policy {
+                        kept.policy.on_topology(&topology, id);
+                    } else {
+                        kept.config = site.policy;
+                        kept.policy = site.policy.build();
+                        kept.policy.on_topology(&topology, id);
+                    }
+                    kept.set_admission(site.admission);
                 }
-                Some(changed) => *changed = PickerSite::new(&topology, id),
                 None => self.sites.push(PickerSite::new(&topology, id)),
             }
         }
@@ -160,26 +253,19 @@ impl Picker {
         &self.table
     }
 
-    /// Replaces a site's admission: for the modes to come, and for tests of the hooks.
-    pub fn set_admission(&mut self, site: SiteId, admission: Box<dyn Admission>) {
-        self.sites[site.index()].admission = admission;
-    }
-
     /// Stage 0: whether a connection that was just accepted may be read at all. It may while
     /// any of the sites that it could ask for would let something in.
     pub fn handle_accept(&mut self, now: Timestamp) -> Verdict {
-        let mut verdict = Verdict::Admit;
-        for site in &mut self.sites {
-            verdict = site.admission.on_accept(now);
-            if verdict == Verdict::Admit {
-                break;
-            }
+        let closed = |site: &PickerSite| now < site.closed_until;
+        match !self.sites.is_empty() && self.sites.iter().all(closed) {
+            true => Verdict::Reject(RejectReason::Overload),
+            false => Verdict::Admit,
         }
-        verdict
     }
 
-    /// Stage 1 and the choice: what to do with a request for `site`.
-    pub fn handle_request(&mut self, site: SiteId, now: Timestamp) -> Decision {
+    /// Stage 1 and the choice: what to do with a request.
+    pub fn handle_request(&mut self, arrival: &Arrival, now: Timestamp) -> Decision {
+        let Arrival { site, class, id } = *arrival;
         let candidates = &self.topology.site(site).candidates;
         if candidates.is_empty() {
             return Decision::Reject(RejectReason::NoNode);
@@ -192,23 +278,113 @@ impl Picker {
             table: &self.table,
         };
         let state = &mut self.sites[site.index()];
-        match state.admission.on_request(&view) {
-            Verdict::Reject(reason) => Decision::Reject(reason),
-            Verdict::Admit => {
-                let choice = state.policy.pick(&view, &mut self.prng);
-                Decision::Forward(self.dispatch(site, &choice, now))
+        let verdict = state.admission.on_request(&view, class);
+        let overtakes = state.waiting.is_ahead_of(class);
+        let choice = if verdict == Verdict::Admit && !overtakes {
+            state.choose(&view, class, &mut self.prng, &mut self.left)
+        } else {
+            None
+        };
+        if let Some(choice) = choice {
+            return Decision::Forward(self.dispatch(site, &choice, now));
+        }
+        self.table.no_room(site);
+        if state.admits.dry_run {
+            let choice = state.policy.pick(&view, &mut self.prng);
+            return Decision::Forward(self.dispatch(site, &choice, now));
+        }
+        if let Verdict::Reject(reason) = verdict {
+            state.closed_until = now + CLOSED;
+            return Decision::Reject(reason);
+        }
+        if !state.admission.queues() {
+            state.closed_until = now + CLOSED;
+            return Decision::Reject(RejectReason::Overload);
+        }
+        match state.waiting.push(class, id, now) {
+            Pushed::In => Decision::Wait,
+            Pushed::InsteadOf(evicted) => {
+                state.evicted.push_back(evicted);
+                Decision::Wait
+            }
+            Pushed::Refused => {
+                state.closed_until = now + CLOSED;
+                Decision::Reject(RejectReason::QueueFull)
             }
         }
     }
 
+    /// What becomes of one that waits, if it can be told: whoever has waited too long is refused,
+    /// of any class, and then whose turn it is goes where there is room.
+    pub fn poll_waiting(&mut self, now: Timestamp) -> Option<(WaitId, Decision)> {
+        (0..self.sites.len()).find_map(|index| self.poll_site(SiteId(index as u32), now))
+    }
+
+    fn poll_site(&mut self, site: SiteId, now: Timestamp) -> Option<(WaitId, Decision)> {
+        let state = &mut self.sites[site.index()];
+        if let Some(id) = state.evicted.pop_front() {
+            return Some((id, Decision::Reject(RejectReason::QueueFull)));
+        }
+        if state.waiting.is_empty() {
+            return None;
+        }
+        if let Some(id) = state.waiting.expire(now) {
+            return Some((id, Decision::Reject(RejectReason::QueueTimeout)));
+        }
+        let class = state.waiting.next_class()?;
+        let candidates = &self.topology.site(site).candidates;
+        let view = View {
+            now,
+            site,
+            candidates,
+            topology: &self.topology,
+            table: &self.table,
+        };
+        if candidates.is_empty() {
+            let (_, id) = state.waiting.pop(now)?;
+            return Some((id, Decision::Reject(RejectReason::NoNode)));
+        }
+        let choice = state.choose(&view, class, &mut self.prng, &mut self.left)?;
+        let (_, id) = state.waiting.pop(now)?;
+        Some((id, Decision::Forward(self.dispatch(site, &choice, now))))
+    }
+
+    /// Requests that wait.
+    pub fn waiting(&self) -> usize {
+        self.sites
+            .iter()
+            .map(|it| it.waiting.len() + it.evicted.len())
+            .sum()
+    }
+
+    /// Requests that wait for a site.
+    pub fn waiting_at(&self, site: SiteId) -> usize {
+        self.sites
+            .get(site.index())
+            .map_or(0, |it| it.waiting.len())
+    }
+
+    /// A request that waits goes away by itself.
+    pub fn handle_left(&mut self, site: SiteId, id: WaitId) {
+        if let Some(site) = self.sites.get_mut(site.index()) {
+            site.waiting.remove(id);
+            site.evicted.retain(|evicted| *evicted != id);
+        }
+    }
+
     /// Another node for a request that failed at all nodes in `tried`; it was let in already.
-    pub fn handle_retry(&mut self, site: SiteId, tried: &[NodeId], now: Timestamp) -> Decision {
+    pub fn handle_retry(
+        &mut self,
+        site: SiteId,
+        tried: &[NodeId],
+        now: Timestamp,
+    ) -> Result<Ticket, RejectReason> {
         self.left.clear();
         let candidates = self.topology.site(site).candidates.iter();
         self.left
             .extend(candidates.filter(|node| !tried.contains(node)));
         if self.left.is_empty() {
-            return Decision::Reject(RejectReason::NoNode);
+            return Err(RejectReason::NoNode);
         }
         let view = View {
             now,
@@ -218,7 +394,7 @@ impl Picker {
             table: &self.table,
         };
         let choice = self.sites[site.index()].policy.pick(&view, &mut self.prng);
-        Decision::Forward(self.dispatch(site, &choice, now))
+        Ok(self.dispatch(site, &choice, now))
     }
 
     /// The terms by which the site's policy sees a node now.
@@ -253,13 +429,6 @@ impl Picker {
         }
     }
 
-    /// A request that was let in has ended, after all of its tries.
-    pub fn handle_end(&mut self, site: SiteId, now: Timestamp) {
-        if let Some(site) = self.sites.get_mut(site.index()) {
-            site.admission.on_end(now);
-        }
-    }
-
     /// A server told its load with a response to `site`.
     pub fn handle_probe(&mut self, site: SiteId, probe: &Probe, now: Timestamp) {
         self.table.reported(probe.node, probe.in_flight, now);
@@ -290,96 +459,4 @@ impl Picker {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::director::Director;
-    use crate::policy::PolicyKind;
-    use crate::testing::cluster;
-
-    const SITE: SiteId = SiteId(0);
-    const NOW: Timestamp = Timestamp::from_millis(1000);
-
-    fn picker(nodes: u32) -> Picker {
-        let spec = cluster(nodes, PolicyConfig::new(PolicyKind::Random));
-        let table = Arc::new(LoadTable::new(nodes as usize, 1));
-        let topology = Director::new(spec, 1).topology();
-        Picker::new(table, topology, 1)
-    }
-
-    fn forward(picker: &mut Picker) -> Ticket {
-        match picker.handle_request(SITE, NOW) {
-            Decision::Forward(ticket) => ticket,
-            Decision::Reject(reason) => panic!("rejected: {reason:?}"),
-        }
-    }
-
-    #[test]
-    fn a_dropped_ticket_leaves_nothing_in_flight() {
-        let mut picker = picker(1);
-        let tickets: Vec<_> = (0..1000).map(|_| forward(&mut picker)).collect();
-        assert_eq!(picker.table().in_flight(NodeId(0)), 1000);
-        assert_eq!(tickets.last().unwrap().why.in_flight, 1000);
-        drop(tickets);
-        assert_eq!(picker.table().in_flight(NodeId(0)), 0);
-    }
-
-    #[test]
-    fn an_outcome_is_counted_once_and_the_ticket_stays_in_flight() {
-        let mut picker = picker(1);
-        let ticket = forward(&mut picker);
-        picker.handle_outcome(&ticket, Outcome::Success, NOW + Duration::from_millis(5));
-        assert_eq!(picker.table().in_flight(NodeId(0)), 1);
-        let outcomes = picker.table().outcomes(NodeId(0));
-        assert_eq!((outcomes.successes, outcomes.failures), (1, 0));
-        assert!((outcomes.sum_seconds - 0.005).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_retry_goes_elsewhere_until_nobody_is_left() {
-        let mut picker = picker(3);
-        let mut tried = Vec::new();
-        for _ in 0..3 {
-            let Decision::Forward(ticket) = picker.handle_retry(SITE, &tried, NOW) else {
-                panic!("an untried node was left");
-            };
-            assert!(!tried.contains(&ticket.node));
-            tried.push(ticket.node);
-        }
-        let last = picker.handle_retry(SITE, &tried, NOW);
-        assert!(matches!(last, Decision::Reject(RejectReason::NoNode)));
-    }
-
-    #[test]
-    fn a_site_without_nodes_rejects() {
-        let mut picker = picker(0);
-        let decision = picker.handle_request(SITE, NOW);
-        assert!(matches!(decision, Decision::Reject(RejectReason::NoNode)));
-    }
-
-    #[derive(Debug)]
-    struct Closed;
-
-    impl Admission for Closed {
-        fn on_accept(&mut self, _: Timestamp) -> Verdict {
-            Verdict::Reject(RejectReason::Overload)
-        }
-        fn on_request(&mut self, _: &View<'_>) -> Verdict {
-            Verdict::Reject(RejectReason::Overload)
-        }
-        fn on_end(&mut self, _: Timestamp) {}
-    }
-
-    #[test]
-    fn admission_is_asked_at_both_stages_and_before_the_policy() {
-        let mut picker = picker(1);
-        assert_eq!(picker.handle_accept(NOW), Verdict::Admit);
-        picker.set_admission(SITE, Box::new(Closed));
-        assert_eq!(
-            picker.handle_accept(NOW),
-            Verdict::Reject(RejectReason::Overload)
-        );
-        let decision = picker.handle_request(SITE, NOW);
-        assert!(matches!(decision, Decision::Reject(RejectReason::Overload)));
-        assert_eq!(picker.table().own(NodeId(0)).dispatched, 0);
-    }
-}
+mod tests;

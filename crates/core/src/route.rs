@@ -242,6 +242,7 @@ fn find(paths: &Paths, path: &str) -> Option<SiteId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::AdmissionConfig;
     use crate::policy::PolicyConfig;
     use crate::prng::Prng;
 
@@ -252,6 +253,7 @@ mod tests {
             hosts: owned(hosts),
             paths: owned(paths),
             policy: PolicyConfig::default(),
+            admission: AdmissionConfig::default(),
         }
     }
 

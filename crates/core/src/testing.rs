@@ -1,5 +1,6 @@
 //! What the tests of several modules need.
 
+use crate::admission::AdmissionConfig;
 use crate::policy::PolicyConfig;
 use crate::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 
@@ -11,6 +12,7 @@ pub(crate) fn cluster(nodes: u32, policy: PolicyConfig) -> ClusterSpec {
             hosts: vec!["*".into()],
             paths: Vec::new(),
             policy,
+            admission: AdmissionConfig::default(),
         }],
         nodes: (0..nodes)
             .map(|node| NodeSpec {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::admission::AdmissionConfig;
 use crate::policy::PolicyConfig;
 
 /// A node's place in the tables. Given out once, in configuration order.
@@ -37,6 +38,8 @@ pub struct SiteSpec {
     pub paths: Vec<String>,
     /// How its nodes are picked.
     pub policy: PolicyConfig,
+    /// What comes in at all.
+    pub admission: AdmissionConfig,
 }
 
 /// What the configuration says of a node.
@@ -137,6 +140,8 @@ pub struct Site {
     pub name: String,
     /// How its nodes are picked.
     pub policy: PolicyConfig,
+    /// What comes in at all.
+    pub admission: AdmissionConfig,
     /// All of its nodes.
     pub nodes: Vec<NodeId>,
     /// Those that requests may go to now, in ascending order.

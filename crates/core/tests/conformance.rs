@@ -8,7 +8,7 @@ use std::time::Duration;
 use support::{Front, Records, SITE, World, cluster};
 use tidegate_core::admission::RejectReason;
 use tidegate_core::load::{LoadTable, NodeLoad, NodeTerms, OwnTraffic};
-use tidegate_core::picker::{Decision, Outcome, Picker, Ticket};
+use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket};
 use tidegate_core::policy::{LoadIndex, Parameters, PolicyConfig, PolicyKind, Probe, Signal};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
@@ -42,9 +42,9 @@ fn looks_at(config: &PolicyConfig, signals: &[Signal]) -> bool {
 
 fn retry(picker: &mut Picker, tried: &[NodeId]) -> Option<Ticket> {
     match picker.handle_retry(SITE, tried, NOW) {
-        Decision::Forward(ticket) => Some(ticket),
-        Decision::Reject(RejectReason::NoNode) => None,
-        Decision::Reject(reason) => panic!("rejected: {reason:?}"),
+        Ok(ticket) => Some(ticket),
+        Err(RejectReason::NoNode) => None,
+        Err(reason) => panic!("not sent: {reason:?}"),
     }
 }
 
@@ -60,7 +60,7 @@ fn drained_maint_and_ejected_nodes_are_never_picked() {
         front.director.handle_order(NodeId(1), AdminState::Maint);
         let others: Vec<_> = (0..8).filter(|node| *node != 2).map(NodeId).collect();
         for _ in 0..3 {
-            let Decision::Forward(ticket) = front.picker.handle_retry(SITE, &others, now) else {
+            let Ok(ticket) = front.picker.handle_retry(SITE, &others, now) else {
                 panic!("{name}: node 2 was left");
             };
             assert_eq!(ticket.node, NodeId(2), "{name}");
@@ -264,7 +264,7 @@ fn no_node_one_node_and_a_thousand() {
     for (name, config) in all() {
         let mut none = Front::new(&cluster(&[], config, 1), 9);
         none.tick(NOW);
-        let decision = none.picker.handle_request(SITE, NOW);
+        let decision = none.picker.handle_request(&Arrival::at(SITE), NOW);
         let refused = matches!(decision, Decision::Reject(RejectReason::NoNode));
         assert!(refused, "{name}");
 
@@ -364,7 +364,9 @@ fn nonsense_breaks_nobody() {
                 _ => {
                     let topology = Arc::clone(front.picker.topology());
                     let candidates = &topology.site(SITE).candidates;
-                    if let Decision::Forward(ticket) = front.picker.handle_request(SITE, now) {
+                    if let Decision::Forward(ticket) =
+                        front.picker.handle_request(&Arrival::at(SITE), now)
+                    {
                         assert!(candidates.contains(&ticket.node), "{name}");
                         front.picker.explain(SITE, ticket.node, now);
                         tickets.push(ticket);

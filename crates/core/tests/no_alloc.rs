@@ -9,9 +9,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad};
-use tidegate_core::picker::{Decision, Outcome, Picker, Ticket};
+use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket};
 use tidegate_core::policy::{LoadIndex, Parameters, PolicyConfig, PolicyKind, Probe};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
@@ -60,6 +61,7 @@ fn cluster(policy: PolicyConfig) -> ClusterSpec {
             hosts: vec!["*".into()],
             paths: Vec::new(),
             policy,
+            admission: AdmissionConfig::default(),
         }],
         nodes: (0..NODES)
             .map(|node| NodeSpec {
@@ -100,11 +102,11 @@ fn requests(picker: &mut Picker, tickets: &mut Vec<Ticket>, now: &mut Timestamp)
         if round % 100 == 0 {
             read(picker.table(), *now);
         }
-        let Decision::Forward(first) = picker.handle_request(SITE, *now) else {
+        let Decision::Forward(first) = picker.handle_request(&Arrival::at(SITE), *now) else {
             panic!("there are nodes");
         };
         let tried = [first.node];
-        let Decision::Forward(second) = picker.handle_retry(SITE, &tried, *now) else {
+        let Ok(second) = picker.handle_retry(SITE, &tried, *now) else {
             panic!("there are other nodes");
         };
         picker.handle_outcome(&first, Outcome::TransportFailure, *now);
@@ -120,7 +122,6 @@ fn requests(picker: &mut Picker, tickets: &mut Vec<Ticket>, now: &mut Timestamp)
             let ticket = tickets.swap_remove(round % tickets.len());
             picker.handle_outcome(&ticket, Outcome::Success, *now);
             drop(ticket);
-            picker.handle_end(SITE, *now);
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
+use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
@@ -40,6 +41,7 @@ fn cluster(nodes: &[SocketAddr], policy: PolicyKind) -> ClusterSpec {
             hosts: vec!["*".into()],
             paths: Vec::new(),
             policy: PolicyConfig::new(policy),
+            admission: AdmissionConfig::default(),
         }],
         nodes: nodes.iter().enumerate().map(node).collect(),
         front_ends: 1,

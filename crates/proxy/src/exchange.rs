@@ -16,6 +16,7 @@ use crate::config::LogFormat;
 use crate::log::{Head, Line, PATH_BYTES, Recent, Tail};
 use crate::reason::Reason;
 use crate::session::{Phase, Session, Upload};
+use crate::waiting;
 use crate::worker::Worker;
 
 /// What is known of the present request. Reused by the requests of a connection.
@@ -211,13 +212,9 @@ impl Exchange {
         if worker.config.log.recent > 0 {
             worker.remember(self.recent(session.client, ticket.as_ref(), reason, now));
         }
-        if let Some(site) = self.site
-            && self.tries > 0
-        {
-            worker.picker.borrow_mut().handle_end(site, now);
-        }
         drop(ticket);
         self.reset();
+        waiting::serve(worker);
     }
 
     fn log(

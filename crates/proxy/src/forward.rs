@@ -23,7 +23,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
-use tidegate_core::picker::{Decision, Outcome, Ticket};
+use tidegate_core::picker::{Arrival, Decision, Outcome, Ticket};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 use tokio::net::TcpStream;
@@ -34,6 +34,7 @@ use crate::head::{self, Checked, Facts, Hop};
 use crate::reason::{Ending, Reason};
 use crate::session::{Session, Upload};
 use crate::upstream::{Sent, Upstream};
+use crate::waiting::Waiting;
 use crate::worker::Worker;
 
 /// What of a request matters once it is on its way.
@@ -54,6 +55,8 @@ pub(crate) enum Outgoing {
     Pooled(Request<RequestBody>, Box<Upstream>, Passage),
     /// It needs a new connection.
     Unconnected(Request<RequestBody>, Passage),
+    /// There is no room for it yet.
+    Waits(Request<RequestBody>, Passage, Waiting),
 }
 
 /// A try that got no answer.
@@ -90,19 +93,32 @@ pub(crate) fn outgoing(
     if head::ends_here(&request, &facts) {
         return Ok(Outgoing::Ends);
     }
-    admit(session, live, &request, &checked)?;
+    let waiting = admit(session, live, &request, &checked)?;
     let request = prepared(session, request, &facts)?;
-    let mut passage = Passage {
+    let passage = Passage {
         facts,
         repeatable: is_idempotent(request.method())
             && matches!(request.body(), RequestBody::Empty)
             && !facts.tunnel,
         stale: false,
     };
+    match waiting {
+        Some(waiting) => Ok(Outgoing::Waits(request, passage, waiting)),
+        None => connected(worker, live, request, passage),
+    }
+}
+
+/// A request that has its ticket: on a pooled connection, if there is one.
+fn connected(
+    worker: &Worker,
+    live: &mut Live,
+    request: Request<RequestBody>,
+    mut passage: Passage,
+) -> Result<Outgoing, Reason> {
     let Some((node, address)) = destination(worker, live) else {
         return Err(Reason::NoNode);
     };
-    if facts.names_host() {
+    if passage.facts.names_host() {
         let pooled = worker.pool.borrow_mut().take(node, address);
         if let Some(upstream) = pooled {
             passage.stale = true;
@@ -110,6 +126,33 @@ pub(crate) fn outgoing(
         }
     }
     Ok(Outgoing::Unconnected(request, passage))
+}
+
+/// Waits for room, and then for the answer.
+pub(crate) async fn go_on_waiting(
+    session: &Rc<Session>,
+    live: &mut Live,
+    request: Request<RequestBody>,
+    passage: &mut Passage,
+    waiting: Waiting,
+) -> Result<Response<Incoming>, Reason> {
+    let ticket = waiting.ended().await?;
+    let worker = &session.worker;
+    dispatch(worker, live, ticket, worker.now());
+    match connected(worker, live, request, *passage)? {
+        Outgoing::Pooled(request, upstream, pooled) => {
+            *passage = pooled;
+            let mut sending = pin!(send(session, upstream, request, passage));
+            let polled =
+                poll_fn(|context| poll_head(session, sending.as_mut(), passage, context)).await;
+            match polled {
+                Ok(response) => Ok(response),
+                Err(failure) => go_on_after(session, live, failure, passage).await,
+            }
+        }
+        Outgoing::Unconnected(request, _) => go_on(session, live, request, passage).await,
+        Outgoing::Ends | Outgoing::Waits(..) => Err(Reason::NoNode),
+    }
 }
 
 /// Where the ticket says that the request goes.
@@ -120,13 +163,14 @@ fn destination(worker: &Worker, live: &mut Live) -> Option<(NodeId, SocketAddr)>
     Some((node, address))
 }
 
-/// Checks what the head alone does not tell, finds the site, and asks for a node.
+/// Checks what the head alone does not tell, finds the site, and asks for a node: it has one now, or
+/// waits.
 fn admit(
     session: &Rc<Session>,
     live: &mut Live,
     request: &Request<Incoming>,
     checked: &Checked<'_>,
-) -> Result<(), Reason> {
+) -> Result<Option<Waiting>, Reason> {
     let worker = &session.worker;
     let limits = &worker.config.limits;
     let facts = &checked.facts;
@@ -158,12 +202,19 @@ fn admit(
     }
     worker.budget.borrow_mut().on_request();
     let now = exchange.arrived_at;
-    match worker.picker.borrow_mut().handle_request(site, now) {
+    let arrival = Arrival {
+        site,
+        class: worker.class(site, request.headers()),
+        id: worker.waiters.number(),
+    };
+    let decision = worker.picker.borrow_mut().handle_request(&arrival, now);
+    match decision {
         Decision::Reject(reason) => Err(reason.into()),
         Decision::Forward(ticket) => {
             dispatch(worker, live, ticket, now);
-            Ok(())
+            Ok(None)
         }
+        Decision::Wait => Ok(Some(Waiting::begin(worker, site, arrival.id))),
     }
 }
 
@@ -471,8 +522,8 @@ fn again_elsewhere(
         return Err(reason);
     }
     match worker.picker.borrow_mut().handle_retry(site, tried, now) {
-        Decision::Reject(_) => Err(reason),
-        Decision::Forward(ticket) => {
+        Err(_) => Err(reason),
+        Ok(ticket) => {
             stats.retries.add(1);
             dispatch(worker, live, ticket, now);
             Ok(request)

@@ -40,6 +40,7 @@ mod session;
 mod stats;
 mod tunnel;
 mod upstream;
+mod waiting;
 mod worker;
 
 pub use config::{

@@ -66,6 +66,8 @@ reasons! {
     NoSite = "no_site", 404, Rejected, "no site serves this host and path";
     NoNode = "no_node", 503, Rejected, "the site has no node that may take requests";
     Overload = "overload", 503, Rejected, "an admission limit was reached";
+    QueueFull = "queue_full", 503, Rejected, "too many wait, of its class or of higher ones";
+    QueueTimeout = "queue_timeout", 503, Rejected, "it waited for room as long as there was sense in it";
     BadRequest = "bad_request", 400, Rejected, "the request head is malformed";
     MissingHost = "missing_host", 400, Rejected, "HTTP/1.1 without a Host header";
     DuplicateHost = "duplicate_host", 400, Rejected, "more than one Host header";
@@ -117,6 +119,8 @@ impl From<RejectReason> for Reason {
             RejectReason::NoSite => Self::NoSite,
             RejectReason::NoNode => Self::NoNode,
             RejectReason::Overload => Self::Overload,
+            RejectReason::QueueFull => Self::QueueFull,
+            RejectReason::QueueTimeout => Self::QueueTimeout,
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::refuse;
 use crate::session::Session;
 use crate::tunnel::Tunnel;
 use crate::upstream::Sent;
+use crate::waiting::Waiting;
 
 pin_project! {
     /// See the module.
@@ -54,6 +55,9 @@ pub(crate) fn respond(
         },
         Ok(Outgoing::Unconnected(request, passage)) => Responder::Slow {
             future: connecting(Rc::clone(session), live, request, passage),
+        },
+        Ok(Outgoing::Waits(request, passage, waiting)) => Responder::Slow {
+            future: queued(Rc::clone(session), live, request, passage, waiting),
         },
         Ok(Outgoing::Ends) => {
             live.complete();
@@ -115,6 +119,21 @@ fn connecting(
 ) -> Slow {
     Box::pin(async move {
         let answer = forward::go_on(&session, &mut live, request, &passage).await;
+        finish(&session, live, answer, &passage).await
+    })
+}
+
+#[cold]
+fn queued(
+    session: Rc<Session>,
+    mut live: Live,
+    request: Request<RequestBody>,
+    mut passage: Passage,
+    waiting: Waiting,
+) -> Slow {
+    Box::pin(async move {
+        let answer =
+            forward::go_on_waiting(&session, &mut live, request, &mut passage, waiting).await;
         finish(&session, live, answer, &passage).await
     })
 }

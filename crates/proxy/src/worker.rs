@@ -11,9 +11,10 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, Cache};
+use http::{HeaderMap, HeaderName};
 use hyper::client::conn::http1::Builder as ClientBuilder;
 use hyper::server::conn::http1::Builder as ServerBuilder;
-use tidegate_core::admission::Verdict;
+use tidegate_core::admission::{Class, Verdict};
 use tidegate_core::picker::Picker;
 use tidegate_core::route::Routes;
 use tidegate_core::time::{Timestamp, nanos};
@@ -32,7 +33,10 @@ use crate::serve::serve;
 use crate::session::Session;
 use crate::stats::WorkerStats;
 use crate::upstream::{Pool, Upstream};
+use crate::waiting::{self, Waiters};
 
+/// The header that tells a request's class, 0 the highest.
+const CLASS: HeaderName = HeaderName::from_static("x-tidegate-class");
 /// How often deadlines are looked at. Time-outs are kept to within one of these.
 pub const TICK: Duration = Duration::from_millis(20);
 /// Ticks between two sweeps of the pool.
@@ -102,6 +106,7 @@ pub(crate) struct Worker {
     topology: RefCell<Cache<TopologyOf, Arc<Topology>>>,
     routes: RefCell<Cache<RoutesOf, Arc<Routes>>>,
     pub(crate) picker: RefCell<Picker>,
+    pub(crate) waiters: Waiters,
     pub(crate) pool: RefCell<Pool>,
     pub(crate) budget: RefCell<RetryBudget>,
     pub(crate) scratch: RefCell<Box<[u8]>>,
@@ -203,6 +208,7 @@ impl Worker {
             topology: RefCell::new(Cache::new(TopologyOf(Arc::clone(&shared)))),
             routes: RefCell::new(Cache::new(RoutesOf(Arc::clone(&shared)))),
             picker: RefCell::new(picker),
+            waiters: Waiters::default(),
             pool: RefCell::new(Pool::default()),
             budget: RefCell::new(RetryBudget::new(config.retry, now)),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
@@ -277,6 +283,21 @@ impl Worker {
         let site = self.routes.borrow_mut().load().site(host, path)?;
         let known = self.picker.borrow().topology().sites.len();
         (site.index() < known).then_some(site)
+    }
+
+    /// The priority of a request: what its header says, the lowest if that says nothing.
+    pub(crate) fn class(&self, site: SiteId, headers: &HeaderMap) -> Class {
+        let classes = match self.picker.borrow().topology().sites.get(site.index()) {
+            Some(site) => site.admission.classes,
+            None => 1,
+        };
+        let lowest = classes.saturating_sub(1);
+        if lowest == 0 {
+            return Class::HIGHEST;
+        }
+        let named = headers.get(&CLASS).and_then(|value| value.to_str().ok());
+        let number = named.and_then(|text| text.trim().parse().ok());
+        Class::new(number.unwrap_or(lowest).min(lowest)).unwrap_or_default()
     }
 
     /// Whether the site has candidates besides these.
@@ -468,6 +489,7 @@ impl Worker {
             tokio::task::spawn_local(Rc::clone(&self).accept(listener));
         }
         tokio::task::spawn_local(Rc::clone(&self).keep_time());
+        tokio::task::spawn_local(waiting::look(Rc::clone(&self)));
         let order = orders.wait_for(|order| *order != Order::Run).await;
         let drains = order.is_ok_and(|order| *order == Order::Drain);
         if drains {
@@ -489,34 +511,15 @@ const BUFFER_BYTES_MIN: usize = 8 << 10;
 mod tests {
     use std::io::{Read, Write};
 
-    use tidegate_core::admission::{Admission, RejectReason};
+    use tidegate_core::admission::{AdmissionConfig, AdmissionKind, StaticLimits};
     use tidegate_core::director::Director;
     use tidegate_core::load::LoadTable;
-    use tidegate_core::policy::{PolicyConfig, View};
+    use tidegate_core::policy::PolicyConfig;
     use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteSpec};
     use tokio::runtime::{Builder, LocalOptions};
 
     use super::*;
     use crate::stats::Stats;
-
-    /// Lets nothing in: at accept, or only once the head is known.
-    #[derive(Debug)]
-    struct Closed {
-        at_accept: bool,
-    }
-
-    impl Admission for Closed {
-        fn on_accept(&mut self, _: Timestamp) -> Verdict {
-            match self.at_accept {
-                true => Verdict::Reject(RejectReason::Overload),
-                false => Verdict::Admit,
-            }
-        }
-        fn on_request(&mut self, _: &View<'_>) -> Verdict {
-            Verdict::Reject(RejectReason::Overload)
-        }
-        fn on_end(&mut self, _: Timestamp) {}
-    }
 
     fn shared() -> Arc<Shared> {
         let spec = ClusterSpec {
@@ -525,6 +528,13 @@ mod tests {
                 hosts: vec!["*".into()],
                 paths: Vec::new(),
                 policy: PolicyConfig::default(),
+                admission: AdmissionConfig {
+                    limits: StaticLimits {
+                        connections: Some(0),
+                        ..StaticLimits::default()
+                    },
+                    ..AdmissionConfig::new(AdmissionKind::Static)
+                },
             }],
             nodes: vec![NodeSpec {
                 name: "n0".into(),
@@ -542,8 +552,8 @@ mod tests {
         })
     }
 
-    /// What a client reads that asks a worker with this admission.
-    fn answer(admission: Closed, shared: &Arc<Shared>) -> String {
+    /// What two clients read that ask one after the other; time stands still.
+    fn answers(shared: &Arc<Shared>) -> [String; 2] {
         let shared = Arc::clone(shared);
         let config = Arc::new(ProxyConfig::new(|| Timestamp::from_nanos(1)));
         let logger = Logger::new(LogFormat::Off, None, Arc::clone(&shared.stats), 0);
@@ -553,23 +563,22 @@ mod tests {
             .unwrap();
         runtime.block_on(async move {
             let worker = Worker::new(config, shared, 0, logger);
-            let admission = Box::new(admission);
-            worker
-                .picker
-                .borrow_mut()
-                .set_admission(SiteId(0), admission);
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let (orders, receiver) = watch::channel(Order::Run);
             let client = std::thread::spawn(move || {
-                let mut stream = std::net::TcpStream::connect(address).unwrap();
-                stream
-                    .write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
-                    .unwrap();
-                let mut answer = String::new();
-                stream.read_to_string(&mut answer).unwrap();
+                let ask = || {
+                    let mut stream = std::net::TcpStream::connect(address).unwrap();
+                    stream
+                        .write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+                        .unwrap();
+                    let mut answer = String::new();
+                    stream.read_to_string(&mut answer).unwrap();
+                    answer
+                };
+                let answers = [ask(), ask()];
                 orders.send_replace(Order::Cut);
-                answer
+                answers
             });
             worker.run(vec![listener], receiver).await;
             client.join().unwrap()
@@ -577,21 +586,20 @@ mod tests {
     }
 
     #[test]
-    fn admission_refuses_before_and_after_the_head() {
-        for at_accept in [true, false] {
-            let shared = shared();
-            let answer = answer(Closed { at_accept }, &shared);
+    fn admission_refuses_after_the_head_and_then_before_it() {
+        let shared = shared();
+        for answer in answers(&shared) {
             assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
             assert!(
                 answer.contains("x-tidegate-reason: overload\r\n"),
                 "{answer}"
             );
             assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
-            let seen = shared.stats.snapshot();
-            // A connection that is not read has brought no request.
-            assert_eq!(seen.refused[Reason::Overload.index()], u64::from(at_accept));
-            assert_eq!(seen.reason(Reason::Overload), u64::from(!at_accept));
-            assert_eq!(shared.table.own(NodeId(0)).dispatched, 0);
         }
+        let seen = shared.stats.snapshot();
+        // A connection that is not read has brought no request.
+        assert_eq!(seen.refused[Reason::Overload.index()], 1);
+        assert_eq!(seen.reason(Reason::Overload), 1);
+        assert_eq!(shared.table.own(NodeId(0)).dispatched, 0);
     }
 }

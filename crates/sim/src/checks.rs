@@ -32,15 +32,17 @@ pub struct Totals {
     pub refused: u64,
     /// Not sent.
     pub rejected: u64,
-    /// Neither of these yet.
+    /// Sent, and neither of these yet.
     pub in_flight: u64,
+    /// Waiting at a front-end.
+    pub waiting: u64,
 }
 
 impl Totals {
     /// Whether each request is counted once.
     pub fn are_conserved(&self) -> bool {
         let ended = self.completed + self.failed + self.rejected;
-        self.offered == ended + self.in_flight
+        self.offered == ended + self.in_flight + self.waiting
     }
 
     /// Both together.
@@ -53,6 +55,7 @@ impl Totals {
             refused: self.refused + other.refused,
             rejected: self.rejected + other.rejected,
             in_flight: self.in_flight + other.in_flight,
+            waiting: self.waiting + other.waiting,
         }
     }
 }
@@ -116,6 +119,7 @@ mod tests {
             refused: 1,
             rejected: 1,
             in_flight: 2,
+            waiting: 0,
         };
         assert!(totals.are_conserved());
         totals.completed += 1;

@@ -25,6 +25,8 @@ pub(crate) struct Counters {
     pub(crate) running: u32,
     /// Requests that wait for IO.
     pub(crate) waiting: u32,
+    /// Requests that no worker has accepted.
+    pub(crate) unaccepted: u32,
     /// Antagonist tasks, all on the run queue.
     pub(crate) antagonists: u32,
     /// Whether the CPUs stand still.
@@ -37,6 +39,7 @@ pub(crate) struct Counters {
     running_ns: u64,
     pub(crate) in_flight_ns: u64,
     stalled_ns: u64,
+    unaccepted_ns: u64,
 }
 
 impl Counters {
@@ -48,6 +51,7 @@ impl Counters {
             cores_milli,
             running: 0,
             waiting: 0,
+            unaccepted: 0,
             antagonists: 0,
             stopped: false,
             completions: 0,
@@ -57,6 +61,7 @@ impl Counters {
             running_ns: 0,
             in_flight_ns: 0,
             stalled_ns: 0,
+            unaccepted_ns: 0,
         }
     }
 
@@ -67,7 +72,9 @@ impl Counters {
 
     /// Requests here.
     pub(crate) fn in_flight(&self) -> u32 {
-        self.running.saturating_add(self.waiting)
+        self.running
+            .saturating_add(self.waiting)
+            .saturating_add(self.unaccepted)
     }
 
     /// Time passes and nothing changes.
@@ -83,6 +90,7 @@ impl Counters {
         self.running_ns += u64::from(self.running) * elapsed;
         self.in_flight_ns += u64::from(self.in_flight()) * elapsed;
         self.stalled_ns += u64::from(self.stalls()) * elapsed;
+        self.unaccepted_ns += u64::from(self.unaccepted) * elapsed;
         self.at = until;
     }
 
@@ -101,7 +109,10 @@ impl Counters {
                 Scope::Requests => self.running,
             },
             runnable_ns: point.runnable_ns,
-            psi_cpu_ns: point.psi_cpu_ns,
+            psi_cpu_ns: self.stalled_ns
+                + u64::from(self.stalls()) * point.t_ns.saturating_sub(self.at.nanos()),
+            accept_queue: self.unaccepted,
+            accept_queue_ns: point.accept_queue_ns,
             in_flight: self.in_flight(),
             in_flight_ns: point.in_flight_ns,
             completions: point.completions,
@@ -128,7 +139,7 @@ impl Counters {
             runnable_ns,
             in_flight_ns: self.in_flight_ns + u64::from(self.in_flight()) * elapsed,
             completions: self.completions,
-            psi_cpu_ns: self.stalled_ns + u64::from(self.stalls()) * elapsed,
+            accept_queue_ns: self.unaccepted_ns + u64::from(self.unaccepted) * elapsed,
             network_bytes: 0,
             capacity: self.cores_milli as f32 * 1e-3,
         }

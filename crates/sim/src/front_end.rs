@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::admission::AdmissionKind;
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::picker::Picker;
@@ -24,9 +25,11 @@ use crate::model::Stream;
 use crate::node::Node;
 use crate::reader::Reader;
 use crate::reads::Reads;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, SiteModel};
 
 const NOT_SEEN: u32 = u32::MAX;
+/// A front-end that knows of an ejected node looks after it this often.
+const WAKE: Duration = Duration::from_millis(10);
 
 /// See the module. Its nodes have numbers of its own, which say how they lie in its table.
 #[derive(Debug)]
@@ -46,6 +49,8 @@ pub(crate) struct FrontEnd {
     /// Whether there may be something to see at any tick: the policy uses what the director
     /// learns, or nodes fall silent.
     attentive: bool,
+    /// Whether it works out limits.
+    limits: bool,
     /// Something has happened that a director must see.
     pub(crate) news: bool,
     /// Whether an event will wake it.
@@ -76,6 +81,8 @@ impl FrontEnd {
             .iter()
             .any(|fault| fault.kind == FaultKind::Paused);
         let tick = scenario.front_ends.tick;
+        let adaptive = |site: &SiteModel| site.admission.kind == AdmissionKind::Adaptive;
+        let limits = scenario.sites.iter().any(adaptive);
         Self {
             picker: Picker::new(Arc::clone(&table), director.topology(), chooser),
             director,
@@ -86,7 +93,8 @@ impl FrontEnd {
             local,
             tick,
             ticked_at: now - tick,
-            attentive: learned || pauses,
+            attentive: learned || pauses || limits,
+            limits,
             news: false,
             waking: false,
         }
@@ -129,9 +137,19 @@ impl FrontEnd {
         std::iter::from_fn(|| self.director.poll_probe(now)).collect()
     }
 
-    /// Whether it has to be woken, because it knows of an ejected or a silent node.
+    /// Whether it has to be woken: it knows of an ejected or a silent node, or it looks at its
+    /// limits at each tick.
     pub(crate) fn must_wake(&self) -> bool {
-        self.director.probing() > 0 && !self.waking
+        (self.director.probing() > 0 || self.limits) && !self.waking
+    }
+
+    /// How long it may sleep.
+    pub(crate) fn nap(&self) -> Duration {
+        if self.limits {
+            self.tick
+        } else {
+            WAKE.max(self.tick)
+        }
     }
 
     /// A request is on its way to the node. What is wrong with the count, if anything is.
@@ -187,6 +205,7 @@ fn cluster(scenario: &Scenario, policy: PolicyConfig, nodes: &[u32]) -> ClusterS
         hosts: Vec::new(),
         paths: Vec::new(),
         policy,
+        admission: scenario.sites[number].admission,
     };
     ClusterSpec {
         sites: (0..scenario.sites.len()).map(site).collect(),

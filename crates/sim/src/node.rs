@@ -33,6 +33,8 @@ pub(crate) struct Node {
     /// Requests that came while it stood still.
     pub(crate) held: Vec<u32>,
     pub(crate) io: IoChannels,
+    /// Workers, each with one request; it has no more than it can do at once.
+    pub(crate) workers: IoChannels,
     /// What record readers need; none if nobody reads records.
     pub(crate) log: Option<CounterLog>,
     /// How far back they ask.
@@ -57,11 +59,13 @@ impl Node {
         now: Timestamp,
     ) -> Self {
         let mut node = Self {
-            processor: Processor::new(model.cores, model.speed, 1, now),
+            processor: Processor::new(model.cores, model.speed, 1, now)
+                .with_overload(model.overload),
             prng: Stream::Antagonist(number).prng(seed),
             condition: Condition::Well,
             held: Vec::new(),
             io: IoChannels::new(model.io_channels),
+            workers: IoChannels::new(model.workers),
             log: look_back.map(|_| CounterLog::default()),
             look_back: look_back.unwrap_or_default(),
             barred: None,
@@ -92,9 +96,11 @@ impl Node {
         let antagonists = self.processor.antagonists();
         // Another generation: whoever revives it starts its counters anew.
         self.generation += 1;
-        self.processor = Processor::new(model.cores, model.speed, self.generation, now);
+        self.processor = Processor::new(model.cores, model.speed, self.generation, now)
+            .with_overload(model.overload);
         self.processor.set_antagonists(now, antagonists);
         self.io = IoChannels::new(model.io_channels);
+        self.workers = IoChannels::new(model.workers);
         self.note();
     }
 
@@ -134,7 +140,8 @@ impl Node {
     }
 }
 
-/// How many requests can wait for IO at once, and who waits for his turn.
+/// How many requests can be in a place at once (in IO, with a worker), and who waits for his
+/// turn.
 #[derive(Debug)]
 pub(crate) struct IoChannels {
     free: Option<u32>,
@@ -172,6 +179,11 @@ impl IoChannels {
             *free += 1;
         }
         next
+    }
+
+    /// How many queue.
+    pub(crate) fn queued(&self) -> u32 {
+        u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
     }
 
     /// A request that has no IO yet goes away: whether it was queued.

@@ -7,6 +7,7 @@ use tidegate_core::record::Sources;
 use tidegate_core::topology::SiteId;
 
 use crate::model::Antagonist;
+use crate::processor::Overload;
 
 /// One modelled node.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +30,11 @@ pub struct NodeModel {
     pub io_slowness: f64,
     /// Requests in flight beyond which it refuses with a server error. None: no limit.
     pub limit: Option<u32>,
+    /// Requests that it works on at once; others wait to be accepted, first come first served.
+    /// None: all.
+    pub workers: Option<u32>,
+    /// What a crowd costs.
+    pub overload: Overload,
     /// How its load is read; none: not at all.
     pub records: Option<Records>,
     /// Whether its answers carry requests in flight and latency in a header (ORCA), which is
@@ -50,6 +56,8 @@ impl NodeModel {
             io_channels: None,
             io_slowness: 1.0,
             limit: None,
+            workers: None,
+            overload: Overload::default(),
             records: Some(Records::default()),
             reports: false,
         }
@@ -119,6 +127,7 @@ impl Records {
         let run_queue = busy
             .with(Sources::RUNNABLE)
             .with(Sources::RUNNABLE_INTEGRAL);
+        let run_queue = run_queue.with(Sources::ACCEPT_INTEGRAL);
         if self.in_flight {
             run_queue
                 .with(Sources::IN_FLIGHT)

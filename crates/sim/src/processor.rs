@@ -13,6 +13,8 @@
 //! Counters are those of a load record, kept as integrals at every change and never sampled.
 //! `speed` shows in no counter: a slow CPU looks as busy as a fast one, as real ones do.
 //!
+//! A server that is crowded gets slower, if its model says so: see [`Overload`].
+//!
 //! Not modelled: memory, time slices (a real scheduler's quantum of some milliseconds blurs
 //! what processor sharing makes smooth), migrations between cores. A request is one runnable
 //! task, but while it waits for IO; for how long it waits is the caller's business.
@@ -59,11 +61,20 @@ impl Running {
     }
 }
 
+/// What a crowd costs: the rate of all is divided by
+/// `1 + per_task * (runnable - 2 cores)+`. Task switches, caches, memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Overload {
+    /// For each task on the run queue beyond two per CPU.
+    pub per_task: f64,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Processor {
     counters: Counters,
     speed: f64,
+    overload: Overload,
     virtual_ns: f64,
     requests: BinaryHeap<Reverse<Running>>,
     arrived: u64,
@@ -78,11 +89,25 @@ impl Processor {
         Self {
             counters: Counters::new(cores_milli, generation, now),
             speed: speed.max(f64::MIN_POSITIVE),
+            overload: Overload::default(),
             virtual_ns: 0.0,
             requests: BinaryHeap::new(),
             arrived: 0,
             completed: VecDeque::new(),
         }
+    }
+
+    /// A crowd costs so much here.
+    #[must_use]
+    pub fn with_overload(mut self, overload: Overload) -> Self {
+        self.overload = overload;
+        self
+    }
+
+    /// So many requests are here that no worker has accepted.
+    pub fn set_unaccepted(&mut self, now: Timestamp, requests: u32) {
+        self.advance(now);
+        self.counters.unaccepted = requests;
     }
 
     /// A request that wants `demand` of CPU time at speed 1 arrives.
@@ -222,7 +247,9 @@ impl Processor {
 
     fn rate(&self) -> f64 {
         let tasks = f64::from(self.runnable()).max(1.0);
-        self.speed * (self.cores() / tasks).min(1.0)
+        let crowd = (tasks - 2.0 * self.cores()).max(0.0);
+        let cost = 1.0 + self.overload.per_task * crowd;
+        self.speed * (self.cores() / tasks).min(1.0) / cost
     }
 
     fn run_until(&mut self, until: Timestamp) {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use tidegate_core::admission::Class;
+
 use crate::checks::Totals;
 
 /// Latencies of requests, kept whole and sorted once: quantiles are exact.
@@ -44,6 +46,12 @@ impl Latencies {
         Duration::from_nanos(self.sorted_ns.get(at).copied().unwrap_or(0))
     }
 
+    /// How many are not longer than this.
+    pub fn within(&self, most: Duration) -> usize {
+        let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+        self.sorted_ns.partition_point(|nanos| *nanos <= most)
+    }
+
     /// The mean; zero if there is nothing.
     pub fn mean(&self) -> Duration {
         let sum: u128 = self.sorted_ns.iter().map(|nanos| u128::from(*nanos)).sum();
@@ -59,6 +67,15 @@ pub struct SiteReport {
     pub totals: Totals,
     /// From arrival at the front-end to the answer there.
     pub latencies: Latencies,
+}
+
+/// What became of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassReport {
+    /// Requests that arrived.
+    pub offered: u64,
+    /// Answered.
+    pub completed: u64,
 }
 
 /// See the module. Everything but the totals leaves the warm-up out.
@@ -92,6 +109,8 @@ pub struct Report {
     pub events: u64,
     /// Site by site.
     pub sites: Vec<SiteReport>,
+    /// Requests of all sites by their class, the highest first, warm-up included.
+    pub classes: [ClassReport; Class::COUNT],
     /// A digest of every decision and answer, in order.
     pub digest: u64,
 }

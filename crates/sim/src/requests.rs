@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use tidegate_core::admission::Class;
 use tidegate_core::picker::Ticket;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
@@ -14,6 +15,7 @@ use tidegate_core::topology::NodeId;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) site: u32,
+    pub(crate) class: Class,
     pub(crate) front_end: u32,
     pub(crate) arrived: Timestamp,
     /// CPU time at speed 1.
@@ -33,6 +35,8 @@ pub(crate) enum Stage {
     Sent,
     /// At the node, which stands still.
     Held,
+    /// At the node, and no worker has accepted it.
+    Unaccepted,
     /// On the run queue, before IO.
     First,
     /// Queued for IO.

@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::topology::{AdminState, NodeId};
 
 pub use crate::fault::{Fault, FaultKind, Order};
@@ -29,6 +30,10 @@ pub struct SiteModel {
     pub mean_demand: Duration,
     /// What a request waits for between the two halves of its CPU demand.
     pub io: Option<Io>,
+    /// What front-ends let in.
+    pub admission: AdmissionConfig,
+    /// Requests of each class, the highest first, as shares of all; empty: all of the lowest.
+    pub classes: Vec<f64>,
 }
 
 impl SiteModel {
@@ -40,6 +45,8 @@ impl SiteModel {
             demand: Demand::Exponential,
             mean_demand: Duration::from_millis(10),
             io: None,
+            admission: AdmissionConfig::default(),
+            classes: Vec::new(),
         }
     }
 }

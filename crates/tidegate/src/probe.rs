@@ -85,6 +85,7 @@ async fn ask(
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::admission::AdmissionConfig;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -132,6 +133,7 @@ mod tests {
             hosts: hosts.iter().map(ToString::to_string).collect(),
             paths: Vec::new(),
             policy: Default::default(),
+            admission: AdmissionConfig::default(),
         };
         assert_eq!(
             host(Some(&site(&["*.a.example", "b.example"])), address),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad, Rung};
 use tidegate_core::policy::PolicyConfig;
@@ -29,6 +30,7 @@ fn cluster() -> ClusterSpec {
         hosts: vec![host.into()],
         paths: Vec::new(),
         policy: PolicyConfig::default(),
+        admission: AdmissionConfig::default(),
     };
     let node = |number: u8, site| NodeSpec {
         name: format!("n{number}"),

@@ -1,21 +1,27 @@
 //! `off`: everything is let in. The baseline that every other mode is measured against.
 
-use super::{Admission, Verdict};
+use super::{Admission, Class, Verdict};
 use crate::policy::View;
-use crate::time::Timestamp;
+use crate::topology::NodeId;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Off;
 
 impl Admission for Off {
-    fn on_accept(&mut self, _: Timestamp) -> Verdict {
+    fn on_request(&mut self, _: &View<'_>, _: Class) -> Verdict {
         Verdict::Admit
     }
 
-    fn on_request(&mut self, _: &View<'_>) -> Verdict {
-        Verdict::Admit
+    fn has_room(&self, _: &View<'_>, _: NodeId, _: Class) -> bool {
+        true
     }
 
-    fn on_end(&mut self, _: Timestamp) {}
+    fn looks_further(&self) -> bool {
+        false
+    }
+
+    fn queues(&self) -> bool {
+        false
+    }
 }

@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::admission::{AdmissionConfig, AdmissionKind, Control};
 use crate::load::LoadTable;
 use crate::prng::Prng;
 use crate::time::Timestamp;
@@ -56,6 +57,8 @@ pub struct Director {
     health: Vec<NodeHealth>,
     probing: usize,
     sites: Vec<SiteLearner>,
+    /// Of sites that admit by what their servers can use.
+    controls: Vec<Option<Control>>,
     events: VecDeque<Event>,
     events_dropped: u64,
     prng: Prng,
@@ -88,6 +91,11 @@ impl Director {
             health: spec.nodes.iter().map(|_| NodeHealth::default()).collect(),
             probing: 0,
             sites: spec.sites.iter().map(|_| SiteLearner::default()).collect(),
+            controls: spec
+                .sites
+                .iter()
+                .map(|site| control(site.admission))
+                .collect(),
             events: VecDeque::new(),
             events_dropped: 0,
             prng: Prng::new(seed),
@@ -148,9 +156,21 @@ impl Director {
             let site = SiteId(index as u32);
             learner.on_tick(site, &self.topology, table, self.front_ends, now);
         }
+        for (index, control) in self.controls.iter_mut().enumerate() {
+            let Some(control) = control else { continue };
+            let site = SiteId(index as u32);
+            let candidates = &self.topology.site(site).candidates;
+            let front_ends = self.front_ends;
+            control.on_tick((site, candidates), table, front_ends, now, &mut self.prng);
+        }
         if self.changed {
             self.publish();
         }
+    }
+
+    /// What limits a site's requests, if it admits by what its servers can use.
+    pub fn control(&self, site: SiteId) -> Option<&Control> {
+        self.controls.get(site.index())?.as_ref()
     }
 
     /// A newer snapshot, if there is one.
@@ -245,11 +265,16 @@ impl Director {
         Site {
             name: spec.name.clone(),
             policy: spec.policy,
+            admission: spec.admission,
             nodes: of(&|_| true),
             candidates: if fail_open { ready } else { up },
             fail_open,
         }
     }
+}
+
+fn control(config: AdmissionConfig) -> Option<Control> {
+    (config.kind == AdmissionKind::Adaptive).then(|| Control::new(config.slo))
 }
 
 /// What has become of a node's requests, by the table.

@@ -29,7 +29,11 @@ pub struct NodeLoad {
     pub capacity: f32,
     /// Run-queue length.
     pub runnable: f32,
-    /// Used share of the capacity over the shortest window that the source bears.
+    /// Mean run-queue length over the shortest window that the source of CPU time bears.
+    pub run_queue: f32,
+    /// Mean length of the accept queues over the same window; zero if nobody looks at them.
+    pub accept_queue: f32,
+    /// Used share of the capacity over that window.
     pub utilization: f32,
     /// The same over the 50 ms of paper 000.
     pub utilization_ulm: f32,
@@ -45,6 +49,8 @@ pub struct NodeLoad {
     pub memory: f32,
     /// Used share of the file descriptors.
     pub files: f32,
+    /// Bytes received and sent per second.
+    pub network: f32,
     /// CPUs with soft interrupts pending.
     pub softirqs: f32,
     /// One-way delay between node and front-end, seconds.
@@ -63,6 +69,8 @@ impl NodeLoad {
         observed_at: Timestamp::ZERO,
         capacity: f32::NAN,
         runnable: f32::NAN,
+        run_queue: f32::NAN,
+        accept_queue: 0.0,
         utilization: f32::NAN,
         utilization_ulm: f32::NAN,
         in_flight: f32::NAN,
@@ -71,6 +79,7 @@ impl NodeLoad {
         completions: f32::NAN,
         memory: f32::NAN,
         files: f32::NAN,
+        network: f32::NAN,
         softirqs: f32::NAN,
         one_way: 0.0,
         rung: Rung::None,
@@ -85,13 +94,17 @@ impl NodeLoad {
     /// it was observed, how far away, and own traffic are the reader's to know: unknown here.
     pub fn of_record(record: &LoadRecord, rates: impl Fn(Duration) -> Option<Rates>) -> Self {
         let has = |source| record.sources.has(source);
-        let utilization = |window| {
-            let spanned = rates(window).filter(|rates| rates.window * 2 >= window);
-            spanned.map_or(f32::NAN, |rates| rates.utilization as f32)
-        };
+        let spanned = |window| rates(window).filter(|rates: &Rates| rates.window * 2 >= window);
+        let utilization =
+            |window| spanned(window).map_or(f32::NAN, |rates| rates.utilization as f32);
         let exact = has(Sources::BUSY_SWITCH) || has(Sources::BUSY_ACCT);
         let fast = if exact { WINDOW_EXACT } else { WINDOW_TICK };
         let busy = record.sources.has_busy();
+        let recent = spanned(fast);
+        let mean = |source, of: fn(&Rates) -> f64| {
+            let recent = recent.as_ref().filter(|_| has(source));
+            recent.map_or(f32::NAN, |rates| of(rates) as f32)
+        };
         let known = |known: bool, value: f32| if known { value } else { f32::NAN };
         let seconds = |time: Option<Duration>| time.map_or(f32::NAN, |time| time.as_secs_f32());
         // Without these nobody knows how long requests waited for CPUs.
@@ -102,6 +115,12 @@ impl NodeLoad {
         Self {
             capacity: capacity(record),
             runnable: known(has(Sources::RUNNABLE), record.runnable as f32),
+            run_queue: mean(Sources::RUNNABLE_INTEGRAL, |rates| rates.runnable),
+            accept_queue: match has(Sources::ACCEPT_INTEGRAL) {
+                true => mean(Sources::ACCEPT_INTEGRAL, |rates| rates.accept_queue),
+                false => 0.0,
+            },
+            network: mean(Sources::NETWORK, |rates| rates.network_bytes),
             utilization: known(busy, utilization(fast)),
             utilization_ulm: known(busy, utilization(WINDOW_ULM.max(fast))),
             in_flight: known(has(Sources::IN_FLIGHT), record.in_flight as f32),

@@ -21,8 +21,8 @@ pub struct Rates {
     pub base_time: Option<Duration>,
     /// Requests completed per second.
     pub completions: f64,
-    /// Share of the time in which some task waited for CPU.
-    pub pressure: f64,
+    /// Mean length of the accept queues, where the integral is kept.
+    pub accept_queue: f64,
     /// Network bytes per second, both directions.
     pub network_bytes: f64,
 }
@@ -52,8 +52,8 @@ pub struct Point {
     pub in_flight_ns: u64,
     /// Requests completed.
     pub completions: u64,
-    /// Time in which some task waited for CPU.
-    pub psi_cpu_ns: u64,
+    /// Integral of the accept-queue length.
+    pub accept_queue_ns: u64,
     /// Bytes received and sent.
     pub network_bytes: u64,
     /// CPUs that the scope can use.
@@ -69,7 +69,7 @@ impl Point {
             runnable_ns: record.runnable_ns,
             in_flight_ns: record.in_flight_ns,
             completions: record.completions,
-            psi_cpu_ns: record.psi_cpu_ns,
+            accept_queue_ns: record.accept_queue_ns,
             network_bytes: record.received_bytes.saturating_add(record.sent_bytes),
             capacity: capacity(record),
         }
@@ -100,7 +100,7 @@ impl Point {
             request_time: per_request(in_flight),
             base_time: per_request((in_flight - waiting).max(0.0)),
             completions: completed / window * 1e9,
-            pressure: grown(self.psi_cpu_ns, newer.psi_cpu_ns)? / window,
+            accept_queue: grown(self.accept_queue_ns, newer.accept_queue_ns)? / window,
             network_bytes: grown(self.network_bytes, newer.network_bytes)? / window * 1e9,
         })
     }

@@ -70,6 +70,8 @@ pub(super) struct Own {
     prior_runnable: AtomicF32,
     prior_in_flight: AtomicF32,
     per_core: AtomicF32,
+    /// Most own requests in flight.
+    limit: AtomicF32,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +80,9 @@ struct Rest {
     interval_ns: AtomicU64,
     rung: AtomicU32,
     capacity: AtomicF32,
+    run_queue: AtomicF32,
+    accept_queue: AtomicF32,
+    network: AtomicF32,
     utilization: AtomicF32,
     utilization_ulm: AtomicF32,
     softirqs: AtomicF32,
@@ -111,6 +116,7 @@ impl Slot {
         let slot = Self::default();
         slot.store(&NodeLoad::UNKNOWN);
         slot.own.set_terms(&NodeTerms::default());
+        slot.own.set_limit(f32::INFINITY);
         slot
     }
 
@@ -186,6 +192,9 @@ impl Rest {
             .store(nanos(load.interval), Ordering::Relaxed);
         self.rung.store(load.rung as u32, Ordering::Relaxed);
         self.capacity.store(load.capacity);
+        self.run_queue.store(load.run_queue);
+        self.accept_queue.store(load.accept_queue);
+        self.network.store(load.network);
         self.utilization.store(load.utilization);
         self.utilization_ulm.store(load.utilization_ulm);
         self.softirqs.store(load.softirqs);
@@ -202,6 +211,9 @@ impl Rest {
             observed_at: brief.observed_at,
             capacity: self.capacity.load(),
             runnable: brief.runnable,
+            run_queue: self.run_queue.load(),
+            accept_queue: self.accept_queue.load(),
+            network: self.network.load(),
             utilization: self.utilization.load(),
             utilization_ulm: self.utilization_ulm.load(),
             in_flight: brief.in_flight,
@@ -261,6 +273,15 @@ impl Own {
         self.prior_runnable.store(terms.prior_runnable);
         self.prior_in_flight.store(terms.prior_in_flight);
         self.per_core.store(terms.per_core);
+    }
+
+    pub(super) fn set_limit(&self, limit: f32) {
+        self.limit.store(limit);
+    }
+
+    #[inline]
+    pub(super) fn limit(&self) -> f32 {
+        self.limit.load()
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::slot::Slot;
 use super::{LoadBrief, NodeLoad, OwnTraffic};
+use crate::admission::LimitBy;
 use crate::time::Timestamp;
 use crate::topology::{NodeId, SiteId};
 
@@ -99,7 +100,16 @@ impl Default for SiteTerms {
 #[derive(Debug)]
 pub struct LoadTable {
     nodes: Box<[Slot]>,
-    sites: Box<[AtomicU64]>,
+    sites: Box<[SiteSlot]>,
+}
+
+#[derive(Debug, Default)]
+struct SiteSlot {
+    terms: AtomicU64,
+    /// Requests that found no room at any node so far.
+    no_room: AtomicU64,
+    /// What set its limits, as a place in [`LimitBy::ALL`], from 1; 0: nobody did.
+    limited_by: AtomicU64,
 }
 
 impl LoadTable {
@@ -107,7 +117,7 @@ impl LoadTable {
     pub fn new(nodes: usize, sites: usize) -> Self {
         let table = Self {
             nodes: (0..nodes).map(|_| Slot::unknown()).collect(),
-            sites: (0..sites).map(|_| AtomicU64::new(0)).collect(),
+            sites: (0..sites).map(|_| SiteSlot::default()).collect(),
         };
         for site in 0..sites {
             table.set_site_terms(SiteId(site as u32), SiteTerms::default());
@@ -253,12 +263,52 @@ impl LoadTable {
     /// Publishes the director's terms of a site.
     pub fn set_site_terms(&self, site: SiteId, terms: SiteTerms) {
         let word = (u64::from(terms.draws) << 32) | u64::from(terms.decay.to_bits());
-        self.sites[site.index()].store(word, Ordering::Relaxed);
+        self.sites[site.index()]
+            .terms
+            .store(word, Ordering::Relaxed);
+    }
+
+    /// Publishes how many own requests may be in flight at a node.
+    pub fn set_limit(&self, node: NodeId, limit: f32) {
+        self.slot(node).own.set_limit(limit);
+    }
+
+    /// How many own requests may be in flight at a node; infinite without a limit.
+    #[inline]
+    pub fn limit(&self, node: NodeId) -> f32 {
+        self.slot(node).own.limit()
+    }
+
+    /// Publishes what set a site's limits.
+    pub fn set_limited_by(&self, site: SiteId, by: LimitBy) {
+        let place = LimitBy::ALL.iter().position(|it| it.0 == by);
+        let number = place.map_or(0, |place| place as u64 + 1);
+        let word = &self.sites[site.index()].limited_by;
+        word.store(number, Ordering::Relaxed);
+    }
+
+    /// What set a site's limits; nothing if it has none.
+    pub fn limited_by(&self, site: SiteId) -> Option<LimitBy> {
+        let number = self.sites[site.index()].limited_by.load(Ordering::Relaxed);
+        let place = usize::try_from(number).ok()?.checked_sub(1)?;
+        LimitBy::ALL.get(place).map(|it| it.0)
+    }
+
+    /// Counts a request that found no room at any of the site's nodes.
+    pub(crate) fn no_room(&self, site: SiteId) {
+        self.sites[site.index()]
+            .no_room
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Requests that found no room at any of the site's nodes so far.
+    pub fn found_no_room(&self, site: SiteId) -> u64 {
+        self.sites[site.index()].no_room.load(Ordering::Relaxed)
     }
 
     /// The director's terms of a site.
     pub fn site_terms(&self, site: SiteId) -> SiteTerms {
-        let word = self.sites[site.index()].load(Ordering::Relaxed);
+        let word = self.sites[site.index()].terms.load(Ordering::Relaxed);
         SiteTerms {
             draws: (word >> 32) as u32,
             decay: f32::from_bits(word as u32),
@@ -282,6 +332,9 @@ mod tests {
             observed_at: Timestamp::from_millis(1000),
             capacity: value,
             runnable: value,
+            run_queue: value,
+            accept_queue: value,
+            network: value,
             utilization: value,
             utilization_ulm: value,
             in_flight: value,

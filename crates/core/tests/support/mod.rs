@@ -9,9 +9,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad};
-use tidegate_core::picker::{Decision, Outcome, Picker, Ticket};
+use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket};
 use tidegate_core::policy::{PolicyConfig, Probe};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
@@ -31,6 +32,7 @@ pub(crate) fn cluster(weights: &[f32], policy: PolicyConfig, front_ends: u32) ->
             hosts: vec!["*".into()],
             paths: Vec::new(),
             policy,
+            admission: AdmissionConfig::default(),
         }],
         nodes: weights
             .iter()
@@ -73,10 +75,11 @@ impl Front {
     }
 
     pub(crate) fn forward(&mut self, now: Timestamp) -> Ticket {
-        match self.picker.handle_request(SITE, now) {
-            Decision::Forward(ticket) => ticket,
-            Decision::Reject(reason) => panic!("rejected: {reason:?}"),
-        }
+        let decision = self.picker.handle_request(&Arrival::at(SITE), now);
+        let Decision::Forward(ticket) = decision else {
+            panic!("not sent: {decision:?}");
+        };
+        ticket
     }
 }
 
@@ -233,7 +236,6 @@ impl World {
             for done in server.tasks.extract_if(.., |task| task.seconds_left <= 0.0) {
                 let picker = &mut self.fronts[done.front].picker;
                 picker.handle_outcome(&done.ticket, Outcome::Success, self.now);
-                picker.handle_end(SITE, self.now);
                 if self.probes {
                     let probe = Probe {
                         node: NodeId(index as u32),

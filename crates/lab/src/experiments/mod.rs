@@ -7,6 +7,7 @@
 //! What it does not know: how nodes are made, how load is made, who prints.
 
 mod accuracy;
+mod admission;
 pub mod arms;
 mod crash;
 mod drive;
@@ -58,6 +59,7 @@ pub const ALL: &[&Experiment] = &[
     &proxy_cost::EXPERIMENT,
     &tail::EXPERIMENT,
     &crash::EXPERIMENT,
+    &admission::EXPERIMENT,
 ];
 
 /// One experiment.

@@ -24,6 +24,7 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
         "proxy-cost",
         "tail",
         "crash",
+        "admission",
     ];
     assert_eq!(names, expected);
     let distinct: BTreeSet<_> = names.iter().collect();

@@ -18,6 +18,8 @@ pub struct TidegateArm {
     pub agent: Option<&'static str>,
     /// Time between two reads of a node.
     pub poll: Duration,
+    /// What is let in, as TOML; none: as it comes.
+    pub admission: Option<String>,
 }
 
 impl TidegateArm {
@@ -30,6 +32,7 @@ impl TidegateArm {
             parameters: Vec::new(),
             agent: None,
             poll: Duration::from_millis(1),
+            admission: None,
         }
     }
 
@@ -42,7 +45,15 @@ impl TidegateArm {
             parameters: Vec::new(),
             agent: Some(agent),
             poll,
+            admission: None,
         }
+    }
+
+    /// The same with admission control, as TOML.
+    #[must_use]
+    pub fn admitting(mut self, admission: &str) -> Self {
+        self.admission = Some(admission.into());
+        self
     }
 
     /// The same with a knob: key and value as TOML.
@@ -88,6 +99,9 @@ timeout = \"{}\"
             &mut text,
             format_args!("\n[[site]]\nname = \"{name}\"\nhosts = [\"{host}\"]\npolicy = {policy}"),
         );
+        if let Some(admission) = &arm.admission {
+            push(&mut text, format_args!("admission = {admission}"));
+        }
         for server in &site.servers {
             push(
                 &mut text,

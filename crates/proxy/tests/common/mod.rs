@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
@@ -280,6 +281,7 @@ pub(crate) fn cluster(nodes: &[SocketAddr]) -> ClusterSpec {
             hosts: vec!["shop.example".into()],
             paths: Vec::new(),
             policy: PolicyConfig::new(PolicyKind::Random),
+            admission: AdmissionConfig::default(),
         }],
         nodes: nodes.iter().enumerate().map(node).collect(),
         front_ends: 1,
@@ -306,7 +308,18 @@ impl Bench {
     }
 
     pub(crate) fn with(nodes: &[SocketAddr], change: impl FnOnce(&mut ProxyConfig)) -> Self {
-        let spec = cluster(nodes);
+        Self::of(cluster(nodes), change)
+    }
+
+    /// Before a site that admits like this.
+    pub(crate) fn admitting(nodes: &[SocketAddr], admission: AdmissionConfig) -> Self {
+        let mut spec = cluster(nodes);
+        spec.sites[0].admission = admission;
+        Self::of(spec, |config| config.workers = 1)
+    }
+
+    fn of(spec: ClusterSpec, change: impl FnOnce(&mut ProxyConfig)) -> Self {
+        let nodes = &spec.nodes;
         let mut config = config();
         change(&mut config);
         let shared = Arc::new(Shared {

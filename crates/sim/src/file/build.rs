@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class};
 use tidegate_core::topology::{AdminState, NodeId};
 use toml::Spanned;
 
@@ -11,8 +12,8 @@ use super::check::{Checked, maybe_time_within, maybe_within, time_within, within
 use super::error::FileError;
 use super::nodes;
 use super::tables::{
-    BurstsTable, DemandTable, ExpectTable, FaultName, FaultTable, FileTable, FrontEndsTable,
-    NetworkTable, Shape, SiteTable, Time,
+    AdmissionTable, BurstsTable, DemandTable, ExpectTable, FaultName, FaultTable, FileTable,
+    FrontEndsTable, NetworkTable, Shape, SiteTable, Time,
 };
 use super::{HOUR, ScenarioFile};
 use crate::model::{Arrivals, Demand};
@@ -120,6 +121,42 @@ fn sites(tables: &Spanned<Vec<SiteTable>>) -> Checked<Vec<SiteModel>> {
     tables.get_ref().iter().map(site).collect()
 }
 
+/// The shares of the classes, the highest first.
+fn shares(table: &Spanned<Vec<f64>>) -> Checked<Vec<f64>> {
+    let shares = table.get_ref();
+    let known = (1..=Class::COUNT).contains(&shares.len());
+    if known && shares.iter().all(|share| *share > 0.0 && share.is_finite()) {
+        return Ok(shares.clone());
+    }
+    Err(FileError::new(
+        table.span(),
+        format!("`classes` must be 1 to {} shares above zero", Class::COUNT),
+        "of the requests, the highest class first",
+    ))
+}
+
+fn admission(table: &AdmissionTable, classes: usize) -> Checked<AdmissionConfig> {
+    let mode = table.mode.get_ref();
+    let mut kinds = AdmissionKind::ALL.iter();
+    let kind = kinds.find(|(kind, name)| *kind != AdmissionKind::Static && name == mode);
+    let Some((kind, _)) = kind else {
+        return Err(FileError::new(
+            table.mode.span(),
+            format!("unknown admission mode `{mode}`"),
+            "off or adaptive",
+        ));
+    };
+    let usual = AdmissionConfig::new(*kind);
+    let slo = maybe_time_within(table.slo.as_ref(), "slo", MICROSECOND..=HOUR)?;
+    let queue = maybe_within(table.queue.as_ref(), "queue", 0..=1_000_000)?;
+    Ok(AdmissionConfig {
+        slo: slo.unwrap_or(usual.slo),
+        queue: queue.unwrap_or(usual.queue),
+        classes: classes.max(1) as u8,
+        ..usual
+    })
+}
+
 fn site(table: &SiteTable) -> Checked<SiteModel> {
     let mut site = SiteModel::new(within(&table.load, "load", 0.001..=LOAD_MAX)?);
     let mean = table.mean_demand.as_ref();
@@ -138,6 +175,12 @@ fn site(table: &SiteTable) -> Checked<SiteModel> {
             mean: time_within(&io.mean, "mean", MICROSECOND..=HOUR)?,
             shape: shape.unwrap_or(Demand::Exponential),
         });
+    }
+    if let Some(classes) = &table.classes {
+        site.classes = shares(classes)?;
+    }
+    if let Some(table) = &table.admission {
+        site.admission = admission(table, site.classes.len())?;
     }
     Ok(site)
 }

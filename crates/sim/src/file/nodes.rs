@@ -11,6 +11,7 @@ use super::check::{Checked, maybe_time_within, maybe_within, time_within, within
 use super::error::FileError;
 use super::tables::{AntagonistTable, NodesTable, OrFalse, RecordsTable, ScopeName, Spread};
 use crate::model::Antagonist;
+use crate::processor::Overload;
 use crate::scenario::{Answer, NodeModel, Records, Scope};
 
 /// Most nodes of a scenario.
@@ -64,6 +65,11 @@ fn group(table: &NodesTable, sites: usize, nodes: &mut Vec<NodeModel>) -> Checke
         io_slowness: maybe_within(table.io_slowness.as_ref(), "io_slowness", 0.001..=SPEED_MAX)?
             .unwrap_or(1.0),
         limit: maybe_within(table.limit.as_ref(), "limit", 1..=1_000_000)?,
+        workers: maybe_within(table.workers.as_ref(), "workers", 1..=1_000_000)?,
+        overload: Overload {
+            per_task: maybe_within(table.crowd_cost.as_ref(), "crowd_cost", 0.0..=1.0)?
+                .unwrap_or(0.0),
+        },
         records: match &table.records {
             None => Some(Records::default()),
             Some(OrFalse::No) => None,

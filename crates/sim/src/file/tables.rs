@@ -173,6 +173,16 @@ pub(super) struct SiteTable {
     pub(super) demand: Option<Spanned<DemandTable>>,
     pub(super) bursts: Option<BurstsTable>,
     pub(super) io: Option<IoTable>,
+    pub(super) admission: Option<AdmissionTable>,
+    pub(super) classes: Option<Spanned<Vec<f64>>>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AdmissionTable {
+    pub(super) mode: Spanned<String>,
+    pub(super) slo: Option<Spanned<Time>>,
+    pub(super) queue: Option<Spanned<u32>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -224,6 +234,8 @@ pub(super) struct NodesTable {
     pub(super) io_channels: Option<Spanned<u32>>,
     pub(super) io_slowness: Option<Spanned<f64>>,
     pub(super) limit: Option<Spanned<u32>>,
+    pub(super) workers: Option<Spanned<u32>>,
+    pub(super) crowd_cost: Option<Spanned<f64>>,
     pub(super) records: Option<OrFalse<RecordsTable>>,
     #[serde(default)]
     pub(super) reports: bool,

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use tidegate_core::picker::{Decision, Outcome, Ticket};
+use tidegate_core::admission::Class;
+use tidegate_core::picker::{Arrival, Decision, Outcome, Ticket, WaitId};
 use tidegate_core::policy::Probe;
+use tidegate_core::prng::Prng;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{NodeId, SiteId};
 
@@ -13,13 +15,12 @@ use crate::front_end::FrontEnd;
 use crate::queue::Event;
 use crate::requests::{Ended, Wanted};
 
-/// A front-end that knows of an ejected node looks after it this often.
-const WAKE: Duration = Duration::from_millis(10);
-
 /// Where a request goes.
 enum Chosen {
     Node(u32, Option<Ticket>),
     Nowhere,
+    /// Until there is room.
+    Later,
 }
 
 impl World<'_> {
@@ -41,8 +42,10 @@ impl World<'_> {
         let io = model
             .io
             .map_or(0.0, |io| io.shape.draw(io.mean.as_secs_f64(), prng));
+        let class = draw_class(&model.classes, model.admission.classes, prng);
         let wanted = Wanted {
             site,
+            class,
             front_end,
             arrived: self.now,
             demand: Duration::from_secs_f64(demand),
@@ -51,6 +54,7 @@ impl World<'_> {
             tried: None,
         };
         self.measures.totals(site).offered += 1;
+        self.measures.classes[class.index()].offered += 1;
         self.schedule_arrival(site);
         match self.choose(&wanted) {
             Chosen::Node(node, ticket) => {
@@ -60,6 +64,40 @@ impl World<'_> {
             Chosen::Nowhere => {
                 self.measures.totals(site).rejected += 1;
                 Ok(())
+            }
+            Chosen::Later => {
+                self.measures.totals(site).waiting += 1;
+                self.waiting.insert(self.arrivals_so_far, wanted);
+                // Somebody of a lower class may have made room.
+                self.serve_waiting(wanted.front_end)
+            }
+        }
+    }
+
+    /// What becomes of those that wait at a front-end, as far as it can be told.
+    fn serve_waiting(&mut self, number: u32) -> Result<(), Violation> {
+        loop {
+            let Some((front_end, now)) = self.front_end(number) else {
+                return Ok(());
+            };
+            let Some((id, decision)) = front_end.picker.poll_waiting(now) else {
+                return Ok(());
+            };
+            let Some(wanted) = self.waiting.remove(&id.0) else {
+                return Err(self.violation(format!("{id:?} did not wait")));
+            };
+            let totals = self.measures.totals(wanted.site);
+            totals.waiting -= 1;
+            match decision {
+                Decision::Forward(ticket) => {
+                    totals.in_flight += 1;
+                    let node = self.global(number, ticket.node);
+                    self.send(wanted, node, Some(ticket))?;
+                }
+                Decision::Reject(_) => totals.rejected += 1,
+                Decision::Wait => {
+                    return Err(self.violation(format!("{id:?} waits on and was told of")));
+                }
             }
         }
     }
@@ -77,10 +115,19 @@ impl World<'_> {
         let front_end = &mut front_ends[wanted.front_end as usize];
         let probes = front_end.catch_up(now, &self.nodes, self.reads.as_mut());
         let decision = match &wanted.tried {
-            None => front_end.picker.handle_request(site, now),
+            None => {
+                self.arrivals_so_far += 1;
+                let arrival = Arrival {
+                    site,
+                    class: wanted.class,
+                    id: WaitId(self.arrivals_so_far),
+                };
+                front_end.picker.handle_request(&arrival, now)
+            }
             Some(tried) => {
                 let tried = std::slice::from_ref(tried);
-                front_end.picker.handle_retry(site, tried, now)
+                let retried = front_end.picker.handle_retry(site, tried, now);
+                retried.map_or_else(Decision::Reject, Decision::Forward)
             }
         };
         let chosen = match decision {
@@ -89,6 +136,7 @@ impl World<'_> {
                 Chosen::Node(node, Some(ticket))
             }
             Decision::Reject(_) => Chosen::Nowhere,
+            Decision::Wait => Chosen::Later,
         };
         self.look_after(wanted.front_end, &probes);
         chosen
@@ -202,11 +250,8 @@ impl World<'_> {
                 return self.send(wanted, node, ticket);
             }
         }
-        if let Some((front_end, now)) = self.front_end(wanted.front_end) {
-            front_end.picker.handle_end(SiteId(wanted.site), now);
-        }
         self.measures.ended(&wanted, ended, self.now);
-        Ok(())
+        self.serve_waiting(wanted.front_end)
     }
 
     fn front_end(&mut self, number: u32) -> Option<(&mut FrontEnd, Timestamp)> {
@@ -225,9 +270,8 @@ impl World<'_> {
         let front_end = &mut front_ends[number as usize];
         if front_end.must_wake() {
             front_end.waking = true;
-            let wait = WAKE.max(self.scenario.front_ends.tick);
             let event = Event::Wake { front_end: number };
-            self.queue.schedule(now + wait, event);
+            self.queue.schedule(now + front_end.nap(), event);
         }
         for local in probes {
             let node = self.global(number, *local);
@@ -248,20 +292,29 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn on_wake(&mut self, number: u32) {
+    pub(super) fn on_wake(&mut self, number: u32) -> Result<(), Violation> {
         let Choosers::FrontEnds(front_ends) = &mut self.choosers else {
-            return;
+            return Ok(());
         };
         let front_end = &mut front_ends[number as usize];
         front_end.waking = false;
         let probes = front_end.catch_up(self.now, &self.nodes, self.reads.as_mut());
         self.look_after(number, &probes);
+        self.serve_waiting(number)
     }
 
     pub(super) fn on_probed(&mut self, front_end: u32, node: u32, answered: bool) {
         if let Some((front_end, now)) = self.front_end(front_end) {
             front_end.director.handle_probe(NodeId(node), answered, now);
             front_end.news = true;
+        }
+    }
+
+    pub(super) fn wake_who_limits(&mut self) {
+        if let Choosers::FrontEnds(front_ends) = &self.choosers {
+            for number in 0..front_ends.len() as u32 {
+                self.look_after(number, &[]);
+            }
         }
     }
 
@@ -293,4 +346,20 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+/// One of the classes by their shares; the lowest of those in use if there are none.
+fn draw_class(shares: &[f64], classes: u8, prng: &mut Prng) -> Class {
+    let lowest = classes.saturating_sub(1);
+    if shares.is_empty() {
+        return Class::new(lowest).unwrap_or_default();
+    }
+    let mut left = prng.unit() * shares.iter().sum::<f64>();
+    for (number, share) in (0..=lowest).zip(shares) {
+        left -= share;
+        if left < 0.0 {
+            return Class::new(number).unwrap_or_default();
+        }
+    }
+    Class::new(lowest).unwrap_or_default()
 }

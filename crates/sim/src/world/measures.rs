@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use tidegate_core::admission::Class;
 use tidegate_core::time::{Timestamp, nanos};
 
 use super::{Choosers, START, World};
 use crate::checks::{Shares, Totals, Violation};
 use crate::node_model::Scope;
 use crate::queue::Event;
-use crate::report::{Digest, Latencies, Report, SiteReport};
+use crate::report::{ClassReport, Digest, Latencies, Report, SiteReport};
 use crate::requests::{Ended, Wanted};
 use crate::scenario::{Expect, Scenario};
 
@@ -25,6 +26,7 @@ pub(super) struct Measures {
     warm_from: u64,
     totals: Vec<Totals>,
     latencies: Vec<Vec<u64>>,
+    pub(super) classes: [ClassReport; Class::COUNT],
     /// By site, its nodes.
     members: Vec<Vec<u32>>,
     /// Those of them without faults and orders.
@@ -64,6 +66,7 @@ impl Measures {
             warm_from: (f64::from(scenario.requests) * scenario.warm_up).ceil() as u64,
             totals: vec![Totals::default(); sites],
             latencies: vec![Vec::with_capacity(requests / sites.max(1)); sites],
+            classes: Default::default(),
             members,
             reliable,
             sent: vec![0; count],
@@ -77,6 +80,10 @@ impl Measures {
     /// Requests of all sites so far.
     pub(super) fn offered(&self) -> u64 {
         self.totals.iter().map(|totals| totals.offered).sum()
+    }
+
+    pub(super) fn waiting(&self) -> u64 {
+        self.totals.iter().map(|totals| totals.waiting).sum()
     }
 
     pub(super) fn in_flight(&self) -> u64 {
@@ -108,6 +115,7 @@ impl Measures {
         match ended {
             Ended::Served => {
                 totals.completed += 1;
+                self.classes[wanted.class.index()].completed += 1;
                 if wanted.measured {
                     let latency = nanos(now.since(wanted.arrived));
                     self.latencies[wanted.site as usize].push(latency);
@@ -196,6 +204,7 @@ impl World<'_> {
             lasted: self.now.since(START),
             events: measures.events,
             sites,
+            classes: measures.classes,
             digest: measures.digest.value(),
         }
     }

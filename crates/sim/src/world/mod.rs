@@ -17,8 +17,10 @@ mod fronts;
 mod measures;
 mod nodes;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tidegate_core::admission::AdmissionKind;
 use tidegate_core::policy::Signal;
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
@@ -36,8 +38,8 @@ use crate::queue::{Event, Queue};
 pub use crate::reads::PHASES;
 use crate::reads::{Reads, WantedRates};
 use crate::report::Report;
-use crate::requests::Requests;
-use crate::scenario::Scenario;
+use crate::requests::{Requests, Wanted};
+use crate::scenario::{Scenario, SiteModel};
 use measures::Measures;
 
 /// Virtual time at the start: not the clock's zero, which means "never".
@@ -70,6 +72,9 @@ struct World<'a> {
     choosers: Choosers,
     reads: Option<Reads>,
     requests: Requests,
+    /// Those that wait at a front-end, by the number under which they do.
+    waiting: BTreeMap<u64, Wanted>,
+    arrivals_so_far: u64,
     spells: Vec<Spell>,
     measures: Measures,
 }
@@ -94,11 +99,13 @@ impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, chooser: Chooser) -> Self {
         let seed = scenario.seed;
         let looks_at = |signal| chooser.signals().contains(&signal);
+        let admits = |site: &SiteModel| site.admission.kind != AdmissionKind::Off;
+        let limits = scenario.sites.iter().any(admits);
         let rates = WantedRates {
-            utilization: looks_at(Signal::Utilization),
+            utilization: looks_at(Signal::Utilization) || limits,
             request_times: looks_at(Signal::RequestTimes),
         };
-        let reads = looks_at(Signal::Load).then(|| Reads::new(scenario, rates, START));
+        let reads = (looks_at(Signal::Load) || limits).then(|| Reads::new(scenario, rates, START));
         let look_back = reads.as_ref().map(Reads::look_back);
         let models = scenario.nodes.iter().zip(0..);
         let nodes: Vec<_> = models
@@ -134,6 +141,8 @@ impl<'a> World<'a> {
             choosers,
             reads,
             requests: Requests::default(),
+            waiting: BTreeMap::new(),
+            arrivals_so_far: 0,
             spells: spells(&scenario.faults),
             measures: Measures::new(scenario),
         };
@@ -159,12 +168,14 @@ impl<'a> World<'a> {
         for site in 0..self.arrivals.len() as u32 {
             self.schedule_arrival(site);
         }
+        self.wake_who_limits();
     }
 
     /// Whether the last request has ended.
     fn ended(&self) -> bool {
         let offered = self.measures.offered();
-        offered == u64::from(self.scenario.requests) && self.measures.in_flight() == 0
+        let left = self.measures.in_flight() + self.measures.waiting();
+        offered == u64::from(self.scenario.requests) && left == 0
     }
 
     /// Runs one event.
@@ -198,7 +209,7 @@ impl<'a> World<'a> {
                 answered,
             } => self.on_probed(front_end, node, answered),
             Event::Antagonist { node } => self.on_antagonist(node),
-            Event::Wake { front_end } => self.on_wake(front_end),
+            Event::Wake { front_end } => self.on_wake(front_end)?,
             Event::Window => self.on_window()?,
             Event::Order { index } => self.on_order(index),
             Event::Broke { index } => self.on_broke(index),

@@ -78,6 +78,21 @@ impl World<'_> {
             self.answer(request, Ended::Refused);
             return;
         }
+        if !here.workers.begin(request) {
+            entry.stage = Stage::Unaccepted;
+            here.processor
+                .set_unaccepted(self.now, here.workers.queued());
+            self.settle(node);
+            return;
+        }
+        self.begin(request);
+    }
+
+    /// A worker takes a request on.
+    fn begin(&mut self, request: u32) {
+        let entry = self.requests.get(request);
+        let node = entry.node;
+        let here = &mut self.nodes[node as usize];
         let demand = entry.wanted.demand;
         if entry.wanted.io.is_zero() {
             entry.stage = Stage::Last;
@@ -102,12 +117,24 @@ impl World<'_> {
                 let stay = self.now.since(self.requests.get(request).reached_at);
                 self.nodes[node as usize].served(stay);
                 self.answer(request, Ended::Served);
+                self.next_accepted(node);
             }
         }
         let here = &mut self.nodes[node as usize];
         self.due.set(node, here.processor.next_completion());
         here.note();
         self.tell_oracle(node);
+    }
+
+    /// A worker is free: for whoever waited longest to be accepted.
+    fn next_accepted(&mut self, node: u32) {
+        let here = &mut self.nodes[node as usize];
+        let next = here.workers.end();
+        here.processor
+            .set_unaccepted(self.now, here.workers.queued());
+        if let Some(next) = next {
+            self.begin(next);
+        }
     }
 
     fn want_io(&mut self, request: u32) {
@@ -160,16 +187,24 @@ impl World<'_> {
             // Whatever is under way will find out by itself.
             Stage::Sent | Stage::Back => return,
             Stage::Held => here.held.retain(|held| *held != request),
+            Stage::Unaccepted => {
+                here.workers.leave(request);
+                here.processor
+                    .set_unaccepted(self.now, here.workers.queued());
+            }
             Stage::First | Stage::Last => {
                 here.processor.cancel(self.now, request.into());
+                self.next_accepted(node);
             }
             Stage::Queued => {
                 here.io.leave(request);
                 here.processor.cancel_waiting(self.now);
+                self.next_accepted(node);
             }
             Stage::Io => {
                 here.processor.cancel_waiting(self.now);
                 self.next_io(node);
+                self.next_accepted(node);
             }
         }
         self.requests.remove(request);

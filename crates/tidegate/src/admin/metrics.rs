@@ -267,6 +267,13 @@ impl Scene<'_> {
         let help = "Requests of the site that have not ended.";
         let mut family = text.family("tidegate_site_requests_in_flight", Kind::Gauge, help);
         self.each_site(|name, _, site| family.sample(&[("site", name)], site.in_flight() as f64));
+        let help = "Requests of the site that found no room at any of its nodes.";
+        let mut family = text.family("tidegate_site_no_room", Kind::Counter, help);
+        let sites = self.topology.sites.iter().zip(0..);
+        for (site, number) in sites {
+            let count = self.plane.shared.table.found_no_room(SiteId(number));
+            family.count(&[("site", &site.name)], count);
+        }
         let help = "Answers to clients of the site by class of their status.";
         let mut family = text.family("tidegate_site_responses", Kind::Counter, help);
         self.each_site(|name, _, site| {
@@ -351,6 +358,14 @@ impl Scene<'_> {
         let help = "Own requests in flight at the node.";
         let mut family = text.family("tidegate_node_in_flight", Kind::Gauge, help);
         self.each_node(|labels, id, _| family.count(labels, self.plane.shared.table.in_flight(id)));
+        let help = "Most own requests in flight at the node, where admission limits them.";
+        let mut family = text.family("tidegate_node_limit", Kind::Gauge, help);
+        self.each_node(|labels, id, _| {
+            let limit = self.plane.shared.table.limit(id);
+            if limit.is_finite() {
+                family.sample(labels, limit.into());
+            }
+        });
     }
 
     fn node_states(&self, text: &mut Text) {

@@ -4,6 +4,7 @@
 //! policy. What a worker's own instance has learned by itself (the pool of prequal, say) is not
 //! in them.
 
+use tidegate_core::admission::AdmissionKind;
 use tidegate_core::load::Rung;
 use tidegate_core::policy::{Policy, View};
 use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
@@ -37,7 +38,7 @@ fn why_node(plane: &Plane, topology: &Topology, id: NodeId) -> WhyNode {
         site: site.name.clone(),
         policy: site.policy.kind.name().into(),
         policy_what: site.policy.kind.what().into(),
-        reasons: node_reasons(topology, id, &status),
+        reasons: node_reasons(plane, topology, id, &status),
         terms: explainer.terms(id),
         decisions: decisions(plane, &look, topology, |recent| recent.node == Some(id)),
         node: status,
@@ -54,7 +55,7 @@ fn why_site(plane: &Plane, topology: &Topology, id: SiteId) -> WhySite {
         site: site.name.clone(),
         policy: site.policy.kind.name().into(),
         policy_what: site.policy.kind.what().into(),
-        reasons: site_reasons(topology, id),
+        reasons: site_reasons(plane, topology, id),
         nodes: nodes
             .map(|(node, share)| WhySiteNode {
                 name: topology.node(*node).name.clone(),
@@ -139,7 +140,12 @@ impl<'a> Explainer<'a> {
     }
 }
 
-fn node_reasons(topology: &Topology, id: NodeId, status: &NodeStatus) -> Vec<String> {
+fn node_reasons(
+    plane: &Plane,
+    topology: &Topology,
+    id: NodeId,
+    status: &NodeStatus,
+) -> Vec<String> {
     let node = topology.node(id);
     let site = topology.site(node.site);
     let mut reasons = Vec::new();
@@ -172,6 +178,12 @@ fn node_reasons(topology: &Topology, id: NodeId, status: &NodeStatus) -> Vec<Str
         });
     }
     reasons.push(load_reason(status));
+    let limit = plane.shared.table.limit(id);
+    if limit.is_finite() {
+        reasons.push(format!(
+            "at most {limit:.0} requests of this front-end may be in flight there"
+        ));
+    }
     reasons.push(match status.share {
         Some(share) => format!(
             "it answered {:.0} % of the site's requests in the last {:.0} s; {} are in flight there",
@@ -214,7 +226,7 @@ fn load_reason(status: &NodeStatus) -> String {
     }
 }
 
-fn site_reasons(topology: &Topology, id: SiteId) -> Vec<String> {
+fn site_reasons(plane: &Plane, topology: &Topology, id: SiteId) -> Vec<String> {
     let site = topology.site(id);
     let mut reasons = Vec::new();
     let (candidates, nodes) = (site.candidates.len(), site.nodes.len());
@@ -239,5 +251,35 @@ fn site_reasons(topology: &Topology, id: SiteId) -> Vec<String> {
     if site.fail_open {
         reasons.push("more than half of its nodes are ejected, so ejections are ignored".into());
     }
+    reasons.extend(admission_reason(plane, topology, id));
     reasons
+}
+
+/// What is let in, how much of it is there, and who says so.
+fn admission_reason(plane: &Plane, topology: &Topology, id: SiteId) -> Option<String> {
+    let (site, table) = (topology.site(id), &plane.shared.table);
+    let by = match site.admission.kind {
+        AdmissionKind::Off => return None,
+        AdmissionKind::Static => "by the configuration",
+        AdmissionKind::Adaptive => table.limited_by(id)?.what(),
+    };
+    let nodes = site.candidates.iter().map(|node| {
+        let (name, now) = (&topology.node(*node).name, table.in_flight(*node));
+        let limit = table.limit(*node);
+        match limit.is_finite() {
+            true => format!("{name} {now} of {limit:.0}"),
+            false => format!("{name} {now}"),
+        }
+    });
+    let nodes: Vec<_> = nodes.collect();
+    let (mode, mostly) = match site.admission.dry_run {
+        true => ("would limit", "would have found"),
+        false => ("limits", "found"),
+    };
+    Some(format!(
+        "admission {} {mode} requests in flight {by}: {}; {} {mostly} no room so far",
+        site.admission.kind.label(),
+        nodes.join(", "),
+        table.found_no_room(id),
+    ))
 }

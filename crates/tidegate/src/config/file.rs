@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate_core::admission::{AdmissionConfig, Class};
 use tidegate_core::units::Size;
 
 use super::policy::PolicySetting;
@@ -27,6 +28,12 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// A node's weight beside another's.
 const WEIGHT_MIN: f32 = 0.001;
 const WEIGHT_MAX: f32 = 1000.0;
+/// A time within which answers are wanted.
+const SLO_MIN: Duration = Duration::from_millis(5);
+const SLO_MAX: Duration = Duration::from_secs(600);
+/// Classes of requests, and requests that wait.
+const CLASSES_MAX: u32 = Class::COUNT as u32;
+const QUEUE_MAX: u32 = 1_000_000;
 /// Front-ends before the same nodes.
 const FRONT_ENDS_MAX: u32 = 1000;
 
@@ -113,10 +120,28 @@ table! {
 table! {
     /// Which requests come in at all.
     pub(crate) struct AdmissionFile {
-        /// `off` lets everything in.
+        /// `adaptive` lets a server have what it can use; see docs/admission.md.
         mode: AdmissionMode = AdmissionMode::Off;
+        /// Answers are wanted within this time: it sets how long a request may wait for room.
+        slo: Duration = AdmissionConfig::SLO, in SLO_MIN..=SLO_MAX;
+        /// adaptive: priorities, told by requests in the header `x-tidegate-class`: 0 is the
+        /// highest, and the lowest is taken where a request tells none.
+        classes: u32 = 1, in 1..=CLASSES_MAX;
+        /// adaptive: most requests that wait for room, in each worker.
+        queue: u32 = AdmissionConfig::QUEUE, in 0..=QUEUE_MAX;
+        /// Let everything in and only count what would have been refused or made to wait.
+        dry_run: bool = false;
+        /// static: most requests in flight at a server, of this front-end.
+        connections: Option<u32> = None;
+        /// static: a server is full from this used share of its CPUs on, 0 to 1.
+        cpu: Option<f32> = None;
+        /// static: the same of its memory.
+        memory: Option<f32> = None;
+        /// static: the same of bytes per second at its network, both directions.
+        network: Option<Size> = None;
+        /// static: whose limit counts.
+        scope: ScopeName = ScopeName::Any;
     }
-    later { slo: "adaptive admission" }
 }
 
 names! {
@@ -124,8 +149,23 @@ names! {
     pub(crate) enum AdmissionMode as "admission mode" {
         /// Everything is let in.
         Off = "off",
+        /// Limits that are set here.
+        Static = "static",
+        /// Limits that follow from what the servers can use.
+        Adaptive = "adaptive",
     }
-    later { "static", "adaptive" }
+}
+
+names! {
+    /// Whose limit counts.
+    pub(crate) enum ScopeName as "admission scope" {
+        /// One full server is enough to refuse.
+        Any = "any",
+        /// Every server must be full.
+        All = "all",
+        /// The server that the policy chose.
+        Chosen = "chosen",
+    }
 }
 
 table! {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, StaticLimits, StaticScope};
 use tidegate_core::load::Rung;
 use tidegate_core::route::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
@@ -14,8 +15,8 @@ use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget};
 use tidegate_remote::udp::{Key, KeyError, Network};
 
 use super::file::{
-    AGENT_PORT, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile, LogFile, LogFormat,
-    NodeFile, NodeLoadFile, SiteFile, TransportName,
+    AGENT_PORT, AdmissionFile, AdmissionMode, AgentFile, ConfigFile, ForwardedFile, ListenerFile,
+    LoadFile, LogFile, LogFormat, NodeFile, NodeLoadFile, ScopeName, SiteFile, TransportName,
 };
 use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
@@ -324,14 +325,39 @@ impl Checker<'_> {
         let mut served = BTreeMap::new();
         for site in sites {
             self.routes(site, &mut served);
+            self.static_limits(site);
         }
         let spec = |site: &At<SiteFile>| SiteSpec {
             name: site.name.value.clone(),
             hosts: site.hosts.iter().map(|host| host.value.clone()).collect(),
             paths: site.paths.iter().map(|path| path.value.clone()).collect(),
             policy: site.policy.value.0,
+            admission: admission(&site.admission),
         };
         Some(sites.iter().map(spec).collect())
+    }
+
+    /// Shares are shares, and the static mode has something to limit.
+    fn static_limits(&mut self, site: &SiteFile) {
+        let admission = &site.admission.value;
+        for (share, name) in [(&admission.cpu, "cpu"), (&admission.memory, "memory")] {
+            if share
+                .value
+                .is_some_and(|share| !(0.0..=1.0).contains(&share))
+            {
+                let message = format!("`{name}` must be from 0 to 1");
+                self.problem(share.place(), message, "a share of the whole");
+            }
+        }
+        let none = admission.connections.value.is_none()
+            && admission.cpu.value.is_none()
+            && admission.memory.value.is_none()
+            && admission.network.value.is_none();
+        if admission.mode.value == AdmissionMode::Static && none {
+            let message = "the static mode has no limit".to_owned();
+            let label = "give it `connections`, `cpu`, `memory` or `network`";
+            self.problem(admission.mode.place(), message, label);
+        }
     }
 
     /// Names are well formed and nobody shares one.
@@ -409,6 +435,7 @@ impl Checker<'_> {
             hosts: vec![host.into()],
             paths: vec![path.into()],
             policy: site.policy.value.0,
+            admission: AdmissionConfig::default(),
         };
         match Routes::new(&[alone]) {
             Ok(_) => true,
@@ -596,4 +623,29 @@ fn meet(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() != 0
         && one.port() == other.port()
         && (one_ip == other_ip || any(one_ip, other_ip) || any(other_ip, one_ip))
+}
+
+fn admission(file: &AdmissionFile) -> AdmissionConfig {
+    AdmissionConfig {
+        kind: match file.mode.value {
+            AdmissionMode::Off => AdmissionKind::Off,
+            AdmissionMode::Static => AdmissionKind::Static,
+            AdmissionMode::Adaptive => AdmissionKind::Adaptive,
+        },
+        slo: file.slo.value,
+        classes: u8::try_from(file.classes.value).unwrap_or(u8::MAX),
+        queue: file.queue.value,
+        limits: StaticLimits {
+            connections: file.connections.value,
+            cpu: file.cpu.value,
+            memory: file.memory.value,
+            network: file.network.value.map(|size| size.bytes() as f32),
+            scope: match file.scope.value {
+                ScopeName::Any => StaticScope::Any,
+                ScopeName::All => StaticScope::All,
+                ScopeName::Chosen => StaticScope::Chosen,
+            },
+        },
+        dry_run: file.dry_run.value,
+    }
 }

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_lab::antagonist as lab;
@@ -129,6 +130,7 @@ impl Cluster {
             hosts: vec![site.host.into()],
             paths: Vec::new(),
             policy: PolicyConfig::new(policy),
+            admission: AdmissionConfig::default(),
         });
         let nodes = self.nodes.iter().zip(addresses);
         let nodes = nodes.map(|(node, address)| NodeSpec {

@@ -1,0 +1,403 @@
+//! A bound for what no record shows: a database, a lock, a remote service behind all servers of a
+//! site.
+//!
+//! ```text
+//! W = sum of useful / completions per second     Little's law; no latency sample is needed
+//! B = W of the unloaded site                     follows down in 0.2 s; up in 10 s while no limit
+//!                                                binds, in 1 s while the CPUs are full
+//! full        CPUs 90 % busy, or most requests in flight wait for them
+//! engage      CPUs not full, limits bind, and W > 2 B or in flight > 3 B X (or limits have bound
+//!             for 0.3 s and B was never seen unloaded)
+//! cap         X * min(2 B, SLO / 2) in flight, 20 ms down and 100 ms up
+//! disengage   CPUs full, or no limit binds and W < 1.2 B
+//! dip         at multiples of half a second: a quarter of the cap for 8 W, 100 to 400 ms;
+//!             B = W in its last two thirds, at most three times what it was; then again after
+//!             0.25 s if B moved by more than a quarter, else after 10 s
+//! ```
+//!
+//! While the limit binds, time in service says nothing about the best of it: it grows with whatever
+//! is let in. A dip shows what it would be with less. It must go down to a quarter: at a half every
+//! B is a fixed point (L = 2 X B makes the dip X B, and W then B), and whoever starts
+//! overloaded never finds out. Dips are at multiples of the clock, so that front-ends on one clock
+//! dip together: a quarter of one of many shows nothing.
+//!
+//! Inputs: requests in service and completions of the whole site, CPU, time.
+//!
+//! Failure case: both the CPUs and something behind them full at once is judged by the CPUs. One
+//! server alone with something slow behind it is the policy's affair.
+//!
+//! Source: facts/admission.md, "Hidden bottleneck".
+
+use std::time::Duration;
+
+use super::ewma::weight;
+use crate::time::{Timestamp, nanos};
+
+/// Time constant of what is seen, seconds.
+const TAU: f64 = 0.15;
+/// Time constants of the base: down, up while no limit binds, up while the CPUs are full.
+const BASE_DOWN: f64 = 0.2;
+const BASE_UP: f64 = 10.0;
+const BASE_UP_FULL: f64 = 1.0;
+/// The CPUs count as full from here.
+const FULL: f64 = 0.9;
+/// Most requests wait for the CPUs if fewer than this part is at work.
+const AT_WORK: f64 = 0.5;
+/// It engages where service takes so many times the base, or so much is in flight.
+const SLOW: f64 = 2.0;
+const CROWDED: f64 = 3.0;
+/// And lets go below this.
+const WELL: f64 = 1.2;
+/// Time constants of the cap.
+const CAP_DOWN: f64 = 0.02;
+const CAP_UP: f64 = 0.1;
+/// A dip's part of the cap, its length in times of service, and its bounds.
+const DIP: f64 = 0.25;
+const DIP_SERVICES: f64 = 8.0;
+const DIP_MIN: f64 = 0.1;
+const DIP_MAX: f64 = 0.4;
+/// What has lasted for so long is no chance, seconds: means are then of that time.
+const LASTING: f64 = 2.0 * TAU;
+/// Dips begin at multiples of this.
+const DIP_GRID: Duration = Duration::from_millis(500);
+const DIP_SOON: Duration = Duration::from_millis(250);
+const DIP_LATER: Duration = Duration::from_secs(10);
+/// A base that moved by more than this part is not known yet.
+const MOVED: f64 = 0.25;
+/// Most that a dip raises the base.
+const RAISED_MAX: f64 = 3.0;
+
+/// What is seen of the whole site at a tick.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SiteSeen {
+    /// Seconds since the last tick.
+    pub(super) dt: f64,
+    /// Requests in flight.
+    pub(super) in_flight: f64,
+    /// Those that wait neither for a CPU nor for a worker.
+    pub(super) useful: f64,
+    /// Requests that ended since the last tick.
+    pub(super) ended: f64,
+    /// Used share of the CPUs.
+    pub(super) utilization: f64,
+    /// Whether limits keep requests away.
+    pub(super) binds: bool,
+    /// Sum of the servers' own limits.
+    pub(super) limits: f64,
+    /// Answers are wanted within, seconds.
+    pub(super) slo: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Dip {
+    from: Timestamp,
+    until: Timestamp,
+    useful: f64,
+    ended: f64,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Hidden {
+    /// Of the last moments, fading: time, time of requests in service, requests that ended, CPU,
+    /// time of requests in flight.
+    /// Their ratios are right from the first tick on, as means that begin with it are not.
+    time: f64,
+    served: f64,
+    ended: f64,
+    busy: f64,
+    present: f64,
+    base: Option<f64>,
+    /// Whether the base is of a site whose limits did not bind for a while, or of a dip.
+    unloaded: bool,
+    /// For how long no limit has bound, or some have, seconds.
+    calm: f64,
+    tight: f64,
+    engaged: bool,
+    cap: f64,
+    dip: Option<Dip>,
+    next_dip: Timestamp,
+}
+
+impl Default for Hidden {
+    fn default() -> Self {
+        Self {
+            time: 0.0,
+            served: 0.0,
+            ended: 0.0,
+            busy: 0.0,
+            present: 0.0,
+            base: None,
+            unloaded: false,
+            calm: 0.0,
+            tight: 0.0,
+            engaged: false,
+            cap: f64::INFINITY,
+            dip: None,
+            next_dip: Timestamp::ZERO,
+        }
+    }
+}
+
+impl Hidden {
+    /// Time in service, seconds; zero if nobody knows.
+    pub(super) fn residence(&self) -> f64 {
+        match self.ended > 0.0 {
+            true => self.served / self.ended,
+            false => 0.0,
+        }
+    }
+
+    /// Requests that end per second.
+    fn completions(&self) -> f64 {
+        match self.time > 0.0 {
+            true => self.ended / self.time,
+            false => 0.0,
+        }
+    }
+
+    /// Whether requests wait for the CPUs, over the last moments: because those are full, or, under
+    /// a quota of less than one, held back.
+    fn is_full(&self) -> bool {
+        self.busy >= FULL * self.time || self.served < AT_WORK * self.present
+    }
+
+    /// Time in service at an unloaded site, if it was ever seen.
+    pub(super) fn base(&self) -> Option<f64> {
+        self.base
+    }
+
+    /// Whether it holds requests back, and whether in a dip.
+    pub(super) fn state(&self) -> (bool, bool) {
+        (self.engaged, self.dip.is_some())
+    }
+
+    /// Takes in a tick; the most that may be in flight at the site, if it has an opinion.
+    pub(super) fn on_tick(&mut self, seen: &SiteSeen, now: Timestamp) -> Option<f64> {
+        if seen.dt <= 0.0 {
+            return self.answer();
+        }
+        let kept = (-seen.dt / TAU).exp();
+        self.time = self.time * kept + seen.dt;
+        self.served = self.served * kept + seen.useful * seen.dt;
+        self.ended = self.ended * kept + seen.ended;
+        self.busy = self.busy * kept + seen.utilization * seen.dt;
+        self.present = self.present * kept + seen.in_flight * seen.dt;
+        if let Some(dip) = &mut self.dip {
+            // The first third is for what was let in before it.
+            let length = dip.until.since(dip.from);
+            if now.since(dip.from) * 3 > length {
+                dip.useful += seen.useful * seen.dt;
+                dip.ended += seen.ended;
+            }
+            if now >= dip.until {
+                self.end_dip(now);
+            }
+            return self.answer();
+        }
+        self.follow_base(seen);
+        self.engage(seen, now);
+        if self.engaged {
+            self.follow_cap(seen);
+            if now >= self.next_dip {
+                let length = (DIP_SERVICES * self.residence()).clamp(DIP_MIN, DIP_MAX);
+                self.dip = Some(Dip {
+                    from: now,
+                    until: now + Duration::from_secs_f64(length),
+                    useful: 0.0,
+                    ended: 0.0,
+                });
+            }
+        }
+        self.answer()
+    }
+
+    fn answer(&self) -> Option<f64> {
+        let share = if self.dip.is_some() { DIP } else { 1.0 };
+        self.engaged.then_some(self.cap * share)
+    }
+
+    fn follow_base(&mut self, seen: &SiteSeen) {
+        let residence = self.residence();
+        if residence <= 0.0 {
+            return;
+        }
+        let base = *self.base.get_or_insert(residence);
+        self.calm = if seen.binds { 0.0 } else { self.calm + seen.dt };
+        self.tight = if seen.binds {
+            self.tight + seen.dt
+        } else {
+            0.0
+        };
+        self.unloaded |= self.calm >= LASTING;
+        let tau = if residence < base {
+            BASE_DOWN
+        } else if !seen.binds {
+            BASE_UP
+        } else if self.is_full() {
+            BASE_UP_FULL
+        } else {
+            return;
+        };
+        self.base = Some(base + (residence - base) * weight(seen.dt, tau));
+    }
+
+    fn engage(&mut self, seen: &SiteSeen, now: Timestamp) {
+        let (residence, Some(base)) = (self.residence(), self.base) else {
+            return;
+        };
+        let full = self.is_full();
+        if self.engaged {
+            let well = !seen.binds && residence < WELL * base;
+            self.engaged = !(full || well);
+            return;
+        }
+        let slow = residence > SLOW * base;
+        let crowded = seen.in_flight > CROWDED * base * self.completions();
+        let unknown = !self.unloaded && self.tight >= LASTING;
+        if !full && seen.binds && (slow || crowded || unknown) {
+            self.engaged = true;
+            self.cap = seen.limits.min(seen.in_flight.max(1.0));
+            self.next_dip = next(now, Duration::ZERO);
+        }
+    }
+
+    fn follow_cap(&mut self, seen: &SiteSeen) {
+        let Some(base) = self.base else { return };
+        let target = self.completions() * (SLOW * base).min(seen.slo / 2.0);
+        let target = target.max(1.0);
+        let tau = if target < self.cap { CAP_DOWN } else { CAP_UP };
+        self.cap += (target - self.cap) * weight(seen.dt, tau);
+    }
+
+    fn end_dip(&mut self, now: Timestamp) {
+        let Some(dip) = self.dip.take() else { return };
+        let before = self.base.unwrap_or(f64::INFINITY);
+        let seen = dip.useful / dip.ended;
+        if !(seen.is_finite() && seen > 0.0) {
+            // Nothing ended in it: it was too short to tell.
+            self.next_dip = next(now, DIP_SOON);
+            return;
+        }
+        let base = seen.min(RAISED_MAX * before);
+        self.base = Some(base);
+        self.unloaded = true;
+        let moved = (base / before - 1.0).abs() > MOVED;
+        self.next_dip = next(now, if moved { DIP_SOON } else { DIP_LATER });
+    }
+}
+
+/// The first time on the grid that is so far away.
+fn next(now: Timestamp, wait: Duration) -> Timestamp {
+    let grid = nanos(DIP_GRID);
+    Timestamp::from_nanos((now + wait).nanos().div_ceil(grid) * grid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A site whose servers idle before a database that does `channels` things at once, each in
+    /// `service` seconds: closed by the limit, offered more than it can do.
+    struct Database {
+        hidden: Hidden,
+        now: Timestamp,
+        in_flight: f64,
+        channels: f64,
+        service: f64,
+    }
+
+    impl Database {
+        fn new(channels: f64, service: f64) -> Self {
+            Self {
+                hidden: Hidden::default(),
+                now: Timestamp::from_millis(1000),
+                in_flight: 0.0,
+                channels,
+                service,
+            }
+        }
+
+        /// So many milliseconds at this rate of arrivals; the cap at the end.
+        fn run(&mut self, millis: u32, offered: f64) -> Option<f64> {
+            let limits = 400.0_f64;
+            let mut cap = None;
+            for _ in 0..millis {
+                let dt = 0.001;
+                self.now = self.now + Duration::from_millis(1);
+                let ended =
+                    (self.in_flight.min(self.channels) / self.service * dt).min(self.in_flight);
+                self.in_flight -= ended;
+                let most = cap.unwrap_or(limits).min(limits);
+                let wanted = self.in_flight + offered * dt;
+                let binds = wanted > most;
+                self.in_flight = wanted.min(most.max(self.in_flight));
+                let seen = SiteSeen {
+                    dt,
+                    in_flight: self.in_flight,
+                    useful: self.in_flight,
+                    ended,
+                    utilization: 0.2,
+                    binds,
+                    limits,
+                    slo: 0.5,
+                };
+                cap = self.hidden.on_tick(&seen, self.now);
+            }
+            cap
+        }
+    }
+
+    #[test]
+    fn an_overloaded_database_gets_twice_what_it_can_do_at_once() {
+        // 20 at once in 20 ms: 1000 a second.
+        let mut database = Database::new(20.0, 0.02);
+        assert_eq!(database.run(2000, 600.0), None, "below its capacity");
+        let base = database.hidden.base().unwrap();
+        assert!((0.015..0.025).contains(&base), "{base}");
+        database.run(4000, 2000.0);
+        let (engaged, _) = database.hidden.state();
+        assert!(engaged);
+        let cap = database.hidden.cap;
+        assert!((20.0..=60.0).contains(&cap), "{cap}");
+        database.run(4000, 300.0);
+        assert_eq!(database.hidden.state(), (false, false), "it lets go");
+    }
+
+    #[test]
+    fn a_cold_start_in_overload_finds_the_base_by_dips() {
+        let mut database = Database::new(20.0, 0.02);
+        database.run(6000, 3000.0);
+        let base = database.hidden.base().unwrap();
+        assert!((0.015..0.04).contains(&base), "{base}");
+        assert!(database.hidden.cap < 90.0, "{}", database.hidden.cap);
+    }
+
+    #[test]
+    fn full_cpus_are_not_its_affair() {
+        let mut hidden = Hidden::default();
+        let mut now = Timestamp::from_millis(1000);
+        for _ in 0..3000 {
+            now = now + Duration::from_millis(1);
+            let seen = SiteSeen {
+                dt: 0.001,
+                in_flight: 40.0,
+                useful: 32.0,
+                ended: 3.2,
+                utilization: 0.99,
+                binds: true,
+                limits: 40.0,
+                slo: 0.5,
+            };
+            assert_eq!(hidden.on_tick(&seen, now), None);
+        }
+    }
+
+    #[test]
+    fn dips_begin_on_the_grid() {
+        let at = Timestamp::from_millis;
+        assert_eq!(next(at(1001), Duration::ZERO), at(1500));
+        assert_eq!(next(at(1500), Duration::ZERO), at(1500));
+        assert_eq!(next(at(1500), DIP_LATER), at(11_500));
+    }
+}

@@ -1,0 +1,117 @@
+//! A bound on own requests at a server that tells nothing: from own counts alone.
+//!
+//! ```text
+//! L     a tenth more in the time of a request, while it binds
+//! cap   where service takes twice what it takes unloaded: as for a site ([`super::hidden`])
+//! ```
+//!
+//! All own requests in flight count as at work: nobody tells which of them wait. The law finds by
+//! dips what a request takes at its fastest, and holds the server to twice that.
+//!
+//! Failure case: many front-ends, each with a request or two at a server, cannot tell its queue
+//! from their own; then answers come late (study: 89 % of the capacity with 64 front-ends).
+//!
+//! Source: facts/admission.md, "Fallback"; there with dips to a half, which do not find a base once
+//! it is lost (every base is nearly a fixed point).
+
+use super::hidden::{Hidden, SiteSeen};
+use crate::time::Timestamp;
+
+/// Growth in the time of a request, and the shortest that this is taken to be, seconds.
+const STEP: f64 = 0.1;
+const REQUEST_MIN: f64 = 0.01;
+const LIMIT_MIN: f64 = 2.0;
+/// Until anything is known.
+const LIMIT_FIRST: f64 = 32.0;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct OwnLatency {
+    limit: f64,
+    cap: Option<f64>,
+    law: Hidden,
+}
+
+impl Default for OwnLatency {
+    fn default() -> Self {
+        Self::from_limit(LIMIT_FIRST)
+    }
+}
+
+impl OwnLatency {
+    /// One that goes on from what was allowed before.
+    pub(super) fn from_limit(limit: f64) -> Self {
+        Self {
+            limit: limit.max(LIMIT_MIN),
+            cap: None,
+            law: Hidden::default(),
+        }
+    }
+
+    /// The bound.
+    pub(super) fn limit(&self) -> f64 {
+        let cap = self.cap.unwrap_or(f64::INFINITY);
+        self.limit.min(cap).max(LIMIT_MIN)
+    }
+
+    /// Takes in a tick: its length, own requests in flight, those that ended in it; whether the
+    /// limit binds.
+    pub(super) fn on_tick(
+        &mut self,
+        (dt, in_flight, ended): (f64, f64, f64),
+        binds: bool,
+        slo: f64,
+        now: Timestamp,
+    ) {
+        let seen = SiteSeen {
+            dt,
+            in_flight,
+            useful: in_flight,
+            ended,
+            utilization: 0.0,
+            binds,
+            limits: self.limit,
+            slo,
+        };
+        self.cap = self.law.on_tick(&seen, now);
+        match self.cap {
+            // It goes on from here when it is let go.
+            Some(cap) if !self.law.state().1 => self.limit = cap.max(LIMIT_MIN),
+            Some(_) => {}
+            None if binds => {
+                let request = self.law.residence().max(REQUEST_MIN);
+                self.limit += f64::max(1.0, STEP * self.limit) * dt / request;
+            }
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_server_of_four_cpus_gets_little_more_than_it_can_do_at_once() {
+        // Known at half of its capacity for two seconds, or met in overload.
+        for calm in [2000, 0] {
+            let mut law = OwnLatency::default();
+            let mut now = Timestamp::from_millis(1000);
+            let (cpus, service, dt) = (4.0, 0.01, 0.001);
+            let mut in_flight: f64 = 0.0;
+            for millis in 0..20_000 {
+                now = now + Duration::from_millis(1);
+                let ended = (in_flight.min(cpus) / service * dt).min(in_flight);
+                in_flight -= ended;
+                let offered = if millis < calm { 200.0 } else { 800.0 };
+                let wanted = in_flight + offered * dt;
+                let binds = wanted > law.limit();
+                in_flight = wanted.min(law.limit().max(in_flight));
+                law.on_tick((dt, in_flight, ended), binds, 0.5, now);
+            }
+            assert!((4.0..14.0).contains(&law.limit), "{calm}: {}", law.limit);
+        }
+    }
+}

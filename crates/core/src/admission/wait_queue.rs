@@ -1,0 +1,314 @@
+//! Where requests wait for room: bounded, by class, with deadlines; first come first served in a
+//! burst, newest first when it stands.
+//!
+//! ```text
+//! deadline   a request that has waited 0.6 SLO is refused
+//! standing   the head has been older than 0.2 SLO for max(SLO, 100 ms), until it is empty:
+//!            newest first, deadline 0.15 SLO
+//! order      the highest class (0) first; within a class as above
+//! full       the oldest of the lowest class makes room for whoever is not lower
+//! ```
+//!
+//! Why: in a burst the oldest has waited longest and still makes it, so order is fair and nobody is
+//! refused. When arrivals exceed what is served for good, a queue in order makes everybody wait
+//! for nearly as long as they may, and every answer comes late; the newest first come at once,
+//! and the others are told early. A queue whose deadline is the SLO itself delivers nothing: what it
+//! hands out has no time left to be served (study: 0 % against 100 %).
+//!
+//! Inputs: arrivals, a clock, an SLO. What it does not know: nodes, limits.
+//!
+//! Failure case: an SLO below the service time; then nothing that waited is answered in time.
+//!
+//! Source: adaptive LIFO and CoDel as used for queues of requests (Maurer, "Fail at Scale", ACM
+//! Queue 2015); constants of facts/admission.md, re-examined in the simulator.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::Class;
+use crate::time::Timestamp;
+
+/// Longest wait in a burst, and while the queue stands, over the SLO.
+const DEADLINE: f64 = 0.6;
+const DEADLINE_STANDING: f64 = 0.15;
+/// The head of a queue that stands is older than this, over the SLO.
+const STANDING: f64 = 0.2;
+/// Shortest time after which it does.
+const STANDING_MIN: Duration = Duration::from_millis(100);
+
+/// One that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waiting<T> {
+    id: T,
+    arrived: Timestamp,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct WaitQueue<T> {
+    classes: [VecDeque<Waiting<T>>; Class::COUNT],
+    length: usize,
+    most: usize,
+    slo: Duration,
+    /// Since when the head is old.
+    old_since: Option<Timestamp>,
+    standing: bool,
+}
+
+impl<T: Copy + PartialEq> WaitQueue<T> {
+    /// An empty queue for at most so many, for answers within `slo`.
+    pub fn new(most: usize, slo: Duration) -> Self {
+        Self {
+            classes: Default::default(),
+            length: 0,
+            most,
+            slo,
+            old_since: None,
+            standing: false,
+        }
+    }
+
+    /// Takes another length and SLO from now on; who waits stays.
+    pub fn configure(&mut self, most: usize, slo: Duration) {
+        self.most = most;
+        self.slo = slo;
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Whether it serves the newest first.
+    pub fn is_standing(&self) -> bool {
+        self.standing
+    }
+
+    /// Whether somebody of this class or a higher one waits, whom a newcomer may not overtake.
+    pub fn is_ahead_of(&self, class: Class) -> bool {
+        self.classes[..=class.index()]
+            .iter()
+            .any(|waiting| !waiting.is_empty())
+    }
+
+    /// Whether a newcomer of the lowest class would be refused.
+    pub fn is_full(&self) -> bool {
+        self.length >= self.most
+    }
+
+    /// Whether a newcomer is taken in, and who had to leave for it.
+    pub fn push(&mut self, class: Class, id: T, now: Timestamp) -> Pushed<T> {
+        let mut evicted = None;
+        if self.length >= self.most {
+            let lowest = self.classes.iter().rposition(|it| !it.is_empty());
+            match lowest {
+                Some(lowest) if lowest >= class.index() => {
+                    evicted = self.classes[lowest].pop_front().map(|it| it.id);
+                    self.length -= 1;
+                }
+                _ => return Pushed::Refused,
+            }
+        }
+        let waiting = Waiting { id, arrived: now };
+        self.classes[class.index()].push_back(waiting);
+        self.length += 1;
+        evicted.map_or(Pushed::In, Pushed::InsteadOf)
+    }
+
+    /// One that has waited too long, of any class; to be called until there is none, before
+    /// anybody is served: a queue of the dead would refuse the living.
+    pub fn expire(&mut self, now: Timestamp) -> Option<T> {
+        self.look(now);
+        let deadline = self.deadline();
+        for waiting in &mut self.classes {
+            let late = |it: &Waiting<T>| now.since(it.arrived) >= deadline;
+            if waiting.front().is_some_and(late) {
+                self.length -= 1;
+                return waiting.pop_front().map(|it| it.id);
+            }
+        }
+        None
+    }
+
+    /// Whose turn it is. Callers expire first.
+    pub fn pop(&mut self, now: Timestamp) -> Option<(Class, T)> {
+        self.look(now);
+        let newest_first = self.standing;
+        let (class, waiting) = Class::all()
+            .zip(&mut self.classes)
+            .find(|(_, waiting)| !waiting.is_empty())?;
+        let next = match newest_first {
+            true => waiting.pop_back(),
+            false => waiting.pop_front(),
+        };
+        self.length -= 1;
+        next.map(|it| (class, it.id))
+    }
+
+    /// The class whose turn it is.
+    pub fn next_class(&self) -> Option<Class> {
+        let first = Class::all().zip(&self.classes).find(|it| !it.1.is_empty());
+        first.map(|(class, _)| class)
+    }
+
+    /// One goes away by itself; false if it does not wait.
+    pub fn remove(&mut self, id: T) -> bool {
+        for waiting in &mut self.classes {
+            if let Some(place) = waiting.iter().position(|it| it.id == id) {
+                waiting.remove(place);
+                self.length -= 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn deadline(&self) -> Duration {
+        let share = match self.standing {
+            true => DEADLINE_STANDING,
+            false => DEADLINE,
+        };
+        self.slo.mul_f64(share)
+    }
+
+    /// Whether it stands. The head's age tells, not whether somebody waits: a short queue that
+    /// moves is what a queue is for.
+    fn look(&mut self, now: Timestamp) {
+        let heads = self.classes.iter().filter_map(|it| it.front());
+        let Some(oldest) = heads.map(|it| it.arrived).min() else {
+            self.standing = false;
+            self.old_since = None;
+            return;
+        };
+        if self.standing {
+            return;
+        }
+        if now.since(oldest) <= self.slo.mul_f64(STANDING) {
+            self.old_since = None;
+            return;
+        }
+        let since = *self.old_since.get_or_insert(now);
+        self.standing = now.since(since) >= self.slo.max(STANDING_MIN);
+    }
+}
+
+/// What became of a newcomer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed<T> {
+    /// It waits.
+    In,
+    /// It waits, and this one was sent away for it.
+    InsteadOf(T),
+    /// There is no room for its class.
+    Refused,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLO: Duration = Duration::from_millis(100);
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(1000 + ms)
+    }
+
+    fn class(index: u8) -> Class {
+        Class::new(index).unwrap()
+    }
+
+    fn queue(most: usize) -> WaitQueue<u32> {
+        WaitQueue::new(most, SLO)
+    }
+
+    fn drain(queue: &mut WaitQueue<u32>, now: Timestamp) -> Vec<u32> {
+        std::iter::from_fn(|| queue.pop(now).map(|it| it.1)).collect()
+    }
+
+    #[test]
+    fn higher_classes_first_and_within_a_class_in_order() {
+        let mut queue = queue(10);
+        for (id, of) in [(1, 2), (2, 0), (3, 1), (4, 0), (5, 2)] {
+            assert_eq!(queue.push(class(of), id, at(u64::from(id))), Pushed::In);
+        }
+        assert!(queue.is_ahead_of(class(0)));
+        assert_eq!(queue.next_class(), Some(class(0)));
+        assert_eq!(drain(&mut queue, at(6)), [2, 4, 3, 1, 5]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn who_waits_too_long_is_told_whatever_his_class() {
+        let mut queue = queue(10);
+        queue.push(class(0), 1, at(0));
+        queue.push(class(3), 2, at(0));
+        queue.push(class(0), 3, at(30));
+        assert_eq!(queue.expire(at(59)), None);
+        assert_eq!(queue.expire(at(60)), Some(1));
+        assert_eq!(queue.expire(at(60)), Some(2));
+        assert_eq!(queue.expire(at(60)), None);
+        assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn a_full_queue_takes_higher_classes_at_the_cost_of_the_lowest() {
+        let mut queue = queue(2);
+        queue.push(class(2), 1, at(0));
+        queue.push(class(1), 2, at(1));
+        assert!(queue.is_full());
+        assert_eq!(queue.push(class(3), 3, at(2)), Pushed::Refused);
+        assert_eq!(queue.push(class(0), 4, at(3)), Pushed::InsteadOf(1));
+        assert_eq!(queue.push(class(1), 5, at(4)), Pushed::InsteadOf(2));
+        assert_eq!(drain(&mut queue, at(5)), [4, 5]);
+    }
+
+    #[test]
+    fn a_queue_that_stands_serves_the_newest_until_it_is_empty() {
+        let mut queue = queue(1000);
+        let mut id = 0;
+        // Two come each millisecond and one is served, from the front.
+        let mut served = Vec::new();
+        for ms in 0..400 {
+            for _ in 0..2 {
+                id += 1;
+                queue.push(class(0), id, at(ms));
+            }
+            while queue.expire(at(ms)).is_some() {}
+            served.extend(queue.pop(at(ms)).map(|it| it.1));
+        }
+        assert!(queue.is_standing());
+        assert_eq!(served.last(), Some(&id), "the newest is served");
+        assert!(queue.len() <= 30, "{} wait 15 ms at most", queue.len());
+        drain(&mut queue, at(400));
+        queue.push(class(0), 9999, at(401));
+        assert_eq!(queue.expire(at(401)), None);
+        assert!(!queue.is_standing(), "a new burst is served in order");
+    }
+
+    #[test]
+    fn a_short_queue_that_moves_does_not_stand() {
+        let mut queue = queue(1000);
+        for ms in 0..1000 {
+            queue.push(class(0), ms as u32, at(ms));
+            assert_eq!(queue.expire(at(ms)), None);
+            if ms >= 15 {
+                assert_eq!(queue.pop(at(ms)).map(|it| it.1), Some(ms as u32 - 15));
+            }
+        }
+        assert!(!queue.is_standing());
+    }
+
+    #[test]
+    fn whoever_leaves_is_forgotten() {
+        let mut queue = queue(10);
+        queue.push(class(1), 7, at(0));
+        assert!(queue.remove(7));
+        assert!(!queue.remove(7));
+        assert_eq!(queue.pop(at(1)), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Tickets, counting, retries, and what happens to requests that find no room.
+
+use super::*;
+use crate::admission::{AdmissionKind, StaticLimits};
+use crate::director::Director;
+use crate::policy::PolicyKind;
+use crate::testing::cluster;
+
+const SITE: SiteId = SiteId(0);
+const NOW: Timestamp = Timestamp::from_millis(1000);
+
+fn picker(nodes: u32) -> Picker {
+    let spec = cluster(nodes, PolicyConfig::new(PolicyKind::Random));
+    let table = Arc::new(LoadTable::new(nodes as usize, 1));
+    let topology = Director::new(spec, 1).topology();
+    Picker::new(table, topology, 1)
+}
+
+fn forward(picker: &mut Picker) -> Ticket {
+    sent(picker.handle_request(&of(0, 0), NOW))
+}
+
+fn sent(decision: Decision) -> Ticket {
+    let Decision::Forward(ticket) = decision else {
+        panic!("not sent: {decision:?}");
+    };
+    ticket
+}
+
+#[test]
+fn a_dropped_ticket_leaves_nothing_in_flight() {
+    let mut picker = picker(1);
+    let tickets: Vec<_> = (0..1000).map(|_| forward(&mut picker)).collect();
+    assert_eq!(picker.table().in_flight(NodeId(0)), 1000);
+    assert_eq!(tickets.last().unwrap().why.in_flight, 1000);
+    drop(tickets);
+    assert_eq!(picker.table().in_flight(NodeId(0)), 0);
+}
+
+#[test]
+fn an_outcome_is_counted_once_and_the_ticket_stays_in_flight() {
+    let mut picker = picker(1);
+    let ticket = forward(&mut picker);
+    picker.handle_outcome(&ticket, Outcome::Success, NOW + Duration::from_millis(5));
+    assert_eq!(picker.table().in_flight(NodeId(0)), 1);
+    let outcomes = picker.table().outcomes(NodeId(0));
+    assert_eq!((outcomes.successes, outcomes.failures), (1, 0));
+    assert!((outcomes.sum_seconds - 0.005).abs() < 1e-9);
+}
+
+#[test]
+fn a_retry_goes_elsewhere_until_nobody_is_left() {
+    let mut picker = picker(3);
+    let mut tried = Vec::new();
+    for _ in 0..3 {
+        let Ok(ticket) = picker.handle_retry(SITE, &tried, NOW) else {
+            panic!("an untried node was left");
+        };
+        assert!(!tried.contains(&ticket.node));
+        tried.push(ticket.node);
+    }
+    let last = picker.handle_retry(SITE, &tried, NOW);
+    assert_eq!(last.err(), Some(RejectReason::NoNode));
+}
+
+#[test]
+fn a_site_without_nodes_rejects() {
+    let mut picker = picker(0);
+    let decision = picker.handle_request(&of(0, 0), NOW);
+    assert!(matches!(decision, Decision::Reject(RejectReason::NoNode)));
+}
+
+fn admitting(nodes: u32, admission: AdmissionConfig) -> Picker {
+    let mut spec = cluster(nodes, PolicyConfig::new(PolicyKind::Random));
+    spec.sites[0].admission = admission;
+    let table = Arc::new(LoadTable::new(nodes as usize, 1));
+    let topology = Director::new(spec, 1).topology();
+    Picker::new(table, topology, 1)
+}
+
+fn of(class: u8, id: u64) -> Arrival {
+    Arrival {
+        site: SITE,
+        class: Class::new(class).unwrap(),
+        id: WaitId(id),
+    }
+}
+
+#[test]
+fn a_static_limit_refuses_at_both_stages() {
+    let mut picker = admitting(
+        1,
+        AdmissionConfig {
+            limits: StaticLimits {
+                connections: Some(1),
+                ..StaticLimits::default()
+            },
+            ..AdmissionConfig::new(AdmissionKind::Static)
+        },
+    );
+    assert_eq!(picker.handle_accept(NOW), Verdict::Admit);
+    let ticket = forward(&mut picker);
+    let refused = picker.handle_request(&of(0, 1), NOW);
+    assert!(matches!(refused, Decision::Reject(RejectReason::Overload)));
+    let closed = Verdict::Reject(RejectReason::Overload);
+    assert_eq!(picker.handle_accept(NOW), closed);
+    let later = NOW + Duration::from_millis(1);
+    assert_eq!(
+        picker.handle_accept(later),
+        Verdict::Admit,
+        "looked at again"
+    );
+    drop(ticket);
+    drop(forward(&mut picker));
+    assert_eq!(picker.table().own(NodeId(0)).dispatched, 2);
+}
+
+#[test]
+fn whoever_finds_no_room_waits_and_goes_in_order_of_class() {
+    let config = AdmissionConfig {
+        classes: 2,
+        ..AdmissionConfig::new(AdmissionKind::Adaptive)
+    };
+    let mut picker = admitting(2, config);
+    picker.table().set_limit(NodeId(0), 1.0);
+    picker.table().set_limit(NodeId(1), 1.0);
+    let tickets: Vec<_> = (0..2)
+        .map(|id| sent(picker.handle_request(&of(1, id), NOW)))
+        .collect();
+    assert_ne!(
+        tickets[0].node, tickets[1].node,
+        "a full node is passed over"
+    );
+    for (class, id) in [(1, 10), (1, 11)] {
+        let decision = picker.handle_request(&of(class, id), NOW);
+        assert!(matches!(decision, Decision::Wait), "{decision:?}");
+    }
+    assert_eq!(picker.waiting_at(SITE), 2);
+    assert!(picker.poll_waiting(NOW).is_none());
+    let high = picker.handle_request(&of(0, 12), NOW);
+    let Decision::Forward(high) = high else {
+        panic!("the higher class has room left: {high:?}");
+    };
+    drop((tickets, high));
+    for wanted in [10, 11] {
+        let (id, decision) = picker.poll_waiting(NOW).unwrap();
+        assert_eq!(id, WaitId(wanted));
+        assert!(matches!(decision, Decision::Forward(_)));
+        std::mem::forget(decision);
+    }
+    assert_eq!(picker.table().found_no_room(SITE), 2);
+}
+
+#[test]
+fn whoever_waits_too_long_or_must_make_room_is_told() {
+    let config = AdmissionConfig {
+        classes: 2,
+        queue: 1,
+        ..AdmissionConfig::new(AdmissionKind::Adaptive)
+    };
+    let mut picker = admitting(1, config);
+    picker.table().set_limit(NodeId(0), 0.0);
+    for (class, id) in [(1, 1), (0, 2)] {
+        let decision = picker.handle_request(&of(class, id), NOW);
+        assert!(matches!(decision, Decision::Wait), "{decision:?}");
+    }
+    let full = picker.handle_request(&of(1, 3), NOW);
+    assert!(matches!(full, Decision::Reject(RejectReason::QueueFull)));
+    let told = |told: Option<(WaitId, Decision)>| match told {
+        Some((id, Decision::Reject(reason))) => Some((id.0, reason)),
+        _ => None,
+    };
+    assert_eq!(
+        told(picker.poll_waiting(NOW)),
+        Some((1, RejectReason::QueueFull))
+    );
+    let later = NOW + config.slo;
+    assert_eq!(
+        told(picker.poll_waiting(later)),
+        Some((2, RejectReason::QueueTimeout))
+    );
+    assert_eq!(picker.waiting(), 0);
+}
+
+#[test]
+fn a_dry_run_lets_all_in_and_counts() {
+    let config = AdmissionConfig {
+        dry_run: true,
+        ..AdmissionConfig::new(AdmissionKind::Adaptive)
+    };
+    let mut picker = admitting(1, config);
+    picker.table().set_limit(NodeId(0), 1.0);
+    let _tickets: Vec<_> = (0..3).map(|_| forward(&mut picker)).collect();
+    assert_eq!(picker.table().found_no_room(SITE), 2);
+}

@@ -1,0 +1,122 @@
+//! Requests that wait for room at a node: who is told what becomes of them.
+//!
+//! The picker keeps numbers, in its order; here each number has the task that waits for it. The
+//! worker asks the picker after each request that ends, and each millisecond while somebody
+//! waits: room may have come at a node that another worker left.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tidegate_core::admission::RejectReason;
+use tidegate_core::picker::{Decision, Ticket, WaitId};
+use tidegate_core::topology::SiteId;
+use tokio::sync::{Notify, oneshot};
+
+use crate::reason::Reason;
+use crate::worker::Worker;
+
+/// How often room is looked for while somebody waits.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What becomes of one that waited.
+type Told = Result<Ticket, RejectReason>;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    last: Cell<u64>,
+    told: RefCell<HashMap<WaitId, oneshot::Sender<Told>>>,
+    /// Told when somebody begins to wait.
+    some: Notify,
+}
+
+/// A request that waits. Dropping it takes it out of the queue.
+pub(crate) struct Waiting {
+    worker: Rc<Worker>,
+    site: SiteId,
+    id: WaitId,
+    told: oneshot::Receiver<Told>,
+}
+
+impl Waiters {
+    /// A number for a request, should it have to wait.
+    pub(crate) fn number(&self) -> WaitId {
+        self.last.set(self.last.get() + 1);
+        WaitId(self.last.get())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.told.borrow().is_empty()
+    }
+}
+
+impl Waiting {
+    /// The request of this number waits from now on.
+    pub(crate) fn begin(worker: &Rc<Worker>, site: SiteId, id: WaitId) -> Self {
+        let (sender, told) = oneshot::channel();
+        let waiters = &worker.waiters;
+        waiters.told.borrow_mut().insert(id, sender);
+        waiters.some.notify_one();
+        Self {
+            worker: Rc::clone(worker),
+            site,
+            id,
+            told,
+        }
+    }
+
+    /// Waits until there is room, or no sense in waiting.
+    pub(crate) async fn ended(mut self) -> Result<Ticket, Reason> {
+        match (&mut self.told).await {
+            Ok(Ok(ticket)) => Ok(ticket),
+            Ok(Err(reason)) => Err(reason.into()),
+            // The worker is gone, and with it everybody who could be told.
+            Err(_) => Err(Reason::Drained),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let left = self.worker.waiters.told.borrow_mut().remove(&self.id);
+        if left.is_some() {
+            let mut picker = self.worker.picker.borrow_mut();
+            picker.handle_left(self.site, self.id);
+        }
+    }
+}
+
+/// Tells whoever can be told. A ticket for somebody who has just left is for the next one.
+pub(crate) fn serve(worker: &Worker) {
+    if worker.waiters.is_empty() {
+        return;
+    }
+    loop {
+        let told = worker.picker.borrow_mut().poll_waiting(worker.now());
+        let Some((id, decision)) = told else { return };
+        let sender = worker.waiters.told.borrow_mut().remove(&id);
+        let told = match decision {
+            Decision::Forward(ticket) => Ok(ticket),
+            Decision::Reject(reason) => Err(reason),
+            Decision::Wait => continue,
+        };
+        if let Some(sender) = sender {
+            // What is not taken comes back, and is dropped.
+            drop(sender.send(told));
+        }
+    }
+}
+
+/// Looks for room each millisecond while somebody waits; for ever.
+pub(crate) async fn look(worker: Rc<Worker>) {
+    loop {
+        if worker.waiters.is_empty() {
+            worker.waiters.some.notified().await;
+        }
+        tokio::time::sleep(LOOK).await;
+        worker.refresh();
+        serve(&worker);
+    }
+}

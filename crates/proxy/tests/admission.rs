@@ -1,0 +1,173 @@
+//! Requests that find no room: they wait, go on when there is some, or are told in time.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use common::{Bench, Message, Node, Peer, ok, until};
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
+use tidegate_core::topology::{NodeId, SiteId};
+
+/// A node that answers `/now` at once, and everything else when it is told to.
+struct Gated {
+    node: Node,
+    open: Sender<()>,
+}
+
+impl Gated {
+    fn new() -> Self {
+        let (open, gate) = channel();
+        let gate: Arc<Mutex<Receiver<()>>> = Arc::new(Mutex::new(gate));
+        let node = Node::answering(move |request: &Message| {
+            if !request.start.contains("/now") {
+                let gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
+                gate.recv().ok();
+            }
+            ok("served")
+        });
+        Self { node, open }
+    }
+
+    /// Lets one request go.
+    fn open(&self) {
+        self.open.send(()).ok();
+    }
+}
+
+fn adaptive(slo: Duration, queue: u32) -> AdmissionConfig {
+    AdmissionConfig {
+        slo,
+        queue,
+        ..AdmissionConfig::new(AdmissionKind::Adaptive)
+    }
+}
+
+/// A proxy that gives this node one request at a time; nobody moves the limit.
+fn bench(gated: &Gated, config: AdmissionConfig) -> Bench {
+    let bench = Bench::admitting(&[gated.node.address], config);
+    bench.shared.table.set_limit(NodeId(0), 1.0);
+    bench
+}
+
+fn ask(client: &mut Peer, path: &str) {
+    client.send(&format!(
+        "GET {path} HTTP/1.1\r\nhost: shop.example\r\n\r\n"
+    ));
+}
+
+const LONG: Duration = Duration::from_secs(600);
+
+#[test]
+fn whoever_finds_no_room_goes_on_when_there_is_some() {
+    let gated = Gated::new();
+    let bench = bench(&gated, adaptive(LONG, 10));
+    let mut clients: Vec<_> = (0..3).map(|_| bench.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        ask(client, "/");
+        until("it is there", || {
+            bench.snapshot().requests == number as u64 + 1
+        });
+    }
+    until("two have found no room", || {
+        bench.shared.table.found_no_room(SiteId(0)) == 2
+    });
+    assert_eq!(bench.in_flight(), 1, "the others wait here, not there");
+    for client in &mut clients {
+        gated.open();
+        let answer = client.read_response(false);
+        assert_eq!((answer.status(), answer.text()), (200, "served"));
+    }
+    assert_eq!(
+        gated.node.connections(),
+        1,
+        "kept connections serve those too"
+    );
+    bench.settled();
+}
+
+#[test]
+fn whoever_waits_too_long_or_finds_the_queue_full_is_told() {
+    let gated = Gated::new();
+    let bench = bench(&gated, adaptive(Duration::from_millis(500), 1));
+    let mut clients: Vec<_> = (0..3).map(|_| bench.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        ask(client, "/");
+        until("it is there", || {
+            bench.snapshot().requests == number as u64 + 1
+        });
+    }
+    // The oldest of the lowest class makes room for the newest.
+    let refused: Vec<_> = clients[1..]
+        .iter_mut()
+        .map(|client| client.read_response(false))
+        .collect();
+    let told = |answer: &Message| {
+        assert_eq!(answer.status(), 503);
+        assert!(answer.get("retry-after").is_some());
+        answer.reason().map(str::to_owned)
+    };
+    assert_eq!(told(&refused[0]).as_deref(), Some("queue_full"));
+    assert_eq!(told(&refused[1]).as_deref(), Some("queue_timeout"));
+    gated.open();
+    assert_eq!(clients[0].read_response(false).status(), 200);
+    bench.settled();
+}
+
+#[test]
+fn whoever_leaves_while_he_waits_takes_nobodys_turn() {
+    let gated = Gated::new();
+    let bench = bench(&gated, adaptive(LONG, 10));
+    let mut first = bench.client();
+    ask(&mut first, "/");
+    until("it is at the node", || bench.in_flight() == 1);
+    let mut leaves = bench.client();
+    ask(&mut leaves, "/");
+    until("it waits", || {
+        bench.shared.table.found_no_room(SiteId(0)) == 1
+    });
+    let mut last = bench.client();
+    ask(&mut last, "/now");
+    until("it waits too", || {
+        bench.shared.table.found_no_room(SiteId(0)) == 2
+    });
+    drop(leaves);
+    gated.open();
+    assert_eq!(first.read_response(false).status(), 200);
+    // Should the one who left still be sent on, the gate lets it through.
+    gated.open();
+    assert_eq!(last.read_response(false).status(), 200);
+    bench.settled();
+}
+
+#[test]
+fn classes_are_told_by_a_header() {
+    let gated = Gated::new();
+    let config = AdmissionConfig {
+        classes: 2,
+        ..adaptive(LONG, 10)
+    };
+    let bench = bench(&gated, config);
+    let mut first = bench.client();
+    ask(&mut first, "/");
+    until("it is at the node", || bench.in_flight() == 1);
+    let mut low = bench.client();
+    ask(&mut low, "/");
+    until("it waits", || {
+        bench.shared.table.found_no_room(SiteId(0)) == 1
+    });
+    let mut high = bench.client();
+    high.send("GET /now HTTP/1.1\r\nhost: shop.example\r\nx-tidegate-class: 0\r\n\r\n");
+    assert_eq!(
+        high.read_response(false).status(),
+        200,
+        "room above the limit"
+    );
+    for client in [&mut first, &mut low] {
+        gated.open();
+        assert_eq!(client.read_response(false).status(), 200);
+    }
+    bench.settled();
+}

@@ -1,0 +1,174 @@
+//! Clusters in overload: what admission control is for.
+
+use std::time::Duration;
+
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
+use tidegate_core::policy::{PolicyConfig, PolicyKind};
+use tidegate_sim::model::{Antagonist, Arrivals, Demand};
+use tidegate_sim::processor::Overload;
+use tidegate_sim::scenario::{Io, Scenario};
+use tidegate_sim::world::{Violation, run};
+
+/// Answers are wanted within this time.
+pub(crate) const SLO: Duration = Duration::from_millis(100);
+/// Length of a run, seconds, a tenth of it warm-up.
+const SECONDS: f64 = 6.0;
+
+/// A scenario with a name. Its capacity may be below what CPUs alone allow.
+pub(crate) struct Row {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What happens.
+    pub(crate) scenario: Scenario,
+    /// Requests per second that can be served at most.
+    pub(crate) capacity: f64,
+}
+
+/// What a run gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    /// Requests answered within the SLO, over those that could have been.
+    pub(crate) goodput: f64,
+    /// Requests refused, over all.
+    pub(crate) shed: f64,
+    /// Median latency.
+    pub(crate) p50_ms: f64,
+    /// 99th percentile.
+    pub(crate) p99_ms: f64,
+}
+
+/// Eight servers of four CPUs, requests of 10 ms, at this load: 3200 a second are their capacity.
+/// A crowd makes a server slower: by half with 128 on its run queue.
+fn base(front_ends: u32, load: f64) -> Scenario {
+    let mut scenario = Scenario::new(8, front_ends, load)
+        .demand(Demand::LogNormal { cv: 0.5 })
+        .nodes(|node| node.overload = Overload { per_task: 0.004 });
+    scenario.network.delay = Duration::from_micros(50);
+    scenario.front_ends.timeout = Some(Duration::from_secs(10));
+    sized(scenario)
+}
+
+/// With as many requests as come in a run.
+fn sized(scenario: Scenario) -> Scenario {
+    let rate = scenario.rate(0);
+    scenario.requests((rate * SECONDS) as u32)
+}
+
+fn row(name: &'static str, scenario: Scenario) -> Row {
+    let capacity = scenario.rate(0) / scenario.sites[0].load;
+    Row {
+        name,
+        scenario,
+        capacity,
+    }
+}
+
+/// 20 ms on and 60 ms off: three times the mean rate in bursts.
+fn bursts(front_ends: u32) -> Scenario {
+    base(front_ends, 1.4).sites(|site| {
+        site.arrivals = Arrivals::Bursts {
+            peak: 3.0,
+            share: 0.25,
+            length: Duration::from_millis(20),
+        };
+    })
+}
+
+/// All of them.
+pub(crate) fn rows() -> Vec<Row> {
+    let io = |front_ends, cpu, io, load| {
+        let mut scenario = base(front_ends, load).mean_demand(Duration::from_millis(cpu));
+        scenario.sites[0].io = Some(Io {
+            mean: Duration::from_millis(io),
+            shape: Demand::Exponential,
+        });
+        scenario
+    };
+    // Each server's pool of 5 connections to its database, 20 ms each: 250 a second.
+    let database = |front_ends, load: f64| {
+        let mut scenario = base(front_ends, load * 2000.0 / 16000.0);
+        scenario = scenario.mean_demand(Duration::from_millis(2));
+        scenario.sites[0].io = Some(Io {
+            mean: Duration::from_millis(20),
+            shape: Demand::Exponential,
+        });
+        scenario = scenario.nodes(|node| node.io_channels = Some(5));
+        Row {
+            capacity: 2000.0,
+            ..row("", sized(scenario))
+        }
+    };
+    let named = |name, row: Row| Row { name, ..row };
+    vec![
+        row("0.9", base(4, 0.9)),
+        row("1.4", base(4, 1.4)),
+        row("2", base(4, 2.0)),
+        row("4", base(4, 4.0)),
+        row("10", base(4, 10.0)),
+        row("0.85 fe=1", base(1, 0.85)),
+        row("0.9 fe=1", base(1, 0.9)),
+        row("1.4 fe=1", base(1, 1.4)),
+        row("2 fe=1", base(1, 2.0)),
+        row("10 fe=1", base(1, 10.0)),
+        row(
+            "exponential 2 fe=1",
+            base(1, 2.0).demand(Demand::Exponential),
+        ),
+        row("io 20+2 2 fe=1", sized(io(1, 2, 20, 2.0))),
+        named("database 2 fe=1", database(1, 2.0)),
+        row("bursts 1.4 fe=1", bursts(1)),
+        row("2 fe=16", base(16, 2.0)),
+        row("2 fe=64", base(64, 2.0)),
+        row("exponential 2", base(4, 2.0).demand(Demand::Exponential)),
+        row("io 20+2 2", sized(io(4, 2, 20, 2.0))),
+        named("database 2", database(4, 2.0)),
+        named("database 10", database(4, 10.0)),
+        row(
+            "antagonists 2",
+            sized(base(4, 2.0).antagonists(Antagonist::new(8, 0.25))),
+        ),
+        row("unequal 2", sized(base(4, 2.0).speeds(0.5, 1.5))),
+        // Each server's six workers do 250 a second, 24 ms each; its CPUs could do four times that.
+        Row {
+            capacity: 2000.0,
+            ..row(
+                "6 workers 2",
+                sized(io(4, 4, 20, 0.5).nodes(|node| node.workers = Some(6))),
+            )
+        },
+        row("bursts 1.4", bursts(4)),
+        row(
+            "records 50 ms 2",
+            base(4, 2.0).record_interval(Duration::from_millis(50)),
+        ),
+        row("no records 2", base(4, 2.0).missing(1.0)),
+        row("no records 2 fe=1", base(1, 2.0).missing(1.0)),
+    ]
+}
+
+/// Runs it.
+pub(crate) fn measure(row: &Row, mode: &str) -> Result<Measured, Violation> {
+    let kind = match mode {
+        "off" => AdmissionKind::Off,
+        "static" => AdmissionKind::Static,
+        _ => AdmissionKind::Adaptive,
+    };
+    let scenario = row.scenario.clone().sites(|site| {
+        site.admission = AdmissionConfig {
+            slo: SLO,
+            ..AdmissionConfig::new(kind)
+        };
+    });
+    let report = run(&scenario, PolicyConfig::new(PolicyKind::Auto))?;
+    let offered = f64::from(scenario.requests) * (1.0 - scenario.warm_up);
+    let seconds = offered / scenario.rate(0);
+    let possible = offered.min(row.capacity * seconds);
+    let within = report.latencies.within(SLO) as f64;
+    let ms = |q| report.latencies.quantile(q).as_secs_f64() * 1e3;
+    Ok(Measured {
+        goodput: within / possible * 100.0,
+        shed: report.rejected as f64 / f64::from(scenario.requests) * 100.0,
+        p50_ms: ms(0.5),
+        p99_ms: ms(0.99),
+    })
+}
