@@ -127,6 +127,44 @@ fn native_xdp_answers_where_the_other_end_has_a_program_too() {
 }
 
 #[test]
+fn native_xdp_behind_a_switch_answers_on_the_cpu_that_received() {
+    if !rustix::process::geteuid().is_root() {
+        skip("namespaces and programs in the kernel need root");
+        return;
+    }
+    let hosts = match Hosts::switched() {
+        Ok(hosts) => hosts,
+        Err(why) => return skip(&why),
+    };
+    let native = KernelOptions {
+        veth_native: true,
+        ..options(Rung::XdpNative)
+    };
+    let Some(_kept) = attach(&hosts, native) else {
+        return;
+    };
+    let _other = hosts.at_switch(|| tidegate_remote::kernel::pass_at("port1").unwrap());
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    // Whichever CPU the front-end sends from, the one that the switch steers to takes the packet.
+    for cpu in [0, cpus - 1] {
+        let mask = format!(
+            "echo {:x} > /sys/class/net/port0/queues/rx-0/rps_cpus",
+            1_u64 << cpu
+        );
+        let steer = ["netns", "exec", hosts.switch(), "sh", "-c", &mask];
+        if let Err(why) = hosts.ip(&steer) {
+            return skip(&why);
+        }
+        let mut region = region(&hosts, false, PATIENT);
+        for _ in 0..50 {
+            let record = read(&mut region);
+            let at = (record.rung, record.on_cpu as usize);
+            assert_eq!(at, (Rung::XdpNative as u8, cpu));
+        }
+    }
+}
+
+#[test]
 fn a_strangers_key_gets_nothing() {
     let Some(hosts) = hosts() else { return };
     let Some(kept) = attach(&hosts, options(Rung::XdpGeneric)) else {

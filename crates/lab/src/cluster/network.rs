@@ -6,6 +6,15 @@
 //!        └────────────── v1 ─── veth ─── eth0 10.77.0.11/24 …
 //! ```
 //!
+//! Native XDP at a node runs on the CPU of whoever hands the packet to its cable, which would be the
+//! front's. Where nodes want it the bridge is in a namespace of its own, a switch: packets come to it
+//! by a cable (`uplink`), whose receive steering moves them to the nodes' CPU before they go on.
+//!
+//! ```text
+//!  front namespace               switch namespace                node namespace
+//!  eth0 10.77.0.1/24 ─── veth ─── uplink ─ br0 ─ v0 ─── veth ─── eth0 10.77.0.10/24
+//! ```
+//!
 //! Nothing of it is in the machine's own namespace, so no address can clash with a real one and
 //! no packet leaves the machine. Each step is checked before the next one: an interface that
 //! did not come up is found here and not as a request that fails later.
@@ -24,6 +33,8 @@ pub(crate) const NODES_MAX: usize = 200;
 /// The front's interface and a node's.
 const BRIDGE: &str = "br0";
 const INTERFACE: &str = "eth0";
+/// The switch's port to the front.
+const UPLINK: &str = "uplink";
 /// The first node's last octet.
 const FIRST_NODE: u8 = 10;
 
@@ -46,11 +57,6 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// Its name, by which `ip` knows it.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The file that stands for it.
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(NAMESPACES).join(&self.name)
@@ -74,6 +80,26 @@ impl Namespace {
         ip(&self.name, &[&["-n", &self.name], arguments].concat())
     }
 
+    /// A cable from a port of the bridge here to another namespace.
+    fn cable(&self, port: &str, to: &Self) -> Result<(), ClusterError> {
+        self.ip(&[
+            "link", "add", port, "type", "veth", "peer", "name", INTERFACE, "netns", &to.name,
+        ])?;
+        self.ip(&["link", "set", port, "master", BRIDGE, "up"])
+            .map(drop)
+    }
+
+    /// What comes in at these interfaces is worked on by this CPU.
+    fn steer(&self, interfaces: &str, cpu: u32) -> Result<(), ClusterError> {
+        let mask = 1_u64 << cpu;
+        let script = format!(
+            "for queue in /sys/class/net/{interfaces}/queues/rx-*/rps_cpus; do echo {mask:x} > $queue || exit 1; done"
+        );
+        // This tool shows the namespace's own interfaces below /sys.
+        let arguments = ["netns", "exec", &self.name, "sh", "-c", &script];
+        ip(&self.name, &arguments).map(drop)
+    }
+
     /// Gives the interface its address and starts it, and sees whether that is so.
     fn start(&self, interface: &str, address: Ipv4Addr) -> Result<(), ClusterError> {
         let cidr = format!("{address}/24");
@@ -92,29 +118,61 @@ impl Namespace {
     }
 }
 
-/// The front's namespace with its bridge.
-pub(crate) fn front(stem: &Stem) -> Result<Namespace, ClusterError> {
-    let front = Namespace::make(stem, "front")?;
-    front.ip(&["link", "add", BRIDGE, "type", "bridge"])?;
-    front.start(BRIDGE, FRONT)?;
-    Ok(front)
+/// The front's namespace, and the one that the bridge is in.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub(crate) front: Namespace,
+    pub(crate) bridge: Namespace,
 }
 
-/// A node's namespace, on the front's bridge.
-pub(crate) fn node(
-    stem: &Stem,
-    front: &Namespace,
-    node: usize,
-    name: &str,
-) -> Result<Namespace, ClusterError> {
-    let made = Namespace::make(stem, name)?;
-    let port = format!("v{node}");
-    front.ip(&[
-        "link", "add", &port, "type", "veth", "peer", "name", INTERFACE, "netns", &made.name,
-    ])?;
-    front.ip(&["link", "set", &port, "master", BRIDGE, "up"])?;
-    made.start(INTERFACE, address(node)?)?;
-    Ok(made)
+impl Network {
+    /// The bridge at the front.
+    pub(crate) fn flat(stem: &Stem) -> Result<Self, ClusterError> {
+        let front = Namespace::make(stem, "front")?;
+        front.ip(&["link", "add", BRIDGE, "type", "bridge"])?;
+        front.start(BRIDGE, FRONT)?;
+        let bridge = front.clone();
+        Ok(Self { front, bridge })
+    }
+
+    /// A switch between front and nodes.
+    pub(crate) fn switched(stem: &Stem) -> Result<Self, ClusterError> {
+        let front = Namespace::make(stem, "front")?;
+        let bridge = Namespace::make(stem, "switch")?;
+        bridge.ip(&["link", "add", BRIDGE, "type", "bridge"])?;
+        bridge.ip(&["link", "set", BRIDGE, "up"])?;
+        bridge.cable(UPLINK, &front)?;
+        front.start(INTERFACE, FRONT)?;
+        Ok(Self { front, bridge })
+    }
+
+    /// A node's namespace, on the bridge.
+    pub(crate) fn node(
+        &self,
+        stem: &Stem,
+        node: usize,
+        name: &str,
+    ) -> Result<Namespace, ClusterError> {
+        let made = Namespace::make(stem, name)?;
+        self.bridge.cable(&format!("v{node}"), &made)?;
+        made.start(INTERFACE, address(node)?)?;
+        Ok(made)
+    }
+
+    /// Whether the bridge is a switch of its own.
+    pub(crate) fn is_switched(&self) -> bool {
+        self.front != self.bridge
+    }
+
+    /// Packets for a node are taken in by this CPU, as by a host of its own: at its interface, and
+    /// where there is a switch, before that.
+    pub(crate) fn receive_on(&self, node: &Namespace, cpu: u32) -> Result<(), ClusterError> {
+        node.steer("*", cpu)?;
+        match self.is_switched() {
+            true => self.bridge.steer(UPLINK, cpu),
+            false => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -15,13 +15,15 @@ use crate::awake::cpus;
 use super::answer;
 use super::group::{Purpose, Tree};
 use super::name::{Owner, Stem};
-use super::network::{self, Namespace};
+use super::network::{self, Namespace, Network};
 use super::plan::{CLIENTS, FRONT};
 use super::{
     AgentAt, AgentPlan, ClusterError, ClusterPlan, LoadAt, NODE_MEMORY, Node, NodePlan, Place,
-    Placed, Process, ending, run, servers, sweep,
+    Placed, Process, ending, servers, sweep,
 };
 
+/// The place of a switch.
+const SWITCH: &str = "switch";
 /// Where servers listen.
 const PORT: u16 = 8080;
 /// Ports of connections that front-ends and load generators make. Servers, agents and front-ends
@@ -47,8 +49,9 @@ pub(super) struct Machines {
     clients: Place,
     folder: PathBuf,
     emulated: Vec<String>,
-    /// What native XDP needs at the front's ends of the cables.
+    /// What native XDP needs at the switch's ends of the cables.
     passes: Vec<PassThrough>,
+    network: Network,
     sweeper: Sweeper,
 }
 
@@ -142,12 +145,17 @@ impl Machines {
             tree,
         };
         write_key(&folder.join(KEY))?;
-        let front_namespace = {
+        let mut agents = plan.nodes.iter().flat_map(|it| &it.agents);
+        let native = agents.any(wants_native);
+        let network = {
             let _passage = ending::pass();
-            network::front(&stem)?
+            match native {
+                true => Network::switched(&stem)?,
+                false => Network::flat(&stem)?,
+            }
         };
         let before = |name, purpose| {
-            let namespace = front_namespace.clone();
+            let namespace = network.front.clone();
             maker.place(name, namespace, purpose, front_cpu, network::FRONT)
         };
         let mut machines = Self {
@@ -157,13 +165,14 @@ impl Machines {
             folder: folder.clone(),
             emulated,
             passes: Vec::new(),
+            network: network.clone(),
             sweeper,
         };
         machines.widen_ports()?;
         for (index, node) in plan.nodes.iter().enumerate() {
             let namespace = {
                 let _passage = ending::pass();
-                network::node(&stem, &front_namespace, index, &node.name)?
+                network.node(&stem, index, &node.name)?
             };
             let machine = maker.machine(index, node, namespace, (front_cpu, node_cpu))?;
             if !machine.inside.limit_memory(NODE_MEMORY)? && index == 0 {
@@ -172,9 +181,10 @@ impl Machines {
             }
             machines.machines.push(machine);
         }
-        let mut agents = plan.nodes.iter().flat_map(|it| &it.agents);
-        if agents.any(wants_native) {
-            machines.passes = pass_at_all(&machines.front)?;
+        if native {
+            let bridge = network.bridge.clone();
+            let switch = maker.place(SWITCH, bridge, Purpose::Watch, front_cpu, network::FRONT)?;
+            machines.passes = pass_at_all(&switch)?;
         }
         for index in 0..machines.machines.len() {
             machines.revive(index)?;
@@ -271,13 +281,7 @@ impl Machines {
                 "the nodes have no CPU of their own".into(),
             ));
         };
-        let script = format!(
-            "for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do echo {:x} > $queue || exit 1; done",
-            1_u64 << cpu
-        );
-        // This tool shows the namespace's own interfaces below /sys.
-        let name = namespace.name();
-        run::ip(name, &["netns", "exec", name, "sh", "-c", &script]).map(drop)
+        self.network.receive_on(namespace, cpu)
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -412,15 +416,15 @@ fn wants_native(agent: &AgentPlan) -> bool {
     agent.rungs.contains(&Rung::XdpNative.label())
 }
 
-/// Programs at the front's interfaces, without which native answers are lost.
-fn pass_at_all(front: &Place) -> Result<Vec<PassThrough>, ClusterError> {
+/// Programs at the switch's ports, without which native answers are lost.
+fn pass_at_all(switch: &Place) -> Result<Vec<PassThrough>, ClusterError> {
     let pass = || -> std::io::Result<Vec<PassThrough>> {
         // A bridge takes none, and needs none.
         let interfaces = Interface::all()?;
         let passes = interfaces.iter().filter_map(|it| pass_at(&it.name).ok());
         Ok(passes.collect())
     };
-    let listed = front.inside(pass)?;
+    let listed = switch.inside(pass)?;
     listed.map_err(|error| ClusterError::Missing(format!("the network interfaces: {error}")))
 }
 

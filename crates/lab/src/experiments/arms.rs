@@ -28,6 +28,8 @@ pub const ULM: &str = "ulm";
 pub const KLM: &str = "klm";
 /// The node's kernel, one rung lower.
 pub const TC: &str = "tc";
+/// The agent that is the kernel's program in the network driver.
+pub const NATIVE: &str = "xdp_native";
 /// The kernel's timer, and a process that sends its record.
 pub const RECORD: &str = "kernel_record";
 /// The agent beside the node's quota.
@@ -86,6 +88,16 @@ pub const fn tc_agent() -> AgentPlan {
         name: TC,
         port: TC_PORT,
         rungs: &["tc"],
+        ..klm_agent()
+    }
+}
+
+/// The kernel before all else, in the driver of the network interface; excludes generic XDP there.
+#[must_use]
+pub const fn native_agent() -> AgentPlan {
+    AgentPlan {
+        name: NATIVE,
+        rungs: &[NATIVE],
         ..klm_agent()
     }
 }

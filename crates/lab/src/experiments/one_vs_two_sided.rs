@@ -16,8 +16,9 @@
 //! | `tcp` | a daemon there that reads `/proc/stat` for each question | all |
 //!
 //! On a virtual cable the sender's CPU would take packets in for the node, and nothing on the node
-//! could hold up what answers there. So receive steering moves them to the node's CPU first; it
-//! comes before generic XDP, TC and sockets, but not before native XDP, whose arm is told apart.
+//! could hold up what answers there. So receive steering moves them to the node's CPU first: at the
+//! node, before generic XDP, TC and sockets; for native XDP, which comes before steering, in a
+//! switch between front and node (its way is one cable longer).
 //! `agent_realtime` is the fair rival: what papers compare with is a process at ordinary
 //! priority.
 
@@ -37,6 +38,7 @@ use crate::cluster::{AgentPlan, Cluster, ClusterPlan, LoadAt, Mode, Placed, Proc
 use crate::gather::Gatherer;
 use crate::results::{Axis, Report};
 
+use super::arms::NATIVE;
 use super::judge::{Table, at_most, median};
 use super::measured::{Measured, labelled};
 use super::paper::beside;
@@ -66,7 +68,6 @@ const ROUNDS: u32 = 2;
 const SET_UP: Duration = Duration::from_secs(4);
 const HOGS: u32 = 32;
 
-const NATIVE: &str = "xdp_native";
 const TCP: &str = "tcp";
 const AGENT: &str = "agent";
 const REALTIME: &str = "agent_realtime";
@@ -397,7 +398,8 @@ fn findings(scale: Scale, table: &Table) -> Findings {
                 GIVEN_UP.as_secs()
             ),
             format!(
-                "{NATIVE} runs where the sender's CPU hands the packet over, and so never meets the hogs: its latency is not comparable."
+                "All answer on the node's CPU: receive steering moves packets there before anything of the node sees them, for {NATIVE} in \
+                 a switch before the node, one cable further."
             ),
         ],
         plots: vec![

@@ -6,16 +6,16 @@
 //! interval has a cluster of its own. All others measure each millisecond or when they are
 //! read; what differs is how often they are. `random` stands beside.
 //!
-//! In the full form klm's scheme also reads every other rung that can stand beside its own
-//! (generic XDP): `klm_tc` and `klm_record` (a timer in the kernel); `auto` reads rung 5. Native XDP
-//! excludes generic XDP at an interface, and differs from it in what a read costs, not in what it
-//! says.
+//! In the full form klm's scheme also reads every other rung: `klm_tc` and `klm_record` (a timer in
+//! the kernel) beside its own, generic XDP, and `klm_native` on clusters of its own, since native
+//! XDP excludes generic XDP at an interface; `auto` reads rung 5.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate_remote::clock;
 
+use crate::cluster::AgentPlan;
 use crate::results::{Axis, Report};
 
 use super::arms::{AUTO, BESIDE};
@@ -47,6 +47,8 @@ const FULL: &[u64] = &[1, 5, 20, 50, 200, 1000, 5000];
 
 /// Other rungs that the full form reads as klm's kernel is: who answers the name's arm.
 const RUNGS: [(&str, &str); 2] = [("klm_tc", arms::TC), ("klm_record", arms::RECORD)];
+/// The last one, on clusters of its own.
+const NATIVE: &str = "klm_native";
 
 fn plan(scale: Scale) -> Plan {
     let (warm_up, length) = scale.pick((1200, 2500), (1200, 3000));
@@ -57,39 +59,44 @@ fn plan(scale: Scale) -> Plan {
             arms::klm_agent(),
             arms::beside_agent(),
         ];
-        if !rungs(scale).is_empty() {
+        if scale == Scale::Full {
             agents.extend([arms::tc_agent(), arms::record_agent()]);
         }
-        let point = Point::single(
-            label(*millis),
-            workload::clients("site", workload::CLIENTS, ALPHA),
-            Duration::from_millis(warm_up),
-            Duration::from_millis(length),
-        );
-        Stage {
-            instead: workload::processes(reading(scale, interval)),
-            ..Stage::new(workload::cluster(&agents), vec![point])
-        }
+        let measured = |agents: &[AgentPlan], arms: fn(&Arm) -> bool| {
+            let clients = workload::clients("site", workload::CLIENTS, ALPHA);
+            let [warm_up, length] = [warm_up, length].map(Duration::from_millis);
+            let point = Point {
+                only: Some(arms),
+                ..Point::single(label(*millis), clients, warm_up, length)
+            };
+            Stage {
+                instead: workload::processes(reading(scale, interval)),
+                ..Stage::new(workload::cluster(agents), vec![point])
+            }
+        };
+        let native = || measured(&[arms::native_agent()], |arm| arm.name == NATIVE);
+        let native = (scale == Scale::Full).then(native);
+        [measured(&agents, |arm| arm.name != NATIVE)]
+            .into_iter()
+            .chain(native)
     };
     let mut all = vec![arms::blind("random")];
     all.extend(reading(scale, arms::PAPER_INTERVAL));
     Plan {
-        stages: scale.pick(QUICK, FULL).iter().map(stage).collect(),
+        stages: scale.pick(QUICK, FULL).iter().flat_map(stage).collect(),
         arms: workload::processes(all),
         rounds: 2,
     }
-}
-
-fn rungs(scale: Scale) -> &'static [(&'static str, &'static str)] {
-    scale.pick(&[], &RUNGS)
 }
 
 /// The arms that read at an interval.
 fn reading(scale: Scale, interval: Duration) -> Vec<Arm> {
     let auto = TidegateArm::reading(AUTO, AUTO, BESIDE, interval);
     let mut all = vec![arms::scheme("ulm", interval), arms::scheme("klm", interval)];
-    let rungs = rungs(scale).iter();
-    all.extend(rungs.map(|(name, agent)| arms::scheme_of(name, "klm", agent, interval)));
+    if scale == Scale::Full {
+        let others = RUNGS.into_iter().chain([(NATIVE, arms::NATIVE)]);
+        all.extend(others.map(|(name, agent)| arms::scheme_of(name, "klm", agent, interval)));
+    }
     all.push(Arm::of(FrontKind::Tidegate(auto)));
     all
 }
@@ -121,6 +128,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
 fn everywhere(table: &Table, intervals: &[u64]) -> Value {
     let mut arms = vec!["random", "ulm", "klm", AUTO];
     arms.extend(RUNGS.iter().map(|(name, _)| name));
+    arms.push(NATIVE);
     let at = |interval: &u64| {
         let order = ranked(table, &arms, &metric(*interval), true);
         Some(format!("{interval} ms: {}", order.as_str()?))

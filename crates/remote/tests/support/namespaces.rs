@@ -14,41 +14,86 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub(crate) const NODE_V4: &str = "192.0.2.2";
 pub(crate) const NODE_V6: &str = "fd00:7467::2";
 
-/// Front-end and node; gone when dropped.
+/// Front-end and node, and the switch between them if there is one; gone when dropped.
 pub(crate) struct Hosts {
     front: String,
     node: String,
+    switch: Option<String>,
 }
 
 impl Hosts {
     /// Nothing where namespaces cannot be made, and why.
     pub(crate) fn new() -> Result<Self, String> {
+        let hosts = Self::unconnected(false)?;
+        hosts.cable((&hosts.front, "front0"), (&hosts.node, "node0"))?;
+        hosts.start()?;
+        Ok(hosts)
+    }
+
+    /// With a switch between: its `port0` is the front-end's, its `port1` the node's.
+    pub(crate) fn switched() -> Result<Self, String> {
+        let hosts = Self::unconnected(true)?;
+        let switch = hosts.switch();
+        hosts.cable((&hosts.front, "front0"), (switch, "port0"))?;
+        hosts.cable((&hosts.node, "node0"), (switch, "port1"))?;
+        hosts.ip(&["-n", switch, "link", "add", "bridge", "type", "bridge"])?;
+        hosts.ip(&["-n", switch, "link", "set", "bridge", "up"])?;
+        for port in ["port0", "port1"] {
+            hosts.ip(&["-n", switch, "link", "set", port, "master", "bridge", "up"])?;
+        }
+        hosts.start()?;
+        Ok(hosts)
+    }
+
+    fn unconnected(switched: bool) -> Result<Self, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = |end: &str| format!("tgk{}-{number}{end}", std::process::id());
         let hosts = Self {
             front: name("f"),
             node: name("n"),
+            switch: switched.then(|| name("s")),
         };
-        for namespace in [&hosts.front, &hosts.node] {
+        for namespace in hosts.all() {
             hosts.ip(&["netns", "add", namespace])?;
         }
-        let (front, node) = (&*hosts.front, &*hosts.node);
-        hosts.ip(&[
-            "-n", front, "link", "add", "front0", "type", "veth", "peer", "name", "node0", "netns",
-            node,
-        ])?;
+        Ok(hosts)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &String> {
+        [&self.front, &self.node].into_iter().chain(&self.switch)
+    }
+
+    fn cable(&self, one: (&str, &str), other: (&str, &str)) -> Result<(), String> {
+        let ((here, name), (there, peer)) = (one, other);
+        self.ip(&[
+            "-n", here, "link", "add", name, "type", "veth", "peer", "name", peer, "netns", there,
+        ])
+        .map(drop)
+    }
+
+    fn start(&self) -> Result<(), String> {
         for (namespace, interface, v4, v6) in [
-            (front, "front0", "192.0.2.1/24", "fd00:7467::1/64"),
-            (node, "node0", "192.0.2.2/24", "fd00:7467::2/64"),
+            (&*self.front, "front0", "192.0.2.1/24", "fd00:7467::1/64"),
+            (&*self.node, "node0", "192.0.2.2/24", "fd00:7467::2/64"),
         ] {
-            hosts.ip(&["-n", namespace, "addr", "add", v4, "dev", interface])?;
-            hosts.ip(&[
+            self.ip(&["-n", namespace, "addr", "add", v4, "dev", interface])?;
+            self.ip(&[
                 "-n", namespace, "-6", "addr", "add", v6, "dev", interface, "nodad",
             ])?;
-            hosts.ip(&["-n", namespace, "link", "set", interface, "up"])?;
+            self.ip(&["-n", namespace, "link", "set", interface, "up"])?;
         }
-        Ok(hosts)
+        Ok(())
+    }
+
+    /// The switch's namespace, by name.
+    pub(crate) fn switch(&self) -> &str {
+        self.switch.as_deref().expect("hosts behind a switch")
+    }
+
+    /// Does something at the switch.
+    pub(crate) fn at_switch<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        inside(self.switch(), work)
     }
 
     pub(crate) fn ip(&self, arguments: &[&str]) -> Result<Output, String> {
@@ -110,7 +155,7 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        for namespace in [&self.front, &self.node] {
+        for namespace in self.all() {
             // One that was never made has nothing to be removed.
             self.ip(&["netns", "del", namespace]).ok();
         }

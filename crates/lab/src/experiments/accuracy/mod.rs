@@ -46,7 +46,7 @@ use super::paper::{beside, ranked};
 use super::plan::Arm;
 use super::report::{Findings, Sketch, report_of};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
-use schemes::{NATIVE, SCHEMES, Scheme};
+use schemes::{SCHEMES, Scheme};
 use watch::Sample;
 
 /// See the module.
@@ -143,8 +143,8 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     };
     for scheme in &SCHEMES {
         match bench.scheme(scheme) {
-            Err(error) if scheme.agent.name == NATIVE => {
-                let why = format!("SKIPPED {NATIVE}: {error}");
+            Err(error) if scheme.agent.name == arms::NATIVE => {
+                let why = format!("SKIPPED {}: {error}", arms::NATIVE);
                 bench.measured.notes.push(why);
             }
             done => done?,
@@ -312,7 +312,7 @@ fn findings(scale: Scale, table: &Table) -> Findings {
         verdicts,
         notes: vec![
             "klm is rung 2, generic XDP. beside and ulm are read from memory of the host, one-sidedly as by RDMA, all others over UDP. The \
-             node takes its packets in on its own CPU, but for xdp_native, which answers on the sender's."
+             node takes its packets in on its own CPU."
                 .into(),
             "Errors are in percent of the CPU that the node may use. All windows but ulm's are the actual load's, 10 ms; ulm's is its \
              agent's 50 ms. program_us_per_read, switch_ns and softirq_pct are of an idle node that is read 987 times a second; \

@@ -9,8 +9,6 @@ use super::known::Over;
 
 /// The paper's window of the actual load.
 pub(super) const WINDOW: Duration = Duration::from_millis(10);
-/// Who answers before all others.
-pub(super) const NATIVE: &str = "xdp_native";
 
 /// One way to know a node's load.
 #[derive(Clone, Debug)]
@@ -40,12 +38,5 @@ pub(super) const SCHEMES: [Scheme; 6] = [
     window(arms::record_agent(), None),
     window(arms::tc_agent(), Some("tc_respond")),
     window(arms::klm_agent(), Some("xdp_respond")),
-    window(
-        AgentPlan {
-            name: NATIVE,
-            rungs: &[NATIVE],
-            ..arms::klm_agent()
-        },
-        Some("xdp_respond"),
-    ),
+    window(arms::native_agent(), Some("xdp_respond")),
 ];
