@@ -145,6 +145,8 @@ struct PickerSite {
     closed_until: Timestamp,
     /// Whom a higher class has sent away and who has not been told yet.
     evicted: VecDeque<WaitId>,
+    /// Who waits, by class, as the table was told.
+    told: [u64; Class::COUNT],
 }
 
 impl PickerSite {
@@ -161,6 +163,7 @@ impl PickerSite {
             waiting: WaitQueue::new(admits.queue as usize, admits.slo),
             closed_until: Timestamp::ZERO,
             evicted: VecDeque::new(),
+            told: [0; Class::COUNT],
         }
     }
 
@@ -191,6 +194,17 @@ impl PickerSite {
             ..*view
         };
         Some(self.policy.pick(&view, prng))
+    }
+
+    /// Tells the table how many wait: what the director asks slots for.
+    fn tell_waiting(&mut self, table: &LoadTable, site: SiteId) {
+        for (class, told) in Class::all().zip(&mut self.told) {
+            let waiting = self.waiting.waiting(class) as u64;
+            if waiting != *told {
+                table.add_waiting(site, class, waiting.wrapping_sub(*told));
+                *told = waiting;
+            }
+        }
     }
 
     /// Another way of admitting; whoever waits goes on to.
@@ -301,7 +315,9 @@ impl Picker {
             state.closed_until = now + CLOSED;
             return Decision::Reject(RejectReason::Overload);
         }
-        match state.waiting.push(class, id, now) {
+        let pushed = state.waiting.push(class, id, now);
+        state.tell_waiting(&self.table, site);
+        match pushed {
             Pushed::In => Decision::Wait,
             Pushed::InsteadOf(evicted) => {
                 state.evicted.push_back(evicted);
@@ -317,7 +333,14 @@ impl Picker {
     /// What becomes of one that waits, if it can be told: whoever has waited too long is refused,
     /// of any class, and then whose turn it is goes where there is room.
     pub fn poll_waiting(&mut self, now: Timestamp) -> Option<(WaitId, Decision)> {
-        (0..self.sites.len()).find_map(|index| self.poll_site(SiteId(index as u32), now))
+        (0..self.sites.len()).find_map(|index| {
+            let site = SiteId(index as u32);
+            let told = self.poll_site(site, now);
+            if told.is_some() {
+                self.sites[index].tell_waiting(&self.table, site);
+            }
+            told
+        })
     }
 
     fn poll_site(&mut self, site: SiteId, now: Timestamp) -> Option<(WaitId, Decision)> {
@@ -366,9 +389,10 @@ impl Picker {
 
     /// A request that waits goes away by itself.
     pub fn handle_left(&mut self, site: SiteId, id: WaitId) {
-        if let Some(site) = self.sites.get_mut(site.index()) {
-            site.waiting.remove(id);
-            site.evicted.retain(|evicted| *evicted != id);
+        if let Some(state) = self.sites.get_mut(site.index()) {
+            state.waiting.remove(id);
+            state.evicted.retain(|evicted| *evicted != id);
+            state.tell_waiting(&self.table, site);
         }
     }
 
@@ -454,6 +478,19 @@ impl Picker {
             slowdown: choice.slowdown,
             dispatched_at: now,
             table: Arc::clone(&self.table),
+        }
+    }
+}
+
+impl Drop for Picker {
+    /// Nobody waits here any more.
+    fn drop(&mut self) {
+        for (index, state) in self.sites.iter().enumerate() {
+            for (class, told) in Class::all().zip(state.told) {
+                let site = SiteId(index as u32);
+                self.table
+                    .add_waiting(site, class, 0_u64.wrapping_sub(told));
+            }
         }
     }
 }

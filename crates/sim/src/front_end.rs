@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tidegate_core::admission::AdmissionKind;
 use tidegate_core::director::Director;
-use tidegate_core::load::LoadTable;
+use tidegate_core::load::{LoadTable, WordReply, WordRequest};
 use tidegate_core::picker::Picker;
 use tidegate_core::policy::{PolicyConfig, Signal};
 use tidegate_core::time::Timestamp;
@@ -51,6 +51,8 @@ pub(crate) struct FrontEnd {
     attentive: bool,
     /// Whether it works out limits.
     limits: bool,
+    /// The last question about each node's words that was sent.
+    asked: Vec<u32>,
     /// Something has happened that a director must see.
     pub(crate) news: bool,
     /// Whether an event will wake it.
@@ -89,12 +91,13 @@ impl FrontEnd {
             table,
             reader: reads.map(|reads| Reader::new(number, &nodes, reads)),
             in_flight: vec![0; nodes.len()],
-            nodes,
             local,
             tick,
             ticked_at: now - tick,
             attentive: learned || pauses || limits,
             limits,
+            asked: vec![0; nodes.len()],
+            nodes,
             news: false,
             waking: false,
         }
@@ -175,6 +178,27 @@ impl FrontEnd {
             let told = own.in_flight();
             format!("the picker counts {told} requests in flight at {node:?}, there are {counted}")
         })
+    }
+
+    /// What its director asks of nodes' words, each told once.
+    pub(crate) fn questions(&mut self) -> impl Iterator<Item = (NodeId, u32)> {
+        let table = &self.table;
+        let asked = self.asked.iter_mut().zip(0..);
+        asked.filter_map(|(last, local)| {
+            let ticket = table.asked_word(NodeId(local))?.ticket;
+            (std::mem::replace(last, ticket) != ticket).then_some((NodeId(local), ticket))
+        })
+    }
+
+    /// The question of this number, if it has not been answered.
+    pub(crate) fn question(&self, node: NodeId, ticket: u32) -> Option<WordRequest> {
+        let asked = self.table.asked_word(node);
+        asked.filter(|asked| asked.ticket == ticket)
+    }
+
+    /// An answer has come.
+    pub(crate) fn answer(&self, node: NodeId, ticket: u32, reply: WordReply) {
+        self.table.answer_word(node, ticket, reply);
     }
 
     /// Requests in flight, by the core's count.

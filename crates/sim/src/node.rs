@@ -10,6 +10,7 @@ use crate::counters::CounterLog;
 use crate::model::Stream;
 use crate::node_model::NodeModel;
 use crate::processor::Processor;
+use crate::world::words::Words;
 
 /// Weight of the newest request in the latency that a node reports.
 const LATENCY_STEP: f64 = 0.1;
@@ -48,6 +49,8 @@ pub(crate) struct Node {
     /// When it answered nothing; the last one may last.
     silences: Vec<(Timestamp, Option<Timestamp>)>,
     generation: u64,
+    /// Words that front-ends share.
+    pub(crate) words: Words,
 }
 
 impl Node {
@@ -73,6 +76,7 @@ impl Node {
             latency: 0.0,
             silences: Vec::new(),
             generation: 1,
+            words: Words::default(),
         };
         node.note();
         node
@@ -101,6 +105,7 @@ impl Node {
         self.processor.set_antagonists(now, antagonists);
         self.io = IoChannels::new(model.io_channels);
         self.workers = IoChannels::new(model.workers);
+        self.words = Words::default();
         self.note();
     }
 

@@ -28,6 +28,20 @@ pub(crate) enum Event {
         node: u32,
         answered: bool,
     },
+    /// A front-end's question about a word has reached the node.
+    WordAsked {
+        front_end: u32,
+        node: u32,
+        ticket: u32,
+    },
+    /// Its answer has reached the front-end.
+    WordAnswered {
+        front_end: u32,
+        node: u32,
+        ticket: u32,
+        held: u64,
+        node_now: Timestamp,
+    },
     /// A node's antagonist comes or goes.
     Antagonist { node: u32 },
     /// A front-end looks after its ejected nodes.

@@ -72,6 +72,8 @@ pub struct FrontEnds {
     pub tick: Duration,
     /// How long an answer is waited for; none: for ever.
     pub timeout: Option<Duration>,
+    /// Whether they agree by words of the nodes' memory, where these have records.
+    pub words: bool,
 }
 
 /// The network between front-ends and nodes.
@@ -140,6 +142,7 @@ impl Scenario {
                 count: front_ends,
                 subset: None,
                 tick: Duration::from_millis(1),
+                words: true,
                 timeout: None,
             },
             network: Network {

@@ -2,34 +2,22 @@
 //! The picker's part: the limits are the director's, see [`super::control`].
 //!
 //! ```text
-//! room at a node   own in flight < limit * (1 + 0.15 * classes below)
+//! room at a node   own in flight < the limit of the request's rank
 //! ```
 //!
 //! Classes are nested limits: when the lowest finds no room, the next higher still does. So the
 //! lowest is refused first and no higher one because of it. The step is more than what comes in
 //! between two looks at the limit.
 //!
-//! Source: facts/admission.md, "Classes".
+//! Source: the admission study, "Classes".
 
-use super::{Admission, Class, Verdict};
+use super::{Admission, Class, Rank, Verdict};
 use crate::policy::View;
 use crate::topology::NodeId;
 
-/// What a class has beyond the next lower one, as a part of the limit.
-const STEP: f32 = 0.15;
-
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Adaptive {
-    classes: u8,
-}
-
-impl Adaptive {
-    /// For a site with so many classes.
-    pub(super) fn new(classes: u8) -> Self {
-        Self { classes }
-    }
-}
+pub(super) struct Adaptive;
 
 impl Admission for Adaptive {
     fn on_request(&mut self, _: &View<'_>, _: Class) -> Verdict {
@@ -37,8 +25,7 @@ impl Admission for Adaptive {
     }
 
     fn has_room(&self, view: &View<'_>, node: NodeId, class: Class) -> bool {
-        let below = self.classes.saturating_sub(1).saturating_sub(class.0);
-        let limit = view.table.limit(node) * (1.0 + STEP * f32::from(below));
+        let limit = view.table.limit(node, Rank::of(class));
         (view.table.in_flight(node) as f32) < limit
     }
 

@@ -9,7 +9,8 @@
 //!
 //! n > gamma * useful and n > target:  L += (target - L) * (1 - e^(-dt / 10 ms)), L >= floor
 //! else if the limit binds and the CPUs are full, or answers come as fast as ever:
-//!                                     L += max(1, 0.1 L) * dt / W, up to 1.05 * target
+//!                                     L += max(1, 0.1 L) * dt / W, up to 1.05 * target, where
+//!                                     slots that are held and empty count as useful
 //! else L stays: the knee does not move when load falls
 //! floor     = C + max(1, 0.25 C), at least 2: one in service and the next one at hand
 //! ```
@@ -26,7 +27,7 @@
 //! then all in flight look useful and the bound grows with them; [`super::control`] caps it by
 //! Little's law at half the SLO.
 //!
-//! Source: facts/admission.md, "Specification"; gamma from its table, where 1.25 is the best of
+//! Source: the admission study, "Specification"; gamma from its table, where 1.25 is the best of
 //! five over all scenarios.
 
 use super::ewma::Ewma;
@@ -63,6 +64,8 @@ pub(super) struct Seen {
     pub(super) accept_queue: f64,
     /// Requests in flight, those of all front-ends.
     pub(super) in_flight: f64,
+    /// Slots that front-ends hold for requests to come.
+    pub(super) empty: f64,
     /// Whether it is too old to act upon at once.
     pub(super) stale: bool,
 }
@@ -88,6 +91,7 @@ pub(super) struct Bound {
     useful: Ewma,
     in_flight: Ewma,
     busy: Ewma,
+    empty: Ewma,
 }
 
 impl Bound {
@@ -98,6 +102,7 @@ impl Bound {
             useful: Ewma::new(TAU),
             in_flight: Ewma::new(TAU),
             busy: Ewma::new(TAU),
+            empty: Ewma::new(TAU),
         }
     }
 
@@ -138,6 +143,7 @@ impl Bound {
         self.in_flight.add(n, seen.dt);
         self.useful.add((n - waiting).max(0.0), seen.dt);
         self.busy.add(seen.busy, seen.dt);
+        self.empty.add(seen.empty, seen.dt);
         let gamma = if seen.stale { GAMMA_STALE } else { GAMMA };
         let (n, useful) = (self.in_flight.value(), self.useful.value());
         let target = useful + f64::max(1.0, (gamma - 1.0) * useful);
@@ -148,7 +154,8 @@ impl Bound {
         } else if pressure.binds && self.may_grow(seen.capacity, pressure) {
             let request = pressure.residence.clamp(REQUEST_MIN, REQUEST_MAX);
             let grown = self.limit + f64::max(1.0, STEP * self.limit) * seen.dt / request;
-            self.limit = grown.min(f64::max(self.limit, ABOVE_TARGET * target));
+            let reach = ABOVE_TARGET * (target + self.empty.value());
+            self.limit = grown.min(f64::max(self.limit, reach));
         }
         self.limit = self.limit.max(floor);
     }
@@ -201,6 +208,7 @@ mod tests {
             busy,
             accept_queue: 0.0,
             in_flight: n,
+            empty: 0.0,
             stale: false,
         }
     }

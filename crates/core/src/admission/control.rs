@@ -1,73 +1,49 @@
-//! The adaptive controller of one site: from records and own counts to a limit of own requests in
-//! flight at each server.
+//! The adaptive controller of one site: from records, own counts and shared words to a limit of own
+//! requests in flight at each server.
 //!
 //! ```text
-//! record fresh     L by the server's own bound ([`super::bound`]); of it a front-end takes its share
-//! record too old   the same with a wider bound (more than two of its intervals, 5 ms at least)
-//! no record        by own latency ([`super::own_latency`])
-//! then             capped by Little's law at half the SLO where the CPUs are full and answers
-//!                  are slow all the same (a queue that no record shows)
-//! then             all together capped by what lies behind the servers ([`super::hidden`])
-//! share            1 / front-ends, and what CPUs have nothing to do; a fraction of a request is a
-//!                  whole one for that part of the time, decided anew each 20 ms
+//! each server     L, for all front-ends together ([`super::server`])
+//! all together    L * min(1, cap / sum of L): what lies behind the servers ([`super::hidden`])
+//! one of several  slots that it holds in the server's words ([`super::slots`]); no words: a share
+//! rank            L * (1 + 0.15 * ranks below) for a request of a rank
 //! ```
+//!
+//! A share is 1 / front-ends and what CPUs have nothing to do; a fraction of a request is a whole
+//! one for that part of the time, decided anew each 20 ms. Where requests wait, slots are asked for:
+//! of the highest class first, at the servers with most room first, one each and tick, with a
+//! chance that halves when there was none left and doubles when there was.
 //!
 //! Inputs: the load table, the site's candidates, the number of front-ends, time. Called once a
 //! tick by the director.
 //!
-//! Failure case: front-ends with unequal demand; the shares of the idle ones are lost.
+//! Failure case: without words, front-ends with unequal demand; the shares of the idle ones are lost.
 //!
-//! Source: facts/admission.md, "Specification".
+//! Source: the admission study, "Specification".
 
 use std::time::Duration;
 
-use super::bound::{Bound, Pressure, Seen};
-use super::ewma::Ewma;
+use super::bound::Pressure;
 use super::hidden::{Hidden, SiteSeen};
-use super::own_latency::OwnLatency;
-use crate::load::{LoadTable, NodeLoad, OwnTraffic};
+use super::server::{Age, Server, Sum};
+use super::slots::{Slots, Wanted};
+use super::{Class, Rank};
+use crate::load::{Agreed, LoadTable};
 use crate::prng::Prng;
 use crate::time::Timestamp;
 use crate::topology::{NodeId, SiteId};
 
-/// A record older than this, and than two intervals, is not acted upon at once.
-const STALE: Duration = Duration::from_millis(5);
-/// Older than this and than four intervals it is none.
-const LOST: Duration = Duration::from_secs(1);
 /// A limit binds for so long after a request found no room.
 const BINDS: Duration = Duration::from_millis(20);
 /// Or while so much of it is in flight.
 const NEAR: f64 = 0.9;
-/// Part of the SLO that a request may spend at a server whose CPUs are full.
-const SLO_PART: f64 = 0.5;
-/// CPUs count as full from here.
-const FULL: f64 = 0.9;
-/// Time constant of a server's completions, seconds.
-const TAU: f64 = 0.15;
 /// So many front-ends may each use what idle CPUs there are; more of them less.
 const FEW: f64 = 4.0;
 /// The coin for a fraction of a request is thrown this often.
 const COIN: Duration = Duration::from_millis(20);
-
-/// What is known of one server.
-#[derive(Clone, Debug)]
-struct Server {
-    node: NodeId,
-    /// While records tell of it.
-    bound: Option<Bound>,
-    /// While none does.
-    latency: Option<OwnLatency>,
-    /// The record that was taken in last.
-    observed_at: Timestamp,
-    own: OwnTraffic,
-    completions: Ewma,
-    /// Below this part of the time a fraction counts as a whole request.
-    coin: f64,
-    /// What the last tick decided.
-    limit: f64,
-    /// CPUs without work.
-    idle: f64,
-}
+/// What a rank has beyond the next lower one, as a part of the limit.
+const STEP: f64 = 0.15;
+/// Most slots that are asked for in a tick.
+const ASKS_MAX: u64 = 64;
 
 /// Why a limit is what it is, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,100 +89,119 @@ impl LimitBy {
     }
 }
 
+/// What a tick is told beside the table.
+#[derive(Debug)]
+pub struct Tick<'a> {
+    /// The controller's site.
+    pub site: SiteId,
+    /// Its servers.
+    pub candidates: &'a [NodeId],
+    /// Front-ends that serve these, ourselves included.
+    pub front_ends: u32,
+    /// When it is.
+    pub now: Timestamp,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Control {
     slo: f64,
+    classes: u8,
     servers: Vec<Server>,
     hidden: Hidden,
+    /// What all limits are scaled by for what lies behind.
+    scale: f64,
     ticked_at: Option<Timestamp>,
     thrown_at: Timestamp,
-    wanting: u64,
-    wanting_at: Option<Timestamp>,
-    completions: Ewma,
+    no_room: u64,
+    no_room_at: Option<Timestamp>,
+    /// With which chance a slot is asked for.
+    boldness: f64,
+    /// Servers by room, the most first; kept so that a tick allocates nothing.
+    order: Vec<usize>,
     by: LimitBy,
 }
 
-/// What a tick adds up over the servers.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    in_flight: f64,
-    useful: f64,
-    ended: f64,
-    busy: f64,
-    capacity: f64,
-    limits: f64,
-    /// Servers whose record is fresh.
-    fresh: usize,
-}
-
 impl Control {
-    /// Of a site whose answers are wanted within `slo`.
-    pub fn new(slo: Duration) -> Self {
+    /// Of a site with so many classes whose answers are wanted within `slo`.
+    pub fn new(slo: Duration, classes: u8) -> Self {
         Self {
             slo: slo.as_secs_f64(),
+            classes,
             servers: Vec::new(),
             hidden: Hidden::default(),
+            scale: 1.0,
             ticked_at: None,
             thrown_at: Timestamp::ZERO,
-            wanting: 0,
-            wanting_at: None,
-            completions: Ewma::new(TAU),
+            no_room: 0,
+            no_room_at: None,
+            boldness: 1.0,
+            order: Vec::new(),
             by: LimitBy::Record,
         }
     }
 
-    /// Who set the limits.
-    pub fn by(&self) -> LimitBy {
-        self.by
-    }
-
-    /// Own requests that end per second.
-    pub fn completions(&self) -> f64 {
-        self.completions.value()
-    }
-
-    /// Looks at the table, decides, and publishes a limit for each candidate.
-    pub fn on_tick(
-        &mut self,
-        (site, candidates): (SiteId, &[NodeId]),
-        table: &LoadTable,
-        front_ends: u32,
-        now: Timestamp,
-        prng: &mut Prng,
-    ) {
+    /// Looks at the table, decides, and publishes limits for each candidate.
+    pub fn on_tick(&mut self, tick: &Tick<'_>, table: &LoadTable, prng: &mut Prng) {
+        let now = tick.now;
+        self.keep(tick.candidates, table);
         let Some(before) = self.ticked_at.replace(now) else {
-            self.keep(candidates, table);
             return;
         };
         let dt = now.seconds_since(before);
         if dt <= 0.0 {
             return;
         }
-        self.keep(candidates, table);
-        let share = 1.0 / f64::from(front_ends.max(1));
-        let binds = self.binds(site, table, now);
+        let share = 1.0 / f64::from(tick.front_ends.max(1));
         self.throw(now, prng);
+        if tick.front_ends > 1 {
+            self.take_in(table, now);
+        }
+        let binds = self.binds(tick.site, table, now);
+        self.decide(tick, table, (share, dt), binds);
+        self.publish(tick, table, share, binds, prng);
+        table.set_limited_by(tick.site, self.by);
+    }
+
+    /// Takes in what the servers' words tell.
+    fn take_in(&mut self, table: &LoadTable, now: Timestamp) {
+        for server in &mut self.servers {
+            let node = server.node;
+            let answered = |ticket| table.answered_word(node, ticket);
+            server.slots.take_in(answered, now);
+            let in_flight = table.in_flight(node) as i64;
+            server.total = server.slots.total(in_flight, now);
+        }
+    }
+
+    /// Decides on a limit for each server, and on what all of them are scaled by.
+    fn decide(&mut self, tick: &Tick<'_>, table: &LoadTable, (share, dt): (f64, f64), binds: bool) {
+        let now = tick.now;
         let mut sum = Sum::default();
         self.by = LimitBy::Latency;
-        for index in 0..self.servers.len() {
+        for server in &mut self.servers {
             let pressure = Pressure {
-                binds: binds || self.is_near(index, table, share),
+                binds: is_near(server, table, share) || binds && server.total.is_none(),
                 residence: self.hidden.residence(),
                 base: self.hidden.base(),
                 slo: self.slo,
             };
-            self.server(index, table, (share, dt), &pressure, now, &mut sum);
+            match server.look(table, (share, dt), &pressure, now, &mut sum) {
+                Age::Fresh => self.by = LimitBy::Record,
+                Age::Old => self.by = LimitBy::OldRecord,
+                Age::None => {}
+            }
         }
-        self.completions.add(sum.ended / dt, dt);
-        let near = sum.in_flight >= NEAR * sum.limits;
+        // By words it is known whether slots are lacking or only where they are.
+        let lacks = binds && sum.agreed < self.servers.len();
+        let near = sum.held >= NEAR * sum.limits * self.scale;
         let seen = SiteSeen {
             dt,
             in_flight: sum.in_flight,
             useful: sum.useful,
             ended: sum.ended,
             utilization: sum.busy / sum.capacity,
-            binds: binds || near,
+            binds: lacks || near,
             limits: sum.limits,
             slo: self.slo,
         };
@@ -216,25 +211,124 @@ impl Control {
             true => self.hidden.on_tick(&seen, now),
             false => None,
         };
-        let scale = cap.map_or(1.0, |cap| (cap / sum.limits).min(1.0));
-        if scale < 1.0 {
+        self.scale = cap.map_or(1.0, |cap| (cap / sum.limits).min(1.0));
+        if self.scale < 1.0 {
             self.by = match self.hidden.state() {
                 (_, true) => LimitBy::Dip,
                 _ => LimitBy::Hidden,
             };
         }
-        for server in &self.servers {
-            // Nobody's share is kept from whoever could use it.
-            let idle = match share < 1.0 && scale >= 1.0 {
-                true => server.idle * (FEW * share).min(1.0),
-                false => 0.0,
+    }
+
+    /// Publishes what follows for each server, and asks for slots.
+    fn publish(
+        &mut self,
+        tick: &Tick<'_>,
+        table: &LoadTable,
+        share: f64,
+        binds: bool,
+        prng: &mut Prng,
+    ) {
+        let scale = self.scale;
+        let mut needs = Needs::of(tick.site, table);
+        let binds = binds || needs.any();
+        let keeps = self.keeps(share);
+        for server in &mut self.servers {
+            let limit = server.limit * scale;
+            let in_flight = table.in_flight(server.node) as i64;
+            server.near = false;
+            server.held = in_flight;
+            let total = server.total.filter(|_| limit.is_finite());
+            let agreed = total.map(|total| Agreed {
+                held: u32::try_from(total.held).unwrap_or(0),
+                limit: limit.ceil() as u32,
+            });
+            table.set_agreed(server.node, agreed);
+            let Some(total) = total else {
+                let limits = by_share(server, (share, scale), self.classes);
+                table.set_limits(server.node, limits);
+                continue;
             };
-            let own = whole(server.limit * scale * share + idle, server.coin);
-            // A server that tells nothing by itself must be asked to be known.
-            let least = if server.tells() { 0.0 } else { 1.0 };
-            table.set_limit(server.node, own.max(least) as f32);
+            if !binds && Slots::is_far(&total, limit) {
+                let room = Slots::far_room(&total, limit) * (FEW * share).min(1.0);
+                let most = in_flight as f64 + room.max(1.0).floor();
+                table.set_limits(server.node, [most as f32; Rank::COUNT]);
+                continue;
+            }
+            if total.held as f64 >= limit && needs.any() {
+                let ended = 0..server.ended as u64;
+                let leave = ended.filter(|_| prng.unit() > keeps).count();
+                server.slots.give_up(leave as i64);
+            }
+            server.near = true;
+            let open = |rank| (total.held as f64) < ranked(limit, rank, self.classes) + 1.0;
+            let waits = needs.first().is_some_and(|class| open(Rank::of(class)));
+            let (held, usable) = server.slots.keep(in_flight, waits);
+            server.held = held;
+            needs.met((usable - in_flight).max(0) as u64);
+            let limits = Rank::ALL.map(|rank| if open(rank) { usable as f32 } else { 0.0 });
+            table.set_limits(server.node, limits);
         }
-        table.set_limited_by(site, self.by);
+        if tick.front_ends > 1 {
+            self.ask(&mut needs, share, (table, tick.now), prng);
+        }
+    }
+
+    /// The chance with which a slot that comes free stays here while others want it.
+    fn keeps(&self, share: f64) -> f64 {
+        let limits: f64 = self.servers.iter().map(|it| it.limit).sum();
+        let fair = limits * self.scale * share;
+        let own: i64 = self.servers.iter().map(|it| it.slots.usable()).sum();
+        (fair / (own as f64).max(1.0)).min(1.0)
+    }
+
+    /// Tells the servers' words what is wanted of them: where most room is, first.
+    fn ask(
+        &mut self,
+        needs: &mut Needs,
+        share: f64,
+        (table, now): (&LoadTable, Timestamp),
+        prng: &mut Prng,
+    ) {
+        let scale = self.scale;
+        let servers = &mut self.servers;
+        let room = |server: &Server| {
+            let held = server.total.map_or(f64::INFINITY, |it| it.held as f64);
+            server.limit * scale - held
+        };
+        self.order.clear();
+        self.order.extend(0..servers.len());
+        self.order
+            .sort_unstable_by(|one, other| room(&servers[*other]).total_cmp(&room(&servers[*one])));
+        for place in &self.order {
+            let server = &mut servers[*place];
+            if let Some(granted) = server.slots.granted() {
+                let bolder = if granted { 2.0 } else { 0.5 };
+                self.boldness = (self.boldness * bolder).clamp(share, 1.0);
+            }
+            if !server.slots.is_ready(now) {
+                continue;
+            }
+            let limit = server.limit * scale;
+            let mut wanted = Wanted {
+                in_flight: table.in_flight(server.node) as i64,
+                held: server.held,
+                asked: 0,
+                limit,
+                ended: table.own(server.node).completed,
+                near: server.near,
+            };
+            if let (Some(class), Some(total), true) = (needs.first(), &server.total, server.near) {
+                let limit = ranked(limit, Rank::of(class), self.classes);
+                if (total.held as f64) < limit && prng.unit() < self.boldness {
+                    (wanted.asked, wanted.limit) = (1, limit);
+                    needs.met(1);
+                }
+            }
+            if let Some(op) = server.slots.ask(&wanted, now) {
+                server.slots.asked_as(table.ask_word(server.node, op));
+            }
+        }
     }
 
     /// Keeps what is known of servers that stay, and no others.
@@ -258,23 +352,18 @@ impl Control {
         self.servers = candidates.iter().map(server).collect();
         // Whoever is no candidate any more has no limit.
         for gone in known {
-            table.set_limit(gone.node, f32::INFINITY);
+            table.set_limits(gone.node, [f32::INFINITY; Rank::COUNT]);
         }
     }
 
     /// Whether a request found no room of late.
     fn binds(&mut self, site: SiteId, table: &LoadTable, now: Timestamp) -> bool {
-        let wanting = table.found_no_room(site);
-        if wanting != self.wanting {
-            self.wanting = wanting;
-            self.wanting_at = Some(now);
+        let no_room = table.found_no_room(site);
+        if no_room != self.no_room {
+            self.no_room = no_room;
+            self.no_room_at = Some(now);
         }
-        self.wanting_at.is_some_and(|at| now.since(at) <= BINDS)
-    }
-
-    fn is_near(&self, index: usize, table: &LoadTable, share: f64) -> bool {
-        let server = &self.servers[index];
-        table.in_flight(server.node) as f64 >= NEAR * server.limit * share
+        self.no_room_at.is_some_and(|at| now.since(at) <= BINDS)
     }
 
     fn throw(&mut self, now: Timestamp, prng: &mut Prng) {
@@ -285,165 +374,61 @@ impl Control {
             }
         }
     }
-
-    /// Looks at one server and adds it to the sum.
-    fn server(
-        &mut self,
-        index: usize,
-        table: &LoadTable,
-        (share, dt): (f64, f64),
-        pressure: &Pressure,
-        now: Timestamp,
-        sum: &mut Sum,
-    ) {
-        let server = &mut self.servers[index];
-        let own = table.own(server.node);
-        let ended = own.completed.wrapping_sub(server.own.completed) as f64;
-        server.own = own;
-        server.completions.add(ended / dt, dt);
-        let in_flight = own.in_flight() as f64;
-        let load = table.last(server.node);
-        let useful = match Age::of(&load, now) {
-            Age::None => {
-                server.by_latency((dt, in_flight, ended), share, pressure, now);
-                in_flight
-            }
-            age @ (Age::Fresh | Age::Old) => {
-                let capacity = f64::from(load.capacity);
-                let little = server.completions.value() / share * SLO_PART * pressure.slo;
-                let bound = server.by_record(&load, (dt, in_flight / share), age, pressure);
-                let slow = little > 0.0 && in_flight / share > little;
-                let (busy, at_work) = (bound.busy(), bound.at_work());
-                if slow && pressure.binds && busy > FULL * capacity {
-                    bound.cap(little, capacity);
-                }
-                let (limit, idle) = (bound.limit(), bound.idle(capacity));
-                (server.limit, server.idle) = (limit, idle);
-                sum.busy += busy;
-                sum.capacity += capacity;
-                sum.fresh += usize::from(age == Age::Fresh);
-                self.by = match age {
-                    Age::Old => LimitBy::OldRecord,
-                    Age::Fresh | Age::None => LimitBy::Record,
-                };
-                in_flight * at_work
-            }
-        };
-        sum.useful += useful;
-        sum.in_flight += in_flight;
-        sum.ended += ended;
-        sum.limits += self.servers[index].limit * share;
-    }
 }
 
-impl Server {
-    fn new(node: NodeId, table: &LoadTable) -> Self {
-        Self {
-            node,
-            bound: None,
-            latency: None,
-            observed_at: Timestamp::ZERO,
-            own: table.own(node),
-            completions: Ewma::new(TAU),
-            coin: 0.5,
-            limit: f64::INFINITY,
-            idle: 0.0,
-        }
+/// Requests that wait and for which no slot is at hand, by class.
+#[derive(Clone, Copy, Debug)]
+struct Needs([u64; Class::COUNT]);
+
+impl Needs {
+    fn of(site: SiteId, table: &LoadTable) -> Self {
+        Self(Class::ALL.map(|class| table.waiting(site, class).min(ASKS_MAX)))
     }
 
-    /// Whether a record tells of it.
-    fn tells(&self) -> bool {
-        self.bound.is_some()
+    fn any(&self) -> bool {
+        self.0.iter().any(|waiting| *waiting > 0)
     }
 
-    /// The law for a server that tells nothing speaks of own requests; the share is taken off
-    /// again.
-    fn by_latency(
-        &mut self,
-        seen: (f64, f64, f64),
-        share: f64,
-        pressure: &Pressure,
-        now: Timestamp,
-    ) {
-        self.bound = None;
-        self.idle = 0.0;
-        let before = self.limit * share;
-        let law = self
-            .latency
-            .get_or_insert_with(|| match before.is_finite() {
-                true => OwnLatency::from_limit(before),
-                false => OwnLatency::default(),
-            });
-        law.on_tick(seen, pressure.binds, pressure.slo, now);
-        self.limit = law.limit() / share;
+    /// Whose turn it is.
+    fn first(&self) -> Option<Class> {
+        let mut classes = Class::all().zip(self.0);
+        classes.find(|it| it.1 > 0).map(|it| it.0)
     }
 
-    /// The law for a server with a record; `in_flight` counts for all front-ends.
-    fn by_record(
-        &mut self,
-        load: &NodeLoad,
-        (dt, in_flight): (f64, f64),
-        age: Age,
-        pressure: &Pressure,
-    ) -> &mut Bound {
-        self.latency = None;
-        let bound = self
-            .bound
-            .get_or_insert_with(|| Bound::new(load.capacity.into()));
-        if load.observed_at > self.observed_at {
-            let since = match self.observed_at {
-                Timestamp::ZERO => dt,
-                before => load.observed_at.seconds_since(before),
-            };
-            self.observed_at = load.observed_at;
-            let all = match load.in_flight.is_finite() {
-                true => f64::from(load.in_flight),
-                false => in_flight,
-            };
-            bound.on_record(&seen(load, all, since, age == Age::Old), pressure);
-        }
-        bound
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Age {
-    Fresh,
-    Old,
-    None,
-}
-
-impl Age {
-    fn of(load: &NodeLoad, now: Timestamp) -> Self {
-        let age = now.since(load.observed_at);
-        let tells = load.run_queue.is_finite() && load.utilization.is_finite();
-        if load.observed_at == Timestamp::ZERO || !tells || age > LOST.max(load.interval * 4) {
-            Self::None
-        } else if age > STALE.max(load.interval * 2) {
-            Self::Old
-        } else {
-            Self::Fresh
+    /// So many have one, the highest first.
+    fn met(&mut self, mut slots: u64) {
+        for waiting in &mut self.0 {
+            let met = slots.min(*waiting);
+            *waiting -= met;
+            slots -= met;
         }
     }
 }
 
-fn seen(load: &NodeLoad, in_flight: f64, dt: f64, stale: bool) -> Seen {
-    let known = |value: f32| {
-        if value.is_finite() {
-            f64::from(value)
-        } else {
-            0.0
-        }
+fn is_near(server: &Server, table: &LoadTable, share: f64) -> bool {
+    match &server.total {
+        Some(total) => total.held as f64 >= NEAR * server.limit,
+        None => table.in_flight(server.node) as f64 >= NEAR * server.limit * share,
+    }
+}
+
+/// The limit for a request of a rank.
+fn ranked(limit: f64, rank: Rank, classes: u8) -> f64 {
+    let below = usize::from(classes).saturating_sub(rank.index());
+    limit * (1.0 + STEP * below as f64)
+}
+
+/// Own limits where front-ends cannot agree.
+fn by_share(server: &Server, (share, scale): (f64, f64), classes: u8) -> [f32; Rank::COUNT] {
+    // Nobody's share is kept from whoever could use it.
+    let idle = match share < 1.0 && scale >= 1.0 {
+        true => server.idle * (FEW * share).min(1.0),
+        false => 0.0,
     };
-    Seen {
-        dt,
-        capacity: load.capacity.into(),
-        run_queue: known(load.run_queue),
-        busy: known(load.utilization) * f64::from(load.capacity),
-        accept_queue: known(load.accept_queue),
-        in_flight,
-        stale,
-    }
+    let own = whole(server.limit * scale * share + idle, server.coin);
+    // A server that tells nothing by itself must be asked to be known.
+    let least = if server.tells() { 0.0 } else { 1.0 };
+    Rank::ALL.map(|rank| ranked(own.max(least), rank, classes) as f32)
 }
 
 /// A fraction is a whole request where the coin says so.
@@ -467,22 +452,21 @@ mod tests {
     }
 
     #[test]
-    fn records_age_by_their_interval() {
-        let at = Timestamp::from_millis;
-        let load = NodeLoad {
-            observed_at: at(1000),
-            interval: Duration::from_millis(50),
-            run_queue: 1.0,
-            utilization: 0.5,
-            ..NodeLoad::UNKNOWN
-        };
-        assert_eq!(Age::of(&load, at(1100)), Age::Fresh);
-        assert_eq!(Age::of(&load, at(1101)), Age::Old);
-        assert_eq!(Age::of(&load, at(2001)), Age::None);
-        let blind = NodeLoad {
-            run_queue: f32::NAN,
-            ..load
-        };
-        assert_eq!(Age::of(&blind, at(1001)), Age::None);
+    fn each_rank_finds_room_a_little_longer_than_the_next_lower_one() {
+        let of = |rank: usize| ranked(10.0, Rank::ALL[rank], 3);
+        let limits: Vec<_> = (0..Rank::COUNT).map(of).collect();
+        for (limit, wanted) in limits.iter().zip([14.5, 13.0, 11.5, 10.0, 10.0]) {
+            assert!((limit - wanted).abs() < 1e-9, "{limits:?}");
+        }
+    }
+
+    #[test]
+    fn needs_are_met_from_the_highest_class_on() {
+        let mut needs = Needs([0, 2, 0, 5]);
+        assert_eq!(needs.first(), Class::new(1));
+        needs.met(3);
+        assert_eq!(needs.0, [0, 0, 0, 4]);
+        needs.met(9);
+        assert!(!needs.any() && needs.first().is_none());
     }
 }

@@ -26,7 +26,7 @@
 //! Failure case: both the CPUs and something behind them full at once is judged by the CPUs. One
 //! server alone with something slow behind it is the policy's affair.
 //!
-//! Source: facts/admission.md, "Hidden bottleneck".
+//! Source: the admission study, "Hidden bottleneck".
 
 use std::time::Duration;
 
@@ -195,6 +195,7 @@ impl Hidden {
             }
             return self.answer();
         }
+        self.note_binding(seen);
         self.follow_base(seen);
         self.engage(seen, now);
         if self.engaged {
@@ -217,19 +218,24 @@ impl Hidden {
         self.engaged.then_some(self.cap * share)
     }
 
+    /// For how long limits have bound, or have not; nothing counts before something was served.
+    fn note_binding(&mut self, seen: &SiteSeen) {
+        if self.residence() <= 0.0 {
+            return;
+        }
+        (self.calm, self.tight) = match seen.binds {
+            true => (0.0, self.tight + seen.dt),
+            false => (self.calm + seen.dt, 0.0),
+        };
+        self.unloaded |= self.calm >= LASTING;
+    }
+
     fn follow_base(&mut self, seen: &SiteSeen) {
         let residence = self.residence();
         if residence <= 0.0 {
             return;
         }
         let base = *self.base.get_or_insert(residence);
-        self.calm = if seen.binds { 0.0 } else { self.calm + seen.dt };
-        self.tight = if seen.binds {
-            self.tight + seen.dt
-        } else {
-            0.0
-        };
-        self.unloaded |= self.calm >= LASTING;
         let tau = if residence < base {
             BASE_DOWN
         } else if !seen.binds {

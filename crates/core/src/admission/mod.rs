@@ -9,7 +9,8 @@
 //! from limits that the director works out once a millisecond ([`Control`]) and that lie in the load
 //! table: `adaptive` is the default. A mode is one file here and one line in [`AdmissionKind`].
 //!
-//! Inside: `bound` (one server), `hidden` (what lies behind all), `own_latency` (nothing is known).
+//! Inside: `server` (one server: `bound`, or `own_latency` where nothing is known), `hidden` (what lies
+//! behind all), `slots` (how front-ends agree).
 //!
 //! What it does not know: HTTP, answers, who asks.
 
@@ -21,11 +22,14 @@ mod fixed;
 mod hidden;
 mod off;
 mod own_latency;
+mod server;
+mod slots;
 mod wait_queue;
 
 use std::time::Duration;
 
-pub use control::{Control, LimitBy};
+pub use control::{Control, LimitBy, Tick};
+pub use slots::SLOT_WORDS;
 pub use wait_queue::{Pushed, WaitQueue};
 
 use crate::policy::View;
@@ -87,6 +91,9 @@ impl Class {
         }
     }
 
+    /// From the highest to the lowest.
+    pub const ALL: [Self; Self::COUNT] = [Self(0), Self(1), Self(2), Self(3)];
+
     /// As an index.
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -94,7 +101,31 @@ impl Class {
 
     /// From the highest to the lowest.
     pub fn all() -> impl Iterator<Item = Self> {
-        (0..Self::COUNT as u8).map(Self)
+        Self::ALL.into_iter()
+    }
+}
+
+/// How long a request still finds room as servers fill up: 0 the longest. Each class has one, and
+/// there is one above them all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank(u8);
+
+impl Rank {
+    /// How many there are.
+    pub const COUNT: usize = Class::COUNT + 1;
+    /// From the highest to the lowest.
+    pub const ALL: [Self; Self::COUNT] = [Self(0), Self(1), Self(2), Self(3), Self(4)];
+    /// The lowest: its limit is the server's.
+    pub const LOWEST: Self = Self(Class::COUNT as u8);
+
+    /// A class's.
+    pub const fn of(class: Class) -> Self {
+        Self(class.0 + 1)
+    }
+
+    /// As an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
     }
 }
 
@@ -238,7 +269,7 @@ impl AdmissionConfig {
         match self.kind {
             AdmissionKind::Off => Box::new(off::Off),
             AdmissionKind::Static => Box::new(fixed::Fixed::new(self.limits)),
-            AdmissionKind::Adaptive => Box::new(adaptive::Adaptive::new(self.classes)),
+            AdmissionKind::Adaptive => Box::new(adaptive::Adaptive),
         }
     }
 }

@@ -20,7 +20,7 @@
 //! Failure case: an SLO below the service time; then nothing that waited is answered in time.
 //!
 //! Source: adaptive LIFO and CoDel as used for queues of requests (Maurer, "Fail at Scale", ACM
-//! Queue 2015); constants of facts/admission.md, re-examined in the simulator.
+//! Queue 2015); constants of the admission study, re-examined in the simulator.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -72,6 +72,11 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
     pub fn configure(&mut self, most: usize, slo: Duration) {
         self.most = most;
         self.slo = slo;
+    }
+
+    /// How many of a class wait.
+    pub fn waiting(&self, class: Class) -> usize {
+        self.classes[class.index()].len()
     }
 
     /// How many wait.

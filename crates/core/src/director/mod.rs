@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::{AdmissionConfig, AdmissionKind, Control};
+use crate::admission::{AdmissionConfig, AdmissionKind, Control, Tick};
 use crate::load::LoadTable;
 use crate::prng::Prng;
 use crate::time::Timestamp;
@@ -160,17 +160,17 @@ impl Director {
             let Some(control) = control else { continue };
             let site = SiteId(index as u32);
             let candidates = &self.topology.site(site).candidates;
-            let front_ends = self.front_ends;
-            control.on_tick((site, candidates), table, front_ends, now, &mut self.prng);
+            let tick = Tick {
+                site,
+                candidates,
+                front_ends: self.front_ends,
+                now,
+            };
+            control.on_tick(&tick, table, &mut self.prng);
         }
         if self.changed {
             self.publish();
         }
-    }
-
-    /// What limits a site's requests, if it admits by what its servers can use.
-    pub fn control(&self, site: SiteId) -> Option<&Control> {
-        self.controls.get(site.index())?.as_ref()
     }
 
     /// A newer snapshot, if there is one.
@@ -274,7 +274,7 @@ impl Director {
 }
 
 fn control(config: AdmissionConfig) -> Option<Control> {
-    (config.kind == AdmissionKind::Adaptive).then(|| Control::new(config.slo))
+    (config.kind == AdmissionKind::Adaptive).then(|| Control::new(config.slo, config.classes))
 }
 
 /// What has become of a node's requests, by the table.

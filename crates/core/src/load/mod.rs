@@ -13,9 +13,11 @@ mod rates;
 mod rung;
 mod slot;
 mod table;
+mod words;
 
 pub use history::{History, Progress, Reading};
 pub use node_load::{LoadBrief, NodeLoad, OwnTraffic};
 pub use rates::{Point, Rates};
 pub use rung::Rung;
 pub use table::{LoadReport, LoadTable, NodeTerms, Outcomes, SiteTerms};
+pub use words::{Agreed, WordOp, WordReply, WordRequest};

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use super::table::{LoadReport, NodeTerms};
 use super::{LoadBrief, NodeLoad, OwnTraffic, Rung};
+use crate::admission::Rank;
 use crate::time::{Timestamp, nanos};
 
 /// Tries of a read that meets a writer; a write takes some nanoseconds.
@@ -70,8 +71,8 @@ pub(super) struct Own {
     prior_runnable: AtomicF32,
     prior_in_flight: AtomicF32,
     per_core: AtomicF32,
-    /// Most own requests in flight.
-    limit: AtomicF32,
+    /// Most own requests in flight, by rank.
+    limits: [AtomicF32; Rank::COUNT],
 }
 
 #[derive(Debug, Default)]
@@ -116,7 +117,7 @@ impl Slot {
         let slot = Self::default();
         slot.store(&NodeLoad::UNKNOWN);
         slot.own.set_terms(&NodeTerms::default());
-        slot.own.set_limit(f32::INFINITY);
+        slot.own.set_limits([f32::INFINITY; Rank::COUNT]);
         slot
     }
 
@@ -275,13 +276,15 @@ impl Own {
         self.per_core.store(terms.per_core);
     }
 
-    pub(super) fn set_limit(&self, limit: f32) {
-        self.limit.store(limit);
+    pub(super) fn set_limits(&self, limits: [f32; Rank::COUNT]) {
+        for (word, limit) in self.limits.iter().zip(limits) {
+            word.store(limit);
+        }
     }
 
     #[inline]
-    pub(super) fn limit(&self) -> f32 {
-        self.limit.load()
+    pub(super) fn limit(&self, rank: Rank) -> f32 {
+        self.limits[rank.index()].load()
     }
 
     #[inline]

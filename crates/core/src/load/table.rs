@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::slot::Slot;
+use super::words::{Agreed, WordBox, WordOp, WordReply, WordRequest};
 use super::{LoadBrief, NodeLoad, OwnTraffic};
-use crate::admission::LimitBy;
+use crate::admission::{Class, LimitBy, Rank};
 use crate::time::Timestamp;
 use crate::topology::{NodeId, SiteId};
 
@@ -100,6 +101,8 @@ impl Default for SiteTerms {
 #[derive(Debug)]
 pub struct LoadTable {
     nodes: Box<[Slot]>,
+    /// By node.
+    words: Box<[WordBox]>,
     sites: Box<[SiteSlot]>,
 }
 
@@ -110,6 +113,8 @@ struct SiteSlot {
     no_room: AtomicU64,
     /// What set its limits, as a place in [`LimitBy::ALL`], from 1; 0: nobody did.
     limited_by: AtomicU64,
+    /// Requests that wait at this front-end, by class.
+    waiting: [AtomicU64; Class::COUNT],
 }
 
 impl LoadTable {
@@ -117,6 +122,7 @@ impl LoadTable {
     pub fn new(nodes: usize, sites: usize) -> Self {
         let table = Self {
             nodes: (0..nodes).map(|_| Slot::unknown()).collect(),
+            words: (0..nodes).map(|_| WordBox::default()).collect(),
             sites: (0..sites).map(|_| SiteSlot::default()).collect(),
         };
         for site in 0..sites {
@@ -268,15 +274,59 @@ impl LoadTable {
             .store(word, Ordering::Relaxed);
     }
 
-    /// Publishes how many own requests may be in flight at a node.
-    pub fn set_limit(&self, node: NodeId, limit: f32) {
-        self.slot(node).own.set_limit(limit);
+    /// Publishes how many own requests may be in flight at a node when one of each rank comes.
+    pub fn set_limits(&self, node: NodeId, limits: [f32; Rank::COUNT]) {
+        self.slot(node).own.set_limits(limits);
     }
 
-    /// How many own requests may be in flight at a node; infinite without a limit.
+    /// How many own requests may be in flight at a node when one of this rank comes; infinite
+    /// without a limit.
     #[inline]
-    pub fn limit(&self, node: NodeId) -> f32 {
-        self.slot(node).own.limit()
+    pub fn limit(&self, node: NodeId, rank: Rank) -> f32 {
+        self.slot(node).own.limit(rank)
+    }
+
+    /// Asks for an atomic on a node's shared word, when the last one was answered.
+    pub fn ask_word(&self, node: NodeId, op: WordOp) -> u32 {
+        self.words[node.index()].ask(op)
+    }
+
+    /// What is asked of a node's words and was not answered yet: for the node's reader.
+    #[inline]
+    pub fn asked_word(&self, node: NodeId) -> Option<WordRequest> {
+        self.words[node.index()].asked()
+    }
+
+    /// The node's reader answers.
+    pub fn answer_word(&self, node: NodeId, ticket: u32, reply: WordReply) {
+        self.words[node.index()].answer(ticket, reply);
+    }
+
+    /// The answer to what was asked under this number, if it is here.
+    pub fn answered_word(&self, node: NodeId, ticket: u32) -> Option<WordReply> {
+        self.words[node.index()].answered(ticket)
+    }
+
+    /// Publishes what front-ends have agreed upon at a node, if anything.
+    pub(crate) fn set_agreed(&self, node: NodeId, agreed: Option<Agreed>) {
+        self.words[node.index()].set_agreed(agreed);
+    }
+
+    /// What front-ends have agreed upon at a node, if anything.
+    pub fn agreed(&self, node: NodeId) -> Option<Agreed> {
+        self.words[node.index()].agreed()
+    }
+
+    /// Counts requests of a class that begin to wait at the front-end for room at the site;
+    /// wrapping, for those that wait no more.
+    pub(crate) fn add_waiting(&self, site: SiteId, class: Class, more: u64) {
+        let waiting = &self.sites[site.index()].waiting[class.index()];
+        waiting.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Requests of a class that wait at the front-end for room at the site.
+    pub fn waiting(&self, site: SiteId, class: Class) -> u64 {
+        self.sites[site.index()].waiting[class.index()].load(Ordering::Relaxed)
     }
 
     /// Publishes what set a site's limits.

@@ -1,7 +1,7 @@
 //! Tickets, counting, retries, and what happens to requests that find no room.
 
 use super::*;
-use crate::admission::{AdmissionKind, StaticLimits};
+use crate::admission::{AdmissionKind, Rank, StaticLimits};
 use crate::director::Director;
 use crate::policy::PolicyKind;
 use crate::testing::cluster;
@@ -122,8 +122,8 @@ fn whoever_finds_no_room_waits_and_goes_in_order_of_class() {
         ..AdmissionConfig::new(AdmissionKind::Adaptive)
     };
     let mut picker = admitting(2, config);
-    picker.table().set_limit(NodeId(0), 1.0);
-    picker.table().set_limit(NodeId(1), 1.0);
+    picker.table().set_limits(NodeId(0), [1.0; Rank::COUNT]);
+    picker.table().set_limits(NodeId(1), [1.0; Rank::COUNT]);
     let tickets: Vec<_> = (0..2)
         .map(|id| sent(picker.handle_request(&of(1, id), NOW)))
         .collect();
@@ -159,7 +159,7 @@ fn whoever_waits_too_long_or_must_make_room_is_told() {
         ..AdmissionConfig::new(AdmissionKind::Adaptive)
     };
     let mut picker = admitting(1, config);
-    picker.table().set_limit(NodeId(0), 0.0);
+    picker.table().set_limits(NodeId(0), [0.0; Rank::COUNT]);
     for (class, id) in [(1, 1), (0, 2)] {
         let decision = picker.handle_request(&of(class, id), NOW);
         assert!(matches!(decision, Decision::Wait), "{decision:?}");
@@ -189,7 +189,7 @@ fn a_dry_run_lets_all_in_and_counts() {
         ..AdmissionConfig::new(AdmissionKind::Adaptive)
     };
     let mut picker = admitting(1, config);
-    picker.table().set_limit(NodeId(0), 1.0);
+    picker.table().set_limits(NodeId(0), [1.0; Rank::COUNT]);
     let _tickets: Vec<_> = (0..3).map(|_| forward(&mut picker)).collect();
     assert_eq!(picker.table().found_no_room(SITE), 2);
 }

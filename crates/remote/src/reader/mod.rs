@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `schedule` | groups and deadlines |
 //! | `flights` | which reads are under way |
+//! | `atomics` | what the director asks of nodes' words |
 //! | `node` | one node: from an answer to the load table |
 //! | `worker` | the thread: sockets, batches, waiting |
 //! | `status` | what it tells meanwhile |
@@ -17,6 +18,7 @@
 //! old is unknown. After 64 reads in a row without a record it is read only every 16th round
 //! until it answers.
 
+mod atomics;
 mod flights;
 mod node;
 mod schedule;

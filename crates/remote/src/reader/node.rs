@@ -1,15 +1,18 @@
 //! One node as the reader sees it: from the bytes of an answer to the load table.
 
-use tidegate_core::load::{History, LoadTable, Progress, Reading, Rung};
+use tidegate_core::load::{
+    History, LoadTable, Progress, Reading, Rung, WordOp, WordReply, WordRequest,
+};
 use tidegate_core::record::{AGGREGATE_LINES, LINE_BYTES, LoadRecord, RecordError};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
+use super::atomics::Atomics;
 use super::flights::Flights;
 use super::status::{ReadFault, Shared};
 use super::{BACKOFF, FAULTS_MAX};
 use crate::clock;
-use crate::region::RegionError;
+use crate::region::{Region, RegionError};
 use crate::shm::ShmRegion;
 use crate::udp::address::Name;
 
@@ -40,6 +43,7 @@ pub(super) struct Node {
     pub(super) id: NodeId,
     pub(super) path: Path,
     pub(super) flights: Flights,
+    pub(super) atomics: Atomics,
     history: History,
     /// Sequence and generation of the newest record; zero: none yet.
     sequence: u32,
@@ -60,6 +64,7 @@ impl Node {
             id,
             path,
             flights: Flights::default(),
+            atomics: Atomics::default(),
             history: History::default(),
             sequence: 0,
             generation: 0,
@@ -98,6 +103,34 @@ impl Node {
             }
             Err(error) => shared.faults(fault(&error), 1),
         }
+    }
+
+    /// Does at once what is asked of the words of a node that is reached by a mapping.
+    pub(super) fn ask_shm(&mut self, table: &LoadTable) {
+        let Path::Shm(region) = &mut self.path else {
+            return;
+        };
+        let Some(WordRequest { ticket, op }) = table.asked_word(self.id) else {
+            return;
+        };
+        let held = match op {
+            WordOp::FetchAndAdd { word, delta } => region.fetch_and_add(word, delta),
+            WordOp::CompareAndSwap {
+                word,
+                expected,
+                new,
+            } => region.compare_and_swap(word, expected, new),
+        };
+        let reply = match held {
+            Ok(held) => WordReply::Done {
+                held,
+                // The owner's clock is ours.
+                node_now: clock::now(),
+            },
+            // Why is told by the next read, if it is the region that is gone.
+            Err(_) => WordReply::Lost,
+        };
+        table.answer_word(self.id, ticket, reply);
     }
 
     /// Takes in the lines of an answer.

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::time::Instant;
 
-use tidegate_core::load::Rung;
+use tidegate_core::load::{Rung, WordOp, WordReply};
 use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::time::Timestamp;
 
@@ -283,4 +283,77 @@ fn what_cannot_be_read_is_refused() {
     assert!(matches!(refused(vec![], hasty), ReaderError::Interval(_)));
     let empty = Reader::spawn(vec![], table(), options()).unwrap();
     assert_eq!(empty.status(NodeId(0)), None);
+}
+
+/// What is asked of a node's words.
+fn asked(table: &LoadTable, node: u32, op: WordOp) -> WordReply {
+    let ticket = table.ask_word(NodeId(node), op);
+    let mut reply = None;
+    until("an answer about a word", || {
+        reply = table.answered_word(NodeId(node), ticket);
+        reply.is_some()
+    });
+    reply.unwrap()
+}
+
+#[track_caller]
+fn held(reply: WordReply) -> u64 {
+    match reply {
+        WordReply::Done { held, node_now } => {
+            assert_ne!(node_now, Timestamp::ZERO);
+            held
+        }
+        WordReply::Lost => panic!("lost"),
+    }
+}
+
+#[test]
+fn words_are_asked_over_every_transport_and_each_question_is_carried_out_once() {
+    let table = Arc::new(LoadTable::new(2, 1));
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    let responder = serve(&memory, any_port());
+    let path = shm_path("words");
+    let shared = RegionMemory::create(&path).unwrap();
+    memory.publish(&record(1, 7), &[]);
+    shared.publish(&record(1, 7), &[]);
+    let targets = vec![udp(0, responder.address()), shm(1, path)];
+    let _reader = Reader::spawn(targets, Arc::clone(&table), options()).unwrap();
+    for (node, region) in [(0, &*memory), (1, &shared)] {
+        for round in 0..100 {
+            let op = WordOp::FetchAndAdd { word: 5, delta: 3 };
+            assert_eq!(held(asked(&table, node, op)), round * 3);
+        }
+        let swap = |expected| WordOp::CompareAndSwap {
+            word: 5,
+            expected,
+            new: 8,
+        };
+        assert_eq!(held(asked(&table, node, swap(1))), 300);
+        assert_eq!(held(asked(&table, node, swap(300))), 300);
+        assert_eq!(region.fetch_and_add(5, 0).unwrap(), 8);
+        // One that is not there.
+        let op = WordOp::FetchAndAdd { word: 64, delta: 1 };
+        assert_eq!(asked(&table, node, op), WordReply::Lost);
+    }
+}
+
+#[test]
+fn words_that_begin_anew_are_told() {
+    let table = Arc::new(LoadTable::new(1, 1));
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    memory.publish(&record(1, 7), &[]);
+    let responder = serve(&memory, any_port());
+    let address = responder.address();
+    let reader = Reader::spawn(vec![udp(0, address)], Arc::clone(&table), options()).unwrap();
+    let add = WordOp::FetchAndAdd { word: 5, delta: 3 };
+    assert_eq!(held(asked(&table, 0, add)), 0);
+    drop(responder);
+    // Nobody answers: it is given up.
+    assert_eq!(asked(&table, 0, add), WordReply::Lost);
+    let anew = Arc::new(RegionMemory::anonymous().unwrap());
+    anew.publish(&record(2, 7), &[]);
+    let _responder = serve(&anew, address);
+    until("read again", || status(&reader, 0).consecutive_faults == 0);
+    assert_eq!(asked(&table, 0, add), WordReply::Lost);
+    assert_eq!(held(asked(&table, 0, add)), 0);
 }

@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use tidegate_core::load::LoadTable;
+use tidegate_core::load::{LoadTable, WordReply};
 use tidegate_core::time::Timestamp;
 
+use super::atomics::{self, Due};
 use super::node::{LINES, LINES_BYTES, Node, Path, Times};
 use super::schedule::Schedule;
 use super::status::{ReadFault, ReaderStats};
@@ -57,8 +58,8 @@ impl Side {
 struct Buffers {
     out: Batch,
     back: Batch,
-    /// Nodes of the batch that goes out, by slot.
-    sent: Vec<usize>,
+    /// The batch that goes out, by slot: a node, and whether it is a read.
+    sent: Vec<(usize, bool)>,
     slots: Vec<u16>,
 }
 
@@ -205,13 +206,37 @@ impl Worker {
                 request.encode(&self.keys[*key], header);
             }
             node.note_poll(now, &self.table);
-            buffers.sent.push(place);
-            if buffers.sent.len() == SEND_BATCH {
+            buffers.sent.push((place, true));
+            self.ask(buffers, place, now);
+            // Room for both of the next node.
+            if buffers.sent.len() + 2 > SEND_BATCH {
                 self.flush(buffers, side);
                 now = clock::now();
             }
         }
         self.flush(buffers, side);
+    }
+
+    /// Sends what is asked of a node's words, if anything is.
+    fn ask(&mut self, buffers: &mut Buffers, place: usize, now: Timestamp) {
+        let node = &mut self.nodes[place];
+        let (Some(asked), Path::Udp { name, key, .. }) =
+            (self.table.asked_word(node.id), &node.path)
+        else {
+            return;
+        };
+        match node.atomics.due(asked, (self.initiator, place), now) {
+            Due::Nothing => {}
+            Due::GiveUp(ticket) => self.table.answer_word(node.id, ticket, WordReply::Lost),
+            Due::Send(request) => {
+                let slot = buffers.sent.len();
+                let message = buffers.out.fill(slot, name, message_bytes(0));
+                if let Some(header) = message.first_chunk_mut() {
+                    request.encode(&self.keys[*key], header);
+                }
+                buffers.sent.push((place, false));
+            }
+        }
     }
 
     /// Hands the batch to the kernel.
@@ -225,10 +250,12 @@ impl Worker {
             .out
             .send(&self.sides[side].socket, slots, |slot, _| {
                 // No route, a full buffer, a filter: the others are sent all the same.
-                let place = sent[usize::from(slot)];
+                let (place, is_read) = sent[usize::from(slot)];
                 unsent += 1;
-                nodes[place].flights.end_last();
-                shared[place].faults(ReadFault::Unreachable, 1);
+                if is_read {
+                    nodes[place].flights.end_last();
+                    shared[place].faults(ReadFault::Unreachable, 1);
+                }
             });
         self.stats.sent += sent.len() as u64;
         self.awaited += sent.len() - unsent;
@@ -240,6 +267,7 @@ impl Worker {
         let shared = &self.shared.nodes[place];
         if matches!(node.path, Path::Shm(_)) && node.is_due(place, round, shared) {
             node.read_shm(shared, &self.table);
+            node.ask_shm(&self.table);
             self.stats.sent += 1;
             self.stats.received += 1;
         }
@@ -304,6 +332,10 @@ impl Worker {
 
     /// Takes in one answer.
     fn accept(&mut self, message: &[u8], received_at: Timestamp) {
+        if message.len() == message_bytes(0) {
+            self.accept_atomic(message, received_at);
+            return;
+        }
         let Some((place, number, sent_at, reply)) = self.expected(message) else {
             self.stats.strays += 1;
             return;
@@ -320,6 +352,7 @@ impl Worker {
             return;
         };
         node.flights.end(number);
+        node.atomics.note_clock(reply.node_now_ns, received_at);
         self.stats.received += 1;
         if sent_at >= self.slot_began {
             self.awaited = self.awaited.saturating_sub(1);
@@ -338,6 +371,41 @@ impl Worker {
                 shared.faults(ReadFault::Refused, 1);
             }
         }
+    }
+
+    /// Takes in the answer to an atomic.
+    fn accept_atomic(&mut self, message: &[u8], received_at: Timestamp) {
+        let Some((place, sent_at, reply)) = self.expected_atomic(message) else {
+            self.stats.strays += 1;
+            return;
+        };
+        let node = &mut self.nodes[place];
+        let Path::Udp { key, .. } = &node.path else {
+            return;
+        };
+        let Ok((reply, _)) = reply.verify(&self.keys[*key]) else {
+            // The true answer may still come.
+            self.stats.forged += 1;
+            return;
+        };
+        self.stats.received += 1;
+        if sent_at >= self.slot_began {
+            self.awaited = self.awaited.saturating_sub(1);
+        }
+        if let Some((ticket, reply)) = node.atomics.accept(&reply, received_at) {
+            self.table.answer_word(node.id, ticket, reply);
+        }
+    }
+
+    /// The atomic that a datagram claims to answer, if it is under way.
+    fn expected_atomic<'a>(&self, message: &'a [u8]) -> Option<(usize, Timestamp, Unverified<'a>)> {
+        let reply = Reply::parse(message).ok()?;
+        let place = ((reply.nonce() & !atomics::NONCE) >> 32) as usize;
+        if reply.initiator() != self.initiator || reply.nonce() & atomics::NONCE == 0 {
+            return None;
+        }
+        let sent_at = self.nodes.get(place)?.atomics.sent_at(reply.sequence())?;
+        Some((place, sent_at, reply))
     }
 
     /// The read that a datagram claims to answer, if it is under way.

@@ -346,6 +346,11 @@ impl<'a> Unverified<'a> {
         self.reply.nonce
     }
 
+    /// Which atomic it claims to answer.
+    pub fn sequence(&self) -> u64 {
+        self.reply.sequence
+    }
+
     /// The answer and its lines, if it was made with the key.
     pub fn verify(&self, key: &Key) -> Result<(Reply, &'a [u8]), DropReason> {
         let mac = key.mac(&[&self.header[..MAC_AT], self.lines]);

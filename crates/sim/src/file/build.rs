@@ -98,6 +98,7 @@ fn front_ends(table: &FrontEndsTable) -> Checked<FrontEnds> {
         tick: maybe_time_within(table.tick.as_ref(), "tick", 100 * MICROSECOND..=HOUR)?
             .unwrap_or(Duration::from_millis(1)),
         timeout: maybe_time_within(table.timeout.as_ref(), "timeout", MICROSECOND..=HOUR)?,
+        words: table.words.unwrap_or(true),
     })
 }
 

@@ -155,6 +155,7 @@ pub(super) struct FrontEndsTable {
     pub(super) subset: Option<Spanned<u32>>,
     pub(super) tick: Option<Spanned<Time>>,
     pub(super) timeout: Option<Spanned<Time>>,
+    pub(super) words: Option<bool>,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]

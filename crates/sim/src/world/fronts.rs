@@ -273,6 +273,7 @@ impl World<'_> {
             let event = Event::Wake { front_end: number };
             self.queue.schedule(now + front_end.nap(), event);
         }
+        self.send_questions(number);
         for local in probes {
             let node = self.global(number, *local);
             let (answered, at) = self.probe(node);
@@ -285,7 +286,7 @@ impl World<'_> {
         }
     }
 
-    fn global(&self, front_end: u32, node: NodeId) -> u32 {
+    pub(super) fn global(&self, front_end: u32, node: NodeId) -> u32 {
         match &self.choosers {
             Choosers::FrontEnds(front_ends) => front_ends[front_end as usize].nodes[node.index()],
             Choosers::Oracle(_) => node.0,

@@ -16,14 +16,17 @@ mod faults;
 mod fronts;
 mod measures;
 mod nodes;
+pub(crate) mod words;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate_core::admission::AdmissionKind;
+use tidegate_core::load::WordReply;
 use tidegate_core::policy::Signal;
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
+use tidegate_core::topology::NodeId;
 
 use crate::arrivals::ArrivalTimes;
 pub use crate::checks::Violation;
@@ -208,6 +211,21 @@ impl<'a> World<'a> {
                 node,
                 answered,
             } => self.on_probed(front_end, node, answered),
+            Event::WordAsked {
+                front_end,
+                node,
+                ticket,
+            } => self.on_word_asked(front_end, NodeId(node), ticket),
+            Event::WordAnswered {
+                front_end,
+                node,
+                ticket,
+                held,
+                node_now,
+            } => {
+                let reply = WordReply::Done { held, node_now };
+                self.on_word_answered(front_end, (NodeId(node), ticket), reply);
+            }
             Event::Antagonist { node } => self.on_antagonist(node),
             Event::Wake { front_end } => self.on_wake(front_end)?,
             Event::Window => self.on_window()?,

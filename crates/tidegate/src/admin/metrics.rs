@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_core::admission::Rank;
 use tidegate_core::load::{NodeLoad, Rung};
 use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot};
@@ -361,9 +362,23 @@ impl Scene<'_> {
         let help = "Most own requests in flight at the node, where admission limits them.";
         let mut family = text.family("tidegate_node_limit", Kind::Gauge, help);
         self.each_node(|labels, id, _| {
-            let limit = self.plane.shared.table.limit(id);
+            let limit = self.plane.shared.table.limit(id, Rank::LOWEST);
             if limit.is_finite() {
                 family.sample(labels, limit.into());
+            }
+        });
+        let help = "Slots that all front-ends hold at the node, where they agree by its words.";
+        let mut family = text.family("tidegate_node_slots", Kind::Gauge, help);
+        self.each_node(|labels, id, _| {
+            if let Some(agreed) = self.plane.shared.table.agreed(id) {
+                family.count(labels, agreed.held.into());
+            }
+        });
+        let help = "How many slots there are for all front-ends.";
+        let mut family = text.family("tidegate_node_slots_limit", Kind::Gauge, help);
+        self.each_node(|labels, id, _| {
+            if let Some(agreed) = self.plane.shared.table.agreed(id) {
+                family.count(labels, agreed.limit.into());
             }
         });
     }

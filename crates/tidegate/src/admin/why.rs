@@ -4,9 +4,10 @@
 //! policy. What a worker's own instance has learned by itself (the pool of prequal, say) is not
 //! in them.
 
-use tidegate_core::admission::AdmissionKind;
+use tidegate_core::admission::{AdmissionKind, Rank};
 use tidegate_core::load::Rung;
 use tidegate_core::policy::{Policy, View};
+use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
 use tidegate_proxy::Recent;
 
@@ -55,7 +56,7 @@ fn why_site(plane: &Plane, topology: &Topology, id: SiteId) -> WhySite {
         site: site.name.clone(),
         policy: site.policy.kind.name().into(),
         policy_what: site.policy.kind.what().into(),
-        reasons: site_reasons(plane, topology, id),
+        reasons: site_reasons(plane, look.now, topology, id),
         nodes: nodes
             .map(|(node, share)| WhySiteNode {
                 name: topology.node(*node).name.clone(),
@@ -178,7 +179,7 @@ fn node_reasons(
         });
     }
     reasons.push(load_reason(status));
-    let limit = plane.shared.table.limit(id);
+    let limit = plane.shared.table.limit(id, Rank::LOWEST);
     if limit.is_finite() {
         reasons.push(format!(
             "at most {limit:.0} requests of this front-end may be in flight there"
@@ -226,7 +227,7 @@ fn load_reason(status: &NodeStatus) -> String {
     }
 }
 
-fn site_reasons(plane: &Plane, topology: &Topology, id: SiteId) -> Vec<String> {
+fn site_reasons(plane: &Plane, now: Timestamp, topology: &Topology, id: SiteId) -> Vec<String> {
     let site = topology.site(id);
     let mut reasons = Vec::new();
     let (candidates, nodes) = (site.candidates.len(), site.nodes.len());
@@ -251,12 +252,17 @@ fn site_reasons(plane: &Plane, topology: &Topology, id: SiteId) -> Vec<String> {
     if site.fail_open {
         reasons.push("more than half of its nodes are ejected, so ejections are ignored".into());
     }
-    reasons.extend(admission_reason(plane, topology, id));
+    reasons.extend(admission_reason(plane, now, topology, id));
     reasons
 }
 
 /// What is let in, how much of it is there, and who says so.
-fn admission_reason(plane: &Plane, topology: &Topology, id: SiteId) -> Option<String> {
+fn admission_reason(
+    plane: &Plane,
+    now: Timestamp,
+    topology: &Topology,
+    id: SiteId,
+) -> Option<String> {
     let (site, table) = (topology.site(id), &plane.shared.table);
     let by = match site.admission.kind {
         AdmissionKind::Off => return None,
@@ -264,12 +270,23 @@ fn admission_reason(plane: &Plane, topology: &Topology, id: SiteId) -> Option<St
         AdmissionKind::Adaptive => table.limited_by(id)?.what(),
     };
     let nodes = site.candidates.iter().map(|node| {
-        let (name, now) = (&topology.node(*node).name, table.in_flight(*node));
-        let limit = table.limit(*node);
-        match limit.is_finite() {
-            true => format!("{name} {now} of {limit:.0}"),
-            false => format!("{name} {now}"),
+        let (name, in_flight) = (&topology.node(*node).name, table.in_flight(*node));
+        let limit = table.limit(*node, Rank::LOWEST);
+        let mut said = match limit.is_finite() {
+            true => format!("{name} {in_flight} of {limit:.0}"),
+            false => format!("{name} {in_flight}"),
+        };
+        let load = table.last(*node);
+        let age = now.since(load.observed_at).as_secs_f64() * 1e3;
+        if load.observed_at != Timestamp::ZERO && load.utilization.is_finite() {
+            let busy = load.utilization * 100.0;
+            said.push_str(&format!(" (CPU {busy:.0} %, {age:.1} ms ago)"));
         }
+        if let Some(agreed) = table.agreed(*node) {
+            let (held, limit) = (agreed.held, agreed.limit);
+            said.push_str(&format!(" (all front-ends {held} of {limit})"));
+        }
+        said
     });
     let nodes: Vec<_> = nodes.collect();
     let (mode, mostly) = match site.admission.dry_run {

@@ -1,0 +1,289 @@
+//! What the controller knows of one server, and the bound that follows from it.
+//!
+//! | what is known | its bound |
+//! |---|---|
+//! | a fresh record | run queue and accept queue ([`super::bound`]) |
+//! | an old one, over two of its intervals and 5 ms | the same, wider |
+//! | none for a second and four intervals | own latency ([`super::own_latency`]) |
+//!
+//! What it does not know: other servers, sites, shares.
+
+use std::time::Duration;
+
+use super::bound::{Bound, Pressure, Seen};
+use super::ewma::Ewma;
+use super::own_latency::OwnLatency;
+use super::slots::{Slots, Tally};
+use crate::load::{LoadTable, NodeLoad, OwnTraffic};
+use crate::time::Timestamp;
+use crate::topology::NodeId;
+
+/// A record older than this, and than two intervals, is not acted upon at once.
+const STALE: Duration = Duration::from_millis(5);
+/// Older than this and than four intervals it is none.
+const LOST: Duration = Duration::from_secs(1);
+/// Time constant of a server's completions, seconds.
+const TAU: f64 = 0.15;
+/// Part of the SLO that a request may spend at a server whose CPUs are full.
+const SLO_PART: f64 = 0.5;
+/// CPUs count as full from here.
+const FULL: f64 = 0.9;
+
+/// What is known of one server.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub(super) node: NodeId,
+    /// While records tell of it.
+    bound: Option<Bound>,
+    /// While none does.
+    latency: Option<OwnLatency>,
+    /// The record that was taken in last.
+    observed_at: Timestamp,
+    own: OwnTraffic,
+    /// As the words told last.
+    ended_by_all: u64,
+    completions: Ewma,
+    /// Own requests that ended in the last tick.
+    pub(super) ended: f64,
+    /// Below this part of the time a fraction counts as a whole request.
+    pub(super) coin: f64,
+    /// What the last tick decided, for all front-ends together.
+    pub(super) limit: f64,
+    /// CPUs without work.
+    pub(super) idle: f64,
+    /// What is agreed with other front-ends.
+    pub(super) slots: Slots,
+    /// What all of them have there, if they tell.
+    pub(super) total: Option<Tally>,
+    /// Slots that are kept.
+    pub(super) held: i64,
+    /// Whether slots count.
+    pub(super) near: bool,
+}
+
+/// What a tick adds up over the servers, for all front-ends together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum {
+    pub(super) in_flight: f64,
+    pub(super) useful: f64,
+    pub(super) ended: f64,
+    pub(super) busy: f64,
+    pub(super) capacity: f64,
+    pub(super) limits: f64,
+    /// Requests in flight, or slots held where these are told.
+    pub(super) held: f64,
+    /// Servers whose record is fresh.
+    pub(super) fresh: usize,
+    /// Servers whose words tell.
+    pub(super) agreed: usize,
+}
+
+impl Server {
+    /// One of which nothing is known yet.
+    pub(super) fn new(node: NodeId, table: &LoadTable) -> Self {
+        Self {
+            node,
+            bound: None,
+            latency: None,
+            observed_at: Timestamp::ZERO,
+            own: table.own(node),
+            ended_by_all: 0,
+            completions: Ewma::new(TAU),
+            ended: 0.0,
+            coin: 0.5,
+            limit: f64::INFINITY,
+            idle: 0.0,
+            slots: Slots::default(),
+            total: None,
+            held: 0,
+            near: false,
+        }
+    }
+
+    /// Whether a record tells of it.
+    pub(super) fn tells(&self) -> bool {
+        self.bound.is_some()
+    }
+
+    /// Looks at it and adds it to the sum; how old its record is.
+    pub(super) fn look(
+        &mut self,
+        table: &LoadTable,
+        (share, dt): (f64, f64),
+        pressure: &Pressure,
+        now: Timestamp,
+        sum: &mut Sum,
+    ) -> Age {
+        let own = table.own(self.node);
+        let ended = own.completed.wrapping_sub(self.own.completed) as f64;
+        self.own = own;
+        self.ended = ended;
+        let in_flight = own.in_flight() as f64;
+        let ended_by_all = self.slots.ended() - self.ended_by_all;
+        self.ended_by_all += ended_by_all;
+        let (all, empty, all_ended) = match &self.total {
+            Some(total) => {
+                let all = (total.in_flight as f64).max(in_flight);
+                (all, (total.held as f64 - all).max(0.0), ended_by_all as f64)
+            }
+            None => (in_flight / share, 0.0, ended / share),
+        };
+        self.completions.add(all_ended / dt, dt);
+        let load = table.last(self.node);
+        let age = Age::of(&load, now);
+        let useful = match age {
+            Age::None => {
+                self.by_latency((dt, in_flight, ended), share, pressure, now);
+                all
+            }
+            Age::Fresh | Age::Old => {
+                let capacity = f64::from(load.capacity);
+                let little = self.completions.value() * SLO_PART * pressure.slo;
+                let slow = little > 0.0 && all > little;
+                let bound = self.by_record(&load, (dt, all, empty), age, pressure);
+                let (busy, at_work) = (bound.busy(), bound.at_work());
+                if slow && pressure.binds && busy > FULL * capacity {
+                    bound.cap(little, capacity);
+                }
+                let (limit, idle) = (bound.limit(), bound.idle(capacity));
+                (self.limit, self.idle) = (limit, idle);
+                sum.busy += busy;
+                sum.capacity += capacity;
+                sum.fresh += usize::from(age == Age::Fresh);
+                all * at_work
+            }
+        };
+        sum.useful += useful;
+        sum.in_flight += all;
+        sum.held += all + empty;
+        sum.agreed += usize::from(self.total.is_some());
+        sum.ended += all_ended;
+        sum.limits += self.limit;
+        age
+    }
+
+    /// The law for a server that tells nothing speaks of own requests; the share is taken off
+    /// again.
+    fn by_latency(
+        &mut self,
+        seen: (f64, f64, f64),
+        share: f64,
+        pressure: &Pressure,
+        now: Timestamp,
+    ) {
+        self.bound = None;
+        self.idle = 0.0;
+        let before = self.limit * share;
+        let law = self
+            .latency
+            .get_or_insert_with(|| match before.is_finite() {
+                true => OwnLatency::from_limit(before),
+                false => OwnLatency::default(),
+            });
+        law.on_tick(seen, pressure.binds, pressure.slo, now);
+        self.limit = law.limit() / share;
+    }
+
+    /// The law for a server with a record; `in_flight` counts for all front-ends.
+    fn by_record(
+        &mut self,
+        load: &NodeLoad,
+        (dt, in_flight, empty): (f64, f64, f64),
+        age: Age,
+        pressure: &Pressure,
+    ) -> &mut Bound {
+        self.latency = None;
+        let bound = self
+            .bound
+            .get_or_insert_with(|| Bound::new(load.capacity.into()));
+        if load.observed_at > self.observed_at {
+            let since = match self.observed_at {
+                Timestamp::ZERO => dt,
+                before => load.observed_at.seconds_since(before),
+            };
+            self.observed_at = load.observed_at;
+            let all = match load.in_flight.is_finite() {
+                true => f64::from(load.in_flight),
+                false => in_flight,
+            };
+            let seen = Seen {
+                dt: since,
+                empty,
+                stale: age == Age::Old,
+                ..seen(load, all)
+            };
+            bound.on_record(&seen, pressure);
+        }
+        bound
+    }
+}
+
+/// How old a server's record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Age {
+    /// It can be acted upon at once.
+    Fresh,
+    /// It can be believed.
+    Old,
+    /// There is none.
+    None,
+}
+
+impl Age {
+    fn of(load: &NodeLoad, now: Timestamp) -> Self {
+        let age = now.since(load.observed_at);
+        let tells = load.run_queue.is_finite() && load.utilization.is_finite();
+        if load.observed_at == Timestamp::ZERO || !tells || age > LOST.max(load.interval * 4) {
+            Self::None
+        } else if age > STALE.max(load.interval * 2) {
+            Self::Old
+        } else {
+            Self::Fresh
+        }
+    }
+}
+
+fn seen(load: &NodeLoad, in_flight: f64) -> Seen {
+    let known = |value: f32| {
+        if value.is_finite() {
+            f64::from(value)
+        } else {
+            0.0
+        }
+    };
+    Seen {
+        dt: 0.0,
+        capacity: load.capacity.into(),
+        run_queue: known(load.run_queue),
+        busy: known(load.utilization) * f64::from(load.capacity),
+        accept_queue: known(load.accept_queue),
+        in_flight,
+        empty: 0.0,
+        stale: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_age_by_their_interval() {
+        let at = Timestamp::from_millis;
+        let load = NodeLoad {
+            observed_at: at(1000),
+            interval: Duration::from_millis(50),
+            run_queue: 1.0,
+            utilization: 0.5,
+            ..NodeLoad::UNKNOWN
+        };
+        assert_eq!(Age::of(&load, at(1100)), Age::Fresh);
+        assert_eq!(Age::of(&load, at(1101)), Age::Old);
+        assert_eq!(Age::of(&load, at(2001)), Age::None);
+        let blind = NodeLoad {
+            run_queue: f32::NAN,
+            ..load
+        };
+        assert_eq!(Age::of(&blind, at(1001)), Age::None);
+    }
+}

@@ -1,0 +1,650 @@
+//! How front-ends agree on a server's slots: by words of its memory that all of them add to.
+//!
+//! ```text
+//! word    sum over the front-ends of requests in flight (20 bits), slots held (20 bits), and requests
+//!         that ended (24 bits)
+//! far     held < 0.7 L: nobody waits for a slot; each tells within 10 ms what it has in flight
+//! near    a request needs a slot that its front-end holds. An empty slot stays with a front-end
+//!         where somebody waits, and else is given back at the next tick
+//! ask     fetch-and-add of 1 where there seems to be room; what turns out to be above L is given
+//!         back
+//! yield   where L is full, a front-end keeps a slot that comes free with probability
+//!         min(1, share / own), so that those with nothing get their turn
+//! life    a word counts for a second of the server's clock. In the last quarter all register in
+//!         the next word too; in the second quarter the one after is cleared
+//! ```
+//!
+//! Slots are held ahead of requests, so no request waits for the network: it waits for a tick at
+//! most. Sums by themselves would keep what a front-end held that died; here every front-end that
+//! lives says anew each second what it holds, and what nobody says is gone. That needs no list of
+//! front-ends, no heartbeats to watch and nobody who cleans up after others, and as many front-ends as
+//! there are may take part. The clock is the server's, which its answers tell: front-ends need
+//! none in common.
+//!
+//! Inputs: the limit, own requests in flight, answers. What it does not know: sites, classes,
+//! transports.
+//!
+//! Failure case: no answer for a tenth of a second; then there is no view, and the caller goes
+//! by equal shares.
+//!
+//! Source: the admission study, "Agreement: reserve", and its pitfall 10 (counts that a crash leaks);
+//! it has sub-counts with heartbeats for that.
+
+use std::time::Duration;
+
+use crate::load::{WordOp, WordReply};
+use crate::time::Timestamp;
+
+/// The words that admission uses, by the life's number.
+pub const SLOT_WORDS: [u32; 4] = [60, 61, 62, 63];
+/// How long a word counts.
+const LIFE_NS: u64 = 1_000_000_000;
+/// Below this part of the limit nobody waits for slots.
+const FAR: f64 = 0.7;
+/// What is seen is believed for so long.
+const BELIEVED: Duration = Duration::from_millis(100);
+/// Far from the limit the sum is looked at so often.
+const LOOK_FAR: Duration = Duration::from_millis(10);
+/// And near it.
+const LOOK_NEAR: Duration = Duration::from_millis(2);
+/// After words that are lost, nothing is asked for so long.
+const REST: Duration = Duration::from_millis(100);
+
+/// What a word sums up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Requests in flight.
+    pub(super) in_flight: i64,
+    /// Slots held, those of the requests in flight included.
+    pub(super) held: i64,
+    /// Requests that ended in this life.
+    pub(super) ended: i64,
+}
+
+/// Where held slots lie in a word, and requests in flight; what ended lies below.
+const HELD_AT: u32 = 24;
+const IN_FLIGHT_AT: u32 = 44;
+
+impl Tally {
+    fn packed(self) -> u64 {
+        ((self.in_flight as u64) << IN_FLIGHT_AT)
+            .wrapping_add((self.held as u64) << HELD_AT)
+            .wrapping_add(self.ended as u64)
+    }
+
+    fn unpacked(word: u64) -> Self {
+        // Only what ended never falls; the others borrow from above while they are below zero.
+        let ended = word & ((1 << HELD_AT) - 1);
+        let upper = (word - ended) >> HELD_AT;
+        let held = signed(upper, IN_FLIGHT_AT - HELD_AT);
+        let upper = upper.wrapping_sub(held as u64) >> (IN_FLIGHT_AT - HELD_AT);
+        Self {
+            in_flight: signed(upper, 64 - IN_FLIGHT_AT),
+            held,
+            ended: ended as i64,
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            in_flight: self.in_flight + other.in_flight,
+            held: self.held + other.held,
+            ended: self.ended + other.ended,
+        }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            in_flight: self.in_flight - other.in_flight,
+            held: self.held - other.held,
+            ended: self.ended - other.ended,
+        }
+    }
+}
+
+/// The lowest bits of a word as a number that may be negative.
+fn signed(word: u64, bits: u32) -> i64 {
+    ((word << (64 - bits)) as i64) >> (64 - bits)
+}
+
+/// What was asked of the words and not answered yet.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    ticket: u32,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// To learn the server's clock.
+    Clock,
+    /// To add to the word of this life; so many slots of it are asked for, up to the limit.
+    Register {
+        life: u64,
+        delta: Tally,
+        asked: i64,
+        limit: f64,
+    },
+    /// What is left in the word that is used after the next.
+    Look,
+    /// To clear it.
+    Clear,
+}
+
+/// How a front-end wants to stand at a server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Wanted {
+    /// Own requests in flight.
+    pub(super) in_flight: i64,
+    /// Slots to hold, without those that are asked for.
+    pub(super) held: i64,
+    /// Slots to ask for.
+    pub(super) asked: i64,
+    /// The limit that these must keep to.
+    pub(super) limit: f64,
+    /// Own requests that have ended, ever.
+    pub(super) ended: u64,
+    /// Whether slots count: the sum is looked at more often then.
+    pub(super) near: bool,
+}
+
+/// One front-end's part in one server's slots.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slots {
+    /// The server's clock and ours, as of the last answer.
+    clock: Option<(Timestamp, Timestamp)>,
+    life: u64,
+    /// What is registered in the word of this life and of the next.
+    mine: Tally,
+    next: Tally,
+    /// What the others have in this one.
+    others: Tally,
+    seen_at: Option<Timestamp>,
+    /// Own requests that have ended and are registered.
+    told_ended: Option<u64>,
+    /// What all have ended in this life, as seen, and ever since they are watched.
+    ended_here: i64,
+    ended: u64,
+    pending: Option<Pending>,
+    /// Of those that were asked for, above the limit.
+    surplus: i64,
+    /// To be given back as they come free.
+    yields: i64,
+    /// Of the last question that was answered: whether it gave slots.
+    granted: Option<bool>,
+    /// What is left of old in the word after the next; zero once it is clear.
+    old: Option<u64>,
+    cleared: u64,
+    rests_until: Timestamp,
+    last_was_next: bool,
+}
+
+impl Slots {
+    /// Takes an answer in, and turns to the next word when it is time.
+    pub(super) fn take_in(
+        &mut self,
+        answered: impl FnOnce(u32) -> Option<WordReply>,
+        now: Timestamp,
+    ) {
+        if let Some(pending) = self.pending
+            && let Some(reply) = answered(pending.ticket)
+        {
+            self.pending = None;
+            match reply {
+                WordReply::Done { held, node_now } => {
+                    self.clock = Some((node_now, now));
+                    self.done(pending.what, held, now);
+                }
+                WordReply::Lost => {
+                    *self = Self {
+                        rests_until: now + REST,
+                        ..Self::default()
+                    };
+                }
+            }
+        }
+        self.turn(now);
+    }
+
+    fn done(&mut self, what: What, held: u64, now: Timestamp) {
+        match what {
+            What::Clock => {}
+            What::Register {
+                life,
+                delta,
+                asked,
+                limit,
+            } if life == self.life => {
+                let before = Tally::unpacked(held);
+                self.others = before.minus(self.mine);
+                self.mine = self.mine.plus(delta);
+                self.seen_at = Some(now);
+                let ended = before.ended + delta.ended;
+                self.ended += u64::try_from(ended - self.ended_here).unwrap_or(0);
+                self.ended_here = ended;
+                if asked > 0 {
+                    let room = limit - (before.held + delta.held - asked) as f64;
+                    let given = (room.ceil() as i64).clamp(0, asked);
+                    self.surplus = asked - given;
+                    self.granted = Some(given > 0);
+                }
+            }
+            What::Register { life, delta, .. } if life == self.life + 1 => {
+                self.next = self.next.plus(delta);
+            }
+            // Of a life that is over.
+            What::Register { .. } => {}
+            What::Look => self.old = Some(held),
+            What::Clear => self.old = None,
+        }
+        if self.old == Some(0) {
+            self.old = None;
+            self.cleared = self.life;
+        }
+    }
+
+    /// The server's clock now, ns, if it is known.
+    fn node_now(&self, now: Timestamp) -> Option<u64> {
+        let (node, ours) = self.clock?;
+        Some(
+            node.nanos()
+                .saturating_add((now.since(ours)).as_nanos() as u64),
+        )
+    }
+
+    fn turn(&mut self, now: Timestamp) {
+        let Some(node_now) = self.node_now(now) else {
+            return;
+        };
+        let life = node_now / LIFE_NS;
+        if life != self.life {
+            let follows = life == self.life + 1;
+            self.mine = if follows { self.next } else { Tally::default() };
+            self.next = Tally::default();
+            self.ended_here = 0;
+            self.old = None;
+            self.life = life;
+        }
+    }
+
+    /// What all hold and have in flight, if it is known.
+    pub(super) fn total(&self, in_flight: i64, now: Timestamp) -> Option<Tally> {
+        let seen = self.seen_at?;
+        let others = Tally {
+            in_flight: self.others.in_flight.max(0),
+            held: self.others.held.max(0),
+            ended: 0,
+        };
+        let own = Tally {
+            in_flight,
+            held: self.mine.held.max(0),
+            ended: 0,
+        };
+        (now.since(seen) <= BELIEVED).then(|| others.plus(own))
+    }
+
+    /// Requests that have ended, of all front-ends, as far as they are told.
+    pub(super) fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// Own slots that may be used: not those that are on their way back.
+    pub(super) fn usable(&self) -> i64 {
+        let going = match self.pending.map(|it| it.what) {
+            Some(What::Register { life, delta, .. }) if life == self.life => delta.held.min(0),
+            Some(What::Register { .. } | What::Clock | What::Look | What::Clear) | None => 0,
+        };
+        (self.mine.held + going - self.surplus).max(0)
+    }
+
+    /// Whether the limit is so far off that nobody waits for slots.
+    pub(super) fn is_far(total: &Tally, limit: f64) -> bool {
+        (total.held as f64) < FAR * limit
+    }
+
+    /// Room up to where slots begin to count.
+    pub(super) fn far_room(total: &Tally, limit: f64) -> f64 {
+        (FAR * limit - total.held as f64).max(0.0)
+    }
+
+    /// So many slots came free and are somebody else's turn.
+    pub(super) fn give_up(&mut self, slots: i64) {
+        self.yields = (self.yields + slots).min(self.usable());
+    }
+
+    /// Whether something can be asked.
+    pub(super) fn is_ready(&self, now: Timestamp) -> bool {
+        self.pending.is_none() && now >= self.rests_until
+    }
+
+    /// The slots to keep, and how many of them may be in use. Empty ones are kept where somebody
+    /// waits.
+    pub(super) fn keep(&mut self, in_flight: i64, waits: bool) -> (i64, i64) {
+        let usable = self.usable();
+        let free = (usable - in_flight).max(0);
+        let back = self.yields.clamp(0, free);
+        self.yields -= back;
+        let kept = match waits {
+            true => usable - back,
+            false => (usable - back).min(in_flight),
+        };
+        (kept.max(in_flight), kept - self.yields)
+    }
+
+    /// Whether the last slots that were asked for were given, told once.
+    pub(super) fn granted(&mut self) -> Option<bool> {
+        self.granted.take()
+    }
+
+    /// What to ask of the words now, if anything; to be called after [`Slots::take_in`].
+    pub(super) fn ask(&mut self, wanted: &Wanted, now: Timestamp) -> Option<WordOp> {
+        if !self.is_ready(now) {
+            return None;
+        }
+        let Some(node_now) = self.node_now(now) else {
+            return Some(self.look(What::Clock, 0));
+        };
+        let (phase, life) = (node_now % LIFE_NS, self.life);
+        // One thing after the other: what was too much goes back first.
+        let asked = if self.surplus > 0 { 0 } else { wanted.asked };
+        let staying = Tally {
+            in_flight: wanted.in_flight,
+            held: wanted.held,
+            ended: 0,
+        };
+        if (LIFE_NS / 4..LIFE_NS / 2).contains(&phase) && self.cleared != life {
+            let word = life + 2;
+            match self.old {
+                None => return Some(self.look(What::Look, word)),
+                Some(expected) => return Some(self.clear(word, expected)),
+            }
+        }
+        if phase >= LIFE_NS / 4 * 3 && self.next != staying && !self.last_was_next {
+            self.last_was_next = true;
+            let delta = staying.minus(self.next);
+            return Some(self.register(life + 1, delta, (0, wanted.limit)));
+        }
+        self.last_was_next = false;
+        let mut delta = staying.minus(Tally {
+            ended: 0,
+            ..self.mine
+        });
+        delta.held += asked;
+        let told = self.told_ended.unwrap_or(wanted.ended);
+        delta.ended = i64::try_from(wanted.ended.saturating_sub(told)).unwrap_or(0);
+        let every = if wanted.near { LOOK_NEAR } else { LOOK_FAR };
+        let looked = self.seen_at.is_some_and(|seen| now.since(seen) < every);
+        let changes = wanted.near && delta.held != 0 || asked > 0;
+        if looked && !changes {
+            return None;
+        }
+        self.surplus = 0;
+        self.told_ended = Some(wanted.ended);
+        Some(self.register(life, delta, (asked, wanted.limit)))
+    }
+
+    fn register(&mut self, life: u64, delta: Tally, (asked, limit): (i64, f64)) -> WordOp {
+        let what = What::Register {
+            life,
+            delta,
+            asked,
+            limit,
+        };
+        self.note(what);
+        WordOp::FetchAndAdd {
+            word: word(life),
+            delta: delta.packed(),
+        }
+    }
+
+    fn look(&mut self, what: What, life: u64) -> WordOp {
+        self.note(what);
+        WordOp::FetchAndAdd {
+            word: word(life),
+            delta: 0,
+        }
+    }
+
+    fn clear(&mut self, life: u64, expected: u64) -> WordOp {
+        self.note(What::Clear);
+        WordOp::CompareAndSwap {
+            word: word(life),
+            expected,
+            new: 0,
+        }
+    }
+
+    fn note(&mut self, what: What) {
+        self.pending = Some(Pending { ticket: 0, what });
+    }
+
+    /// The number under which the last operation was asked.
+    pub(super) fn asked_as(&mut self, ticket: u32) {
+        if let Some(pending) = &mut self.pending {
+            pending.ticket = ticket;
+        }
+    }
+}
+
+fn word(life: u64) -> u32 {
+    SLOT_WORDS[(life % SLOT_WORDS.len() as u64) as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prng::Prng;
+
+    /// A server's words, and what happens to questions.
+    struct Server {
+        words: [u64; 64],
+    }
+
+    impl Server {
+        fn new() -> Self {
+            Self { words: [0; 64] }
+        }
+
+        fn carry_out(&mut self, op: WordOp, now: Timestamp) -> WordReply {
+            let (word, change): (u32, Box<dyn Fn(u64) -> u64>) = match op {
+                WordOp::FetchAndAdd { word, delta } => {
+                    (word, Box::new(move |held| held.wrapping_add(delta)))
+                }
+                WordOp::CompareAndSwap {
+                    word,
+                    expected,
+                    new,
+                } => (
+                    word,
+                    Box::new(move |held| if held == expected { new } else { held }),
+                ),
+            };
+            let word = &mut self.words[word as usize];
+            let held = *word;
+            *word = change(held);
+            WordReply::Done {
+                held,
+                node_now: now,
+            }
+        }
+
+        fn at(&self, now: Timestamp) -> Tally {
+            Tally::unpacked(self.words[word(now.nanos() / LIFE_NS) as usize])
+        }
+    }
+
+    struct FrontEnd {
+        slots: Slots,
+        in_flight: i64,
+        waiting: bool,
+        under_way: Option<WordOp>,
+        ticket: u32,
+        answer: Option<WordReply>,
+    }
+
+    impl FrontEnd {
+        fn new() -> Self {
+            Self {
+                slots: Slots::default(),
+                in_flight: 0,
+                waiting: false,
+                under_way: None,
+                ticket: 0,
+                answer: None,
+            }
+        }
+
+        /// A tick: as the controller does it, for one server.
+        fn tick(&mut self, limit: f64, now: Timestamp) {
+            let (ticket, answer) = (self.ticket, &mut self.answer);
+            let answered = |asked| if asked == ticket { answer.take() } else { None };
+            self.slots.take_in(answered, now);
+            let total = self.slots.total(self.in_flight, now);
+            let near = total.is_some_and(|total| !Slots::is_far(&total, limit));
+            let (held, _) = match near {
+                true => self.slots.keep(self.in_flight, self.waiting),
+                false => (self.in_flight, 0),
+            };
+            let room = total.is_some_and(|total| (total.held as f64) < limit);
+            let wanted = Wanted {
+                in_flight: self.in_flight,
+                held,
+                asked: i64::from(self.waiting && near && room),
+                limit,
+                ended: 0,
+                near,
+            };
+            if let Some(op) = self.slots.ask(&wanted, now) {
+                self.ticket += 1;
+                self.slots.asked_as(self.ticket);
+                self.under_way = Some(op);
+            }
+        }
+
+        fn deliver(&mut self, server: &mut Server, now: Timestamp) {
+            if let Some(op) = self.under_way.take() {
+                self.answer = Some(server.carry_out(op, now));
+            }
+        }
+    }
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + ms)
+    }
+
+    #[test]
+    fn a_tally_comes_back_from_its_word() {
+        let tally = |in_flight, held, ended| Tally {
+            in_flight,
+            held,
+            ended,
+        };
+        for (in_flight, held, ended) in [
+            (0, 0, 0),
+            (3, 5, 1),
+            (-1, 2, 0),
+            (2, -1, 7),
+            (-7, -9, 16_777_215),
+            (500_000, -500_000, 3),
+        ] {
+            let tally = tally(in_flight, held, ended);
+            assert_eq!(Tally::unpacked(tally.packed()), tally);
+        }
+        let (one, other) = (tally(3, 5, 2), tally(-4, -6, 3));
+        let sum = one.packed().wrapping_add(other.packed());
+        assert_eq!(Tally::unpacked(sum), one.plus(other));
+    }
+
+    /// Eight front-ends that want more than there is, one of which dies; then the word tells of
+    /// the others alone.
+    #[test]
+    fn slots_in_use_stay_within_the_limit_and_outlive_no_front_end() {
+        const LIMIT: f64 = 20.0;
+        let mut prng = Prng::new(7);
+        let mut server = Server::new();
+        let mut front_ends: Vec<_> = (0..8).map(|_| FrontEnd::new()).collect();
+        let mut most = 0;
+        for ms in 0..6000 {
+            let now = at(ms);
+            if ms == 2500 {
+                front_ends.truncate(7);
+            }
+            for front_end in &mut front_ends {
+                front_end.tick(LIMIT, now);
+                // It uses what it may, and a tenth of the requests end.
+                front_end.waiting = true;
+                let ended = (0..front_end.in_flight)
+                    .filter(|_| prng.unit() < 0.1)
+                    .count();
+                front_end.in_flight -= ended as i64;
+                let total = front_end.slots.total(front_end.in_flight, now);
+                let usable = match total {
+                    Some(total) if !Slots::is_far(&total, LIMIT) => front_end.slots.usable(),
+                    _ => 2,
+                };
+                front_end.in_flight = front_end.in_flight.max(usable);
+            }
+            // In no order.
+            let first = prng.below(front_ends.len());
+            let count = front_ends.len();
+            for place in 0..count {
+                front_ends[(first + place) % count].deliver(&mut server, now);
+            }
+            if ms > 100 {
+                let in_flight: i64 = front_ends.iter().map(|it| it.in_flight).sum();
+                most = most.max(in_flight);
+                // Whoever is at rest tells what is so.
+                if ms > 4000 && ms % 1000 < 700 && ms % 1000 > 50 {
+                    let told = server.at(now).held;
+                    assert!((told - in_flight).abs() <= 8, "{ms}: {told} {in_flight}");
+                }
+            }
+        }
+        assert!(most <= 21, "{most} in flight");
+        let used: i64 = front_ends.iter().map(|it| it.in_flight).sum();
+        assert!(used >= 19, "{used}: the dead one's slots are used again");
+    }
+
+    #[test]
+    fn one_that_falls_silent_or_starts_anew_is_believed_no_more() {
+        let mut server = Server::new();
+        let mut one = FrontEnd::new();
+        one.in_flight = 3;
+        for ms in 0..30 {
+            one.tick(10.0, at(ms));
+            one.deliver(&mut server, at(ms));
+        }
+        assert_eq!(one.slots.total(3, at(30)).map(|it| it.held), Some(3));
+        // No answers.
+        for ms in 30..140 {
+            one.tick(10.0, at(ms));
+        }
+        assert_eq!(one.slots.total(3, at(140)), None);
+        one.under_way = None;
+        one.answer = Some(WordReply::Lost);
+        server = Server::new();
+        for ms in 140..400 {
+            one.tick(10.0, at(ms));
+            one.deliver(&mut server, at(ms));
+        }
+        assert_eq!(one.slots.total(3, at(400)).map(|it| it.held), Some(3));
+        assert_eq!(server.at(at(400)).held, 3);
+    }
+
+    #[test]
+    fn what_comes_free_can_be_somebody_elses_turn() {
+        let mut slots = Slots {
+            mine: Tally {
+                in_flight: 4,
+                held: 4,
+                ended: 0,
+            },
+            ..Slots::default()
+        };
+        slots.give_up(1);
+        // All four are in use: the next one that ends is not followed.
+        assert_eq!(slots.keep(4, true), (4, 3));
+        assert_eq!(slots.keep(3, true), (3, 3));
+        assert_eq!(slots.keep(1, false), (1, 1));
+    }
+}

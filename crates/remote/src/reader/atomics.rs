@@ -1,0 +1,273 @@
+//! Atomics on one node's words, as the director asks for them. Pure: time and answers come in.
+//!
+//! ```text
+//! asked ──> sent with a new sequence ──> no answer for 2 ms: sent again with the same one, which
+//!                                        the node carries out once
+//! answered: done      -> the director is told
+//!           epoch     -> the first time the node's life is learned; later it has restarted: lost
+//!           stale     -> a new sequence, by the node's clock, some times
+//!           the rest  -> lost
+//! ```
+//!
+//! An atomic without an answer for a quarter of a second is given up. Whether it was carried out is not
+//! known then, as [`WordReply::Lost`] says.
+
+use std::time::Duration;
+
+use tidegate_core::load::{WordOp, WordReply, WordRequest};
+use tidegate_core::time::Timestamp;
+
+use crate::udp::wire::{Reply, Request, Status, Verb};
+
+/// Sent again after this long.
+const AGAIN: Duration = Duration::from_millis(2);
+/// Given up after this long.
+const GIVEN_UP: Duration = Duration::from_millis(250);
+/// New sequences for one question.
+const RENEWALS_MAX: u32 = 3;
+/// Marks the nonces of atomics; a read has its node's place there.
+pub(super) const NONCE: u64 = 1 << 63;
+
+/// One that is under way.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    asked: WordRequest,
+    sequence: u64,
+    begun_at: Timestamp,
+    sent_at: Timestamp,
+    renewals: u32,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Atomics {
+    /// The node's life as far as known; 0: not yet.
+    epoch: u32,
+    /// Sequence of the last one.
+    sequence: u64,
+    /// The node's clock minus ours.
+    clock_offset: i128,
+    number: u32,
+    under_way: Option<UnderWay>,
+}
+
+/// What is to be done for a question.
+#[derive(Debug)]
+pub(super) enum Due {
+    /// Nothing now.
+    Nothing,
+    /// Send this.
+    Send(Request),
+    /// Tell that nothing came of the question with this number.
+    GiveUp(u32),
+}
+
+impl Atomics {
+    /// What the node's clock was when an answer came.
+    pub(super) fn note_clock(&mut self, node_now_ns: u64, received_at: Timestamp) {
+        self.clock_offset = i128::from(node_now_ns) - i128::from(received_at.nanos());
+    }
+
+    /// What to do for what is asked, on behalf of this initiator and at this place.
+    pub(super) fn due(
+        &mut self,
+        asked: WordRequest,
+        (initiator, place): (u64, usize),
+        now: Timestamp,
+    ) -> Due {
+        let Some(mut under_way) = self.under_way.filter(|it| it.asked == asked) else {
+            let sequence = self.next_sequence(now);
+            let under_way = UnderWay {
+                asked,
+                sequence,
+                begun_at: now,
+                sent_at: now,
+                renewals: 0,
+            };
+            return self.send(under_way, initiator, place);
+        };
+        if now.since(under_way.begun_at) >= GIVEN_UP {
+            self.under_way = None;
+            return Due::GiveUp(asked.ticket);
+        }
+        if now.since(under_way.sent_at) < AGAIN {
+            return Due::Nothing;
+        }
+        under_way.sent_at = now;
+        self.send(under_way, initiator, place)
+    }
+
+    fn send(&mut self, under_way: UnderWay, initiator: u64, place: usize) -> Due {
+        self.under_way = Some(under_way);
+        self.number = self.number.wrapping_add(1);
+        let (verb, word, operand, expected) = match under_way.asked.op {
+            WordOp::FetchAndAdd { word, delta } => (Verb::FetchAndAdd, word, delta, 0),
+            WordOp::CompareAndSwap {
+                word,
+                expected,
+                new,
+            } => (Verb::CompareAndSwap, word, new, expected),
+        };
+        Due::Send(Request {
+            verb,
+            sequence: under_way.sequence,
+            // A word that no region has is refused by the node.
+            word: u16::try_from(word).unwrap_or(u16::MAX),
+            epoch: self.epoch,
+            operand,
+            expected,
+            ..Request::read(
+                0,
+                initiator,
+                NONCE | ((place as u64) << 32) | u64::from(self.number),
+            )
+        })
+    }
+
+    /// When the question that this answers was sent, if it is under way.
+    pub(super) fn sent_at(&self, sequence: u64) -> Option<Timestamp> {
+        let under_way = self.under_way.filter(|it| it.sequence == sequence)?;
+        Some(under_way.sent_at)
+    }
+
+    /// Takes an answer in; what to tell whoever asked, if that is settled.
+    pub(super) fn accept(&mut self, reply: &Reply, now: Timestamp) -> Option<(u32, WordReply)> {
+        let mut under_way = self.under_way.filter(|it| it.sequence == reply.sequence)?;
+        self.note_clock(reply.node_now_ns, now);
+        let lost = Some((under_way.asked.ticket, WordReply::Lost));
+        self.under_way = None;
+        match reply.status {
+            Status::Done => {
+                let done = WordReply::Done {
+                    held: reply.value,
+                    node_now: Timestamp::from_nanos(reply.node_now_ns),
+                };
+                return Some((under_way.asked.ticket, done));
+            }
+            Status::Epoch => {
+                // Sequences count on the node's clock, which may have begun anew.
+                self.sequence = 0;
+                if std::mem::replace(&mut self.epoch, reply.epoch) != 0 {
+                    return lost;
+                }
+            }
+            // Our numbers lie behind those of an initiator that the node forgot.
+            Status::Stale => {}
+            Status::NoWord | Status::Full | Status::Absent | Status::Torn | Status::Other(_) => {
+                return lost;
+            }
+        }
+        if under_way.renewals == RENEWALS_MAX {
+            return lost;
+        }
+        under_way.renewals += 1;
+        under_way.sequence = self.next_sequence(now);
+        // It goes out at the next look.
+        under_way.sent_at = Timestamp::ZERO;
+        self.under_way = Some(under_way);
+        None
+    }
+
+    /// The next sequence: the node's clock as far as known, and more than the last one.
+    fn next_sequence(&mut self, now: Timestamp) -> u64 {
+        let node_now = i128::from(now.nanos()) + self.clock_offset;
+        let node_now = u64::try_from(node_now).unwrap_or(0);
+        self.sequence = node_now.max(self.sequence.saturating_add(1));
+        self.sequence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: WordRequest = WordRequest {
+        ticket: 7,
+        op: WordOp::FetchAndAdd { word: 3, delta: 5 },
+    };
+
+    fn at(us: u64) -> Timestamp {
+        Timestamp::from_nanos(1_000_000_000 + us * 1000)
+    }
+
+    fn sent(due: Due) -> Request {
+        match due {
+            Due::Send(request) => request,
+            Due::Nothing | Due::GiveUp(_) => panic!("{due:?}"),
+        }
+    }
+
+    fn reply(to: &Request, status: Status) -> Reply {
+        Reply {
+            verb: to.verb,
+            lines: 0,
+            status,
+            initiator: to.initiator,
+            sequence: to.sequence,
+            nonce: to.nonce,
+            node_now_ns: 9_000_000_000,
+            value: 42,
+            readers: 1,
+            epoch: 77,
+        }
+    }
+
+    #[test]
+    fn one_without_an_answer_is_sent_again_with_its_sequence_and_given_up_in_the_end() {
+        let mut atomics = Atomics::default();
+        let first = sent(atomics.due(ASKED, (1, 2), at(0)));
+        assert!(matches!(atomics.due(ASKED, (1, 2), at(1900)), Due::Nothing));
+        let again = sent(atomics.due(ASKED, (1, 2), at(2000)));
+        assert_eq!(again.sequence, first.sequence);
+        assert_ne!(again.nonce, first.nonce);
+        assert!(again.nonce & NONCE != 0 && (again.nonce & !NONCE) >> 32 == 2);
+        assert!(matches!(
+            atomics.due(ASKED, (1, 2), at(250_000)),
+            Due::GiveUp(7)
+        ));
+        // A late answer finds nobody.
+        assert!(
+            atomics
+                .accept(&reply(&first, Status::Done), at(250_001))
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn the_nodes_life_is_learned_and_a_new_one_noticed() {
+        let mut atomics = Atomics::default();
+        let first = sent(atomics.due(ASKED, (1, 0), at(0)));
+        assert_eq!(first.epoch, 0);
+        assert!(
+            atomics
+                .accept(&reply(&first, Status::Epoch), at(100))
+                .is_none()
+        );
+        let second = sent(atomics.due(ASKED, (1, 0), at(200)));
+        assert_eq!(second.epoch, 77);
+        assert_ne!(second.sequence, first.sequence);
+        let done = atomics.accept(&reply(&second, Status::Done), at(300));
+        let node_now = Timestamp::from_nanos(9_000_000_000);
+        assert_eq!(done, Some((7, WordReply::Done { held: 42, node_now })));
+        let third = sent(atomics.due(ASKED, (1, 0), at(400)));
+        let lost = atomics.accept(&reply(&third, Status::Epoch), at(500));
+        assert_eq!(lost, Some((7, WordReply::Lost)));
+    }
+
+    #[test]
+    fn what_the_node_does_not_do_is_told() {
+        for status in [Status::NoWord, Status::Full, Status::Other(9)] {
+            let mut atomics = Atomics::default();
+            let request = sent(atomics.due(ASKED, (1, 0), at(0)));
+            let told = atomics.accept(&reply(&request, status), at(1));
+            assert_eq!(told, Some((7, WordReply::Lost)), "{status:?}");
+        }
+        let mut atomics = Atomics::default();
+        for round in 0..=RENEWALS_MAX {
+            let request = sent(atomics.due(ASKED, (1, 0), at(u64::from(round) * 10)));
+            let told = atomics.accept(&reply(&request, Status::Stale), at(u64::from(round) * 10));
+            let last = round == RENEWALS_MAX;
+            assert_eq!(told.is_some(), last, "{round}");
+        }
+    }
+}
