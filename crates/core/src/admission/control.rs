@@ -208,7 +208,7 @@ impl Control {
         // What lies behind the servers cannot be told from them by old records.
         let all_fresh = sum.fresh == self.servers.len();
         let cap = match all_fresh {
-            true => self.hidden.on_tick(&seen, now),
+            true => self.hidden.on_tick(&seen, self.common_clock(now)),
             false => None,
         };
         self.scale = cap.map_or(1.0, |cap| (cap / sum.limits).min(1.0));
@@ -218,6 +218,12 @@ impl Control {
                 _ => LimitBy::Hidden,
             };
         }
+    }
+
+    /// A clock that front-ends have in common if they have words in common: the first server's.
+    fn common_clock(&self, now: Timestamp) -> Timestamp {
+        let mut clocks = self.servers.iter().filter_map(|it| it.slots.node_now(now));
+        clocks.next().map_or(now, Timestamp::from_nanos)
     }
 
     /// Publishes what follows for each server, and asks for slots.

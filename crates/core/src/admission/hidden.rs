@@ -12,13 +12,14 @@
 //! disengage   CPUs full, or no limit binds and W < 1.2 B
 //! dip         at multiples of half a second: a quarter of the cap for 8 W, 100 to 400 ms;
 //!             B = W in its last two thirds, at most three times what it was; then again after
-//!             0.25 s if B moved by more than a quarter, else after 10 s
+//!             0.25 s if B moved by more than a quarter, else at a multiple of 10 s
+//! void        a dip in which not even a third went away: others did not dip, and it tells nothing
 //! ```
 //!
 //! While the limit binds, time in service says nothing about the best of it: it grows with whatever
 //! is let in. A dip shows what it would be with less. It must go down to a quarter: at a half every
 //! B is a fixed point (L = 2 X B makes the dip X B, and W then B), and whoever starts
-//! overloaded never finds out. Dips are at multiples of the clock, so that front-ends on one clock
+//! overloaded never finds out. Dips are at multiples of a server's clock, so that front-ends on one
 //! dip together: a quarter of one of many shows nothing.
 //!
 //! Inputs: requests in service and completions of the whole site, CPU, time.
@@ -62,6 +63,8 @@ const LASTING: f64 = 2.0 * TAU;
 const DIP_GRID: Duration = Duration::from_millis(500);
 const DIP_SOON: Duration = Duration::from_millis(250);
 const DIP_LATER: Duration = Duration::from_secs(10);
+/// In a dip no more than this part may be left of what was in flight before.
+const LEFT_MAX: f64 = 2.0 / 3.0;
 /// A base that moved by more than this part is not known yet.
 const MOVED: f64 = 0.25;
 /// Most that a dip raises the base.
@@ -92,6 +95,10 @@ pub(super) struct SiteSeen {
 struct Dip {
     from: Timestamp,
     until: Timestamp,
+    /// What was in flight when it began.
+    before: f64,
+    time: f64,
+    present: f64,
     useful: f64,
     ended: f64,
 }
@@ -117,6 +124,8 @@ pub(super) struct Hidden {
     cap: f64,
     dip: Option<Dip>,
     next_dip: Timestamp,
+    /// Time since the last dip, seconds: what is seen just after one is of the dip.
+    after_dip: f64,
 }
 
 impl Default for Hidden {
@@ -135,6 +144,7 @@ impl Default for Hidden {
             cap: f64::INFINITY,
             dip: None,
             next_dip: Timestamp::ZERO,
+            after_dip: LASTING,
         }
     }
 }
@@ -187,24 +197,31 @@ impl Hidden {
             // The first third is for what was let in before it.
             let length = dip.until.since(dip.from);
             if now.since(dip.from) * 3 > length {
+                dip.time += seen.dt;
+                dip.present += seen.in_flight * seen.dt;
                 dip.useful += seen.useful * seen.dt;
                 dip.ended += seen.ended;
             }
-            if now >= dip.until {
+            if !(dip.from..dip.until).contains(&now) {
                 self.end_dip(now);
             }
             return self.answer();
         }
+        self.after_dip += seen.dt;
         self.note_binding(seen);
         self.follow_base(seen);
         self.engage(seen, now);
         if self.engaged {
             self.follow_cap(seen);
-            if now >= self.next_dip {
+            // A clock that was set leaves no wait for it.
+            if now >= self.next_dip || self.next_dip.since(now) > 2 * DIP_LATER {
                 let length = (DIP_SERVICES * self.residence()).clamp(DIP_MIN, DIP_MAX);
                 self.dip = Some(Dip {
                     from: now,
                     until: now + Duration::from_secs_f64(length),
+                    before: seen.in_flight,
+                    time: 0.0,
+                    present: 0.0,
                     useful: 0.0,
                     ended: 0.0,
                 });
@@ -254,7 +271,8 @@ impl Hidden {
         };
         let full = self.is_full();
         if self.engaged {
-            let well = !seen.binds && residence < WELL * base;
+            let settled = self.after_dip >= LASTING;
+            let well = settled && !seen.binds && residence < WELL * base;
             self.engaged = !(full || well);
             return;
         }
@@ -264,7 +282,8 @@ impl Hidden {
         if !full && seen.binds && (slow || crowded || unknown) {
             self.engaged = true;
             self.cap = seen.limits.min(seen.in_flight.max(1.0));
-            self.next_dip = next(now, Duration::ZERO);
+            // Whoever has found out of late knows.
+            self.next_dip = self.next_dip.max(next(now, DIP_GRID));
         }
     }
 
@@ -278,25 +297,34 @@ impl Hidden {
 
     fn end_dip(&mut self, now: Timestamp) {
         let Some(dip) = self.dip.take() else { return };
+        self.after_dip = 0.0;
         let before = self.base.unwrap_or(f64::INFINITY);
         let seen = dip.useful / dip.ended;
         if !(seen.is_finite() && seen > 0.0) {
             // Nothing ended in it: it was too short to tell.
-            self.next_dip = next(now, DIP_SOON);
+            self.next_dip = next(now + DIP_SOON, DIP_GRID);
+            return;
+        }
+        if dip.present > LEFT_MAX * dip.before * dip.time {
+            // All dip at the multiples of the long time.
+            self.next_dip = next(now, DIP_LATER);
             return;
         }
         let base = seen.min(RAISED_MAX * before);
         self.base = Some(base);
         self.unloaded = true;
         let moved = (base / before - 1.0).abs() > MOVED;
-        self.next_dip = next(now, if moved { DIP_SOON } else { DIP_LATER });
+        self.next_dip = match moved {
+            true => next(now + DIP_SOON, DIP_GRID),
+            false => next(now + DIP_LATER / 2, DIP_LATER),
+        };
     }
 }
 
-/// The first time on the grid that is so far away.
-fn next(now: Timestamp, wait: Duration) -> Timestamp {
-    let grid = nanos(DIP_GRID);
-    Timestamp::from_nanos((now + wait).nanos().div_ceil(grid) * grid)
+/// The next multiple of `grid`.
+fn next(now: Timestamp, grid: Duration) -> Timestamp {
+    let grid = nanos(grid);
+    Timestamp::from_nanos(now.nanos().div_ceil(grid) * grid)
 }
 
 #[cfg(test)]
@@ -402,8 +430,8 @@ mod tests {
     #[test]
     fn dips_begin_on_the_grid() {
         let at = Timestamp::from_millis;
-        assert_eq!(next(at(1001), Duration::ZERO), at(1500));
-        assert_eq!(next(at(1500), Duration::ZERO), at(1500));
-        assert_eq!(next(at(1500), DIP_LATER), at(11_500));
+        assert_eq!(next(at(1001), DIP_GRID), at(1500));
+        assert_eq!(next(at(1500), DIP_GRID), at(1500));
+        assert_eq!(next(at(1501), DIP_LATER), at(10_000));
     }
 }

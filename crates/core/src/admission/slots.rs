@@ -244,7 +244,7 @@ impl Slots {
     }
 
     /// The server's clock now, ns, if it is known.
-    fn node_now(&self, now: Timestamp) -> Option<u64> {
+    pub(super) fn node_now(&self, now: Timestamp) -> Option<u64> {
         let (node, ours) = self.clock?;
         Some(
             node.nanos()
