@@ -37,10 +37,12 @@ fn overload_without_admission_delivers_nothing_and_with_it_all_that_can_be() {
         ("6 workers 2", 95.0),
         ("records 50 ms 2", 97.0),
         ("io 20+2 2", 90.0),
-        ("database 2", 90.0),
-        ("database 10", 90.0),
-        ("2 fe=16", 90.0),
-        ("2 fe=64", 85.0),
+        ("database 2", 95.0),
+        ("database 10", 95.0),
+        ("2 fe=16", 97.0),
+        ("2 fe=64", 95.0),
+        ("10 fe=64", 95.0),
+        ("2 fe=16 no words", 90.0),
         ("no records 2 fe=1", 95.0),
         ("no records 2", 90.0),
     ] {
@@ -52,17 +54,23 @@ fn overload_without_admission_delivers_nothing_and_with_it_all_that_can_be() {
 
 #[test]
 fn nothing_is_refused_while_there_is_room() {
-    for name in ["0.85 fe=1", "0.9 fe=1"] {
+    for name in ["0.85 fe=1", "0.9 fe=1", "0.9", "0.9 fe=16"] {
         let it = measure(&row(name), "adaptive").unwrap();
         assert!(it.shed == 0.0, "{name}: {it:?}");
         let off = measure(&row(name), "off").unwrap();
-        assert!(it.p99_ms <= off.p99_ms * 1.1, "{name}: {it:?} {off:?}");
+        assert!(it.p99_ms <= off.p99_ms * 1.3, "{name}: {it:?} {off:?}");
     }
 }
 
 #[test]
 fn the_highest_class_comes_through_at_ten_times_the_capacity() {
-    let scenario = row("10 fe=1").scenario;
+    for name in ["10 fe=1", "10", "10 fe=64"] {
+        the_highest_class_comes_through(name);
+    }
+}
+
+fn the_highest_class_comes_through(name: &str) {
+    let scenario = row(name).scenario;
     let sent = |scenario: &Scenario| run(scenario, PolicyConfig::new(PolicyKind::Auto)).unwrap();
     let of = |classes: Vec<f64>| {
         scenario.clone().sites(|site| {
@@ -80,7 +88,7 @@ fn the_highest_class_comes_through_at_ten_times_the_capacity() {
     let completed = report.classes[0].completed;
     assert!(
         completed as f64 >= 0.999 * offered as f64,
-        "{:?}",
+        "{name}: {:?}",
         report.classes
     );
     let lowest = report.classes[3];

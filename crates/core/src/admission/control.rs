@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! each server     L, for all front-ends together ([`super::server`])
-//! all together    L * min(1, cap / sum of L): what lies behind the servers ([`super::hidden`])
+//! all together    L * min(1, cap / sum of L): what lies behind the servers ([`super::hidden`]), by
+//!                 the mean opinion of the front-ends
 //! one of several  slots that it holds in the server's words ([`super::slots`]); no words: a share
 //! rank            L * (1 + 0.15 * ranks below) for a request of a rank
 //! ```
@@ -25,7 +26,7 @@ use std::time::Duration;
 use super::bound::Pressure;
 use super::hidden::{Hidden, SiteSeen};
 use super::server::{Age, Server, Sum};
-use super::slots::{Slots, Wanted};
+use super::slots::{COUNT_MAX, Slots, Wanted, scale_by, vote_for};
 use super::{Class, Rank};
 use crate::load::{Agreed, LoadTable};
 use crate::prng::Prng;
@@ -109,8 +110,10 @@ pub struct Control {
     classes: u8,
     servers: Vec<Server>,
     hidden: Hidden,
-    /// What all limits are scaled by for what lies behind.
+    /// What all limits should be scaled by for what lies behind, as this front-end sees it.
     scale: f64,
+    /// What they are scaled by, as all agree, the servers' mean.
+    agreed: f64,
     ticked_at: Option<Timestamp>,
     thrown_at: Timestamp,
     no_room: u64,
@@ -131,6 +134,7 @@ impl Control {
             servers: Vec::new(),
             hidden: Hidden::default(),
             scale: 1.0,
+            agreed: 1.0,
             ticked_at: None,
             thrown_at: Timestamp::ZERO,
             no_room: 0,
@@ -165,12 +169,13 @@ impl Control {
 
     /// Takes in what the servers' words tell.
     fn take_in(&mut self, table: &LoadTable, now: Timestamp) {
+        let vote = vote_for(self.scale);
         for server in &mut self.servers {
             let node = server.node;
             let answered = |ticket| table.answered_word(node, ticket);
             server.slots.take_in(answered, now);
             let in_flight = table.in_flight(node) as i64;
-            server.total = server.slots.total(in_flight, now);
+            server.total = server.slots.total(in_flight, vote, now);
         }
     }
 
@@ -194,7 +199,7 @@ impl Control {
         }
         // By words it is known whether slots are lacking or only where they are.
         let lacks = binds && sum.agreed < self.servers.len();
-        let near = sum.held >= NEAR * sum.limits * self.scale;
+        let near = sum.held >= NEAR * sum.limits * self.agreed;
         let seen = SiteSeen {
             dt,
             in_flight: sum.in_flight,
@@ -204,6 +209,7 @@ impl Control {
             binds: lacks || near,
             limits: sum.limits,
             slo: self.slo,
+            together: sum.agreed > 0,
         };
         // What lies behind the servers cannot be told from them by old records.
         let all_fresh = sum.fresh == self.servers.len();
@@ -212,7 +218,17 @@ impl Control {
             false => None,
         };
         self.scale = cap.map_or(1.0, |cap| (cap / sum.limits).min(1.0));
-        if self.scale < 1.0 {
+        let front_ends = f64::from(tick.front_ends.max(1));
+        let mut scaled = 0.0;
+        for server in &mut self.servers {
+            server.scale = match &server.total {
+                Some(total) => scale_by(total.votes, front_ends),
+                None => self.scale,
+            };
+            scaled += server.limit * server.scale;
+        }
+        self.agreed = scaled / sum.limits;
+        if self.agreed < 1.0 {
             self.by = match self.hidden.state() {
                 (_, true) => LimitBy::Dip,
                 _ => LimitBy::Hidden,
@@ -235,12 +251,11 @@ impl Control {
         binds: bool,
         prng: &mut Prng,
     ) {
-        let scale = self.scale;
         let mut needs = Needs::of(tick.site, table);
         let binds = binds || needs.any();
         let keeps = self.keeps(share);
         for server in &mut self.servers {
-            let limit = server.limit * scale;
+            let limit = server.limit * server.scale;
             let in_flight = table.in_flight(server.node) as i64;
             server.near = false;
             server.held = in_flight;
@@ -251,13 +266,13 @@ impl Control {
             });
             table.set_agreed(server.node, agreed);
             let Some(total) = total else {
-                let limits = by_share(server, (share, scale), self.classes);
+                let limits = by_share(server, share, self.classes);
                 table.set_limits(server.node, limits);
                 continue;
             };
             if !binds && Slots::is_far(&total, limit) {
                 let room = Slots::far_room(&total, limit) * (FEW * share).min(1.0);
-                let most = in_flight as f64 + room.max(1.0).floor();
+                let most = in_flight as f64 + whole(room, prng.unit());
                 table.set_limits(server.node, [most as f32; Rank::COUNT]);
                 continue;
             }
@@ -283,7 +298,7 @@ impl Control {
     /// The chance with which a slot that comes free stays here while others want it.
     fn keeps(&self, share: f64) -> f64 {
         let limits: f64 = self.servers.iter().map(|it| it.limit).sum();
-        let fair = limits * self.scale * share;
+        let fair = limits * self.agreed * share;
         let own: i64 = self.servers.iter().map(|it| it.slots.usable()).sum();
         (fair / (own as f64).max(1.0)).min(1.0)
     }
@@ -296,11 +311,11 @@ impl Control {
         (table, now): (&LoadTable, Timestamp),
         prng: &mut Prng,
     ) {
-        let scale = self.scale;
+        let vote = vote_for(self.scale);
         let servers = &mut self.servers;
         let room = |server: &Server| {
             let held = server.total.map_or(f64::INFINITY, |it| it.held as f64);
-            server.limit * scale - held
+            server.limit * server.scale - held
         };
         self.order.clear();
         self.order.extend(0..servers.len());
@@ -315,13 +330,16 @@ impl Control {
             if !server.slots.is_ready(now) {
                 continue;
             }
-            let limit = server.limit * scale;
+            let limit = server.limit * server.scale;
+            let most = (COUNT_MAX as f64 * share) as i64;
             let mut wanted = Wanted {
-                in_flight: table.in_flight(server.node) as i64,
-                held: server.held,
+                in_flight: (table.in_flight(server.node) as i64).min(most),
+                held: server.held.min(most),
+                vote,
                 asked: 0,
                 limit,
                 ended: table.own(server.node).completed,
+                slack: Slots::slack(limit, share),
                 near: server.near,
             };
             if let (Some(class), Some(total), true) = (needs.first(), &server.total, server.near) {
@@ -425,13 +443,13 @@ fn ranked(limit: f64, rank: Rank, classes: u8) -> f64 {
 }
 
 /// Own limits where front-ends cannot agree.
-fn by_share(server: &Server, (share, scale): (f64, f64), classes: u8) -> [f32; Rank::COUNT] {
+fn by_share(server: &Server, share: f64, classes: u8) -> [f32; Rank::COUNT] {
     // Nobody's share is kept from whoever could use it.
-    let idle = match share < 1.0 && scale >= 1.0 {
+    let idle = match share < 1.0 && server.scale >= 1.0 {
         true => server.idle * (FEW * share).min(1.0),
         false => 0.0,
     };
-    let own = whole(server.limit * scale * share + idle, server.coin);
+    let own = whole(server.limit * server.scale * share + idle, server.coin);
     // A server that tells nothing by itself must be asked to be known.
     let least = if server.tells() { 0.0 } else { 1.0 };
     Rank::ALL.map(|rank| ranked(own.max(least), rank, classes) as f32)

@@ -13,7 +13,8 @@
 //! dip         at multiples of half a second: a quarter of the cap for 8 W, 100 to 400 ms;
 //!             B = W in its last two thirds, at most three times what it was; then again after
 //!             0.25 s if B moved by more than a quarter, else at a multiple of 10 s
-//! void        a dip in which not even a third went away: others did not dip, and it tells nothing
+//! void        a dip in which not even a third went away: others did not dip. It tells nothing but
+//!             that they see nothing slow: this one lets go too, until the next multiple of 10 s
 //! ```
 //!
 //! While the limit binds, time in service says nothing about the best of it: it grows with whatever
@@ -57,6 +58,8 @@ const DIP: f64 = 0.25;
 const DIP_SERVICES: f64 = 8.0;
 const DIP_MIN: f64 = 0.1;
 const DIP_MAX: f64 = 0.4;
+/// Means are of enough time from this part of the time constant on.
+const KNOWN: f64 = 0.8;
 /// What has lasted for so long is no chance, seconds: means are then of that time.
 const LASTING: f64 = 2.0 * TAU;
 /// Dips begin at multiples of this.
@@ -89,12 +92,15 @@ pub(super) struct SiteSeen {
     pub(super) limits: f64,
     /// Answers are wanted within, seconds.
     pub(super) slo: f64,
+    /// Whether all this is what several front-ends do together.
+    pub(super) together: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Dip {
     from: Timestamp,
     until: Timestamp,
+    together: bool,
     /// What was in flight when it began.
     before: f64,
     time: f64,
@@ -124,6 +130,8 @@ pub(super) struct Hidden {
     cap: f64,
     dip: Option<Dip>,
     next_dip: Timestamp,
+    /// After a dip alone it does not engage for a while.
+    void_until: Timestamp,
     /// Time since the last dip, seconds: what is seen just after one is of the dip.
     after_dip: f64,
 }
@@ -144,6 +152,7 @@ impl Default for Hidden {
             cap: f64::INFINITY,
             dip: None,
             next_dip: Timestamp::ZERO,
+            void_until: Timestamp::ZERO,
             after_dip: LASTING,
         }
     }
@@ -219,6 +228,7 @@ impl Hidden {
                 self.dip = Some(Dip {
                     from: now,
                     until: now + Duration::from_secs_f64(length),
+                    together: seen.together,
                     before: seen.in_flight,
                     time: 0.0,
                     present: 0.0,
@@ -253,7 +263,8 @@ impl Hidden {
             return;
         }
         let base = *self.base.get_or_insert(residence);
-        let tau = if residence < base {
+        // The first requests' time is not all told yet.
+        let tau = if residence < base || self.time < KNOWN * TAU {
             BASE_DOWN
         } else if !seen.binds {
             BASE_UP
@@ -274,6 +285,12 @@ impl Hidden {
             let settled = self.after_dip >= LASTING;
             let well = settled && !seen.binds && residence < WELL * base;
             self.engaged = !(full || well);
+            return;
+        }
+        // The first requests' time is not all told yet; or others have seen nothing slow.
+        let early = self.time < KNOWN * TAU;
+        let held_off = now < self.void_until && self.void_until.since(now) <= DIP_LATER;
+        if early || held_off {
             return;
         }
         let slow = residence > SLOW * base;
@@ -305,9 +322,11 @@ impl Hidden {
             self.next_dip = next(now + DIP_SOON, DIP_GRID);
             return;
         }
-        if dip.present > LEFT_MAX * dip.before * dip.time {
-            // All dip at the multiples of the long time.
+        if dip.together && dip.present > LEFT_MAX * dip.before * dip.time {
+            // The others see nothing that would be slow; when they do, all dip at such a multiple.
+            self.engaged = false;
             self.next_dip = next(now, DIP_LATER);
+            self.void_until = self.next_dip;
             return;
         }
         let base = seen.min(RAISED_MAX * before);
@@ -422,6 +441,7 @@ mod tests {
                 binds: true,
                 limits: 40.0,
                 slo: 0.5,
+                together: false,
             };
             assert_eq!(hidden.on_tick(&seen, now), None);
         }

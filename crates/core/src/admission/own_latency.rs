@@ -21,7 +21,7 @@ use crate::time::Timestamp;
 const STEP: f64 = 0.1;
 const REQUEST_MIN: f64 = 0.01;
 const LIMIT_MIN: f64 = 2.0;
-/// Until anything is known.
+/// Until anything is known, for all front-ends together.
 const LIMIT_FIRST: f64 = 32.0;
 
 /// See the module.
@@ -32,13 +32,12 @@ pub(super) struct OwnLatency {
     law: Hidden,
 }
 
-impl Default for OwnLatency {
-    fn default() -> Self {
-        Self::from_limit(LIMIT_FIRST)
-    }
-}
-
 impl OwnLatency {
+    /// One of which nothing is known, for a front-end with this share.
+    pub(super) fn new(share: f64) -> Self {
+        Self::from_limit(LIMIT_FIRST * share)
+    }
+
     /// One that goes on from what was allowed before.
     pub(super) fn from_limit(limit: f64) -> Self {
         Self {
@@ -72,6 +71,7 @@ impl OwnLatency {
             binds,
             limits: self.limit,
             slo,
+            together: false,
         };
         self.cap = self.law.on_tick(&seen, now);
         match self.cap {
@@ -97,7 +97,7 @@ mod tests {
     fn a_silent_server_of_four_cpus_gets_little_more_than_it_can_do_at_once() {
         // Known at half of its capacity for two seconds, or met in overload.
         for calm in [2000, 0] {
-            let mut law = OwnLatency::default();
+            let mut law = OwnLatency::new(1.0);
             let mut now = Timestamp::from_millis(1000);
             let (cpus, service, dt) = (4.0, 0.01, 0.001);
             let mut in_flight: f64 = 0.0;

@@ -49,6 +49,8 @@ pub(super) struct Server {
     pub(super) coin: f64,
     /// What the last tick decided, for all front-ends together.
     pub(super) limit: f64,
+    /// What that is scaled by.
+    pub(super) scale: f64,
     /// CPUs without work.
     pub(super) idle: f64,
     /// What is agreed with other front-ends.
@@ -92,6 +94,7 @@ impl Server {
             ended: 0.0,
             coin: 0.5,
             limit: f64::INFINITY,
+            scale: 1.0,
             idle: 0.0,
             slots: Slots::default(),
             total: None,
@@ -178,7 +181,7 @@ impl Server {
             .latency
             .get_or_insert_with(|| match before.is_finite() {
                 true => OwnLatency::from_limit(before),
-                false => OwnLatency::default(),
+                false => OwnLatency::new(share),
             });
         law.on_tick(seen, pressure.binds, pressure.slo, now);
         self.limit = law.limit() / share;

@@ -1,9 +1,11 @@
 //! How front-ends agree on a server's slots: by words of its memory that all of them add to.
 //!
 //! ```text
-//! word    sum over the front-ends of requests in flight (20 bits), slots held (20 bits), and requests
-//!         that ended (24 bits)
-//! far     held < 0.7 L: nobody waits for a slot; each tells within 10 ms what it has in flight
+//! word    sum over the front-ends of requests in flight (16 bits), slots held (16 bits), votes (14 bits)
+//!         and requests that ended (18 bits)
+//! vote    by how much a front-end would have all limits scaled, 2^(-vote / 8); all take the mean
+//! far     held < 0.7 L: nobody waits for a slot; each tells what it has in flight within 10 ms, or
+//!         at once if that has changed by its share of half of 0.7 L
 //! near    a request needs a slot that its front-end holds. An empty slot stays with a front-end
 //!         where somebody waits, and else is given back at the next tick
 //! ask     fetch-and-add of 1 where there seems to be room; what turns out to be above L is given
@@ -57,30 +59,42 @@ pub(super) struct Tally {
     pub(super) in_flight: i64,
     /// Slots held, those of the requests in flight included.
     pub(super) held: i64,
+    /// Votes.
+    pub(super) votes: i64,
     /// Requests that ended in this life.
     pub(super) ended: i64,
 }
 
-/// Where held slots lie in a word, and requests in flight; what ended lies below.
-const HELD_AT: u32 = 24;
-const IN_FLIGHT_AT: u32 = 44;
+/// Bits of what ended, and of the votes, which lie above it.
+const ENDED: u32 = 18;
+const VOTES: u32 = 14;
+/// Bits of each of the others above these.
+const COUNT: u32 = 16;
+/// Most that all front-ends together can count.
+pub(super) const COUNT_MAX: i64 = (1 << (COUNT - 1)) - 1;
+/// Votes per halving, and the greatest one.
+const VOTES_PER_HALF: f64 = 8.0;
+const VOTE_MAX: f64 = 63.0;
 
 impl Tally {
     fn packed(self) -> u64 {
-        ((self.in_flight as u64) << IN_FLIGHT_AT)
-            .wrapping_add((self.held as u64) << HELD_AT)
+        let at = |value: i64, place: u32| (value as u64) << place;
+        at(self.in_flight, ENDED + VOTES + COUNT)
+            .wrapping_add(at(self.held, ENDED + VOTES))
+            .wrapping_add(at(self.votes, ENDED))
             .wrapping_add(self.ended as u64)
     }
 
     fn unpacked(word: u64) -> Self {
         // Only what ended never falls; the others borrow from above while they are below zero.
-        let ended = word & ((1 << HELD_AT) - 1);
-        let upper = (word - ended) >> HELD_AT;
-        let held = signed(upper, IN_FLIGHT_AT - HELD_AT);
-        let upper = upper.wrapping_sub(held as u64) >> (IN_FLIGHT_AT - HELD_AT);
+        let ended = word & ((1 << ENDED) - 1);
+        let (votes, upper) = lowest((word - ended) >> ENDED, VOTES);
+        let (held, upper) = lowest(upper, COUNT);
+        let (in_flight, _) = lowest(upper, COUNT);
         Self {
-            in_flight: signed(upper, 64 - IN_FLIGHT_AT),
+            in_flight,
             held,
+            votes,
             ended: ended as i64,
         }
     }
@@ -89,6 +103,7 @@ impl Tally {
         Self {
             in_flight: self.in_flight + other.in_flight,
             held: self.held + other.held,
+            votes: self.votes + other.votes,
             ended: self.ended + other.ended,
         }
     }
@@ -97,14 +112,29 @@ impl Tally {
         Self {
             in_flight: self.in_flight - other.in_flight,
             held: self.held - other.held,
+            votes: self.votes - other.votes,
             ended: self.ended - other.ended,
         }
     }
 }
 
-/// The lowest bits of a word as a number that may be negative.
-fn signed(word: u64, bits: u32) -> i64 {
-    ((word << (64 - bits)) as i64) >> (64 - bits)
+/// The lowest bits as a number that may be below zero, and what lies above it.
+fn lowest(word: u64, bits: u32) -> (i64, u64) {
+    let value = ((word << (64 - bits)) as i64) >> (64 - bits);
+    (value, word.wrapping_sub(value as u64) >> bits)
+}
+
+/// The vote for scaling all limits by so much.
+pub(super) fn vote_for(scale: f64) -> i64 {
+    (-scale.log2() * VOTES_PER_HALF)
+        .clamp(0.0, VOTE_MAX)
+        .round() as i64
+}
+
+/// What limits are scaled by if so many front-ends cast these votes together.
+pub(super) fn scale_by(votes: i64, front_ends: f64) -> f64 {
+    let mean = (votes as f64 / front_ends).clamp(0.0, VOTE_MAX);
+    (-mean / VOTES_PER_HALF).exp2()
 }
 
 /// What was asked of the words and not answered yet.
@@ -138,12 +168,16 @@ pub(super) struct Wanted {
     pub(super) in_flight: i64,
     /// Slots to hold, without those that are asked for.
     pub(super) held: i64,
+    /// Its vote.
+    pub(super) vote: i64,
     /// Slots to ask for.
     pub(super) asked: i64,
     /// The limit that these must keep to.
     pub(super) limit: f64,
     /// Own requests that have ended, ever.
     pub(super) ended: u64,
+    /// A change of so many in flight is told at once.
+    pub(super) slack: f64,
     /// Whether slots count: the sum is looked at more often then.
     pub(super) near: bool,
 }
@@ -268,16 +302,18 @@ impl Slots {
     }
 
     /// What all hold and have in flight, if it is known.
-    pub(super) fn total(&self, in_flight: i64, now: Timestamp) -> Option<Tally> {
+    pub(super) fn total(&self, in_flight: i64, vote: i64, now: Timestamp) -> Option<Tally> {
         let seen = self.seen_at?;
         let others = Tally {
             in_flight: self.others.in_flight.max(0),
             held: self.others.held.max(0),
+            votes: self.others.votes.max(0),
             ended: 0,
         };
         let own = Tally {
             in_flight,
-            held: self.mine.held.max(0),
+            held: self.mine.held.max(in_flight),
+            votes: vote,
             ended: 0,
         };
         (now.since(seen) <= BELIEVED).then(|| others.plus(own))
@@ -300,6 +336,11 @@ impl Slots {
     /// Whether the limit is so far off that nobody waits for slots.
     pub(super) fn is_far(total: &Tally, limit: f64) -> bool {
         (total.held as f64) < FAR * limit
+    }
+
+    /// What one of many front-ends may have in flight there beside what it told.
+    pub(super) fn slack(limit: f64, share: f64) -> f64 {
+        FAR * 0.5 * limit * share
     }
 
     /// Room up to where slots begin to count.
@@ -350,6 +391,7 @@ impl Slots {
         let staying = Tally {
             in_flight: wanted.in_flight,
             held: wanted.held,
+            votes: wanted.vote,
             ended: 0,
         };
         if (LIFE_NS / 4..LIFE_NS / 2).contains(&phase) && self.cleared != life {
@@ -374,8 +416,11 @@ impl Slots {
         delta.ended = i64::try_from(wanted.ended.saturating_sub(told)).unwrap_or(0);
         let every = if wanted.near { LOOK_NEAR } else { LOOK_FAR };
         let looked = self.seen_at.is_some_and(|seen| now.since(seen) < every);
-        let changes = wanted.near && delta.held != 0 || asked > 0;
-        if looked && !changes {
+        let changes = match wanted.near {
+            true => delta.held != 0 || asked > 0,
+            false => delta.held.abs() as f64 >= wanted.slack.max(1.0),
+        };
+        if looked && !changes && delta.votes == 0 {
             return None;
         }
         self.surplus = 0;
@@ -499,7 +544,7 @@ mod tests {
             let (ticket, answer) = (self.ticket, &mut self.answer);
             let answered = |asked| if asked == ticket { answer.take() } else { None };
             self.slots.take_in(answered, now);
-            let total = self.slots.total(self.in_flight, now);
+            let total = self.slots.total(self.in_flight, 0, now);
             let near = total.is_some_and(|total| !Slots::is_far(&total, limit));
             let (held, _) = match near {
                 true => self.slots.keep(self.in_flight, self.waiting),
@@ -509,9 +554,11 @@ mod tests {
             let wanted = Wanted {
                 in_flight: self.in_flight,
                 held,
+                vote: 0,
                 asked: i64::from(self.waiting && near && room),
                 limit,
                 ended: 0,
+                slack: 1.0,
                 near,
             };
             if let Some(op) = self.slots.ask(&wanted, now) {
@@ -534,25 +581,40 @@ mod tests {
 
     #[test]
     fn a_tally_comes_back_from_its_word() {
-        let tally = |in_flight, held, ended| Tally {
+        let tally = |in_flight, held, votes, ended| Tally {
             in_flight,
             held,
+            votes,
             ended,
         };
-        for (in_flight, held, ended) in [
-            (0, 0, 0),
-            (3, 5, 1),
-            (-1, 2, 0),
-            (2, -1, 7),
-            (-7, -9, 16_777_215),
-            (500_000, -500_000, 3),
+        for (in_flight, held, votes, ended) in [
+            (0, 0, 0, 0),
+            (3, 5, 63, 1),
+            (-1, 2, 0, 0),
+            (2, -1, -4, 7),
+            (-7, -9, 8191, 262_143),
+            (32_767, -32_768, -8192, 3),
         ] {
-            let tally = tally(in_flight, held, ended);
+            let tally = tally(in_flight, held, votes, ended);
             assert_eq!(Tally::unpacked(tally.packed()), tally);
         }
-        let (one, other) = (tally(3, 5, 2), tally(-4, -6, 3));
+        let (one, other) = (tally(3, 5, 9, 2), tally(-4, -6, -9, 3));
         let sum = one.packed().wrapping_add(other.packed());
         assert_eq!(Tally::unpacked(sum), one.plus(other));
+    }
+
+    #[test]
+    fn the_mean_vote_decides() {
+        for scale in [1.0, 0.5, 0.3, 0.01] {
+            let agreed = scale_by(vote_for(scale) * 4, 4.0);
+            assert!((agreed / scale - 1.0).abs() < 0.05, "{scale} {agreed}");
+        }
+        // One of sixteen that wants a quarter.
+        let agreed = scale_by(vote_for(0.25), 16.0);
+        assert!((0.9..1.0).contains(&agreed), "{agreed}");
+        assert_eq!(vote_for(f64::INFINITY), 0);
+        assert_eq!(scale_by(-5, 4.0), 1.0);
+        assert!(scale_by(i64::MAX, 1.0) > 0.0);
     }
 
     /// Eight front-ends that want more than there is, one of which dies; then the word tells of
@@ -577,7 +639,7 @@ mod tests {
                     .filter(|_| prng.unit() < 0.1)
                     .count();
                 front_end.in_flight -= ended as i64;
-                let total = front_end.slots.total(front_end.in_flight, now);
+                let total = front_end.slots.total(front_end.in_flight, 0, now);
                 let usable = match total {
                     Some(total) if !Slots::is_far(&total, LIMIT) => front_end.slots.usable(),
                     _ => 2,
@@ -614,12 +676,12 @@ mod tests {
             one.tick(10.0, at(ms));
             one.deliver(&mut server, at(ms));
         }
-        assert_eq!(one.slots.total(3, at(30)).map(|it| it.held), Some(3));
+        assert_eq!(one.slots.total(3, 0, at(30)).map(|it| it.held), Some(3));
         // No answers.
         for ms in 30..140 {
             one.tick(10.0, at(ms));
         }
-        assert_eq!(one.slots.total(3, at(140)), None);
+        assert_eq!(one.slots.total(3, 0, at(140)), None);
         one.under_way = None;
         one.answer = Some(WordReply::Lost);
         server = Server::new();
@@ -627,7 +689,7 @@ mod tests {
             one.tick(10.0, at(ms));
             one.deliver(&mut server, at(ms));
         }
-        assert_eq!(one.slots.total(3, at(400)).map(|it| it.held), Some(3));
+        assert_eq!(one.slots.total(3, 0, at(400)).map(|it| it.held), Some(3));
         assert_eq!(server.at(at(400)).held, 3);
     }
 
@@ -637,6 +699,7 @@ mod tests {
             mine: Tally {
                 in_flight: 4,
                 held: 4,
+                votes: 0,
                 ended: 0,
             },
             ..Slots::default()

@@ -63,6 +63,12 @@ fn row(name: &'static str, scenario: Scenario) -> Row {
     }
 }
 
+/// Front-ends that know nothing of each other but their number.
+fn without_words(mut scenario: Scenario) -> Scenario {
+    scenario.front_ends.words = false;
+    scenario
+}
+
 /// 20 ms on and 60 ms off: three times the mean rate in bursts.
 fn bursts(front_ends: u32) -> Scenario {
     base(front_ends, 1.4).sites(|site| {
@@ -119,6 +125,9 @@ pub(crate) fn rows() -> Vec<Row> {
         row("bursts 1.4 fe=1", bursts(1)),
         row("2 fe=16", base(16, 2.0)),
         row("2 fe=64", base(64, 2.0)),
+        row("10 fe=64", base(64, 10.0)),
+        row("0.9 fe=16", base(16, 0.9)),
+        row("2 fe=16 no words", without_words(base(16, 2.0))),
         row("exponential 2", base(4, 2.0).demand(Demand::Exponential)),
         row("io 20+2 2", sized(io(4, 2, 20, 2.0))),
         named("database 2", database(4, 2.0)),
