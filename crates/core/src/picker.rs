@@ -348,9 +348,6 @@ impl Picker {
         if let Some(id) = state.evicted.pop_front() {
             return Some((id, Decision::Reject(RejectReason::QueueFull)));
         }
-        if state.waiting.is_empty() {
-            return None;
-        }
         if let Some(id) = state.waiting.expire(now) {
             return Some((id, Decision::Reject(RejectReason::QueueTimeout)));
         }
