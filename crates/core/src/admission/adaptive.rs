@@ -9,7 +9,7 @@
 //! lowest is refused first and no higher one because of it. The step is more than what comes in
 //! between two looks at the limit.
 //!
-//! Source: facts/admission.md, "Classes".
+//! Source: the admission study, "Classes".
 
 use super::{Admission, Class, Verdict};
 use crate::policy::View;

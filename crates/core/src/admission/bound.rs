@@ -26,7 +26,7 @@
 //! then all in flight look useful and the bound grows with them; [`super::control`] caps it by
 //! Little's law at half the SLO.
 //!
-//! Source: facts/admission.md, "Specification"; gamma from its table, where 1.25 is the best of
+//! Source: the admission study, "Specification"; gamma from its table, where 1.25 is the best of
 //! five over all scenarios.
 
 use super::ewma::Ewma;

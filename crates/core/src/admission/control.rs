@@ -17,7 +17,7 @@
 //!
 //! Failure case: front-ends with unequal demand; the shares of the idle ones are lost.
 //!
-//! Source: facts/admission.md, "Specification".
+//! Source: the admission study, "Specification".
 
 use std::time::Duration;
 

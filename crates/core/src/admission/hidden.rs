@@ -26,7 +26,7 @@
 //! Failure case: both the CPUs and something behind them full at once is judged by the CPUs. One
 //! server alone with something slow behind it is the policy's affair.
 //!
-//! Source: facts/admission.md, "Hidden bottleneck".
+//! Source: the admission study, "Hidden bottleneck".
 
 use std::time::Duration;
 

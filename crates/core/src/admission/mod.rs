@@ -7,7 +7,7 @@
 //!
 //! The picker asks; it decides from the same [`View`] as a policy. How much room there is follows
 //! from limits that the director works out once a millisecond ([`Control`]) and that lie in the load
-//! table: `adaptive` is the default. A mode is one file here and one line in [`AdmissionKind`].
+//! table. A mode is one file here and one line in [`AdmissionKind`].
 //!
 //! Inside: `bound` (one server), `hidden` (what lies behind all), `own_latency` (nothing is known).
 //!

@@ -11,7 +11,7 @@
 //! Failure case: many front-ends, each with a request or two at a server, cannot tell its queue
 //! from their own; then answers come late (study: 89 % of the capacity with 64 front-ends).
 //!
-//! Source: facts/admission.md, "Fallback"; there with dips to a half, which do not find a base once
+//! Source: the admission study, "Fallback"; there with dips to a half, which do not find a base once
 //! it is lost (every base is nearly a fixed point).
 
 use super::hidden::{Hidden, SiteSeen};

@@ -20,7 +20,7 @@
 //! Failure case: an SLO below the service time; then nothing that waited is answered in time.
 //!
 //! Source: adaptive LIFO and CoDel as used for queues of requests (Maurer, "Fail at Scale", ACM
-//! Queue 2015); constants of facts/admission.md, re-examined in the simulator.
+//! Queue 2015); constants of the admission study, re-examined in the simulator.
 
 use std::collections::VecDeque;
 use std::time::Duration;
