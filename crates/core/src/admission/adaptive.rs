@@ -11,8 +11,11 @@
 //!
 //! Source: the admission study, "Classes".
 
-use super::{Admission, Class, Verdict};
+use std::time::Duration;
+
+use super::{Admission, Class, Verdict, WaitRules};
 use crate::policy::View;
+use crate::prng::Prng;
 use crate::topology::NodeId;
 
 /// What a class has beyond the next lower one, as a part of the limit.
@@ -22,17 +25,18 @@ const STEP: f32 = 0.15;
 #[derive(Debug)]
 pub(super) struct Adaptive {
     classes: u8,
+    slo: Duration,
 }
 
 impl Adaptive {
-    /// For a site with so many classes.
-    pub(super) fn new(classes: u8) -> Self {
-        Self { classes }
+    /// For a site with so many classes whose answers are wanted within `slo`.
+    pub(super) fn new(classes: u8, slo: Duration) -> Self {
+        Self { classes, slo }
     }
 }
 
 impl Admission for Adaptive {
-    fn on_request(&mut self, _: &View<'_>, _: Class) -> Verdict {
+    fn on_request(&mut self, _: &View<'_>, _: Class, _: &mut Prng) -> Verdict {
         Verdict::Admit
     }
 
@@ -46,7 +50,7 @@ impl Admission for Adaptive {
         true
     }
 
-    fn queues(&self) -> bool {
-        true
+    fn waits(&self) -> Option<WaitRules> {
+        Some(WaitRules::within(self.slo))
     }
 }

@@ -5,9 +5,10 @@
 //! | 0 | right after accept, before a byte is read | whether any site behind the listener takes anything |
 //! | 1 | after the head, when site and class are known | [`Admission`], then room at a node, then the [`WaitQueue`] |
 //!
-//! The picker asks; it decides from the same [`View`] as a policy. How much room there is follows
-//! from limits that the director works out once a millisecond ([`Control`]) and that lie in the load
-//! table. A mode is one file here and one line in [`AdmissionKind`].
+//! The picker asks; it decides from the same [`View`] as a policy. In `adaptive` how much room there
+//! is follows from limits that the director works out once a millisecond ([`Control`]) and that lie in
+//! the load table; any other mode has its limits, or what it learns, to itself, in each picker. A mode
+//! is one file and one line in [`AdmissionKind`]; it takes no lock and allocates nothing while it decides.
 //!
 //! Inside: `bound` (one server), `hidden` (what lies behind all), `own_latency` (nothing is known).
 //!
@@ -26,9 +27,11 @@ mod wait_queue;
 use std::time::Duration;
 
 pub use control::{Control, LimitBy};
-pub use wait_queue::{Pushed, WaitQueue};
+pub use wait_queue::{Pushed, Standing, WaitQueue, WaitRules};
 
-use crate::policy::View;
+use crate::policy::{Sample, View};
+use crate::prng::Prng;
+use crate::time::Timestamp;
 use crate::topology::NodeId;
 
 /// Why a request got no node. The name is the label in metrics, log and the reason header.
@@ -107,10 +110,28 @@ pub enum Verdict {
     Reject(RejectReason),
 }
 
+/// The most own requests in flight for which a mode lets one more in, where it holds itself to a
+/// number; infinite where it does not. What `adaptive` holds to is in the load table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// At each node.
+    pub node: f64,
+    /// At all nodes of the site together.
+    pub site: f64,
+}
+
+impl Limits {
+    /// None.
+    pub const NONE: Self = Self {
+        node: f64::INFINITY,
+        site: f64::INFINITY,
+    };
+}
+
 /// Decides what may come in.
 pub trait Admission: std::fmt::Debug + Send {
     /// A request for this view's site has arrived; no node was looked for yet.
-    fn on_request(&mut self, view: &View<'_>, class: Class) -> Verdict;
+    fn on_request(&mut self, view: &View<'_>, class: Class, prng: &mut Prng) -> Verdict;
 
     /// Whether the node may take one more request of this class.
     fn has_room(&self, view: &View<'_>, node: NodeId, class: Class) -> bool;
@@ -119,8 +140,21 @@ pub trait Admission: std::fmt::Debug + Send {
     /// stands.
     fn looks_further(&self) -> bool;
 
-    /// Whether requests that find no room wait for it.
-    fn queues(&self) -> bool;
+    /// How requests that find no room wait for it; nothing: they do not.
+    fn waits(&self) -> Option<WaitRules>;
+
+    /// Whether a refusal is everybody's: connections need not be read until it has passed.
+    fn refuses_all(&self) -> bool {
+        true
+    }
+
+    /// A request that this picker dispatched has ended.
+    fn on_sample(&mut self, _sample: &Sample, _now: Timestamp, _prng: &mut Prng) {}
+
+    /// The numbers that it holds itself to now.
+    fn limits(&self) -> Limits {
+        Limits::NONE
+    }
 }
 
 /// The admission modes.
@@ -238,7 +272,7 @@ impl AdmissionConfig {
         match self.kind {
             AdmissionKind::Off => Box::new(off::Off),
             AdmissionKind::Static => Box::new(fixed::Fixed::new(self.limits)),
-            AdmissionKind::Adaptive => Box::new(adaptive::Adaptive::new(self.classes)),
+            AdmissionKind::Adaptive => Box::new(adaptive::Adaptive::new(self.classes, self.slo)),
         }
     }
 }
