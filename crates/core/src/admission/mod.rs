@@ -8,9 +8,10 @@
 //! The picker asks; it decides from the same [`View`] as a policy. In `adaptive` how much room there
 //! is follows from limits that the director works out once a millisecond ([`Control`]) and that lie in
 //! the load table; any other mode has its limits, or what it learns, to itself, in each picker. A mode
-//! is one file and one line in [`AdmissionKind`]; it takes no lock and allocates nothing while it decides.
+//! is one file and one line in the table below; it takes no lock and allocates nothing while it decides.
 //!
-//! Inside: `bound` (one server), `hidden` (what lies behind all), `own_latency` (nothing is known).
+//! Inside: `bound` (one server), `hidden` (what lies behind all), `own_latency` (nothing is known),
+//! `rivals` (what others do, to compare with).
 //!
 //! What it does not know: HTTP, answers, who asks.
 
@@ -22,6 +23,7 @@ mod fixed;
 mod hidden;
 mod off;
 mod own_latency;
+mod rivals;
 mod wait_queue;
 
 use std::time::Duration;
@@ -157,33 +159,76 @@ pub trait Admission: std::fmt::Debug + Send {
     }
 }
 
-/// The admission modes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AdmissionKind {
-    /// Everything is let in.
+macro_rules! modes {
+    ($( $(#[$attribute:meta])* $kind:ident = $name:literal, [$($has:ident)*], $what:literal; )*) => {
+        /// The admission modes.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub enum AdmissionKind { $( $(#[$attribute])* #[doc = $what] $kind, )* }
+
+        impl AdmissionKind {
+            /// Every mode with its name.
+            pub const ALL: &'static [(Self, &'static str)] = &[$((Self::$kind, $name)),*];
+
+            /// Its name in the configuration.
+            pub const fn label(self) -> &'static str {
+                match self { $( Self::$kind => $name, )* }
+            }
+
+            /// What it does, in a line.
+            pub const fn what(self) -> &'static str {
+                match self { $( Self::$kind => $what, )* }
+            }
+
+            /// What else it looks at or needs.
+            const fn traits(self) -> &'static [Trait] {
+                match self { $( Self::$kind => &[$(Trait::$has),*], )* }
+            }
+        }
+    };
+}
+
+modes! {
     #[default]
-    Off,
-    /// Limits that the operator sets.
-    Static,
-    /// Limits that follow from what the servers can use.
-    Adaptive,
+    Off = "off", [],
+        "everything is let in";
+    Static = "static", [],
+        "limits that the operator sets, as in paper 003: own requests in flight, CPU, memory, network";
+    Adaptive = "adaptive", [Classes],
+        "limits that follow from what the servers can use, and a queue";
+    MaxConn = "maxconn", [Classes Connections],
+        "so many own requests in flight at a server and a queue in order, as HAProxy has it";
+    Codel = "codel", [Classes Connections],
+        "the same with a queue that is newest first and soon given up when it stands: adaptive LIFO with CoDel";
+    Gradient2 = "gradient2", [],
+        "a limit for the site, by how much slower the latest answer is than the mean of many: Netflix";
+    Vegas = "vegas", [],
+        "a limit for the site, by how much slower answers are than the fastest: TCP Vegas, Netflix";
+    EnvoyAdaptiveConcurrency = "envoy_adaptive_concurrency", [],
+        "a limit for the site, by how much slower answers are than with three requests in flight: Envoy";
+    EnvoyAdmissionControl = "envoy_admission_control", [],
+        "refusals at random, the more of them the fewer requests succeed: Envoy";
+    Dagor = "dagor", [Classes],
+        "refusals by class and chance, ever more while answers take 20 ms too long: WeChat";
+}
+
+/// What a mode looks at or needs beyond what all do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trait {
+    /// It lets higher classes go first.
+    Classes,
+    /// It is nothing without [`StaticLimits::connections`].
+    Connections,
 }
 
 impl AdmissionKind {
-    /// Every mode with its name.
-    pub const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Off, "off"),
-        (Self::Static, "static"),
-        (Self::Adaptive, "adaptive"),
-    ];
+    /// Whether it lets higher classes go first; others take all requests for equal.
+    pub fn has_classes(self) -> bool {
+        self.traits().contains(&Trait::Classes)
+    }
 
-    /// Its name in the configuration.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Static => "static",
-            Self::Adaptive => "adaptive",
-        }
+    /// Whether it is nothing without [`StaticLimits::connections`].
+    pub fn needs_connections(self) -> bool {
+        self.traits().contains(&Trait::Connections)
     }
 }
 
@@ -211,7 +256,7 @@ impl StaticScope {
 /// The limits of the static mode, each at one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StaticLimits {
-    /// Own requests in flight.
+    /// Own requests in flight; other modes that are given them have them from here.
     pub connections: Option<u32>,
     /// Used share of the CPUs.
     pub cpu: Option<f32>,
@@ -234,6 +279,8 @@ pub struct AdmissionConfig {
     pub classes: u8,
     /// Most requests that wait at one picker.
     pub queue: u32,
+    /// `maxconn`: how long they wait; if nobody says, so much of the SLO as serves it best.
+    pub queue_timeout: Option<Duration>,
     /// What the static mode limits.
     pub limits: StaticLimits,
     /// Whether everything is let in and only counted what would have been refused.
@@ -247,6 +294,7 @@ impl Default for AdmissionConfig {
             slo: Self::SLO,
             classes: 1,
             queue: Self::QUEUE,
+            queue_timeout: None,
             limits: StaticLimits::default(),
             dry_run: false,
         }
@@ -273,6 +321,17 @@ impl AdmissionConfig {
             AdmissionKind::Off => Box::new(off::Off),
             AdmissionKind::Static => Box::new(fixed::Fixed::new(self.limits)),
             AdmissionKind::Adaptive => Box::new(adaptive::Adaptive::new(self.classes, self.slo)),
+            AdmissionKind::MaxConn => Box::new(rivals::MaxConn::new(self)),
+            AdmissionKind::Codel => Box::new(rivals::Codel::new(self)),
+            AdmissionKind::Gradient2 => Box::new(rivals::Gradient2::default()),
+            AdmissionKind::Vegas => Box::new(rivals::Vegas::default()),
+            AdmissionKind::EnvoyAdaptiveConcurrency => {
+                Box::new(rivals::EnvoyAdaptiveConcurrency::default())
+            }
+            AdmissionKind::EnvoyAdmissionControl => {
+                Box::new(rivals::EnvoyAdmissionControl::default())
+            }
+            AdmissionKind::Dagor => Box::new(rivals::Dagor::default()),
         }
     }
 }
