@@ -21,7 +21,7 @@ fn row(name: &str) -> Row {
 
 #[test]
 fn overload_without_admission_delivers_nothing_and_with_it_all_that_can_be() {
-    let off = measure(&row("2"), "off").unwrap();
+    let off = measure(&row("2"), AdmissionKind::Off).unwrap();
     assert!(off.goodput < 1.0, "{off:?}");
     for (name, least) in [
         ("1.4 fe=1", 97.0),
@@ -44,7 +44,7 @@ fn overload_without_admission_delivers_nothing_and_with_it_all_that_can_be() {
         ("no records 2 fe=1", 95.0),
         ("no records 2", 90.0),
     ] {
-        let it = measure(&row(name), "adaptive").unwrap();
+        let it = measure(&row(name), AdmissionKind::Adaptive).unwrap();
         assert!(it.goodput >= least, "{name}: {it:?}");
         assert!(it.p50_ms <= it.p99_ms && it.shed > 0.0, "{name}: {it:?}");
     }
@@ -53,10 +53,47 @@ fn overload_without_admission_delivers_nothing_and_with_it_all_that_can_be() {
 #[test]
 fn nothing_is_refused_while_there_is_room() {
     for name in ["0.85 fe=1", "0.9 fe=1"] {
-        let it = measure(&row(name), "adaptive").unwrap();
+        let it = measure(&row(name), AdmissionKind::Adaptive).unwrap();
         assert!(it.shed == 0.0, "{name}: {it:?}");
-        let off = measure(&row(name), "off").unwrap();
+        let off = measure(&row(name), AdmissionKind::Off).unwrap();
         assert!(it.p99_ms <= off.p99_ms * 1.1, "{name}: {it:?} {off:?}");
+    }
+}
+
+/// What the others lack: knowledge of each other, of the servers, or of what is the matter before
+/// it is over. Bounds are wide: this is no comparison of figures.
+#[test]
+fn the_others_fail_where_they_must() {
+    let goodput = |name, kind| measure(&row(name), kind).unwrap().goodput;
+    let ours = goodput("2 fe=64", AdmissionKind::Adaptive);
+    for kind in [
+        AdmissionKind::MaxConn,
+        AdmissionKind::Codel,
+        AdmissionKind::Gradient2,
+        AdmissionKind::Vegas,
+    ] {
+        let theirs = goodput("2 fe=64", kind);
+        assert!(theirs < ours - 20.0, "{kind:?}: {theirs} and {ours}");
+    }
+    for kind in [AdmissionKind::EnvoyAdmissionControl, AdmissionKind::Dagor] {
+        let mut short = row("2 fe=1");
+        short.scenario.requests /= 2;
+        let it = measure(&short, kind).unwrap();
+        assert!(it.goodput < 5.0, "{kind:?}: {it:?}");
+    }
+}
+
+/// They are no straw men: with one front-end, and numbers that fit, they deliver.
+#[test]
+fn the_others_deliver_where_they_can() {
+    for (kind, least) in [
+        (AdmissionKind::MaxConn, 90.0),
+        (AdmissionKind::Codel, 90.0),
+        (AdmissionKind::Gradient2, 80.0),
+        (AdmissionKind::EnvoyAdaptiveConcurrency, 80.0),
+    ] {
+        let it = measure(&row("2 fe=1"), kind).unwrap();
+        assert!(it.goodput > least, "{kind:?}: {it:?}");
     }
 }
 
