@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::admission::{
-    Admission, AdmissionConfig, Class, Pushed, RejectReason, Verdict, WaitQueue,
+    Admission, AdmissionConfig, Class, Limits, Pushed, RejectReason, Verdict, WaitQueue, WaitRules,
 };
 use crate::load::LoadTable;
 use crate::policy::{Choice, Policy, PolicyConfig, Probe, Sample, Term, View};
@@ -155,12 +155,14 @@ impl PickerSite {
         let mut policy = site.policy.build();
         policy.on_topology(topology, id);
         let admits = site.admission;
+        let admission = admits.build();
+        let rules = wait_rules(admission.as_ref(), admits);
         Self {
             config: site.policy,
             policy,
             admits,
-            admission: admits.build(),
-            waiting: WaitQueue::new(admits.queue as usize, admits.slo),
+            admission,
+            waiting: WaitQueue::new(admits.queue as usize, rules),
             closed_until: Timestamp::ZERO,
             evicted: VecDeque::new(),
             told: [0; Class::COUNT],
@@ -212,9 +214,16 @@ impl PickerSite {
         if self.admits != admits {
             self.admits = admits;
             self.admission = admits.build();
-            self.waiting.configure(admits.queue as usize, admits.slo);
+            let rules = wait_rules(self.admission.as_ref(), admits);
+            self.waiting.configure(admits.queue as usize, rules);
         }
     }
+}
+
+/// How those wait who do: of the site's mode, or of one before it that let them.
+fn wait_rules(admission: &dyn Admission, admits: AdmissionConfig) -> WaitRules {
+    let rules = admission.waits();
+    rules.unwrap_or_else(|| WaitRules::within(admits.slo))
 }
 
 /// A site that refuses is looked at again after this long.
@@ -292,7 +301,7 @@ impl Picker {
             table: &self.table,
         };
         let state = &mut self.sites[site.index()];
-        let verdict = state.admission.on_request(&view, class);
+        let verdict = state.admission.on_request(&view, class, &mut self.prng);
         let overtakes = state.waiting.is_ahead_of(class);
         let choice = if verdict == Verdict::Admit && !overtakes {
             state.choose(&view, class, &mut self.prng, &mut self.left)
@@ -308,10 +317,12 @@ impl Picker {
             return Decision::Forward(self.dispatch(site, &choice, now));
         }
         if let Verdict::Reject(reason) = verdict {
-            state.closed_until = now + CLOSED;
+            if state.admission.refuses_all() {
+                state.closed_until = now + CLOSED;
+            }
             return Decision::Reject(reason);
         }
-        if !state.admission.queues() {
+        if state.admission.waits().is_none() {
             state.closed_until = now + CLOSED;
             return Decision::Reject(RejectReason::Overload);
         }
@@ -348,6 +359,7 @@ impl Picker {
         if let Some(id) = state.evicted.pop_front() {
             return Some((id, Decision::Reject(RejectReason::QueueFull)));
         }
+        state.waiting.set_service(self.table.service(site));
         if let Some(id) = state.waiting.expire(now) {
             return Some((id, Decision::Reject(RejectReason::QueueTimeout)));
         }
@@ -382,6 +394,12 @@ impl Picker {
         self.sites
             .get(site.index())
             .map_or(0, |it| it.waiting.len())
+    }
+
+    /// The numbers that a site's admission holds itself to here.
+    pub fn limits(&self, site: SiteId) -> Limits {
+        let site = self.sites.get(site.index());
+        site.map_or(Limits::NONE, |it| it.admission.limits())
     }
 
     /// A request that waits goes away by itself.
@@ -447,6 +465,7 @@ impl Picker {
         };
         if let Some(site) = self.sites.get_mut(ticket.site.index()) {
             site.policy.on_sample(&sample, now);
+            site.admission.on_sample(&sample, now, &mut self.prng);
         }
     }
 

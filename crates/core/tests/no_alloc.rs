@@ -1,4 +1,5 @@
-//! Picking allocates nothing, whatever the policy: proved by counting every allocation.
+//! Picking and admitting allocate nothing, whatever the policy and the mode: proved by counting
+//! every allocation.
 #![expect(
     unsafe_code,
     reason = "an allocator can only be implemented with it; this one hands all to the system's and counts"
@@ -9,10 +10,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::admission::AdmissionConfig;
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Rank, StaticLimits};
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad};
-use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket};
+use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket, WaitId};
 use tidegate_core::policy::{LoadIndex, Parameters, PolicyConfig, PolicyKind, Probe};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
@@ -54,14 +55,14 @@ fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-fn cluster(policy: PolicyConfig) -> ClusterSpec {
+fn cluster(policy: PolicyConfig, admission: AdmissionConfig) -> ClusterSpec {
     ClusterSpec {
         sites: vec![SiteSpec {
             name: "site".into(),
             hosts: vec!["*".into()],
             paths: Vec::new(),
             policy,
-            admission: AdmissionConfig::default(),
+            admission,
         }],
         nodes: (0..NODES)
             .map(|node| NodeSpec {
@@ -144,7 +145,8 @@ fn no_policy_allocates_while_it_picks() {
     });
     let kinds = PolicyKind::ALL.iter().map(|kind| PolicyConfig::new(*kind));
     for config in kinds.chain(indices) {
-        let mut director = Director::new(cluster(config), 1);
+        let admission = AdmissionConfig::default();
+        let mut director = Director::new(cluster(config, admission), 1);
         let table = Arc::new(LoadTable::new(NODES, 1));
         let mut now = Timestamp::from_millis(1000);
         read(&table, now);
@@ -156,5 +158,72 @@ fn no_policy_allocates_while_it_picks() {
         requests(&mut picker, &mut tickets, &mut now);
         let counted = allocations() - before;
         assert_eq!(counted, 0, "{}", config.kind.name());
+    }
+}
+
+/// More requests than come in, and their ends: all that a mode is told. Gives how many were refused
+/// or had to wait.
+fn crowd(picker: &mut Picker, tickets: &mut Vec<Ticket>, now: &mut Timestamp) -> u32 {
+    let mut held_up = 0;
+    for round in 0..2000 {
+        *now = *now + Duration::from_micros(100);
+        for id in 0..4 {
+            let arrival = Arrival {
+                id: WaitId(round * 4 + id),
+                ..Arrival::at(SITE)
+            };
+            match picker.handle_request(&arrival, *now) {
+                Decision::Forward(ticket) if tickets.len() < tickets.capacity() => {
+                    tickets.push(ticket);
+                }
+                Decision::Forward(ticket) => drop(ticket),
+                Decision::Reject(_) | Decision::Wait => held_up += 1,
+            }
+        }
+        while let Some((_, decision)) = picker.poll_waiting(*now) {
+            drop(decision);
+        }
+        if round % 2 == 0 && !tickets.is_empty() {
+            let ticket = tickets.swap_remove(round as usize % tickets.len());
+            let failed = round % 10 == 0;
+            let outcome = if failed {
+                Outcome::ServerError
+            } else {
+                Outcome::Success
+            };
+            picker.handle_outcome(&ticket, outcome, *now);
+        }
+    }
+    held_up
+}
+
+#[test]
+fn no_admission_mode_allocates_while_it_decides() {
+    for (kind, name) in AdmissionKind::ALL {
+        let admission = AdmissionConfig {
+            slo: Duration::from_millis(20),
+            queue: 64,
+            limits: StaticLimits {
+                connections: Some(1),
+                ..StaticLimits::default()
+            },
+            ..AdmissionConfig::new(*kind)
+        };
+        let policy = PolicyConfig::new(PolicyKind::LeastRequest);
+        let director = Director::new(cluster(policy, admission), 1);
+        let table = Arc::new(LoadTable::new(NODES, 1));
+        for node in 0..NODES as u32 {
+            table.set_limits(NodeId(node), [1.0; Rank::COUNT]);
+        }
+        let mut now = Timestamp::from_millis(1000);
+        let mut picker = Picker::new(table, director.topology(), 1);
+        let mut tickets = Vec::with_capacity(2 * NODES);
+        // The queue grows to its length once.
+        crowd(&mut picker, &mut tickets, &mut now);
+        let before = allocations();
+        let held_up = crowd(&mut picker, &mut tickets, &mut now);
+        let counted = allocations() - before;
+        assert_eq!(counted, 0, "{name}");
+        assert_eq!(held_up > 0, *kind != AdmissionKind::Off, "{name}");
     }
 }

@@ -1,30 +1,55 @@
-//! Goodput within the SLO, row by row: for whoever works on admission.
+//! Goodput within the SLO, row by row: for whoever works on admission, and to compare the modes.
 //!
-//! `cargo run --release -p tidegate-sim --example admission_rows [ROW]`
+//! `cargo run --release -p tidegate-sim --example admission_rows [ROW [MODE|all]]`
+//!
+//! Rows whose name contains ROW. One mode with all that was measured, `adaptive` if none is named;
+//! or all modes with their goodput, as a table of Markdown.
 
-#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+#![expect(clippy::print_stdout, reason = "printing the table is what it is for")]
 
 #[path = "../tests/support/admission.rs"]
 mod admission;
 
-fn main() {
-    let wanted = std::env::args().nth(1);
-    println!("row                     mode      good%  shed%  p50ms  p99ms");
-    for row in admission::rows() {
-        if wanted
-            .as_ref()
-            .is_some_and(|wanted| !row.name.contains(wanted.as_str()))
-        {
-            continue;
-        }
-        for mode in ["adaptive"] {
-            match admission::measure(&row, mode) {
-                Ok(it) => println!(
-                    "{:<23} {mode:<9} {:>5.1}  {:>5.1}  {:>5.1}  {:>5.1}",
-                    row.name, it.goodput, it.shed, it.p50_ms, it.p99_ms,
-                ),
-                Err(broken) => println!("{:<23} {mode:<9} {broken}", row.name),
-            }
-        }
+use admission::{Row, measure, rows};
+use tidegate_core::admission::AdmissionKind;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let part = arguments.next().unwrap_or_default();
+    let mode = arguments.next();
+    let mode = mode.as_deref().unwrap_or(AdmissionKind::Adaptive.label());
+    let rows = rows().into_iter();
+    let rows = rows.filter(|row| row.name.contains(&part));
+    if mode == "all" {
+        return compare(rows);
     }
+    let mut kinds = AdmissionKind::ALL.iter();
+    let Some((kind, _)) = kinds.find(|(_, name)| *name == mode) else {
+        let names: Vec<_> = AdmissionKind::ALL.iter().map(|(_, name)| *name).collect();
+        return Err(format!("no mode `{mode}`: all, {}", names.join(", ")).into());
+    };
+    println!("row                     good%  shed%   p50ms   p99ms");
+    for row in rows {
+        let it = measure(&row, *kind)?;
+        println!(
+            "{:<23} {:>5.1}  {:>5.1}  {:>6.1}  {:>6.1}",
+            row.name, it.goodput, it.shed, it.p50_ms, it.p99_ms,
+        );
+    }
+    Ok(())
+}
+
+/// A row of the table for each scenario, a column for each mode.
+fn compare(rows: impl Iterator<Item = Row>) -> Result<(), Box<dyn std::error::Error>> {
+    let names: Vec<_> = AdmissionKind::ALL.iter().map(|(_, name)| *name).collect();
+    println!("| | {} |", names.join(" | "));
+    println!("|---|{}", "---|".repeat(names.len()));
+    for row in rows {
+        let mut cells = Vec::new();
+        for (kind, _) in AdmissionKind::ALL {
+            cells.push(format!("{:.0}", measure(&row, *kind)?.goodput));
+        }
+        println!("| {} | {} |", row.name, cells.join(" | "));
+    }
+    Ok(())
 }

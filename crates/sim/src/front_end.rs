@@ -12,7 +12,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::admission::AdmissionKind;
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, WordReply, WordRequest};
 use tidegate_core::picker::Picker;
@@ -49,7 +48,7 @@ pub(crate) struct FrontEnd {
     /// Whether there may be something to see at any tick: the policy uses what the director
     /// learns, or nodes fall silent.
     attentive: bool,
-    /// Whether it works out limits.
+    /// Whether it works out limits, or has requests that wait for room.
     limits: bool,
     /// The last question about each node's words that was sent.
     asked: Vec<u32>,
@@ -83,8 +82,8 @@ impl FrontEnd {
             .iter()
             .any(|fault| fault.kind == FaultKind::Paused);
         let tick = scenario.front_ends.tick;
-        let adaptive = |site: &SiteModel| site.admission.kind == AdmissionKind::Adaptive;
-        let limits = scenario.sites.iter().any(adaptive);
+        let waits = |site: &SiteModel| site.admission.build().waits().is_some();
+        let limits = scenario.sites.iter().any(waits);
         Self {
             picker: Picker::new(Arc::clone(&table), director.topology(), chooser),
             director,
@@ -140,8 +139,8 @@ impl FrontEnd {
         std::iter::from_fn(|| self.director.poll_probe(now)).collect()
     }
 
-    /// Whether it has to be woken: it knows of an ejected or a silent node, or it looks at its
-    /// limits at each tick.
+    /// Whether it has to be woken: it knows of an ejected or a silent node, or it looks for room at
+    /// each tick.
     pub(crate) fn must_wake(&self) -> bool {
         (self.director.probing() > 0 || self.limits) && !self.waking
     }

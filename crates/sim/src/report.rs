@@ -109,7 +109,7 @@ pub struct Report {
     pub events: u64,
     /// Site by site.
     pub sites: Vec<SiteReport>,
-    /// Requests of all sites by their class, the highest first, warm-up included.
+    /// Requests of all sites by their class, the highest first.
     pub classes: [ClassReport; Class::COUNT],
     /// A digest of every decision and answer, in order.
     pub digest: u64,

@@ -10,7 +10,6 @@ mod support {
 use support::admission::{Row, measure, rows};
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
-use tidegate_sim::scenario::Scenario;
 use tidegate_sim::world::run;
 
 fn row(name: &str) -> Row {
@@ -21,7 +20,7 @@ fn row(name: &str) -> Row {
 
 #[test]
 fn overload_without_admission_delivers_nothing_and_with_it_all_that_can_be() {
-    let off = measure(&row("2"), "off").unwrap();
+    let off = measure(&row("2"), AdmissionKind::Off).unwrap();
     assert!(off.goodput < 1.0, "{off:?}");
     for (name, least) in [
         ("1.4 fe=1", 97.0),
@@ -37,8 +36,8 @@ fn overload_without_admission_delivers_nothing_and_with_it_all_that_can_be() {
         ("6 workers 2", 95.0),
         ("records 50 ms 2", 97.0),
         ("io 20+2 2", 90.0),
-        ("database 2", 95.0),
-        ("database 10", 95.0),
+        ("database 2", 90.0),
+        ("database 10", 90.0),
         ("2 fe=16", 97.0),
         ("2 fe=64", 95.0),
         ("10 fe=64", 95.0),
@@ -46,7 +45,7 @@ fn overload_without_admission_delivers_nothing_and_with_it_all_that_can_be() {
         ("no records 2 fe=1", 95.0),
         ("no records 2", 90.0),
     ] {
-        let it = measure(&row(name), "adaptive").unwrap();
+        let it = measure(&row(name), AdmissionKind::Adaptive).unwrap();
         assert!(it.goodput >= least, "{name}: {it:?}");
         assert!(it.p50_ms <= it.p99_ms && it.shed > 0.0, "{name}: {it:?}");
     }
@@ -55,46 +54,68 @@ fn overload_without_admission_delivers_nothing_and_with_it_all_that_can_be() {
 #[test]
 fn nothing_is_refused_while_there_is_room() {
     for name in ["0.85 fe=1", "0.9 fe=1", "0.9", "0.9 fe=16"] {
-        let it = measure(&row(name), "adaptive").unwrap();
+        let it = measure(&row(name), AdmissionKind::Adaptive).unwrap();
         assert!(it.shed == 0.0, "{name}: {it:?}");
-        let off = measure(&row(name), "off").unwrap();
+        let off = measure(&row(name), AdmissionKind::Off).unwrap();
         assert!(it.p99_ms <= off.p99_ms * 1.3, "{name}: {it:?} {off:?}");
+    }
+}
+
+/// What the others lack: knowledge of each other, of the servers, or of what is the matter before
+/// it is over. Bounds are wide: this is no comparison of figures.
+#[test]
+fn the_others_fail_where_they_must() {
+    let goodput = |name, kind| measure(&row(name), kind).unwrap().goodput;
+    let ours = goodput("2 fe=64", AdmissionKind::Adaptive);
+    for kind in [
+        AdmissionKind::MaxConn,
+        AdmissionKind::Codel,
+        AdmissionKind::Gradient2,
+        AdmissionKind::Vegas,
+    ] {
+        let theirs = goodput("2 fe=64", kind);
+        assert!(theirs < ours - 20.0, "{kind:?}: {theirs} and {ours}");
+    }
+    for kind in [AdmissionKind::EnvoyAdmissionControl, AdmissionKind::Dagor] {
+        let mut short = row("2 fe=1");
+        short.scenario.requests /= 2;
+        let it = measure(&short, kind).unwrap();
+        assert!(it.goodput < 5.0, "{kind:?}: {it:?}");
+    }
+}
+
+/// They are no straw men: with one front-end, and numbers that fit, they deliver.
+#[test]
+fn the_others_deliver_where_they_can() {
+    for (kind, least) in [
+        (AdmissionKind::MaxConn, 90.0),
+        (AdmissionKind::Codel, 90.0),
+        (AdmissionKind::Gradient2, 80.0),
+        (AdmissionKind::EnvoyAdaptiveConcurrency, 80.0),
+    ] {
+        let it = measure(&row("2 fe=1"), kind).unwrap();
+        assert!(it.goodput > least, "{kind:?}: {it:?}");
     }
 }
 
 #[test]
 fn the_highest_class_comes_through_at_ten_times_the_capacity() {
-    for name in ["10 fe=1", "10", "10 fe=64"] {
-        the_highest_class_comes_through(name);
-    }
-}
-
-fn the_highest_class_comes_through(name: &str) {
-    let scenario = row(name).scenario;
-    let sent = |scenario: &Scenario| run(scenario, PolicyConfig::new(PolicyKind::Auto)).unwrap();
-    let of = |classes: Vec<f64>| {
-        scenario.clone().sites(|site| {
+    // A twentieth of the requests, half of what the servers can do.
+    let shares = vec![0.05, 0.15, 0.3, 0.5];
+    for (name, least) in [("10 fe=1", 0.999), ("10", 0.999), ("10 fe=64", 0.95)] {
+        let scenario = row(name).scenario.sites(|site| {
             site.admission = AdmissionConfig {
                 slo: support::admission::SLO,
-                classes: classes.len() as u8,
+                classes: shares.len() as u8,
                 ..AdmissionConfig::new(AdmissionKind::Adaptive)
             };
-            site.classes = classes.clone();
-        })
-    };
-    // A twentieth of the requests, half of what the servers can do.
-    let report = sent(&of(vec![0.05, 0.15, 0.3, 0.5]));
-    let offered = report.classes[0].offered;
-    let completed = report.classes[0].completed;
-    assert!(
-        completed as f64 >= 0.999 * offered as f64,
-        "{name}: {:?}",
-        report.classes
-    );
-    let lowest = report.classes[3];
-    assert!(
-        lowest.completed * 50 < lowest.offered,
-        "{:?}",
-        report.classes
-    );
+            site.classes.clone_from(&shares);
+        });
+        let report = run(&scenario, PolicyConfig::new(PolicyKind::Auto)).unwrap();
+        let [highest, .., lowest] = report.classes;
+        let through = highest.completed as f64 / highest.offered as f64;
+        assert!(through >= least, "{name}: {:?}", report.classes);
+        let few = lowest.completed * 50 < lowest.offered;
+        assert!(few, "{name}: {:?}", report.classes);
+    }
 }

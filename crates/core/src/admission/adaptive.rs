@@ -11,16 +11,28 @@
 //!
 //! Source: the admission study, "Classes".
 
-use super::{Admission, Class, Rank, Verdict};
+use std::time::Duration;
+
+use super::{Admission, Class, Rank, Verdict, WaitRules};
 use crate::policy::View;
+use crate::prng::Prng;
 use crate::topology::NodeId;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Adaptive;
+pub(super) struct Adaptive {
+    slo: Duration,
+}
+
+impl Adaptive {
+    /// For a site whose answers are wanted within `slo`.
+    pub(super) fn new(slo: Duration) -> Self {
+        Self { slo }
+    }
+}
 
 impl Admission for Adaptive {
-    fn on_request(&mut self, _: &View<'_>, _: Class) -> Verdict {
+    fn on_request(&mut self, _: &View<'_>, _: Class, _: &mut Prng) -> Verdict {
         Verdict::Admit
     }
 
@@ -33,7 +45,7 @@ impl Admission for Adaptive {
         true
     }
 
-    fn queues(&self) -> bool {
-        true
+    fn waits(&self) -> Option<WaitRules> {
+        Some(WaitRules::within(self.slo))
     }
 }

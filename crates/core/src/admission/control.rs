@@ -6,7 +6,7 @@
 //! all together    L * min(1, cap / sum of L): what lies behind the servers ([`super::hidden`]), by
 //!                 the mean opinion of the front-ends
 //! one of several  slots that it holds in the server's words ([`super::slots`]); no words: a share
-//! rank            L * (1 + 0.15 * ranks below) for a request of a rank
+//! rank            L + max(1, 0.15 L) * ranks below, for a request of a rank
 //! ```
 //!
 //! A share is 1 / front-ends and what CPUs have nothing to do; a fraction of a request is a whole
@@ -118,8 +118,8 @@ pub struct Control {
     thrown_at: Timestamp,
     no_room: u64,
     no_room_at: Option<Timestamp>,
-    /// With which chance a slot is asked for.
-    boldness: f64,
+    /// With which chance a slot is asked for, by class.
+    boldness: [f64; Class::COUNT],
     /// Servers by room, the most first; kept so that a tick allocates nothing.
     order: Vec<usize>,
     by: LimitBy,
@@ -139,7 +139,7 @@ impl Control {
             thrown_at: Timestamp::ZERO,
             no_room: 0,
             no_room_at: None,
-            boldness: 1.0,
+            boldness: [1.0; Class::COUNT],
             order: Vec::new(),
             by: LimitBy::Record,
         }
@@ -165,6 +165,8 @@ impl Control {
         self.decide(tick, table, (share, dt), binds);
         self.publish(tick, table, share, binds, prng);
         table.set_limited_by(tick.site, self.by);
+        let service = Duration::try_from_secs_f64(self.hidden.residence());
+        table.set_service(tick.site, service.unwrap_or_default());
     }
 
     /// Takes in what the servers' words tell.
@@ -325,7 +327,8 @@ impl Control {
             let server = &mut servers[*place];
             if let Some(granted) = server.slots.granted() {
                 let bolder = if granted { 2.0 } else { 0.5 };
-                self.boldness = (self.boldness * bolder).clamp(share, 1.0);
+                let boldness = &mut self.boldness[server.asked_for.index()];
+                *boldness = (*boldness * bolder).clamp(share, 1.0);
             }
             if !server.slots.is_ready(now) {
                 continue;
@@ -344,7 +347,8 @@ impl Control {
             };
             if let (Some(class), Some(total), true) = (needs.first(), &server.total, server.near) {
                 let limit = ranked(limit, Rank::of(class), self.classes);
-                if (total.held as f64) < limit && prng.unit() < self.boldness {
+                if (total.held as f64) < limit && prng.unit() < self.boldness[class.index()] {
+                    server.asked_for = class;
                     (wanted.asked, wanted.limit) = (1, limit);
                     needs.met(1);
                 }
@@ -439,7 +443,12 @@ fn is_near(server: &Server, table: &LoadTable, share: f64) -> bool {
 /// The limit for a request of a rank.
 fn ranked(limit: f64, rank: Rank, classes: u8) -> f64 {
     let below = usize::from(classes).saturating_sub(rank.index());
-    limit * (1.0 + STEP * below as f64)
+    limit + step(limit) * below as f64
+}
+
+/// What a rank has beyond the next lower one: one slot at least, where there is one.
+fn step(limit: f64) -> f64 {
+    (STEP * limit).max(limit.min(1.0))
 }
 
 /// Own limits where front-ends cannot agree.
@@ -482,6 +491,9 @@ mod tests {
         for (limit, wanted) in limits.iter().zip([14.5, 13.0, 11.5, 10.0, 10.0]) {
             assert!((limit - wanted).abs() < 1e-9, "{limits:?}");
         }
+        // By a slot at least.
+        assert_eq!(ranked(2.0, Rank::ALL[1], 3), 4.0);
+        assert_eq!(ranked(0.0, Rank::ALL[1], 3), 0.0);
     }
 
     #[test]

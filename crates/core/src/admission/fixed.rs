@@ -15,8 +15,11 @@
 //!
 //! Source: paper 003 §III; the rule `any` is its "if the load of any server exceeds".
 
-use super::{Admission, Class, RejectReason, StaticLimits, StaticScope, Verdict};
+use super::{
+    Admission, Class, Limits, RejectReason, StaticLimits, StaticScope, Verdict, WaitRules,
+};
 use crate::policy::View;
+use crate::prng::Prng;
 use crate::topology::NodeId;
 
 /// See the module.
@@ -50,7 +53,7 @@ impl Fixed {
 }
 
 impl Admission for Fixed {
-    fn on_request(&mut self, view: &View<'_>, _: Class) -> Verdict {
+    fn on_request(&mut self, view: &View<'_>, _: Class, _: &mut Prng) -> Verdict {
         let mut nodes = view.candidates.iter();
         let refused = match self.0.scope {
             StaticScope::Any => nodes.any(|node| self.is_over(view, *node)),
@@ -71,7 +74,18 @@ impl Admission for Fixed {
         false
     }
 
-    fn queues(&self) -> bool {
-        false
+    fn waits(&self) -> Option<WaitRules> {
+        None
+    }
+
+    fn limits(&self) -> Limits {
+        let node = match (self.0.scope, self.0.connections) {
+            (StaticScope::Any | StaticScope::Chosen, Some(most)) => most.into(),
+            (StaticScope::All, _) | (_, None) => f64::INFINITY,
+        };
+        Limits {
+            node,
+            ..Limits::NONE
+        }
     }
 }

@@ -394,6 +394,7 @@ mod tests {
                     binds,
                     limits,
                     slo: 0.5,
+                    together: false,
                 };
                 cap = self.hidden.on_tick(&seen, self.now);
             }

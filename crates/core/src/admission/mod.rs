@@ -5,12 +5,13 @@
 //! | 0 | right after accept, before a byte is read | whether any site behind the listener takes anything |
 //! | 1 | after the head, when site and class are known | [`Admission`], then room at a node, then the [`WaitQueue`] |
 //!
-//! The picker asks; it decides from the same [`View`] as a policy. How much room there is follows
-//! from limits that the director works out once a millisecond ([`Control`]) and that lie in the load
-//! table: `adaptive` is the default. A mode is one file here and one line in [`AdmissionKind`].
+//! The picker asks; it decides from the same [`View`] as a policy. In `adaptive` how much room there
+//! is follows from limits that the director works out once a millisecond ([`Control`]) and that lie in
+//! the load table; any other mode has its limits, or what it learns, to itself, in each picker. A mode
+//! is one file and one line in the table below; it takes no lock and allocates nothing while it decides.
 //!
 //! Inside: `server` (one server: `bound`, or `own_latency` where nothing is known), `hidden` (what lies
-//! behind all), `slots` (how front-ends agree).
+//! behind all), `slots` (how front-ends agree), `rivals` (what others do, to compare with).
 //!
 //! What it does not know: HTTP, answers, who asks.
 
@@ -22,6 +23,7 @@ mod fixed;
 mod hidden;
 mod off;
 mod own_latency;
+mod rivals;
 mod server;
 mod slots;
 mod wait_queue;
@@ -30,9 +32,11 @@ use std::time::Duration;
 
 pub use control::{Control, LimitBy, Tick};
 pub use slots::SLOT_WORDS;
-pub use wait_queue::{Pushed, WaitQueue};
+pub use wait_queue::{Pushed, Standing, WaitQueue, WaitRules};
 
-use crate::policy::View;
+use crate::policy::{Sample, View};
+use crate::prng::Prng;
+use crate::time::Timestamp;
 use crate::topology::NodeId;
 
 /// Why a request got no node. The name is the label in metrics, log and the reason header.
@@ -138,10 +142,28 @@ pub enum Verdict {
     Reject(RejectReason),
 }
 
+/// The most own requests in flight for which a mode lets one more in, where it holds itself to a
+/// number; infinite where it does not. What `adaptive` holds to is in the load table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// At each node.
+    pub node: f64,
+    /// At all nodes of the site together.
+    pub site: f64,
+}
+
+impl Limits {
+    /// None.
+    pub const NONE: Self = Self {
+        node: f64::INFINITY,
+        site: f64::INFINITY,
+    };
+}
+
 /// Decides what may come in.
 pub trait Admission: std::fmt::Debug + Send {
     /// A request for this view's site has arrived; no node was looked for yet.
-    fn on_request(&mut self, view: &View<'_>, class: Class) -> Verdict;
+    fn on_request(&mut self, view: &View<'_>, class: Class, prng: &mut Prng) -> Verdict;
 
     /// Whether the node may take one more request of this class.
     fn has_room(&self, view: &View<'_>, node: NodeId, class: Class) -> bool;
@@ -150,37 +172,93 @@ pub trait Admission: std::fmt::Debug + Send {
     /// stands.
     fn looks_further(&self) -> bool;
 
-    /// Whether requests that find no room wait for it.
-    fn queues(&self) -> bool;
+    /// How requests that find no room wait for it; nothing: they do not.
+    fn waits(&self) -> Option<WaitRules>;
+
+    /// Whether a refusal is everybody's: connections need not be read until it has passed.
+    fn refuses_all(&self) -> bool {
+        true
+    }
+
+    /// A request that this picker dispatched has ended.
+    fn on_sample(&mut self, _sample: &Sample, _now: Timestamp, _prng: &mut Prng) {}
+
+    /// The numbers that it holds itself to now.
+    fn limits(&self) -> Limits {
+        Limits::NONE
+    }
 }
 
-/// The admission modes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AdmissionKind {
-    /// Everything is let in.
+macro_rules! modes {
+    ($( $(#[$attribute:meta])* $kind:ident = $name:literal, [$($has:ident)*], $what:literal; )*) => {
+        /// The admission modes.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub enum AdmissionKind { $( $(#[$attribute])* #[doc = $what] $kind, )* }
+
+        impl AdmissionKind {
+            /// Every mode with its name.
+            pub const ALL: &'static [(Self, &'static str)] = &[$((Self::$kind, $name)),*];
+
+            /// Its name in the configuration.
+            pub const fn label(self) -> &'static str {
+                match self { $( Self::$kind => $name, )* }
+            }
+
+            /// What it does, in a line.
+            pub const fn what(self) -> &'static str {
+                match self { $( Self::$kind => $what, )* }
+            }
+
+            /// What else it looks at or needs.
+            const fn traits(self) -> &'static [Trait] {
+                match self { $( Self::$kind => &[$(Trait::$has),*], )* }
+            }
+        }
+    };
+}
+
+modes! {
     #[default]
-    Off,
-    /// Limits that the operator sets.
-    Static,
-    /// Limits that follow from what the servers can use.
-    Adaptive,
+    Off = "off", [],
+        "everything is let in";
+    Static = "static", [],
+        "limits that the operator sets, as in paper 003: own requests in flight, CPU, memory, network";
+    Adaptive = "adaptive", [Classes],
+        "limits that follow from what the servers can use, and a queue";
+    MaxConn = "maxconn", [Classes Connections],
+        "so many own requests in flight at a server and a queue in order, as HAProxy has it";
+    Codel = "codel", [Classes Connections],
+        "the same with a queue that is newest first and soon given up when it stands: adaptive LIFO with CoDel";
+    Gradient2 = "gradient2", [],
+        "a limit for the site, by how much slower the latest answer is than the mean of many: Netflix";
+    Vegas = "vegas", [],
+        "a limit for the site, by how much slower answers are than the fastest: TCP Vegas, Netflix";
+    EnvoyAdaptiveConcurrency = "envoy_adaptive_concurrency", [],
+        "a limit for the site, by how much slower answers are than with three requests in flight: Envoy";
+    EnvoyAdmissionControl = "envoy_admission_control", [],
+        "refusals at random, the more of them the fewer requests succeed: Envoy";
+    Dagor = "dagor", [Classes],
+        "refusals by class and chance, ever more while answers take 20 ms too long: WeChat";
+}
+
+/// What a mode looks at or needs beyond what all do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trait {
+    /// It lets higher classes go first.
+    Classes,
+    /// It is nothing without [`StaticLimits::connections`].
+    Connections,
 }
 
 impl AdmissionKind {
-    /// Every mode with its name.
-    pub const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Off, "off"),
-        (Self::Static, "static"),
-        (Self::Adaptive, "adaptive"),
-    ];
+    /// Whether it lets higher classes go first; others take all requests for equal.
+    pub fn has_classes(self) -> bool {
+        self.traits().contains(&Trait::Classes)
+    }
 
-    /// Its name in the configuration.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Static => "static",
-            Self::Adaptive => "adaptive",
-        }
+    /// Whether it is nothing without [`StaticLimits::connections`].
+    pub fn needs_connections(self) -> bool {
+        self.traits().contains(&Trait::Connections)
     }
 }
 
@@ -208,7 +286,7 @@ impl StaticScope {
 /// The limits of the static mode, each at one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StaticLimits {
-    /// Own requests in flight.
+    /// Own requests in flight; other modes that are given them have them from here.
     pub connections: Option<u32>,
     /// Used share of the CPUs.
     pub cpu: Option<f32>,
@@ -231,6 +309,8 @@ pub struct AdmissionConfig {
     pub classes: u8,
     /// Most requests that wait at one picker.
     pub queue: u32,
+    /// `maxconn`: how long they wait; if nobody says, so much of the SLO as serves it best.
+    pub queue_timeout: Option<Duration>,
     /// What the static mode limits.
     pub limits: StaticLimits,
     /// Whether everything is let in and only counted what would have been refused.
@@ -244,6 +324,7 @@ impl Default for AdmissionConfig {
             slo: Self::SLO,
             classes: 1,
             queue: Self::QUEUE,
+            queue_timeout: None,
             limits: StaticLimits::default(),
             dry_run: false,
         }
@@ -269,7 +350,18 @@ impl AdmissionConfig {
         match self.kind {
             AdmissionKind::Off => Box::new(off::Off),
             AdmissionKind::Static => Box::new(fixed::Fixed::new(self.limits)),
-            AdmissionKind::Adaptive => Box::new(adaptive::Adaptive),
+            AdmissionKind::Adaptive => Box::new(adaptive::Adaptive::new(self.slo)),
+            AdmissionKind::MaxConn => Box::new(rivals::MaxConn::new(self)),
+            AdmissionKind::Codel => Box::new(rivals::Codel::new(self)),
+            AdmissionKind::Gradient2 => Box::new(rivals::Gradient2::default()),
+            AdmissionKind::Vegas => Box::new(rivals::Vegas::default()),
+            AdmissionKind::EnvoyAdaptiveConcurrency => {
+                Box::new(rivals::EnvoyAdaptiveConcurrency::default())
+            }
+            AdmissionKind::EnvoyAdmissionControl => {
+                Box::new(rivals::EnvoyAdmissionControl::default())
+            }
+            AdmissionKind::Dagor => Box::new(rivals::Dagor::default()),
         }
     }
 }

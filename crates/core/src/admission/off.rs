@@ -1,7 +1,8 @@
 //! `off`: everything is let in. The baseline that every other mode is measured against.
 
-use super::{Admission, Class, Verdict};
+use super::{Admission, Class, Verdict, WaitRules};
 use crate::policy::View;
+use crate::prng::Prng;
 use crate::topology::NodeId;
 
 /// See the module.
@@ -9,7 +10,7 @@ use crate::topology::NodeId;
 pub(super) struct Off;
 
 impl Admission for Off {
-    fn on_request(&mut self, _: &View<'_>, _: Class) -> Verdict {
+    fn on_request(&mut self, _: &View<'_>, _: Class, _: &mut Prng) -> Verdict {
         Verdict::Admit
     }
 
@@ -21,7 +22,7 @@ impl Admission for Off {
         false
     }
 
-    fn queues(&self) -> bool {
-        false
+    fn waits(&self) -> Option<WaitRules> {
+        None
     }
 }

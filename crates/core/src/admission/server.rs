@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use super::Class;
 use super::bound::{Bound, Pressure, Seen};
 use super::ewma::Ewma;
 use super::own_latency::OwnLatency;
@@ -61,6 +62,8 @@ pub(super) struct Server {
     pub(super) held: i64,
     /// Whether slots count.
     pub(super) near: bool,
+    /// For whom a slot was asked for last.
+    pub(super) asked_for: Class,
 }
 
 /// What a tick adds up over the servers, for all front-ends together.
@@ -100,6 +103,7 @@ impl Server {
             total: None,
             held: 0,
             near: false,
+            asked_for: Class::HIGHEST,
         }
     }
 

@@ -1,8 +1,10 @@
 //! Where requests wait for room: bounded, by class, with deadlines; first come first served in a
-//! burst, newest first when it stands.
+//! burst, newest first when it stands. How long and in which order is the mode's to say
+//! ([`WaitRules`]); as `adaptive` has it:
 //!
 //! ```text
-//! deadline   a request that has waited 0.6 SLO is refused
+//! deadline   a request that has waited 0.6 SLO is refused, or sooner if no more than twice what
+//!            servers take is left of the SLO, but not before a tenth of it
 //! standing   the head has been older than 0.2 SLO for max(SLO, 100 ms), until it is empty:
 //!            newest first, deadline 0.15 SLO
 //! order      the highest class (0) first; within a class as above
@@ -33,8 +35,48 @@ const DEADLINE: f64 = 0.6;
 const DEADLINE_STANDING: f64 = 0.15;
 /// The head of a queue that stands is older than this, over the SLO.
 const STANDING: f64 = 0.2;
+/// What is left of the SLO for the servers, over what they take; and the shortest deadline.
+const SERVICES: f64 = 2.0;
+const DEADLINE_MIN: f64 = 0.1;
 /// Shortest time after which it does.
 const STANDING_MIN: Duration = Duration::from_millis(100);
+
+/// How long requests wait, and who goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitRules {
+    /// Whoever has waited for so long is refused.
+    pub deadline: Duration,
+    /// Answers are wanted within this time, so that servers' time is left for.
+    pub slo: Option<Duration>,
+    /// What is different while the queue stands; nothing: it is first come first served for ever.
+    pub standing: Option<Standing>,
+}
+
+/// When a queue stands, and what holds then. The newest go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its head is as old as this; zero: somebody waits, and it ends with the last one.
+    pub head: Duration,
+    /// And has been for so long.
+    pub after: Duration,
+    /// Whoever has waited for so long is refused.
+    pub deadline: Duration,
+}
+
+impl WaitRules {
+    /// Those of `adaptive`, for answers within `slo`.
+    pub fn within(slo: Duration) -> Self {
+        Self {
+            deadline: slo.mul_f64(DEADLINE),
+            slo: Some(slo),
+            standing: Some(Standing {
+                head: slo.mul_f64(STANDING),
+                after: slo.max(STANDING_MIN),
+                deadline: slo.mul_f64(DEADLINE_STANDING),
+            }),
+        }
+    }
+}
 
 /// One that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,29 +91,38 @@ pub struct WaitQueue<T> {
     classes: [VecDeque<Waiting<T>>; Class::COUNT],
     length: usize,
     most: usize,
-    slo: Duration,
+    rules: WaitRules,
+    /// What servers take for a request that is let in.
+    service: Duration,
     /// Since when the head is old.
     old_since: Option<Timestamp>,
     standing: bool,
 }
 
 impl<T: Copy + PartialEq> WaitQueue<T> {
-    /// An empty queue for at most so many, for answers within `slo`.
-    pub fn new(most: usize, slo: Duration) -> Self {
+    /// An empty queue for at most so many.
+    pub fn new(most: usize, rules: WaitRules) -> Self {
         Self {
             classes: Default::default(),
             length: 0,
             most,
-            slo,
+            rules,
+            service: Duration::ZERO,
             old_since: None,
             standing: false,
         }
     }
 
-    /// Takes another length and SLO from now on; who waits stays.
-    pub fn configure(&mut self, most: usize, slo: Duration) {
+    /// Takes another length and other rules from now on; who waits stays.
+    pub fn configure(&mut self, most: usize, rules: WaitRules) {
         self.most = most;
-        self.slo = slo;
+        self.rules = rules;
+        self.rest();
+    }
+
+    /// Servers take so long for a request.
+    pub fn set_service(&mut self, service: Duration) {
+        self.service = service;
     }
 
     /// How many of a class wait.
@@ -114,7 +165,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
             match lowest {
                 Some(lowest) if lowest >= class.index() => {
                     evicted = self.classes[lowest].pop_front().map(|it| it.id);
-                    self.length -= 1;
+                    self.one_less();
                 }
                 _ => return Pushed::Refused,
             }
@@ -130,14 +181,12 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
     pub fn expire(&mut self, now: Timestamp) -> Option<T> {
         self.look(now);
         let deadline = self.deadline();
-        for waiting in &mut self.classes {
-            let late = |it: &Waiting<T>| now.since(it.arrived) >= deadline;
-            if waiting.front().is_some_and(late) {
-                self.length -= 1;
-                return waiting.pop_front().map(|it| it.id);
-            }
-        }
-        None
+        let late = |it: &Waiting<T>| now.since(it.arrived) >= deadline;
+        let mut classes = self.classes.iter_mut();
+        let waiting = classes.find(|waiting| waiting.front().is_some_and(late))?;
+        let late = waiting.pop_front().map(|it| it.id);
+        self.one_less();
+        late
     }
 
     /// Whose turn it is. Callers expire first.
@@ -151,7 +200,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
             true => waiting.pop_back(),
             false => waiting.pop_front(),
         };
-        self.length -= 1;
+        self.one_less();
         next.map(|it| (class, it.id))
     }
 
@@ -166,7 +215,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         for waiting in &mut self.classes {
             if let Some(place) = waiting.iter().position(|it| it.id == id) {
                 waiting.remove(place);
-                self.length -= 1;
+                self.one_less();
                 return true;
             }
         }
@@ -174,11 +223,30 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
     }
 
     fn deadline(&self) -> Duration {
-        let share = match self.standing {
-            true => DEADLINE_STANDING,
-            false => DEADLINE,
+        let deadline = match self.rules.standing {
+            Some(rule) if self.standing => rule.deadline,
+            Some(_) | None => self.rules.deadline,
         };
-        self.slo.mul_f64(share)
+        let Some(slo) = self.rules.slo else {
+            return deadline;
+        };
+        let left = slo.saturating_sub(self.service.mul_f64(SERVICES));
+        deadline.min(left.max(slo.mul_f64(DEADLINE_MIN)))
+    }
+
+    /// One is gone.
+    fn one_less(&mut self) {
+        self.length -= 1;
+        let somebody_waits = |rule: Standing| rule.head.is_zero();
+        if self.length == 0 && self.rules.standing.is_some_and(somebody_waits) {
+            self.rest();
+        }
+    }
+
+    /// It stands no more.
+    fn rest(&mut self) {
+        self.standing = false;
+        self.old_since = None;
     }
 
     /// Whether it stands. The head's age tells, not whether somebody waits: a short queue that
@@ -186,19 +254,18 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
     fn look(&mut self, now: Timestamp) {
         let heads = self.classes.iter().filter_map(|it| it.front());
         let Some(oldest) = heads.map(|it| it.arrived).min() else {
-            self.standing = false;
-            self.old_since = None;
+            self.rest();
             return;
         };
-        if self.standing {
+        let (Some(rule), false) = (self.rules.standing, self.standing) else {
             return;
-        }
-        if now.since(oldest) <= self.slo.mul_f64(STANDING) {
+        };
+        if now.since(oldest) < rule.head {
             self.old_since = None;
             return;
         }
         let since = *self.old_since.get_or_insert(now);
-        self.standing = now.since(since) >= self.slo.max(STANDING_MIN);
+        self.standing = now.since(since) >= rule.after;
     }
 }
 
@@ -228,7 +295,7 @@ mod tests {
     }
 
     fn queue(most: usize) -> WaitQueue<u32> {
-        WaitQueue::new(most, SLO)
+        WaitQueue::new(most, WaitRules::within(SLO))
     }
 
     fn drain(queue: &mut WaitQueue<u32>, now: Timestamp) -> Vec<u32> {
@@ -306,6 +373,55 @@ mod tests {
             }
         }
         assert!(!queue.is_standing());
+    }
+
+    #[test]
+    fn without_a_rule_for_standing_it_stays_in_order_for_ever() {
+        let rules = WaitRules {
+            deadline: SLO,
+            slo: None,
+            standing: None,
+        };
+        let mut queue = WaitQueue::new(1000, rules);
+        for ms in 0..1000 {
+            queue.push(class(0), ms as u32, at(ms));
+            while queue.expire(at(ms)).is_some() {}
+            if ms >= 99 {
+                assert_eq!(queue.next_class(), Some(class(0)));
+                assert_eq!(queue.pop(at(ms)).map(|it| it.1), Some(ms as u32 - 99));
+            }
+        }
+        assert!(!queue.is_standing());
+    }
+
+    #[test]
+    fn a_queue_that_stands_whenever_somebody_waits_does_so_until_it_is_empty() {
+        let rules = WaitRules {
+            deadline: Duration::from_millis(100),
+            slo: None,
+            standing: Some(Standing {
+                head: Duration::ZERO,
+                after: Duration::from_millis(100),
+                deadline: Duration::from_millis(5),
+            }),
+        };
+        let mut queue = WaitQueue::new(1000, rules);
+        let mut ms = 0;
+        // Its head is new each time, and yet somebody has always waited.
+        while ms < 110 {
+            queue.push(class(0), ms as u32, at(ms));
+            while queue.expire(at(ms)).is_some() {}
+            if queue.len() > 3 {
+                queue.pop(at(ms));
+            }
+            ms += 1;
+        }
+        assert!(queue.is_standing());
+        queue.push(class(0), 1000, at(ms));
+        assert_eq!(queue.pop(at(ms)), Some((class(0), 1000)), "the newest");
+        assert_eq!(queue.expire(at(ms + 5)), Some(ms as u32 - 3), "after 5 ms");
+        while queue.expire(at(ms + 5)).is_some() {}
+        assert!(queue.is_empty() && !queue.is_standing());
     }
 
     #[test]

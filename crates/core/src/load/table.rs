@@ -10,7 +10,7 @@ use super::slot::Slot;
 use super::words::{Agreed, WordBox, WordOp, WordReply, WordRequest};
 use super::{LoadBrief, NodeLoad, OwnTraffic};
 use crate::admission::{Class, LimitBy, Rank};
-use crate::time::Timestamp;
+use crate::time::{Timestamp, nanos};
 use crate::topology::{NodeId, SiteId};
 
 /// Fixed point of the logarithms in [`Outcomes`].
@@ -113,6 +113,8 @@ struct SiteSlot {
     no_room: AtomicU64,
     /// What set its limits, as a place in [`LimitBy::ALL`], from 1; 0: nobody did.
     limited_by: AtomicU64,
+    /// What servers take for a request that is let in, ns.
+    service: AtomicU64,
     /// Requests that wait at this front-end, by class.
     waiting: [AtomicU64; Class::COUNT],
 }
@@ -315,6 +317,17 @@ impl LoadTable {
     /// What front-ends have agreed upon at a node, if anything.
     pub fn agreed(&self, node: NodeId) -> Option<Agreed> {
         self.words[node.index()].agreed()
+    }
+
+    /// Publishes what a site's servers take for a request that is let in.
+    pub(crate) fn set_service(&self, site: SiteId, service: Duration) {
+        let word = &self.sites[site.index()].service;
+        word.store(nanos(service), Ordering::Relaxed);
+    }
+
+    /// What a site's servers take for a request that is let in; zero if that is not known.
+    pub(crate) fn service(&self, site: SiteId) -> Duration {
+        Duration::from_nanos(self.sites[site.index()].service.load(Ordering::Relaxed))
     }
 
     /// Counts requests of a class that begin to wait at the front-end for room at the site;

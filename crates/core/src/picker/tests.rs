@@ -116,14 +116,38 @@ fn a_static_limit_refuses_at_both_stages() {
 }
 
 #[test]
+fn a_refusal_by_chance_leaves_the_door_open() {
+    let config = AdmissionConfig::new(AdmissionKind::EnvoyAdmissionControl);
+    let mut picker = admitting(1, config);
+    for _ in 0..100 {
+        let ticket = forward(&mut picker);
+        picker.handle_outcome(&ticket, Outcome::Success, NOW);
+    }
+    // Half of them have failed; so nearly one in two is refused.
+    let tickets: Vec<_> = (0..100).map(|_| forward(&mut picker)).collect();
+    for ticket in &tickets {
+        picker.handle_outcome(ticket, Outcome::ServerError, NOW);
+    }
+    let all = (0..1000).map(|id| picker.handle_request(&of(0, id), NOW));
+    let refused = all.filter(|it| matches!(it, Decision::Reject(RejectReason::Overload)));
+    let refused = refused.count();
+    assert!((400..550).contains(&refused), "{refused} of 1000");
+    assert_eq!(picker.handle_accept(NOW), Verdict::Admit);
+}
+
+#[test]
 fn whoever_finds_no_room_waits_and_goes_in_order_of_class() {
     let config = AdmissionConfig {
         classes: 2,
         ..AdmissionConfig::new(AdmissionKind::Adaptive)
     };
     let mut picker = admitting(2, config);
-    picker.table().set_limits(NodeId(0), [1.0; Rank::COUNT]);
-    picker.table().set_limits(NodeId(1), [1.0; Rank::COUNT]);
+    // The higher class finds room a little longer.
+    for node in [0, 1] {
+        picker
+            .table()
+            .set_limits(NodeId(node), [1.3, 1.15, 1.0, 1.0, 1.0]);
+    }
     let tickets: Vec<_> = (0..2)
         .map(|id| sent(picker.handle_request(&of(1, id), NOW)))
         .collect();

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class};
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class, StaticLimits};
 use tidegate_core::topology::{AdminState, NodeId};
 use toml::Spanned;
 
@@ -138,22 +138,32 @@ fn shares(table: &Spanned<Vec<f64>>) -> Checked<Vec<f64>> {
 
 fn admission(table: &AdmissionTable, classes: usize) -> Checked<AdmissionConfig> {
     let mode = table.mode.get_ref();
-    let mut kinds = AdmissionKind::ALL.iter();
-    let kind = kinds.find(|(kind, name)| *kind != AdmissionKind::Static && name == mode);
-    let Some((kind, _)) = kind else {
+    let kinds = AdmissionKind::ALL.iter();
+    let kinds = kinds.filter(|(kind, _)| *kind != AdmissionKind::Static);
+    let Some((kind, _)) = kinds.clone().find(|(_, name)| name == mode) else {
+        let names: Vec<_> = kinds.map(|(_, name)| *name).collect();
         return Err(FileError::new(
             table.mode.span(),
             format!("unknown admission mode `{mode}`"),
-            "off or adaptive",
+            format!("one of: {}", names.join(", ")),
         ));
     };
     let usual = AdmissionConfig::new(*kind);
     let slo = maybe_time_within(table.slo.as_ref(), "slo", MICROSECOND..=HOUR)?;
     let queue = maybe_within(table.queue.as_ref(), "queue", 0..=1_000_000)?;
+    let connections = table.connections.as_ref();
+    let connections = maybe_within(connections, "connections", 1..=1_000_000)?;
+    if kind.needs_connections() && connections.is_none() {
+        return Err(missing(table.mode.span(), "connections"));
+    }
     Ok(AdmissionConfig {
         slo: slo.unwrap_or(usual.slo),
         queue: queue.unwrap_or(usual.queue),
         classes: classes.max(1) as u8,
+        limits: StaticLimits {
+            connections,
+            ..StaticLimits::default()
+        },
         ..usual
     })
 }

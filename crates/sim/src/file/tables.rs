@@ -184,6 +184,7 @@ pub(super) struct AdmissionTable {
     pub(super) mode: Spanned<String>,
     pub(super) slo: Option<Spanned<Time>>,
     pub(super) queue: Option<Spanned<u32>>,
+    pub(super) connections: Option<Spanned<u32>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]

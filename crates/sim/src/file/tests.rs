@@ -1,5 +1,7 @@
 //! What is read, and what is refused where.
 
+use tidegate_core::admission::AdmissionKind;
+
 use super::*;
 use crate::model::{Antagonist, Arrivals, Demand};
 use crate::scenario::{FaultKind, Scope};
@@ -42,6 +44,8 @@ mean_demand = "1ms"
 demand = { shape = "pareto", tail = 1.5, spread = 100 }
 bursts = { peak = 2, share = 0.2, length = "100ms" }
 io = { mean = "40ms", shape = { shape = "fixed" } }
+classes = [0.2, 0.8]
+admission = { mode = "maxconn", slo = "200ms", queue = 10, connections = 3 }
 [[nodes]]
 count = 3
 cores = [2, 8]
@@ -122,6 +126,9 @@ fn every_key_has_its_effect() {
     );
     assert!(matches!(site.arrivals, Arrivals::Bursts { peak: 2.0, .. }));
     assert_eq!(site.io.unwrap().shape, Demand::Fixed);
+    let admission = site.admission;
+    assert_eq!((admission.queue, admission.classes), (10, 2));
+    assert_eq!(admission.slo, Duration::from_millis(200));
     let cores: Vec<_> = scenario.nodes.iter().map(|node| node.cores).collect();
     assert_eq!(cores, [2.0, 5.0, 8.0, 1.0]);
     let node = &scenario.nodes[1];
@@ -258,6 +265,44 @@ fn a_shape_takes_its_own_numbers_only() {
         "this shape has no `cv`"
     );
     assert!(message("shape = \"normal\"").contains("unknown variant `normal`"));
+}
+
+#[test]
+fn a_site_admits_by_any_mode_that_has_what_it_needs() {
+    let site = |admission: &str| {
+        let base = BASE.replace(
+            "load = 0.9",
+            &format!("load = 0.9\nadmission = {{ {admission} }}"),
+        );
+        ScenarioFile::parse(&format!("{HEAD}{base}"))
+    };
+    for (kind, mode) in AdmissionKind::ALL {
+        let read = site(&format!("mode = \"{mode}\", connections = 3"));
+        match kind {
+            AdmissionKind::Static => assert!(read.is_err()),
+            AdmissionKind::Off
+            | AdmissionKind::Adaptive
+            | AdmissionKind::MaxConn
+            | AdmissionKind::Codel
+            | AdmissionKind::Gradient2
+            | AdmissionKind::Vegas
+            | AdmissionKind::EnvoyAdaptiveConcurrency
+            | AdmissionKind::EnvoyAdmissionControl
+            | AdmissionKind::Dagor => {
+                let admission = read.unwrap().scenario.sites[0].admission;
+                assert_eq!(admission.kind, *kind);
+                assert_eq!(admission.limits.connections, Some(3));
+            }
+        }
+    }
+    let message = |admission| site(admission).unwrap_err().message;
+    assert_eq!(message("mode = \"codel\""), "`connections` is missing");
+    assert_eq!(
+        message("mode = \"maxcon\""),
+        "unknown admission mode `maxcon`"
+    );
+    let zero = message("mode = \"codel\", connections = 0");
+    assert!(zero.contains("`connections` must be"), "{zero}");
 }
 
 #[test]

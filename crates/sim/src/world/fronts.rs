@@ -54,7 +54,7 @@ impl World<'_> {
             tried: None,
         };
         self.measures.totals(site).offered += 1;
-        self.measures.classes[class.index()].offered += 1;
+        self.measures.classes[class.index()].offered += u64::from(wanted.measured);
         self.schedule_arrival(site);
         match self.choose(&wanted) {
             Chosen::Node(node, ticket) => {

@@ -115,8 +115,8 @@ impl Measures {
         match ended {
             Ended::Served => {
                 totals.completed += 1;
-                self.classes[wanted.class.index()].completed += 1;
                 if wanted.measured {
+                    self.classes[wanted.class.index()].completed += 1;
                     let latency = nanos(now.since(wanted.arrived));
                     self.latencies[wanted.site as usize].push(latency);
                 }

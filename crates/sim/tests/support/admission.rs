@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, StaticLimits, StaticScope};
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_sim::model::{Antagonist, Arrivals, Demand};
 use tidegate_sim::processor::Overload;
@@ -13,6 +13,10 @@ use tidegate_sim::world::{Violation, run};
 pub(crate) const SLO: Duration = Duration::from_millis(100);
 /// Length of a run, seconds, a tenth of it warm-up.
 const SECONDS: f64 = 6.0;
+/// What suits a server of the base best, where an operator sets it: two requests for each CPU, of
+/// all front-ends together; and a used share of the CPUs.
+const CONNECTIONS: u32 = 8;
+const CPU: f32 = 0.95;
 
 /// A scenario with a name. Its capacity may be below what CPUs alone allow.
 pub(crate) struct Row {
@@ -155,19 +159,38 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// Runs it.
-pub(crate) fn measure(row: &Row, mode: &str) -> Result<Measured, Violation> {
-    let kind = match mode {
-        "off" => AdmissionKind::Off,
-        "static" => AdmissionKind::Static,
-        _ => AdmissionKind::Adaptive,
+/// The mode, set as an operator would who knows the base and how many front-ends there are.
+pub(crate) fn config(kind: AdmissionKind, front_ends: u32) -> AdmissionConfig {
+    let limits = match kind {
+        AdmissionKind::Static => StaticLimits {
+            cpu: Some(CPU),
+            scope: StaticScope::Chosen,
+            ..StaticLimits::default()
+        },
+        AdmissionKind::MaxConn | AdmissionKind::Codel => StaticLimits {
+            connections: Some((CONNECTIONS / front_ends).max(1)),
+            ..StaticLimits::default()
+        },
+        AdmissionKind::Off
+        | AdmissionKind::Adaptive
+        | AdmissionKind::Gradient2
+        | AdmissionKind::Vegas
+        | AdmissionKind::EnvoyAdaptiveConcurrency
+        | AdmissionKind::EnvoyAdmissionControl
+        | AdmissionKind::Dagor => StaticLimits::default(),
     };
-    let scenario = row.scenario.clone().sites(|site| {
-        site.admission = AdmissionConfig {
-            slo: SLO,
-            ..AdmissionConfig::new(kind)
-        };
-    });
+    AdmissionConfig {
+        slo: SLO,
+        limits,
+        ..AdmissionConfig::new(kind)
+    }
+}
+
+/// Runs it.
+pub(crate) fn measure(row: &Row, kind: AdmissionKind) -> Result<Measured, Violation> {
+    let admission = config(kind, row.scenario.front_ends.count);
+    let scenario = row.scenario.clone();
+    let scenario = scenario.sites(|site| site.admission = admission);
     let report = run(&scenario, PolicyConfig::new(PolicyKind::Auto))?;
     let offered = f64::from(scenario.requests) * (1.0 - scenario.warm_up);
     let seconds = offered / scenario.rate(0);

@@ -37,6 +37,7 @@ pub(crate) fn metrics(plane: &Plane) -> String {
     scene.decisions(&mut text);
     scene.sites(&mut text);
     scene.node_requests(&mut text);
+    scene.node_limits(&mut text);
     scene.node_states(&mut text);
     scene.node_loads(&mut text);
     scene.reads(&mut text);
@@ -359,6 +360,9 @@ impl Scene<'_> {
         let help = "Own requests in flight at the node.";
         let mut family = text.family("tidegate_node_in_flight", Kind::Gauge, help);
         self.each_node(|labels, id, _| family.count(labels, self.plane.shared.table.in_flight(id)));
+    }
+
+    fn node_limits(&self, text: &mut Text) {
         let help = "Most own requests in flight at the node, where admission limits them.";
         let mut family = text.family("tidegate_node_limit", Kind::Gauge, help);
         self.each_node(|labels, id, _| {

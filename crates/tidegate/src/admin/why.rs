@@ -266,7 +266,14 @@ fn admission_reason(
     let (site, table) = (topology.site(id), &plane.shared.table);
     let by = match site.admission.kind {
         AdmissionKind::Off => return None,
-        AdmissionKind::Static => "by the configuration",
+        AdmissionKind::Static | AdmissionKind::MaxConn | AdmissionKind::Codel => {
+            "by the configuration"
+        }
+        AdmissionKind::Gradient2
+        | AdmissionKind::Vegas
+        | AdmissionKind::EnvoyAdaptiveConcurrency
+        | AdmissionKind::Dagor => "by how long answers take",
+        AdmissionKind::EnvoyAdmissionControl => "by how many of them succeed",
         AdmissionKind::Adaptive => table.limited_by(id)?.what(),
     };
     let nodes = site.candidates.iter().map(|node| {

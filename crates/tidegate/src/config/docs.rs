@@ -1,5 +1,6 @@
 //! docs/config.md, made from the tables themselves.
 
+use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::{size_units, time_units};
 
 use super::file::{
@@ -9,6 +10,8 @@ use super::file::{
 };
 use super::policy::PolicySetting;
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
+
+const ADMISSION: &str = "[[site]] admission = { … }";
 
 /// The page.
 pub(crate) fn page() -> String {
@@ -34,7 +37,7 @@ pub(crate) fn page() -> String {
         ("[[listener]]", ListenerFile::docs()),
         ("[[site]]", SiteFile::docs()),
         ("[[site]] policy = { … }", PolicySetting::table_docs()),
-        ("[[site]] admission = { … }", AdmissionFile::docs()),
+        (ADMISSION, AdmissionFile::docs()),
         ("[[node]]", NodeFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),
         ("[load]", LoadFile::docs()),
@@ -48,9 +51,20 @@ pub(crate) fn page() -> String {
     ];
     for (title, docs) in &sections {
         section(&mut out, title, docs);
+        if *title == ADMISSION {
+            modes(&mut out);
+        }
     }
     out.push_str("\nThe policies are in [policies.md](policies.md).\n");
     out
+}
+
+/// The admission modes, a line each.
+fn modes(out: &mut String) {
+    out.push_str("\n| mode | what it does |\n|---|---|\n");
+    for (kind, name) in AdmissionKind::ALL {
+        out.push_str(&format!("| `{name}` | {} |\n", cell(kind.what())));
+    }
 }
 
 fn section(out: &mut String, title: &str, docs: &TableDocs) {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_core::admission::{AdmissionConfig, Class};
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class};
 use tidegate_core::units::Size;
 
 use super::policy::PolicySetting;
@@ -120,18 +120,20 @@ table! {
 table! {
     /// Which requests come in at all.
     pub(crate) struct AdmissionFile {
-        /// `adaptive` lets a server have what it can use; see docs/admission.md.
-        mode: AdmissionMode = AdmissionMode::Off;
+        /// What decides; see below and docs/admission.md.
+        mode: AdmissionKind = AdmissionKind::Off;
         /// Answers are wanted within this time: it sets how long a request may wait for room.
         slo: Duration = AdmissionConfig::SLO, in SLO_MIN..=SLO_MAX;
-        /// adaptive: priorities, told by requests in the header `x-tidegate-class`: 0 is the
-        /// highest, and the lowest is taken where a request tells none.
+        /// adaptive, maxconn, codel, dagor: priorities, told by requests in the header
+        /// `x-tidegate-class`: 0 is the highest, and the lowest is taken where a request tells none.
         classes: u32 = 1, in 1..=CLASSES_MAX;
-        /// adaptive: most requests that wait for room, in each worker.
+        /// adaptive, maxconn, codel: most requests that wait for room, in each worker.
         queue: u32 = AdmissionConfig::QUEUE, in 0..=QUEUE_MAX;
+        /// maxconn: how long they wait; not set is 0.4 of `slo`.
+        queue_timeout: Option<Duration> = None, in Some(TIMEOUT_MIN)..=Some(SLO_MAX);
         /// Let everything in and only count what would have been refused or made to wait.
         dry_run: bool = false;
-        /// static: most requests in flight at a server, of this front-end.
+        /// static, maxconn, codel: most requests in flight at a server, of this front-end.
         connections: Option<u32> = None;
         /// static: a server is full from this used share of its CPUs on, 0 to 1.
         cpu: Option<f32> = None;
@@ -141,18 +143,6 @@ table! {
         network: Option<Size> = None;
         /// static: whose limit counts.
         scope: ScopeName = ScopeName::Any;
-    }
-}
-
-names! {
-    /// The admission modes.
-    pub(crate) enum AdmissionMode as "admission mode" {
-        /// Everything is let in.
-        Off = "off",
-        /// Limits that are set here.
-        Static = "static",
-        /// Limits that follow from what the servers can use.
-        Adaptive = "adaptive",
     }
 }
 

@@ -14,6 +14,7 @@
 #[cfg(test)]
 mod docs;
 pub(crate) mod file;
+mod mode;
 pub(crate) mod policy;
 pub(crate) mod print;
 pub(crate) mod problem;

@@ -15,8 +15,8 @@ use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget};
 use tidegate_remote::udp::{Key, KeyError, Network};
 
 use super::file::{
-    AGENT_PORT, AdmissionFile, AdmissionMode, AgentFile, ConfigFile, ForwardedFile, ListenerFile,
-    LoadFile, LogFile, LogFormat, NodeFile, NodeLoadFile, ScopeName, SiteFile, TransportName,
+    AGENT_PORT, AdmissionFile, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile,
+    LogFile, LogFormat, NodeFile, NodeLoadFile, ScopeName, SiteFile, TransportName,
 };
 use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
@@ -325,7 +325,7 @@ impl Checker<'_> {
         let mut served = BTreeMap::new();
         for site in sites {
             self.routes(site, &mut served);
-            self.static_limits(site);
+            self.limits(site);
         }
         let spec = |site: &At<SiteFile>| SiteSpec {
             name: site.name.value.clone(),
@@ -337,8 +337,8 @@ impl Checker<'_> {
         Some(sites.iter().map(spec).collect())
     }
 
-    /// Shares are shares, and the static mode has something to limit.
-    fn static_limits(&mut self, site: &SiteFile) {
+    /// Shares are shares, and a mode has the limits that it is nothing without.
+    fn limits(&mut self, site: &SiteFile) {
         let admission = &site.admission.value;
         for (share, name) in [(&admission.cpu, "cpu"), (&admission.memory, "memory")] {
             if share
@@ -353,10 +353,23 @@ impl Checker<'_> {
             && admission.cpu.value.is_none()
             && admission.memory.value.is_none()
             && admission.network.value.is_none();
-        if admission.mode.value == AdmissionMode::Static && none {
+        let mode = admission.mode.value;
+        if mode == AdmissionKind::Static && none {
             let message = "the static mode has no limit".to_owned();
             let label = "give it `connections`, `cpu`, `memory` or `network`";
             self.problem(admission.mode.place(), message, label);
+        }
+        match admission.connections.value {
+            None if mode.needs_connections() => {
+                let message = format!("the mode `{}` has no `connections`", mode.label());
+                let label = "say how many a server may have of this front-end";
+                self.problem(admission.mode.place(), message, label);
+            }
+            Some(0) if mode.needs_connections() => {
+                let message = "`connections` must be 1 at least".to_owned();
+                self.problem(admission.connections.place(), message, "lets nothing in");
+            }
+            Some(_) | None => {}
         }
     }
 
@@ -627,14 +640,11 @@ fn meet(one: SocketAddr, other: SocketAddr) -> bool {
 
 fn admission(file: &AdmissionFile) -> AdmissionConfig {
     AdmissionConfig {
-        kind: match file.mode.value {
-            AdmissionMode::Off => AdmissionKind::Off,
-            AdmissionMode::Static => AdmissionKind::Static,
-            AdmissionMode::Adaptive => AdmissionKind::Adaptive,
-        },
+        kind: file.mode.value,
         slo: file.slo.value,
         classes: u8::try_from(file.classes.value).unwrap_or(u8::MAX),
         queue: file.queue.value,
+        queue_timeout: file.queue_timeout.value,
         limits: StaticLimits {
             connections: file.connections.value,
             cpu: file.cpu.value,
