@@ -110,6 +110,7 @@ fn stream(pacing: Pacing) -> Stream {
         requests: Requests::Single {
             path: "/work?cpu=4000us&bytes=16384".into(),
         },
+        header: None,
     }
 }
 

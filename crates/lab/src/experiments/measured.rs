@@ -1,6 +1,6 @@
 //! What runs have measured: a table of arms and metrics, and everything raw.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,8 @@ impl Measured {
             ("others_cpu".into(), usage.others),
             ("stolen_cpu".into(), usage.stolen),
         ];
-        if result.streams.len() > 1 {
+        let sites: BTreeSet<_> = result.streams.iter().map(|it| &it.site).collect();
+        if sites.len() > 1 {
             let streams = result.streams.iter();
             metrics.extend(streams.map(|it| {
                 (

@@ -240,6 +240,7 @@ impl Bench<'_> {
                 requests: Requests::Single {
                     path: format!("/work?bytes={}", kind.bytes),
                 },
+                header: None,
             }],
             warm_up: Duration::ZERO,
             length,
