@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate_remote::clock;
 
-use crate::front::{FrontKind, HaproxyBalance, NginxBalance, TidegateArm};
+use crate::front::{EnvoyFilter, FrontKind, HaproxyBalance, NginxBalance, TidegateArm};
 use crate::load::{Arrivals, LoadResult, Pacing, Requests, Stream};
 use crate::results::{Axis, Report, Verdict};
 
@@ -137,12 +137,12 @@ fn arms_of(scale: Scale) -> Vec<Arm> {
             ADAPTIVE,
             &format!("{{ mode = \"adaptive\", slo = \"{slo}ms\" }}"),
         ),
-        Arm::of(FrontKind::Haproxy(HaproxyBalance::Limited)),
+        Arm::of(FrontKind::Haproxy(HaproxyBalance::Limited { queue: SLO * 6 / 10 })),
     ];
     if scale == Scale::Full {
         all.extend([
             Arm::of(FrontKind::Nginx(NginxBalance::LeastConn)),
-            Arm::of(FrontKind::Envoy),
+            Arm::of(FrontKind::Envoy(EnvoyFilter::None)),
         ]);
     }
     all
