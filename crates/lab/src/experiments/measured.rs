@@ -58,6 +58,7 @@ impl Measured {
             ("failed".into(), (total.failed + total.refused) as f64),
             ("nodes_cpu".into(), usage.nodes),
             ("front_cpu".into(), usage.front),
+            ("front_waits".into(), usage.front_waits),
             ("others_cpu".into(), usage.others),
             ("stolen_cpu".into(), usage.stolen),
         ];

@@ -221,4 +221,10 @@ impl FrontEnd {
     pub fn cpu_time(&self) -> Duration {
         usage::group_cpu_time(self.process.id())
     }
+
+    /// Time that these threads wanted a CPU and had none, added up.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        usage::group_waited(self.process.id())
+    }
 }

@@ -14,9 +14,9 @@
 //! The front-ends of `front_ends=` read agents beside the quotas from memory, since 128 000 datagrams a
 //! second would take more than their CPU.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::Value;
 use tidegate_remote::clock;
 
 use crate::cluster::Cluster;
@@ -30,9 +30,9 @@ use crate::load::{LoadResult, Mix, Pacing, Requests, Size, Stream, Window};
 use crate::results::{Axis, Report, Verdict};
 
 use super::{
-    ADAPTIVE, Feed, KERNEL, MEMORY, OFF, SITE, SLO, adaptive, best_of, by_load, calibration,
-    capacity, cluster, envoy_concurrency, envoy_success, haproxy, in_time, measured_arms, nginx,
-    of, off, open, point, stream,
+    ADAPTIVE, Feed, KERNEL, MEMORY, OFF, SITE, SLO, TIMEOUT, adaptive, best_of, by_load,
+    calibration, capacity, cluster, envoy_concurrency, envoy_success, haproxy, in_time,
+    measured_arms, nginx, of, off, open, point, stream,
 };
 
 /// See the module.
@@ -81,7 +81,7 @@ fn is_main(arm: &Arm) -> bool {
 }
 
 fn plan(scale: Scale) -> Plan {
-    let length = scale.pick([800, 2500], [1000, 3500]);
+    let length = scale.pick([700, 2300], [1000, 3500]);
     let by = |load: &f64| point(by_load(*load), stream(open(*load)), length);
     let mut points: Vec<_> = loads(scale).iter().map(by).collect();
     let mut arms = vec![
@@ -298,16 +298,12 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
         groups.extend([group(MIXED, METRIC), group(SLOWER, "goodput_after_rps")]);
     }
     Findings {
-        paper: [(
-            "none".to_owned(),
-            Value::String("goals of the design; no paper has these figures".into()),
-        )]
-        .into(),
+        paper: BTreeMap::new(),
         verdicts: verdicts(scale, table, &peers),
         notes: vec![
             format!(
                 "The SLO is {SLO:?}. Capacity is the most that any arm completed at points of the same cost. A request without an answer within \
-                 2 s has failed."
+                 {TIMEOUT:?} has failed."
             ),
             "HAProxy and nginx let two requests to each server, divided by the front-ends, which is what such a server needs; adaptive and \
              Envoy's filters were told nothing. Envoy's adaptive_concurrency measures its base latency when it starts, which is before the load \

@@ -61,7 +61,7 @@ const INTERVAL: Duration = Duration::from_millis(1);
 /// Of a refused client.
 const REST: Duration = Duration::from_millis(100);
 /// Of an open loop: later answers than this are nobody's any more.
-const TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_millis(1500);
 /// Clients of a closed loop that the nodes bear.
 const LIGHT: u32 = 24;
 /// What each request costs and brings.

@@ -9,7 +9,8 @@
 //! HAProxy has classes of its own (`set-priority-class`, which orders its queue); Envoy's
 //! `adaptive_concurrency` has none. All read agents from memory, since several front-ends do.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
 use tidegate_remote::clock;
 
 use crate::cluster::Cluster;
@@ -172,11 +173,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
         }
     };
     Findings {
-        paper: [(
-            "none".to_owned(),
-            Value::String("goals of the design; no paper has these figures".into()),
-        )]
-        .into(),
+        paper: BTreeMap::new(),
         verdicts: labels.flat_map(|it| verdicts(table, &peers, &it)).collect(),
         notes: vec![format!(
             "Classes 0 to 3 are 5, 15, 30 and 50 % of {LOAD} times the knee, so that one request in ten can be served; the SLO is {SLO:?}."

@@ -6,7 +6,8 @@
 //! load       0.7 for 1.5 s, 1.4 for 1.5 s, and again: the measured part begins with a step up
 //! capacity   the most that any arm completes in the second half of the high parts
 //! recovery   to the end of the last window of the first second after a step whose goodput is surely below
-//!            97 % of the capacity: its mean over all steps and three standard errors of it are
+//!            97 % of the capacity: its mean over all steps by three standard errors, which are those of
+//!            all windows together
 //! deficit    what is missing to the capacity in that second, as time: sum of (capacity - goodput) / capacity
 //! ```
 //!
@@ -61,6 +62,8 @@ const WINDOW: Duration = Duration::from_millis(10);
 const PART_WINDOWS: usize = 150;
 /// So many of them are one that is judged.
 const JUDGED: [usize; 3] = [2, 5, 10];
+/// And so many are one of the picture.
+const DRAWN: usize = 5;
 /// Windows after a step that are looked at.
 const LOOKED_AT: usize = 100;
 /// Part of the capacity that counts as all of it.
@@ -151,34 +154,46 @@ fn capacity(steps: &Steps) -> Option<f64> {
         let late = all.flat_map(|step| step.completed.iter().skip(PART_WINDOWS / 2));
         mean(late.copied())
     };
-    let each = steps.0.values().filter_map(settled);
-    each.map(|it| it.0).reduce(f64::max)
+    steps.0.values().filter_map(settled).reduce(f64::max)
 }
 
-/// Mean and its standard error; none of nothing.
-fn mean(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
-    let count = values.clone().count() as f64;
-    let mean = values.clone().sum::<f64>() / count;
-    let squares: f64 = values.map(|it| (it - mean).powi(2)).sum();
-    let error = (squares / (count - 1.0).max(1.0) / count).sqrt();
-    (count > 0.0).then_some((mean, error))
+/// The mean; none of nothing.
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (count, sum) = values.fold((0.0, 0.0), |(count, sum), it| (count + 1.0, sum + it));
+    (count > 0.0).then(|| sum / count)
+}
+
+/// Mean over all steps of the answers in each judged window after a step, and the standard error of
+/// such a mean: one window of a few steps would not tell it, all of them do.
+fn windows(steps: &[Step], judged: usize) -> (Vec<f64>, f64) {
+    let sums = |number: usize| {
+        let window = move |step: &Step| -> f64 {
+            let window = step.within.iter().skip(number * judged);
+            window.take(judged).sum()
+        };
+        steps.iter().map(window)
+    };
+    let numbers = 0..LOOKED_AT / judged;
+    let means: Vec<_> = numbers.filter_map(|number| mean(sums(number))).collect();
+    let squares = means.iter().enumerate().flat_map(|(number, mean)| {
+        let squared = move |sum: f64| (sum - mean).powi(2);
+        sums(number).map(squared)
+    });
+    let count = steps.len() as f64;
+    let variance = mean(squares).unwrap_or(0.0) * count / (count - 1.0).max(1.0);
+    (means, (variance / count.max(1.0)).sqrt())
 }
 
 /// Milliseconds from the step to the end of the last judged window that is surely below what is
 /// enough; `capacity` is of one window of the series.
 fn recovery_ms(steps: &[Step], judged: usize, capacity: f64) -> f64 {
     let enough = ENOUGH * capacity * judged as f64;
-    let is_short = |number: &usize| {
-        let begin = number * judged;
-        let sums = steps.iter().map(|step| {
-            let window = step.within.iter().skip(begin).take(judged);
-            window.sum::<f64>()
-        });
-        mean(sums).is_some_and(|(mean, error)| mean + SURELY * error < enough)
-    };
-    let last = (0..LOOKED_AT / judged).rev().find(is_short);
-    let windows = last.map_or(0, |number| (number + 1) * judged);
-    windows as f64 * WINDOW.as_secs_f64() * 1e3
+    let (means, error) = windows(steps, judged);
+    let last = means
+        .iter()
+        .rposition(|mean| mean + SURELY * error < enough);
+    let short = last.map_or(0, |number| (number + 1) * judged);
+    short as f64 * WINDOW.as_secs_f64() * 1e3
 }
 
 /// Milliseconds of the capacity that are missing after a step.
@@ -187,8 +202,8 @@ fn deficit_ms(steps: &[Step], capacity: f64) -> f64 {
         let seen = step.within.iter().take(LOOKED_AT);
         LOOKED_AT as f64 - seen.sum::<f64>() / capacity
     });
-    let windows = mean(all).map_or(f64::NAN, |it| it.0.max(0.0));
-    windows * WINDOW.as_secs_f64() * 1e3
+    let missing = mean(all).map_or(f64::NAN, |it| it.max(0.0));
+    missing * WINDOW.as_secs_f64() * 1e3
 }
 
 /// The name of a recovery's metric.
@@ -228,23 +243,23 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
 
 /// Goodput around a step, all steps of an arm together.
 fn course(plan: &Plan, steps: &Steps) -> Plot {
-    let per_second = 1.0 / WINDOW.as_secs_f64();
+    let seconds = WINDOW.as_secs_f64() * DRAWN as f64;
     let curve = |arm: &Arm| {
-        let all: Vec<_> = steps.0.get(&arm.name)?.iter().flatten().collect();
-        let at = |window: usize| {
-            let here = all.iter().filter_map(|step| step.within.get(window));
-            let (count, _) = mean(here.copied())?;
-            let seconds = window as f64 * WINDOW.as_secs_f64();
-            Some((seconds * 1e3, count * per_second))
+        let all = steps.0.get(&arm.name)?.concat();
+        let (means, _) = windows(&all, DRAWN);
+        // A window's answers stand at its end.
+        let at = |(number, count): (usize, &f64)| {
+            let end = (number + 1) as f64 * seconds;
+            (end * 1e3, count / seconds)
         };
         Some(Curve {
             name: arm.name.clone(),
             peer: arm.peer(),
-            points: (0..LOOKED_AT).filter_map(at).collect(),
+            points: means.iter().enumerate().map(at).collect(),
         })
     };
     Plot::Series {
-        title: "Goodput after the step, mean of all steps".into(),
+        title: "Goodput after the step, mean of all steps, windows of 50 ms".into(),
         x: Axis::linear("ms"),
         y: Axis::from_zero("requests/s within 100 ms"),
         series: plan.arms.iter().filter_map(curve).collect(),
@@ -294,9 +309,9 @@ fn findings(plan: &Plan, measured: &Measured, steps: &Steps) -> Findings {
         plots: vec![
             Sketch::Course(course(plan, steps)),
             Sketch::Bars {
-                title: "Recovery after a step".into(),
+                title: "Recovery after a step by length of windows, and deficit".into(),
                 groups: JUDGED
-                    .map(|judged| (named(judged), named(judged)))
+                    .map(|judged| (format!("{} ms", 10 * judged), named(judged)))
                     .into_iter()
                     .chain([("deficit".into(), DEFICIT.into())])
                     .collect(),
@@ -339,12 +354,22 @@ mod tests {
 
     #[test]
     fn scatter_is_not_a_relapse() {
-        // Every other step has twice nothing in a late window, the others twice as much.
-        let mut steps = vec![step(0, 0.0, 10.0); 6];
+        // Each window scatters by half, and one of them happens to be low in all steps.
+        let mut steps = vec![step(0, 0.0, 10.0); 4];
         for (number, step) in steps.iter_mut().enumerate() {
-            step.within[80] = if number % 2 == 0 { 0.0 } else { 20.0 };
+            let low = |window: usize| (window + number).is_multiple_of(2);
+            let scattered = (0..PART_WINDOWS).map(|it| if low(it) { 5.0 } else { 15.0 });
+            step.within = scattered.collect();
+            step.within[80] = 8.0;
         }
-        assert_eq!(recovery_ms(&steps, 2, 10.0), 0.0);
+        assert_eq!(recovery_ms(&steps, 1, 10.0), 0.0);
+        let (means, error) = windows(&steps, 1);
+        assert!((means[0] - 10.0).abs() < 1e-9 && (means[80] - 8.0).abs() < 1e-9);
+        assert!((error - 2.9).abs() < 0.1, "{error}");
+        for step in &mut steps {
+            step.within[80] = 0.0;
+        }
+        assert_eq!(recovery_ms(&steps, 1, 10.0), 810.0);
     }
 
     #[test]
