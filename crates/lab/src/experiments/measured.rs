@@ -50,11 +50,16 @@ impl Measured {
             true => (1.0 - usage.stolen_from_nodes).max(GIVEN_MIN),
             false => 1.0,
         };
+        // Where nothing completed there is no time: zero would be the best of all.
+        let known = |time_ms: f64| match total.completed {
+            0 => f64::NAN,
+            _some => time_ms,
+        };
         let mut metrics: Vec<(String, f64)> = vec![
             ("throughput_rps".into(), total.throughput_rps / given),
-            ("mean_ms".into(), total.mean_ms),
-            ("p50_ms".into(), total.p50_ms),
-            ("p99_ms".into(), total.p99_ms),
+            ("mean_ms".into(), known(total.mean_ms)),
+            ("p50_ms".into(), known(total.p50_ms)),
+            ("p99_ms".into(), known(total.p99_ms)),
             ("failed".into(), (total.failed + total.refused) as f64),
             ("nodes_cpu".into(), usage.nodes),
             ("front_cpu".into(), usage.front),

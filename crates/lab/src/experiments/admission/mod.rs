@@ -243,13 +243,18 @@ fn in_time(point: &Point, result: &LoadResult) -> Vec<(String, f64)> {
         .completed
         .saturating_sub(over(point.slo.unwrap_or(SLO)));
     let share = |part: u64, whole: u64| part as f64 / (whole as f64).max(1.0) * 100.0;
+    // Of nothing there is no share.
+    let late = match total.completed {
+        0 => f64::NAN,
+        all => share(over(QOS), all),
+    };
     vec![
         (
             "goodput_rps".into(),
             within as f64 / point.length.as_secs_f64(),
         ),
         ("refused_pct".into(), share(total.refused, total.offered)),
-        ("over_1s_pct".into(), share(over(QOS), total.completed)),
+        ("over_1s_pct".into(), late),
     ]
 }
 
@@ -356,8 +361,12 @@ mod tests {
     fn what_came_in_time_is_told_from_what_did_not() {
         let load = LoadResult::default();
         let point = point(by_load(2.0), stream(open(2.0)), [0, 1000]);
-        let zero = in_time(&point, &load);
-        assert!(zero.iter().all(|(_, value)| *value == 0.0), "{zero:?}");
+        let nothing = in_time(&point, &load);
+        let values: Vec<_> = nothing.iter().map(|(_, value)| *value).collect();
+        assert!(
+            values[..2] == [0.0, 0.0] && values[2].is_nan(),
+            "{nothing:?}"
+        );
         assert_eq!(point.timeout, TIMEOUT);
         let closed = super::point(by_clients(5), stream(closed(5)), [0, 1000]);
         assert!(closed.timeout > QOS * 2);
