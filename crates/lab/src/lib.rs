@@ -17,6 +17,7 @@ pub mod experiments;
 pub mod front;
 pub mod gather;
 pub mod load;
+pub mod monitor;
 pub mod progress;
 pub mod results;
 pub mod server;

@@ -13,7 +13,7 @@ use tidegate_lab::awake::Awake;
 use tidegate_lab::cluster::{self, Mode};
 use tidegate_lab::experiments::{self, ALL, Experiment, Lab, Scale};
 use tidegate_lab::progress::Progress;
-use tidegate_lab::{antagonist, front, gather, load, results, server};
+use tidegate_lab::{antagonist, front, gather, load, monitor, results, server};
 
 /// A goal that was not reached is a verdict; only what could not be done is a failure.
 const FAILED: u8 = 1;
@@ -72,9 +72,12 @@ enum Command {
     /// An agent for HAProxy's agent check, in a node's control group.
     #[command(hide = true)]
     AgentCheck(front::AgentCheckArgs),
-    /// The two-sided way to read load: a daemon that reads `/proc/stat` for every question.
+    /// The two-sided way to read load: a daemon that reads the kernel's files for every question.
     #[command(hide = true)]
     Gather(gather::GatherArgs),
+    /// The front's half of it: asks such daemons, and publishes what they answer.
+    #[command(hide = true)]
+    Monitor(monitor::MonitorArgs),
 }
 
 #[derive(Debug, Args)]
@@ -147,6 +150,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Load => Ok(load::answer(io::stdin().lock(), io::stdout().lock())?),
         Command::AgentCheck(args) => Ok(front::agent_check(&args)?),
         Command::Gather(args) => Ok(gather::run(&args)?),
+        Command::Monitor(args) => Ok(monitor::run(&args)?),
     }
 }
 
@@ -239,13 +243,13 @@ fn list(as_json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     output::result(&format!(
-        "{:<15} {:>8} {:>8}  what it asks",
+        "{:<18} {:>8} {:>8}  what it asks",
         "experiment", "--quick", "full"
     ))?;
     for it in ALL {
         let [quick, full] = [Scale::Quick, Scale::Full].map(|scale| spoken((it.estimate)(scale)));
         output::result(&format!(
-            "{:<15} {quick:>8} {full:>8}  {} ({})",
+            "{:<18} {quick:>8} {full:>8}  {} ({})",
             it.name, it.about, it.source
         ))?;
     }

@@ -44,6 +44,27 @@ fn every_node_serves_at_its_own_address_and_pays_for_it() {
     assert_eq!(status_of(&get(&cluster, 0, "/nothing").unwrap()), 404);
 }
 
+#[test]
+fn a_node_that_slows_down_takes_more_cpu_time_for_the_same() {
+    let Some(cluster) = start(three(0.2)) else {
+        return;
+    };
+    let cost = || {
+        let before = cluster.cpu_time(1);
+        let answer = get(&cluster, 1, "/work?cpu=20ms").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        cluster.cpu_time(1) - before
+    };
+    cluster.slow_down(1, 5).unwrap();
+    let slow = cost();
+    assert!(slow >= 100 * MS, "{slow:?}");
+    cluster.slow_down(1, 1).unwrap();
+    let usual = cost();
+    assert!(usual < 60 * MS, "{usual:?}");
+    let refused = cluster.slow_down(1, 0).unwrap_err().to_string();
+    assert!(refused.contains("400"), "{refused}");
+}
+
 /// Three nodes want all the CPU that there is and get what their shares say: the ratios of
 /// their CPU times, which do not depend on how much the machine has to give.
 #[test]

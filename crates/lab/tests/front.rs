@@ -11,7 +11,9 @@ use std::net::{SocketAddr, TcpStream};
 use support::{PATIENCE, agent_binary, eventually, start};
 use tidegate_lab::cluster::{Cluster, NodePlan};
 use tidegate_lab::experiments::arms;
-use tidegate_lab::front::{self, FrontKind, SiteTargets};
+use tidegate_lab::front::{
+    self, EnvoyFilter, FrontKind, HaproxyBalance, NginxBalance, SiteTargets, TidegateArm,
+};
 
 fn nodes() -> Vec<NodePlan> {
     let node = |name: &str| NodePlan {
@@ -27,6 +29,20 @@ fn sites() -> Vec<SiteTargets> {
         nodes: vec![0, 1],
     };
     ["shop", "blog"].map(site).into()
+}
+
+/// Front-ends with something against overload, and one that reads load over TCP.
+fn guarded() -> Vec<FrontKind> {
+    let slo = std::time::Duration::from_millis(500);
+    let admission = "{ mode = \"adaptive\", slo = \"500ms\", classes = 4 }";
+    let over_tcp = TidegateArm::asking("adaptive_tcp", "auto", slo / 10).admitting(admission);
+    vec![
+        FrontKind::Haproxy(HaproxyBalance::Limited { queue: slo }),
+        FrontKind::Nginx(NginxBalance::LimitConn),
+        FrontKind::Envoy(EnvoyFilter::AdaptiveConcurrency),
+        FrontKind::Envoy(EnvoyFilter::AdmissionControl { timeout: slo }),
+        FrontKind::Tidegate(over_tcp),
+    ]
 }
 
 /// The whole answer to a request from the front's network.
@@ -55,12 +71,14 @@ fn every_front_end_that_is_here_proxies_both_sites_and_goes() {
     let kinds = arms::peers()
         .into_iter()
         .chain([arms::auto()])
-        .map(|arm| arm.kind);
+        .map(|arm| arm.kind)
+        .chain(guarded());
     for kind in kinds {
         if let Err(why) = front::available(&kind) {
             println!("SKIPPED {}: {why}", kind.label());
             continue;
         }
+        let helpers = front::helpers(&kind, &cluster).unwrap();
         let front = front::start(cluster.front(), &kind, &sites(), &cluster).unwrap();
         for host in ["shop", "blog"] {
             let answer = get(&cluster, front.address, host);
@@ -69,7 +87,7 @@ fn every_front_end_that_is_here_proxies_both_sites_and_goes() {
         }
         let (address, processes) = (front.address, front.processes());
         assert!(!processes.is_empty(), "{}", kind.label());
-        drop(front);
+        drop((front, helpers));
         eventually(&format!("{} is gone", kind.label()), || {
             let alive = |id: &u32| std::path::Path::new(&format!("/proc/{id}/task")).exists();
             (!processes.iter().any(alive)).then_some(())
@@ -86,7 +104,7 @@ fn a_front_end_that_cannot_start_says_why() {
     let Some(cluster) = start(nodes()) else {
         return;
     };
-    let kind = FrontKind::Tidegate(front::TidegateArm::blind("no_such_policy"));
+    let kind = FrontKind::Tidegate(TidegateArm::blind("no_such_policy"));
     if !agent_binary() {
         return;
     }

@@ -13,6 +13,7 @@ fn plan(cluster: &Cluster) -> LoadPlan {
         site: site.to_owned(),
         pacing,
         requests,
+        header: None,
     };
     LoadPlan {
         targets: cluster.nodes().iter().map(|node| node.address).collect(),

@@ -92,6 +92,22 @@ fn a_request_costs_what_its_url_says_and_the_cache_what_the_plan_says() {
 }
 
 #[test]
+fn a_node_that_slows_down_takes_more_cpu_time_for_the_same() {
+    let cluster = start_loopback(vec![NodePlan::new("a", 1.0)]);
+    let cost = || {
+        let before = cluster.cpu_time(0);
+        assert_eq!(status_of(&get(&cluster, 0, "/work?cpu=10ms").unwrap()), 200);
+        cluster.cpu_time(0) - before
+    };
+    cluster.slow_down(0, 3).unwrap();
+    let slow = cost();
+    assert!(slow >= 30 * MS, "{slow:?}");
+    cluster.slow_down(0, 1).unwrap();
+    let usual = cost();
+    assert!((10 * MS..30 * MS).contains(&usual), "{usual:?}");
+}
+
+#[test]
 fn agents_see_antagonists_of_all_kinds() {
     let cluster = start_loopback(two());
     let idle = read_load(&cluster, 0, 0);

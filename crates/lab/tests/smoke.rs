@@ -34,6 +34,7 @@ fn plan(mode: Mode, arms: Vec<Arm>) -> Plan {
         requests: Requests::Single {
             path: "/work?cpu=1ms&bytes=100".into(),
         },
+        header: None,
     };
     let point = Point {
         settle: 100 * MS,

@@ -30,7 +30,7 @@ pub(super) fn of_server(
     address: SocketAddr,
     process: &mut Process,
 ) -> Result<(), ClusterError> {
-    until(from, address, process, || health(address))
+    until(from, address, process, || get(address, "/health"))
 }
 
 /// Waits until the agent gives a load record, asked from this place. A record of another rung
@@ -90,12 +90,19 @@ fn until(
     })?
 }
 
-/// One request for `/health`.
-fn health(address: SocketAddr) -> Result<(), String> {
+/// Asks a server for a path once, from this place, and wants 200.
+pub(super) fn to(from: &Place, address: SocketAddr, path: &str) -> Result<(), ClusterError> {
+    let asked = from.inside(|| get(address, path))?;
+    asked.map_err(|why| ClusterError::Missing(format!("{path} at {address}: {why}")))
+}
+
+/// One request.
+fn get(address: SocketAddr, path: &str) -> Result<(), String> {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&address, ATTEMPT)?;
         stream.set_read_timeout(Some(ATTEMPT))?;
-        stream.write_all(b"GET /health HTTP/1.1\r\nhost: node\r\nconnection: close\r\n\r\n")?;
+        let head = format!("GET {path} HTTP/1.1\r\nhost: node\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes())?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         Ok(String::from_utf8_lossy(&answer).into_owned())

@@ -242,6 +242,13 @@ impl Cluster {
         }
     }
 
+    /// Makes each request that comes to the node from now on cost so many times as much; 1 undoes
+    /// it. Only the test server can.
+    pub fn slow_down(&self, node: usize, times: u32) -> Result<(), ClusterError> {
+        let address = self.node(node)?.address;
+        answer::to(self.front(), address, &format!("/slow?times={times}"))
+    }
+
     /// Lets the nodes' CPU take in what comes for the node, as a host of its own would; else the
     /// sender's does.
     pub fn receive_on_nodes_cpu(&self, node: usize) -> Result<(), ClusterError> {

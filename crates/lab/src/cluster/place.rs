@@ -118,7 +118,7 @@ impl Place {
     }
 
     /// The path of its control group, as an agent's scope.
-    pub(super) fn scope(&self) -> Option<String> {
+    pub(crate) fn scope(&self) -> Option<String> {
         self.group.as_ref().map(|group| group.scope())
     }
 }

@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use crate::cluster::{AgentPlan, Placed};
-use crate::front::{FrontKind, HaproxyBalance, NginxBalance, TidegateArm};
+use crate::front::{EnvoyFilter, FrontKind, HaproxyBalance, NginxBalance, TidegateArm};
 
 use super::plan::Arm;
 
@@ -179,7 +179,7 @@ pub fn peers() -> Vec<Arm> {
         Arm::of(FrontKind::Nginx(NginxBalance::RoundRobin)),
         Arm::of(FrontKind::Nginx(NginxBalance::LeastConn)),
         Arm::of(FrontKind::Apache),
-        Arm::of(FrontKind::Envoy),
+        Arm::of(FrontKind::Envoy(EnvoyFilter::None)),
     ]
 }
 
@@ -201,6 +201,6 @@ pub fn best_peers() -> Vec<Arm> {
     vec![
         Arm::of(FrontKind::Haproxy(HaproxyBalance::LeastConn)),
         Arm::of(FrontKind::Nginx(NginxBalance::LeastConn)),
-        Arm::of(FrontKind::Envoy),
+        Arm::of(FrontKind::Envoy(EnvoyFilter::None)),
     ]
 }

@@ -27,6 +27,8 @@ pub(super) fn load_plan(point: &Point, knee: Option<f64>, fronts: &[FrontEnd]) -
         timeout: point.timeout,
         windows: point.windows,
         count_by: point.count_by.clone(),
+        slo: point.slo,
+        rest: point.rest,
         ..LoadPlan::default()
     }
 }
@@ -44,9 +46,10 @@ pub(super) fn start(
     cluster: &Cluster,
 ) -> Result<Fronts, ExperimentError> {
     let sites = sites(&point.streams, cluster);
+    let processes = point.processes(arm);
     Ok(Fronts {
         _helpers: front::helpers(&arm.kind, cluster)?,
-        processes: front::start_many(cluster.front(), &arm.kind, &sites, cluster, arm.processes)?,
+        processes: front::start_many(cluster.front(), &arm.kind, &sites, cluster, processes)?,
     })
 }
 
@@ -95,6 +98,7 @@ mod tests {
                 arrivals: load::Arrivals::Poisson,
             },
             requests: load::Requests::zipf(0.5, 10, "/"),
+            header: None,
         };
         let scaled = scaled(&[stream], 200.0);
         assert!(

@@ -1,6 +1,6 @@
 //! What runs have measured: a table of arms and metrics, and everything raw.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -50,18 +50,25 @@ impl Measured {
             true => (1.0 - usage.stolen_from_nodes).max(GIVEN_MIN),
             false => 1.0,
         };
+        // Where nothing completed there is no time: zero would be the best of all.
+        let known = |time_ms: f64| match total.completed {
+            0 => f64::NAN,
+            _some => time_ms,
+        };
         let mut metrics: Vec<(String, f64)> = vec![
             ("throughput_rps".into(), total.throughput_rps / given),
-            ("mean_ms".into(), total.mean_ms),
-            ("p50_ms".into(), total.p50_ms),
-            ("p99_ms".into(), total.p99_ms),
+            ("mean_ms".into(), known(total.mean_ms)),
+            ("p50_ms".into(), known(total.p50_ms)),
+            ("p99_ms".into(), known(total.p99_ms)),
             ("failed".into(), (total.failed + total.refused) as f64),
             ("nodes_cpu".into(), usage.nodes),
             ("front_cpu".into(), usage.front),
+            ("front_waits".into(), usage.front_waits),
             ("others_cpu".into(), usage.others),
             ("stolen_cpu".into(), usage.stolen),
         ];
-        if result.streams.len() > 1 {
+        let sites: BTreeSet<_> = result.streams.iter().map(|it| &it.site).collect();
+        if sites.len() > 1 {
             let streams = result.streams.iter();
             metrics.extend(streams.map(|it| {
                 (

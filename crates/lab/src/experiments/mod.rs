@@ -59,7 +59,13 @@ pub const ALL: &[&Experiment] = &[
     &proxy_cost::EXPERIMENT,
     &tail::EXPERIMENT,
     &crash::EXPERIMENT,
-    &admission::EXPERIMENT,
+    &admission::response::EXPERIMENT,
+    &admission::instant::EXPERIMENT,
+    &admission::qos::EXPERIMENT,
+    &admission::traces::EXPERIMENT,
+    &admission::goodput::EXPERIMENT,
+    &admission::recovery::EXPERIMENT,
+    &admission::priority::EXPERIMENT,
 ];
 
 /// One experiment.

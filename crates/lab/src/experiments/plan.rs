@@ -20,6 +20,8 @@ const ARM: Duration = Duration::from_millis(300);
 const PROCESS: Duration = Duration::from_millis(85);
 /// Enough requests for every cache, and the later ones not to depend on the first.
 const SETTLE: Duration = Duration::from_secs(4);
+/// Of a refused client of a closed loop, if nobody says.
+const REST: Duration = Duration::from_millis(10);
 /// A load generator that starts, and the last answers that it waits for.
 pub(super) const GENERATOR: Duration = Duration::from_millis(400);
 
@@ -45,6 +47,9 @@ pub struct Stage {
     pub instead: Vec<Arm>,
     /// How the knee is found first; then the points' rates are fractions of it.
     pub calibration: Option<Calibration>,
+    /// Whether the experiment has a result without it: then a cluster that does not come up is
+    /// skipped.
+    pub optional: bool,
 }
 
 /// The search for the knee.
@@ -94,6 +99,12 @@ pub struct Point {
     pub windows: Option<Duration>,
     /// Answers are also counted by the value of this header.
     pub count_by: Option<String>,
+    /// Answers within this time are counted in the windows.
+    pub slo: Option<Duration>,
+    /// A refused client of a closed loop rests so long.
+    pub rest: Duration,
+    /// How many processes each arm has here; none: as the arm says.
+    pub front_ends: Option<u32>,
     /// Only these arms are measured here; none: all.
     pub only: Option<fn(&Arm) -> bool>,
 }
@@ -145,6 +156,9 @@ impl Point {
             timeout: Duration::from_secs(10),
             windows: None,
             count_by: None,
+            slo: None,
+            rest: REST,
+            front_ends: None,
             only: None,
         }
     }
@@ -162,10 +176,16 @@ impl Point {
         self.only.is_none_or(|only| only(arm))
     }
 
+    /// How many processes of an arm stand here.
+    #[must_use]
+    pub fn processes(&self, arm: &Arm) -> u32 {
+        self.front_ends.unwrap_or(arm.processes)
+    }
+
     /// How long one run takes, about.
     #[must_use]
     pub fn run(&self, arm: &Arm) -> Duration {
-        ARM + PROCESS * arm.processes + GENERATOR + self.warm_up + self.length
+        ARM + PROCESS * self.processes(arm) + GENERATOR + self.warm_up + self.length
     }
 }
 
@@ -178,6 +198,7 @@ impl Stage {
             points,
             instead: Vec::new(),
             calibration: None,
+            optional: false,
         }
     }
 
@@ -238,7 +259,8 @@ impl Plan {
                 "the nodes' shares add up to {shares:.2} of one CPU"
             ));
         }
-        for arm in self.arms.iter().map(|arm| stage.arm(arm)) {
+        let measured = |arm: &&Arm| stage.points.iter().any(|point| point.takes(arm));
+        for arm in self.arms.iter().map(|arm| stage.arm(arm)).filter(measured) {
             let FrontKind::Tidegate(tidegate) = &arm.kind else {
                 continue;
             };

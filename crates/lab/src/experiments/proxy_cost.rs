@@ -91,7 +91,8 @@ fn all() -> Vec<Arm> {
     let mut all = vec![Arm::of(FrontKind::Haproxy(HaproxyBalance::RoundRobin))];
     all.extend([arms::blind("round_robin"), arms::auto()]);
     all.push(Arm::of(FrontKind::Nginx(front::NginxBalance::RoundRobin)));
-    all.extend([Arm::of(FrontKind::Apache), Arm::of(FrontKind::Envoy)]);
+    all.push(Arm::of(FrontKind::Apache));
+    all.push(Arm::of(FrontKind::Envoy(front::EnvoyFilter::None)));
     all
 }
 
@@ -240,6 +241,7 @@ impl Bench<'_> {
                 requests: Requests::Single {
                     path: format!("/work?bytes={}", kind.bytes),
                 },
+                header: None,
             }],
             warm_up: Duration::ZERO,
             length,

@@ -141,6 +141,8 @@ pub(super) enum Sketch {
         /// Upwards.
         y: Axis,
     },
+    /// What happened over the time.
+    Course(Plot),
 }
 
 impl Sketch {
@@ -172,6 +174,7 @@ impl Sketch {
                     .collect();
                 Plot::groups(title, arms, &groups, y.clone())
             }
+            Self::Course(plot) => plot.clone(),
         }
     }
 }

@@ -138,7 +138,13 @@ impl<'a> Runner<'a> {
         let mut plan = stage.cluster.clone();
         plan.mode = self.lab.mode.or(plan.mode);
         self.lab.progress.step("set-up", SET_UP);
-        let mut cluster = Cluster::start(&plan)?;
+        let mut cluster = match Cluster::start(&plan) {
+            Err(why) if stage.optional => {
+                self.skip(stage, &why.to_string());
+                return Ok(());
+            }
+            started => started?,
+        };
         self.reserve.done(SET_UP);
         self.measured.mode = cluster.mode().name().into();
         for sentence in cluster.emulated() {
@@ -154,11 +160,23 @@ impl<'a> Runner<'a> {
                 .as_ref()
                 .map_or(Duration::ZERO, Calibration::estimate),
         );
-        let arms: Vec<_> = arms.iter().map(|arm| stage.arm(arm)).collect();
+        let mut here = Vec::new();
+        for arm in arms.iter().map(|arm| stage.arm(arm)) {
+            match front::fits(&arm.kind, &cluster) {
+                Ok(()) => here.push(arm),
+                Err(why) => self.note(format!("SKIPPED {}: {why}", arm.name)),
+            }
+        }
         for point in &stage.points {
-            self.point(point, &arms, (knee, plan.node_cpu), &mut cluster, watch)?;
+            self.point(point, &here, (knee, plan.node_cpu), &mut cluster, watch)?;
         }
         Ok(())
+    }
+
+    fn skip(&mut self, stage: &Stage, why: &str) {
+        let labels = stage.points.iter().map(|it| it.label.as_str());
+        let labels = labels.collect::<Vec<_>>().join(", ");
+        self.note(format!("SKIPPED {labels}: {why}"));
     }
 
     fn calibrate(

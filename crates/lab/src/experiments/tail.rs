@@ -137,6 +137,7 @@ fn requests(rate: f64) -> Stream {
             arrivals: Arrivals::Poisson,
         },
         requests: workload::zipf(ALPHA),
+        header: None,
     }
 }
 

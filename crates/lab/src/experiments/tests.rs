@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::reserve::QUICK_MAX;
 use super::{ALL, Scale, find};
 
-/// What a whole run may take; the tail needs more requests than the others.
+/// What a whole run may take; some need more requests or more arms than the others.
 const FULL_MAX: Duration = Duration::from_secs(600);
-const TAIL_MAX: Duration = Duration::from_secs(720);
+const LONG_MAX: Duration = Duration::from_secs(750);
+const LONG: [&str; 3] = ["poll-interval", "tail", "admission-goodput"];
 
 #[test]
 fn every_experiment_of_the_papers_and_of_the_design_is_there() {
@@ -25,6 +26,12 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
         "tail",
         "crash",
         "admission",
+        "admission-instant",
+        "qos",
+        "admission-traces",
+        "admission-goodput",
+        "admission-recovery",
+        "admission-priority",
     ];
     assert_eq!(names, expected);
     let distinct: BTreeSet<_> = names.iter().collect();
@@ -58,10 +65,9 @@ fn every_experiment_keeps_within_its_time() {
             "{} --quick takes {quick:?}",
             experiment.name
         );
-        let most = if experiment.name == "tail" {
-            TAIL_MAX
-        } else {
-            FULL_MAX
+        let most = match LONG.contains(&experiment.name) {
+            true => LONG_MAX,
+            false => FULL_MAX,
         };
         let full = (experiment.estimate)(Scale::Full);
         assert!(full <= most, "{} takes {full:?}", experiment.name);

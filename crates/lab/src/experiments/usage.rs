@@ -27,6 +27,8 @@ pub(super) struct Counters {
     nodes: f64,
     nodes_shares: f64,
     fronts: f64,
+    /// That threads of front-ends waited for a CPU.
+    fronts_waited: f64,
     /// That the nodes' CPU worked; unknown where nodes do not burn CPU time.
     worked: f64,
     /// That the hypervisor took of each CPU.
@@ -41,6 +43,8 @@ pub(super) struct Usage {
     pub(super) nodes: f64,
     /// The front-ends, as a share of one CPU.
     pub(super) front: f64,
+    /// Threads of front-ends that waited for a CPU, on the average.
+    pub(super) front_waits: f64,
     /// Everybody else on the nodes' CPU, as a share of it.
     pub(super) others: f64,
     /// The hypervisor, of the CPU of which it took most, as a share of it.
@@ -71,6 +75,7 @@ impl Counters {
             nodes: used,
             nodes_shares: used / shares,
             fronts: fronts.iter().map(|it| it.cpu_time().as_secs_f64()).sum(),
+            fronts_waited: fronts.iter().map(|it| it.waited().as_secs_f64()).sum(),
             worked: match cluster.mode() {
                 Mode::Namespaces => worked.unwrap_or(f64::NAN),
                 Mode::Loopback => f64::NAN,
@@ -88,6 +93,7 @@ impl Counters {
         Usage {
             nodes: share(&|it| it.nodes_shares),
             front: share(&|it| it.fronts),
+            front_waits: share(&|it| it.fronts_waited),
             others: at_least_nothing(share(&|it| it.worked - it.nodes)),
             stolen: self
                 .stolen

@@ -100,6 +100,7 @@ pub(super) fn clients(site: &str, clients: u32, alpha: f64) -> Stream {
             think: Duration::ZERO,
         },
         requests: zipf(alpha),
+        header: None,
     }
 }
 

@@ -5,7 +5,9 @@
 //! seconds by HTTP, three failures down and two successes up (the defaults of `check`). The
 //! agent check asks each two seconds, its default, and the answer scales the server's weight.
 
-use super::layout::{IDLE, Layout, Server, push};
+use std::time::Duration;
+
+use super::layout::{IDLE, Layout, Server, Site, push};
 
 /// How HAProxy balances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,22 +20,23 @@ pub enum HaproxyBalance {
     RandomTwo,
     /// In turn, by weights that an agent on each server gives: `agent-check`.
     AgentCheck,
-    /// Fewest connections, at most two at a server, and a queue with a time-out before
-    /// them: its manual's way to protect servers.
-    Limited,
+    /// Fewest connections, few at a server (`maxconn`), and a queue with a time-out before them, by
+    /// class (`set-priority-class`): its manual's way to protect servers.
+    Limited {
+        /// How long a request waits for its turn.
+        queue: Duration,
+    },
 }
 
-/// Requests at a server at once, where they are limited: two for each that it works on at once
-/// where requests wait for nothing but a tenth of a CPU.
+/// Requests at a server at once, of all front-ends together where that is possible: a node has a part
+/// of one CPU, so one request is served and the next one is at hand.
 const MAXCONN: u32 = 2;
-/// How long a request waits for its turn then, milliseconds.
-const QUEUE_MS: u32 = 300;
 
 impl HaproxyBalance {
     fn keyword(self) -> &'static str {
         match self {
             Self::RoundRobin | Self::AgentCheck => "roundrobin",
-            Self::LeastConn | Self::Limited => "leastconn",
+            Self::LeastConn | Self::Limited { .. } => "leastconn",
             Self::RandomTwo => "random(2)",
         }
     }
@@ -46,7 +49,7 @@ impl HaproxyBalance {
             Self::LeastConn => "haproxy leastconn",
             Self::RandomTwo => "haproxy random(2)",
             Self::AgentCheck => "haproxy agent-check",
-            Self::Limited => "haproxy maxconn",
+            Self::Limited { .. } => "haproxy maxconn",
         }
     }
 }
@@ -75,6 +78,12 @@ frontend in
 ",
         layout.listen
     );
+    if let HaproxyBalance::Limited { .. } = balance {
+        push(
+            &mut text,
+            format_args!("    http-request set-priority-class req.hdr(x-tidegate-class)"),
+        );
+    }
     for site in layout.sites.iter().filter(|_| !layout.single()) {
         let name = &site.name;
         push(
@@ -86,35 +95,40 @@ frontend in
         push(&mut text, format_args!("    default_backend {}", site.name));
     }
     for site in &layout.sites {
-        push(&mut text, format_args!("backend {}", site.name));
-        push(&mut text, format_args!("    balance {}", balance.keyword()));
-        push(&mut text, format_args!("    option httpchk GET /health"));
-        if balance == HaproxyBalance::Limited {
-            push(&mut text, format_args!("    timeout queue {QUEUE_MS}ms"));
-        }
-        for server in &site.servers {
-            let agent = agent(server, balance);
-            let limit = match balance == HaproxyBalance::Limited {
-                true => format!(" maxconn {MAXCONN}"),
-                false => String::new(),
-            };
-            let (name, address) = (&server.name, server.address);
-            push(
-                &mut text,
-                format_args!("    server {name} {address} check{agent}{limit}"),
-            );
-        }
+        backend(&mut text, site, balance, layout.front_ends);
     }
     text
 }
 
-fn agent(server: &Server, balance: HaproxyBalance) -> String {
+fn backend(text: &mut String, site: &Site, balance: HaproxyBalance, front_ends: u32) {
+    push(text, format_args!("backend {}", site.name));
+    push(text, format_args!("    balance {}", balance.keyword()));
+    push(text, format_args!("    option httpchk GET /health"));
+    if let HaproxyBalance::Limited { queue } = balance {
+        let millis = queue.as_millis();
+        push(text, format_args!("    timeout queue {millis}ms"));
+    }
+    for server in &site.servers {
+        let more = more(server, balance, front_ends);
+        let (name, address) = (&server.name, server.address);
+        push(
+            text,
+            format_args!("    server {name} {address} check{more}"),
+        );
+    }
+}
+
+/// What a way to balance adds to a server's line.
+fn more(server: &Server, balance: HaproxyBalance, front_ends: u32) -> String {
     match (balance, server.agent_check) {
         (HaproxyBalance::AgentCheck, Some(at)) => format!(
             " weight 100 agent-check agent-addr {} agent-port {}",
             at.ip(),
             at.port()
         ),
+        (HaproxyBalance::Limited { .. }, _) => {
+            format!(" maxconn {}", MAXCONN.div_ceil(front_ends.max(1)))
+        }
         _ => String::new(),
     }
 }
@@ -159,6 +173,25 @@ backend blog
     server blog-n1 10.77.0.11:8000 check
 "
         );
+    }
+
+    #[test]
+    fn limits_are_shared_by_front_ends_and_a_queue_has_an_end() {
+        let queue = Duration::from_millis(300);
+        let limited = |front_ends| {
+            let mut layout = sample::single();
+            layout.front_ends = front_ends;
+            config(&layout, HaproxyBalance::Limited { queue })
+        };
+        let text = limited(1);
+        for line in [
+            "    http-request set-priority-class req.hdr(x-tidegate-class)\n    default_backend shop\n",
+            "    balance leastconn\n    option httpchk GET /health\n    timeout queue 300ms\n",
+            "    server shop-n1 10.77.0.11:8000 check maxconn 2\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        assert!(limited(16).contains("check maxconn 1\n"));
     }
 
     #[test]

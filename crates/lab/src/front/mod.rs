@@ -18,15 +18,17 @@ mod programs;
 mod ready;
 mod start;
 mod tidegate;
+mod two_sided;
 mod usage;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cluster::{ClusterError, Process};
+use crate::cluster::{Cluster, ClusterError, Mode, Process};
 
 pub use agent_check::{AgentCheckArgs, run as agent_check};
+pub use envoy::EnvoyFilter;
 pub use haproxy::HaproxyBalance;
 pub use layout::{Layout, Load, Server, Site};
 pub use nginx::NginxBalance;
@@ -45,7 +47,7 @@ pub enum FrontKind {
     /// Apache with `mod_proxy_balancer`, by busyness.
     Apache,
     /// Envoy, by least request.
-    Envoy,
+    Envoy(EnvoyFilter),
 }
 
 impl FrontKind {
@@ -57,7 +59,7 @@ impl FrontKind {
             Self::Haproxy(balance) => balance.label().into(),
             Self::Nginx(balance) => balance.label().into(),
             Self::Apache => "apache bybusyness".into(),
-            Self::Envoy => "envoy least_request".into(),
+            Self::Envoy(filter) => filter.label().into(),
         }
     }
 
@@ -67,7 +69,7 @@ impl FrontKind {
             Self::Haproxy(_) => "haproxy",
             Self::Nginx(_) => "nginx",
             Self::Apache => "apache2",
-            Self::Envoy => "envoy",
+            Self::Envoy(_) => "envoy",
         }
     }
 
@@ -162,7 +164,20 @@ pub fn available(kind: &FrontKind) -> Result<String, String> {
             programs::version(&program, "-v")
         }
         FrontKind::Haproxy(_) | FrontKind::Nginx(_) => programs::version(&program, "-v"),
-        FrontKind::Tidegate(_) | FrontKind::Envoy => programs::version(&program, "--version"),
+        FrontKind::Tidegate(_) | FrontKind::Envoy(_) => programs::version(&program, "--version"),
+    }
+}
+
+/// Whether it can stand before this cluster, or why not.
+///
+/// # Errors
+/// If the nodes lack what it needs.
+pub fn fits(kind: &FrontKind, cluster: &Cluster) -> Result<(), ClusterError> {
+    match (kind, cluster.mode()) {
+        (FrontKind::Tidegate(arm), Mode::Loopback) if arm.asks.is_some() => {
+            Err(ClusterError::Loopback("a daemon in a node's quota"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -205,5 +220,11 @@ impl FrontEnd {
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
         usage::group_cpu_time(self.process.id())
+    }
+
+    /// Time that these threads wanted a CPU and had none, added up.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        usage::group_waited(self.process.id())
     }
 }

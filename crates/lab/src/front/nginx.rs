@@ -4,7 +4,7 @@
 //! passing and tried elsewhere (`max_fails` 1, `fail_timeout` 10 s and `proxy_next_upstream
 //! error timeout`, all defaults). There is no active check without the commercial edition.
 
-use super::layout::{IDLE, Layout, push};
+use super::layout::{IDLE, Layout, Site, push};
 
 /// How nginx balances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,14 @@ pub enum NginxBalance {
     RoundRobin,
     /// Fewest connections: `least_conn`.
     LeastConn,
+    /// The same, with few requests of the site at once (`limit_conn`) and 503 for the rest: there is
+    /// no queue.
+    LimitConn,
 }
+
+/// Requests at once for each server of a site, of all front-ends together where that is possible: as
+/// HAProxy's.
+const PER_SERVER: u32 = 2;
 
 impl NginxBalance {
     /// The arm's name.
@@ -22,6 +29,7 @@ impl NginxBalance {
         match self {
             Self::RoundRobin => "nginx round robin",
             Self::LeastConn => "nginx least_conn",
+            Self::LimitConn => "nginx limit_conn",
         }
     }
 }
@@ -54,33 +62,29 @@ http {{
     scgi_temp_path {folder}/scgi;"
         ),
     );
-    for site in &layout.sites {
-        push(&mut text, format_args!("    upstream {} {{", site.name));
-        if balance == NginxBalance::LeastConn {
-            push(&mut text, format_args!("        least_conn;"));
-        }
-        for server in &site.servers {
-            push(
-                &mut text,
-                format_args!("        server {};", server.address),
-            );
-        }
-        push(&mut text, format_args!("        keepalive 128;"));
+    if balance == NginxBalance::LimitConn {
+        // Refusals by the thousand are no errors.
         push(
             &mut text,
-            format_args!("        keepalive_requests 1000000000;\n    }}"),
+            format_args!(
+                "    limit_conn_zone $server_name zone=sites:1m;\n    limit_conn_log_level info;"
+            ),
         );
+    }
+    for site in &layout.sites {
+        upstream(&mut text, site, balance);
     }
     for (index, site) in layout.sites.iter().enumerate() {
         let name = &site.name;
         // Only the first server of an address may set it.
         let backlog = if index == 0 { " backlog=4096" } else { "" };
+        let limit = limit(site, balance, layout.front_ends);
         push(
             &mut text,
             format_args!(
                 "    server {{
         listen {}{backlog};
-        server_name {name};
+        server_name {name};{limit}
         location / {{
             proxy_pass http://{name};
             proxy_http_version 1.1;
@@ -97,6 +101,33 @@ http {{
     }
     text.push_str("}\n");
     text
+}
+
+fn upstream(text: &mut String, site: &Site, balance: NginxBalance) {
+    push(text, format_args!("    upstream {} {{", site.name));
+    if balance != NginxBalance::RoundRobin {
+        push(text, format_args!("        least_conn;"));
+    }
+    for server in &site.servers {
+        push(text, format_args!("        server {};", server.address));
+    }
+    push(text, format_args!("        keepalive 128;"));
+    push(
+        text,
+        format_args!("        keepalive_requests 1000000000;\n    }}"),
+    );
+}
+
+/// What a way to balance adds to a site.
+fn limit(site: &Site, balance: NginxBalance, front_ends: u32) -> String {
+    match balance {
+        NginxBalance::RoundRobin | NginxBalance::LeastConn => String::new(),
+        NginxBalance::LimitConn => {
+            let all = PER_SERVER * site.servers.len() as u32;
+            let own = all.div_ceil(front_ends.max(1));
+            format!("\n        limit_conn sites {own};")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -147,6 +178,19 @@ http {
 }
 "
         );
+    }
+
+    #[test]
+    fn limits_are_those_of_all_servers_together() {
+        let text = config(&sample::layout(), NginxBalance::LimitConn, None);
+        for lines in [
+            "    limit_conn_zone $server_name zone=sites:1m;\n    limit_conn_log_level info;\n",
+            "    upstream shop {\n        least_conn;\n",
+            "        server_name shop;\n        limit_conn sites 2;\n        location / {",
+            "        server_name blog;\n        limit_conn sites 1;\n        location / {",
+        ] {
+            assert!(text.contains(lines), "{text}");
+        }
     }
 
     #[test]

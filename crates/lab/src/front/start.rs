@@ -10,8 +10,8 @@ use crate::cluster::{Cluster, LoadAt, Node, Place, Process, lab};
 
 use super::layout::{Layout, Load, Server, Site};
 use super::{
-    FrontEnd, FrontError, FrontKind, SiteTargets, apache, envoy, haproxy, nginx, ports, programs,
-    ready, tidegate,
+    FrontEnd, FrontError, FrontKind, HaproxyBalance, SiteTargets, TidegateArm, apache, envoy,
+    haproxy, nginx, ports, programs, ready, tidegate, two_sided,
 };
 
 /// Front-ends that this process has started: each has a folder of its own.
@@ -210,15 +210,23 @@ impl Spawned {
     }
 }
 
-/// The agents on the nodes that an arm needs beside the cluster's own: those of HAProxy's agent
-/// check. They are to live as long as the arm.
+/// What an arm needs beside the cluster's own agents: those of HAProxy's agent check, or the daemons
+/// that are asked over TCP. They are to live as long as the arm.
 ///
 /// # Errors
 /// If they cannot be started.
 pub fn helpers(kind: &FrontKind, cluster: &Cluster) -> Result<Vec<Process>, FrontError> {
-    match kind.needs_agent_check() {
-        true => agent_checks(cluster),
-        false => Ok(Vec::new()),
+    match kind {
+        FrontKind::Haproxy(HaproxyBalance::AgentCheck) => agent_checks(cluster),
+        FrontKind::Tidegate(TidegateArm {
+            asks: Some(interval),
+            ..
+        }) => two_sided::start(cluster, *interval),
+        FrontKind::Tidegate(_)
+        | FrontKind::Haproxy(_)
+        | FrontKind::Nginx(_)
+        | FrontKind::Apache
+        | FrontKind::Envoy(_) => Ok(Vec::new()),
     }
 }
 
@@ -258,8 +266,8 @@ fn write_config(kind: &FrontKind, layout: &Layout) -> Result<Vec<String>, FrontE
             )?;
             words(&["-DFOREGROUND", "-f", &file])
         }
-        FrontKind::Envoy => {
-            let file = write("envoy.yaml", envoy::config(layout))?;
+        FrontKind::Envoy(filter) => {
+            let file = write("envoy.yaml", envoy::config(layout, *filter))?;
             words(&[
                 "-c",
                 &file,
@@ -293,9 +301,12 @@ fn server(
 ) -> Result<Server, FrontError> {
     let node = &cluster.nodes()[node];
     let load = match kind {
-        FrontKind::Tidegate(arm) => match arm.agent {
-            None => Load::None,
-            Some(agent) => {
+        FrontKind::Tidegate(arm) => match (arm.asks, arm.agent) {
+            (Some(_), _) => Load::Shm {
+                path: two_sided::region(cluster.folder(), node),
+            },
+            (None, None) => Load::None,
+            (None, Some(agent)) => {
                 let found = node.agents.iter().find(|it| it.name == agent);
                 let found = found.ok_or_else(|| FrontError::NoAgent {
                     name: arm.name.clone(),
@@ -305,7 +316,7 @@ fn server(
                 load(&found.load)
             }
         },
-        FrontKind::Haproxy(_) | FrontKind::Nginx(_) | FrontKind::Apache | FrontKind::Envoy => {
+        FrontKind::Haproxy(_) | FrontKind::Nginx(_) | FrontKind::Apache | FrontKind::Envoy(_) => {
             Load::None
         }
     };

@@ -16,6 +16,8 @@ pub struct TidegateArm {
     pub parameters: Vec<(String, String)>,
     /// Which of the nodes' agents is read; none for policies that need none.
     pub agent: Option<&'static str>,
+    /// Instead: daemons on the nodes that are asked over TCP this often.
+    pub asks: Option<Duration>,
     /// Time between two reads of a node.
     pub poll: Duration,
     /// What is let in, as TOML; none: as it comes.
@@ -31,7 +33,8 @@ impl TidegateArm {
             policy: policy.into(),
             parameters: Vec::new(),
             agent: None,
-            poll: Duration::from_millis(1),
+            asks: None,
+            poll: POLL,
             admission: None,
         }
     }
@@ -44,8 +47,19 @@ impl TidegateArm {
             policy: policy.into(),
             parameters: Vec::new(),
             agent: Some(agent),
+            asks: None,
             poll,
             admission: None,
+        }
+    }
+
+    /// A policy that reads what daemons on the nodes answer over TCP, each asked at an interval.
+    #[must_use]
+    pub fn asking(name: &str, policy: &str, interval: Duration) -> Self {
+        Self {
+            name: name.into(),
+            asks: Some(interval),
+            ..Self::blind(policy)
         }
     }
 
@@ -64,6 +78,8 @@ impl TidegateArm {
     }
 }
 
+/// Between two looks at a node's record, if nobody says.
+const POLL: Duration = Duration::from_millis(1);
 /// Shortest time that a read is given.
 const READ_TIMEOUT_MIN: Duration = Duration::from_millis(5);
 

@@ -1,5 +1,6 @@
-//! CPU time of a process group, from the scheduler's own account (`/proc/PID/task/TID/schedstat`,
-//! nanoseconds). Threads that have ended are not in it: front-ends keep theirs.
+//! CPU time of a process group, and the time that it waited for a CPU, from the scheduler's own account
+//! (`/proc/PID/task/TID/schedstat`, nanoseconds). Threads that have ended are not in it: front-ends
+//! keep theirs.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +9,24 @@ use std::time::Duration;
 /// Place of the process group in `/proc/PID/stat`, after the command's name.
 const GROUP_FIELD: usize = 2;
 
+/// Places in `schedstat`.
+const RAN: usize = 0;
+const WAITED: usize = 1;
+
 /// CPU time so far of all processes of this group.
 pub(super) fn group_cpu_time(group: u32) -> Duration {
-    let paths = self::group(group)
-        .into_iter()
-        .map(|id| format!("/proc/{id}"));
-    paths.map(|process| cpu_time(Path::new(&process))).sum()
+    time(group, RAN)
+}
+
+/// Time so far that their threads wanted a CPU and had none, added up.
+pub(super) fn group_waited(group: u32) -> Duration {
+    time(group, WAITED)
+}
+
+fn time(group: u32, which: usize) -> Duration {
+    let ids = self::group(group).into_iter();
+    ids.map(|id| of_process(Path::new(&format!("/proc/{id}")), which))
+        .sum()
 }
 
 /// The processes of this group.
@@ -34,13 +47,14 @@ fn group_of(id: u32) -> Option<u32> {
         .ok()
 }
 
-fn cpu_time(process: &Path) -> Duration {
+fn of_process(process: &Path, which: usize) -> Duration {
     let Ok(threads) = fs::read_dir(process.join("task")) else {
         return Duration::ZERO;
     };
     let nanos = threads.flatten().filter_map(|thread| {
         let stat = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        stat.split_ascii_whitespace().next()?.parse::<u64>().ok()
+        let mut words = stat.split_ascii_whitespace();
+        words.nth(which)?.parse::<u64>().ok()
     });
     Duration::from_nanos(nanos.sum())
 }
@@ -55,5 +69,6 @@ mod tests {
         assert!(group(own).contains(&std::process::id()));
         assert!(group_cpu_time(own) > Duration::ZERO);
         assert_eq!(group_cpu_time(u32::MAX), Duration::ZERO);
+        assert_eq!(group_waited(u32::MAX), Duration::ZERO);
     }
 }

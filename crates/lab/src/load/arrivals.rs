@@ -53,6 +53,13 @@ pub(super) fn draw(
             f64::from(of),
             prng,
         )),
+        Arrivals::Steps { low, high, percent } => {
+            let phases = [
+                (low.as_secs_f64(), rate),
+                (high.as_secs_f64(), rate * f64::from(percent) / 100.0),
+            ];
+            plain(steps(phases, seconds, prng))
+        }
         Arrivals::WorldCup | Arrivals::Nasa => {
             trace.map_or_else(Vec::new, |trace| replay(rate, seconds, trace, prng))
         }
@@ -82,6 +89,22 @@ fn poisson(rate: f64, seconds: f64, prng: &mut Prng) -> Vec<f64> {
     std::iter::from_fn(next)
         .take_while(|at| *at < seconds)
         .collect()
+}
+
+/// One phase after the other, each of a length and at a rate. Exponential gaps have no memory: each
+/// phase begins anew.
+fn steps(phases: [(f64, f64); 2], seconds: f64, prng: &mut Prng) -> Vec<f64> {
+    let mut times = Vec::new();
+    let mut begin = 0.0;
+    for (length, rate) in phases.into_iter().cycle() {
+        if begin >= seconds {
+            break;
+        }
+        let left = f64::min(length, seconds - begin);
+        times.extend(poisson(rate, left, prng).into_iter().map(|at| begin + at));
+        begin += length;
+    }
+    times
 }
 
 /// The first one at a random point of its gap: streams of one rate are not in step.
@@ -154,7 +177,10 @@ mod tests {
         let trace = match arrivals {
             Arrivals::WorldCup => Some(traces::world_cup(nowhere).unwrap()),
             Arrivals::Nasa => Some(traces::nasa(nowhere).unwrap()),
-            Arrivals::Poisson | Arrivals::Paced | Arrivals::Bursts { .. } => None,
+            Arrivals::Poisson
+            | Arrivals::Paced
+            | Arrivals::Bursts { .. }
+            | Arrivals::Steps { .. } => None,
         };
         draw(arrivals, rate, TOTAL, trace.as_ref(), &mut Prng::new(11))
     }
@@ -193,6 +219,22 @@ mod tests {
         assert!((mean * 500.0 - 1.0).abs() < 0.02 && (cv - 1.0).abs() < 0.02);
         let (mean, cv) = mean_and_cv(&gaps(&drawn(Arrivals::Paced, 500.0)));
         assert!((mean * 500.0 - 1.0).abs() < 1e-3 && cv < 1e-3);
+    }
+
+    #[test]
+    fn steps_go_up_and_down_again() {
+        let kind = Arrivals::Steps {
+            low: Duration::from_secs(3),
+            high: Duration::from_secs(2),
+            percent: 200,
+        };
+        let times = drawn(kind, 500.0);
+        assert!(times.is_sorted() && times.iter().all(|(at, _)| *at <= TOTAL));
+        let is_high = |at: &Duration| at.as_secs_f64() % 5.0 >= 3.0;
+        let high = times.iter().filter(|(at, _)| is_high(at)).count() as f64;
+        let low = times.len() as f64 - high;
+        assert!((high / 40_000.0 - 1.0).abs() < 0.02, "{high}");
+        assert!((low / 30_000.0 - 1.0).abs() < 0.03, "{low}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use http::{Request, StatusCode, response};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::connections::{Connections, NoBody};
+use super::plan::Stream;
 
 /// File descriptors kept back for everything that is no connection.
 const SPARE_FILES: u64 = 64;
@@ -27,6 +28,29 @@ pub(super) enum Outcome {
     Refused,
     /// Anything else, with its kind.
     Failed(String),
+}
+
+/// What all requests of a stream carry.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    host: HeaderValue,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Head {
+    /// Of a stream; else what cannot be sent, as a sentence.
+    pub(super) fn of(stream: &Stream) -> Result<Self, String> {
+        let host = HeaderValue::from_str(&stream.site);
+        let host = host.map_err(|_| format!("{:?} cannot be a Host header", stream.site))?;
+        let header = |(name, value): &(String, String)| {
+            let pair = HeaderName::from_bytes(name.as_bytes())
+                .ok()
+                .zip(HeaderValue::from_str(value).ok());
+            pair.ok_or_else(|| format!("{name:?}: {value:?} cannot be a header"))
+        };
+        let header = stream.header.as_ref().map(header).transpose()?;
+        Ok(Self { host, header })
+    }
 }
 
 /// Connections to front-ends.
@@ -55,12 +79,15 @@ impl Client {
     }
 
     /// Sends a request and reads the whole answer.
-    pub(super) async fn exchange(&self, target: usize, host: &HeaderValue, path: &str) -> Outcome {
+    pub(super) async fn exchange(&self, target: usize, head: &Head, path: &str) -> Outcome {
         if self.in_flight.get() >= self.capacity {
             return Outcome::Failed("no file descriptor left for a connection".to_owned());
         }
         let _counted = Counted::new(&self.in_flight);
-        let mut request = Request::builder().uri(path).header(HOST, host);
+        let mut request = Request::builder().uri(path).header(HOST, &head.host);
+        if let Some((name, value)) = &head.header {
+            request = request.header(name, value);
+        }
         if self.per_request {
             request = request.header(CONNECTION, "close");
         }

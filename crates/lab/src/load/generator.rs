@@ -12,7 +12,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::header::{HeaderName, HeaderValue};
+use http::header::HeaderName;
 use rustix::thread::ClockId;
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
@@ -20,7 +20,7 @@ use tidegate_remote::clock;
 use tokio::task::{JoinSet, LocalSet};
 
 use super::arrivals::{self, Arrival};
-use super::client::{Client, Outcome};
+use super::client::{Client, Head, Outcome};
 use super::plan::{Arrivals, LoadPlan, Pacing, Requests};
 use super::process::LoadError;
 use super::requests::Source;
@@ -31,9 +31,6 @@ use super::traces::{self, Trace, TraceError};
 
 /// From having everything ready to the run's beginning.
 const LEAD: Duration = Duration::from_millis(2);
-/// A client of a closed loop rests so long after a failure: a dead front-end is not a reason to
-/// spin.
-const REST: Duration = Duration::from_millis(10);
 /// Tasks between two looks at the sockets and the timer: few, for the pacer's sake.
 const EVENT_INTERVAL: u32 = 8;
 
@@ -55,7 +52,7 @@ pub(super) fn run(plan: &LoadPlan) -> Result<LoadResult, LoadError> {
 struct Prepared {
     arrivals: Vec<Arrival>,
     sources: Vec<Source>,
-    hosts: Vec<HeaderValue>,
+    heads: Vec<Head>,
     count_by: Option<HeaderName>,
     said: Vec<String>,
 }
@@ -65,7 +62,7 @@ impl Prepared {
         let traces = Traces::load(plan)?;
         let mut streams = Vec::new();
         let mut sources = Vec::new();
-        let mut hosts = Vec::new();
+        let mut heads = Vec::new();
         for (number, stream) in plan.streams.iter().enumerate() {
             let prng = |what| prng(plan.seed, what, number);
             if let Pacing::Open { rate, arrivals } = stream.pacing {
@@ -82,10 +79,7 @@ impl Prepared {
             }
             let log = traces.nasa.as_ref();
             sources.push(Source::new(&stream.requests, log, plan.seed, prng(2)));
-            let host = HeaderValue::from_str(&stream.site);
-            hosts.push(host.map_err(|_| {
-                LoadError::Plan(format!("{:?} cannot be a Host header", stream.site))
-            })?);
+            heads.push(Head::of(stream).map_err(LoadError::Plan)?);
         }
         let count_by = plan.count_by.as_ref().map(|name| {
             let name = HeaderName::from_bytes(name.as_bytes());
@@ -94,7 +88,7 @@ impl Prepared {
         Ok(Self {
             arrivals: arrivals::merge(streams),
             sources,
-            hosts,
+            heads,
             count_by: count_by.transpose()?,
             said: traces.said(),
         })
@@ -138,7 +132,10 @@ impl Traces {
         match arrivals {
             Arrivals::WorldCup => self.world_cup.as_ref(),
             Arrivals::Nasa => self.nasa.as_ref(),
-            Arrivals::Poisson | Arrivals::Paced | Arrivals::Bursts { .. } => None,
+            Arrivals::Poisson
+            | Arrivals::Paced
+            | Arrivals::Bursts { .. }
+            | Arrivals::Steps { .. } => None,
         }
     }
 
@@ -152,8 +149,9 @@ impl Traces {
 struct Run {
     client: Client,
     tallies: Vec<RefCell<Tally>>,
-    hosts: Vec<HeaderValue>,
+    heads: Vec<Head>,
     timeout: Duration,
+    rest: Duration,
     start: Timestamp,
 }
 
@@ -168,7 +166,7 @@ impl Run {
         (due, begun): (Duration, Duration),
     ) -> bool {
         let left = (due + self.timeout).saturating_sub(begun);
-        let exchange = self.client.exchange(target, &self.hosts[stream], path);
+        let exchange = self.client.exchange(target, &self.heads[stream], path);
         let outcome = tokio::time::timeout(left, exchange)
             .await
             .unwrap_or_else(|_| Outcome::Failed("timed out".to_owned()));
@@ -189,7 +187,7 @@ async fn drive(plan: &LoadPlan, prepared: Prepared) -> io::Result<LoadResult> {
         from: plan.warm_up,
         to: plan.total(),
     };
-    let tally = |site: &str| RefCell::new(Tally::new(site, stretch, plan.windows));
+    let tally = |site: &str| RefCell::new(Tally::new(site, stretch, (plan.windows, plan.slo)));
     let meter = Meter::start();
     let run = Rc::new(Run {
         client: Client::new(
@@ -198,8 +196,9 @@ async fn drive(plan: &LoadPlan, prepared: Prepared) -> io::Result<LoadResult> {
             prepared.count_by,
         ),
         tallies: plan.streams.iter().map(|it| tally(&it.site)).collect(),
-        hosts: prepared.hosts,
+        heads: prepared.heads,
         timeout: plan.timeout,
+        rest: plan.rest,
         start: clock::now() + LEAD,
     });
     let sources: Rc<[_]> = prepared.sources.into_iter().map(RefCell::new).collect();
@@ -287,7 +286,7 @@ impl User {
                 .request(self.stream, target, &path, (begun, begun))
                 .await
             {
-                tokio::time::sleep(REST).await;
+                tokio::time::sleep(run.rest).await;
             }
         }
     }

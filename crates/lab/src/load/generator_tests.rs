@@ -10,9 +10,15 @@ use std::time::Instant;
 use super::*;
 use crate::load::{Size, Stream};
 
-type Answer = dyn Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync;
+type Answer = dyn Fn(&Asked, &mut TcpStream) -> io::Result<()> + Send + Sync;
 
-/// A server with a thread per connection; `answer` gets the path and writes what it likes.
+/// What a server was asked.
+struct Asked {
+    path: String,
+    head: Vec<String>,
+}
+
+/// A server with a thread per connection; `answer` gets the request and writes what it likes.
 struct Server {
     address: SocketAddr,
     connections: Arc<AtomicU64>,
@@ -21,7 +27,7 @@ struct Server {
 
 impl Server {
     fn start(
-        answer: impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
+        answer: impl Fn(&Asked, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Self {
@@ -73,8 +79,9 @@ fn serve(mut stream: TcpStream, answer: &Answer) -> io::Result<()> {
             head.push(line);
         }
         let path = head[0].split(' ').nth(1).unwrap_or_default().to_owned();
-        answer(&path, &mut stream)?;
-        if head.iter().any(|line| line.contains("close")) {
+        let asked = Asked { path, head };
+        answer(&asked, &mut stream)?;
+        if asked.head.iter().any(|line| line.contains("close")) {
             return Ok(());
         }
     }
@@ -91,6 +98,7 @@ fn plan(target: SocketAddr, pacing: Pacing, requests: Requests) -> LoadPlan {
             site: "shop.example".to_owned(),
             pacing,
             requests,
+            header: None,
         }],
         warm_up: Duration::ZERO,
         length: Duration::from_millis(500),
@@ -184,7 +192,7 @@ fn a_closed_loop_keeps_exactly_its_clients_in_flight() {
 
 #[test]
 fn failures_are_counted_by_kind() {
-    let server = Server::start(|path, stream| match path {
+    let server = Server::start(|asked, stream| match asked.path.as_str() {
         "/500" => stream.write_all(b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n"),
         "/503" => stream.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n"),
         "/close" => stream.shutdown(std::net::Shutdown::Both),
@@ -267,15 +275,22 @@ fn connections_are_kept_or_not_as_the_plan_says() {
 fn streams_keep_their_sites_and_sources_apart() {
     let seen: Arc<Mutex<std::collections::BTreeMap<String, u64>>> = Arc::default();
     let noted = Arc::clone(&seen);
-    let server = Server::start(move |path, stream| {
-        *noted.lock().unwrap().entry(path.to_owned()).or_default() += 1;
+    let server = Server::start(move |asked, stream| {
+        let mut noted = noted.lock().unwrap();
+        *noted.entry(asked.path.clone()).or_default() += 1;
+        if asked.head.iter().any(|line| line == "x-class: 3\r\n") {
+            *noted.entry("class 3".to_owned()).or_default() += 1;
+        }
+        drop(noted);
         ok(stream)
     });
     let mut plan = plan(server.address, paced(100.0), single("/a"));
+    plan.streams[0].header = Some(("x-class".to_owned(), "3".to_owned()));
     plan.streams.push(Stream {
         site: "blog.example".to_owned(),
         pacing: paced(50.0),
         requests: Requests::world_cup("/w/{bytes}", Size::fixed(1.0)),
+        header: None,
     });
     plan.warm_up = Duration::from_millis(200);
     plan.length = Duration::from_millis(300);
@@ -285,7 +300,7 @@ fn streams_keep_their_sites_and_sources_apart() {
     assert_eq!(result.total().completed, 45);
     assert_eq!(result.streams[1].site, "blog.example");
     let seen = seen.lock().unwrap();
-    assert_eq!(seen["/a"], 50); // warm-up included
+    assert_eq!((seen["/a"], seen["class 3"]), (50, 50)); // warm-up included
     assert!(seen.len() > 10);
 }
 

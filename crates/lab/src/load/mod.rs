@@ -34,4 +34,4 @@ pub use plan::{Arrivals, LoadPlan, Mix, Pacing, Requests, Size, Spread, Stream};
 pub use process::{LoadError, Running, answer, run, run_command, run_here, start, start_in};
 pub use result::{Generator, LoadResult, StreamResult, Window, decode, encode};
 pub use timer::Timer;
-pub use traces::TraceError;
+pub use traces::{TraceError, recorded_world_cup};

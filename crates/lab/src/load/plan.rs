@@ -22,6 +22,10 @@ const LENGTH_MAX: Duration = Duration::from_secs(24 * 3600);
 const WINDOWS_MAX: u64 = 200_000;
 /// Files of a set at most.
 const FILES_MAX: u32 = 10_000_000;
+/// A dead front-end is not a reason to spin.
+const REST: Duration = Duration::from_millis(10);
+/// Shortest part of [`Arrivals::Steps`].
+const STEP_MIN: Duration = Duration::from_millis(1);
 
 /// A load: who is asked, for what, how often and for how long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +49,10 @@ pub struct LoadPlan {
     pub connection_per_request: bool,
     /// Answers are also counted by the value of this response header (which node it was).
     pub count_by: Option<String>,
+    /// Answers within this time are counted in each window of the series; none: they are not.
+    pub slo: Option<Duration>,
+    /// A client of a closed loop rests so long after a refusal or a failure.
+    pub rest: Duration,
 }
 
 impl Default for LoadPlan {
@@ -59,6 +67,8 @@ impl Default for LoadPlan {
             windows: None,
             connection_per_request: false,
             count_by: None,
+            slo: None,
+            rest: REST,
         }
     }
 }
@@ -72,6 +82,9 @@ pub struct Stream {
     pub pacing: Pacing,
     /// What they ask for.
     pub requests: Requests,
+    /// A header that each of them carries, name and value.
+    #[serde(default)]
+    pub header: Option<(String, String)>,
 }
 
 /// When requests are sent.
@@ -80,7 +93,7 @@ pub struct Stream {
 pub enum Pacing {
     /// Whether or not the last one was answered.
     Open {
-        /// Requests per second on the average over warm-up and length.
+        /// Requests per second on the average over warm-up and length; of steps, the low rate.
         rate: f64,
         /// How they are spread over the time.
         arrivals: Arrivals,
@@ -112,6 +125,15 @@ pub enum Arrivals {
         turn: u32,
         /// How many take turns.
         of: u32,
+    },
+    /// Exponential gaps at the rate for a time, at a percentage of it for another, and again.
+    Steps {
+        /// How long at the rate itself: it begins so.
+        low: Duration,
+        /// How long at the other one.
+        high: Duration,
+        /// The other one, percent of the rate.
+        percent: u32,
     },
     /// As those of the World Cup's site on one evening of 1998: 105 minutes, pressed into the run.
     WorldCup,
@@ -277,11 +299,21 @@ impl LoadPlan {
         let mut size = (0.0, 0);
         for stream in &self.streams {
             match stream.pacing {
-                Pacing::Open { rate, .. } => size.0 += rate * total,
+                Pacing::Open { rate, arrivals } => size.0 += rate * arrivals.greatest() * total,
                 Pacing::Closed { clients, .. } => size.1 += u64::from(clients),
             }
         }
         size
+    }
+}
+
+impl Arrivals {
+    /// The greatest rate over the given one.
+    fn greatest(self) -> f64 {
+        match self {
+            Self::Steps { percent, .. } => f64::from(percent.max(100)) / 100.0,
+            Self::Poisson | Self::Paced | Self::Bursts { .. } | Self::WorldCup | Self::Nasa => 1.0,
+        }
     }
 }
 
@@ -297,6 +329,12 @@ impl Stream {
                 ..
             } if length == 0 || turn >= of => {
                 return wrong("a burst has at least one request, and its turn is below `of`");
+            }
+            Pacing::Open {
+                arrivals: Arrivals::Steps { low, high, percent },
+                ..
+            } if low.min(high) < STEP_MIN || percent == 0 => {
+                return wrong("each part of steps lasts a millisecond at least, at some rate");
             }
             Pacing::Closed { clients: 0, .. } => return wrong("there must be a client"),
             Pacing::Open { .. } | Pacing::Closed { .. } => {}
@@ -354,6 +392,7 @@ mod tests {
                     },
                 },
                 requests: Requests::zipf(0.9, 1000, "/work?file={file}"),
+                header: Some(("x-class".to_owned(), "3".to_owned())),
             }],
             windows: Some(Duration::from_millis(50)),
             ..LoadPlan::default()
@@ -370,9 +409,20 @@ mod tests {
 
     type Spoil = fn(&mut LoadPlan);
 
+    fn steps(percent: u32, millis: u64) -> Pacing {
+        Pacing::Open {
+            rate: 1.0,
+            arrivals: Arrivals::Steps {
+                low: Duration::from_millis(millis),
+                high: Duration::from_secs(1),
+                percent,
+            },
+        }
+    }
+
     #[test]
     fn what_cannot_be_is_refused_with_a_sentence() {
-        let cases: [(Spoil, &str); 7] = [
+        let cases: [(Spoil, &str); 9] = [
             (|it| it.targets.clear(), "targets"),
             (|it| it.streams.clear(), "streams"),
             (|it| it.length = Duration::ZERO, "length"),
@@ -394,6 +444,11 @@ mod tests {
                         arrivals: Arrivals::Paced,
                     };
                 },
+                "requests are wanted",
+            ),
+            (|it| it.streams[0].pacing = steps(1000, 0), "some rate"),
+            (
+                |it| it.streams[0].pacing = steps(1_000_000_000, 1),
                 "requests are wanted",
             ),
         ];

@@ -270,6 +270,7 @@ mod tests {
                 requests: Requests::Single {
                     path: "/".to_owned(),
                 },
+                header: None,
             }],
             ..LoadPlan::default()
         }

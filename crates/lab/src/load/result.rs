@@ -93,8 +93,12 @@ pub struct Window {
     pub at: f64,
     /// Completed in it.
     pub completed: u64,
+    /// Of these, within the plan's `slo`.
+    pub within: u64,
     /// Failed or refused in it.
     pub failed: u64,
+    /// Mean latency of what completed in it; zero if nothing did.
+    pub mean_ms: f64,
     /// Latency of 99 of 100 that completed in it; zero if none did.
     pub p99_ms: f64,
     /// Completed in it, by the value of the header in the plan's `count_by`.

@@ -58,7 +58,13 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(site: &str, stretch: Stretch, window: Option<Duration>) -> Self {
+    /// `windows` is the length of one, if a series is wanted, and the time within which answers are
+    /// counted there.
+    pub(super) fn new(
+        site: &str,
+        stretch: Stretch,
+        (windows, slo): (Option<Duration>, Option<Duration>),
+    ) -> Self {
         Self {
             stretch,
             result: StreamResult {
@@ -67,7 +73,7 @@ impl Tally {
             },
             latencies: latencies(),
             in_time: 0,
-            windows: window.map(|length| Windows::new(stretch, length)),
+            windows: windows.map(|length| Windows::new(stretch, length, slo)),
         }
     }
 
@@ -131,16 +137,19 @@ fn count(counts: &mut BTreeMap<String, u64>, key: &str) {
 struct Windows {
     stretch: Stretch,
     length: Duration,
+    /// Microseconds.
+    slo: Option<u64>,
     done: Vec<Window>,
     open: Window,
     latencies: Vec<u64>,
 }
 
 impl Windows {
-    fn new(stretch: Stretch, length: Duration) -> Self {
+    fn new(stretch: Stretch, length: Duration, slo: Option<Duration>) -> Self {
         Self {
             stretch,
             length,
+            slo: slo.map(|slo| u64::try_from(slo.as_micros()).unwrap_or(u64::MAX)),
             done: Vec::new(),
             open: Window::default(),
             latencies: Vec::new(),
@@ -157,6 +166,7 @@ impl Windows {
         match &ended.outcome {
             Outcome::Completed(value) => {
                 self.open.completed += 1;
+                self.open.within += u64::from(self.slo.is_some_and(|slo| micros <= slo));
                 self.latencies.push(micros);
                 if let Some(value) = value {
                     count(&mut self.open.counts, value);
@@ -177,6 +187,8 @@ impl Windows {
         self.latencies.sort_unstable();
         let rank = (self.latencies.len() * 99).div_ceil(100);
         if let Some(micros) = rank.checked_sub(1).map(|index| self.latencies[index]) {
+            let all = self.latencies.iter().sum::<u64>() as f64;
+            self.open.mean_ms = all / self.latencies.len() as f64 * 1e-3;
             self.open.p99_ms = micros as f64 * 1e-3;
         }
         self.latencies.clear();
@@ -214,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_was_due_counts_and_what_ended_is_throughput() {
-        let mut tally = Tally::new("shop", STRETCH, None);
+        let mut tally = Tally::new("shop", STRETCH, (None, None));
         let done = || Outcome::Completed(None);
         tally.request(&ended(900, 1100, done())); // due in the warm-up
         tally.request(&ended(1000, 1500, done()));
@@ -231,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_request_is_late_by_over_a_millisecond_and_a_twentieth_of_what_it_took() {
-        let mut tally = Tally::new("shop", STRETCH, None);
+        let mut tally = Tally::new("shop", STRETCH, (None, None));
         for (begun_us, ended_ms) in [
             (1_001_000, 1010),
             (1_001_100, 1010),
@@ -247,7 +259,9 @@ mod tests {
 
     #[test]
     fn windows_cover_the_stretch_and_the_empty_ones_are_there() {
-        let mut tally = Tally::new("shop", STRETCH, Some(Duration::from_millis(500)));
+        let windows = Some(Duration::from_millis(500));
+        let slo = Some(Duration::from_millis(300));
+        let mut tally = Tally::new("shop", STRETCH, (windows, slo));
         let by = |node: &str| Outcome::Completed(Some(node.to_owned()));
         tally.request(&ended(900, 1100, by("n1")));
         tally.request(&ended(1000, 1400, by("n2")));
@@ -258,6 +272,8 @@ mod tests {
         assert_eq!(counts, [(2, 0), (0, 0), (0, 1), (0, 0)]);
         assert!((series[0].p99_ms - 400.0).abs() < 1e-9 && series[3].at == 1.5);
         assert_eq!(series[0].counts["n1"], 1);
+        assert!((series[0].mean_ms - 300.0).abs() < 1e-9, "{series:?}");
+        assert_eq!((series[0].within, series[2].within), (1, 0));
     }
 
     #[test]

@@ -88,6 +88,21 @@ pub(super) fn folder() -> PathBuf {
         .map_or_else(|| PathBuf::from("../shared/traces"), PathBuf::from)
 }
 
+/// The recorded arrivals of the World Cup's site, or why they are not at hand.
+///
+/// # Errors
+/// A sentence that says where they were looked for.
+pub fn recorded_world_cup() -> Result<PathBuf, String> {
+    let path = folder().join(WORLD_CUP_FILE);
+    match path.is_file() {
+        true => Ok(path),
+        false => Err(format!(
+            "the recorded trace is not at hand: there is no {}",
+            path.display()
+        )),
+    }
+}
+
 /// The World Cup's arrivals.
 pub(super) fn world_cup(folder: &Path) -> Result<Trace, TraceError> {
     let Some(lines) = lines(&folder.join(WORLD_CUP_FILE))? else {

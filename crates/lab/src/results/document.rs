@@ -139,7 +139,11 @@ fn lost(report: &Report) -> Block {
             Cell::of(&loss.metric),
             Cell::of(format!("{} {}", loss.ours, cell(&loss.measured))),
             Cell::of(format!("{} {}", loss.other, cell(&loss.better))),
-            Cell::of(format!("{:.0} %", loss.apart() * 100.0)),
+            Cell::of(match loss.better.median == 0.0 {
+                // No part of nothing says how much.
+                true => "–".to_owned(),
+                false => format!("{:.0} %", loss.apart() * 100.0),
+            }),
         ]
     };
     let rows: Vec<_> = losses(report).iter().map(row).collect();

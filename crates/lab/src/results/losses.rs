@@ -1,7 +1,7 @@
 //! Losses: where somebody did better, listed so that nobody has to look for them.
 //!
-//! What is judged is the arm whose name has the word "auto", or without one the best of ours in
-//! each metric. It loses a metric to another arm if that arm's whole range is better; where
+//! What is judged is the arm whose name has the word "auto" or that is called "adaptive", or without
+//! one the best of ours in each metric. It loses a metric to another arm if that arm's whole range is better; where
 //! ranges overlap, nothing was lost or won. Only metrics whose unit says which way is better are
 //! judged.
 
@@ -101,10 +101,11 @@ fn is_better(better: Better, one: &Range, other: &Range) -> bool {
     }
 }
 
-/// Whether this is the arm that the product stands or falls with.
+/// Whether this is the arm that the product stands or falls with: its default policy, or where
+/// admission is compared its default admission.
 pub(super) fn is_auto(arm: &str) -> bool {
-    arm.split(|it: char| !it.is_alphanumeric())
-        .any(|word| word == "auto")
+    let mut words = arm.split(|it: char| !it.is_alphanumeric());
+    arm == "adaptive" || words.any(|word| word == "auto")
 }
 
 #[cfg(test)]
@@ -130,5 +131,6 @@ mod tests {
         report.arms[0].arm = "tidegate klm".to_owned();
         assert_eq!(losses(&report).len(), 1);
         assert!(!is_auto("automatic") && is_auto("auto") && is_auto("auto (8 front-ends)"));
+        assert!(is_auto("adaptive") && !is_auto("adaptive_tcp"));
     }
 }

@@ -24,7 +24,7 @@ pub enum Better {
 }
 
 /// Endings and whole names of quantities that are better when there is more of them.
-const MORE: &[&str] = &["_rps", "completed", "gain_pct", "jain"];
+const MORE: &[&str] = &["_rps", "completed", "gain_pct", "jain", "success_pct"];
 /// Of those that are better when there is less. An ending of time or cost counts for all.
 const LESS: &[&str] = &[
     "_ms",
@@ -35,6 +35,7 @@ const LESS: &[&str] = &[
     "errors",
     "variance",
     "_error_pct",
+    "over_1s_pct",
     "front_cpu",
     "instructions",
     "cpu_per_request",

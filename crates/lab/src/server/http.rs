@@ -106,7 +106,7 @@ pub(super) fn text(status: StatusCode, text: &str) -> Answer {
 pub(super) fn unknown(path: &str) -> Answer {
     text(
         StatusCode::NOT_FOUND,
-        &format!("{path}: there are /work and /health\n"),
+        &format!("{path}: there are /work, /slow and /health\n"),
     )
 }
 

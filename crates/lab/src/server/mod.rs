@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! GET /work?cpu=1500us&mem=64KiB&sleep=5ms&bytes=1024&fds=3&file=17     see `work`
+//! GET /slow?times=3                                                    see `slowdown`
 //! GET /health
 //!
 //!  connections ──> IO thread (hyper) ──queue, bounded──> workers: OS threads that burn CPU
@@ -18,6 +19,7 @@ mod cache;
 pub mod emulated;
 mod http;
 mod real;
+mod slowdown;
 mod work;
 mod workers;
 

@@ -10,6 +10,7 @@ use tidegate_remote::clock;
 
 use super::cache::Files;
 use super::http::{Answer, accept, bind, done, text, unknown};
+use super::slowdown::Slowdown;
 use super::workers::Workers;
 use super::{ServeArgs, ServeError, Work};
 
@@ -18,6 +19,7 @@ use super::{ServeArgs, ServeError, Work};
 struct Server {
     workers: Workers,
     files: Mutex<Files>,
+    slowdown: Slowdown,
 }
 
 /// Serves until the process is killed.
@@ -26,6 +28,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), ServeError> {
     let server = Arc::new(Server {
         workers: Workers::new(args.workers, args.queue),
         files: Mutex::new(Files::new(args.cache())),
+        slowdown: Slowdown::default(),
     });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -59,6 +62,7 @@ impl Server {
     async fn answer(&self, request: &Request<Incoming>) -> Answer {
         match request.uri().path() {
             "/health" => text(StatusCode::OK, "fine\n"),
+            "/slow" => self.slowdown.set(request.uri().query().unwrap_or_default()),
             "/work" => self.work(request.uri().query().unwrap_or_default()).await,
             path => unknown(path),
         }
@@ -74,6 +78,7 @@ impl Server {
             let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
             files.find(&mut work)
         };
+        self.slowdown.apply(&mut work);
         match self.workers.run(work).await {
             Ok(()) => done(work.bytes, clock::now().since(arrived), found),
             Err(undone) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("{undone}\n")),

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use tidegate_core::record::LINES_MAX;
@@ -65,16 +66,10 @@ pub(super) fn watch(
             punctual();
             sample(node, schemes, &known, start, end)
         });
-        let samples = match sampler.join() {
-            Ok(samples) => samples,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
+        let samples = join(sampler);
         over.store(true, Ordering::Relaxed);
         for reader in readers {
-            let _reads: u64 = match reader.join() {
-                Ok(done) => done??,
-                Err(panic) => std::panic::resume_unwind(panic),
-            };
+            join(reader)??;
         }
         Ok(samples)
     })
@@ -97,11 +92,16 @@ pub(super) fn only(
         });
         clock::sleep_until(clock::now() + length);
         over.store(true, Ordering::Relaxed);
-        match reader.join() {
-            Ok(done) => done?,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        join(reader)?
     })
+}
+
+/// What a thread gives; if it panics, so does whoever waits for it.
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    match thread.join() {
+        Ok(given) => given,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
 }
 
 /// Both who reads and who compares are on time where that is permitted, as the product's reader

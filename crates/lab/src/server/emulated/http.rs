@@ -10,26 +10,38 @@ use tokio::sync::oneshot;
 
 use super::super::Work;
 use super::super::http::{Answer, accept, done, text, unknown};
+use super::super::slowdown::Slowdown;
 use super::state::{Shared, Stay};
 
 /// The URLs of one node, until this is dropped.
 pub(super) async fn serve(listener: tokio::net::TcpListener, node: usize, shared: Arc<Shared>) {
+    let slowdown = Arc::new(Slowdown::default());
     accept(listener, move |request| {
-        let shared = Arc::clone(&shared);
-        async move { answer(&request, node, &shared).await }
+        let (shared, slowdown) = (Arc::clone(&shared), Arc::clone(&slowdown));
+        async move { answer(&request, node, &shared, &slowdown).await }
     })
     .await;
 }
 
-async fn answer(request: &Request<Incoming>, node: usize, shared: &Arc<Shared>) -> Answer {
-    let query = match request.uri().path() {
-        "/work" => request.uri().query().unwrap_or_default(),
+async fn answer(
+    request: &Request<Incoming>,
+    node: usize,
+    shared: &Arc<Shared>,
+    slowdown: &Slowdown,
+) -> Answer {
+    let query = request.uri().query().unwrap_or_default();
+    match request.uri().path() {
+        "/work" => {}
+        "/slow" => return slowdown.set(query),
         // It costs nothing, and a node that stands still does not answer it.
         "/health" => return work(Work::default(), node, shared).await,
         path => return unknown(path),
-    };
+    }
     match Work::parse(query) {
-        Ok(asked) => work(asked, node, shared).await,
+        Ok(mut asked) => {
+            slowdown.apply(&mut asked);
+            work(asked, node, shared).await
+        }
         Err(error) => text(StatusCode::BAD_REQUEST, &format!("{error}\n")),
     }
 }
