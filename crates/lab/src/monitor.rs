@@ -12,9 +12,9 @@
 //! product's reader is: only the node's side is slow.
 //!
 //! Inputs: the daemons' addresses, a file for each. A daemon that is not there is asked again each
-//! [`RETRY`]. One host only: ages of records count by the clock that both sides share.
+//! 20 ms. One host only: ages of records count by the clock that both sides share.
 //!
-//! Limits: [`NODES_MAX`]; a daemon that is silent for [`SILENCE_MAX`] is given up and connected to anew.
+//! Limits: 256 nodes; a daemon that is silent for ten seconds is given up and connected to anew.
 
 use std::io;
 use std::net::SocketAddr;
