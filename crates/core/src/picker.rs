@@ -389,13 +389,6 @@ impl Picker {
             .sum()
     }
 
-    /// Requests that wait for a site.
-    pub fn waiting_at(&self, site: SiteId) -> usize {
-        self.sites
-            .get(site.index())
-            .map_or(0, |it| it.waiting.len())
-    }
-
     /// The numbers that a site's admission holds itself to here.
     pub fn limits(&self, site: SiteId) -> Limits {
         let site = self.sites.get(site.index());

@@ -26,7 +26,7 @@ use std::time::Duration;
 use super::bound::Pressure;
 use super::hidden::{Hidden, SiteSeen};
 use super::server::{Age, Server, Sum};
-use super::slots::{COUNT_MAX, Slots, Wanted, scale_by, vote_for};
+use super::slots::{Slots, Wanted, scale_by, vote_for};
 use super::{Class, Rank};
 use crate::load::{Agreed, LoadTable};
 use crate::prng::Prng;
@@ -334,15 +334,14 @@ impl Control {
                 continue;
             }
             let limit = server.limit * server.scale;
-            let most = (COUNT_MAX as f64 * share) as i64;
             let mut wanted = Wanted {
-                in_flight: (table.in_flight(server.node) as i64).min(most),
-                held: server.held.min(most),
+                in_flight: table.in_flight(server.node) as i64,
+                held: server.held,
                 vote,
                 asked: 0,
                 limit,
                 ended: table.own(server.node).completed,
-                slack: Slots::slack(limit, share),
+                share,
                 near: server.near,
             };
             if let (Some(class), Some(total), true) = (needs.first(), &server.total, server.near) {

@@ -26,7 +26,8 @@
 //! Inputs: the limit, own requests in flight, answers. What it does not know: sites, classes,
 //! transports.
 //!
-//! Failure case: no answer for a tenth of a second; then there is no view, and the caller goes
+//! Failure case: more than 32 767 in flight, or 262 143 that end in a second, at one server: there are
+//! no more bits. No answer for a tenth of a second; then there is no view, and the caller goes
 //! by equal shares.
 //!
 //! Source: the admission study, "Agreement: reserve", and its pitfall 10 (counts that a crash leaks);
@@ -70,8 +71,9 @@ const ENDED: u32 = 18;
 const VOTES: u32 = 14;
 /// Bits of each of the others above these.
 const COUNT: u32 = 16;
-/// Most that all front-ends together can count.
-pub(super) const COUNT_MAX: i64 = (1 << (COUNT - 1)) - 1;
+/// Most that all front-ends together can count, of either and of what ended.
+const COUNT_MAX: i64 = (1 << (COUNT - 1)) - 1;
+const ENDED_MAX: i64 = (1 << ENDED) - 1;
 /// Votes per halving, and the greatest one.
 const VOTES_PER_HALF: f64 = 8.0;
 const VOTE_MAX: f64 = 63.0;
@@ -176,8 +178,8 @@ pub(super) struct Wanted {
     pub(super) limit: f64,
     /// Own requests that have ended, ever.
     pub(super) ended: u64,
-    /// A change of so many in flight is told at once.
-    pub(super) slack: f64,
+    /// This front-end's part of all of them.
+    pub(super) share: f64,
     /// Whether slots count: the sum is looked at more often then.
     pub(super) near: bool,
 }
@@ -338,11 +340,6 @@ impl Slots {
         (total.held as f64) < FAR * limit
     }
 
-    /// What one of many front-ends may have in flight there beside what it told.
-    pub(super) fn slack(limit: f64, share: f64) -> f64 {
-        FAR * 0.5 * limit * share
-    }
-
     /// Room up to where slots begin to count.
     pub(super) fn far_room(total: &Tally, limit: f64) -> f64 {
         (FAR * limit - total.held as f64).max(0.0)
@@ -388,9 +385,10 @@ impl Slots {
         let (phase, life) = (node_now % LIFE_NS, self.life);
         // One thing after the other: what was too much goes back first.
         let asked = if self.surplus > 0 { 0 } else { wanted.asked };
+        let most = part(COUNT_MAX, wanted.share);
         let staying = Tally {
-            in_flight: wanted.in_flight,
-            held: wanted.held,
+            in_flight: wanted.in_flight.min(most),
+            held: wanted.held.min(most),
             votes: wanted.vote,
             ended: 0,
         };
@@ -413,12 +411,14 @@ impl Slots {
         });
         delta.held += asked;
         let told = self.told_ended.unwrap_or(wanted.ended);
-        delta.ended = i64::try_from(wanted.ended.saturating_sub(told)).unwrap_or(0);
+        let ended = i64::try_from(wanted.ended.saturating_sub(told)).unwrap_or(0);
+        let room = part(ENDED_MAX, wanted.share) - self.mine.ended;
+        delta.ended = ended.min(room.max(0));
         let every = if wanted.near { LOOK_NEAR } else { LOOK_FAR };
         let looked = self.seen_at.is_some_and(|seen| now.since(seen) < every);
         let changes = match wanted.near {
             true => delta.held != 0 || asked > 0,
-            false => delta.held.abs() as f64 >= wanted.slack.max(1.0),
+            false => delta.held.abs() as f64 >= slack(wanted.limit, wanted.share).max(1.0),
         };
         if looked && !changes && delta.votes == 0 {
             return None;
@@ -469,6 +469,16 @@ impl Slots {
             pending.ticket = ticket;
         }
     }
+}
+
+/// What one of many front-ends may have in flight there beside what it told.
+fn slack(limit: f64, share: f64) -> f64 {
+    FAR * 0.5 * limit * share
+}
+
+/// A front-end's part of what all can count.
+fn part(all: i64, share: f64) -> i64 {
+    (all as f64 * share) as i64
 }
 
 fn word(life: u64) -> u32 {
@@ -558,7 +568,7 @@ mod tests {
                 asked: i64::from(self.waiting && near && room),
                 limit,
                 ended: 0,
-                slack: 1.0,
+                share: 0.125,
                 near,
             };
             if let Some(op) = self.slots.ask(&wanted, now) {

@@ -152,11 +152,6 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
             .any(|waiting| !waiting.is_empty())
     }
 
-    /// Whether a newcomer of the lowest class would be refused.
-    pub fn is_full(&self) -> bool {
-        self.length >= self.most
-    }
-
     /// Whether a newcomer is taken in, and who had to leave for it.
     pub fn push(&mut self, class: Class, id: T, now: Timestamp) -> Pushed<T> {
         let mut evicted = None;
@@ -332,7 +327,6 @@ mod tests {
         let mut queue = queue(2);
         queue.push(class(2), 1, at(0));
         queue.push(class(1), 2, at(1));
-        assert!(queue.is_full());
         assert_eq!(queue.push(class(3), 3, at(2)), Pushed::Refused);
         assert_eq!(queue.push(class(0), 4, at(3)), Pushed::InsteadOf(1));
         assert_eq!(queue.push(class(1), 5, at(4)), Pushed::InsteadOf(2));

@@ -159,7 +159,7 @@ fn whoever_finds_no_room_waits_and_goes_in_order_of_class() {
         let decision = picker.handle_request(&of(class, id), NOW);
         assert!(matches!(decision, Decision::Wait), "{decision:?}");
     }
-    assert_eq!(picker.waiting_at(SITE), 2);
+    assert_eq!(picker.table().waiting(SITE, Class::new(1).unwrap()), 2);
     assert!(picker.poll_waiting(NOW).is_none());
     let high = picker.handle_request(&of(0, 12), NOW);
     let Decision::Forward(high) = high else {
