@@ -158,9 +158,7 @@ impl Control {
         }
         let share = 1.0 / f64::from(tick.front_ends.max(1));
         self.throw(now, prng);
-        if tick.front_ends > 1 {
-            self.take_in(table, now);
-        }
+        self.take_in(tick, table);
         let binds = self.binds(tick.site, table, now);
         self.decide(tick, table, (share, dt), binds);
         self.publish(tick, table, share, binds, prng);
@@ -169,15 +167,17 @@ impl Control {
         table.set_service(tick.site, service.unwrap_or_default());
     }
 
-    /// Takes in what the servers' words tell.
-    fn take_in(&mut self, table: &LoadTable, now: Timestamp) {
+    /// Takes in what the servers' words tell; one front-end alone needs none.
+    fn take_in(&mut self, tick: &Tick<'_>, table: &LoadTable) {
+        let (several, now) = (tick.front_ends > 1, tick.now);
         let vote = vote_for(self.scale);
         for server in &mut self.servers {
             let node = server.node;
             let answered = |ticket| table.answered_word(node, ticket);
             server.slots.take_in(answered, now);
             let in_flight = table.in_flight(node) as i64;
-            server.total = server.slots.total(in_flight, vote, now);
+            let total = server.slots.total(in_flight, vote, now);
+            server.total = total.filter(|_| several);
         }
     }
 
