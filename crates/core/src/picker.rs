@@ -51,6 +51,8 @@ pub struct Arrival {
     pub site: SiteId,
     /// Its priority.
     pub class: Class,
+    /// Whether its session was let in a moment ago.
+    pub known: bool,
     /// Its number, should it have to wait.
     pub id: WaitId,
 }
@@ -61,6 +63,7 @@ impl Arrival {
         Self {
             site,
             class: Class::HIGHEST,
+            known: false,
             id: WaitId(0),
         }
     }
@@ -141,7 +144,8 @@ struct PickerSite {
     admits: AdmissionConfig,
     admission: Box<dyn Admission>,
     waiting: WaitQueue<WaitId>,
-    /// Until then whoever is lowest would be refused: stage 0 need not read him.
+    /// Until then whoever comes would be refused, whatever the class, or would only take the place of an
+    /// equal: stage 0 need not read it.
     closed_until: Timestamp,
     /// Whom a higher class has sent away and who has not been told yet.
     evicted: VecDeque<WaitId>,
@@ -265,7 +269,8 @@ impl Picker {
 
     /// Stage 1 and the choice: what to do with a request.
     pub fn handle_request(&mut self, arrival: &Arrival, now: Timestamp) -> Decision {
-        let Arrival { site, class, id } = *arrival;
+        let Arrival { site, id, .. } = *arrival;
+        let class = arrival.class.with_known(arrival.known);
         let candidates = &self.topology.site(site).candidates;
         if candidates.is_empty() {
             return Decision::Reject(RejectReason::NoNode);
@@ -301,16 +306,18 @@ impl Picker {
             state.closed_until = now + CLOSED;
             return Decision::Reject(RejectReason::Overload);
         }
-        match state.waiting.push(class, id, now) {
+        let pushed = state.waiting.push(class, id, now);
+        let highest = class.index() == Class::HIGHEST.index();
+        if pushed != Pushed::In && highest && state.waiting.is_closed() {
+            state.closed_until = now + CLOSED;
+        }
+        match pushed {
             Pushed::In => Decision::Wait,
             Pushed::InsteadOf(evicted) => {
                 state.evicted.push_back(evicted);
                 Decision::Wait
             }
-            Pushed::Refused => {
-                state.closed_until = now + CLOSED;
-                Decision::Reject(RejectReason::QueueFull)
-            }
+            Pushed::Refused => Decision::Reject(RejectReason::QueueFull),
         }
     }
 

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! room at a node   own in flight < limit * (1 + 0.15 * classes below)
+//!                  a known session counts as half a class above its own
 //! ```
 //!
 //! Classes are nested limits: when the lowest finds no room, the next higher still does. So the
@@ -37,8 +38,10 @@ impl Admission for Adaptive {
     }
 
     fn has_room(&self, view: &View<'_>, node: NodeId, class: Class) -> bool {
-        let below = self.classes.saturating_sub(1).saturating_sub(class.0);
-        let limit = view.table.limit(node) * (1.0 + STEP * f32::from(below));
+        let lowest = self.classes.saturating_sub(1);
+        let below = f32::from(lowest.saturating_sub(class.number));
+        let half = if class.known { 0.5 } else { 0.0 };
+        let limit = view.table.limit(node) * (1.0 + STEP * (below + half));
         (view.table.in_flight(node) as f32) < limit
     }
 

@@ -2,6 +2,7 @@
 //!
 //! | stage | when | by |
 //! |---|---|---|
+//! | | before accept | whether the worker itself keeps up: [`AcceptGate`] |
 //! | 0 | right after accept, before a byte is read | whether any site behind the listener takes anything |
 //! | 1 | after the head, when site and class are known | [`Admission`], then room at a node, then the [`WaitQueue`] |
 //!
@@ -13,6 +14,7 @@
 //!
 //! What it does not know: HTTP, answers, who asks.
 
+mod accept_gate;
 mod adaptive;
 mod bound;
 mod control;
@@ -21,11 +23,14 @@ mod fixed;
 mod hidden;
 mod off;
 mod own_latency;
+mod sessions;
 mod wait_queue;
 
 use std::time::Duration;
 
+pub use accept_gate::AcceptGate;
 pub use control::{Control, LimitBy};
+pub use sessions::Sessions;
 pub use wait_queue::{Pushed, WaitQueue};
 
 use crate::policy::View;
@@ -68,33 +73,54 @@ impl RejectReason {
     }
 }
 
-/// A priority: 0 is the highest, sheds last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Class(u8);
+/// A priority: 0 is the highest, sheds last. A request of a session that was let in a moment ago
+/// stands half a step above the others of its class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Class {
+    number: u8,
+    known: bool,
+}
 
 impl Class {
     /// How many there can be.
     pub const COUNT: usize = 4;
     /// The highest.
-    pub const HIGHEST: Self = Self(0);
+    pub const HIGHEST: Self = Self::numbered(0);
+
+    const fn numbered(number: u8) -> Self {
+        Self {
+            number,
+            known: false,
+        }
+    }
 
     /// The class of this number, if there is one.
     pub const fn new(number: u8) -> Option<Self> {
         if (number as usize) < Self::COUNT {
-            Some(Self(number))
+            Some(Self::numbered(number))
         } else {
             None
         }
     }
 
+    /// The same for a request whose session is known, or is not; see [`Sessions`].
+    pub const fn with_known(self, known: bool) -> Self {
+        Self { known, ..self }
+    }
+
+    /// Whether its session is known.
+    pub const fn is_known(self) -> bool {
+        self.known
+    }
+
     /// As an index.
     pub const fn index(self) -> usize {
-        self.0 as usize
+        self.number as usize
     }
 
     /// From the highest to the lowest.
     pub fn all() -> impl Iterator<Item = Self> {
-        (0..Self::COUNT as u8).map(Self)
+        (0..Self::COUNT as u8).map(Self::numbered)
     }
 }
 

@@ -82,6 +82,7 @@ fn of(class: u8, id: u64) -> Arrival {
     Arrival {
         site: SITE,
         class: Class::new(class).unwrap(),
+        known: false,
         id: WaitId(id),
     }
 }
@@ -180,6 +181,52 @@ fn whoever_waits_too_long_or_must_make_room_is_told() {
         Some((2, RejectReason::QueueTimeout))
     );
     assert_eq!(picker.waiting(), 0);
+}
+
+#[test]
+fn connections_are_not_read_when_even_the_highest_class_finds_the_queue_full() {
+    let config = AdmissionConfig {
+        classes: 2,
+        queue: 2,
+        ..AdmissionConfig::new(AdmissionKind::Adaptive)
+    };
+    let mut picker = admitting(1, config);
+    picker.table().set_limit(NodeId(0), 0.0);
+    let closed = Verdict::Reject(RejectReason::Overload);
+    for (class, id, accept) in [
+        (1, 1, Verdict::Admit),
+        (1, 2, Verdict::Admit),
+        (1, 3, Verdict::Admit),
+        (0, 4, Verdict::Admit),
+        (0, 5, closed),
+    ] {
+        let decision = picker.handle_request(&of(class, id), NOW);
+        assert!(matches!(decision, Decision::Wait), "{id}: {decision:?}");
+        assert_eq!(picker.handle_accept(NOW), accept, "{id}");
+    }
+    let later = NOW + Duration::from_millis(1);
+    assert_eq!(picker.handle_accept(later), Verdict::Admit);
+}
+
+#[test]
+fn a_known_session_has_room_and_a_turn_before_others_of_its_class() {
+    let config = AdmissionConfig::new(AdmissionKind::Adaptive);
+    let mut picker = admitting(1, config);
+    picker.table().set_limit(NodeId(0), 1.0);
+    let known = |id| Arrival {
+        known: true,
+        ..of(0, id)
+    };
+    let ticket = sent(picker.handle_request(&of(0, 1), NOW));
+    let waits = picker.handle_request(&of(0, 2), NOW);
+    assert!(matches!(waits, Decision::Wait), "{waits:?}");
+    let above = sent(picker.handle_request(&known(3), NOW));
+    let waits = picker.handle_request(&known(4), NOW);
+    assert!(matches!(waits, Decision::Wait), "{waits:?}");
+    drop((ticket, above));
+    let (id, decision) = picker.poll_waiting(NOW).unwrap();
+    assert_eq!(id, WaitId(4));
+    assert!(matches!(decision, Decision::Forward(_)), "{decision:?}");
 }
 
 #[test]

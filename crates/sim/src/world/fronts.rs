@@ -120,6 +120,7 @@ impl World<'_> {
                 let arrival = Arrival {
                     site,
                     class: wanted.class,
+                    known: false,
                     id: WaitId(self.arrivals_so_far),
                 };
                 front_end.picker.handle_request(&arrival, now)

@@ -2,6 +2,7 @@
 
 use tidegate_core::units::{size_units, time_units};
 
+use super::answers::{ClassFile, RetryBudgetFile, SessionFile};
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, ForwardedFile, LimitsFile,
     ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ReconfigureFile, SiteFile,
@@ -35,6 +36,12 @@ pub(crate) fn page() -> String {
         ("[[site]]", SiteFile::docs()),
         ("[[site]] policy = { … }", PolicySetting::table_docs()),
         ("[[site]] admission = { … }", AdmissionFile::docs()),
+        ("[[site]] admission = { class = { … } }", ClassFile::docs()),
+        (
+            "[[site]] admission = { session = { … } }",
+            SessionFile::docs(),
+        ),
+        ("[[site]] retry_budget = { … }", RetryBudgetFile::docs()),
         ("[[node]]", NodeFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),
         ("[load]", LoadFile::docs()),
