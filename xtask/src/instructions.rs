@@ -1,4 +1,5 @@
-//! User instructions per proxied request, the figure that a busy machine does not disturb.
+//! User instructions per proxied request, the figure that a busy machine does not disturb, and per
+//! connection that is refused unread, which must cost less than a tenth of that.
 //!
 //! `bench_proxy` (an example of the proxy crate) runs under a counter with one worker, no
 //! control thread, one client connection and one request at a time. Two runs of different
@@ -13,8 +14,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Response bodies that are measured, bytes.
-const BODIES: &[usize] = &[1024, 16 * 1024];
+/// What is measured.
+const WORKS: &[Work] = &[
+    Work::Proxied { body: 1024 },
+    Work::Proxied { body: 16 * 1024 },
+    Work::Refused,
+];
+/// Connections that come at once to be refused; both lengths of a run are multiples.
+const STORM: u32 = 8;
+/// Most that a refusal may cost, over a proxied request of 1 KiB.
+const REFUSED_MOST: f64 = 0.1;
 const SHORT_RUN: u32 = 1000;
 const LONG_RUN: u32 = 5000;
 /// Largest difference from the baseline that passes.
@@ -22,6 +31,15 @@ const TOLERANCE: f64 = 0.03;
 const BASELINE: &str = "bench/instructions.txt";
 const WAIT: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(20);
+
+/// What a subject has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// A request on a kept connection, for a response of so many bytes.
+    Proxied { body: usize },
+    /// A connection that is refused before it is read.
+    Refused,
+}
 
 /// What counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +102,11 @@ pub(crate) fn check(root: &Path) -> Result<Option<bool>, String> {
     let program = build(root)?;
     let baseline = std::fs::read_to_string(root.join(BASELINE)).unwrap_or_default();
     let mut good = true;
-    for body in BODIES {
-        let measured = per_request(counter, Subject::Tidegate(&program), *body)?;
-        let key = key(counter, *body);
+    let mut all = Vec::new();
+    for work in WORKS {
+        let measured = per_request(counter, Subject::Tidegate(&program), *work)?;
+        all.push((*work, measured));
+        let key = key(counter, *work);
         let Some(expected) = value(&baseline, &key) else {
             println!("{key}: {measured:.0}, no baseline: `cargo xtask instructions --record`");
             good = false;
@@ -107,7 +127,22 @@ pub(crate) fn check(root: &Path) -> Result<Option<bool>, String> {
         }
         good &= change.abs() <= TOLERANCE;
     }
-    Ok(Some(good))
+    Ok(Some(good & refusals_are_cheap(&all)))
+}
+
+/// Whether a connection that is refused unread costs less than a tenth of a proxied request.
+fn refusals_are_cheap(measured: &[(Work, f64)]) -> bool {
+    let of = |work| {
+        let found = measured.iter().find(|(it, _)| *it == work);
+        found.map_or(f64::NAN, |(_, count)| *count)
+    };
+    let share = of(Work::Refused) / of(Work::Proxied { body: 1024 });
+    let good = share < REFUSED_MOST;
+    let verdict = if good { "ok" } else { "FAILED" };
+    println!(
+        "a refused connection costs {share:.3} of a proxied request, less than {REFUSED_MOST} wanted: {verdict}"
+    );
+    good
 }
 
 /// Measures with every counter that works here and writes the baseline anew.
@@ -115,15 +150,16 @@ pub(crate) fn record(root: &Path) -> Result<bool, String> {
     let program = build(root)?;
     let old = std::fs::read_to_string(root.join(BASELINE)).unwrap_or_default();
     let mut text = String::from(
-        "# User instructions per proxied request: counter, bytes of the body, count.\n\
+        "# User instructions per proxied request: counter, bytes of the body, count; and per connection\n\
+         # that is refused unread.\n\
          # Written by `cargo xtask instructions --record`; compared by `make test`.\n",
     );
     for counter in Counter::ALL {
-        for body in BODIES {
-            let key = key(counter, *body);
+        for work in WORKS {
+            let key = key(counter, *work);
             let kept = value(&old, &key);
             let figure = if counter.works() {
-                Some(per_request(counter, Subject::Tidegate(&program), *body)?)
+                Some(per_request(counter, Subject::Tidegate(&program), *work)?)
             } else {
                 kept
             };
@@ -137,8 +173,11 @@ pub(crate) fn record(root: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-fn key(counter: Counter, body: usize) -> String {
-    format!("{} {body}", counter.name())
+fn key(counter: Counter, work: Work) -> String {
+    match work {
+        Work::Proxied { body } => format!("{} {body}", counter.name()),
+        Work::Refused => format!("{} refused", counter.name()),
+    }
 }
 
 fn value(baseline: &str, key: &str) -> Option<f64> {
@@ -169,7 +208,7 @@ fn build(root: &Path) -> Result<std::path::PathBuf, String> {
     Ok(target.join("release/examples/bench_proxy"))
 }
 
-/// What is measured.
+/// Who is measured.
 #[derive(Clone, Copy, Debug)]
 enum Subject<'a> {
     /// The proxy's example, at this path.
@@ -185,13 +224,19 @@ struct Running {
 }
 
 impl Subject<'_> {
-    fn start(self, counter: Counter, backend: SocketAddr) -> Result<Running, String> {
+    fn start(self, counter: Counter, work: Work, backend: SocketAddr) -> Result<Running, String> {
         let mut command = counter.command();
         let (stdout, known) = match self {
             Self::Tidegate(program) => {
                 command
                     .arg(program)
                     .args(["127.0.0.1:0", &backend.to_string()]);
+                match work {
+                    Work::Proxied { .. } => {}
+                    Work::Refused => {
+                        command.env("REFUSE", "1");
+                    }
+                }
                 (Stdio::piped(), None)
             }
             Self::Haproxy => {
@@ -236,12 +281,13 @@ pub(crate) fn compare(root: &Path) -> Result<Option<bool>, String> {
         return Ok(None);
     };
     let program = build(root)?;
-    for body in BODIES {
-        let ours = per_request(counter, Subject::Tidegate(&program), *body)?;
-        let theirs = per_request(counter, Subject::Haproxy, *body)?;
+    let proxied = |work: &&Work| matches!(work, Work::Proxied { .. });
+    for work in WORKS.iter().filter(proxied) {
+        let ours = per_request(counter, Subject::Tidegate(&program), *work)?;
+        let theirs = per_request(counter, Subject::Haproxy, *work)?;
         println!(
             "{}: Tidegate {ours:.0}, HAProxy {theirs:.0}: {:.2}x",
-            key(counter, *body),
+            key(counter, *work),
             ours / theirs
         );
     }
@@ -282,22 +328,24 @@ fn printed_address(child: &mut Child) -> Result<SocketAddr, String> {
         .map_err(|_| format!("expected the address, found {line:?}"))
 }
 
-fn per_request(counter: Counter, subject: Subject<'_>, body: usize) -> Result<f64, String> {
-    let short = count(counter, subject, body, SHORT_RUN)?;
-    let long = count(counter, subject, body, LONG_RUN)?;
+fn per_request(counter: Counter, subject: Subject<'_>, work: Work) -> Result<f64, String> {
+    let short = count(counter, subject, work, SHORT_RUN)?;
+    let long = count(counter, subject, work, LONG_RUN)?;
     Ok((long as f64 - short as f64) / f64::from(LONG_RUN - SHORT_RUN))
 }
 
 /// Instructions of a whole run of `requests` requests.
-fn count(
-    counter: Counter,
-    subject: Subject<'_>,
-    body: usize,
-    requests: u32,
-) -> Result<u64, String> {
+fn count(counter: Counter, subject: Subject<'_>, work: Work, requests: u32) -> Result<u64, String> {
+    let body = match work {
+        Work::Proxied { body } => body,
+        Work::Refused => 0,
+    };
     let backend = backend(body).map_err(|error| format!("backend: {error}"))?;
-    let mut running = subject.start(counter, backend)?;
-    let driven = drive(running.address, body, requests);
+    let mut running = subject.start(counter, work, backend)?;
+    let driven = match work {
+        Work::Proxied { body } => drive(running.address, body, requests),
+        Work::Refused => drive_refused(running.address, requests),
+    };
     subject.stop(&mut running.child)?;
     let output = running
         .child
@@ -322,6 +370,28 @@ fn drive(address: SocketAddr, body: usize, requests: u32) -> Result<(), String> 
             .write_all(b"GET /file HTTP/1.1\r\nHost: bench\r\n\r\n")
             .map_err(io)?;
         read_response(&mut stream, &mut buffer, body)?;
+    }
+    Ok(())
+}
+
+/// Asks on new connections, some at a time; the first refusal closes the door to all others.
+fn drive_refused(address: SocketAddr, requests: u32) -> Result<(), String> {
+    let io = |error: std::io::Error| format!("request: {error}");
+    let ask = || -> std::io::Result<TcpStream> {
+        let mut stream = connect(address)?;
+        stream.set_read_timeout(Some(WAIT))?;
+        stream.write_all(b"GET /file HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
+        Ok(stream)
+    };
+    for _ in 0..requests / STORM {
+        let streams: Result<Vec<_>, _> = (0..STORM).map(|_| ask()).collect();
+        for mut stream in streams.map_err(io)? {
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).map_err(io)?;
+            if !answer.starts_with(b"HTTP/1.1 503") {
+                return Err(String::from_utf8_lossy(&answer).into_owned());
+            }
+        }
     }
     Ok(())
 }

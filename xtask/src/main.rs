@@ -22,8 +22,8 @@ usage: cargo xtask COMMAND
               compile the kernel's programs anew; whether they are what their source gives
   kernels     test them under Debian's other kernels, in emulated machines
   instructions [--record|--compare]
-              user instructions per proxied request against the recorded baseline;
-              record a new one; compare with the HAProxy that is installed
+              user instructions per proxied request and per refused connection against
+              the recorded baseline; record a new one; compare with the HAProxy that is installed
   test        format, lints, documentation and every test; ends with their count";
 
 fn main() -> ExitCode {

@@ -14,6 +14,7 @@
 //! * [`policy`]: which node gets the next request.
 //! * [`admission`]: which requests come in at all.
 //! * [`picker`]: data plane; asks both for each request.
+//! * [`retry_budget`]: which failed requests may be tried again.
 //! * [`units`]: durations and sizes as people write them.
 
 pub mod admission;
@@ -23,6 +24,7 @@ pub mod picker;
 pub mod policy;
 pub mod prng;
 pub mod record;
+pub mod retry_budget;
 pub mod route;
 pub mod time;
 pub mod topology;

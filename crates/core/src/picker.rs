@@ -49,7 +49,7 @@ pub struct WaitId(pub u64);
 pub struct Arrival {
     /// Whose it is.
     pub site: SiteId,
-    /// Its priority.
+    /// Its priority, and whether its session is known.
     pub class: Class,
     /// Its number, should it have to wait.
     pub id: WaitId,
@@ -141,7 +141,8 @@ struct PickerSite {
     admits: AdmissionConfig,
     admission: Box<dyn Admission>,
     waiting: WaitQueue<WaitId>,
-    /// Until then whoever is lowest would be refused: stage 0 need not read him.
+    /// Until then whoever comes would be refused, whatever the class, or would only take the place of an
+    /// equal: stage 0 need not read it.
     closed_until: Timestamp,
     /// Whom a higher class has sent away and who has not been told yet.
     evicted: VecDeque<WaitId>,
@@ -328,16 +329,17 @@ impl Picker {
         }
         let pushed = state.waiting.push(class, id, now);
         state.tell_waiting(&self.table, site);
+        let highest = class.index() == Class::HIGHEST.index();
+        if pushed != Pushed::In && highest && state.waiting.is_closed() {
+            state.closed_until = now + CLOSED;
+        }
         match pushed {
             Pushed::In => Decision::Wait,
             Pushed::InsteadOf(evicted) => {
                 state.evicted.push_back(evicted);
                 Decision::Wait
             }
-            Pushed::Refused => {
-                state.closed_until = now + CLOSED;
-                Decision::Reject(RejectReason::QueueFull)
-            }
+            Pushed::Refused => Decision::Reject(RejectReason::QueueFull),
         }
     }
 

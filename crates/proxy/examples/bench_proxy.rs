@@ -1,7 +1,8 @@
 //! A proxy with one worker and nothing else, whose instructions `cargo xtask instructions` counts.
 //!
 //! `bench_proxy LISTEN BACKEND…`, for instance `bench_proxy 127.0.0.1:8080 127.0.0.2:8001`.
-//! Prints where it listens and ends when its standard input does.
+//! Prints where it listens and ends when its standard input does. With `REFUSE` in its environment
+//! it refuses everything: the first request after its head, all later connections unread.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use tidegate_core::admission::AdmissionConfig;
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, StaticLimits};
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
@@ -28,7 +29,25 @@ fn clock() -> Timestamp {
     Timestamp::from_nanos(nanos(start.elapsed()) + 1)
 }
 
-fn cluster(nodes: &[SocketAddr], policy: PolicyKind) -> ClusterSpec {
+/// A clock that stands still: what was refused a moment ago is refused for ever.
+fn standing_clock() -> Timestamp {
+    Timestamp::from_nanos(1)
+}
+
+fn admission(refuses: bool) -> AdmissionConfig {
+    if !refuses {
+        return AdmissionConfig::default();
+    }
+    AdmissionConfig {
+        limits: StaticLimits {
+            connections: Some(0),
+            ..StaticLimits::default()
+        },
+        ..AdmissionConfig::new(AdmissionKind::Static)
+    }
+}
+
+fn cluster(nodes: &[SocketAddr], policy: PolicyKind, refuses: bool) -> ClusterSpec {
     let node = |(index, address): (usize, &SocketAddr)| NodeSpec {
         name: format!("n{index}"),
         address: *address,
@@ -41,7 +60,7 @@ fn cluster(nodes: &[SocketAddr], policy: PolicyKind) -> ClusterSpec {
             hosts: vec!["*".into()],
             paths: Vec::new(),
             policy: PolicyConfig::new(policy),
-            admission: AdmissionConfig::default(),
+            admission: admission(refuses),
         }],
         nodes: nodes.iter().enumerate().map(node).collect(),
         front_ends: 1,
@@ -58,7 +77,8 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     };
     let policy = std::env::var("POLICY").unwrap_or_else(|_| "auto".into());
     let policy = PolicyKind::named(&policy).ok_or("no such policy")?;
-    let spec = cluster(nodes, policy);
+    let refuses = std::env::var_os("REFUSE").is_some();
+    let spec = cluster(nodes, policy, refuses);
     let mut director = Director::new(spec.clone(), 1);
     let shared = Arc::new(Shared {
         table: Arc::new(LoadTable::new(nodes.len(), 1)),
@@ -66,7 +86,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         routes: ArcSwap::from_pointee(Routes::new(&spec.sites)?),
         stats: Arc::new(Stats::new(1, 1, nodes.len())),
     });
-    let mut config = ProxyConfig::new(clock);
+    let mut config = ProxyConfig::new(if refuses { standing_clock } else { clock });
     config.listeners.push(ListenerConfig { address: *listen });
     let proxy = Proxy::start(config, Arc::clone(&shared))?;
     #[expect(

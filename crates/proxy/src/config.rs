@@ -7,7 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::SiteId;
+
+use crate::site::SiteConfig;
 
 /// A socket that clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Default for Limits {
         Self {
             connections: 16_384,
             tunnels: 4096,
-            lingering: 256,
+            lingering: 1024,
             head_bytes: 64 << 10,
             uri_bytes: 16 << 10,
             body_bytes: None,
@@ -88,24 +89,6 @@ impl Default for Timeouts {
             tunnel_idle: Duration::from_secs(3600),
             upstream_idle: Duration::from_secs(30),
             linger: Duration::from_secs(1),
-        }
-    }
-}
-
-/// How many requests may be tried again: a share of all, and some per second besides.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RetryConfig {
-    /// Retries per request.
-    pub ratio: f64,
-    /// Retries per second that are allowed whatever the rate of requests.
-    pub per_second: f64,
-}
-
-impl Default for RetryConfig {
-    fn default() -> Self {
-        Self {
-            ratio: 0.2,
-            per_second: 3.0,
         }
     }
 }
@@ -254,15 +237,13 @@ pub struct ProxyConfig {
     pub limits: Limits,
     /// Time-outs.
     pub timeouts: Timeouts,
-    /// Retries.
-    pub retry: RetryConfig,
+    /// What is told of each site, in the order of the topology; those that are missing have the
+    /// defaults.
+    pub sites: Vec<SiteConfig>,
     /// What nodes are told about the client.
     pub forwarded: ForwardedConfig,
     /// The access log.
     pub log: LogConfig,
-    /// Sites whose nodes report their load in the header `endpoint-load-metrics`. The header is
-    /// read, and not passed on.
-    pub load_header_sites: Vec<SiteId>,
     /// Tell clients in `x-tidegate-node` which node answered: for debugging.
     pub node_header: bool,
     /// The process's one monotonic clock.
@@ -278,10 +259,9 @@ impl ProxyConfig {
             seed: 0,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
-            retry: RetryConfig::default(),
+            sites: Vec::new(),
             forwarded: ForwardedConfig::default(),
             log: LogConfig::default(),
-            load_header_sites: Vec::new(),
             node_header: false,
             clock,
         }

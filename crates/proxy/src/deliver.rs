@@ -11,6 +11,7 @@ use tidegate_core::policy::Probe;
 use crate::body::{ResponseBody, ResponseStream};
 use crate::exchange::Live;
 use crate::forward::Passage;
+use crate::grpc::Form;
 use crate::head;
 use crate::orca;
 use crate::reason::Reason;
@@ -77,9 +78,16 @@ pub(crate) fn deliver(
 /// An answer of our own instead of the node's.
 #[cold]
 pub(crate) fn refused(mut live: Live, reason: Reason) -> Response<ResponseBody> {
-    let response = refuse::answer(reason);
+    let (site, form) = match live.exchange() {
+        Some(exchange) => (exchange.site, exchange.form),
+        None => (None, Form::Http),
+    };
+    let response = match live.session() {
+        Some(session) => session.worker.answers.answer(reason, site, form),
+        None => refuse::answer(reason),
+    };
     let bytes = response.body().size_hint().lower();
-    live.refuse(reason, bytes);
+    live.refuse(reason, response.status().as_u16(), bytes);
     response
 }
 

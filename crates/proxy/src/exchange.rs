@@ -7,12 +7,14 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use http::Request;
+use http::{HeaderMap, Request};
 use tidegate_core::picker::{Outcome, Ticket};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteId;
 
+use crate::classify::SessionHash;
 use crate::config::LogFormat;
+use crate::grpc::Form;
 use crate::log::{Head, Line, PATH_BYTES, Recent, Tail};
 use crate::reason::Reason;
 use crate::session::{Phase, Session, Upload};
@@ -28,6 +30,12 @@ pub(crate) struct Exchange {
     pub(crate) site: Option<SiteId>,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) tries: u32,
+    /// It was not tried again because the budget is used up.
+    pub(crate) retry_denied: bool,
+    /// Whose request it is; taken when it is let in.
+    pub(crate) session: Option<SessionHash>,
+    /// What the client takes for an answer, where it was looked for.
+    pub(crate) form: Form,
     pub(crate) status: u16,
     bytes: u64,
     path: [u8; PATH_BYTES],
@@ -44,6 +52,9 @@ impl Default for Exchange {
             site: None,
             ticket: None,
             tries: 0,
+            retry_denied: false,
+            session: None,
+            form: Form::Http,
             status: 0,
             bytes: 0,
             path: [0; PATH_BYTES],
@@ -106,6 +117,13 @@ impl Live {
         self.inner.as_mut().map(|(_, exchange)| &mut **exchange)
     }
 
+    /// The request will be refused: in the form that its client reads.
+    pub(crate) fn note_form(&mut self, headers: &HeaderMap) {
+        if let Some(exchange) = self.exchange() {
+            exchange.form = Form::of(headers);
+        }
+    }
+
     pub(crate) fn on_bytes(&mut self, bytes: u64) {
         if let Some(exchange) = self.exchange() {
             exchange.bytes += bytes;
@@ -152,10 +170,10 @@ impl Live {
         self.finish(Some(reason));
     }
 
-    /// The request is answered by ourselves, with so many bytes.
-    pub(crate) fn refuse(&mut self, reason: Reason, bytes: u64) {
+    /// The request is answered by ourselves, with this status and so many bytes.
+    pub(crate) fn refuse(&mut self, reason: Reason, status: u16, bytes: u64) {
         if let Some(exchange) = self.exchange() {
-            exchange.status = reason.status_code();
+            exchange.status = status;
             exchange.bytes = bytes;
         }
         if let Some(session) = self.session() {
@@ -237,6 +255,7 @@ impl Exchange {
             site: site.map(|site| site.name.as_str()),
             node: node.map(|node| node.name.as_str()),
             tries: self.tries,
+            retry_denied: self.retry_denied,
             why: ticket.map(|ticket| ticket.why),
             reason,
         };
@@ -269,6 +288,9 @@ impl Exchange {
         self.upstream_us = None;
         self.site = None;
         self.tries = 0;
+        self.retry_denied = false;
+        self.session = None;
+        self.form = Form::Http;
         self.status = 0;
         self.bytes = 0;
         self.path_length = 0;
@@ -291,7 +313,7 @@ pub(crate) fn enter_headless(session: &Session, reason: Reason) {
             method: "-",
             target: "-",
             version: http::Version::HTTP_11,
-            headers: &http::HeaderMap::new(),
+            headers: &HeaderMap::new(),
         },
     );
     exchange.end(session, worker, Some(reason));

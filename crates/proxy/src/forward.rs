@@ -93,7 +93,13 @@ pub(crate) fn outgoing(
     if head::ends_here(&request, &facts) {
         return Ok(Outgoing::Ends);
     }
-    let waiting = admit(session, live, &request, &checked)?;
+    let waiting = match admit(session, live, &request, &checked) {
+        Ok(waiting) => waiting,
+        Err(reason) => {
+            live.note_form(request.headers());
+            return Err(reason);
+        }
+    };
     let request = prepared(session, request, &facts)?;
     let passage = Passage {
         facts,
@@ -136,7 +142,13 @@ pub(crate) async fn go_on_waiting(
     passage: &mut Passage,
     waiting: Waiting,
 ) -> Result<Response<Incoming>, Reason> {
-    let ticket = waiting.ended().await?;
+    let ticket = match waiting.ended().await {
+        Ok(ticket) => ticket,
+        Err(reason) => {
+            live.note_form(request.headers());
+            return Err(reason);
+        }
+    };
     let worker = &session.worker;
     dispatch(worker, live, ticket, worker.now());
     match connected(worker, live, request, *passage)? {
@@ -200,11 +212,15 @@ fn admit(
     if let Some(counters) = worker.stats().site(site) {
         counters.requests.add(1);
     }
-    worker.budget.borrow_mut().on_request();
+    worker.pay_for_retries(site);
     let now = exchange.arrived_at;
+    let headers = request.headers();
+    exchange.session = worker.session_tables.session(site, headers);
+    let session = exchange.session;
+    let known = session.is_some_and(|session| worker.knows(site, session, now));
     let arrival = Arrival {
         site,
-        class: worker.class(site, request.headers()),
+        class: worker.class(site, path, headers).with_known(known),
         id: worker.waiters.number(),
     };
     let decision = worker.picker.borrow_mut().handle_request(&arrival, now);
@@ -229,6 +245,9 @@ fn dispatch(worker: &Worker, live: &mut Live, ticket: Ticket, now: Timestamp) {
         counters.tries.add(1);
     }
     if let Some(exchange) = live.exchange() {
+        if let Some(session) = exchange.session.take() {
+            worker.session_tables.mark(ticket.site(), session, now);
+        }
         exchange.tries += 1;
         exchange.dispatched_at = now;
         exchange.ticket = Some(ticket);
@@ -352,7 +371,7 @@ pub(crate) async fn go_on_after(
     passage: &Passage,
 ) -> Result<Response<Incoming>, Reason> {
     let request = if failure.stale {
-        again_on_new_connection(session, failure)?
+        again_on_new_connection(session, live, failure)?
     } else {
         again_elsewhere(session, live, failure, &mut Vec::new())?
     };
@@ -472,19 +491,22 @@ fn failure(
 /// The same node, which is not to blame, but not one of its pooled connections.
 fn again_on_new_connection(
     session: &Session,
+    live: &mut Live,
     failure: Failure,
 ) -> Result<Request<RequestBody>, Reason> {
     let worker = &session.worker;
-    let stats = worker.stats();
-    stats.stale.add(1);
+    worker.stats().stale.add(1);
+    let reason = failure.reason;
     if !failure.unsent {
-        if !worker.budget.borrow_mut().try_take(worker.now()) {
-            stats.retries_denied.add(1);
-            return Err(failure.reason);
+        let exchange = live.exchange().ok_or(reason)?;
+        let site = exchange.site.ok_or(reason)?;
+        if !worker.may_retry(site) {
+            exchange.retry_denied = true;
+            return Err(reason);
         }
-        stats.retries.add(1);
+        worker.on_retry(site);
     }
-    failure.request.ok_or(failure.reason)
+    failure.request.ok_or(reason)
 }
 
 /// Another node, if there is one and the budget allows it.
@@ -515,16 +537,15 @@ fn again_elsewhere(
     if !worker.has_others(site, tried) {
         return Err(reason);
     }
-    let now = worker.now();
-    let stats = worker.stats();
-    if !worker.budget.borrow_mut().try_take(now) {
-        stats.retries_denied.add(1);
+    if !worker.may_retry(site) {
+        exchange.retry_denied = true;
         return Err(reason);
     }
+    let now = worker.now();
     match worker.picker.borrow_mut().handle_retry(site, tried, now) {
         Err(_) => Err(reason),
         Ok(ticket) => {
-            stats.retries.add(1);
+            worker.on_retry(site);
             dispatch(worker, live, ticket, now);
             Ok(request)
         }

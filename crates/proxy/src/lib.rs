@@ -14,29 +14,36 @@
 //! hangs on one guard, so a client that leaves takes it all along.
 //!
 //! What this crate does **not** know: TLS, HTTP/2, configuration files, and which node is best
-//! (the core does). It answers `404` to hosts and paths of no site, `503` when there is no room,
-//! and names every refusal in `x-tidegate-reason`; see [`Reason`].
+//! (the core does). It answers `404` to hosts and paths of no site, `503` when there is no room
+//! or what else the site is to say then, and names every refusal in `x-tidegate-reason`; see
+//! [`Reason`].
 //!
 //! Not passed on: informational responses other than `101` and the `100` that a request asked
 //! for, so `103 Early Hints` ends here; trailers that the `Trailer` header does not announce.
 
+mod accept;
+mod answers;
 mod body;
+mod classify;
 mod config;
+mod cookie;
 mod deliver;
 mod exchange;
 mod forward;
 mod gate;
+mod grpc;
 mod head;
 mod io;
+mod linger;
 mod log;
 mod orca;
 mod proxy;
 mod reason;
 mod refuse;
 mod respond;
-mod retry;
 mod serve;
 mod session;
+mod site;
 mod stats;
 mod tunnel;
 mod upstream;
@@ -45,10 +52,14 @@ mod worker;
 
 pub use config::{
     ForwardedConfig, Limits, ListenerConfig, LogConfig, LogFormat, LogTarget, Network,
-    NetworkError, ProxyConfig, RetryConfig, Timeouts,
+    NetworkError, ProxyConfig, Timeouts,
 };
 pub use log::Recent;
 pub use proxy::{Drained, Proxy, ProxyError, Shared};
 pub use reason::{Ending, Reason};
+pub use site::{
+    AnswerConfig, ClassConfig, CustomBody, LimitStatus, Quota, SessionConfig, SessionSource,
+    SiteConfig,
+};
 pub use stats::{CLASSES, HistogramSnapshot, NodeSnapshot, SiteSnapshot, Snapshot, Stats};
 pub use worker::TICK;

@@ -1,7 +1,7 @@
 //! Start and end of the data plane: sockets, worker threads, drain.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,9 +15,12 @@ use tidegate_core::topology::Topology;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
 
+use crate::accept::Listener;
+use crate::classify::SessionTables;
 use crate::config::{LogFormat, ProxyConfig};
 use crate::log::{Logger, Writer};
 use crate::reason::Reason;
+use crate::site::SiteConfig;
 use crate::stats::{Snapshot, Stats};
 use crate::worker::Worker;
 
@@ -101,7 +104,7 @@ pub struct Proxy {
 
 impl Proxy {
     /// Opens the sockets and starts the workers.
-    pub fn start(config: ProxyConfig, shared: Arc<Shared>) -> Result<Self, ProxyError> {
+    pub fn start(mut config: ProxyConfig, shared: Arc<Shared>) -> Result<Self, ProxyError> {
         let count = config.workers.max(1);
         if shared.stats.workers() < count {
             return Err(ProxyError::Counters {
@@ -116,6 +119,9 @@ impl Proxy {
                 Some(Writer::start(&config.log.target).map_err(ProxyError::Log)?)
             }
         };
+        let sites = shared.topology.load().sites.len().max(config.sites.len());
+        config.sites.resize_with(sites, SiteConfig::default);
+        let session_tables = SessionTables::new(&config.sites);
         let config = Arc::new(config);
         let (orders, receiver) = watch::channel(Order::Run);
         let (alive, running) = channel();
@@ -132,6 +138,7 @@ impl Proxy {
             let seed = WorkerSeed {
                 config: Arc::clone(&config),
                 shared: Arc::clone(&proxy.shared),
+                session_tables: Arc::clone(&session_tables),
                 index,
                 sender: proxy.writer.as_ref().and_then(Writer::sender),
                 sockets,
@@ -243,9 +250,10 @@ impl Drop for Proxy {
 struct WorkerSeed {
     config: Arc<ProxyConfig>,
     shared: Arc<Shared>,
+    session_tables: Arc<SessionTables>,
     index: usize,
     sender: Option<std::sync::mpsc::SyncSender<crate::log::Batch>>,
-    sockets: Vec<TcpListener>,
+    sockets: Vec<Socket>,
     orders: watch::Receiver<Order>,
 }
 
@@ -253,12 +261,13 @@ impl WorkerSeed {
     fn run(self, runtime: &LocalRuntime) {
         let stats = Arc::clone(&self.shared.stats);
         let logger = Logger::new(self.config.log.format, self.sender, stats, self.index);
-        let worker = Worker::new(self.config, self.shared, self.index, logger);
+        let (shared, tables) = (self.shared, self.session_tables);
+        let worker = Worker::new(self.config, shared, tables, self.index, logger);
         let counters = std::rc::Rc::clone(&worker);
         runtime.block_on(async move {
             let mut listeners = Vec::new();
             for socket in self.sockets {
-                match tokio::net::TcpListener::from_std(socket) {
+                match Listener::new(socket) {
                     Ok(listener) => listeners.push(listener),
                     Err(_) => counters.stats().accept_errors.add(1),
                 }
@@ -268,7 +277,7 @@ impl WorkerSeed {
     }
 }
 
-type Sockets = Vec<Vec<TcpListener>>;
+type Sockets = Vec<Vec<Socket>>;
 
 /// A socket per worker and listener. The first finds a free port where none is given.
 fn listen(config: &ProxyConfig, workers: usize) -> Result<(Vec<SocketAddr>, Sockets), ProxyError> {
@@ -279,7 +288,8 @@ fn listen(config: &ProxyConfig, workers: usize) -> Result<(Vec<SocketAddr>, Sock
         for sockets in &mut sockets {
             let socket = bind(address).map_err(|error| ProxyError::Listen { address, error })?;
             let bound = socket.local_addr();
-            address = bound.map_err(|error| ProxyError::Listen { address, error })?;
+            let bound = bound.map_err(|error| ProxyError::Listen { address, error })?;
+            address = bound.as_socket().unwrap_or(address);
             sockets.push(socket);
         }
         addresses.push(address);
@@ -287,12 +297,12 @@ fn listen(config: &ProxyConfig, workers: usize) -> Result<(Vec<SocketAddr>, Sock
     Ok((addresses, sockets))
 }
 
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+fn bind(address: SocketAddr) -> io::Result<Socket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }

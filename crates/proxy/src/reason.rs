@@ -44,7 +44,7 @@ macro_rules! reasons {
                 match self { $( Self::$reason => $label, )* }
             }
 
-            /// The status of the answer, if an answer can still be given.
+            /// The status of the answer, if an answer can still be given and the site has no other.
             pub const fn status_code(self) -> u16 {
                 match self { $( Self::$reason => $status, )* }
             }

@@ -17,6 +17,7 @@ use crate::body::ResponseBody;
 use crate::exchange;
 use crate::head;
 use crate::io::ClientIo;
+use crate::linger::linger;
 use crate::reason::Reason;
 use crate::refuse;
 use crate::respond::respond;
@@ -63,14 +64,14 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
                 exchange::enter_headless(&session, reason);
             }
             if malformed.is_some() || parse_error || session.refused.get() {
-                refuse::linger(parts.io.into_stream(), answer, limit).await;
+                linger(parts.io.into_stream(), answer, limit).await;
             }
         }
         End::HeadTimeout => {
             exchange::enter_headless(&session, Reason::HeadTimeout);
             let stream = connection.into_parts().io.into_stream();
             let answer = refuse::ready_made(Reason::HeadTimeout);
-            refuse::linger(stream, Some(answer), limit).await;
+            linger(stream, Some(answer), limit).await;
         }
         End::ClientStalled => session.abandon.set(Reason::ClientStalled),
         End::Cut => session.abandon.set(Reason::Drained),

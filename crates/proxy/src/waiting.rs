@@ -17,7 +17,8 @@ use tokio::sync::{Notify, oneshot};
 use crate::reason::Reason;
 use crate::worker::Worker;
 
-/// How often room is looked for while somebody waits.
+/// How often room is looked for while somebody waits. Part of how it works, not a wait for
+/// something else to be ready: room that another worker left, and a deadline, make no sound.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// What becomes of one that waited.

@@ -2,49 +2,45 @@
 //! nothing that is written on a request's way, so they never wait for each other.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, Cache};
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use hyper::client::conn::http1::Builder as ClientBuilder;
 use hyper::server::conn::http1::Builder as ServerBuilder;
-use tidegate_core::admission::{Class, Verdict};
+use tidegate_core::admission::{AcceptGate, Class};
 use tidegate_core::picker::Picker;
+use tidegate_core::retry_budget::RetryBudget;
 use tidegate_core::route::Routes;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{NodeId, SiteId, Topology};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::accept::{Listener, accept};
+use crate::answers::Answers;
+use crate::classify::{ClassRules, SessionHash, SessionTables};
 use crate::config::{LogFormat, ProxyConfig, Timeouts};
+use crate::linger::Lingering;
 use crate::log::{Line, Logger, Recent, Ring, Tail};
 use crate::proxy::{Order, Shared};
-use crate::reason::Reason;
-use crate::refuse;
-use crate::retry::RetryBudget;
-use crate::serve::serve;
 use crate::session::Session;
+use crate::site::SiteConfig;
 use crate::stats::WorkerStats;
 use crate::upstream::{Pool, Upstream};
 use crate::waiting::{self, Waiters};
 
-/// The header that tells a request's class, 0 the highest.
-const CLASS: HeaderName = HeaderName::from_static("x-tidegate-class");
 /// How often deadlines are looked at. Time-outs are kept to within one of these.
 pub const TICK: Duration = Duration::from_millis(20);
 /// Ticks between two sweeps of the pool.
 const SWEEP_TICKS: u64 = 50;
 /// Ticks between two flushes of the access log.
 const FLUSH_TICKS: u64 = 5;
-/// Pause after a failed accept: mostly too many open files, which others must close first.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// How long a new connection may still send its first request during a drain.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
 /// Bytes of a request head that are read at once.
@@ -59,6 +55,7 @@ pub(crate) struct Ticks {
     pub(crate) body_idle: u64,
     pub(crate) tunnel_idle: u64,
     pub(crate) upstream_idle: u64,
+    pub(crate) linger: u64,
     pub(crate) drain_grace: u64,
 }
 
@@ -72,6 +69,7 @@ impl Ticks {
             body_idle: ticks(timeouts.body_idle),
             tunnel_idle: ticks(timeouts.tunnel_idle),
             upstream_idle: ticks(timeouts.upstream_idle),
+            linger: ticks(timeouts.linger),
             drain_grace: ticks(DRAIN_GRACE),
         }
     }
@@ -108,11 +106,20 @@ pub(crate) struct Worker {
     pub(crate) picker: RefCell<Picker>,
     pub(crate) waiters: Waiters,
     pub(crate) pool: RefCell<Pool>,
-    pub(crate) budget: RefCell<RetryBudget>,
+    /// Of each site: how many of its requests may be tried again here.
+    budgets: RefCell<Box<[RetryBudget]>>,
+    classes: Box<[ClassRules]>,
+    pub(crate) session_tables: Arc<SessionTables>,
+    pub(crate) answers: Answers,
     pub(crate) scratch: RefCell<Box<[u8]>>,
     pub(crate) tunnels: Cell<usize>,
     pub(crate) draining: Cell<bool>,
-    lingering: Cell<usize>,
+    pub(crate) lingering: RefCell<Lingering>,
+    /// Refused connections that take their answer slowly, in tasks of their own.
+    pub(crate) refused_slowly: Cell<usize>,
+    gate: RefCell<AcceptGate>,
+    /// Told when it accepts again.
+    resumed: Notify,
     logger: RefCell<Logger>,
     log_format: LogFormat,
     sessions: RefCell<Sessions>,
@@ -180,6 +187,7 @@ impl Worker {
     pub(crate) fn new(
         config: Arc<ProxyConfig>,
         shared: Arc<Shared>,
+        session_tables: Arc<SessionTables>,
         index: usize,
         logger: Logger,
     ) -> Rc<Self> {
@@ -210,11 +218,20 @@ impl Worker {
             picker: RefCell::new(picker),
             waiters: Waiters::default(),
             pool: RefCell::new(Pool::default()),
-            budget: RefCell::new(RetryBudget::new(config.retry, now)),
+            budgets: RefCell::new(budgets(&config, now)),
+            classes: (config.sites.iter())
+                .map(|site| ClassRules::new(&site.classes))
+                .collect(),
+            session_tables,
+            // Other numbers than the picker's.
+            answers: Answers::new(&config.sites, !seed),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             tunnels: Cell::new(0),
             draining: Cell::new(false),
-            lingering: Cell::new(0),
+            lingering: RefCell::default(),
+            refused_slowly: Cell::new(0),
+            gate: RefCell::default(),
+            resumed: Notify::new(),
             log_format: logger.format(),
             logger: RefCell::new(logger),
             sessions: RefCell::new(Sessions::default()),
@@ -285,19 +302,56 @@ impl Worker {
         (site.index() < known).then_some(site)
     }
 
-    /// The priority of a request: what its header says, the lowest if that says nothing.
-    pub(crate) fn class(&self, site: SiteId, headers: &HeaderMap) -> Class {
+    /// The priority of a request.
+    pub(crate) fn class(&self, site: SiteId, path: &str, headers: &HeaderMap) -> Class {
         let classes = match self.picker.borrow().topology().sites.get(site.index()) {
             Some(site) => site.admission.classes,
             None => 1,
         };
-        let lowest = classes.saturating_sub(1);
-        if lowest == 0 {
-            return Class::HIGHEST;
+        match self.classes.get(site.index()) {
+            Some(rules) => rules.class(classes, path, headers),
+            None => ClassRules::default().class(classes, path, headers),
         }
-        let named = headers.get(&CLASS).and_then(|value| value.to_str().ok());
-        let number = named.and_then(|text| text.trim().parse().ok());
-        Class::new(number.unwrap_or(lowest).min(lowest)).unwrap_or_default()
+    }
+
+    /// Whether a request of the session was let in a moment ago; then it is counted as known.
+    pub(crate) fn knows(&self, site: SiteId, session: SessionHash, now: Timestamp) -> bool {
+        let known = self.session_tables.is_known(site, session, now);
+        if known && let Some(site) = self.stats().site(site) {
+            site.known.add(1);
+        }
+        known
+    }
+
+    /// A request of the site has come: it pays for retries.
+    pub(crate) fn pay_for_retries(&self, site: SiteId) {
+        if let Some(budget) = self.budgets.borrow_mut().get_mut(site.index()) {
+            budget.on_request();
+        }
+    }
+
+    /// Whether a request of the site may be tried again; if so, it is paid for.
+    pub(crate) fn may_retry(&self, site: SiteId) -> bool {
+        let mut budgets = self.budgets.borrow_mut();
+        let budget = budgets.get_mut(site.index());
+        let may = budget.is_some_and(|budget| budget.try_take(self.now()));
+        if !may {
+            let stats = self.stats();
+            stats.retries_denied.add(1);
+            if let Some(site) = stats.site(site) {
+                site.retries_denied.add(1);
+            }
+        }
+        may
+    }
+
+    /// A request of the site is tried again.
+    pub(crate) fn on_retry(&self, site: SiteId) {
+        let stats = self.stats();
+        stats.retries.add(1);
+        if let Some(site) = stats.site(site) {
+            site.retries.add(1);
+        }
     }
 
     /// Whether the site has candidates besides these.
@@ -309,7 +363,8 @@ impl Worker {
 
     /// Whether the site's nodes report their load in responses.
     pub(crate) fn reads_load_of(&self, site: SiteId) -> bool {
-        self.config.load_header_sites.contains(&site)
+        let site = self.config.sites.get(site.index());
+        site.is_some_and(|site| site.load_header)
     }
 
     /// Speaks HTTP on a new connection to a node.
@@ -348,68 +403,28 @@ impl Worker {
 
     // Connections.
 
-    fn on_accept(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
-        let full = self.sessions.borrow().count >= self.config.limits.connections;
-        self.refresh();
-        let verdict = self.picker.borrow_mut().handle_accept(self.now());
-        match verdict {
-            Verdict::Reject(reason) => self.refuse(stream, reason.into()),
-            Verdict::Admit if full => self.refuse(stream, Reason::TooManyConnections),
-            Verdict::Admit => {
-                // Without it small answers wait for acknowledgements. A socket that does not
-                // take the option is one that its client has closed.
-                if stream.set_nodelay(true).is_ok() {
-                    tokio::task::spawn_local(serve(Rc::clone(self), stream, peer));
-                }
-            }
+    /// Client connections that are open.
+    pub(crate) fn connections(&self) -> usize {
+        self.sessions.borrow().count
+    }
+
+    /// Refused connections that are still open.
+    pub(crate) fn refused_now(&self) -> usize {
+        self.lingering.borrow().len() + self.refused_slowly.get()
+    }
+
+    /// Waits until nothing new is to be accepted any more.
+    pub(crate) async fn drains(&self) {
+        while !self.draining.get() {
+            self.changed.notified().await;
         }
     }
 
-    /// Stage 0: a ready-made answer, not a byte is read before it.
-    fn refuse(self: &Rc<Self>, stream: TcpStream, reason: Reason) {
-        self.stats().refused[reason.index()].add(1);
-        let lingering = self.lingering.get();
-        if lingering >= self.config.limits.lingering {
-            return;
+    /// Waits while the worker does not keep up with what it has.
+    pub(crate) async fn accepts(&self) {
+        while self.gate.borrow().is_paused() {
+            self.resumed.notified().await;
         }
-        self.lingering.set(lingering + 1);
-        let worker = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            let limit = worker.config.timeouts.linger;
-            refuse::linger(stream, Some(refuse::ready_made(reason)), limit).await;
-            worker.lingering.set(worker.lingering.get() - 1);
-        });
-    }
-
-    async fn accept(self: Rc<Self>, listener: TcpListener) {
-        let stopped = async {
-            while !self.draining.get() {
-                self.changed.notified().await;
-            }
-        };
-        let accepting = async {
-            loop {
-                match listener.accept().await {
-                    Ok((stream, peer)) => self.on_accept(stream, peer),
-                    Err(_) => {
-                        self.stats().accept_errors.add(1);
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                }
-            }
-        };
-        tokio::select! {
-            () = stopped => {}
-            () = accepting => {}
-        }
-        // Whoever is connected already would be reset when the socket closes.
-        poll_fn(|context| {
-            while let Poll::Ready(Ok((stream, peer))) = listener.poll_accept(context) {
-                self.on_accept(stream, peer);
-            }
-            Poll::Ready(())
-        })
-        .await;
     }
 
     // The clock.
@@ -420,14 +435,21 @@ impl Worker {
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut swept_at = 0;
         let mut flushed_at = 0;
+        let mut served_at = self.now();
         loop {
-            interval.tick().await;
+            let due = interval.tick().await;
+            let now = self.now();
+            self.watch_lag(due.elapsed(), now.since(served_at), now);
+            served_at = now;
             let tick = nanos(start.elapsed()) / nanos(TICK);
             self.tick.set(tick);
             self.set_wall_clock();
             for session in self.sessions.borrow().slots.iter().flatten() {
                 session.on_tick(tick);
             }
+            let mut scratch = self.scratch.borrow_mut();
+            self.lingering.borrow_mut().on_tick(tick, &mut scratch);
+            drop(scratch);
             if tick >= swept_at + SWEEP_TICKS {
                 swept_at = tick;
                 let oldest = tick.saturating_sub(self.ticks.upstream_idle);
@@ -437,6 +459,27 @@ impl Worker {
                 flushed_at = tick;
                 self.logger.borrow_mut().flush();
             }
+        }
+    }
+
+    /// The clock was served so late: it shows whether the worker keeps up.
+    fn watch_lag(&self, lag: Duration, since: Duration, now: Timestamp) {
+        let micros = |duration| nanos(duration) / 1000;
+        let stats = self.stats();
+        stats.lag.record(micros(lag));
+        let mut gate = self.gate.borrow_mut();
+        let before = gate.is_paused();
+        gate.on_lag(lag, now);
+        if before {
+            stats.accept_paused_micros.add(micros(since));
+        }
+        match (before, gate.is_paused()) {
+            (false, true) => stats.accept_pauses.add(1),
+            (true, false) => {
+                stats.accept_pauses_ended.add(1);
+                self.resumed.notify_waiters();
+            }
+            (false, false) | (true, true) => {}
         }
     }
 
@@ -482,11 +525,11 @@ impl Worker {
     /// Runs until it is told to stop.
     pub(crate) async fn run(
         self: Rc<Self>,
-        listeners: Vec<TcpListener>,
+        listeners: Vec<Listener>,
         mut orders: watch::Receiver<Order>,
     ) {
         for listener in listeners {
-            tokio::task::spawn_local(Rc::clone(&self).accept(listener));
+            tokio::task::spawn_local(accept(Rc::clone(&self), listener));
         }
         tokio::task::spawn_local(Rc::clone(&self).keep_time());
         tokio::task::spawn_local(waiting::look(Rc::clone(&self)));
@@ -504,6 +547,15 @@ impl Worker {
     }
 }
 
+/// Each site's budget, of which a worker has its part.
+fn budgets(config: &ProxyConfig, now: Timestamp) -> Box<[RetryBudget]> {
+    let budget = |site: &SiteConfig| {
+        let part = site.retry.share(config.workers);
+        RetryBudget::new(part, now)
+    };
+    config.sites.iter().map(budget).collect()
+}
+
 /// hyper's smallest buffer.
 const BUFFER_BYTES_MIN: usize = 8 << 10;
 
@@ -519,6 +571,7 @@ mod tests {
     use tokio::runtime::{Builder, LocalOptions};
 
     use super::*;
+    use crate::reason::Reason;
     use crate::stats::Stats;
 
     fn shared() -> Arc<Shared> {
@@ -562,8 +615,10 @@ mod tests {
             .build_local(LocalOptions::default())
             .unwrap();
         runtime.block_on(async move {
-            let worker = Worker::new(config, shared, 0, logger);
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let tables = SessionTables::new(&config.sites);
+            let worker = Worker::new(config, shared, tables, 0, logger);
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.set_nonblocking(true).unwrap();
             let address = listener.local_addr().unwrap();
             let (orders, receiver) = watch::channel(Order::Run);
             let client = std::thread::spawn(move || {
@@ -580,6 +635,7 @@ mod tests {
                 orders.send_replace(Order::Cut);
                 answers
             });
+            let listener = Listener::new(listener.into()).unwrap();
             worker.run(vec![listener], receiver).await;
             client.join().unwrap()
         })
@@ -594,7 +650,7 @@ mod tests {
                 answer.contains("x-tidegate-reason: overload\r\n"),
                 "{answer}"
             );
-            assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
+            assert!(answer.contains("\r\nretry-after: "), "{answer}");
         }
         let seen = shared.stats.snapshot();
         // A connection that is not read has brought no request.

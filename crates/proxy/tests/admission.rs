@@ -8,8 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use common::{Bench, Message, Node, Peer, ok, until};
-use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class, Rank};
 use tidegate_core::topology::{NodeId, SiteId};
+use tidegate_proxy::{ClassConfig, ProxyConfig, SessionConfig, SessionSource};
 
 /// A node that answers `/now` at once, and everything else when it is told to.
 struct Gated {
@@ -47,10 +48,20 @@ fn adaptive(slo: Duration, queue: u32) -> AdmissionConfig {
 
 /// A proxy that gives this node one request at a time; nobody moves the limit.
 fn bench(gated: &Gated, config: AdmissionConfig) -> Bench {
-    let bench = Bench::admitting(&[gated.node.address], config);
-    // The highest of several classes finds room a little longer.
-    let highest = if config.classes > 1 { 1.15 } else { 1.0 };
-    let limits = [highest, highest, 1.0, 1.0, 1.0];
+    bench_with(gated, config, |_| ())
+}
+
+fn bench_with(
+    gated: &Gated,
+    admission: AdmissionConfig,
+    change: impl FnOnce(&mut ProxyConfig),
+) -> Bench {
+    let bench = Bench::admitting_with(&[gated.node.address], admission, change);
+    // The highest of several classes finds room a little longer, and so do known sessions.
+    let several = admission.classes > 1;
+    let high = |class: Class| class.is_known() || several && class.index() == 0;
+    let longer = |rank: Rank| high(rank.class());
+    let limits = Rank::ALL.map(|rank| if longer(rank) { 1.15 } else { 1.0 });
     bench.shared.table.set_limits(NodeId(0), limits);
     bench
 }
@@ -145,32 +156,73 @@ fn whoever_leaves_while_he_waits_takes_nobodys_turn() {
     bench.settled();
 }
 
-#[test]
-fn classes_are_told_by_a_header() {
-    let gated = Gated::new();
-    let config = AdmissionConfig {
-        classes: 2,
-        ..adaptive(LONG, 10)
-    };
-    let bench = bench(&gated, config);
+/// With one request at the node and one of the lowest class that waits, this one goes at once.
+fn goes_first(bench: &Bench, gated: &Gated, request: &str) {
     let mut first = bench.client();
     ask(&mut first, "/");
     until("it is at the node", || bench.in_flight() == 1);
+    let waited = bench.shared.table.found_no_room(SiteId(0));
     let mut low = bench.client();
     ask(&mut low, "/");
     until("it waits", || {
-        bench.shared.table.found_no_room(SiteId(0)) == 1
+        bench.shared.table.found_no_room(SiteId(0)) == waited + 1
     });
     let mut high = bench.client();
-    high.send("GET /now HTTP/1.1\r\nhost: shop.example\r\nx-tidegate-class: 0\r\n\r\n");
+    high.send(request);
     assert_eq!(
         high.read_response(false).status(),
         200,
-        "room above the limit"
+        "room above the limit: {request}"
     );
     for client in [&mut first, &mut low] {
         gated.open();
         assert_eq!(client.read_response(false).status(), 200);
     }
     bench.settled();
+}
+
+#[test]
+fn classes_are_told_by_a_header_a_cookie_or_the_path() {
+    let gated = Gated::new();
+    let config = AdmissionConfig {
+        classes: 2,
+        ..adaptive(LONG, 10)
+    };
+    let bench = bench_with(&gated, config, |config| {
+        config.sites[0].classes = ClassConfig {
+            cookie: Some("plan".into()),
+            values: vec![("gold".into(), 0)],
+            paths: vec![("/now/checkout".into(), 0)],
+            ..ClassConfig::default()
+        };
+    });
+    for request in [
+        "GET /now HTTP/1.1\r\nhost: shop.example\r\nx-tidegate-class: gold\r\n\r\n",
+        "GET /now HTTP/1.1\r\nhost: shop.example\r\ncookie: a=b; plan=gold\r\n\r\n",
+        "GET /now/checkout/1 HTTP/1.1\r\nhost: shop.example\r\n\r\n",
+    ] {
+        goes_first(&bench, &gated, request);
+    }
+}
+
+#[test]
+fn whoever_was_let_in_goes_first() {
+    let gated = Gated::new();
+    let bench = bench_with(&gated, adaptive(LONG, 10), |config| {
+        config.sites[0].sessions = Some(SessionConfig {
+            source: SessionSource::Cookie("sid".into()),
+            window: LONG,
+        });
+    });
+    let known = "GET /now HTTP/1.1\r\nhost: shop.example\r\ncookie: sid=alice\r\n\r\n";
+    let mut client = bench.client();
+    client.send(known);
+    assert_eq!(client.read_response(false).status(), 200);
+    assert_eq!(
+        bench.settled().sites[0].known,
+        0,
+        "not before it was let in"
+    );
+    goes_first(&bench, &gated, known);
+    assert_eq!(bench.snapshot().sites[0].known, 1);
 }

@@ -385,10 +385,9 @@ fn load_reports_are_read_where_the_site_wants_them() {
         b"HTTP/1.1 200 OK\r\nendpoint-load-metrics: TEXT rif=3\r\ncontent-length: 0\r\n\r\n"
             .to_vec()
     });
-    for (sites, seen) in [(vec![], Some("TEXT rif=3")), (vec![0], None)] {
+    for (wanted, seen) in [(false, Some("TEXT rif=3")), (true, None)] {
         let bench = Bench::with(&[node.address], |config| {
-            let sites = sites.into_iter().map(tidegate_core::topology::SiteId);
-            config.load_header_sites = sites.collect();
+            config.sites[0].load_header = wanted;
         });
         assert_eq!(bench.client().get("/").get("endpoint-load-metrics"), seen);
     }

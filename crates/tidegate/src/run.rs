@@ -21,9 +21,7 @@ use std::thread::available_parallelism;
 use arc_swap::ArcSwap;
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
-use tidegate_proxy::{
-    Limits, ListenerConfig, Proxy, ProxyConfig, RetryConfig, Shared, Stats, Timeouts,
-};
+use tidegate_proxy::{Limits, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Timeouts};
 use tidegate_remote::clock;
 use tidegate_remote::reader::ReaderOptions;
 use tokio::net::TcpListener;
@@ -251,13 +249,9 @@ fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
         seed: front_end.seed.unwrap_or_else(seed),
         limits: proxy_limits(limits, workers),
         timeouts: proxy_timeouts(&front_end.timeouts),
-        retry: RetryConfig {
-            ratio: limits.retry_ratio.value,
-            per_second: limits.retries_per_second.value,
-        },
+        sites: front_end.sites.clone(),
         forwarded: front_end.forwarded.clone(),
         log: front_end.log.clone(),
-        load_header_sites: front_end.load_header_sites.clone(),
         node_header: front_end.node_header,
         clock: clock::now,
     }
@@ -301,6 +295,9 @@ fn seed() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::retry_budget::RetryConfig;
+    use tidegate_proxy::{AnswerConfig, ClassConfig};
+
     use super::*;
     use crate::config::file::{ConfigFile, defaults};
 
@@ -318,6 +315,14 @@ mod tests {
             }
         );
         assert_eq!(proxy_timeouts(&file.timeouts), Timeouts::default());
+        let text = "[[listener]]\naddress = \"127.0.0.1:8080\"\n[[site]]\nname = \"a\"\n\
+                    [[node]]\nname = \"n\"\naddress = \"10.0.0.1:80\"\nsite = \"a\"\n";
+        let config = Config::parse(text, "test.toml", Path::new("")).unwrap();
+        let site = &config.front_end.unwrap().sites[0];
+        assert_eq!(site.answers, AnswerConfig::default());
+        assert_eq!(site.classes, ClassConfig::default());
+        assert_eq!(site.retry, RetryConfig::default());
+        assert_eq!(site.sessions, None);
     }
 
     #[test]

@@ -441,11 +441,12 @@ fn is_near(server: &Server, table: &LoadTable, share: f64) -> bool {
 
 /// The limit for a request of a rank.
 fn ranked(limit: f64, rank: Rank, classes: u8) -> f64 {
-    let below = usize::from(classes).saturating_sub(rank.index());
-    limit + step(limit) * below as f64
+    let below = (2 * usize::from(classes)).saturating_sub(rank.index() + 1);
+    limit + step(limit) * below as f64 / 2.0
 }
 
-/// What a rank has beyond the next lower one: one slot at least, where there is one.
+/// What a class has beyond the next lower one, one slot at least where there is one; known sessions
+/// have half of it.
 fn step(limit: f64) -> f64 {
     (STEP * limit).max(limit.min(1.0))
 }
@@ -487,12 +488,15 @@ mod tests {
     fn each_rank_finds_room_a_little_longer_than_the_next_lower_one() {
         let of = |rank: usize| ranked(10.0, Rank::ALL[rank], 3);
         let limits: Vec<_> = (0..Rank::COUNT).map(of).collect();
-        for (limit, wanted) in limits.iter().zip([14.5, 13.0, 11.5, 10.0, 10.0]) {
+        for (limit, wanted) in limits
+            .iter()
+            .zip([13.75, 13.0, 12.25, 11.5, 10.75, 10.0, 10.0, 10.0])
+        {
             assert!((limit - wanted).abs() < 1e-9, "{limits:?}");
         }
         // By a slot at least.
-        assert_eq!(ranked(2.0, Rank::ALL[1], 3), 4.0);
-        assert_eq!(ranked(0.0, Rank::ALL[1], 3), 0.0);
+        assert_eq!(ranked(2.0, Rank::of(Class::HIGHEST), 3), 4.0);
+        assert_eq!(ranked(0.0, Rank::of(Class::HIGHEST), 3), 0.0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! | stage | when | by |
 //! |---|---|---|
+//! | | before accept | whether the worker itself keeps up: [`AcceptGate`] |
 //! | 0 | right after accept, before a byte is read | whether any site behind the listener takes anything |
 //! | 1 | after the head, when site and class are known | [`Admission`], then room at a node, then the [`WaitQueue`] |
 //!
@@ -15,6 +16,7 @@
 //!
 //! What it does not know: HTTP, answers, who asks.
 
+mod accept_gate;
 mod adaptive;
 mod bound;
 mod control;
@@ -25,12 +27,15 @@ mod off;
 mod own_latency;
 mod rivals;
 mod server;
+mod sessions;
 mod slots;
 mod wait_queue;
 
 use std::time::Duration;
 
+pub use accept_gate::AcceptGate;
 pub use control::{Control, LimitBy, Tick};
+pub use sessions::Sessions;
 pub use slots::SLOT_WORDS;
 pub use wait_queue::{Pushed, Standing, WaitQueue, WaitRules};
 
@@ -76,31 +81,59 @@ impl RejectReason {
     }
 }
 
-/// A priority: 0 is the highest, sheds last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Class(u8);
+/// A priority: 0 is the highest, sheds last. A request of a session that was let in a moment ago
+/// stands half a step above the others of its class. In order, the highest is the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Class {
+    number: u8,
+    stranger: bool,
+}
 
 impl Class {
     /// How many there can be.
     pub const COUNT: usize = 4;
     /// The highest.
-    pub const HIGHEST: Self = Self(0);
+    pub const HIGHEST: Self = Self::numbered(0);
+    /// From the highest to the lowest.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::numbered(0),
+        Self::numbered(1),
+        Self::numbered(2),
+        Self::numbered(3),
+    ];
+
+    const fn numbered(number: u8) -> Self {
+        Self {
+            number,
+            stranger: true,
+        }
+    }
 
     /// The class of this number, if there is one.
     pub const fn new(number: u8) -> Option<Self> {
         if (number as usize) < Self::COUNT {
-            Some(Self(number))
+            Some(Self::numbered(number))
         } else {
             None
         }
     }
 
-    /// From the highest to the lowest.
-    pub const ALL: [Self; Self::COUNT] = [Self(0), Self(1), Self(2), Self(3)];
+    /// The same for a request whose session is known, or is not; see [`Sessions`].
+    pub const fn with_known(self, known: bool) -> Self {
+        Self {
+            stranger: !known,
+            ..self
+        }
+    }
+
+    /// Whether its session is known.
+    pub const fn is_known(self) -> bool {
+        !self.stranger
+    }
 
     /// As an index.
     pub const fn index(self) -> usize {
-        self.0 as usize
+        self.number as usize
     }
 
     /// From the highest to the lowest.
@@ -109,22 +142,39 @@ impl Class {
     }
 }
 
-/// How long a request still finds room as servers fill up: 0 the longest. Each class has one, and
-/// there is one above them all.
+/// How long a request still finds room as servers fill up: 0 the longest. Each class has two, for
+/// known sessions and for all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(u8);
 
 impl Rank {
     /// How many there are.
-    pub const COUNT: usize = Class::COUNT + 1;
+    pub const COUNT: usize = 2 * Class::COUNT;
     /// From the highest to the lowest.
-    pub const ALL: [Self; Self::COUNT] = [Self(0), Self(1), Self(2), Self(3), Self(4)];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self(0),
+        Self(1),
+        Self(2),
+        Self(3),
+        Self(4),
+        Self(5),
+        Self(6),
+        Self(7),
+    ];
     /// The lowest: its limit is the server's.
-    pub const LOWEST: Self = Self(Class::COUNT as u8);
+    pub const LOWEST: Self = Self(Self::COUNT as u8 - 1);
 
     /// A class's.
     pub const fn of(class: Class) -> Self {
-        Self(class.0 + 1)
+        Self(2 * class.number + class.stranger as u8)
+    }
+
+    /// The class.
+    pub const fn class(self) -> Class {
+        Class {
+            number: self.0 / 2,
+            stranger: self.0 % 2 == 1,
+        }
     }
 
     /// As an index.

@@ -7,7 +7,7 @@
 //!            servers take is left of the SLO, but not before a tenth of it
 //! standing   the head has been older than 0.2 SLO for max(SLO, 100 ms), until it is empty:
 //!            newest first, deadline 0.15 SLO
-//! order      the highest class (0) first; within a class as above
+//! order      the highest class (0) first; within a class known sessions first, and then as above
 //! full       the oldest of the lowest class makes room for whoever is not lower
 //! ```
 //!
@@ -27,7 +27,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::Class;
+use super::{Class, Rank};
 use crate::time::Timestamp;
 
 /// Longest wait in a burst, and while the queue stands, over the SLO.
@@ -88,7 +88,8 @@ struct Waiting<T> {
 /// See the module.
 #[derive(Debug)]
 pub struct WaitQueue<T> {
-    classes: [VecDeque<Waiting<T>>; Class::COUNT],
+    /// By rank.
+    lanes: [VecDeque<Waiting<T>>; Rank::COUNT],
     length: usize,
     most: usize,
     rules: WaitRules,
@@ -103,7 +104,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
     /// An empty queue for at most so many.
     pub fn new(most: usize, rules: WaitRules) -> Self {
         Self {
-            classes: Default::default(),
+            lanes: Default::default(),
             length: 0,
             most,
             rules,
@@ -127,7 +128,8 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
 
     /// How many of a class wait.
     pub fn waiting(&self, class: Class) -> usize {
-        self.classes[class.index()].len()
+        let of = |known| &self.lanes[Rank::of(class.with_known(known)).index()];
+        of(true).len() + of(false).len()
     }
 
     /// How many wait.
@@ -147,26 +149,38 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
 
     /// Whether somebody of this class or a higher one waits, whom a newcomer may not overtake.
     pub fn is_ahead_of(&self, class: Class) -> bool {
-        self.classes[..=class.index()]
+        self.lanes[..=Rank::of(class).index()]
             .iter()
             .any(|waiting| !waiting.is_empty())
+    }
+
+    /// Whether a newcomer of the lowest class would be refused.
+    pub fn is_full(&self) -> bool {
+        self.length >= self.most
+    }
+
+    /// Whether it is full and nobody in it is below the highest class: no newcomer has room but at the
+    /// cost of its equals.
+    pub fn is_closed(&self) -> bool {
+        let below = &self.lanes[Rank::of(Class::HIGHEST).index() + 1..];
+        self.is_full() && below.iter().all(VecDeque::is_empty)
     }
 
     /// Whether a newcomer is taken in, and who had to leave for it.
     pub fn push(&mut self, class: Class, id: T, now: Timestamp) -> Pushed<T> {
         let mut evicted = None;
         if self.length >= self.most {
-            let lowest = self.classes.iter().rposition(|it| !it.is_empty());
+            let lowest = self.lanes.iter().rposition(|it| !it.is_empty());
             match lowest {
-                Some(lowest) if lowest >= class.index() => {
-                    evicted = self.classes[lowest].pop_front().map(|it| it.id);
+                Some(lowest) if lowest >= Rank::of(class).index() => {
+                    evicted = self.lanes[lowest].pop_front().map(|it| it.id);
                     self.one_less();
                 }
                 _ => return Pushed::Refused,
             }
         }
         let waiting = Waiting { id, arrived: now };
-        self.classes[class.index()].push_back(waiting);
+        self.lanes[Rank::of(class).index()].push_back(waiting);
         self.length += 1;
         evicted.map_or(Pushed::In, Pushed::InsteadOf)
     }
@@ -177,8 +191,8 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         self.look(now);
         let deadline = self.deadline();
         let late = |it: &Waiting<T>| now.since(it.arrived) >= deadline;
-        let mut classes = self.classes.iter_mut();
-        let waiting = classes.find(|waiting| waiting.front().is_some_and(late))?;
+        let mut lanes = self.lanes.iter_mut();
+        let waiting = lanes.find(|waiting| waiting.front().is_some_and(late))?;
         let late = waiting.pop_front().map(|it| it.id);
         self.one_less();
         late
@@ -188,26 +202,30 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
     pub fn pop(&mut self, now: Timestamp) -> Option<(Class, T)> {
         self.look(now);
         let newest_first = self.standing;
-        let (class, waiting) = Class::all()
-            .zip(&mut self.classes)
+        let (rank, waiting) = Rank::ALL
+            .into_iter()
+            .zip(&mut self.lanes)
             .find(|(_, waiting)| !waiting.is_empty())?;
         let next = match newest_first {
             true => waiting.pop_back(),
             false => waiting.pop_front(),
         };
         self.one_less();
-        next.map(|it| (class, it.id))
+        next.map(|it| (rank.class(), it.id))
     }
 
     /// The class whose turn it is.
     pub fn next_class(&self) -> Option<Class> {
-        let first = Class::all().zip(&self.classes).find(|it| !it.1.is_empty());
-        first.map(|(class, _)| class)
+        let first = Rank::ALL
+            .into_iter()
+            .zip(&self.lanes)
+            .find(|it| !it.1.is_empty());
+        first.map(|(rank, _)| rank.class())
     }
 
     /// One goes away by itself; false if it does not wait.
     pub fn remove(&mut self, id: T) -> bool {
-        for waiting in &mut self.classes {
+        for waiting in &mut self.lanes {
             if let Some(place) = waiting.iter().position(|it| it.id == id) {
                 waiting.remove(place);
                 self.one_less();
@@ -247,7 +265,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
     /// Whether it stands. The head's age tells, not whether somebody waits: a short queue that
     /// moves is what a queue is for.
     fn look(&mut self, now: Timestamp) {
-        let heads = self.classes.iter().filter_map(|it| it.front());
+        let heads = self.lanes.iter().filter_map(|it| it.front());
         let Some(oldest) = heads.map(|it| it.arrived).min() else {
             self.rest();
             return;
@@ -307,6 +325,34 @@ mod tests {
         assert_eq!(queue.next_class(), Some(class(0)));
         assert_eq!(drain(&mut queue, at(6)), [2, 4, 3, 1, 5]);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn known_sessions_go_first_within_their_class_and_leave_last() {
+        let known = |of| class(of).with_known(true);
+        let mut queue = queue(4);
+        for (id, of) in [(1, class(0)), (2, class(1)), (3, known(1)), (4, known(0))] {
+            assert_eq!(queue.push(of, id, at(0)), Pushed::In);
+        }
+        assert!(!queue.is_closed());
+        assert_eq!(queue.next_class(), Some(known(0)));
+        assert_eq!(queue.push(known(1), 5, at(1)), Pushed::InsteadOf(2));
+        assert_eq!(queue.push(class(1), 6, at(1)), Pushed::Refused);
+        assert_eq!(queue.pop(at(2)), Some((known(0), 4)));
+        assert!(queue.is_ahead_of(class(1)) && !queue.is_ahead_of(known(0)));
+        assert_eq!(drain(&mut queue, at(2)), [1, 3, 5]);
+    }
+
+    #[test]
+    fn a_queue_is_closed_when_only_the_highest_class_waits_in_it() {
+        let mut queue = queue(2);
+        queue.push(class(0), 1, at(0));
+        queue.push(class(1), 2, at(0));
+        assert!(queue.is_full() && !queue.is_closed());
+        assert_eq!(queue.push(class(0), 3, at(1)), Pushed::InsteadOf(2));
+        assert!(queue.is_closed());
+        queue.pop(at(2));
+        assert!(!queue.is_closed());
     }
 
     #[test]

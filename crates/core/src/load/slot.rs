@@ -10,7 +10,7 @@
 //! Both lines of the load are under one sequence lock. A comparison by `auto` touches the first
 //! two lines, which lie side by side.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use super::table::{LoadReport, NodeTerms};
@@ -71,8 +71,8 @@ pub(super) struct Own {
     prior_runnable: AtomicF32,
     prior_in_flight: AtomicF32,
     per_core: AtomicF32,
-    /// Most own requests in flight, by rank.
-    limits: [AtomicF32; Rank::COUNT],
+    /// Most own requests in flight, by rank, as whole numbers: a line has no room for more.
+    limits: [AtomicU16; Rank::COUNT],
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +108,9 @@ pub(super) struct Ended {
     /// Requests in flight as reported, and own ones among them as counted then.
     reported: AtomicU64,
 }
+
+/// In [`Own::limits`]; and so is whatever would be more.
+const NO_LIMIT: u16 = u16::MAX;
 
 /// Four lines, none of them split.
 const _: () = assert!(size_of::<Slot>() == 4 * 64);
@@ -278,13 +281,16 @@ impl Own {
 
     pub(super) fn set_limits(&self, limits: [f32; Rank::COUNT]) {
         for (word, limit) in self.limits.iter().zip(limits) {
-            word.store(limit);
+            word.store(limit.ceil() as u16, Ordering::Relaxed);
         }
     }
 
     #[inline]
     pub(super) fn limit(&self, rank: Rank) -> f32 {
-        self.limits[rank.index()].load()
+        match self.limits[rank.index()].load(Ordering::Relaxed) {
+            NO_LIMIT => f32::INFINITY,
+            limit => f32::from(limit),
+        }
     }
 
     #[inline]

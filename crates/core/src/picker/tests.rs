@@ -7,6 +7,7 @@ use crate::policy::PolicyKind;
 use crate::testing::cluster;
 
 const SITE: SiteId = SiteId(0);
+const LOW: Class = Class::ALL[1];
 const NOW: Timestamp = Timestamp::from_millis(1000);
 
 fn picker(nodes: u32) -> Picker {
@@ -143,10 +144,9 @@ fn whoever_finds_no_room_waits_and_goes_in_order_of_class() {
     };
     let mut picker = admitting(2, config);
     // The higher class finds room a little longer.
+    let limits = Rank::ALL.map(|rank| if rank < Rank::of(LOW) { 2.0 } else { 1.0 });
     for node in [0, 1] {
-        picker
-            .table()
-            .set_limits(NodeId(node), [1.3, 1.15, 1.0, 1.0, 1.0]);
+        picker.table().set_limits(NodeId(node), limits);
     }
     let tickets: Vec<_> = (0..2)
         .map(|id| sent(picker.handle_request(&of(1, id), NOW)))
@@ -159,7 +159,7 @@ fn whoever_finds_no_room_waits_and_goes_in_order_of_class() {
         let decision = picker.handle_request(&of(class, id), NOW);
         assert!(matches!(decision, Decision::Wait), "{decision:?}");
     }
-    assert_eq!(picker.table().waiting(SITE, Class::new(1).unwrap()), 2);
+    assert_eq!(picker.table().waiting(SITE, LOW), 2);
     assert!(picker.poll_waiting(NOW).is_none());
     let high = picker.handle_request(&of(0, 12), NOW);
     let Decision::Forward(high) = high else {
@@ -204,6 +204,53 @@ fn whoever_waits_too_long_or_must_make_room_is_told() {
         Some((2, RejectReason::QueueTimeout))
     );
     assert_eq!(picker.waiting(), 0);
+}
+
+#[test]
+fn connections_are_not_read_when_even_the_highest_class_finds_the_queue_full() {
+    let config = AdmissionConfig {
+        classes: 2,
+        queue: 2,
+        ..AdmissionConfig::new(AdmissionKind::Adaptive)
+    };
+    let mut picker = admitting(1, config);
+    picker.table().set_limits(NodeId(0), [0.0; Rank::COUNT]);
+    let closed = Verdict::Reject(RejectReason::Overload);
+    for (class, id, accept) in [
+        (1, 1, Verdict::Admit),
+        (1, 2, Verdict::Admit),
+        (1, 3, Verdict::Admit),
+        (0, 4, Verdict::Admit),
+        (0, 5, closed),
+    ] {
+        let decision = picker.handle_request(&of(class, id), NOW);
+        assert!(matches!(decision, Decision::Wait), "{id}: {decision:?}");
+        assert_eq!(picker.handle_accept(NOW), accept, "{id}");
+    }
+    let later = NOW + Duration::from_millis(1);
+    assert_eq!(picker.handle_accept(later), Verdict::Admit);
+}
+
+#[test]
+fn a_known_session_has_room_and_a_turn_before_others_of_its_class() {
+    let config = AdmissionConfig::new(AdmissionKind::Adaptive);
+    let mut picker = admitting(1, config);
+    let limits = Rank::ALL.map(|rank| if rank.class().is_known() { 2.0 } else { 1.0 });
+    picker.table().set_limits(NodeId(0), limits);
+    let known = |id| Arrival {
+        class: Class::HIGHEST.with_known(true),
+        ..of(0, id)
+    };
+    let ticket = sent(picker.handle_request(&of(0, 1), NOW));
+    let waits = picker.handle_request(&of(0, 2), NOW);
+    assert!(matches!(waits, Decision::Wait), "{waits:?}");
+    let above = sent(picker.handle_request(&known(3), NOW));
+    let waits = picker.handle_request(&known(4), NOW);
+    assert!(matches!(waits, Decision::Wait), "{waits:?}");
+    drop((ticket, above));
+    let (id, decision) = picker.poll_waiting(NOW).unwrap();
+    assert_eq!(id, WaitId(4));
+    assert!(matches!(decision, Decision::Forward(_)), "{decision:?}");
 }
 
 #[test]

@@ -56,6 +56,9 @@ pub(super) fn json_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
         }
     }
     put!(out, ",\"tries\":{}", tail.tries);
+    if tail.retry_denied {
+        out.extend_from_slice(b",\"retry_denied\":true");
+    }
     if let Some(why) = &tail.why {
         put!(out, ",\"compared\":{}", why.compared);
         // A policy that compares nothing has no score, and JSON has no NaN.
@@ -123,6 +126,9 @@ pub(super) fn combined_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
         }
     }
     put!(out, " tries={}", tail.tries);
+    if tail.retry_denied {
+        out.extend_from_slice(b" retry_denied=true");
+    }
     if let Some(why) = &tail.why {
         put!(out, " compared={}", why.compared);
         if why.score.is_finite() {

@@ -10,6 +10,7 @@
 //! | `status`, `bytes`, `bytes_in` | status sent; bytes of the response and the request body |
 //! | `duration_us`, `queue_us`, `upstream_us` | head to end; head to last try; last try to response head |
 //! | `site`, `node`, `tries` | where it went, and how often it was tried |
+//! | `retry_denied` | it would have been tried again, but the retry budget was used up |
 //! | `compared`, `score`, `load_age_us`, `in_flight`, `fail_open` | why that node: see `Why` in the core |
 //! | `reason` | why it did not end with the node's own answer, if it did not |
 
@@ -69,6 +70,7 @@ pub(crate) struct Tail<'a> {
     pub(crate) site: Option<&'a str>,
     pub(crate) node: Option<&'a str>,
     pub(crate) tries: u32,
+    pub(crate) retry_denied: bool,
     pub(crate) why: Option<Why>,
     pub(crate) reason: Option<Reason>,
 }

@@ -34,6 +34,7 @@ fn tail(reason: Option<Reason>) -> Tail<'static> {
         site: Some("shop"),
         node: Some("n1"),
         tries: 1,
+        retry_denied: false,
         why: Some(Why {
             compared: 5,
             score: 1.5,
@@ -90,6 +91,17 @@ fn a_line_without_a_node_is_an_object_too() {
     let object: serde_json::Value =
         serde_json::from_str(&line(LogFormat::Json, &unscored)).unwrap();
     assert_eq!(object.get("score"), None);
+}
+
+#[test]
+fn a_denied_retry_is_told() {
+    let denied = Tail {
+        retry_denied: true,
+        ..tail(Some(Reason::ConnectFailed))
+    };
+    let object: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, &denied)).unwrap();
+    assert_eq!(object["retry_denied"], true);
+    assert!(line(LogFormat::Combined, &denied).contains(" tries=1 retry_denied=true "));
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! | latency of a site | from the head of the request to the end |
 //! | latency of a node | from the try to the response head |
 //! | load age | at the decision, if it rests on a record |
+//! | lag | at each tick of the worker's clock: how late it was served |
 
 mod counter;
 mod histogram;
@@ -43,6 +44,10 @@ pub(crate) struct SiteStats {
     pub(crate) endings: [Counter; Ending::ALL.len()],
     pub(crate) classes: [Counter; CLASSES],
     pub(crate) latency: Histogram,
+    pub(crate) retries: Counter,
+    pub(crate) retries_denied: Counter,
+    /// Requests of sessions that were let in a moment before.
+    pub(crate) known: Counter,
 }
 
 /// One node, as one worker saw it.
@@ -89,6 +94,12 @@ pub(crate) struct WorkerStats {
     pub(crate) closed: Counter,
     pub(crate) refused: [Counter; Reason::COUNT],
     pub(crate) accept_errors: Counter,
+    /// Times at which the worker stopped accepting, and began again.
+    pub(crate) accept_pauses: Counter,
+    pub(crate) accept_pauses_ended: Counter,
+    pub(crate) accept_paused_micros: Counter,
+    /// How late the clock was served.
+    pub(crate) lag: Histogram,
     pub(crate) tunnels: Counter,
     pub(crate) tunnels_closed: Counter,
     pub(crate) log_lines: Counter,
@@ -116,6 +127,10 @@ impl WorkerStats {
             closed: Counter::default(),
             refused: std::array::from_fn(|_| Counter::default()),
             accept_errors: Counter::default(),
+            accept_pauses: Counter::default(),
+            accept_pauses_ended: Counter::default(),
+            accept_paused_micros: Counter::default(),
+            lag: Histogram::default(),
             tunnels: Counter::default(),
             tunnels_closed: Counter::default(),
             log_lines: Counter::default(),

@@ -14,6 +14,12 @@ pub struct SiteSnapshot {
     pub classes: [u64; CLASSES],
     /// From the head of the request to the end.
     pub latency: HistogramSnapshot,
+    /// Requests tried again at a node.
+    pub retries: u64,
+    /// Retries that the budget refused.
+    pub retries_denied: u64,
+    /// Requests of sessions that were let in a moment before.
+    pub known: u64,
 }
 
 /// One node.
@@ -74,6 +80,14 @@ pub struct Snapshot {
     pub refused: Vec<u64>,
     /// Failed accepts: mostly too many open files.
     pub accept_errors: u64,
+    /// Times at which a worker stopped accepting because it did not keep up.
+    pub accept_pauses: u64,
+    /// Workers that accept nothing now.
+    pub accept_paused: u64,
+    /// Time that workers accepted nothing, microseconds.
+    pub accept_paused_micros: u64,
+    /// How late the workers' clocks were served.
+    pub lag: HistogramSnapshot,
     /// Tunnels opened.
     pub tunnels: u64,
     /// Tunnels open now.
@@ -147,6 +161,12 @@ impl Snapshot {
         self.accepted += accepted;
         self.connections += accepted.saturating_sub(closed);
         self.accept_errors += worker.accept_errors.get();
+        let ended = worker.accept_pauses_ended.get();
+        let pauses = worker.accept_pauses.get();
+        self.accept_pauses += pauses;
+        self.accept_paused += pauses.saturating_sub(ended);
+        self.accept_paused_micros += worker.accept_paused_micros.get();
+        worker.lag.add_to(&mut self.lag);
         let closed = worker.tunnels_closed.get();
         let opened = worker.tunnels.get();
         self.tunnels += opened;
@@ -171,6 +191,9 @@ impl SiteSnapshot {
             *total += count.get();
         }
         site.latency.add_to(&mut self.latency);
+        self.retries += site.retries.get();
+        self.retries_denied += site.retries_denied.get();
+        self.known += site.known.get();
         self.requests += site.requests.get();
     }
 }

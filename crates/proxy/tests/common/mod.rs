@@ -19,7 +19,7 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::route::Routes;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
-use tidegate_proxy::{ListenerConfig, Proxy, ProxyConfig, Shared, Snapshot, Stats};
+use tidegate_proxy::{ListenerConfig, Proxy, ProxyConfig, Shared, SiteConfig, Snapshot, Stats};
 
 /// Long enough for any machine; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -292,6 +292,7 @@ pub(crate) fn config() -> ProxyConfig {
     let mut config = ProxyConfig::new(clock);
     let address = "127.0.0.1:0".parse().unwrap();
     config.listeners.push(ListenerConfig { address });
+    config.sites.push(SiteConfig::default());
     config
 }
 
@@ -313,9 +314,21 @@ impl Bench {
 
     /// Before a site that admits like this.
     pub(crate) fn admitting(nodes: &[SocketAddr], admission: AdmissionConfig) -> Self {
+        Self::admitting_with(nodes, admission, |_| ())
+    }
+
+    /// The same, with more to be said.
+    pub(crate) fn admitting_with(
+        nodes: &[SocketAddr],
+        admission: AdmissionConfig,
+        change: impl FnOnce(&mut ProxyConfig),
+    ) -> Self {
         let mut spec = cluster(nodes);
         spec.sites[0].admission = admission;
-        Self::of(spec, |config| config.workers = 1)
+        Self::of(spec, |config| {
+            config.workers = 1;
+            change(config);
+        })
     }
 
     fn of(spec: ClusterSpec, change: impl FnOnce(&mut ProxyConfig)) -> Self {

@@ -353,14 +353,14 @@ impl World<'_> {
 fn draw_class(shares: &[f64], classes: u8, prng: &mut Prng) -> Class {
     let lowest = classes.saturating_sub(1);
     if shares.is_empty() {
-        return Class::new(lowest).unwrap_or_default();
+        return Class::new(lowest).unwrap_or(Class::HIGHEST);
     }
     let mut left = prng.unit() * shares.iter().sum::<f64>();
     for (number, share) in (0..=lowest).zip(shares) {
         left -= share;
         if left < 0.0 {
-            return Class::new(number).unwrap_or_default();
+            return Class::new(number).unwrap_or(Class::HIGHEST);
         }
     }
-    Class::new(lowest).unwrap_or_default()
+    Class::new(lowest).unwrap_or(Class::HIGHEST)
 }

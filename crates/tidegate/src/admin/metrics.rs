@@ -34,8 +34,10 @@ pub(crate) fn metrics(plane: &Plane) -> String {
     scene.process(&mut text);
     scene.requests(&mut text);
     scene.connections(&mut text);
+    scene.accepting(&mut text);
     scene.decisions(&mut text);
     scene.sites(&mut text);
+    scene.site_counts(&mut text);
     scene.node_requests(&mut text);
     scene.node_limits(&mut text);
     scene.node_states(&mut text);
@@ -244,6 +246,21 @@ impl Scene<'_> {
         );
     }
 
+    fn accepting(&self, text: &mut Text) {
+        let snapshot = &self.look.snapshot;
+        let help = "Workers that accept no connections now, because they do not keep up.";
+        let paused = snapshot.accept_paused as f64;
+        gauge(text, "tidegate_accept_paused", help, paused);
+        let help = "Times at which a worker stopped accepting connections.";
+        counter(text, "tidegate_accept_pauses", help, snapshot.accept_pauses);
+        let help = "Time that workers accepted no connections, added up.";
+        let mut family = text.family("tidegate_accept_paused_seconds", Kind::Counter, help);
+        family.sample(&[], snapshot.accept_paused_micros as f64 * 1e-6);
+        let help = "How late the workers served a timer, looked at each 20 ms.";
+        let mut family = text.family("tidegate_event_loop_lag_seconds", Kind::Histogram, help);
+        histogram(&mut family, &[], &snapshot.lag);
+    }
+
     fn decisions(&self, text: &mut Text) {
         let snapshot = &self.look.snapshot;
         let help = "Age of the load record at the routing decision.";
@@ -301,6 +318,31 @@ impl Scene<'_> {
         self.each_site(|name, id, _| {
             family.sample(&[("site", name)], flag(self.topology.site(id).fail_open));
         });
+    }
+
+    fn site_counts(&self, text: &mut Text) {
+        type Count = fn(&SiteSnapshot) -> u64;
+        let counters: [(_, _, Count); 3] = [
+            (
+                "tidegate_site_retries",
+                "Requests of the site that were tried again.",
+                |site| site.retries,
+            ),
+            (
+                "tidegate_site_retries_denied",
+                "Retries that the site's budget refused.",
+                |site| site.retries_denied,
+            ),
+            (
+                "tidegate_site_known_requests",
+                "Requests of sessions that were let in a moment before.",
+                |site| site.known,
+            ),
+        ];
+        for (name, help, count) in counters {
+            let mut family = text.family(name, Kind::Counter, help);
+            self.each_site(|name, _, site| family.count(&[("site", name)], count(site)));
+        }
     }
 
     fn node_requests(&self, text: &mut Text) {

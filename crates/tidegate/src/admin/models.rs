@@ -31,6 +31,8 @@ pub(crate) struct Status {
     pub(crate) requests: Requests,
     /// Client connections that are open.
     pub(crate) connections: u64,
+    /// Workers that accept no connections now, because they do not keep up.
+    pub(crate) accept_paused: u64,
     /// The last seconds.
     pub(crate) recent: Recent,
     /// Age of the load record at decisions of the last seconds.

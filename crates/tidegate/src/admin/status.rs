@@ -39,6 +39,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
         },
         requests: requests(&look.snapshot),
         connections: look.snapshot.connections,
+        accept_paused: look.snapshot.accept_paused,
         recent: all_recent(&look),
         load_age: quantiles(&look.snapshot.load_age.since(&look.earlier.load_age)),
         sites: (0..topology.sites.len())

@@ -34,6 +34,13 @@ pub(super) fn status(status: &Status) -> String {
         quantiles(&status.recent.latency),
         quantiles(&status.load_age),
     ));
+    match status.accept_paused {
+        0 => {}
+        1 => out.push_str("one worker accepts no connections: it does not keep up\n"),
+        paused => out.push_str(&format!(
+            "{paused} workers accept no connections: they do not keep up\n"
+        )),
+    }
     let reader = &status.reader;
     if reader.nodes > 0 {
         let priority = match (reader.realtime, &reader.note) {

@@ -3,6 +3,7 @@
 use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::{size_units, time_units};
 
+use super::answers::{ClassFile, RetryBudgetFile, SessionFile};
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, ForwardedFile, LimitsFile,
     ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ReconfigureFile, SiteFile,
@@ -38,6 +39,12 @@ pub(crate) fn page() -> String {
         ("[[site]]", SiteFile::docs()),
         ("[[site]] policy = { … }", PolicySetting::table_docs()),
         (ADMISSION, AdmissionFile::docs()),
+        ("[[site]] admission = { class = { … } }", ClassFile::docs()),
+        (
+            "[[site]] admission = { session = { … } }",
+            SessionFile::docs(),
+        ),
+        ("[[site]] retry_budget = { … }", RetryBudgetFile::docs()),
         ("[[node]]", NodeFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),
         ("[load]", LoadFile::docs()),

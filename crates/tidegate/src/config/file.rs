@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class};
 use tidegate_core::units::Size;
 
+use super::answers::{ClassFile, RetryAfter, RetryBudgetFile, SessionFile};
 use super::policy::PolicySetting;
 use super::setting::{At, names, table};
 use super::values::Auto;
@@ -110,6 +111,8 @@ table! {
         policy: PolicySetting = PolicySetting::default();
         /// Which requests come in at all.
         admission: AdmissionFile = defaults();
+        /// Retries of requests that failed at a node.
+        retry_budget: RetryBudgetFile = defaults();
         /// Its nodes report their load in the response header `endpoint-load-metrics`: read it
         /// for policies that use it, and take it out of the response.
         load_header: bool = false;
@@ -124,13 +127,24 @@ table! {
         mode: AdmissionKind = AdmissionKind::Off;
         /// Answers are wanted within this time: it sets how long a request may wait for room.
         slo: Duration = AdmissionConfig::SLO, in SLO_MIN..=SLO_MAX;
-        /// adaptive, maxconn, codel, dagor: priorities, told by requests in the header
-        /// `x-tidegate-class`: 0 is the highest, and the lowest is taken where a request tells none.
+        /// adaptive, maxconn, codel, dagor: priorities, 0 the highest; `class` says which request is of which.
         classes: u32 = 1, in 1..=CLASSES_MAX;
+        /// Which class a request is of.
+        class: ClassFile = defaults();
+        /// adaptive, maxconn, codel: how sessions are told apart; not set: they are not.
+        session: Option<SessionFile> = None;
         /// adaptive, maxconn, codel: most requests that wait for room, in each worker.
         queue: u32 = AdmissionConfig::QUEUE, in 0..=QUEUE_MAX;
         /// maxconn: how long they wait; not set is 0.4 of `slo`.
         queue_timeout: Option<Duration> = None, in Some(TIMEOUT_MIN)..=Some(SLO_MAX);
+        /// static: the status for a request above a limit: 503, or 429 where clients are to blame.
+        status: u32 = 503;
+        /// After how many seconds a refused client may come again, the least and the most: each is
+        /// told another number.
+        retry_after: RetryAfter = RetryAfter(1..=3);
+        /// File with the body of answers to requests that admission refuses: `.html`, `.json` or `.txt`, at
+        /// most 64 KiB. Relative to this file.
+        body: Option<PathBuf> = None;
         /// Let everything in and only count what would have been refused or made to wait.
         dry_run: bool = false;
         /// static, maxconn, codel: most requests in flight at a server, of this front-end.
@@ -281,10 +295,6 @@ table! {
         pool_per_node: u32 = 128, in 0..=10_000;
         /// Nodes that a request may be tried at, the first included.
         tries: u32 = 3, in 1..=10;
-        /// Retries for each request, on average.
-        retry_ratio: f64 = 0.2, in 0.0..=1.0;
-        /// Retries per second that are allowed whatever the rate of requests.
-        retries_per_second: f64 = 3.0, in 0.0..=10_000.0;
     }
 }
 

@@ -11,6 +11,7 @@
 //! What comes after checks nothing again. It does not know sockets: whether an address can be
 //! bound shows when it is bound.
 
+mod answers;
 #[cfg(test)]
 mod docs;
 pub(crate) mod file;
@@ -20,6 +21,7 @@ pub(crate) mod print;
 pub(crate) mod problem;
 mod secrets;
 pub(crate) mod setting;
+mod site;
 mod validate;
 pub(crate) mod values;
 
@@ -32,9 +34,9 @@ use std::time::Duration;
 
 use tidegate_core::load::Rung;
 use tidegate_core::route::Routes;
-use tidegate_core::topology::{ClusterSpec, SiteId};
+use tidegate_core::topology::ClusterSpec;
 use tidegate_node::{AgentConfig, RUNGS, Scope};
-use tidegate_proxy::{ForwardedConfig, LogConfig};
+use tidegate_proxy::{ForwardedConfig, LogConfig, SiteConfig};
 use tidegate_remote::udp::Key;
 use toml::de::DeTable;
 
@@ -99,8 +101,8 @@ pub(crate) struct FrontEnd {
     pub(crate) forwarded: ForwardedConfig,
     /// Whether clients are told which node answered.
     pub(crate) node_header: bool,
-    /// Sites whose nodes report their load in responses.
-    pub(crate) load_header_sites: Vec<SiteId>,
+    /// What the data plane is told of each site, in the order of the sites.
+    pub(crate) sites: Vec<SiteConfig>,
     /// Access log.
     pub(crate) log: LogConfig,
 }

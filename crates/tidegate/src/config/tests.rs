@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use tidegate_proxy::{LimitStatus, SessionSource};
+
 use super::*;
 
 const SMALL: &str = r#"
@@ -88,12 +90,75 @@ fn without_a_key_nothing_is_read_and_with_one_the_agents_port_is_asked() {
     assert_eq!(address.to_string(), "10.0.0.11:9901");
 }
 
+const PRIORITIES: &str = r#"
+[[listener]]
+address = "127.0.0.1:8080"
+[[site]]
+name = "shop"
+hosts = ["shop.example"]
+admission = { mode = "adaptive", classes = 3, retry_after = ["2s", "1m"], class = { cookie = "plan", values = { gold = 0, "a b" = 1 }, paths = { "/checkout" = 0 }, default = 1 }, session = { header = "x-user", window = "5m" } }
+retry_budget = { ratio = 0.1, min_per_second = 2 }
+[[site]]
+name = "api"
+admission = { mode = "static", connections = 200, status = 429, body = "busy.json" }
+[[node]]
+name = "n1"
+address = "10.0.0.11:80"
+site = "shop"
+[[node]]
+name = "n2"
+address = "10.0.0.12:80"
+site = "api"
+[[node]]
+name = "n3"
+address = "10.0.0.13:80"
+site = "api"
+"#;
+
+#[test]
+fn a_site_says_who_goes_first_and_what_the_others_are_told() {
+    let folder = std::env::temp_dir().join(format!("tidegate-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("busy.json"), "{}").unwrap();
+    let read = |text: &str| {
+        let config = Config::parse(text, "test.toml", &folder);
+        config.map_err(|error| error.render(false)).unwrap()
+    };
+    let config = read(PRIORITIES);
+    let again = read(&print::print(&config.file));
+    std::fs::remove_dir_all(&folder).unwrap();
+    for config in [config, again] {
+        let [shop, api] = &config.front_end.as_ref().unwrap().sites[..] else {
+            panic!("two sites");
+        };
+        assert_eq!(shop.classes.cookie.as_deref(), Some("plan"));
+        assert_eq!(shop.classes.values, [("gold".into(), 0), ("a b".into(), 1)]);
+        assert_eq!(shop.classes.paths, [("/checkout".into(), 0)]);
+        assert_eq!(shop.classes.default, Some(1));
+        assert_eq!(shop.answers.retry_after, 2..=60);
+        let sessions = shop.sessions.as_ref().unwrap();
+        let header = http::HeaderName::from_static("x-user");
+        assert_eq!(sessions.source, SessionSource::Header(header));
+        assert_eq!(sessions.window, Duration::from_secs(300));
+        assert_eq!((shop.retry.ratio, shop.retry.min_per_second), (0.1, 2.0));
+        assert_eq!(api.answers.limit_status, LimitStatus::TooManyRequests);
+        let quota = api.answers.quota.as_ref().unwrap();
+        assert_eq!((quota.name.as_str(), quota.requests), ("api", 400));
+        let body = api.answers.body.as_ref().unwrap();
+        assert_eq!(
+            (body.content_type, &body.bytes[..]),
+            ("application/json", &b"{}"[..])
+        );
+    }
+}
+
 /// Cuts and flips of a good file: whatever comes, there is an answer and it can be drawn.
 #[test]
 fn damaged_files_never_panic() {
     let mut prng = tidegate_core::prng::Prng::new(7);
     for _ in 0..2000 {
-        let mut bytes = SMALL.as_bytes().to_vec();
+        let text = [SMALL, PRIORITIES][prng.below(2)];
+        let mut bytes = text.as_bytes().to_vec();
         for _ in 0..=prng.below(3) {
             let at = prng.below(bytes.len());
             match prng.below(3) {

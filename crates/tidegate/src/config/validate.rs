@@ -11,7 +11,7 @@ use tidegate_core::route::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_core::units::format_duration;
 use tidegate_node::{AgentConfig, RUNGS};
-use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget};
+use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget, SiteConfig};
 use tidegate_remote::udp::{Key, KeyError, Network};
 
 use super::file::{
@@ -21,7 +21,7 @@ use super::file::{
 use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
 use super::values::Auto;
-use super::{Admin, Config, FrontEnd, NodeRead, Token, parse_rung, parse_scope};
+use super::{Admin, Config, FrontEnd, NodeRead, Token, parse_rung, parse_scope, site};
 
 /// Letters of a site's or node's name: it stands in URLs, labels and log lines.
 const NAME_MAX: usize = 64;
@@ -202,11 +202,7 @@ impl Checker<'_> {
             self.problem(at, message, "out of range");
         }
         let forwarded = self.forwarded(&file.forwarded);
-        let load_header_sites = (0..).zip(&file.site.value);
-        let load_header_sites = load_header_sites
-            .filter(|(_, site)| site.load_header.value)
-            .map(|(index, _)| SiteId(index))
-            .collect();
+        let site_configs = self.site_configs(file);
         let sites = sites?;
         let (nodes, reads) = nodes?;
         // All that it can find wrong was looked for above, with places.
@@ -236,9 +232,20 @@ impl Checker<'_> {
             timeouts: file.timeouts.value.clone(),
             forwarded: forwarded?,
             node_header: file.forwarded.node_header.value,
-            load_header_sites,
+            sites: site_configs?,
             log: self.log(&file.log),
         })
+    }
+
+    fn site_configs(&mut self, file: &ConfigFile) -> Option<Vec<SiteConfig>> {
+        let config = |site: &At<SiteFile>| {
+            let kind = admission(&site.admission).kind;
+            let nodes = file.node.iter();
+            let nodes = nodes.filter(|node| node.site.value == site.name.value);
+            site::config(site, kind, nodes.count(), &self.folder, self.problems)
+        };
+        let sites: Vec<_> = file.site.iter().map(config).collect();
+        sites.into_iter().collect()
     }
 
     fn forwarded(&mut self, file: &ForwardedFile) -> Option<ForwardedConfig> {

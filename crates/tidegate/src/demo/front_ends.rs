@@ -97,7 +97,7 @@ fn front_end(
         timeouts: defaults(),
         forwarded: ForwardedConfig::default(),
         node_header: false,
-        load_header_sites: Vec::new(),
+        sites: Vec::new(),
         log: LogConfig::default(),
         seed: Some(seed),
     })

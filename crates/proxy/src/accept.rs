@@ -1,0 +1,158 @@
+//! From a listening socket to a connection that is served, or refused before a byte of it is read.
+//!
+//! A refused connection costs as little as can be: it is accepted, gets an answer that was ready, and
+//! waits among the lingering for its client to close. It never becomes a task, nor is the
+//! reactor told of it.
+//!
+//! A worker that does not keep up accepts nothing for a while ([`AcceptGate`]); the kernel holds new
+//! connections in the backlog of its socket. `SO_REUSEPORT` gives each worker a socket of its own, so the
+//! others go on with theirs.
+//!
+//! [`AcceptGate`]: tidegate_core::admission::AcceptGate
+
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use socket2::{SockRef, Socket, Type};
+use tidegate_core::admission::Verdict;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use crate::linger::linger;
+use crate::reason::Reason;
+use crate::serve::serve;
+use crate::worker::Worker;
+
+/// Pause after a failed accept: mostly too many open files, which others must close first.
+const ERROR_PAUSE: Duration = Duration::from_millis(10);
+/// More is to come (send(2)): the answer leaves with the end of the stream, in one segment.
+const MSG_MORE: i32 = 0x8000;
+/// Connections that are accepted before others get their turn.
+const BATCH: usize = 64;
+
+/// A listening socket in the worker's reactor. tokio's own would make the reactor know of every
+/// connection that it accepts; this one only tells when there is something to accept. That is all that is
+/// asked of the stream whose form it has.
+#[derive(Debug)]
+pub(crate) struct Listener(TcpStream);
+
+impl Listener {
+    /// Of a socket that listens already and does not block.
+    pub(crate) fn new(socket: Socket) -> io::Result<Self> {
+        TcpStream::from_std(socket.into()).map(Self)
+    }
+
+    /// Hands on each connection that is there, up to a batch; an error that would block if that were
+    /// all of them.
+    fn accept(&self, each: impl Fn(Socket, SocketAddr)) -> io::Result<()> {
+        // The flags of a type are those of accept4.
+        let flags = i32::from(Type::STREAM.nonblocking().cloexec()) & !i32::from(Type::STREAM);
+        let socket = SockRef::from(&self.0);
+        self.0.try_io(Interest::READABLE, || {
+            for _ in 0..BATCH {
+                let (socket, peer) = socket.accept4(flags)?;
+                if let Some(peer) = peer.as_socket() {
+                    each(socket, peer);
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Accepts until the worker drains.
+pub(crate) async fn accept(worker: Rc<Worker>, listener: Listener) {
+    tokio::select! {
+        () = accept_for_ever(&worker, &listener) => {}
+        () = worker.drains() => {}
+    }
+    // Whoever is connected already would be reset when the socket closes.
+    while listener.accept(on_accept(&worker)).is_ok() {}
+}
+
+async fn accept_for_ever(worker: &Rc<Worker>, listener: &Listener) {
+    loop {
+        worker.accepts().await;
+        // What may be wrong here shows at the accept.
+        let readable = poll_fn(|context| listener.0.poll_read_ready(context));
+        readable.await.ok();
+        match listener.accept(on_accept(worker)) {
+            Ok(()) => tokio::task::yield_now().await,
+            Err(error) if is_none_left(&error) => {}
+            Err(_) => {
+                worker.stats().accept_errors.add(1);
+                tokio::time::sleep(ERROR_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn is_none_left(error: &io::Error) -> bool {
+    [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind())
+}
+
+/// What becomes of each connection.
+fn on_accept(worker: &Rc<Worker>) -> impl Fn(Socket, SocketAddr) {
+    |socket, peer| admit(worker, socket, peer)
+}
+
+fn admit(worker: &Rc<Worker>, socket: Socket, peer: SocketAddr) {
+    worker.refresh();
+    let verdict = worker.picker.borrow_mut().handle_accept(worker.now());
+    let full = worker.connections() >= worker.config.limits.connections;
+    match verdict {
+        Verdict::Reject(reason) => refuse(worker, socket, reason.into()),
+        Verdict::Admit if full => refuse(worker, socket, Reason::TooManyConnections),
+        Verdict::Admit => {
+            // Without it small answers wait for acknowledgements. A socket that does not take the
+            // option is one that its client has closed.
+            if socket.set_tcp_nodelay(true).is_err() {
+                return;
+            }
+            match TcpStream::from_std(socket.into()) {
+                Ok(stream) => {
+                    tokio::task::spawn_local(serve(Rc::clone(worker), stream, peer));
+                }
+                Err(_) => worker.stats().accept_errors.add(1),
+            }
+        }
+    }
+}
+
+/// Stage 0: a ready-made answer, not a byte is read before it.
+fn refuse(worker: &Rc<Worker>, socket: Socket, reason: Reason) {
+    worker.stats().refused[reason.index()].add(1);
+    if worker.refused_now() >= worker.config.limits.lingering {
+        return;
+    }
+    let answer = worker.answers.unread(reason);
+    match socket.send_with_flags(answer, MSG_MORE) {
+        Ok(sent) if sent == answer.len() => {
+            let until = worker.due(worker.ticks.linger);
+            worker.lingering.borrow_mut().push(socket, until);
+        }
+        // More than the socket takes at once.
+        Ok(sent) => refuse_slowly(worker, socket, answer.slice(sent..)),
+        // Its client has left.
+        Err(_) => {}
+    }
+}
+
+#[cold]
+fn refuse_slowly(worker: &Rc<Worker>, socket: Socket, rest: Bytes) {
+    let Ok(stream) = TcpStream::from_std(socket.into()) else {
+        return;
+    };
+    let worker = Rc::clone(worker);
+    let slow = &worker.refused_slowly;
+    slow.set(slow.get() + 1);
+    tokio::task::spawn_local(async move {
+        linger(stream, Some(rest), worker.config.timeouts.linger).await;
+        let slow = &worker.refused_slowly;
+        slow.set(slow.get() - 1);
+    });
+}

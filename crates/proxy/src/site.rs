@@ -1,0 +1,137 @@
+//! What the data plane is told about one site, besides what the topology says. Plain values.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderName;
+use tidegate_core::retry_budget::RetryConfig;
+
+/// One site.
+#[derive(Clone, Debug, Default)]
+pub struct SiteConfig {
+    /// How refused requests are answered.
+    pub answers: AnswerConfig,
+    /// Which class a request is of.
+    pub classes: ClassConfig,
+    /// By what sessions are told apart; none: they are not.
+    pub sessions: Option<SessionConfig>,
+    /// How many requests may be tried again, in all workers together.
+    pub retry: RetryConfig,
+    /// Its nodes report their load in the header `endpoint-load-metrics`. The header is read, and
+    /// not passed on.
+    pub load_header: bool,
+}
+
+/// How refused requests are answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerConfig {
+    /// The status if a limit of the site's own was reached.
+    pub limit_status: LimitStatus,
+    /// After so many seconds a refused client may come again; each answer draws one of these.
+    pub retry_after: RangeInclusive<u32>,
+    /// What is told of the limit, if it is one of requests.
+    pub quota: Option<Quota>,
+    /// The body of what admission refuses; none: the reason in words.
+    pub body: Option<CustomBody>,
+}
+
+impl Default for AnswerConfig {
+    fn default() -> Self {
+        Self {
+            limit_status: LimitStatus::default(),
+            retry_after: 1..=3,
+            quota: None,
+            body: None,
+        }
+    }
+}
+
+/// Who is to blame when a limit of the site's own is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LimitStatus {
+    /// The site has no room: 503.
+    #[default]
+    ServiceUnavailable,
+    /// The client asks too much: 429.
+    TooManyRequests,
+}
+
+/// A limit on requests in flight, as clients are told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Its name: printable ASCII without quotes and backslashes.
+    pub name: String,
+    /// Requests in flight.
+    pub requests: u64,
+}
+
+/// A body of the operator's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomBody {
+    /// Its type.
+    pub content_type: &'static str,
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
+impl CustomBody {
+    /// Most bytes.
+    pub const BYTES_MAX: usize = 64 << 10;
+    /// Types by the file's extension.
+    pub const TYPES: &'static [(&'static str, &'static str)] = &[
+        ("html", "text/html; charset=utf-8"),
+        ("json", "application/json"),
+        ("txt", "text/plain; charset=utf-8"),
+    ];
+}
+
+/// Which class a request is of: by its path, a header, a cookie, and else the default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassConfig {
+    /// The header that tells it.
+    pub header: Option<HeaderName>,
+    /// The cookie that tells it.
+    pub cookie: Option<String>,
+    /// What header or cookie may say, and the classes that this means. Empty: it is the number itself.
+    pub values: Vec<(String, u8)>,
+    /// Path prefixes that tell it, on segment boundaries; the longest counts.
+    pub paths: Vec<(String, u8)>,
+    /// If nothing tells it; none: the lowest.
+    pub default: Option<u8>,
+}
+
+impl ClassConfig {
+    /// The header if nobody says.
+    pub const HEADER: HeaderName = HeaderName::from_static("x-tidegate-class");
+}
+
+impl Default for ClassConfig {
+    fn default() -> Self {
+        Self {
+            header: Some(Self::HEADER),
+            cookie: None,
+            values: Vec::new(),
+            paths: Vec::new(),
+            default: None,
+        }
+    }
+}
+
+/// By what sessions are told apart, and how long one is known after a request of it was let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionConfig {
+    /// Where a session has its name.
+    pub source: SessionSource,
+    /// How long it is known.
+    pub window: Duration,
+}
+
+/// Where a session has its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionSource {
+    /// In this header.
+    Header(HeaderName),
+    /// In this cookie.
+    Cookie(String),
+}
