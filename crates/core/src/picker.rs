@@ -141,8 +141,7 @@ struct PickerSite {
     admits: AdmissionConfig,
     admission: Box<dyn Admission>,
     waiting: WaitQueue<WaitId>,
-    /// Until then whoever comes would be refused, whatever the class, or would only take the place of an
-    /// equal: stage 0 need not read it.
+    /// Until then whoever comes would be refused, whatever the class.
     closed_until: Timestamp,
     /// Whom a higher class has sent away and who has not been told yet.
     evicted: VecDeque<WaitId>,
@@ -208,6 +207,17 @@ impl PickerSite {
                 *told = waiting;
             }
         }
+    }
+
+    /// Whether stage 0 need not read what comes: it would be refused, or would only take the place of an
+    /// equal.
+    fn is_closed(&self, now: Timestamp) -> bool {
+        now < self.closed_until || self.waiting.is_closed_to(self.highest())
+    }
+
+    /// The highest that may come.
+    fn highest(&self) -> Class {
+        Class::HIGHEST.with_known(self.admits.sessions)
     }
 
     /// Another way of admitting; whoever waits goes on to.
@@ -280,8 +290,8 @@ impl Picker {
     /// Stage 0: whether a connection that was just accepted may be read at all. It may while
     /// any of the sites that it could ask for would let something in.
     pub fn handle_accept(&mut self, now: Timestamp) -> Verdict {
-        let closed = |site: &PickerSite| now < site.closed_until;
-        match !self.sites.is_empty() && self.sites.iter().all(closed) {
+        let closed = self.sites.iter().all(|site| site.is_closed(now));
+        match closed && !self.sites.is_empty() {
             true => Verdict::Reject(RejectReason::Overload),
             false => Verdict::Admit,
         }
@@ -329,17 +339,18 @@ impl Picker {
         }
         let pushed = state.waiting.push(class, id, now);
         state.tell_waiting(&self.table, site);
-        let highest = class.index() == Class::HIGHEST.index();
-        if pushed != Pushed::In && highest && state.waiting.is_closed() {
-            state.closed_until = now + CLOSED;
-        }
         match pushed {
             Pushed::In => Decision::Wait,
             Pushed::InsteadOf(evicted) => {
                 state.evicted.push_back(evicted);
                 Decision::Wait
             }
-            Pushed::Refused => Decision::Reject(RejectReason::QueueFull),
+            Pushed::Refused => {
+                if class == state.highest() {
+                    state.closed_until = now + CLOSED;
+                }
+                Decision::Reject(RejectReason::QueueFull)
+            }
         }
     }
 

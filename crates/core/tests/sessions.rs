@@ -56,6 +56,7 @@ impl World {
                 policy: PolicyConfig::default(),
                 admission: AdmissionConfig {
                     slo: Duration::from_millis(500),
+                    sessions: known,
                     ..AdmissionConfig::new(AdmissionKind::Adaptive)
                 },
             }],

@@ -357,6 +357,8 @@ pub struct AdmissionConfig {
     pub slo: Duration,
     /// Classes in use, 1 to [`Class::COUNT`].
     pub classes: u8,
+    /// Whether some requests are of known sessions.
+    pub sessions: bool,
     /// Most requests that wait at one picker.
     pub queue: u32,
     /// `maxconn`: how long they wait; if nobody says, so much of the SLO as serves it best.
@@ -373,6 +375,7 @@ impl Default for AdmissionConfig {
             kind: AdmissionKind::default(),
             slo: Self::SLO,
             classes: 1,
+            sessions: false,
             queue: Self::QUEUE,
             queue_timeout: None,
             limits: StaticLimits::default(),

@@ -8,6 +8,8 @@
 //! standing   the head has been older than 0.2 SLO for max(SLO, 100 ms), until it is empty:
 //!            newest first, deadline 0.15 SLO
 //! order      the highest class (0) first; within a class known sessions first, and then as above
+//! bound      what is set; while it stands, no more than can still be served: drain * deadline + 1
+//! drain      requests per second that leave it for a server, while it stands and just before
 //! full       the oldest of the lowest class makes room for whoever is not lower
 //! ```
 //!
@@ -15,7 +17,9 @@
 //! refused. When arrivals exceed what is served for good, a queue in order makes everybody wait
 //! for nearly as long as they may, and every answer comes late; the newest first come at once,
 //! and the others are told early. A queue whose deadline is the SLO itself delivers nothing: what it
-//! hands out has no time left to be served (study: 0 % against 100 %).
+//! hands out has no time left to be served (study: 0 % against 100 %). One that stands and takes in
+//! everybody has nearly all of them wait in vain, and each of those costs the front-end a request's
+//! work; while it is full, stage 0 need not even read them.
 //!
 //! Inputs: arrivals, a clock, an SLO. What it does not know: nodes, limits.
 //!
@@ -27,6 +31,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::ewma::Ewma;
 use super::{Class, Rank};
 use crate::time::Timestamp;
 
@@ -40,6 +45,9 @@ const SERVICES: f64 = 2.0;
 const DEADLINE_MIN: f64 = 0.1;
 /// Shortest time after which it does.
 const STANDING_MIN: Duration = Duration::from_millis(100);
+/// Time constant of its drain, and how often that is taken, in seconds.
+const DRAIN_TAU: f64 = 0.2;
+const DRAIN_EACH: f64 = 0.05;
 
 /// How long requests wait, and who goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +106,34 @@ pub struct WaitQueue<T> {
     /// Since when the head is old.
     old_since: Option<Timestamp>,
     standing: bool,
+    drain: Drain,
+}
+
+/// How many leave for a server, per second.
+#[derive(Debug)]
+struct Drain {
+    rate: Ewma,
+    left: u32,
+    since: Timestamp,
+}
+
+impl Drain {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            rate: Ewma::new(DRAIN_TAU),
+            left: 0,
+            since: now,
+        }
+    }
+
+    fn look(&mut self, now: Timestamp) {
+        let passed = now.seconds_since(self.since);
+        if passed >= DRAIN_EACH {
+            self.rate.add(f64::from(self.left) / passed, passed);
+            self.left = 0;
+            self.since = now;
+        }
+    }
 }
 
 impl<T: Copy + PartialEq> WaitQueue<T> {
@@ -111,6 +147,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
             service: Duration::ZERO,
             old_since: None,
             standing: false,
+            drain: Drain::new(Timestamp::ZERO),
         }
     }
 
@@ -156,20 +193,31 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
 
     /// Whether a newcomer of the lowest class would be refused.
     pub fn is_full(&self) -> bool {
-        self.length >= self.most
+        self.length >= self.most()
     }
 
-    /// Whether it is full and nobody in it is below the highest class: no newcomer has room but at the
-    /// cost of its equals.
-    pub fn is_closed(&self) -> bool {
-        let below = &self.lanes[Rank::of(Class::HIGHEST).index() + 1..];
-        self.is_full() && below.iter().all(VecDeque::is_empty)
+    /// Whether it is full of those who are not below this class: such a newcomer has room at the cost of
+    /// its equals at best.
+    pub fn is_closed_to(&self, class: Class) -> bool {
+        let below = &self.lanes[Rank::of(class).index() + 1..];
+        self.is_full() && !self.is_empty() && below.iter().all(VecDeque::is_empty)
+    }
+
+    /// How many may wait now.
+    fn most(&self) -> usize {
+        match self.rules.standing {
+            Some(rule) if self.standing => {
+                let served = self.drain.rate.value() * rule.deadline.as_secs_f64();
+                self.most.min(served.ceil() as usize + 1)
+            }
+            Some(_) | None => self.most,
+        }
     }
 
     /// Whether a newcomer is taken in, and who had to leave for it.
     pub fn push(&mut self, class: Class, id: T, now: Timestamp) -> Pushed<T> {
         let mut evicted = None;
-        if self.length >= self.most {
+        if self.is_full() {
             let lowest = self.lanes.iter().rposition(|it| !it.is_empty());
             match lowest {
                 Some(lowest) if lowest >= Rank::of(class).index() => {
@@ -210,6 +258,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
             true => waiting.pop_back(),
             false => waiting.pop_front(),
         };
+        self.drain.left += 1;
         self.one_less();
         next.map(|it| (rank.class(), it.id))
     }
@@ -270,12 +319,16 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
             self.rest();
             return;
         };
+        self.drain.look(now);
         let (Some(rule), false) = (self.rules.standing, self.standing) else {
             return;
         };
         if now.since(oldest) < rule.head {
             self.old_since = None;
             return;
+        }
+        if self.old_since.is_none() {
+            self.drain = Drain::new(now);
         }
         let since = *self.old_since.get_or_insert(now);
         self.standing = now.since(since) >= rule.after;
@@ -334,7 +387,7 @@ mod tests {
         for (id, of) in [(1, class(0)), (2, class(1)), (3, known(1)), (4, known(0))] {
             assert_eq!(queue.push(of, id, at(0)), Pushed::In);
         }
-        assert!(!queue.is_closed());
+        assert!(!queue.is_closed_to(known(0)));
         assert_eq!(queue.next_class(), Some(known(0)));
         assert_eq!(queue.push(known(1), 5, at(1)), Pushed::InsteadOf(2));
         assert_eq!(queue.push(class(1), 6, at(1)), Pushed::Refused);
@@ -348,11 +401,15 @@ mod tests {
         let mut queue = queue(2);
         queue.push(class(0), 1, at(0));
         queue.push(class(1), 2, at(0));
-        assert!(queue.is_full() && !queue.is_closed());
+        assert!(queue.is_full() && !queue.is_closed_to(class(0)));
         assert_eq!(queue.push(class(0), 3, at(1)), Pushed::InsteadOf(2));
-        assert!(queue.is_closed());
+        assert!(queue.is_closed_to(class(0)));
+        assert!(
+            !queue.is_closed_to(class(0).with_known(true)),
+            "it goes before strangers"
+        );
         queue.pop(at(2));
-        assert!(!queue.is_closed());
+        assert!(!queue.is_closed_to(class(0)));
     }
 
     #[test]
@@ -400,6 +457,47 @@ mod tests {
         queue.push(class(0), 9999, at(401));
         assert_eq!(queue.expire(at(401)), None);
         assert!(!queue.is_standing(), "a new burst is served in order");
+    }
+
+    #[test]
+    fn a_queue_that_stands_takes_in_no_more_than_can_be_served_in_time() {
+        let mut queue = queue(1000);
+        // Ten come each millisecond and one is served: 15 in the 15 ms that they may wait.
+        for ms in 0..1000 {
+            for id in 0..10 {
+                queue.push(class(1), ms as u32 * 10 + id, at(ms));
+            }
+            while queue.expire(at(ms)).is_some() {}
+            queue.pop(at(ms));
+            if !queue.is_standing() {
+                assert!(ms < 200);
+            } else if ms > 300 {
+                assert!((14..=17).contains(&queue.len()), "{} at {ms}", queue.len());
+            }
+        }
+        while queue.push(class(1), 1, at(1000)) == Pushed::In {}
+        assert!(queue.is_closed_to(class(1)) && !queue.is_closed_to(class(0)));
+        let high = queue.push(class(0), 2, at(1000));
+        assert!(matches!(high, Pushed::InsteadOf(_)), "{high:?}");
+    }
+
+    #[test]
+    fn a_queue_that_stands_takes_in_more_when_servers_are_faster() {
+        let mut queue = queue(1000);
+        let fill = |queue: &mut WaitQueue<u32>, from: u64, to: u64, served: u32| {
+            for ms in from..to {
+                (0..20).for_each(|_| {
+                    queue.push(class(0), 0, at(ms));
+                });
+                while queue.expire(at(ms)).is_some() {}
+                (0..served).for_each(|_| {
+                    queue.pop(at(ms));
+                });
+            }
+            queue.most()
+        };
+        assert_eq!(fill(&mut queue, 0, 1000, 1), 16);
+        assert!(fill(&mut queue, 1000, 3000, 4) >= 60);
     }
 
     #[test]

@@ -227,8 +227,8 @@ fn connections_are_not_read_when_even_the_highest_class_finds_the_queue_full() {
         assert!(matches!(decision, Decision::Wait), "{id}: {decision:?}");
         assert_eq!(picker.handle_accept(NOW), accept, "{id}");
     }
-    let later = NOW + Duration::from_millis(1);
-    assert_eq!(picker.handle_accept(later), Verdict::Admit);
+    picker.handle_left(SITE, WaitId(5));
+    assert_eq!(picker.handle_accept(NOW), Verdict::Admit);
 }
 
 #[test]

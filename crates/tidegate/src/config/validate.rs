@@ -650,6 +650,7 @@ fn admission(file: &AdmissionFile) -> AdmissionConfig {
         kind: file.mode.value,
         slo: file.slo.value,
         classes: u8::try_from(file.classes.value).unwrap_or(u8::MAX),
+        sessions: file.session.value.is_some(),
         queue: file.queue.value,
         queue_timeout: file.queue_timeout.value,
         limits: StaticLimits {
