@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::json;
-use tidegate_lab::awake::Awake;
+use tidegate_lab::awake::{self, Awake, COMMAND};
 use tidegate_lab::cluster::{self, Mode};
 use tidegate_lab::experiments::{self, ALL, Experiment, Lab, Scale};
 use tidegate_lab::progress::Progress;
@@ -78,6 +78,9 @@ enum Command {
     /// The front's half of it: asks such daemons, and publishes what they answer.
     #[command(hide = true)]
     Monitor(monitor::MonitorArgs),
+    /// Threads that keep the CPUs awake.
+    #[command(hide = true, name = COMMAND)]
+    Awake,
 }
 
 #[derive(Debug, Args)]
@@ -151,6 +154,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::AgentCheck(args) => Ok(front::agent_check(&args)?),
         Command::Gather(args) => Ok(gather::run(&args)?),
         Command::Monitor(args) => Ok(monitor::run(&args)?),
+        Command::Awake => Ok(awake::stay()?),
     }
 }
 
@@ -204,7 +208,7 @@ fn one(experiment: &Experiment, args: &RunArgs) -> Result<serde_json::Value, Fai
             ModeArg::Loopback => Mode::Loopback,
         }),
         progress: Progress::new(experiment.name, (experiment.estimate)(scale)),
-        awake: Awake::start(),
+        awake: Awake::start(&std::env::current_exe()?),
     };
     let report = (experiment.run)(&lab)?;
     lab.progress.finish();

@@ -53,7 +53,7 @@ fn run(plan: &Plan) -> Result<Measured, Box<ExperimentError>> {
         scale: Scale::Quick,
         mode: None,
         progress: Progress::silent(),
-        awake: Awake::start(),
+        awake: Awake::start(env!("CARGO_BIN_EXE_tidegate-lab").as_ref()),
     };
     Ok(Runner::run(&lab, plan, &mut Unwatched)?)
 }
