@@ -13,8 +13,8 @@
 //!   ejects a node. Only failures of the transport and time-outs do.
 //!
 //! A request that finds no room at any node may wait here, as a number that the shell gave it;
-//! [`Picker::poll_waiting`] says what becomes of it. The shell asks after each request that ends
-//! and at least each millisecond while somebody waits.
+//! [`Picker::poll_waiting`] says what becomes of it. The shell asks after each request that ends, when
+//! one begins to wait, when [`Picker::due`] says so, and when the director sees room that others left.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -392,6 +392,12 @@ impl Picker {
         let choice = state.choose(&view, class, &mut self.prng, &mut self.left)?;
         let (_, id) = state.waiting.pop(now)?;
         Some((id, Decision::Forward(self.dispatch(site, &choice, now))))
+    }
+
+    /// When those who wait are to be looked at again, if anybody does, whatever else happens. To be
+    /// asked when there is nothing to tell any more.
+    pub fn due(&self) -> Option<Timestamp> {
+        self.sites.iter().filter_map(|it| it.waiting.due()).min()
     }
 
     /// Requests that wait.

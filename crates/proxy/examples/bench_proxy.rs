@@ -84,6 +84,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         table: Arc::new(LoadTable::new(nodes.len(), 1)),
         topology: ArcSwap::new(director.topology()),
         routes: ArcSwap::from_pointee(Routes::new(&spec.sites)?),
+        room: tokio::sync::Notify::new(),
         stats: Arc::new(Stats::new(1, 1, nodes.len())),
     });
     let mut config = ProxyConfig::new(if refuses { standing_clock } else { clock });

@@ -13,7 +13,7 @@ use tidegate_core::load::LoadTable;
 use tidegate_core::route::Routes;
 use tidegate_core::topology::Topology;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::accept::Listener;
 use crate::classify::SessionTables;
@@ -36,6 +36,9 @@ pub struct Shared {
     pub topology: ArcSwap<Topology>,
     /// Which site a host and a path belong to.
     pub routes: ArcSwap<Routes>,
+    /// Told when somebody who waits may find room that another worker left. Who waits looks by himself
+    /// when a request of his worker ends and when his time is up.
+    pub room: Notify,
     /// What the workers count; made for as many workers as the configuration says.
     pub stats: Arc<Stats>,
 }

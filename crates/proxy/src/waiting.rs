@@ -1,8 +1,10 @@
 //! Requests that wait for room at a node: who is told what becomes of them.
 //!
 //! The picker keeps numbers, in its order; here each number has the task that waits for it. The
-//! worker asks the picker after each request that ends, and each millisecond while somebody
-//! waits: room may have come at a node that another worker left.
+//! worker asks the picker after each request that ends or begins to wait, when time is up for
+//! somebody, and when it is told of room that another worker left ([`Shared::room`]).
+//!
+//! [`Shared::room`]: crate::Shared::room
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,9 +19,8 @@ use tokio::sync::{Notify, oneshot};
 use crate::reason::Reason;
 use crate::worker::Worker;
 
-/// How often room is looked for while somebody waits. Part of how it works, not a wait for
-/// something else to be ready: room that another worker left, and a deadline, make no sound.
-const LOOK: Duration = Duration::from_millis(1);
+/// Shortest time between two looks that nothing but a clock asks for.
+const LOOK_MIN: Duration = Duration::from_millis(1);
 
 /// What becomes of one that waited.
 type Told = Result<Ticket, RejectReason>;
@@ -110,14 +111,25 @@ pub(crate) fn serve(worker: &Worker) {
     }
 }
 
-/// Looks for room each millisecond while somebody waits; for ever.
+/// Looks after those who wait; for ever.
 pub(crate) async fn look(worker: Rc<Worker>) {
     loop {
-        if worker.waiters.is_empty() {
-            worker.waiters.some.notified().await;
+        let somebody_waits = !worker.waiters.is_empty();
+        tokio::select! {
+            () = worker.waiters.some.notified() => {}
+            () = worker.room(), if somebody_waits => {}
+            () = until_due(&worker), if somebody_waits => {}
         }
-        tokio::time::sleep(LOOK).await;
         worker.refresh();
         serve(&worker);
+    }
+}
+
+/// A product timer, not a wait for something else to be ready: a deadline makes no sound.
+async fn until_due(worker: &Worker) {
+    let due = worker.picker.borrow().due();
+    match due {
+        Some(due) => tokio::time::sleep(due.since(worker.now()).max(LOOK_MIN)).await,
+        None => std::future::pending().await,
     }
 }

@@ -314,6 +314,11 @@ impl Worker {
         }
     }
 
+    /// Until there may be room that another worker left.
+    pub(crate) async fn room(&self) {
+        self.shared.room.notified().await;
+    }
+
     /// Whether a request of the session was let in a moment ago; then it is counted as known.
     pub(crate) fn knows(&self, site: SiteId, session: SessionHash, now: Timestamp) -> bool {
         let known = self.session_tables.is_known(site, session, now);
@@ -601,6 +606,7 @@ mod tests {
             table: Arc::new(LoadTable::new(1, 1)),
             topology: ArcSwap::new(Director::new(spec.clone(), 1).topology()),
             routes: ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap()),
+            room: Notify::new(),
             stats: Arc::new(Stats::new(1, 1, 1)),
         })
     }

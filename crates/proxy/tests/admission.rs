@@ -103,6 +103,24 @@ fn whoever_finds_no_room_goes_on_when_there_is_some() {
 }
 
 #[test]
+fn room_that_others_left_is_taken_when_it_is_told() {
+    let gated = Gated::new();
+    let bench = bench(&gated, adaptive(LONG, 10));
+    let table = &bench.shared.table;
+    table.set_limits(NodeId(0), [0.0; Rank::COUNT]);
+    let mut client = bench.client();
+    ask(&mut client, "/now");
+    until("it waits", || table.found_no_room(SiteId(0)) == 1);
+    table.set_limits(NodeId(0), [1.0; Rank::COUNT]);
+    until("it was sent", || {
+        bench.shared.room.notify_waiters();
+        table.own(NodeId(0)).dispatched == 1
+    });
+    assert_eq!(client.read_response(false).status(), 200);
+    bench.settled();
+}
+
+#[test]
 fn whoever_waits_too_long_or_finds_the_queue_full_is_told() {
     let gated = Gated::new();
     let bench = bench(&gated, adaptive(Duration::from_millis(500), 1));

@@ -217,6 +217,9 @@ impl Running {
         if let Some(topology) = parts.director.poll_topology() {
             parts.shared.topology.store(topology);
         }
+        if parts.director.has_room_for_waiting(&parts.shared.table) {
+            parts.shared.room.notify_waiters();
+        }
         for done in self.waiting.drain(..) {
             // Whoever gave the order may have left since.
             done.send(()).ok();

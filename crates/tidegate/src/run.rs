@@ -152,6 +152,7 @@ impl Running {
             table: Arc::new(LoadTable::new(nodes, sites)),
             topology: ArcSwap::new(director.topology()),
             routes: ArcSwap::new(Arc::new(routes)),
+            room: tokio::sync::Notify::new(),
             stats: Arc::new(Stats::new(proxy_config.workers, sites, nodes)),
         });
         let options = ReaderOptions {

@@ -52,6 +52,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
         table: Arc::new(LoadTable::new(3, 2)),
         topology: ArcSwap::new(director.topology()),
         routes: ArcSwap::new(Arc::new(Routes::new(&cluster().sites).unwrap())),
+        room: tokio::sync::Notify::new(),
         stats: Arc::new(Stats::new(1, 2, 3)),
     });
     let driver = Driver::spawn(DriverParts {

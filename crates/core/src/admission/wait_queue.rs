@@ -246,6 +246,22 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         late
     }
 
+    /// When time alone changes something, if it does: somebody has waited too long, or it begins to
+    /// stand. To be asked after [`WaitQueue::expire`].
+    pub fn due(&self) -> Option<Timestamp> {
+        let heads = self.lanes.iter().filter_map(|it| it.front());
+        let oldest = heads.map(|it| it.arrived).min()?;
+        let late = oldest + self.deadline();
+        let stands = match self.rules.standing {
+            Some(rule) if !self.standing => match self.old_since {
+                Some(since) => since + rule.after,
+                None => oldest + rule.head,
+            },
+            Some(_) | None => late,
+        };
+        Some(late.min(stands))
+    }
+
     /// Whose turn it is. Callers expire first.
     pub fn pop(&mut self, now: Timestamp) -> Option<(Class, T)> {
         self.look(now);
@@ -511,6 +527,30 @@ mod tests {
             }
         }
         assert!(!queue.is_standing());
+    }
+
+    #[test]
+    fn it_tells_when_to_look_again() {
+        let mut queue = queue(10);
+        assert_eq!(queue.due(), None);
+        queue.push(class(1), 1, at(0));
+        queue.push(class(0), 2, at(10));
+        assert_eq!(queue.due(), Some(at(20)), "its head is old then");
+        assert_eq!(queue.expire(at(20)), None);
+        assert_eq!(queue.due(), Some(at(60)), "the first has waited too long");
+        // Whoever looks only then sees all that happens in between.
+        let mut times = Vec::new();
+        for id in 0..4 {
+            queue.push(class(1), 10 + id, at(20 + u64::from(id)));
+        }
+        while let Some(due) = queue.due() {
+            let told = queue.expire(due);
+            times.extend(told.map(|id| (id, due)));
+        }
+        assert_eq!(times[0], (1, at(60)));
+        assert_eq!(times[1], (2, at(70)));
+        assert_eq!(times[5], (13, at(83)));
+        assert!(queue.is_empty());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::{AdmissionConfig, AdmissionKind, Control, Tick};
+use crate::admission::{AdmissionConfig, AdmissionKind, Class, Control, Rank, Tick};
 use crate::load::LoadTable;
 use crate::prng::Prng;
 use crate::time::Timestamp;
@@ -171,6 +171,22 @@ impl Director {
         if self.changed {
             self.publish();
         }
+    }
+
+    /// Whether somebody who waits at this front-end may find room, so that workers should look. Room
+    /// that only known sessions have is seen when a request ends.
+    pub fn has_room_for_waiting(&self, table: &LoadTable) -> bool {
+        self.topology.sites.iter().enumerate().any(|(index, site)| {
+            let waits = |class: &Class| table.waiting(SiteId(index as u32), *class) > 0;
+            let Some(class) = Class::all().find(waits) else {
+                return false;
+            };
+            let has_room = |node: &NodeId| {
+                let limit = table.limit(*node, Rank::of(class));
+                (table.in_flight(*node) as f32) < limit
+            };
+            site.candidates.iter().any(has_room)
+        })
     }
 
     /// A newer snapshot, if there is one.

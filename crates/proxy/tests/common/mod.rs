@@ -339,6 +339,7 @@ impl Bench {
             table: Arc::new(LoadTable::new(nodes.len(), 1)),
             topology: ArcSwap::new(Director::new(spec.clone(), 1).topology()),
             routes: ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap()),
+            room: tokio::sync::Notify::new(),
             stats: Arc::new(Stats::new(config.workers, 1, nodes.len())),
         });
         let proxy = Proxy::start(config, Arc::clone(&shared)).unwrap();
