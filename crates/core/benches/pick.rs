@@ -211,6 +211,7 @@ fn cluster(policy: PolicyConfig) -> ClusterSpec {
                 weight: 1.0,
             })
             .collect(),
+        groups: Vec::new(),
         front_ends: 8,
     }
 }

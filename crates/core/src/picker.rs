@@ -16,6 +16,8 @@
 //! [`Picker::poll_waiting`] says what becomes of it. The shell asks after each request that ends, when
 //! one begins to wait, when [`Picker::due`] says so, and when the director sees room that others left.
 
+mod groups;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +30,7 @@ use crate::policy::{Choice, Policy, PolicyConfig, Probe, Sample, Term, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
 use crate::topology::{NodeId, SiteId, Topology};
+use groups::Groups;
 
 /// What to do with a request.
 #[derive(Debug)]
@@ -130,8 +133,19 @@ pub struct Picker {
     topology: Arc<Topology>,
     sites: Vec<PickerSite>,
     prng: Prng,
-    /// Candidates left in a retry; kept so that a retry allocates nothing.
+    groups: Groups,
+    /// Candidates left in a retry, and sites in the order of their turns; kept so that nothing is
+    /// allocated.
     left: Vec<NodeId>,
+    turns: Vec<Turn>,
+}
+
+/// A site where somebody waits: the class whose turn it is there, and when the site's turn begins.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    class: Class,
+    start: f64,
+    site: SiteId,
 }
 
 #[derive(Debug)]
@@ -179,15 +193,16 @@ impl PickerSite {
         left: &mut Vec<NodeId>,
     ) -> Option<Choice> {
         let choice = self.policy.pick(view, prng);
-        if self.admission.has_room(view, choice.node, class) {
+        let has_room = self.admission.has_room(view, choice.node, class);
+        if has_room && view.table.has_group_room(choice.node) {
             return Some(choice);
         }
-        if !self.admission.looks_further() {
+        if !has_room && !self.admission.looks_further() {
             return None;
         }
         left.clear();
         let nodes = view.candidates.iter();
-        left.extend(nodes.filter(|node| self.admission.has_room(view, **node, class)));
+        left.extend(nodes.filter(|node| self.has_room(view, **node, class)));
         if left.is_empty() {
             return None;
         }
@@ -196,6 +211,10 @@ impl PickerSite {
             ..*view
         };
         Some(self.policy.pick(&view, prng))
+    }
+
+    fn has_room(&self, view: &View<'_>, node: NodeId, class: Class) -> bool {
+        self.admission.has_room(view, node, class) && view.table.has_group_room(node)
     }
 
     /// Tells the table how many wait: what the director asks slots for.
@@ -237,6 +256,28 @@ fn wait_rules(admission: &dyn Admission, admits: AdmissionConfig) -> WaitRules {
     rules.unwrap_or_else(|| WaitRules::within(admits.slo))
 }
 
+fn view<'a>(
+    table: &'a LoadTable,
+    topology: &'a Topology,
+    site: SiteId,
+    candidates: &'a [NodeId],
+    now: Timestamp,
+) -> View<'a> {
+    View {
+        now,
+        site,
+        candidates,
+        topology,
+        table,
+    }
+}
+
+/// Whether room is missing at the site's group, whatever there is at its nodes.
+fn is_group_full(view: &View<'_>) -> bool {
+    let mut nodes = view.candidates.iter();
+    nodes.all(|node| !view.table.has_group_room(*node))
+}
+
 /// A site that refuses is looked at again after this long.
 const CLOSED: Duration = Duration::from_millis(1);
 
@@ -245,6 +286,8 @@ impl Picker {
     pub fn new(table: Arc<LoadTable>, topology: Arc<Topology>, seed: u64) -> Self {
         let mut picker = Self {
             left: Vec::with_capacity(table.nodes()),
+            turns: Vec::with_capacity(topology.sites.len()),
+            groups: Groups::new(&topology),
             table: Arc::new(table),
             topology: Arc::clone(&topology),
             sites: Vec::with_capacity(topology.sites.len()),
@@ -273,6 +316,9 @@ impl Picker {
                 }
                 None => self.sites.push(PickerSite::new(&topology, id)),
             }
+        }
+        if self.topology.groups != topology.groups {
+            self.groups = Groups::new(&topology);
         }
         self.topology = topology;
     }
@@ -304,16 +350,11 @@ impl Picker {
         if candidates.is_empty() {
             return Decision::Reject(RejectReason::NoNode);
         }
-        let view = View {
-            now,
-            site,
-            candidates,
-            topology: &self.topology,
-            table: &self.table,
-        };
+        let view = view(&self.table, &self.topology, site, candidates, now);
         let state = &mut self.sites[site.index()];
         let verdict = state.admission.on_request(&view, class, &mut self.prng);
-        let overtakes = state.waiting.is_ahead_of(class);
+        let contended = self.groups.is_contended(site);
+        let overtakes = contended || state.waiting.is_ahead_of(class);
         let choice = if verdict == Verdict::Admit && !overtakes {
             state.choose(&view, class, &mut self.prng, &mut self.left)
         } else {
@@ -327,18 +368,22 @@ impl Picker {
             let choice = state.policy.pick(&view, &mut self.prng);
             return Decision::Forward(self.dispatch(site, &choice, now));
         }
+        let for_group = verdict == Verdict::Admit && (contended || is_group_full(&view));
         if let Verdict::Reject(reason) = verdict {
             if state.admission.refuses_all() {
                 state.closed_until = now + CLOSED;
             }
             return Decision::Reject(reason);
         }
-        if state.admission.waits().is_none() {
+        if state.admission.waits().is_none() && !for_group {
             state.closed_until = now + CLOSED;
             return Decision::Reject(RejectReason::Overload);
         }
         let pushed = state.waiting.push(class, id, now);
         state.tell_waiting(&self.table, site);
+        if for_group {
+            self.groups.contend(site);
+        }
         match pushed {
             Pushed::In => Decision::Wait,
             Pushed::InsteadOf(evicted) => {
@@ -357,41 +402,55 @@ impl Picker {
     /// What becomes of one that waits, if it can be told: whoever has waited too long is refused,
     /// of any class, and then whose turn it is goes where there is room.
     pub fn poll_waiting(&mut self, now: Timestamp) -> Option<(WaitId, Decision)> {
-        (0..self.sites.len()).find_map(|index| {
+        self.turns.clear();
+        for index in 0..self.sites.len() {
             let site = SiteId(index as u32);
-            let told = self.poll_site(site, now);
-            if told.is_some() {
-                self.sites[index].tell_waiting(&self.table, site);
+            let state = &mut self.sites[index];
+            if let Some(id) = state.evicted.pop_front() {
+                return Some((id, Decision::Reject(RejectReason::QueueFull)));
             }
-            told
-        })
+            state.waiting.set_service(self.table.service(site));
+            if let Some(id) = state.waiting.expire(now) {
+                state.tell_waiting(&self.table, site);
+                return Some((id, Decision::Reject(RejectReason::QueueTimeout)));
+            }
+            self.turns
+                .extend(state.waiting.next_class().map(|class| Turn {
+                    class,
+                    start: self.groups.start(site),
+                    site,
+                }));
+        }
+        if self.turns.is_empty() {
+            self.groups.calm(|_| false);
+            return None;
+        }
+        let sites = &self.sites;
+        self.groups
+            .calm(|site| !sites[site.index()].waiting.is_empty());
+        self.turns.sort_unstable_by(|one, other| {
+            let classes = one.class.cmp(&other.class);
+            classes.then(one.start.total_cmp(&other.start))
+        });
+        (0..self.turns.len()).find_map(|index| self.take_turn(self.turns[index], now))
     }
 
-    fn poll_site(&mut self, site: SiteId, now: Timestamp) -> Option<(WaitId, Decision)> {
+    fn take_turn(&mut self, turn: Turn, now: Timestamp) -> Option<(WaitId, Decision)> {
+        let Turn { class, site, .. } = turn;
         let state = &mut self.sites[site.index()];
-        if let Some(id) = state.evicted.pop_front() {
-            return Some((id, Decision::Reject(RejectReason::QueueFull)));
-        }
-        state.waiting.set_service(self.table.service(site));
-        if let Some(id) = state.waiting.expire(now) {
-            return Some((id, Decision::Reject(RejectReason::QueueTimeout)));
-        }
-        let class = state.waiting.next_class()?;
         let candidates = &self.topology.site(site).candidates;
-        let view = View {
-            now,
-            site,
-            candidates,
-            topology: &self.topology,
-            table: &self.table,
+        let view = view(&self.table, &self.topology, site, candidates, now);
+        let choice = match candidates.is_empty() {
+            true => None,
+            false => Some(state.choose(&view, class, &mut self.prng, &mut self.left)?),
         };
-        if candidates.is_empty() {
-            let (_, id) = state.waiting.pop(now)?;
-            return Some((id, Decision::Reject(RejectReason::NoNode)));
-        }
-        let choice = state.choose(&view, class, &mut self.prng, &mut self.left)?;
         let (_, id) = state.waiting.pop(now)?;
-        Some((id, Decision::Forward(self.dispatch(site, &choice, now))))
+        state.tell_waiting(&self.table, site);
+        let decision = match choice {
+            Some(choice) => Decision::Forward(self.dispatch(site, &choice, now)),
+            None => Decision::Reject(RejectReason::NoNode),
+        };
+        Some((id, decision))
     }
 
     /// When those who wait are to be looked at again, if anybody does, whatever else happens. To be
@@ -437,26 +496,15 @@ impl Picker {
         if self.left.is_empty() {
             return Err(RejectReason::NoNode);
         }
-        let view = View {
-            now,
-            site,
-            candidates: &self.left,
-            topology: &self.topology,
-            table: &self.table,
-        };
+        let view = view(&self.table, &self.topology, site, &self.left, now);
         let choice = self.sites[site.index()].policy.pick(&view, &mut self.prng);
         Ok(self.dispatch(site, &choice, now))
     }
 
     /// The terms by which the site's policy sees a node now.
     pub fn explain(&self, site: SiteId, node: NodeId, now: Timestamp) -> Vec<Term> {
-        let view = View {
-            now,
-            site,
-            candidates: &self.topology.site(site).candidates,
-            topology: &self.topology,
-            table: &self.table,
-        };
+        let candidates = &self.topology.site(site).candidates;
+        let view = view(&self.table, &self.topology, site, candidates, now);
         self.sites[site.index()].policy.explain(&view, node)
     }
 
@@ -489,8 +537,9 @@ impl Picker {
         }
     }
 
-    fn dispatch(&self, site: SiteId, choice: &Choice, now: Timestamp) -> Ticket {
+    fn dispatch(&mut self, site: SiteId, choice: &Choice, now: Timestamp) -> Ticket {
         let node = choice.node;
+        self.groups.dispatched(site, self.table.group_of(node));
         let load = self.table.brief(node);
         let in_flight = u32::try_from(self.table.dispatch(node)).unwrap_or(u32::MAX);
         Ticket {
@@ -523,5 +572,7 @@ impl Drop for Picker {
     }
 }
 
+#[cfg(test)]
+mod groups_tests;
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,7 @@ pub(crate) fn cluster(nodes: u32, policy: PolicyConfig) -> ClusterSpec {
                 weight: 1.0,
             })
             .collect(),
+        groups: Vec::new(),
         front_ends: 1,
     }
 }

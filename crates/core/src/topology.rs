@@ -1,6 +1,7 @@
 //! Who serves what, as one immutable snapshot: the director makes it, everybody reads it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::admission::AdmissionConfig;
 use crate::policy::PolicyConfig;
@@ -25,6 +26,30 @@ impl SiteId {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
+}
+
+/// A group's place in the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u32);
+
+impl GroupId {
+    /// As an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Nodes that share something which bears only so many requests: a database, say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Most requests in flight at its nodes, of all front-ends together.
+    pub limit: u32,
+    /// The sites that share it, each with its weight. A site is in one group at most.
+    pub members: Vec<(SiteId, f64)>,
+    /// Nodes of theirs that do, each in this group only.
+    pub nodes: Vec<NodeId>,
 }
 
 /// What the configuration says of a site.
@@ -62,6 +87,8 @@ pub struct ClusterSpec {
     pub sites: Vec<SiteSpec>,
     /// Nodes; a [`NodeId`] is an index here.
     pub nodes: Vec<NodeSpec>,
+    /// What nodes share; a [`GroupId`] is an index here.
+    pub groups: Vec<Group>,
     /// Front-ends that serve these nodes without talking to each other, this one included.
     pub front_ends: u32,
 }
@@ -160,6 +187,8 @@ pub struct Topology {
     pub sites: Vec<Site>,
     /// Nodes by [`NodeId`].
     pub nodes: Vec<Node>,
+    /// Groups by [`GroupId`].
+    pub groups: Arc<[Group]>,
 }
 
 impl Topology {
@@ -171,6 +200,14 @@ impl Topology {
     /// The node.
     pub fn node(&self, node: NodeId) -> &Node {
         &self.nodes[node.index()]
+    }
+
+    /// The group that a site is in, and its place among the members.
+    pub fn group_of(&self, site: SiteId) -> Option<(GroupId, usize)> {
+        self.groups.iter().enumerate().find_map(|(index, group)| {
+            let place = group.members.iter().position(|it| it.0 == site)?;
+            Some((GroupId(index as u32), place))
+        })
     }
 
     /// The node of that name.

@@ -72,6 +72,7 @@ fn cluster(policy: PolicyConfig, admission: AdmissionConfig) -> ClusterSpec {
                 weight: 1.0,
             })
             .collect(),
+        groups: Vec::new(),
         front_ends: 8,
     }
 }

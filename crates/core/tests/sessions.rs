@@ -66,6 +66,7 @@ impl World {
                 site: SITE,
                 weight: 1.0,
             }],
+            groups: Vec::new(),
             front_ends: 1,
         };
         let table = Arc::new(LoadTable::new(1, 1));

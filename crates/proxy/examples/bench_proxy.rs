@@ -63,6 +63,7 @@ fn cluster(nodes: &[SocketAddr], policy: PolicyKind, refuses: bool) -> ClusterSp
             admission: admission(refuses),
         }],
         nodes: nodes.iter().enumerate().map(node).collect(),
+        groups: Vec::new(),
         front_ends: 1,
     }
 }

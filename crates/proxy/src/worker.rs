@@ -600,6 +600,7 @@ mod tests {
                 site: SiteId(0),
                 weight: 1.0,
             }],
+            groups: Vec::new(),
             front_ends: 1,
         };
         Arc::new(Shared {

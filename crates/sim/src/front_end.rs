@@ -233,6 +233,7 @@ fn cluster(scenario: &Scenario, policy: PolicyConfig, nodes: &[u32]) -> ClusterS
     ClusterSpec {
         sites: (0..scenario.sites.len()).map(site).collect(),
         nodes: nodes.iter().map(node).collect(),
+        groups: Vec::new(),
         front_ends: front_ends_per_node(scenario),
     }
 }

@@ -147,9 +147,10 @@ impl Running {
         let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
         let front_ends = cluster.front_ends;
         let specs = cluster.sites.clone();
+        let table = LoadTable::new(nodes, sites).grouped(&cluster.groups);
         let director = Director::new(cluster, proxy_config.seed);
         let shared = Arc::new(Shared {
-            table: Arc::new(LoadTable::new(nodes, sites)),
+            table: Arc::new(table),
             topology: ArcSwap::new(director.topology()),
             routes: ArcSwap::new(Arc::new(routes)),
             room: tokio::sync::Notify::new(),

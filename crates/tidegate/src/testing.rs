@@ -11,7 +11,7 @@ use tidegate_core::load::{LoadTable, NodeLoad, Rung};
 use tidegate_core::policy::PolicyConfig;
 use tidegate_core::route::Routes;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::{ClusterSpec, Group, NodeId, NodeSpec, SiteId, SiteSpec};
 use tidegate_proxy::{Shared, Stats};
 
 use crate::admin::plane::{Plane, Window};
@@ -41,6 +41,12 @@ fn cluster() -> ClusterSpec {
     ClusterSpec {
         sites: vec![site("shop", "shop.example"), site("blog", "*")],
         nodes: vec![node(1, 0), node(2, 0), node(3, 1)],
+        groups: vec![Group {
+            name: "database".into(),
+            limit: 40,
+            members: vec![(SiteId(0), 3.0), (SiteId(1), 1.0)],
+            nodes: (0..3).map(NodeId).collect(),
+        }],
         front_ends: 1,
     }
 }
@@ -49,7 +55,7 @@ fn cluster() -> ClusterSpec {
 pub(crate) fn driver() -> (Driver, Arc<Shared>) {
     let director = Director::new(cluster(), 1);
     let shared = Arc::new(Shared {
-        table: Arc::new(LoadTable::new(3, 2)),
+        table: Arc::new(LoadTable::new(3, 2).grouped(&cluster().groups)),
         topology: ArcSwap::new(director.topology()),
         routes: ArcSwap::new(Arc::new(Routes::new(&cluster().sites).unwrap())),
         room: tokio::sync::Notify::new(),

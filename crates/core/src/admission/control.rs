@@ -253,7 +253,7 @@ impl Control {
         binds: bool,
         prng: &mut Prng,
     ) {
-        let mut needs = Needs::of(tick.site, table);
+        let mut needs = Needs::of(tick.site, tick.candidates, table);
         let binds = binds || needs.any();
         let keeps = self.keeps(share);
         for server in &mut self.servers {
@@ -408,7 +408,11 @@ impl Control {
 struct Needs([u64; Class::COUNT]);
 
 impl Needs {
-    fn of(site: SiteId, table: &LoadTable) -> Self {
+    /// Whoever waits for the nodes' group needs no slot.
+    fn of(site: SiteId, candidates: &[NodeId], table: &LoadTable) -> Self {
+        if !candidates.iter().any(|node| table.has_group_room(*node)) {
+            return Self([0; Class::COUNT]);
+        }
         Self(Class::ALL.map(|class| table.waiting(site, class).min(ASKS_MAX)))
     }
 

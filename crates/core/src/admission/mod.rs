@@ -21,6 +21,7 @@ mod adaptive;
 mod bound;
 mod control;
 mod ewma;
+mod fair_share;
 mod fixed;
 mod hidden;
 mod off;
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 pub use accept_gate::AcceptGate;
 pub use control::{Control, LimitBy, Tick};
+pub use fair_share::FairShare;
 pub use sessions::Sessions;
 pub use slots::SLOT_WORDS;
 pub use wait_queue::{Pushed, Standing, WaitQueue, WaitRules};

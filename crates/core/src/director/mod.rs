@@ -23,7 +23,9 @@ use crate::admission::{AdmissionConfig, AdmissionKind, Class, Control, Rank, Tic
 use crate::load::LoadTable;
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::topology::{AdminState, ClusterSpec, Health, Node, NodeId, Site, SiteId, Topology};
+use crate::topology::{
+    AdminState, ClusterSpec, GroupId, Health, Node, NodeId, Site, SiteId, Topology,
+};
 pub use health::Cause;
 use health::{Change, NodeHealth, Seen};
 use learn::SiteLearner;
@@ -85,6 +87,7 @@ impl Director {
                 version: 0,
                 sites: Vec::new(),
                 nodes,
+                groups: spec.groups.as_slice().into(),
             }),
             published: false,
             changed: false,
@@ -156,6 +159,10 @@ impl Director {
             let site = SiteId(index as u32);
             learner.on_tick(site, &self.topology, table, self.front_ends, now);
         }
+        for (index, group) in self.topology.groups.iter().enumerate() {
+            let share = group.limit / self.front_ends;
+            table.set_group_limit(GroupId(index as u32), share.max(1).into());
+        }
         for (index, control) in self.controls.iter_mut().enumerate() {
             let Some(control) = control else { continue };
             let site = SiteId(index as u32);
@@ -183,7 +190,7 @@ impl Director {
             };
             let has_room = |node: &NodeId| {
                 let limit = table.limit(*node, Rank::of(class));
-                (table.in_flight(*node) as f32) < limit
+                (table.in_flight(*node) as f32) < limit && table.has_group_room(*node)
             };
             site.candidates.iter().any(has_room)
         })

@@ -11,7 +11,7 @@ use super::words::{Agreed, WordBox, WordOp, WordReply, WordRequest};
 use super::{LoadBrief, NodeLoad, OwnTraffic};
 use crate::admission::{Class, LimitBy, Rank};
 use crate::time::{Timestamp, nanos};
-use crate::topology::{NodeId, SiteId};
+use crate::topology::{Group, GroupId, NodeId, SiteId};
 
 /// Fixed point of the logarithms in [`Outcomes`].
 const LN_SCALE: f64 = 65_536.0;
@@ -104,6 +104,17 @@ pub struct LoadTable {
     /// By node.
     words: Box<[WordBox]>,
     sites: Box<[SiteSlot]>,
+    groups: Box<[GroupSlot]>,
+}
+
+/// What all nodes of a group have together.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct GroupSlot {
+    /// Own requests.
+    in_flight: AtomicU64,
+    /// Most of them.
+    limit: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +137,7 @@ impl LoadTable {
             nodes: (0..nodes).map(|_| Slot::unknown()).collect(),
             words: (0..nodes).map(|_| WordBox::default()).collect(),
             sites: (0..sites).map(|_| SiteSlot::default()).collect(),
+            groups: Box::default(),
         };
         for site in 0..sites {
             table.set_site_terms(SiteId(site as u32), SiteTerms::default());
@@ -167,6 +179,55 @@ impl LoadTable {
         load.is_fresh(now).then_some(load)
     }
 
+    /// The same with groups. A node of several is in the last.
+    pub fn grouped(mut self, groups: &[Group]) -> Self {
+        let slot = |group: &Group| GroupSlot {
+            in_flight: AtomicU64::new(0),
+            limit: AtomicU64::new(group.limit.into()),
+        };
+        self.groups = groups.iter().map(slot).collect();
+        for (number, group) in (1..).zip(groups) {
+            for node in &group.nodes {
+                self.nodes[node.index()].own.group = number;
+            }
+        }
+        self
+    }
+
+    /// The group that a node is in.
+    #[inline]
+    pub fn group_of(&self, node: NodeId) -> Option<GroupId> {
+        self.slot(node).own.group.checked_sub(1).map(GroupId)
+    }
+
+    /// Own requests in flight at a group's nodes, and most of them.
+    #[inline]
+    pub fn group(&self, group: GroupId) -> (u64, u64) {
+        let slot = &self.groups[group.index()];
+        let in_flight = slot.in_flight.load(Ordering::Relaxed);
+        (in_flight, slot.limit.load(Ordering::Relaxed))
+    }
+
+    /// Whether the node's group, if it is in one, bears another request.
+    #[inline]
+    pub fn has_group_room(&self, node: NodeId) -> bool {
+        self.group_of(node).is_none_or(|group| {
+            let (in_flight, limit) = self.group(group);
+            in_flight < limit
+        })
+    }
+
+    /// Sets how many own requests a group's nodes may have together.
+    pub fn set_group_limit(&self, group: GroupId, limit: u64) {
+        let slot = &self.groups[group.index()];
+        slot.limit.store(limit, Ordering::Relaxed);
+    }
+
+    fn group_slot(&self, node: NodeId) -> Option<&GroupSlot> {
+        let group = self.group_of(node)?;
+        Some(&self.groups[group.index()])
+    }
+
     /// Own traffic to the node.
     #[inline]
     pub fn own(&self, node: NodeId) -> OwnTraffic {
@@ -183,6 +244,9 @@ impl LoadTable {
         let own = &self.slot(node).own;
         let completed = own.completed.load(Ordering::Acquire);
         let dispatched = own.dispatched.fetch_add(1, Ordering::AcqRel) + 1;
+        if let Some(group) = self.group_slot(node) {
+            group.in_flight.fetch_add(1, Ordering::Relaxed);
+        }
         OwnTraffic {
             dispatched,
             completed,
@@ -193,6 +257,9 @@ impl LoadTable {
     /// Counts a request as ended.
     pub(crate) fn complete(&self, node: NodeId) {
         self.slot(node).own.completed.fetch_add(1, Ordering::AcqRel);
+        if let Some(group) = self.group_slot(node) {
+            group.in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Counts an answer without a server error that took `latency` where a slowdown of

@@ -66,6 +66,7 @@ pub(crate) fn cluster(nodes: u32, admission: AdmissionConfig) -> ClusterSpec {
                 weight: 1.0,
             })
             .collect(),
+        groups: Vec::new(),
         front_ends: 1,
     }
 }

@@ -44,6 +44,7 @@ pub(crate) fn cluster(weights: &[f32], policy: PolicyConfig, front_ends: u32) ->
                 weight: *weight,
             })
             .collect(),
+        groups: Vec::new(),
         front_ends,
     }
 }

@@ -284,6 +284,7 @@ pub(crate) fn cluster(nodes: &[SocketAddr]) -> ClusterSpec {
             admission: AdmissionConfig::default(),
         }],
         nodes: nodes.iter().enumerate().map(node).collect(),
+        groups: Vec::new(),
         front_ends: 1,
     }
 }

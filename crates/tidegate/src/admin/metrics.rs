@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_core::admission::Rank;
 use tidegate_core::load::{NodeLoad, Rung};
-use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
+use tidegate_core::topology::{AdminState, GroupId, Health, NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot};
 
 use super::openmetrics::{Family, Kind, Labels, Text};
@@ -40,6 +40,7 @@ pub(crate) fn metrics(plane: &Plane) -> String {
     scene.site_counts(&mut text);
     scene.node_requests(&mut text);
     scene.node_limits(&mut text);
+    scene.groups(&mut text);
     scene.node_states(&mut text);
     scene.node_loads(&mut text);
     scene.reads(&mut text);
@@ -427,6 +428,22 @@ impl Scene<'_> {
                 family.count(labels, agreed.limit.into());
             }
         });
+    }
+
+    fn groups(&self, text: &mut Text) {
+        let groups = || (0..).map(GroupId).zip(self.topology.groups.iter());
+        let help = "Own requests in flight at the nodes of a group.";
+        let mut family = text.family("tidegate_group_in_flight", Kind::Gauge, help);
+        for (id, group) in groups() {
+            let (in_flight, _) = self.plane.shared.table.group(id);
+            family.count(&[("group", &group.name)], in_flight);
+        }
+        let help = "Most of them: this front-end's part of the group's limit.";
+        let mut family = text.family("tidegate_group_limit", Kind::Gauge, help);
+        for (id, group) in groups() {
+            let (_, limit) = self.plane.shared.table.group(id);
+            family.count(&[("group", &group.name)], limit);
+        }
     }
 
     fn node_states(&self, text: &mut Text) {

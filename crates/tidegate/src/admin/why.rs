@@ -253,7 +253,18 @@ fn site_reasons(plane: &Plane, now: Timestamp, topology: &Topology, id: SiteId) 
         reasons.push("more than half of its nodes are ejected, so ejections are ignored".into());
     }
     reasons.extend(admission_reason(plane, now, topology, id));
+    reasons.extend(group_reason(plane, topology, id));
     reasons
+}
+
+/// What the site shares with others.
+fn group_reason(plane: &Plane, topology: &Topology, id: SiteId) -> Option<String> {
+    let (group, _) = topology.group_of(id)?;
+    let (in_flight, limit) = plane.shared.table.group(group);
+    let name = &topology.groups[group.index()].name;
+    Some(format!(
+        "group {name} bears {limit} requests of this front-end at its nodes; {in_flight} are in flight"
+    ))
 }
 
 /// What is let in, how much of it is there, and who says so.

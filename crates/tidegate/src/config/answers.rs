@@ -15,8 +15,8 @@ const WINDOW_MIN: Duration = Duration::from_secs(1);
 const WINDOW_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Longest time after which a refused client is asked to come again.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
-/// Names in one table of classes: each request may be compared with all of them.
-const CLASSED_MAX: usize = 64;
+/// Entries in one table of names: each request may be compared with all of them.
+const NAMED_MAX: usize = 64;
 
 table! {
     /// Which class a request is of, where there are several: told by its path, or else by the header,
@@ -28,10 +28,10 @@ table! {
         cookie: Option<String> = None;
         /// What header and cookie may say, and the classes that it means, like
         /// `{ gold = 0, silver = 1 }`. Empty: they say the class's number.
-        values: Classed = Classed::default();
+        values: Named<u32> = Named::default();
         /// Path prefixes and their classes, like `{ "/checkout" = 0 }`, on segment boundaries; the
         /// longest counts.
-        paths: Classed = Classed::default();
+        paths: Named<u32> = Named::default();
         /// The class of all other requests; not set is the lowest.
         default: Option<u32> = None;
     }
@@ -61,32 +61,38 @@ table! {
     }
 }
 
-/// Names, each with a class, in the order of the file.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Classed(pub(crate) Vec<(At<String>, At<u32>)>);
+/// Names, each with a value, in the order of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Named<T>(pub(crate) Vec<(At<String>, At<T>)>);
 
-impl Setting for Classed {
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Setting> Setting for Named<T> {
     fn kind() -> String {
-        "a table of names, each with a class".into()
+        format!("a table of names, each with {}", T::kind())
     }
 
     fn decode(raw: &Raw<'_>, problems: &mut Problems) -> Option<Self> {
         let DeValue::Table(table) = raw.get_ref() else {
             return wrong_type(raw, &Self::kind(), problems);
         };
-        if table.len() > CLASSED_MAX {
-            let message = format!("a table of more than {CLASSED_MAX} names");
+        if table.len() > NAMED_MAX {
+            let message = format!("a table of more than {NAMED_MAX} names");
             problems.push(Problem::new(raw.span(), message, "too long"));
             return None;
         }
         // All of them are looked at before one of them makes the table fail.
         let mut pairs = Vec::new();
-        for (name, class) in table {
+        for (name, value) in table {
             let name = At {
                 value: name.get_ref().to_string(),
                 at: Some(name.span()),
             };
-            pairs.push(At::decode(class, problems).map(|class| (name, class)));
+            pairs.push(At::decode(value, problems).map(|value| (name, value)));
         }
         let mut pairs: Vec<_> = pairs.into_iter().collect::<Option<_>>()?;
         pairs.sort_by_key(|(name, _)| name.place().start);
@@ -101,9 +107,9 @@ impl Setting for Classed {
                 false => toml::Value::from(name).to_string(),
             }
         };
-        let pairs = self.0.iter().map(|(name, class)| {
-            let class = inline(&class.encode()).unwrap_or_default();
-            format!("{} = {class}", key(&name.value))
+        let pairs = self.0.iter().map(|(name, value)| {
+            let value = inline(&value.encode()).unwrap_or_default();
+            format!("{} = {value}", key(&name.value))
         });
         let pairs: Vec<_> = pairs.collect();
         Encoded::Inline(match pairs.is_empty() {

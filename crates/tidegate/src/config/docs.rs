@@ -9,6 +9,7 @@ use super::file::{
     ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ReconfigureFile, SiteFile,
     TimeoutsFile,
 };
+use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
 
@@ -47,6 +48,7 @@ pub(crate) fn page() -> String {
         ("[[site]] retry_budget = { … }", RetryBudgetFile::docs()),
         ("[[node]]", NodeFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),
+        ("[[group]]", GroupFile::docs()),
         ("[load]", LoadFile::docs()),
         ("[agent]", AgentFile::docs()),
         ("[cluster]", ClusterFile::docs()),

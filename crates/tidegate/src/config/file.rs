@@ -9,6 +9,7 @@ use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class};
 use tidegate_core::units::Size;
 
 use super::answers::{ClassFile, RetryAfter, RetryBudgetFile, SessionFile};
+use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::setting::{At, names, table};
 use super::values::Auto;
@@ -58,6 +59,8 @@ table! {
         site: Vec<At<SiteFile>> = Vec::new();
         /// The servers. One table each.
         node: Vec<At<NodeFile>> = Vec::new();
+        /// What nodes share and that bears only so many requests. One table each.
+        group: Vec<At<GroupFile>> = Vec::new();
         /// How load is read from the nodes.
         load: LoadFile = defaults();
         /// The node side: what `tidegate agent` does.

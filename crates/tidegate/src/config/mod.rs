@@ -15,6 +15,7 @@ mod answers;
 #[cfg(test)]
 mod docs;
 pub(crate) mod file;
+mod group;
 mod mode;
 pub(crate) mod policy;
 pub(crate) mod print;

@@ -12,7 +12,7 @@ use tidegate_proxy::{
     SiteConfig,
 };
 
-use super::answers::{ClassFile, Classed, SessionFile};
+use super::answers::{ClassFile, Named, SessionFile};
 use super::file::{AdmissionFile, SiteFile};
 use super::problem::{Problem, Problems};
 use super::setting::At;
@@ -161,7 +161,7 @@ impl Checker<'_, '_> {
         })
     }
 
-    fn classed(&mut self, classed: &Classed) -> Option<Vec<(String, u8)>> {
+    fn classed(&mut self, classed: &Named<u32>) -> Option<Vec<(String, u8)>> {
         let pairs = classed.0.iter().map(|(name, class)| {
             let class = self.class(class.value, class.place())?;
             Some((name.value.clone(), class))

@@ -21,7 +21,7 @@ use super::file::{
 use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
 use super::values::Auto;
-use super::{Admin, Config, FrontEnd, NodeRead, Token, parse_rung, parse_scope, site};
+use super::{Admin, Config, FrontEnd, NodeRead, Token, group, parse_rung, parse_scope, site};
 
 /// Letters of a site's or node's name: it stands in URLs, labels and log lines.
 const NAME_MAX: usize = 64;
@@ -203,6 +203,9 @@ impl Checker<'_> {
         }
         let forwarded = self.forwarded(&file.forwarded);
         let site_configs = self.site_configs(file);
+        let names: Vec<_> = file.group.iter().map(|group| &group.name).collect();
+        self.names("group", &names);
+        let groups = group::groups(file, self.problems);
         let sites = sites?;
         let (nodes, reads) = nodes?;
         // All that it can find wrong was looked for above, with places.
@@ -220,6 +223,7 @@ impl Checker<'_> {
             cluster: ClusterSpec {
                 sites,
                 nodes,
+                groups,
                 front_ends: file.cluster.front_ends.value,
             },
             routes,

@@ -142,6 +142,7 @@ impl Cluster {
         ClusterSpec {
             sites: sites.collect(),
             nodes: nodes.collect(),
+            groups: Vec::new(),
             front_ends: FRONT_ENDS,
         }
     }
