@@ -123,8 +123,15 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.table.complete(self.node);
+        if self.why.in_flight <= FIRST {
+            self.table.first_ended(self.site);
+        }
     }
 }
+
+/// Whoever is among so many own requests at a node hardly waits for another there: his time is that of
+/// an unloaded server.
+const FIRST: u32 = 2;
 
 /// See the module.
 #[derive(Debug)]
@@ -542,6 +549,9 @@ impl Picker {
         self.groups.dispatched(site, self.table.group_of(node));
         let load = self.table.brief(node);
         let in_flight = u32::try_from(self.table.dispatch(node)).unwrap_or(u32::MAX);
+        if in_flight <= FIRST {
+            self.table.add_first(site);
+        }
         Ticket {
             node,
             why: Why {

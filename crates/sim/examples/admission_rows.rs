@@ -10,7 +10,7 @@
 #[path = "../tests/support/admission.rs"]
 mod admission;
 
-use admission::{Row, measure, rows};
+use admission::{Row, calm_rows, measure, rows};
 use tidegate_core::admission::AdmissionKind;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let part = arguments.next().unwrap_or_default();
     let mode = arguments.next();
     let mode = mode.as_deref().unwrap_or(AdmissionKind::Adaptive.label());
-    let rows = rows().into_iter();
+    let rows = rows().into_iter().chain(calm_rows());
     let rows = rows.filter(|row| row.name.contains(&part));
     if mode == "all" {
         return compare(rows);

@@ -7,7 +7,7 @@ mod support {
     pub(crate) mod admission;
 }
 
-use support::admission::{Row, measure, rows};
+use support::admission::{Row, calm_rows, measure, rows};
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_sim::world::run;
@@ -58,6 +58,14 @@ fn nothing_is_refused_while_there_is_room() {
         assert!(it.shed == 0.0, "{name}: {it:?}");
         let off = measure(&row(name), AdmissionKind::Off).unwrap();
         assert!(it.p99_ms <= off.p99_ms * 1.3, "{name}: {it:?} {off:?}");
+    }
+}
+
+#[test]
+fn sites_that_are_slow_by_nature_are_left_alone() {
+    for row in calm_rows() {
+        let it = measure(&row, AdmissionKind::Adaptive).unwrap();
+        assert!(it.shed < 0.5, "{}: {it:?}", row.name);
     }
 }
 

@@ -8,9 +8,12 @@
 //! target    = useful + max(1, (gamma - 1) * useful)
 //!
 //! n > gamma * useful and n > target:  L += (target - L) * (1 - e^(-dt / 10 ms)), L >= floor
-//! else if the limit binds and the CPUs are full, or answers come as fast as ever:
+//! else if the limit binds and the CPUs are full, or answers come as fast as ever, or take longer
+//! than half the SLO by nature:
 //!                                     L += max(1, 0.1 L) * dt / W, up to 1.05 * target, where
 //!                                     slots that are held and empty count as useful
+//!                                     without waiting for W where CPUs have time and nobody waits for
+//!                                     them: 1 / 50 ms
 //! else L stays: the knee does not move when load falls
 //! floor     = C + max(1, 0.25 C), at least 2: one in service and the next one at hand
 //! ```
@@ -30,6 +33,7 @@
 //! Source: the admission study, "Specification"; gamma from its table, where 1.25 is the best of
 //! five over all scenarios.
 
+use super::WithoutRecords;
 use super::ewma::Ewma;
 
 /// How much more than useful may be in flight.
@@ -42,6 +46,11 @@ const TAU: f64 = 0.01;
 const STEP: f64 = 0.1;
 const REQUEST_MIN: f64 = 0.01;
 const REQUEST_MAX: f64 = 0.1;
+/// The way up where CPUs have time: time constant, seconds; the used part of them below which they
+/// have; those who wait for them, over those in flight.
+const TAU_UP: f64 = 0.05;
+const TIME: f64 = 0.7;
+const NOBODY: f64 = 0.1;
 /// No further above the target.
 const ABOVE_TARGET: f64 = 1.05;
 /// CPUs count as full from here.
@@ -80,8 +89,12 @@ pub(super) struct Pressure {
     pub(super) residence: f64,
     /// The same of an unloaded site.
     pub(super) base: Option<f64>,
+    /// Whether they take longer than half the SLO by nature.
+    pub(super) natural: bool,
     /// Answers are wanted within, seconds.
     pub(super) slo: f64,
+    /// What a server without a record gets.
+    pub(super) without_records: WithoutRecords,
 }
 
 /// See the module.
@@ -153,7 +166,11 @@ impl Bound {
             self.limit += (target - self.limit) * step;
         } else if pressure.binds && self.may_grow(seen.capacity, pressure) {
             let request = pressure.residence.clamp(REQUEST_MIN, REQUEST_MAX);
-            let grown = self.limit + f64::max(1.0, STEP * self.limit) * seen.dt / request;
+            let by_request = f64::max(1.0, STEP * self.limit) * seen.dt / request;
+            let grown = match self.has_time(seen.capacity) {
+                true => self.limit + f64::max(by_request, self.limit * seen.dt / TAU_UP),
+                false => self.limit + by_request,
+            };
             let reach = ABOVE_TARGET * (target + self.empty.value());
             self.limit = grown.min(f64::max(self.limit, reach));
         }
@@ -165,14 +182,20 @@ impl Bound {
         self.limit = self.limit.min(most.max(floor(capacity)));
     }
 
+    /// Whether the CPUs have time and nobody waits for them.
+    fn has_time(&self, capacity: f64) -> bool {
+        let waiting = self.in_flight.value() - self.useful.value();
+        self.busy.value() < TIME * capacity && waiting < NOBODY * self.in_flight.value()
+    }
+
     /// More requests would be of use: the CPUs are full and want a queue before them, or the server
-    /// answers as fast as if it were idle.
+    /// answers as fast as if it were idle, or nothing can make it fast.
     fn may_grow(&self, capacity: f64, pressure: &Pressure) -> bool {
         let full = self.busy.value() > FULL * capacity;
         let swift = pressure
             .base
             .is_some_and(|base| pressure.residence < (SWIFT * base).min(0.5 * pressure.slo));
-        full || swift
+        full || swift || pressure.natural
     }
 }
 
@@ -192,7 +215,9 @@ mod tests {
             binds,
             residence: 0.01,
             base: Some(0.01),
+            natural: false,
             slo: 0.1,
+            without_records: WithoutRecords::Limit,
         }
     }
 

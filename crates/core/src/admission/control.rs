@@ -25,9 +25,10 @@ use std::time::Duration;
 
 use super::bound::Pressure;
 use super::hidden::{Hidden, SiteSeen};
+use super::natural::Natural;
 use super::server::{Age, Server, Sum};
 use super::slots::{Slots, Wanted, scale_by, vote_for};
-use super::{Class, Rank};
+use super::{AdmissionConfig, Class, Rank, WithoutRecords};
 use crate::load::{Agreed, LoadTable};
 use crate::prng::Prng;
 use crate::time::Timestamp;
@@ -108,8 +109,10 @@ pub struct Tick<'a> {
 pub struct Control {
     slo: f64,
     classes: u8,
+    without_records: WithoutRecords,
     servers: Vec<Server>,
     hidden: Hidden,
+    natural: Natural,
     /// What all limits should be scaled by for what lies behind, as this front-end sees it.
     scale: f64,
     /// What they are scaled by, as all agree, the servers' mean.
@@ -126,13 +129,15 @@ pub struct Control {
 }
 
 impl Control {
-    /// Of a site with so many classes whose answers are wanted within `slo`.
-    pub fn new(slo: Duration, classes: u8) -> Self {
+    /// Of a site that admits in this way.
+    pub fn new(config: &AdmissionConfig) -> Self {
         Self {
-            slo: slo.as_secs_f64(),
-            classes,
+            slo: config.slo.as_secs_f64(),
+            classes: config.classes,
+            without_records: config.without_records,
             servers: Vec::new(),
             hidden: Hidden::default(),
+            natural: Natural::default(),
             scale: 1.0,
             agreed: 1.0,
             ticked_at: None,
@@ -159,6 +164,7 @@ impl Control {
         let share = 1.0 / f64::from(tick.front_ends.max(1));
         self.throw(now, prng);
         self.take_in(tick, table);
+        self.natural.on_tick(dt, table.firsts(tick.site), self.slo);
         let binds = self.binds(tick.site, table, now);
         self.decide(tick, table, (share, dt), binds);
         self.publish(tick, table, share, binds, prng);
@@ -191,7 +197,9 @@ impl Control {
                 binds: is_near(server, table, share) || binds && server.total.is_none(),
                 residence: self.hidden.residence(),
                 base: self.hidden.base(),
+                natural: self.natural.is_long(),
                 slo: self.slo,
+                without_records: self.without_records,
             };
             match server.look(table, (share, dt), &pressure, now, &mut sum) {
                 Age::Fresh => self.by = LimitBy::Record,
@@ -211,6 +219,7 @@ impl Control {
             binds: lacks || near,
             limits: sum.limits,
             slo: self.slo,
+            natural: self.natural.is_long(),
             together: sum.agreed > 0,
         };
         // What lies behind the servers cannot be told from them by old records.
@@ -445,6 +454,9 @@ fn is_near(server: &Server, table: &LoadTable, share: f64) -> bool {
 
 /// The limit for a request of a rank.
 fn ranked(limit: f64, rank: Rank, classes: u8) -> f64 {
+    if limit.is_infinite() {
+        return limit;
+    }
     let below = (2 * usize::from(classes)).saturating_sub(rank.index() + 1);
     limit + step(limit) * below as f64 / 2.0
 }
@@ -501,6 +513,7 @@ mod tests {
         // By a slot at least.
         assert_eq!(ranked(2.0, Rank::of(Class::HIGHEST), 3), 4.0);
         assert_eq!(ranked(0.0, Rank::of(Class::HIGHEST), 3), 0.0);
+        assert_eq!(ranked(f64::INFINITY, Rank::LOWEST, 3), f64::INFINITY);
     }
 
     #[test]

@@ -5,10 +5,12 @@
 //! W = sum of useful / completions per second     Little's law; no latency sample is needed
 //! B = W of the unloaded site                     follows down in 0.2 s; up in 10 s while no limit
 //!                                                binds, in 1 s while the CPUs are full
+//! natural     answers take longer than half the SLO by nature, see [`super::natural`]
 //! full        CPUs 90 % busy, or most requests in flight wait for them
 //! engage      CPUs not full, limits bind, and W > 2 B or in flight > 3 B X (or limits have bound
-//!             for 0.3 s and B was never seen unloaded)
-//! cap         X * min(2 B, SLO / 2) in flight, 20 ms down and 100 ms up
+//!             for 0.3 s and B was never seen unloaded); if natural, W > 2 B for longer than B, whether
+//!             limits bind or not
+//! cap         X * min(2 B, SLO / 2) in flight, X * 2 B if natural; 20 ms down and 100 ms up
 //! disengage   CPUs full, or no limit binds and W < 1.2 B
 //! dip         at multiples of half a second: a quarter of the cap for 8 W, 100 to 400 ms;
 //!             B = W in its last two thirds, at most three times what it was; then again after
@@ -60,6 +62,8 @@ const DIP_MIN: f64 = 0.1;
 const DIP_MAX: f64 = 0.4;
 /// Means are of enough time from this part of the time constant on.
 const KNOWN: f64 = 0.8;
+/// Part of the SLO that requests may spend in service.
+const SLO_PART: f64 = 0.5;
 /// What has lasted for so long is no chance, seconds: means are then of that time.
 const LASTING: f64 = 2.0 * TAU;
 /// Dips begin at multiples of this.
@@ -92,6 +96,8 @@ pub(super) struct SiteSeen {
     pub(super) limits: f64,
     /// Answers are wanted within, seconds.
     pub(super) slo: f64,
+    /// Whether they take longer by nature.
+    pub(super) natural: bool,
     /// Whether all this is what several front-ends do together.
     pub(super) together: bool,
 }
@@ -126,6 +132,8 @@ pub(super) struct Hidden {
     /// For how long no limit has bound, or some have, seconds.
     calm: f64,
     tight: f64,
+    /// For how long service has been slow, seconds.
+    slow: f64,
     engaged: bool,
     cap: f64,
     dip: Option<Dip>,
@@ -148,6 +156,7 @@ impl Default for Hidden {
             unloaded: false,
             calm: 0.0,
             tight: 0.0,
+            slow: 0.0,
             engaged: false,
             cap: f64::INFINITY,
             dip: None,
@@ -294,19 +303,35 @@ impl Hidden {
             return;
         }
         let slow = residence > SLOW * base;
+        self.slow = if slow { self.slow + seen.dt } else { 0.0 };
+        if seen.natural {
+            // While the load grows, fewer end than will: their time seems longer for as long as it is.
+            if !full && self.slow > base {
+                self.begin(seen, now);
+            }
+            return;
+        }
         let crowded = seen.in_flight > CROWDED * base * self.completions();
         let unknown = !self.unloaded && self.tight >= LASTING;
         if !full && seen.binds && (slow || crowded || unknown) {
-            self.engaged = true;
-            self.cap = seen.limits.min(seen.in_flight.max(1.0));
-            // Whoever has found out of late knows.
-            self.next_dip = self.next_dip.max(next(now, DIP_GRID));
+            self.begin(seen, now);
         }
+    }
+
+    fn begin(&mut self, seen: &SiteSeen, now: Timestamp) {
+        self.engaged = true;
+        self.cap = seen.limits.min(seen.in_flight.max(1.0));
+        // Whoever has found out of late knows.
+        self.next_dip = self.next_dip.max(next(now, DIP_GRID));
     }
 
     fn follow_cap(&mut self, seen: &SiteSeen) {
         let Some(base) = self.base else { return };
-        let target = self.completions() * (SLOW * base).min(seen.slo / 2.0);
+        let time = match seen.natural {
+            true => SLOW * base,
+            false => (SLOW * base).min(SLO_PART * seen.slo),
+        };
+        let target = self.completions() * time;
         let target = target.max(1.0);
         let tau = if target < self.cap { CAP_DOWN } else { CAP_UP };
         self.cap += (target - self.cap) * weight(seen.dt, tau);
@@ -394,6 +419,7 @@ mod tests {
                     binds,
                     limits,
                     slo: 0.5,
+                    natural: false,
                     together: false,
                 };
                 cap = self.hidden.on_tick(&seen, self.now);
@@ -442,6 +468,7 @@ mod tests {
                 binds: true,
                 limits: 40.0,
                 slo: 0.5,
+                natural: false,
                 together: false,
             };
             assert_eq!(hidden.on_tick(&seen, now), None);

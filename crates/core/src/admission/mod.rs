@@ -12,7 +12,7 @@
 //! is one file and one line in the table below; it takes no lock and allocates nothing while it decides.
 //!
 //! Inside: `server` (one server: `bound`, or `own_latency` where nothing is known), `hidden` (what lies
-//! behind all), `slots` (how front-ends agree), `rivals` (what others do, to compare with).
+//! behind all), `natural` (whether the SLO is any measure), `slots` (how front-ends agree), `rivals` (what others do, to compare with).
 //!
 //! What it does not know: HTTP, answers, who asks.
 
@@ -24,6 +24,7 @@ mod ewma;
 mod fair_share;
 mod fixed;
 mod hidden;
+mod natural;
 mod off;
 mod own_latency;
 mod rivals;
@@ -350,6 +351,16 @@ pub struct StaticLimits {
     pub scope: StaticScope,
 }
 
+/// What a server gets of which no load record tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WithoutRecords {
+    /// Whatever comes.
+    Admit,
+    /// What follows from how long answers take.
+    #[default]
+    Limit,
+}
+
 /// How a site admits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdmissionConfig {
@@ -359,6 +370,8 @@ pub struct AdmissionConfig {
     pub slo: Duration,
     /// Classes in use, 1 to [`Class::COUNT`].
     pub classes: u8,
+    /// `adaptive`: what a server gets that has no load record.
+    pub without_records: WithoutRecords,
     /// Whether some requests are of known sessions.
     pub sessions: bool,
     /// Most requests that wait at one picker.
@@ -377,6 +390,7 @@ impl Default for AdmissionConfig {
             kind: AdmissionKind::default(),
             slo: Self::SLO,
             classes: 1,
+            without_records: WithoutRecords::default(),
             sessions: false,
             queue: Self::QUEUE,
             queue_timeout: None,

@@ -71,6 +71,7 @@ impl OwnLatency {
             binds,
             limits: self.limit,
             slo,
+            natural: false,
             together: false,
         };
         self.cap = self.law.on_tick(&seen, now);

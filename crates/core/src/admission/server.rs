@@ -4,17 +4,17 @@
 //! |---|---|
 //! | a fresh record | run queue and accept queue ([`super::bound`]) |
 //! | an old one, over two of its intervals and 5 ms | the same, wider |
-//! | none for a second and four intervals | own latency ([`super::own_latency`]) |
+//! | none for a second and four intervals | own latency ([`super::own_latency`]), or none if the site says so |
 //!
 //! What it does not know: other servers, sites, shares.
 
 use std::time::Duration;
 
-use super::Class;
 use super::bound::{Bound, Pressure, Seen};
 use super::ewma::Ewma;
 use super::own_latency::OwnLatency;
 use super::slots::{Slots, Tally};
+use super::{Class, WithoutRecords};
 use crate::load::{LoadTable, NodeLoad, OwnTraffic};
 use crate::time::Timestamp;
 use crate::topology::NodeId;
@@ -180,6 +180,11 @@ impl Server {
     ) {
         self.bound = None;
         self.idle = 0.0;
+        if pressure.without_records == WithoutRecords::Admit {
+            self.latency = None;
+            self.limit = f64::INFINITY;
+            return;
+        }
         let before = self.limit * share;
         let law = self
             .latency

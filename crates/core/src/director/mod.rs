@@ -297,7 +297,7 @@ impl Director {
 }
 
 fn control(config: AdmissionConfig) -> Option<Control> {
-    (config.kind == AdmissionKind::Adaptive).then(|| Control::new(config.slo, config.classes))
+    (config.kind == AdmissionKind::Adaptive).then(|| Control::new(&config))
 }
 
 /// What has become of a node's requests, by the table.

@@ -126,6 +126,9 @@ struct SiteSlot {
     limited_by: AtomicU64,
     /// What servers take for a request that is let in, ns.
     service: AtomicU64,
+    /// Own requests that went to a node with hardly another own one, and those of them that ended.
+    first_sent: AtomicU64,
+    first_ended: AtomicU64,
     /// Requests that wait at this front-end, by class.
     waiting: [AtomicU64; Class::COUNT],
 }
@@ -395,6 +398,25 @@ impl LoadTable {
     /// What a site's servers take for a request that is let in; zero if that is not known.
     pub(crate) fn service(&self, site: SiteId) -> Duration {
         Duration::from_nanos(self.sites[site.index()].service.load(Ordering::Relaxed))
+    }
+
+    /// Counts a request that goes to a node of the site with hardly another own one.
+    pub(crate) fn add_first(&self, site: SiteId) {
+        let site = &self.sites[site.index()];
+        site.first_sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Such a request has ended.
+    pub(crate) fn first_ended(&self, site: SiteId) {
+        let site = &self.sites[site.index()];
+        site.first_ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many of those were sent so far, and how many have ended.
+    pub(crate) fn firsts(&self, site: SiteId) -> (u64, u64) {
+        let site = &self.sites[site.index()];
+        let ended = site.first_ended.load(Ordering::Acquire);
+        (site.first_sent.load(Ordering::Relaxed), ended)
     }
 
     /// Counts requests of a class that begin to wait at the front-end for room at the site;

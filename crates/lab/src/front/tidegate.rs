@@ -115,9 +115,9 @@ timeout = \"{}\"
             &mut text,
             format_args!("\n[[site]]\nname = \"{name}\"\nhosts = [\"{host}\"]\npolicy = {policy}"),
         );
-        if let Some(admission) = &arm.admission {
-            push(&mut text, format_args!("admission = {admission}"));
-        }
+        let admission = arm.admission.as_deref();
+        let admission = admission.unwrap_or("{ mode = \"off\" }");
+        push(&mut text, format_args!("admission = {admission}"));
         for server in &site.servers {
             push(
                 &mut text,
@@ -188,6 +188,7 @@ timeout = \"5000us\"
 name = \"shop\"
 hosts = [\"shop\"]
 policy = { name = \"k_least_loaded\", index = \"klm\", k = 4 }
+admission = { mode = \"off\" }
 
 [[node]]
 name = \"shop-n1\"
@@ -205,6 +206,7 @@ load = { transport = \"shm\", path = \"/dev/shm/n2\" }
 name = \"blog\"
 hosts = [\"blog\"]
 policy = { name = \"k_least_loaded\", index = \"klm\", k = 4 }
+admission = { mode = \"off\" }
 
 [[node]]
 name = \"blog-n1\"

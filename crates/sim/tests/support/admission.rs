@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_core::admission::{AdmissionConfig, AdmissionKind, StaticLimits, StaticScope};
+use tidegate_core::admission::{
+    AdmissionConfig, AdmissionKind, StaticLimits, StaticScope, WithoutRecords,
+};
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_sim::model::{Antagonist, Arrivals, Demand};
 use tidegate_sim::processor::Overload;
@@ -26,6 +28,10 @@ pub(crate) struct Row {
     pub(crate) scenario: Scenario,
     /// Requests per second that can be served at most.
     pub(crate) capacity: f64,
+    /// Answers are wanted within this time.
+    pub(crate) slo: Duration,
+    /// What servers without records get.
+    pub(crate) without_records: WithoutRecords,
 }
 
 /// What a run gave.
@@ -64,6 +70,8 @@ fn row(name: &'static str, scenario: Scenario) -> Row {
         name,
         scenario,
         capacity,
+        slo: SLO,
+        without_records: WithoutRecords::Limit,
     }
 }
 
@@ -159,6 +167,42 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
+/// Sites whose answers take longer than the SLO by nature, while the servers have time: long polls,
+/// downloads, a slow service of others. From the first request on, nobody is to be refused.
+pub(crate) fn calm_rows() -> Vec<Row> {
+    let slow = |front_ends, io: u64, shape, load| {
+        let mut scenario = base(front_ends, load).mean_demand(Duration::from_millis(2));
+        scenario.sites[0].io = Some(Io {
+            mean: Duration::from_millis(io),
+            shape,
+        });
+        scenario.warm_up = 0.0;
+        sized(scenario)
+    };
+    let exponential = Demand::Exponential;
+    let rows = [
+        row("200 ms at 0.3 fe=1", slow(1, 200, exponential, 0.3)),
+        row("2 s at 0.1 fe=1", slow(1, 2000, exponential, 0.1)),
+        row("2 s at 0.1", slow(4, 2000, exponential, 0.1)),
+        row(
+            "2 s at 0.1 no records",
+            slow(4, 2000, exponential, 0.1).missing(1.0),
+        ),
+        row("5 s at 0.02", slow(4, 5000, Demand::Fixed, 0.02)),
+        row(
+            "5 s at 0.02 no records",
+            slow(4, 5000, Demand::Fixed, 0.02).missing(1.0),
+        ),
+    ];
+    // As it is if nobody says anything.
+    let usual = |row| Row {
+        slo: AdmissionConfig::SLO,
+        without_records: WithoutRecords::Admit,
+        ..row
+    };
+    rows.map(usual).into()
+}
+
 /// The mode, set as an operator would who knows the base and how many front-ends there are.
 pub(crate) fn config(kind: AdmissionKind, front_ends: u32) -> AdmissionConfig {
     let limits = match kind {
@@ -190,12 +234,18 @@ pub(crate) fn config(kind: AdmissionKind, front_ends: u32) -> AdmissionConfig {
 pub(crate) fn measure(row: &Row, kind: AdmissionKind) -> Result<Measured, Violation> {
     let admission = config(kind, row.scenario.front_ends.count);
     let scenario = row.scenario.clone();
-    let scenario = scenario.sites(|site| site.admission = admission);
+    let scenario = scenario.sites(|site| {
+        site.admission = AdmissionConfig {
+            slo: row.slo,
+            without_records: row.without_records,
+            ..admission
+        };
+    });
     let report = run(&scenario, PolicyConfig::new(PolicyKind::Auto))?;
     let offered = f64::from(scenario.requests) * (1.0 - scenario.warm_up);
     let seconds = offered / scenario.rate(0);
     let possible = offered.min(row.capacity * seconds);
-    let within = report.latencies.within(SLO) as f64;
+    let within = report.latencies.within(row.slo) as f64;
     let ms = |q| report.latencies.quantile(q).as_secs_f64() * 1e3;
     Ok(Measured {
         goodput: within / possible * 100.0,

@@ -127,9 +127,12 @@ table! {
     /// Which requests come in at all.
     pub(crate) struct AdmissionFile {
         /// What decides; see below and docs/admission.md.
-        mode: AdmissionKind = AdmissionKind::Off;
+        mode: AdmissionKind = AdmissionKind::Adaptive;
         /// Answers are wanted within this time: it sets how long a request may wait for room.
         slo: Duration = AdmissionConfig::SLO, in SLO_MIN..=SLO_MAX;
+        /// adaptive: what a server gets that has no load record: whatever comes (`admit`), or what follows from how
+        /// long answers take (`limit`).
+        without_records: WithoutRecordsName = WithoutRecordsName::Admit;
         /// adaptive, maxconn, codel, dagor: priorities, 0 the highest; `class` says which request is of which.
         classes: u32 = 1, in 1..=CLASSES_MAX;
         /// Which class a request is of.
@@ -160,6 +163,14 @@ table! {
         network: Option<Size> = None;
         /// static: whose limit counts.
         scope: ScopeName = ScopeName::Any;
+    }
+}
+
+names! {
+    /// What a server without load records gets.
+    pub(crate) enum WithoutRecordsName as "treatment of servers without records" {
+        Admit = "admit",
+        Limit = "limit",
     }
 }
 

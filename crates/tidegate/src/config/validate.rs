@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use tidegate_core::admission::{AdmissionConfig, AdmissionKind, StaticLimits, StaticScope};
+use tidegate_core::admission::{
+    AdmissionConfig, AdmissionKind, StaticLimits, StaticScope, WithoutRecords,
+};
 use tidegate_core::load::Rung;
 use tidegate_core::route::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
@@ -17,6 +19,7 @@ use tidegate_remote::udp::{Key, KeyError, Network};
 use super::file::{
     AGENT_PORT, AdmissionFile, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile,
     LogFile, LogFormat, NodeFile, NodeLoadFile, ScopeName, SiteFile, TransportName,
+    WithoutRecordsName,
 };
 use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
@@ -654,6 +657,10 @@ fn admission(file: &AdmissionFile) -> AdmissionConfig {
         kind: file.mode.value,
         slo: file.slo.value,
         classes: u8::try_from(file.classes.value).unwrap_or(u8::MAX),
+        without_records: match file.without_records.value {
+            WithoutRecordsName::Admit => WithoutRecords::Admit,
+            WithoutRecordsName::Limit => WithoutRecords::Limit,
+        },
         sessions: file.session.value.is_some(),
         queue: file.queue.value,
         queue_timeout: file.queue_timeout.value,

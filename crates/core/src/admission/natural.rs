@@ -1,0 +1,113 @@
+//! Whether a site's answers take long by nature: long polls, downloads, a slow service of others. There
+//! the SLO is no measure, and nothing that lies behind the servers can be protected by it.
+//!
+//! ```text
+//! first    an own request sent to a node where hardly another own one is: it waits for nobody
+//! T        time of firsts in flight / firsts that ended, one at least; the last 10 s in which there were any
+//! natural  T >= SLO / 2, from SLO / 8 after the first of them on
+//! ```
+//!
+//! Little's law over all requests cannot tell: in overload from the start it says how long the queue is.
+//! And waiting for the answers is too late: it says something from the first milliseconds on, since
+//! requests that have not ended yet count with the time that they have taken.
+//!
+//! Inputs: own counts of firsts, a clock, the SLO.
+//!
+//! Failure case: a few requests that never end, the only firsts of a site that is loaded ever after:
+//! then what lies behind it is not protected, its servers still are.
+
+use super::ewma::weight;
+
+/// Time in which what was seen fades, seconds.
+const TAU: f64 = 10.0;
+/// Parts of the SLO: what is long, and when it can be told.
+const LONG: f64 = 0.5;
+const TOLD: f64 = 0.125;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Natural {
+    time: f64,
+    ended: f64,
+    /// Firsts that ended so far, as told.
+    ended_before: u64,
+    /// Since the first of them, seconds.
+    since: f64,
+    long: bool,
+}
+
+impl Natural {
+    /// A tick: its length, firsts sent and ended so far.
+    pub(super) fn on_tick(&mut self, dt: f64, (sent, ended): (u64, u64), slo: f64) {
+        let more = ended.wrapping_sub(self.ended_before);
+        self.ended_before = ended;
+        let present = sent.saturating_sub(ended);
+        if present == 0 && more == 0 {
+            return;
+        }
+        let kept = 1.0 - weight(dt, TAU);
+        self.time = self.time * kept + present as f64 * dt;
+        self.ended = self.ended * kept + more as f64;
+        self.since += dt;
+        if self.since >= TOLD * slo {
+            self.long = self.time / self.ended.max(1.0) >= LONG * slo;
+        }
+    }
+
+    /// Whether they do.
+    pub(super) fn is_long(&self) -> bool {
+        self.long
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLO: f64 = 0.5;
+
+    /// Sixteen requests at once, each of which takes so many milliseconds, and is followed by another;
+    /// the first millisecond at which they are known to be long.
+    fn told(takes: u64, millis: u64) -> Option<u64> {
+        let mut natural = Natural::default();
+        (1..millis).find(|ms| {
+            let ended = 16 * (ms / takes);
+            natural.on_tick(0.001, (16 + ended, ended), SLO);
+            natural.is_long()
+        })
+    }
+
+    #[test]
+    fn long_ones_are_known_long_before_they_end() {
+        assert_eq!(told(5000, 10_000), Some(63));
+        assert_eq!(told(400, 10_000), Some(63));
+        assert_eq!(told(40, 10_000), None);
+    }
+
+    #[test]
+    fn a_site_can_become_fast_and_slow() {
+        let mut natural = Natural::default();
+        let mut ended = 0;
+        let mut run = |takes: u64, millis: u64| {
+            for ms in 0..millis {
+                ended += u64::from(ms % takes == 0);
+                natural.on_tick(0.001, (1 + ended, ended), SLO);
+            }
+            natural.is_long()
+        };
+        assert!(!run(20, 5000));
+        assert!(run(2000, 60_000));
+        assert!(!run(20, 5000));
+    }
+
+    #[test]
+    fn without_any_what_was_known_stays() {
+        let mut natural = Natural::default();
+        (0..1000).for_each(|_| natural.on_tick(0.001, (5, 0), SLO));
+        assert!(natural.is_long());
+        (0..100_000).for_each(|_| natural.on_tick(0.001, (5, 5), SLO));
+        let before = natural.is_long();
+        (0..100_000).for_each(|_| natural.on_tick(0.001, (5, 5), SLO));
+        assert_eq!(natural.is_long(), before);
+    }
+}
