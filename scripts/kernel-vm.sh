@@ -65,6 +65,7 @@ mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 mount -t tmpfs run /run
 mount -t bpf bpf /sys/fs/bpf
+mount -t cgroup2 cgroup /sys/fs/cgroup
 mkdir -p /dev/shm /run/netns
 mount -t tmpfs shm /dev/shm
 for module in /modules/*.ko; do [ ! -e "$module" ] || insmod "$module"; done

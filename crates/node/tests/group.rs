@@ -30,11 +30,11 @@ fn mounts() -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-/// A group in some hierarchies, and a process in it that never rests.
+/// A group in some hierarchies, and processes in it that never rest.
 struct Group {
     name: String,
     directories: Vec<PathBuf>,
-    child: Option<Child>,
+    children: Vec<Child>,
 }
 
 impl Group {
@@ -43,7 +43,7 @@ impl Group {
         let mut group = Self {
             name,
             directories: Vec::new(),
-            child: None,
+            children: Vec::new(),
         };
         for mount in mounts {
             let directory = mount.join(&group.name);
@@ -74,7 +74,7 @@ impl Group {
             .map_err(|error| error.to_string())?;
         let mut line = String::new();
         let stdout = child.stdout.take().ok_or("no output")?;
-        self.child = Some(child);
+        self.children.push(child);
         BufReader::new(stdout)
             .read_line(&mut line)
             .map_err(|error| error.to_string())?;
@@ -86,7 +86,7 @@ impl Group {
     }
 
     fn empty(&mut self) {
-        if let Some(mut child) = self.child.take() {
+        for mut child in self.children.drain(..) {
             child.kill().unwrap();
             child.wait().unwrap();
         }
@@ -96,8 +96,13 @@ impl Group {
     }
 
     fn sampler(&self) -> Sampler {
+        self.sampler_each(SamplerConfig::default().interval)
+    }
+
+    fn sampler_each(&self, interval: Duration) -> Sampler {
         let config = SamplerConfig {
             scope: Scope::Cgroup(Path::new("/").join(&self.name)),
+            interval,
             ..SamplerConfig::default()
         };
         Sampler::new(config).unwrap()
@@ -249,5 +254,66 @@ fn a_busy_version_2_group_reports_itself() {
             busy_group_reports_itself(group, 2, limited.is_ok());
         }
         Err(why) => println!("SKIPPED: no version 2 group can be made: {why}"),
+    }
+}
+
+/// Three processes, and a hundredth of a CPU: they wait for it nearly always.
+fn held_group() -> Result<Group, String> {
+    let version = if version_1().is_empty() { 2 } else { 1 };
+    let places = if version == 1 {
+        version_1()
+    } else {
+        version_2()
+    };
+    let mut group = Group::make("held", &places)?;
+    for _ in 0..3 {
+        group.fill()?;
+    }
+    if version == 1 {
+        group.write("cpu.cfs_period_us", "100000")?;
+        group.write("cpu.cfs_quota_us", "1000")?;
+    } else {
+        group.write("cpu.max", "1000 100000")?;
+    }
+    Ok(group)
+}
+
+/// A quota takes threads off the run queue in newer kernels; they wait for a CPU all the same.
+#[test]
+fn threads_that_wait_for_the_groups_quota_are_runnable() {
+    const READS: usize = 200;
+    let group = match held_group() {
+        Ok(group) => group,
+        Err(why) => {
+            println!("SKIPPED: no group with a quota can be made: {why}");
+            return;
+        }
+    };
+    // By the threads' states, and by their run and waiting times.
+    for interval in [1, 10].map(Duration::from_millis) {
+        let mut sampler = group.sampler_each(interval);
+        let queue = Sources::RUNNABLE.with(Sources::RUNNABLE_INTEGRAL);
+        let first = sample_until(&mut sampler, |record| {
+            record.sources.has(queue) && record.tasks >= 3 && record.throttled_ns > 0
+        });
+        let mut next = clock::now();
+        let records: Vec<_> = (0..READS)
+            .map(|_| {
+                next = next + Duration::from_millis(5);
+                clock::sleep_until(next);
+                sampler.sample().0
+            })
+            .collect();
+        let last = records.last().unwrap();
+        let mut seen: Vec<_> = records.iter().map(|record| record.runnable).collect();
+        seen.sort_unstable();
+        let grown = (last.runnable_ns - first.runnable_ns) as f64;
+        let mean = grown / (last.t_ns - first.t_ns) as f64;
+        println!(
+            "each {interval:?}: median {}, mean by the integral {mean:.2}",
+            seen[READS / 2]
+        );
+        assert!(seen[READS / 2] >= 2, "{seen:?}");
+        assert!(mean >= 2.0, "{mean} {:#?}", sampler.why());
     }
 }

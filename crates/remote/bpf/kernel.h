@@ -39,6 +39,16 @@ struct cfs_rq___delayed {
     unsigned int h_nr_delayed;
 };
 
+struct list_head {
+    struct list_head *next;
+};
+
+/* 6.18 and later: tasks that a quota holds back leave the run queue one by one, for a list. */
+struct cfs_rq___held {
+    int throttle_count; /* groups that are held back, from this one up */
+    struct list_head throttled_limbo_list;
+};
+
 struct task_group;
 struct css_set;
 struct nsproxy;

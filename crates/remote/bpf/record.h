@@ -14,6 +14,35 @@ static __always_inline __u64 read_u64(__u64 address)
     return value;
 }
 
+/* Most tasks in a list that are counted. */
+#define HELD_MAX 64
+
+/* Tasks that the quota of their group, or of one above, holds back though they would run: from
+ * Linux 6.18 on they are not queued, before they stayed so. Tasks of groups below have lists of
+ * their own, which are not seen. `on_switch` has the run queue's lock and counts exactly; a read
+ * by another CPU may come while the list changes: it ends at what was taken out, or at the limit. */
+static __always_inline __u32 held_on(struct cfs_rq *cfs)
+{
+    struct cfs_rq___held *queue = (void *)cfs;
+
+    if (!bpf_core_field_exists(queue->throttled_limbo_list))
+        return 0;
+    if (!BPF_CORE_READ(queue, throttle_count))
+        return 0;
+    __u64 head = (__u64)queue + bpf_core_field_offset(struct cfs_rq___held, throttled_limbo_list);
+    __u64 at = head;
+
+    for (__u32 held = 0; held < HELD_MAX; held++) {
+        __u64 next = read_u64(at);
+
+        /* What was taken out points at itself; nothing where it could not be read. */
+        if (!next || next == head || next == at)
+            return held;
+        at = next;
+    }
+    return HELD_MAX;
+}
+
 /* Tasks of the scope that run or wait for this CPU. Sleepers may stay queued: they do not count. */
 static __always_inline __u32 runnable_on(const struct cpu *cpu)
 {
@@ -25,7 +54,7 @@ static __always_inline __u32 runnable_on(const struct cpu *cpu)
 
     if (bpf_core_field_exists(counted->h_nr_runnable)) {
         if (set_scope)
-            return BPF_CORE_READ(counted, h_nr_runnable);
+            return BPF_CORE_READ(counted, h_nr_runnable) + held_on(cfs);
         asleep = BPF_CORE_READ(counted, h_nr_queued) - BPF_CORE_READ(counted, h_nr_runnable);
     } else if (bpf_core_field_exists(delayed->h_nr_delayed)) {
         asleep = BPF_CORE_READ(delayed, h_nr_delayed);

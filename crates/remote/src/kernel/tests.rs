@@ -11,6 +11,8 @@ use crate::udp::wire::{
 };
 use tidegate_core::record::{AGGREGATE_LINES, LINES_MAX, LoadRecord};
 
+mod held;
+
 const PORT: u16 = 9901;
 const FROM: u16 = 40_000;
 const XDP_DROP: u32 = 1;
@@ -118,7 +120,11 @@ fn read(lines: usize) -> Request {
     Request::read(lines as u8, 7, 1)
 }
 
-struct Bench(Programs);
+/// Programs, and what counts task switches for as long as this is there.
+struct Bench(
+    Programs,
+    #[expect(dead_code, reason = "kept is all that it has to be")] Link,
+);
 
 impl Bench {
     /// Nothing where programs may not be loaded.
@@ -127,9 +133,9 @@ impl Bench {
         let mut options = KernelOptions::new(listen, key());
         change(&mut options);
         match prepare(&options, &["xdp_respond", "tc_respond"]) {
-            Ok((programs, _)) => {
+            Ok((programs, switches)) => {
                 programs.set("xdp_rung", 1).expect("a variable");
-                Some(Self(programs))
+                Some(Self(programs, switches))
             }
             Err(
                 error @ KernelError::Refused {
