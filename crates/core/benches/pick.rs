@@ -9,6 +9,8 @@
 //! `request`: the picker's whole `handle_request` (admission, policy, counting, ticket), while
 //! four requests are in flight per node. `pick`: the policy alone. Both are medians over batches,
 //! and beside them the lowest twentieth, which is what a busy machine shows in its quiet moments.
+//! Below, `auto` under `adaptive` admission: with room at every node, and with room at none, where a
+//! request looks at all of them, begins to wait and leaves again.
 //! `end`: `handle_outcome` and dropping the ticket, mean. One thread does all of
 //! it, so the table's lines are in its own cache; with a reader on another core each compared
 //! node may cost a transfer between cores more.
@@ -22,7 +24,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_core::admission::AdmissionConfig;
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Rank, WithoutRecords};
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad};
 use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket};
@@ -50,9 +52,9 @@ struct World {
 }
 
 impl World {
-    fn new(kind: PolicyKind) -> Self {
+    fn new(kind: PolicyKind, admission: AdmissionConfig) -> Self {
         let config = PolicyConfig::new(kind);
-        let director = Director::new(cluster(config), 1);
+        let director = Director::new(cluster(config, admission), 1);
         let table = Arc::new(LoadTable::new(NODES, 1));
         let picker = Picker::new(Arc::clone(&table), director.topology(), 1);
         let mut world = Self {
@@ -117,6 +119,24 @@ impl World {
         {
             self.tickets.push(ticket);
         }
+    }
+
+    /// A request that finds no room anywhere, and goes away; nanoseconds each.
+    fn refuse(&mut self, batches: usize) -> [f64; 2] {
+        for node in 0..NODES {
+            let none = [0.0; Rank::COUNT];
+            self.table.set_limits(NodeId(node as u32), none);
+        }
+        let arrival = Arrival::at(SITE);
+        let batch = |_| {
+            let start = Instant::now();
+            for _ in 0..BATCH {
+                black_box(self.picker.handle_request(&arrival, self.now));
+                self.picker.handle_left(SITE, arrival.id);
+            }
+            start.elapsed()
+        };
+        quantiles((0..batches).map(batch).collect())
     }
 
     fn end(&mut self) {
@@ -194,14 +214,14 @@ fn quantiles(mut batches: Vec<Duration>) -> [f64; 2] {
     [2, 20].map(|part| batches[batches.len() / part].as_nanos() as f64 / BATCH as f64)
 }
 
-fn cluster(policy: PolicyConfig) -> ClusterSpec {
+fn cluster(policy: PolicyConfig, admission: AdmissionConfig) -> ClusterSpec {
     ClusterSpec {
         sites: vec![SiteSpec {
             name: "site".into(),
             hosts: vec!["*".into()],
             paths: Vec::new(),
             policy,
-            admission: AdmissionConfig::default(),
+            admission,
         }],
         nodes: (0..NODES)
             .map(|node| NodeSpec {
@@ -216,6 +236,14 @@ fn cluster(policy: PolicyConfig) -> ClusterSpec {
     }
 }
 
+fn print(name: &str, costs: &Costs) {
+    let ([request, request_low], [pick, pick_low]) = (costs.request, costs.pick);
+    println!(
+        "{name:22} {request:8.0} {request_low:6.0} {pick:8.0} {pick_low:6.0} {:8.0}",
+        costs.end
+    );
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let one = arguments.iter().find_map(|name| PolicyKind::named(name));
@@ -223,7 +251,7 @@ fn main() {
     if let (Some(kind), Some(count)) = (one, count) {
         // Requests and ends only, for an instruction counter: the set-up is the same for every
         // count, so two counts tell the cost of one.
-        let mut world = World::new(kind);
+        let mut world = World::new(kind, AdmissionConfig::default());
         let done: usize = count;
         for _ in 0..done / BATCH {
             world.step();
@@ -237,15 +265,18 @@ fn main() {
     );
     for kind in PolicyKind::ALL {
         if one.is_none_or(|one| one == *kind) {
-            let costs = World::new(*kind).measure(3000);
-            let ([request, request_low], [pick, pick_low]) = (costs.request, costs.pick);
-            println!(
-                "{:22} {request:8.0} {request_low:6.0} {pick:8.0} {pick_low:6.0} {:8.0}",
-                kind.name(),
-                costs.end
-            );
+            let costs = World::new(*kind, AdmissionConfig::default()).measure(3000);
+            print(kind.name(), &costs);
         }
     }
-    let tick = World::new(PolicyKind::Auto).tick();
+    let adaptive = AdmissionConfig {
+        without_records: WithoutRecords::Admit,
+        ..AdmissionConfig::new(AdmissionKind::Adaptive)
+    };
+    let mut world = World::new(PolicyKind::Auto, adaptive);
+    print("auto, adaptive", &world.measure(3000));
+    let [full, full_low] = world.refuse(3000);
+    println!("{:22} {full:8.0} {full_low:6.0}", "auto, adaptive, full");
+    let tick = World::new(PolicyKind::Auto, AdmissionConfig::default()).tick();
     println!("director's tick: {:.0} us", tick.as_secs_f64() * 1e6);
 }

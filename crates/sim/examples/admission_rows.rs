@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p tidegate-sim --example admission_rows [ROW [MODE|all]]`
 //!
-//! Rows whose name contains ROW. One mode with all that was measured, `adaptive` if none is named;
+//! Rows whose name contains ROW; `step` shows how a step from 0.7 to 1.4 times the capacity is taken. One mode with all that was measured, `adaptive` if none is named;
 //! or all modes with their goodput, as a table of Markdown.
 
 #![expect(clippy::print_stdout, reason = "printing the table is what it is for")]
@@ -10,7 +10,7 @@
 #[path = "../tests/support/admission.rs"]
 mod admission;
 
-use admission::{Row, calm_rows, measure, rows};
+use admission::{Row, calm_rows, measure, rows, step};
 use tidegate_core::admission::AdmissionKind;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,6 +28,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let names: Vec<_> = AdmissionKind::ALL.iter().map(|(_, name)| *name).collect();
         return Err(format!("no mode `{mode}`: all, {}", names.join(", ")).into());
     };
+    if part == "step" {
+        return steps(*kind);
+    }
     println!("row                     good%  shed%   p50ms   p99ms");
     for row in rows {
         let it = measure(&row, *kind)?;
@@ -35,6 +38,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "{:<23} {:>5.1}  {:>5.1}  {:>6.1}  {:>6.1}",
             row.name, it.goodput, it.shed, it.p50_ms, it.p99_ms,
         );
+    }
+    Ok(())
+}
+
+/// Answers in time in windows of ten milliseconds from the step on, in percent of the capacity.
+fn steps(kind: AdmissionKind) -> Result<(), Box<dyn std::error::Error>> {
+    for front_ends in [1, 4, 16] {
+        let (windows, error) = step(front_ends, kind)?;
+        let shares: Vec<_> = windows
+            .iter()
+            .map(|it| format!("{:.0}", it * 100.0))
+            .collect();
+        let scatter = error * 100.0;
+        println!("fe={front_ends:<3} +-{scatter:.1}  {}", shares.join(" "));
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! Poisson   rate r
 //! bursts    rate r * peak in a burst, r * (1 - share * peak) / (1 - share) between two
+//! step      rate r before, r * times from a moment on
 //! ```
 //!
 //! Lengths of bursts and of what lies between are exponential, so the mean rate is r. A burst
@@ -22,6 +23,8 @@ pub(crate) struct ArrivalTimes {
     now: f64,
     quiet: f64,
     burst: Option<Bursts>,
+    /// When the rate changes, and to what.
+    step: Option<(f64, f64)>,
 }
 
 #[derive(Debug)]
@@ -45,17 +48,23 @@ impl ArrivalTimes {
         now: Timestamp,
     ) -> Self {
         let now = now.seconds_since(Timestamp::ZERO);
-        let Arrivals::Bursts {
-            peak,
-            share,
-            length,
-        } = *arrivals
-        else {
-            return Self {
-                now,
-                quiet: rate,
-                burst: None,
-            };
+        let plain = Self {
+            now,
+            quiet: rate,
+            burst: None,
+            step: None,
+        };
+        let (peak, share, length) = match *arrivals {
+            Arrivals::Poisson => return plain,
+            Arrivals::Step { at, times } => {
+                let step = Some((now + at.as_secs_f64(), rate * times));
+                return Self { step, ..plain };
+            }
+            Arrivals::Bursts {
+                peak,
+                share,
+                length,
+            } => (peak, share, length),
         };
         let share = share.clamp(1e-6, 1.0 - 1e-6);
         let peak = peak.clamp(0.0, 1.0 / share);
@@ -75,6 +84,7 @@ impl ArrivalTimes {
             now,
             quiet: rate * (1.0 - share * peak) / (1.0 - share),
             burst: Some(bursts),
+            ..plain
         }
     }
 
@@ -97,6 +107,15 @@ impl ArrivalTimes {
             self.now = bursts.until;
             bursts.bursting = !bursts.bursting;
             bursts.until += bursts.stretch();
+        }
+        if let Some((at, rate)) = self.step {
+            let passes = (at - self.now).max(0.0) * self.quiet;
+            if left > passes {
+                left -= passes;
+                self.now = self.now.max(at);
+                self.quiet = rate;
+                self.step = None;
+            }
         }
         self.now += left / self.quiet;
         self.timestamp()
@@ -129,6 +148,19 @@ mod tests {
                 None => return counts,
             }
         }
+    }
+
+    #[test]
+    fn a_step_is_where_and_as_high_as_it_should_be() {
+        let step = Arrivals::Step {
+            at: Duration::from_millis(50_000),
+            times: 3.0,
+        };
+        let counts = counts(&step, 100.0);
+        let mean = |counts: &[u32]| f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
+        let (before, after) = (mean(&counts[..500]), mean(&counts[500..]));
+        assert!((before - 100.0).abs() < 3.0, "{before}");
+        assert!((after - 300.0).abs() < 6.0, "{after}");
     }
 
     #[test]

@@ -41,6 +41,11 @@ pub enum FaultKind {
     Paused,
     /// It answers each new request at once with a server error, and looks idle: a sinkhole.
     Failing,
+    /// Its CPUs are so many times as slow; nothing tells but how long requests take.
+    Slow {
+        /// How many times.
+        times: u32,
+    },
     /// It is dead for the first part of every period.
     Flapping {
         /// One outage and one stretch of health together.
@@ -76,6 +81,7 @@ pub(crate) fn spells(faults: &[Fault]) -> Vec<Spell> {
             FaultKind::Dead => spell(Condition::Dead, from, to),
             FaultKind::Paused => spell(Condition::Paused, from, to),
             FaultKind::Failing => spell(Condition::Failing, from, to),
+            FaultKind::Slow { times } => spell(Condition::Slow { times }, from, to),
             FaultKind::Flapping { period, down } => {
                 let period = period.max(Duration::from_micros(1));
                 let outage = period.mul_f64(down.clamp(0.0, 1.0));

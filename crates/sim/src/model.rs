@@ -144,6 +144,13 @@ pub enum Arrivals {
         /// Mean length of a burst.
         length: Duration,
     },
+    /// The site's rate, and so many times that from a moment on.
+    Step {
+        /// Since the start.
+        at: Duration,
+        /// Rate then over the rate before.
+        times: f64,
+    },
 }
 
 /// A standard normal variate (Box and Muller).

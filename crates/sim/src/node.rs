@@ -22,6 +22,7 @@ pub(crate) enum Condition {
     Dead,
     Paused,
     Failing,
+    Slow { times: u32 },
 }
 
 /// See the module.

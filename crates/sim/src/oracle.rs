@@ -85,7 +85,8 @@ impl Oracle {
             OracleBy::Slowdown => per_core(runnable).max(1.0) + per_core(in_flight) * TIE_BREAKER,
         };
         let rank = length * seat.factor;
-        let well = node.condition == Condition::Well && in_flight < seat.limit;
+        let works = matches!(node.condition, Condition::Well | Condition::Slow { .. });
+        let well = works && in_flight < seat.limit;
         self.sites[seat.site].1[seat.place] = match (node.barred, well) {
             (Some(_), _) => BARRED,
             (None, true) => rank,

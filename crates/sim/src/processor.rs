@@ -162,6 +162,12 @@ impl Processor {
         self.counters.stopped = stopped;
     }
 
+    /// The CPUs are so fast from `now` on.
+    pub fn set_speed(&mut self, now: Timestamp, speed: f64) {
+        self.advance(now);
+        self.speed = speed.max(f64::MIN_POSITIVE);
+    }
+
     /// A request goes away unfinished. False if it is not on the run queue (any more). Linear
     /// in the requests in flight: cancelling is rare.
     pub fn cancel(&mut self, now: Timestamp, task: TaskId) -> bool {

@@ -111,6 +111,10 @@ pub struct Report {
     pub sites: Vec<SiteReport>,
     /// Requests of all sites by their class, the highest first.
     pub classes: [ClassReport; Class::COUNT],
+    /// Answers in time by window since the start, if [`Scenario::series`] asks for them.
+    ///
+    /// [`Scenario::series`]: crate::scenario::Scenario::series
+    pub series: Vec<u64>,
     /// A digest of every decision and answer, in order.
     pub digest: u64,
 }

@@ -127,6 +127,17 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// What must come true under `auto`.
     pub expect: Expect,
+    /// Whether answers in time are counted by windows.
+    pub series: Option<Series>,
+}
+
+/// Answers within a time, counted in windows of this length.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Series {
+    /// Of a window.
+    pub window: Duration,
+    /// Within.
+    pub slo: Duration,
 }
 
 impl Scenario {
@@ -154,6 +165,7 @@ impl Scenario {
             orders: Vec::new(),
             faults: Vec::new(),
             expect: Expect::default(),
+            series: None,
         }
     }
 

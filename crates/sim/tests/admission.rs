@@ -7,7 +7,7 @@ mod support {
     pub(crate) mod admission;
 }
 
-use support::admission::{Row, calm_rows, measure, rows};
+use support::admission::{Row, calm_rows, measure, rows, step};
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_sim::world::run;
@@ -42,6 +42,11 @@ fn overload_without_admission_delivers_nothing_and_with_it_all_that_can_be() {
         ("2 fe=64", 95.0),
         ("10 fe=64", 95.0),
         ("2 fe=16 no words", 90.0),
+        ("cost 1:100 2", 95.0),
+        ("cost 1:100 10", 95.0),
+        ("slows to a third fe=1", 95.0),
+        ("slows to a third", 95.0),
+        ("slows to a third fe=64", 90.0),
         ("no records 2 fe=1", 95.0),
         ("no records 2", 90.0),
     ] {
@@ -59,6 +64,21 @@ fn nothing_is_refused_while_there_is_room() {
         let off = measure(&row(name), AdmissionKind::Off).unwrap();
         assert!(it.p99_ms <= off.p99_ms * 1.3, "{name}: {it:?} {off:?}");
     }
+}
+
+/// From twenty milliseconds after a step to 1.4 times the capacity on, all that can be is answered in
+/// time; the first answers to it come after the time of a request, which is ten.
+#[test]
+fn a_step_is_under_control_within_twenty_milliseconds() {
+    for front_ends in [1, 4] {
+        let (windows, error) = step(front_ends, AdmissionKind::Adaptive).unwrap();
+        let least = 0.97 - 3.0 * error;
+        let last = windows.iter().rposition(|share| *share < least);
+        let recovery = last.map_or(0, |window| (window + 1) * 10);
+        assert!(recovery <= 20, "{front_ends}: {recovery} ms, {windows:.2?}");
+    }
+    let (windows, _) = step(1, AdmissionKind::Off).unwrap();
+    assert!(windows[windows.len() - 1] < 0.5, "{windows:.2?}");
 }
 
 #[test]

@@ -69,6 +69,8 @@ pub struct Standing {
     pub after: Duration,
     /// Whoever has waited for so long is refused.
     pub deadline: Duration,
+    /// No more wait than can be served until then.
+    pub bounded: bool,
 }
 
 impl WaitRules {
@@ -81,6 +83,7 @@ impl WaitRules {
                 head: slo.mul_f64(STANDING),
                 after: slo.max(STANDING_MIN),
                 deadline: slo.mul_f64(DEADLINE_STANDING),
+                bounded: true,
             }),
         }
     }
@@ -206,7 +209,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
     /// How many may wait now.
     fn most(&self) -> usize {
         match self.rules.standing {
-            Some(rule) if self.standing => {
+            Some(rule) if self.standing && rule.bounded => {
                 let served = self.drain.rate.value() * rule.deadline.as_secs_f64();
                 self.most.min(served.ceil() as usize + 1)
             }
@@ -581,6 +584,7 @@ mod tests {
                 head: Duration::ZERO,
                 after: Duration::from_millis(100),
                 deadline: Duration::from_millis(5),
+                bounded: false,
             }),
         };
         let mut queue = WaitQueue::new(1000, rules);

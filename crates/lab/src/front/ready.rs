@@ -1,4 +1,5 @@
-//! Waiting until a front-end proxies: a request through it is answered by a server with 200.
+//! Waiting until a front-end proxies: a request through it is answered by a server with 200. And
+//! Tidegate until it counts no others that were killed: for a second or two the nodes still know of them.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,10 +11,14 @@ use tidegate_remote::clock;
 pub(super) const START_MAX: Duration = Duration::from_secs(10);
 /// The same in a simulated CPU.
 pub(super) const SIMULATED_START_MAX: Duration = Duration::from_secs(60);
+/// As long as nodes may take to tell of somebody.
+pub(super) const TOLD: Duration = Duration::from_millis(500);
 /// Between two attempts.
 const LOOK: Duration = Duration::from_millis(10);
 /// One attempt.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// What is read of metrics.
+const METRICS_MAX: u64 = 1 << 20;
 /// What is read of an answer.
 const HEAD_MAX: u64 = 512;
 
@@ -45,6 +50,48 @@ pub(super) fn wait(
     }
 }
 
+/// Waits until the Tidegate with this interface has counted no more front-ends than these for so long:
+/// nodes tell of others that were killed a moment ago, and that these held slots.
+pub(super) fn alone(
+    admin: SocketAddr,
+    front_ends: u32,
+    so_long: Duration,
+    limit: Duration,
+) -> Result<(), String> {
+    let deadline = clock::now() + limit;
+    let mut since = clock::now();
+    loop {
+        let counted = counted(admin).map_err(|error| error.to_string())?;
+        let now = clock::now();
+        if counted > front_ends {
+            since = now;
+        } else if now.since(since) >= so_long {
+            return Ok(());
+        }
+        if now > deadline {
+            return Err(format!(
+                "it counts {counted} front-ends instead of {front_ends}"
+            ));
+        }
+        clock::sleep_until(clock::now() + LOOK);
+    }
+}
+
+/// As its metrics say; none if they do not.
+fn counted(admin: SocketAddr) -> io::Result<u32> {
+    let mut stream = TcpStream::connect_timeout(&admin, ANSWER_MAX)?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    let request = "GET /metrics HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes())?;
+    let mut text = String::new();
+    stream.take(METRICS_MAX).read_to_string(&mut text)?;
+    let mut lines = text.lines();
+    let count = lines.find_map(|line| line.strip_prefix("tidegate_front_ends "));
+    Ok(count
+        .and_then(|count| count.trim().parse().ok())
+        .unwrap_or(0))
+}
+
 /// The status of the answer.
 fn ask(address: SocketAddr, host: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX)?;
@@ -68,6 +115,24 @@ mod tests {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let why = wait(address, &["shop".into()], START_MAX, || true).unwrap_err();
         assert!(why.contains("refused"), "{why}");
+    }
+
+    #[test]
+    fn it_waits_until_the_others_are_forgotten() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            for count in [2, 1] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 256];
+                let length = stream.read(&mut request).unwrap();
+                assert!(request[..length].starts_with(b"GET /metrics "));
+                let text = format!("tidegate_ready 1\ntidegate_front_ends {count}\n");
+                write!(stream, "HTTP/1.1 200 OK\r\n\r\n{text}").unwrap();
+            }
+        });
+        alone(address, 1, Duration::ZERO, START_MAX).unwrap();
+        server.join().unwrap();
     }
 
     #[test]

@@ -189,6 +189,15 @@ impl Spawned {
         let waited = starter
             .place
             .inside(|| ready::wait(listen, &hosts, limit, ended))?;
+        let waited = match (starter.kind, waited) {
+            (FrontKind::Tidegate(_), Ok(())) => {
+                let (admin, count) = (self.layout.admin, starter.front_ends);
+                starter
+                    .place
+                    .inside(|| ready::alone(admin, count, ready::TOLD, limit))?
+            }
+            (_, waited) => waited,
+        };
         let name = starter.kind.label();
         if let Err(why) = waited {
             self.process.kill();

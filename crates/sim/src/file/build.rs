@@ -64,6 +64,7 @@ pub(super) fn build(file: FileTable) -> Checked<ScenarioFile> {
         orders: Vec::new(),
         faults: Vec::new(),
         expect: expect(&file.expect),
+        series: None,
     };
     let end = scenario.length().saturating_mul(RUNS_UNTIL_END);
     scenario.faults = faults(&file.fault, count, end)?;

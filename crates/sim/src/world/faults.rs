@@ -32,6 +32,12 @@ impl World<'_> {
         here.condition = spell.condition;
         match spell.condition {
             Condition::Well | Condition::Failing => {}
+            Condition::Slow { times } => {
+                let speed = self.scenario.nodes[node as usize].speed;
+                here.processor
+                    .set_speed(now, speed / f64::from(times.max(1)));
+                self.settle(node);
+            }
             Condition::Paused => {
                 here.set_silent(true, now);
                 here.processor.set_stopped(now, true);
@@ -57,6 +63,11 @@ impl World<'_> {
         here.condition = Condition::Well;
         match spell.condition {
             Condition::Well | Condition::Failing => {}
+            Condition::Slow { .. } => {
+                let speed = self.scenario.nodes[node as usize].speed;
+                here.processor.set_speed(now, speed);
+                self.settle(node);
+            }
             Condition::Dead => here.set_silent(false, now),
             Condition::Paused => {
                 here.set_silent(false, now);

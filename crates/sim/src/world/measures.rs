@@ -11,7 +11,7 @@ use crate::node_model::Scope;
 use crate::queue::Event;
 use crate::report::{ClassReport, Digest, Latencies, Report, SiteReport};
 use crate::requests::{Ended, Wanted};
-use crate::scenario::{Expect, Scenario};
+use crate::scenario::{Expect, Scenario, Series};
 
 /// Window of [`Report::herding`].
 pub(super) const WINDOW: Duration = Duration::from_millis(100);
@@ -36,6 +36,8 @@ pub(super) struct Measures {
     warm_at: Option<Timestamp>,
     in_flight_ns: Vec<u64>,
     herding: Vec<f64>,
+    wants_series: Option<Series>,
+    series: Vec<u64>,
 }
 
 impl Measures {
@@ -74,6 +76,8 @@ impl Measures {
             warm_at: None,
             in_flight_ns: vec![0; count],
             herding: Vec::new(),
+            wants_series: scenario.series,
+            series: Vec::new(),
         }
     }
 
@@ -115,6 +119,7 @@ impl Measures {
         match ended {
             Ended::Served => {
                 totals.completed += 1;
+                self.count_window(now, now.since(wanted.arrived));
                 if wanted.measured {
                     self.classes[wanted.class.index()].completed += 1;
                     let latency = nanos(now.since(wanted.arrived));
@@ -126,6 +131,19 @@ impl Measures {
                 totals.refused += 1;
             }
             Ended::Failed | Ended::Lost => totals.failed += 1,
+        }
+    }
+
+    fn count_window(&mut self, now: Timestamp, latency: Duration) {
+        let Some(Series { window, slo }) = self.wants_series else {
+            return;
+        };
+        if latency <= slo {
+            let index = (nanos(now.since(START)) / nanos(window).max(1)) as usize;
+            if self.series.len() <= index {
+                self.series.resize(index + 1, 0);
+            }
+            self.series[index] += 1;
         }
     }
 
@@ -205,6 +223,7 @@ impl World<'_> {
             events: measures.events,
             sites,
             classes: measures.classes,
+            series: std::mem::take(&mut measures.series),
             digest: measures.digest.value(),
         }
     }

@@ -56,7 +56,7 @@ impl World<'_> {
             self.requests.remove(request);
         } else {
             match here.condition {
-                Condition::Well => self.accept(request),
+                Condition::Well | Condition::Slow { .. } => self.accept(request),
                 Condition::Dead => self.answer(request, Ended::Lost),
                 Condition::Failing => self.answer(request, Ended::Failed),
                 Condition::Paused => {
@@ -234,7 +234,9 @@ impl World<'_> {
         let condition = self.nodes[node as usize].condition;
         let round_trip = self.scenario.network.delay * 2;
         match condition {
-            Condition::Well | Condition::Failing => (true, self.now + round_trip),
+            Condition::Well | Condition::Failing | Condition::Slow { .. } => {
+                (true, self.now + round_trip)
+            }
             Condition::Dead => (false, self.now + round_trip),
             Condition::Paused => (false, self.now + PROBE_TIMEOUT),
         }

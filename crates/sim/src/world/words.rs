@@ -58,7 +58,7 @@ impl World<'_> {
                 self.queue.schedule(self.now + AGAIN, event);
                 return;
             }
-            Condition::Well | Condition::Failing => Event::WordAnswered {
+            Condition::Well | Condition::Failing | Condition::Slow { .. } => Event::WordAnswered {
                 front_end: number,
                 node: local.0,
                 ticket,

@@ -6,9 +6,10 @@ use tidegate_core::admission::{
     AdmissionConfig, AdmissionKind, StaticLimits, StaticScope, WithoutRecords,
 };
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
+use tidegate_core::topology::NodeId;
 use tidegate_sim::model::{Antagonist, Arrivals, Demand};
 use tidegate_sim::processor::Overload;
-use tidegate_sim::scenario::{Io, Scenario};
+use tidegate_sim::scenario::{Fault, FaultKind, Io, Scenario, Series};
 use tidegate_sim::world::{Violation, run};
 
 /// Answers are wanted within this time.
@@ -94,6 +95,19 @@ fn bursts(front_ends: u32) -> Scenario {
 
 /// All of them.
 pub(crate) fn rows() -> Vec<Row> {
+    let mut rows = plain_rows();
+    rows.extend([
+        mixed("cost 1:100 2 fe=1", 1, 2.0),
+        mixed("cost 1:100 2", 4, 2.0),
+        mixed("cost 1:100 10", 4, 10.0),
+        slows("slows to a third fe=1", 1),
+        slows("slows to a third", 4),
+        slows("slows to a third fe=64", 64),
+    ]);
+    rows
+}
+
+fn plain_rows() -> Vec<Row> {
     let io = |front_ends, cpu, io, load| {
         let mut scenario = base(front_ends, load).mean_demand(Duration::from_millis(cpu));
         scenario.sites[0].io = Some(Io {
@@ -165,6 +179,77 @@ pub(crate) fn rows() -> Vec<Row> {
         row("no records 2", base(4, 2.0).missing(1.0)),
         row("no records 2 fe=1", base(1, 2.0).missing(1.0)),
     ]
+}
+
+/// One request in fifty costs a hundred times as much as the others; what is slow by itself is in
+/// time if it is answered within half a second.
+fn mixed(name: &'static str, front_ends: u32, load: f64) -> Row {
+    let demand = Demand::Bimodal {
+        share: 0.02,
+        ratio: 100.0,
+    };
+    Row {
+        slo: AdmissionConfig::SLO,
+        ..row(name, base(front_ends, load).demand(demand))
+    }
+}
+
+/// At 0.9 of the capacity, after two seconds all servers become slower by themselves.
+fn slows(name: &'static str, front_ends: u32) -> Row {
+    const AT: f64 = 2.0;
+    const TIMES: u32 = 3;
+    let mut scenario = base(front_ends, 0.9);
+    scenario.faults = (0..scenario.nodes.len() as u32)
+        .map(|node| Fault {
+            node: NodeId(node),
+            kind: FaultKind::Slow { times: TIMES },
+            from: Duration::from_secs_f64(AT),
+            to: Duration::from_secs_f64(10.0 * SECONDS),
+        })
+        .collect();
+    let before = AT - SECONDS * scenario.warm_up;
+    let after = SECONDS - AT;
+    let (rate, capacity) = (scenario.rate(0), scenario.rate(0) / 0.9);
+    let possible = rate * before + capacity / f64::from(TIMES) * after;
+    Row {
+        capacity: possible / (before + after),
+        ..row(name, scenario)
+    }
+}
+
+/// How a step from 0.7 to 1.4 times the capacity is taken, over many runs: answers in time in windows
+/// of ten milliseconds from the step on, over the capacity's; and what the scatter makes of one window.
+pub(crate) fn step(front_ends: u32, kind: AdmissionKind) -> Result<(Vec<f64>, f64), Violation> {
+    const RUNS: u64 = 60;
+    const AT: Duration = Duration::from_millis(1500);
+    const WINDOW: Duration = Duration::from_millis(10);
+    const LOOKED_AT: usize = 50;
+    let mut scenario = base(front_ends, 0.7).sites(|site| {
+        site.arrivals = Arrivals::Step { at: AT, times: 2.0 };
+        site.admission = config(kind, front_ends);
+    });
+    scenario.series = Some(Series {
+        window: WINDOW,
+        slo: SLO,
+    });
+    let rate = scenario.rate(0);
+    let capacity = rate / 0.7 * WINDOW.as_secs_f64();
+    // Two thirds of a second behind the step.
+    scenario.requests = (rate * (AT.as_secs_f64() + 2.0 / 1.5)) as u32;
+    let first = (AT.as_nanos() / WINDOW.as_nanos()) as usize;
+    let mut windows = vec![0.0; LOOKED_AT];
+    for seed in 0..RUNS {
+        let report = run(
+            &scenario.clone().seed(seed),
+            PolicyConfig::new(PolicyKind::Auto),
+        )?;
+        for (sum, count) in windows.iter_mut().zip(report.series.iter().skip(first)) {
+            *sum += *count as f64;
+        }
+    }
+    let all = capacity * RUNS as f64;
+    let shares = windows.into_iter().map(|sum| sum / all).collect();
+    Ok((shares, all.sqrt() / all))
 }
 
 /// Sites whose answers take longer than the SLO by nature, while the servers have time: long polls,

@@ -61,6 +61,7 @@ impl Admission for Codel {
                 head: Duration::ZERO,
                 after: INTERVAL,
                 deadline: TARGET,
+                bounded: false,
             }),
         })
     }
