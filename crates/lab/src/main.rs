@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::json;
 use tidegate_lab::awake::{self, Awake, COMMAND};
 use tidegate_lab::cluster::{self, Mode};
-use tidegate_lab::experiments::{self, ALL, Experiment, Lab, Scale};
+use tidegate_lab::experiments::{self, ALL, Experiment, Lab, Part, Scale};
 use tidegate_lab::progress::Progress;
 use tidegate_lab::{antagonist, front, gather, load, monitor, results, server};
 
@@ -96,6 +96,12 @@ struct RunArgs {
     /// Where NAME.json, NAME.md and NAME.svg are written.
     #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
+    /// Only these points, to look at closely: nothing is written.
+    #[arg(long = "point", value_name = "LABEL")]
+    points: Vec<String>,
+    /// Only these arms: nothing is written.
+    #[arg(long = "arm", value_name = "NAME")]
+    arms: Vec<String>,
     /// How nodes are kept apart; by default as well as this machine can.
     #[arg(long, value_enum)]
     mode: Option<ModeArg>,
@@ -207,15 +213,22 @@ fn one(experiment: &Experiment, args: &RunArgs) -> Result<serde_json::Value, Fai
             ModeArg::Namespaces => Mode::Namespaces,
             ModeArg::Loopback => Mode::Loopback,
         }),
+        part: Part {
+            points: args.points.clone(),
+            arms: args.arms.clone(),
+        },
         progress: Progress::new(experiment.name, (experiment.estimate)(scale)),
         awake: Awake::start(&std::env::current_exe()?),
     };
     let report = (experiment.run)(&lab)?;
     lab.progress.finish();
-    let files = results::write(&report, &args.out)?;
     if !args.json {
         output::result(&results::markdown(&report))?;
     }
+    if !lab.part.is_all() {
+        return Ok(report.summary());
+    }
+    let files = results::write(&report, &args.out)?;
     for file in files {
         output::note(&format!("wrote {}", file.display()));
     }

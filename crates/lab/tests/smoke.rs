@@ -11,7 +11,7 @@ use support::agent_binary;
 use tidegate_lab::awake::Awake;
 use tidegate_lab::cluster::{ClusterError, ClusterPlan, Mode, NodePlan};
 use tidegate_lab::experiments::{
-    Arm, ExperimentError, Lab, Measured, Plan, Point, Runner, Scale, Stage, Unwatched, arms,
+    Arm, ExperimentError, Lab, Measured, Part, Plan, Point, Runner, Scale, Stage, Unwatched, arms,
 };
 use tidegate_lab::front::{self, FrontKind, HaproxyBalance};
 use tidegate_lab::load::{Pacing, Requests, Stream};
@@ -52,6 +52,7 @@ fn run(plan: &Plan) -> Result<Measured, Box<ExperimentError>> {
     let lab = Lab {
         scale: Scale::Quick,
         mode: None,
+        part: Part::default(),
         progress: Progress::silent(),
         awake: Awake::start(env!("CARGO_BIN_EXE_tidegate-lab").as_ref()),
     };

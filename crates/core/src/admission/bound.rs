@@ -33,8 +33,8 @@
 //! Source: the admission study, "Specification"; gamma from its table, where 1.25 is the best of
 //! five over all scenarios.
 
-use super::WithoutRecords;
 use super::ewma::Ewma;
+use super::{SLO_PART, WithoutRecords};
 
 /// How much more than useful may be in flight.
 const GAMMA: f64 = 1.25;
@@ -194,7 +194,7 @@ impl Bound {
         let full = self.busy.value() > FULL * capacity;
         let swift = pressure
             .base
-            .is_some_and(|base| pressure.residence < (SWIFT * base).min(0.5 * pressure.slo));
+            .is_some_and(|base| pressure.residence < (SWIFT * base).min(SLO_PART * pressure.slo));
         full || swift || pressure.natural
     }
 }

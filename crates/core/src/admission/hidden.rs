@@ -34,6 +34,7 @@
 
 use std::time::Duration;
 
+use super::SLO_PART;
 use super::ewma::weight;
 use crate::time::{Timestamp, nanos};
 
@@ -62,8 +63,6 @@ const DIP_MIN: f64 = 0.1;
 const DIP_MAX: f64 = 0.4;
 /// Means are of enough time from this part of the time constant on.
 const KNOWN: f64 = 0.8;
-/// Part of the SLO that requests may spend in service.
-const SLO_PART: f64 = 0.5;
 /// What has lasted for so long is no chance, seconds: means are then of that time.
 const LASTING: f64 = 2.0 * TAU;
 /// Dips begin at multiples of this.

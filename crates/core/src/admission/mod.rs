@@ -12,7 +12,8 @@
 //! is one file and one line in the table below; it takes no lock and allocates nothing while it decides.
 //!
 //! Inside: `server` (one server: `bound`, or `own_latency` where nothing is known), `hidden` (what lies
-//! behind all), `natural` (whether the SLO is any measure), `slots` (how front-ends agree), `rivals` (what others do, to compare with).
+//! behind all), `natural` (whether the SLO is any measure), `slots` (how front-ends agree), `rivals`
+//! (what others do, to compare with).
 //!
 //! What it does not know: HTTP, answers, who asks.
 
@@ -46,6 +47,9 @@ use crate::policy::{Sample, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
 use crate::topology::NodeId;
+
+/// Part of the SLO that a request may spend in service.
+const SLO_PART: f64 = 0.5;
 
 /// Why a request got no node. The name is the label in metrics, log and the reason header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

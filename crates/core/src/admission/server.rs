@@ -14,7 +14,7 @@ use super::bound::{Bound, Pressure, Seen};
 use super::ewma::Ewma;
 use super::own_latency::OwnLatency;
 use super::slots::{Slots, Tally};
-use super::{Class, WithoutRecords};
+use super::{Class, SLO_PART, WithoutRecords};
 use crate::load::{LoadTable, NodeLoad, OwnTraffic};
 use crate::time::Timestamp;
 use crate::topology::NodeId;
@@ -25,8 +25,6 @@ const STALE: Duration = Duration::from_millis(5);
 const LOST: Duration = Duration::from_secs(1);
 /// Time constant of a server's completions, seconds.
 const TAU: f64 = 0.15;
-/// Part of the SLO that a request may spend at a server whose CPUs are full.
-const SLO_PART: f64 = 0.5;
 /// CPUs count as full from here.
 const FULL: f64 = 0.9;
 

@@ -49,13 +49,13 @@ impl Sessions {
         }
     }
 
-    /// Whether a request of this session was let in within the window.
+    /// Whether a request with this hash was let in within the window.
     pub fn is_known(&self, hash: u64, now: Timestamp) -> bool {
         let word = self.slot(hash).load(Ordering::Relaxed);
         word >> HALF == hash >> HALF && is_open(word, now)
     }
 
-    /// A request of this session was let in.
+    /// A request with this hash was let in.
     pub fn mark(&self, hash: u64, now: Timestamp) {
         let slot = self.slot(hash);
         let before = slot.load(Ordering::Relaxed);

@@ -107,6 +107,35 @@ impl Scale {
     }
 }
 
+/// A part of an experiment, to look at closely: the points and arms of these names, all if there is
+/// none.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// Labels of points.
+    pub points: Vec<String>,
+    /// Names of arms.
+    pub arms: Vec<String>,
+}
+
+impl Part {
+    /// Whether that is everything.
+    pub fn is_all(&self) -> bool {
+        self.points.is_empty() && self.arms.is_empty()
+    }
+
+    fn has(names: &[String], name: &str) -> bool {
+        names.is_empty() || names.iter().any(|it| it == name)
+    }
+
+    fn has_point(&self, label: &str) -> bool {
+        Self::has(&self.points, label)
+    }
+
+    fn has_arm(&self, name: &str) -> bool {
+        Self::has(&self.arms, name)
+    }
+}
+
 /// What an experiment is given.
 #[derive(Debug)]
 pub struct Lab {
@@ -114,6 +143,8 @@ pub struct Lab {
     pub scale: Scale,
     /// How nodes are kept apart; none: as well as this machine can.
     pub mode: Option<Mode>,
+    /// Which part of it.
+    pub part: Part,
     /// Who is told how far it is.
     pub progress: Progress,
     /// Whether idle CPUs are kept awake.

@@ -116,6 +116,9 @@ impl<'a> Runner<'a> {
         let mut versions = BTreeSet::new();
         let mut arms = Vec::new();
         for arm in &self.plan.arms {
+            if !self.lab.part.has_arm(&arm.name) {
+                continue;
+            }
             match front::available(&arm.kind) {
                 Ok(version) => {
                     versions.insert(version);
@@ -135,6 +138,12 @@ impl<'a> Runner<'a> {
         arms: &[&'a Arm],
         watch: &mut dyn Watch,
     ) -> Result<(), ExperimentError> {
+        let part = &self.lab.part;
+        let points = stage.points.iter().filter(|it| part.has_point(&it.label));
+        let points: Vec<_> = points.collect();
+        if points.is_empty() {
+            return Ok(());
+        }
         let mut plan = stage.cluster.clone();
         plan.mode = self.lab.mode.or(plan.mode);
         self.lab.progress.step("set-up", SET_UP);
@@ -167,7 +176,7 @@ impl<'a> Runner<'a> {
                 Err(why) => self.note(format!("SKIPPED {}: {why}", arm.name)),
             }
         }
-        for point in &stage.points {
+        for point in points {
             self.point(point, &here, (knee, plan.node_cpu), &mut cluster, watch)?;
         }
         Ok(())
