@@ -105,6 +105,8 @@ pub struct Ticket {
     pub why: Why,
     site: SiteId,
     slowdown: f32,
+    /// Whether it found hardly another one there.
+    first: bool,
     dispatched_at: Timestamp,
     table: TicketTable,
 }
@@ -123,14 +125,14 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.table.complete(self.node);
-        if self.why.in_flight <= FIRST {
+        if self.first {
             self.table.first_ended(self.site);
         }
     }
 }
 
-/// Whoever is among so many own requests at a node hardly waits for another there: his time is that of
-/// an unloaded server.
+/// Whoever is among so many requests at a node hardly waits for another there: his time is that of an
+/// unloaded server. Those of other front-ends count as far as they are known.
 const FIRST: u32 = 2;
 
 /// See the module.
@@ -549,7 +551,8 @@ impl Picker {
         self.groups.dispatched(site, self.table.group_of(node));
         let load = self.table.brief(node);
         let in_flight = u32::try_from(self.table.dispatch(node)).unwrap_or(u32::MAX);
-        if in_flight <= FIRST {
+        let first = in_flight <= FIRST && self.table.agreed(node).is_none_or(|it| it.held <= FIRST);
+        if first {
             self.table.add_first(site);
         }
         Ticket {
@@ -563,6 +566,7 @@ impl Picker {
             },
             site,
             slowdown: choice.slowdown,
+            first,
             dispatched_at: now,
             table: Arc::clone(&self.table),
         }

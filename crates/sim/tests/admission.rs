@@ -38,6 +38,8 @@ fn overload_without_admission_delivers_nothing_and_with_it_all_that_can_be() {
         ("io 20+2 2", 90.0),
         ("database 2", 90.0),
         ("database 10", 90.0),
+        ("database 2 fe=16", 90.0),
+        ("database 2 fe=64", 90.0),
         ("2 fe=16", 97.0),
         ("2 fe=64", 95.0),
         ("10 fe=64", 95.0),

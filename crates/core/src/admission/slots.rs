@@ -1,8 +1,8 @@
 //! How front-ends agree on a server's slots: by words of its memory that all of them add to.
 //!
 //! ```text
-//! word    sum over the front-ends of requests in flight (16 bits), slots held (16 bits), votes (14 bits)
-//!         and requests that ended (18 bits)
+//! word    sum over the front-ends of requests in flight (15 bits), slots held (15 bits), votes (13 bits)
+//!         and requests that ended (18 bits), and for which life it is (3 bits)
 //! vote    by how much a front-end would have all limits scaled, 2^(-vote / 8); all take the mean
 //! far     held < 0.7 L: nobody waits for a slot; each tells what it has in flight within 10 ms, or
 //!         at once if that has changed by its share of half of 0.7 L
@@ -12,8 +12,10 @@
 //!         back
 //! yield   where L is full, a front-end keeps a slot that comes free with probability
 //!         min(1, share / own), so that those with nothing get their turn
-//! life    a word counts for a second of the server's clock. In the last quarter all register in
-//!         the next word too; in the second quarter the one after is cleared
+//! life    a word counts for a second of the server's clock; there are four, used in turn. In the last
+//!         quarter all register in the next word too. Whoever finds a word that is of another life
+//!         clears it: that of this life at once, those of the next two from the second quarter on.
+//!         Nobody adds to a word before it was seen to be of its life
 //! ```
 //!
 //! Slots are held ahead of requests, so no request waits for the network: it waits for a tick at
@@ -26,9 +28,10 @@
 //! Inputs: the limit, own requests in flight, answers. What it does not know: sites, classes,
 //! transports.
 //!
-//! Failure case: more than 32 767 in flight, or 262 143 that end in a second, at one server: there are
-//! no more bits. No answer for a tenth of a second; then there is no view, and the caller goes
-//! by equal shares.
+//! Failure case: more than 16 383 in flight, or 262 143 that end in a second, at one server: there are
+//! no more bits. What a front-end held that crashed is believed for up to 1.25 s; and for two seconds
+//! once more if it was the last one and the next comes a multiple of 32 s later. No answer for a tenth
+//! of a second; then there is no view, and the caller goes by equal shares.
 //!
 //! Source: the admission study, "Agreement: reserve", and its pitfall 10 (counts that a crash leaks);
 //! it has sub-counts with heartbeats for that.
@@ -66,11 +69,13 @@ pub(super) struct Tally {
     pub(super) ended: i64,
 }
 
-/// Bits of what ended, and of the votes, which lie above it.
+/// Bits of the life, of what ended, and of the votes, from the lowest on.
+const TAG: u32 = 3;
 const ENDED: u32 = 18;
-const VOTES: u32 = 14;
+const VOTES: u32 = 13;
 /// Bits of each of the others above these.
-const COUNT: u32 = 16;
+const COUNT: u32 = 15;
+const _: () = assert!(TAG + ENDED + VOTES + 2 * COUNT == u64::BITS);
 /// Most that all front-ends together can count, of either and of what ended.
 const COUNT_MAX: i64 = (1 << (COUNT - 1)) - 1;
 const ENDED_MAX: i64 = (1 << ENDED) - 1;
@@ -80,14 +85,15 @@ const VOTE_MAX: f64 = 63.0;
 
 impl Tally {
     fn packed(self) -> u64 {
-        let at = |value: i64, place: u32| (value as u64) << place;
+        let at = |value: i64, place: u32| (value as u64) << (TAG + place);
         at(self.in_flight, ENDED + VOTES + COUNT)
             .wrapping_add(at(self.held, ENDED + VOTES))
             .wrapping_add(at(self.votes, ENDED))
-            .wrapping_add(self.ended as u64)
+            .wrapping_add(at(self.ended, 0))
     }
 
     fn unpacked(word: u64) -> Self {
+        let word = word >> TAG;
         // Only what ended never falls; the others borrow from above while they are below zero.
         let ended = word & ((1 << ENDED) - 1);
         let (votes, upper) = lowest((word - ended) >> ENDED, VOTES);
@@ -118,6 +124,16 @@ impl Tally {
             ended: self.ended - other.ended,
         }
     }
+}
+
+/// The word of a life before anything is added: what of its number the place does not tell.
+fn fresh(life: u64) -> u64 {
+    life / SLOT_WORDS.len() as u64 % (1 << TAG)
+}
+
+/// Whether a word is of this life.
+fn is_of(life: u64, word: u64) -> bool {
+    word % (1 << TAG) == fresh(life)
 }
 
 /// The lowest bits as a number that may be below zero, and what lies above it.
@@ -157,10 +173,8 @@ enum What {
         asked: i64,
         limit: f64,
     },
-    /// What is left in the word that is used after the next.
-    Look,
-    /// To clear it.
-    Clear,
+    /// To make the word of a life one of that life, if it is what is expected.
+    Clear { life: u64, expected: u64 },
 }
 
 /// How a front-end wants to stand at a server.
@@ -208,9 +222,9 @@ pub(super) struct Slots {
     yields: i64,
     /// Of the last question that was answered: whether it gave slots.
     granted: Option<bool>,
-    /// What is left of old in the word after the next; zero once it is clear.
-    old: Option<u64>,
-    cleared: u64,
+    /// The first life whose word is not known to be of it, and what was seen there instead.
+    unsure: u64,
+    old: u64,
     rests_until: Timestamp,
     last_was_next: bool,
 }
@@ -245,6 +259,10 @@ impl Slots {
     fn done(&mut self, what: What, held: u64, now: Timestamp) {
         match what {
             What::Clock => {}
+            What::Register { life, .. } if !is_of(life, held) => {
+                // Cleared or counted anew by others: our clock was wrong.
+                *self = Self::default();
+            }
             What::Register {
                 life,
                 delta,
@@ -270,12 +288,13 @@ impl Slots {
             }
             // Of a life that is over.
             What::Register { .. } => {}
-            What::Look => self.old = Some(held),
-            What::Clear => self.old = None,
-        }
-        if self.old == Some(0) {
-            self.old = None;
-            self.cleared = self.life;
+            What::Clear { life, expected } if life == self.unsure => {
+                match held == expected || is_of(life, held) {
+                    true => (self.unsure, self.old) = (life + 1, 0),
+                    false => self.old = held,
+                }
+            }
+            What::Clear { .. } => {}
         }
     }
 
@@ -298,8 +317,11 @@ impl Slots {
             self.mine = if follows { self.next } else { Tally::default() };
             self.next = Tally::default();
             self.ended_here = 0;
-            self.old = None;
             self.life = life;
+        }
+        // A life that is over matters no more.
+        if self.unsure < life {
+            (self.unsure, self.old) = (life, 0);
         }
     }
 
@@ -330,7 +352,7 @@ impl Slots {
     pub(super) fn usable(&self) -> i64 {
         let going = match self.pending.map(|it| it.what) {
             Some(What::Register { life, delta, .. }) if life == self.life => delta.held.min(0),
-            Some(What::Register { .. } | What::Clock | What::Look | What::Clear) | None => 0,
+            Some(What::Register { .. } | What::Clock | What::Clear { .. }) | None => 0,
         };
         (self.mine.held + going - self.surplus).max(0)
     }
@@ -380,7 +402,7 @@ impl Slots {
             return None;
         }
         let Some(node_now) = self.node_now(now) else {
-            return Some(self.look(What::Clock, 0));
+            return Some(self.ask_the_time());
         };
         let (phase, life) = (node_now % LIFE_NS, self.life);
         // One thing after the other: what was too much goes back first.
@@ -392,14 +414,17 @@ impl Slots {
             votes: wanted.vote,
             ended: 0,
         };
-        if (LIFE_NS / 4..LIFE_NS / 2).contains(&phase) && self.cleared != life {
-            let word = life + 2;
-            match self.old {
-                None => return Some(self.look(What::Look, word)),
-                Some(expected) => return Some(self.clear(word, expected)),
-            }
+        // Whoever comes anew registers first; and the others may still be in the life before.
+        let registered = self.seen_at.is_some();
+        let sure = match registered && phase >= LIFE_NS / 4 {
+            true => life + 2,
+            false => life,
+        };
+        if self.unsure <= sure {
+            return Some(self.make_sure());
         }
-        if phase >= LIFE_NS / 4 * 3 && self.next != staying && !self.last_was_next {
+        let turns = phase >= LIFE_NS / 4 * 3 && self.unsure > life + 1;
+        if turns && self.next != staying && !self.last_was_next {
             self.last_was_next = true;
             let delta = staying.minus(self.next);
             return Some(self.register(life + 1, delta, (0, wanted.limit)));
@@ -442,20 +467,22 @@ impl Slots {
         }
     }
 
-    fn look(&mut self, what: What, life: u64) -> WordOp {
-        self.note(what);
+    fn ask_the_time(&mut self) -> WordOp {
+        self.note(What::Clock);
         WordOp::FetchAndAdd {
-            word: word(life),
+            word: SLOT_WORDS[0],
             delta: 0,
         }
     }
 
-    fn clear(&mut self, life: u64, expected: u64) -> WordOp {
-        self.note(What::Clear);
+    /// Clears the first word that may be of another life; in vain if it is not, or not as expected.
+    fn make_sure(&mut self) -> WordOp {
+        let (life, expected) = (self.unsure, self.old);
+        self.note(What::Clear { life, expected });
         WordOp::CompareAndSwap {
             word: word(life),
             expected,
-            new: 0,
+            new: fresh(life),
         }
     }
 
@@ -602,8 +629,8 @@ mod tests {
             (3, 5, 63, 1),
             (-1, 2, 0, 0),
             (2, -1, -4, 7),
-            (-7, -9, 8191, 262_143),
-            (32_767, -32_768, -8192, 3),
+            (-7, -9, 4095, 262_143),
+            (16_383, -16_384, -4096, 3),
         ] {
             let tally = tally(in_flight, held, votes, ended);
             assert_eq!(Tally::unpacked(tally.packed()), tally);
@@ -701,6 +728,35 @@ mod tests {
         }
         assert_eq!(one.slots.total(3, 0, at(400)).map(|it| it.held), Some(3));
         assert_eq!(server.at(at(400)).held, 3);
+    }
+
+    #[test]
+    fn what_front_ends_held_that_are_gone_is_not_believed_whenever_the_next_one_comes() {
+        for pause in 0..12 {
+            let mut server = Server::new();
+            let mut gone = FrontEnd::new();
+            gone.in_flight = 3;
+            let from = (0..4000).chain(4000 + 500 * pause..4000 + 500 * pause + 6000);
+            let mut next = FrontEnd::new();
+            next.in_flight = 1;
+            let mut believed = 0;
+            for ms in from {
+                let front_end = if ms < 4000 { &mut gone } else { &mut next };
+                front_end.tick(10.0, at(ms));
+                front_end.deliver(&mut server, at(ms));
+                if ms >= 4050 + 500 * pause {
+                    let total = front_end.slots.total(1, 0, at(ms)).map(|it| it.held);
+                    assert!(
+                        total == Some(1) || total == Some(4),
+                        "{pause} {ms} {total:?}"
+                    );
+                    believed += u64::from(total == Some(4));
+                }
+            }
+            // It may be alive for a second and a quarter; then it is not, and stays so.
+            let most = 1250_u64.saturating_sub(500 * pause);
+            assert!(believed <= most, "{pause}: {believed} ms");
+        }
     }
 
     #[test]

@@ -77,19 +77,22 @@ pub(super) fn alone(
     }
 }
 
-/// As its metrics say; none if they do not.
+/// As its metrics say.
 fn counted(admin: SocketAddr) -> io::Result<u32> {
     let mut stream = TcpStream::connect_timeout(&admin, ANSWER_MAX)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
-    let request = "GET /metrics HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n";
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut text = String::new();
     stream.take(METRICS_MAX).read_to_string(&mut text)?;
     let mut lines = text.lines();
     let count = lines.find_map(|line| line.strip_prefix("tidegate_front_ends "));
-    Ok(count
+    count
         .and_then(|count| count.trim().parse().ok())
-        .unwrap_or(0))
+        .ok_or_else(|| {
+            let first = text.lines().next().unwrap_or_default();
+            io::Error::other(format!("its metrics tell of no front-ends: {first}"))
+        })
 }
 
 /// The status of the answer.
@@ -132,6 +135,21 @@ mod tests {
             }
         });
         alone(address, 1, Duration::ZERO, START_MAX).unwrap();
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn metrics_that_do_not_tell_are_no_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 256];
+            assert!(stream.read(&mut request).unwrap() > 0);
+            write!(stream, "HTTP/1.1 403 Forbidden\r\n\r\n").unwrap();
+        });
+        let why = alone(address, 1, Duration::ZERO, START_MAX).unwrap_err();
+        assert!(why.contains("403 Forbidden"), "{why}");
         server.join().unwrap();
     }
 

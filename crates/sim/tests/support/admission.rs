@@ -158,6 +158,8 @@ fn plain_rows() -> Vec<Row> {
         row("io 20+2 2", sized(io(4, 2, 20, 2.0))),
         named("database 2", database(4, 2.0)),
         named("database 10", database(4, 10.0)),
+        named("database 2 fe=16", database(16, 2.0)),
+        named("database 2 fe=64", database(64, 2.0)),
         row(
             "antagonists 2",
             sized(base(4, 2.0).antagonists(Antagonist::new(8, 0.25))),
