@@ -107,6 +107,21 @@ pub(crate) fn rows() -> Vec<Row> {
     rows
 }
 
+/// Each server's pool of 5 connections to its database, 20 ms each: 250 a second.
+fn database(name: &'static str, front_ends: u32, load: f64) -> Row {
+    let mut scenario = base(front_ends, load * 2000.0 / 16000.0);
+    scenario = scenario.mean_demand(Duration::from_millis(2));
+    scenario.sites[0].io = Some(Io {
+        mean: Duration::from_millis(20),
+        shape: Demand::Exponential,
+    });
+    scenario = scenario.nodes(|node| node.io_channels = Some(5));
+    Row {
+        capacity: 2000.0,
+        ..row(name, sized(scenario))
+    }
+}
+
 fn plain_rows() -> Vec<Row> {
     let io = |front_ends, cpu, io, load| {
         let mut scenario = base(front_ends, load).mean_demand(Duration::from_millis(cpu));
@@ -116,21 +131,6 @@ fn plain_rows() -> Vec<Row> {
         });
         scenario
     };
-    // Each server's pool of 5 connections to its database, 20 ms each: 250 a second.
-    let database = |front_ends, load: f64| {
-        let mut scenario = base(front_ends, load * 2000.0 / 16000.0);
-        scenario = scenario.mean_demand(Duration::from_millis(2));
-        scenario.sites[0].io = Some(Io {
-            mean: Duration::from_millis(20),
-            shape: Demand::Exponential,
-        });
-        scenario = scenario.nodes(|node| node.io_channels = Some(5));
-        Row {
-            capacity: 2000.0,
-            ..row("", sized(scenario))
-        }
-    };
-    let named = |name, row: Row| Row { name, ..row };
     vec![
         row("0.9", base(4, 0.9)),
         row("1.4", base(4, 1.4)),
@@ -147,7 +147,7 @@ fn plain_rows() -> Vec<Row> {
             base(1, 2.0).demand(Demand::Exponential),
         ),
         row("io 20+2 2 fe=1", sized(io(1, 2, 20, 2.0))),
-        named("database 2 fe=1", database(1, 2.0)),
+        database("database 2 fe=1", 1, 2.0),
         row("bursts 1.4 fe=1", bursts(1)),
         row("2 fe=16", base(16, 2.0)),
         row("2 fe=64", base(64, 2.0)),
@@ -156,10 +156,10 @@ fn plain_rows() -> Vec<Row> {
         row("2 fe=16 no words", without_words(base(16, 2.0))),
         row("exponential 2", base(4, 2.0).demand(Demand::Exponential)),
         row("io 20+2 2", sized(io(4, 2, 20, 2.0))),
-        named("database 2", database(4, 2.0)),
-        named("database 10", database(4, 10.0)),
-        named("database 2 fe=16", database(16, 2.0)),
-        named("database 2 fe=64", database(64, 2.0)),
+        database("database 2", 4, 2.0),
+        database("database 10", 4, 10.0),
+        database("database 2 fe=16", 16, 2.0),
+        database("database 2 fe=64", 64, 2.0),
         row(
             "antagonists 2",
             sized(base(4, 2.0).antagonists(Antagonist::new(8, 0.25))),
