@@ -4,10 +4,14 @@
 //! One server with ten places, 10 ms each: 1000 requests a second. Sessions of ten requests each come at
 //! four times that, think for 50 ms between two requests, and leave for good when one is refused.
 
+#[path = "support/cluster.rs"]
+mod cluster;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::{SITE, cluster};
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class, Rank, Sessions};
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
@@ -15,7 +19,7 @@ use tidegate_core::picker::{Arrival, Decision, Picker, Ticket, WaitId};
 use tidegate_core::policy::PolicyConfig;
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::NodeId;
 
 const PLACES: f32 = 10.0;
 const SERVICE_MS: usize = 10;
@@ -25,7 +29,6 @@ const SESSIONS_PER_MS: f64 = 0.4;
 const LENGTH_MS: usize = 20_000;
 /// Sessions that begin later might not have ended when the run does.
 const MEASURED_MS: usize = 15_000;
-const SITE: SiteId = SiteId(0);
 
 #[derive(Clone, Copy)]
 struct Session {
@@ -48,26 +51,11 @@ struct World {
 
 impl World {
     fn new(known: bool) -> Self {
-        let spec = ClusterSpec {
-            sites: vec![SiteSpec {
-                name: "site".into(),
-                hosts: vec!["*".into()],
-                paths: Vec::new(),
-                policy: PolicyConfig::default(),
-                admission: AdmissionConfig {
-                    slo: Duration::from_millis(500),
-                    sessions: known,
-                    ..AdmissionConfig::new(AdmissionKind::Adaptive)
-                },
-            }],
-            nodes: vec![NodeSpec {
-                name: "n0".into(),
-                address: ([127, 0, 0, 1], 80).into(),
-                site: SITE,
-                weight: 1.0,
-            }],
-            groups: Vec::new(),
-            front_ends: 1,
+        let mut spec = cluster(&[1.0], PolicyConfig::default(), 1);
+        spec.sites[0].admission = AdmissionConfig {
+            slo: Duration::from_millis(500),
+            sessions: known,
+            ..AdmissionConfig::new(AdmissionKind::Adaptive)
         };
         let table = Arc::new(LoadTable::new(1, 1));
         let above = |rank: Rank| f32::from(u8::from(rank.class().is_known()));

@@ -6,48 +6,25 @@
 //! Requests take 10 ms of CPU on average, exponentially distributed. It measures nothing:
 //! comparisons of policies belong to the simulator crate.
 
+mod cluster;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad};
 use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket};
 use tidegate_core::policy::{PolicyConfig, Probe};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::{ClusterSpec, NodeId};
 
-pub(crate) const SITE: SiteId = SiteId(0);
+pub(crate) use cluster::{SITE, cluster};
+
 const STEP: Duration = Duration::from_millis(1);
 /// CPUs of a node of weight 1.
 pub(crate) const CORES: f32 = 4.0;
 const DEMAND_SECONDS: f64 = 0.01;
-
-/// One site with nodes n0, n1, … of these weights.
-pub(crate) fn cluster(weights: &[f32], policy: PolicyConfig, front_ends: u32) -> ClusterSpec {
-    ClusterSpec {
-        sites: vec![SiteSpec {
-            name: "site".into(),
-            hosts: vec!["*".into()],
-            paths: Vec::new(),
-            policy,
-            admission: AdmissionConfig::default(),
-        }],
-        nodes: weights
-            .iter()
-            .enumerate()
-            .map(|(node, weight)| NodeSpec {
-                name: format!("n{node}"),
-                address: ([127, 0, 0, 1], 8000).into(),
-                site: SITE,
-                weight: *weight,
-            })
-            .collect(),
-        groups: Vec::new(),
-        front_ends,
-    }
-}
 
 /// One front-end.
 pub(crate) struct Front {
