@@ -21,7 +21,9 @@ use std::thread::available_parallelism;
 use arc_swap::ArcSwap;
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
-use tidegate_proxy::{Limits, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Timeouts};
+use tidegate_proxy::{
+    Limits, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling, Timeouts,
+};
 use tidegate_remote::clock;
 use tidegate_remote::reader::ReaderOptions;
 use tokio::net::TcpListener;
@@ -144,6 +146,8 @@ impl Running {
             realtime,
             ..
         } = front_end;
+        // Who is held has a connection: half of them stay for all others.
+        let held_max = proxy_config.limits.connections * proxy_config.workers / 2;
         let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
         let front_ends = cluster.front_ends;
         let specs = cluster.sites.clone();
@@ -154,6 +158,7 @@ impl Running {
             topology: ArcSwap::new(director.topology()),
             routes: ArcSwap::new(Arc::new(routes)),
             room: tokio::sync::Notify::new(),
+            throttles: Throttling::new(held_max),
             stats: Arc::new(Stats::new(proxy_config.workers, sites, nodes)),
         });
         let options = ReaderOptions {
