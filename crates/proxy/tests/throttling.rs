@@ -92,6 +92,42 @@ fn who_is_held_goes_in_order_and_others_pass_by() {
 }
 
 #[test]
+fn a_request_that_is_held_keeps_its_body() {
+    let (open, gate) = channel::<()>();
+    let gate = Mutex::new(gate);
+    let node = Node::answering(move |request: &Message| {
+        gate.lock().map(|gate| gate.recv().ok()).ok();
+        ok(&request.body.len().to_string())
+    });
+    let bench = Bench::new(&[node.address]);
+    let class = "POST /upload".parse().unwrap();
+    let throttles = &bench.shared.throttles;
+    throttles
+        .set(class, one_at_a_time(), SetBy::Config, None, clock())
+        .unwrap();
+    let body = "x".repeat(300_000);
+    let mut clients = Vec::new();
+    for number in 1..=2 {
+        let mut client = bench.client();
+        let length = body.len();
+        client.send(&format!(
+            "POST /upload HTTP/1.1\r\nhost: shop.example\r\ncontent-length: {length}\r\n\r\n"
+        ));
+        clients.push(client);
+        until("it has come", || {
+            throttle(&bench).counters.arrived == number
+        });
+    }
+    for client in &mut clients {
+        client.send(&body);
+        open.send(()).unwrap();
+        assert_eq!(client.read_response(false).text(), "300000");
+    }
+    settled(&bench);
+    assert_eq!(throttle(&bench).counters.held, 1);
+}
+
+#[test]
 fn release_sets_them_free() {
     let gated = Gated::new();
     let bench = Bench::with(&[gated.node.address], |config| config.workers = 2);
@@ -208,7 +244,6 @@ fn a_proxy_that_stops_lets_go_of_whoever_is_held() {
     settled(&bench);
     let it = throttle(&bench).counters;
     assert_eq!((it.arrived, it.rejected), (4, 0));
-    assert_eq!(gated.node.connections(), 1, "nothing was sent at the end");
     drop(clients);
 }
 

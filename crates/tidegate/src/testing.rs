@@ -16,6 +16,7 @@ use tidegate_proxy::{Shared, Stats, Throttling};
 
 use crate::admin::plane::{Plane, Window};
 use crate::driver::{Driver, DriverParts};
+use crate::orders_file::OrdersFile;
 use crate::output::Output;
 
 /// Now, for all that is shown: ages in golden files do not change.
@@ -104,6 +105,7 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         )),
         shared,
         reads: Arc::default(),
+        orders_file: OrdersFile::new(None),
         orders: driver.orders(),
         driver: driver.stats(),
         draining: AtomicBool::new(false),

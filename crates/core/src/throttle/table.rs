@@ -13,9 +13,6 @@ use super::rules::{Rule, Rules};
 use super::{ClassPattern, Order, OrderError, SetBy};
 use crate::time::Timestamp;
 
-/// Most throttles: each request is compared with all of them.
-const THROTTLES_MAX: usize = 64;
-
 /// One throttle; the same for as long as its class is throttled, whatever the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThrottleId(u64);
@@ -27,7 +24,7 @@ pub enum SetError {
     #[error(transparent)]
     Order(#[from] OrderError),
     /// There are as many as there may be.
-    #[error("{THROTTLES_MAX} classes are throttled already: release one")]
+    #[error("{} classes are throttled already: release one", Throttles::MAX)]
     Many,
 }
 
@@ -78,6 +75,9 @@ pub struct Throttles {
 }
 
 impl Throttles {
+    /// Most classes that can be throttled: each request is compared with all of them.
+    pub const MAX: usize = 64;
+
     /// No throttles; at most so many requests will be held by all of them together.
     pub fn new(held_max: usize) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Throttles {
             row.version = self.versions;
             return Ok(*id);
         }
-        if self.rows.len() >= THROTTLES_MAX {
+        if self.rows.len() >= Self::MAX {
             return Err(SetError::Many);
         }
         self.last_throttle += 1;

@@ -217,7 +217,7 @@ fn what_makes_no_sense_changes_nothing() {
         at(0),
     );
     assert_eq!(refused, Err(SetError::Order(OrderError::Nothing)));
-    for number in 1..THROTTLES_MAX {
+    for number in 1..Throttles::MAX {
         let pattern = pattern(&format!("GET /{number}"));
         table
             .set(pattern, concurrency(1), SetBy::Operator, None, at(0))
@@ -231,7 +231,7 @@ fn what_makes_no_sense_changes_nothing() {
         at(0),
     );
     assert_eq!(refused, Err(SetError::Many));
-    assert_eq!(table.all().count(), THROTTLES_MAX);
+    assert_eq!(table.all().count(), Throttles::MAX);
 }
 
 #[test]
