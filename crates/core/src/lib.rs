@@ -15,6 +15,7 @@
 //! * [`admission`]: which requests come in at all.
 //! * [`picker`]: data plane; asks both for each request.
 //! * [`retry_budget`]: which failed requests may be tried again.
+//! * [`throttle`]: orders that slow one class of requests down.
 //! * [`units`]: durations and sizes as people write them.
 
 pub mod admission;
@@ -26,6 +27,7 @@ pub mod prng;
 pub mod record;
 pub mod retry_budget;
 pub mod route;
+pub mod throttle;
 pub mod time;
 pub mod topology;
 pub mod units;

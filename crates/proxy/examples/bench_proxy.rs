@@ -17,7 +17,7 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::route::Routes;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
-use tidegate_proxy::{ListenerConfig, Proxy, ProxyConfig, Shared, Stats};
+use tidegate_proxy::{ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling};
 
 // What the binary uses; the measure is of both.
 #[global_allocator]
@@ -86,6 +86,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         topology: ArcSwap::new(director.topology()),
         routes: ArcSwap::from_pointee(Routes::new(&spec.sites)?),
         room: tokio::sync::Notify::new(),
+        throttles: Throttling::new(1000),
         stats: Arc::new(Stats::new(1, 1, nodes.len())),
     });
     let mut config = ProxyConfig::new(if refuses { standing_clock } else { clock });

@@ -3,6 +3,7 @@
 //! | reason | status |
 //! |---|---|
 //! | a limit of the site's own | 503, or 429 if the site says so |
+//! | a throttle | 429 |
 //! | overload, no node, any other lack of room | 503 |
 //! | all else | as [`Reason`] says |
 //!
@@ -140,7 +141,7 @@ impl SiteAnswers {
             }
             None => self.http(reason),
         };
-        if reason.status() == StatusCode::SERVICE_UNAVAILABLE {
+        if lacks_room(reason) {
             let headers = response.headers_mut();
             headers.insert(RETRY_AFTER, wait.retry_after.clone());
         }
@@ -168,6 +169,15 @@ impl SiteAnswers {
         }
         response
     }
+}
+
+/// Whether it may be better in a while.
+fn lacks_room(reason: Reason) -> bool {
+    let statuses = [
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    statuses.contains(&reason.status())
 }
 
 /// Whether it is admission that refuses.
@@ -266,7 +276,8 @@ mod tests {
         let answers = Answers::new(&[site(AnswerConfig::default())], 1);
         for reason in Reason::ALL {
             let again = !told(&answers, *reason).is_empty();
-            assert_eq!(again, reason.status_code() == 503, "{reason:?}");
+            let lacks_room = [429, 503].contains(&reason.status_code());
+            assert_eq!(again, lacks_room, "{reason:?}");
         }
     }
 
@@ -300,6 +311,7 @@ mod tests {
             (Reason::Overload, "8"),
             (Reason::QueueFull, "8"),
             (Reason::QueueTimeout, "8"),
+            (Reason::Throttled, "8"),
             (Reason::NoNode, "14"),
             (Reason::Drained, "14"),
         ] {

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::exchange::Live;
+use crate::pacing::Pacing;
 use crate::reason::Reason;
 use crate::session::{Phase, Session, Upload};
 
@@ -160,11 +161,17 @@ pub(crate) enum ResponseBody {
 pub(crate) struct ResponseStream {
     incoming: Incoming,
     live: Live,
+    /// A chunk that goes piece by piece.
+    pacing: Option<Pacing>,
 }
 
 impl ResponseStream {
     pub(crate) fn new(incoming: Incoming, live: Live) -> Self {
-        Self { incoming, live }
+        Self {
+            incoming,
+            live,
+            pacing: None,
+        }
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
@@ -174,6 +181,12 @@ impl ResponseStream {
         if session.take_late() {
             // The client's side has room, so it is the node that stands still.
             return self.fail(Reason::ResponseStalled);
+        }
+        if let Some(pacing) = &mut self.pacing {
+            session.suspend();
+            let piece = ready!(pacing.poll(&session.worker, context));
+            self.pacing = self.pacing.take().filter(|pacing| !pacing.is_done());
+            return self.hand_on(Frame::data(piece));
         }
         let mut driven = false;
         let polled = loop {
@@ -190,23 +203,39 @@ impl ResponseStream {
             driven = true;
         };
         match ready!(polled) {
-            Some(Ok(frame)) => {
-                session.extend(session.worker.ticks.body_idle);
-                if let Some(data) = frame.data_ref() {
-                    self.live.on_bytes(data.len() as u64);
+            Some(Ok(frame)) => match (self.live.throttle(), frame.into_data()) {
+                (Some(throttle), Ok(chunk)) => {
+                    self.pacing = Some(Pacing::new(throttle, chunk));
+                    self.poll(context)
                 }
-                // Behind trailers hyper asks for nothing more.
-                if frame.is_trailers() || self.incoming.is_end_stream() {
-                    self.live.complete();
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
+                (None, Ok(chunk)) => self.hand_on(Frame::data(chunk)),
+                (_, Err(frame)) => self.hand_on(frame),
+            },
             None => {
                 self.live.complete();
                 Poll::Ready(None)
             }
             Some(Err(_)) => self.fail(Reason::ResponseBroken),
         }
+    }
+
+    /// It goes to the client.
+    fn hand_on(&mut self, frame: Frame<Bytes>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(session) = self.live.session() {
+            session.extend(session.worker.ticks.body_idle);
+        }
+        if let Some(data) = frame.data_ref() {
+            self.live.on_bytes(data.len() as u64);
+        }
+        // Behind trailers hyper asks for nothing more.
+        if frame.is_trailers() || self.is_end_stream() {
+            self.live.complete();
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pacing.is_none() && self.incoming.is_end_stream()
     }
 
     fn fail(&mut self, reason: Reason) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
@@ -234,7 +263,7 @@ impl Body for ResponseBody {
         match self {
             Self::Empty => true,
             Self::Ready(text) => text.is_none(),
-            Self::Stream(stream) => stream.incoming.is_end_stream(),
+            Self::Stream(stream) => stream.is_end_stream(),
         }
     }
 

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use http::{HeaderMap, Request};
 use tidegate_core::picker::{Outcome, Ticket};
+use tidegate_core::throttle::{Marks, ThrottleId};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteId;
 
@@ -18,6 +19,7 @@ use crate::grpc::Form;
 use crate::log::{Head, Line, PATH_BYTES, Recent, Tail};
 use crate::reason::Reason;
 use crate::session::{Phase, Session, Upload};
+use crate::throttling::Throttled;
 use crate::waiting;
 use crate::worker::Worker;
 
@@ -34,6 +36,8 @@ pub(crate) struct Exchange {
     pub(crate) retry_denied: bool,
     /// Whose request it is; taken when it is let in.
     pub(crate) session: Option<SessionHash>,
+    /// The throttle that it has met.
+    pub(crate) throttled: Option<Throttled>,
     /// What the client takes for an answer, where it was looked for.
     pub(crate) form: Form,
     pub(crate) status: u16,
@@ -54,6 +58,7 @@ impl Default for Exchange {
             tries: 0,
             retry_denied: false,
             session: None,
+            throttled: None,
             form: Form::Http,
             status: 0,
             bytes: 0,
@@ -115,6 +120,12 @@ impl Live {
     /// What is known of the request, while it is in progress.
     pub(crate) fn exchange(&mut self) -> Option<&mut Exchange> {
         self.inner.as_mut().map(|(_, exchange)| &mut **exchange)
+    }
+
+    /// The throttle of its class.
+    pub(crate) fn throttle(&self) -> Option<ThrottleId> {
+        let (_, exchange) = self.inner.as_ref()?;
+        Some(exchange.throttled.as_ref()?.rule().id)
     }
 
     /// The request will be refused: in the form that its client reads.
@@ -203,6 +214,18 @@ impl Drop for Live {
 }
 
 impl Exchange {
+    /// Marks of its connections.
+    pub(crate) fn marks(&self) -> Marks {
+        let throttled = self.throttled.as_ref();
+        throttled.map_or(Marks::NONE, |throttled| throttled.rule().marks)
+    }
+
+    /// Whether it gives way to all other classes.
+    pub(crate) fn gives_way(&self) -> bool {
+        let throttled = self.throttled.as_ref();
+        throttled.is_some_and(|throttled| throttled.rule().lowest_priority)
+    }
+
     fn remember_path(&mut self, worker: &Worker, path: &str) {
         if worker.config.log.recent > 0 {
             let length = path.len().min(PATH_BYTES);
@@ -216,6 +239,7 @@ impl Exchange {
         let now = worker.now();
         let duration_us = micros_between(self.arrived_at, now);
         let ticket = self.ticket.take();
+        let throttled = self.throttled.take();
         if self.status == 0 {
             self.status = reason.map_or(200, Reason::status_code);
         }
@@ -225,12 +249,19 @@ impl Exchange {
         stats.bytes_out.add(self.bytes);
         stats.on_end(self.site, self.status, reason, duration_us);
         if worker.log_format() != LogFormat::Off {
-            self.log(worker, ticket.as_ref(), (reason, duration_us, uploaded));
+            let ended = (reason, duration_us, uploaded);
+            self.log(worker, (ticket.as_ref(), throttled.as_ref()), ended, now);
         }
         if worker.config.log.recent > 0 {
-            worker.remember(self.recent(session.client, ticket.as_ref(), reason, now));
+            let recent = self.recent(session.client, ticket.as_ref(), reason, now);
+            worker.remember(Recent {
+                throttle: throttled.as_ref().map(|it| it.rule().id),
+                held: throttled.as_ref().and_then(|it| it.held(now)),
+                ..recent
+            });
         }
         drop(ticket);
+        drop(throttled);
         self.reset();
         waiting::serve(worker);
     }
@@ -238,8 +269,9 @@ impl Exchange {
     fn log(
         &self,
         worker: &Worker,
-        ticket: Option<&Ticket>,
+        (ticket, throttled): (Option<&Ticket>, Option<&Throttled>),
         (reason, duration_us, bytes_in): (Option<Reason>, u64, u64),
+        now: Timestamp,
     ) {
         let picker = worker.picker.borrow();
         let topology = picker.topology();
@@ -257,6 +289,10 @@ impl Exchange {
             tries: self.tries,
             retry_denied: self.retry_denied,
             why: ticket.map(|ticket| ticket.why),
+            throttle: throttled.map(|throttled| throttled.rule().pattern.name()),
+            held_us: throttled
+                .and_then(|throttled| throttled.held(now))
+                .map(|held| held.as_micros() as u64),
             reason,
         };
         worker.log(&self.line, &tail);
@@ -277,6 +313,8 @@ impl Exchange {
             node: ticket.map(|ticket| ticket.node),
             why: ticket.map(|ticket| ticket.why),
             tries: self.tries,
+            throttle: None,
+            held: None,
             status: self.status,
             reason,
             path: self.path,

@@ -1,5 +1,5 @@
-//! A request's way: checks, route, pick, connection, response head; and again elsewhere, if that
-//! failed and trying again can do no harm.
+//! A request's way: checks, route, throttle, pick, connection, response head; and again elsewhere, if
+//! that failed and trying again can do no harm.
 //!
 //! What may be tried again, within the retry budget and the limit on tries:
 //!
@@ -12,7 +12,6 @@
 //! | anything else, and every time-out of an answer | never |
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,16 +23,18 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use tidegate_core::picker::{Arrival, Decision, Outcome, Ticket};
+use tidegate_core::throttle::lowered;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
-use tokio::net::TcpStream;
 
 use crate::body::RequestBody;
 use crate::exchange::Live;
 use crate::head::{self, Checked, Facts, Hop};
+use crate::marking;
 use crate::reason::{Ending, Reason};
 use crate::session::{Session, Upload};
-use crate::upstream::{Sent, Upstream};
+use crate::throttling::{self, Held};
+use crate::upstream::{Sent, Upstream, Way};
 use crate::waiting::Waiting;
 use crate::worker::Worker;
 
@@ -55,8 +56,16 @@ pub(crate) enum Outgoing {
     Pooled(Request<RequestBody>, Box<Upstream>, Passage),
     /// It needs a new connection.
     Unconnected(Request<RequestBody>, Passage),
-    /// There is no room for it yet.
-    Waits(Request<RequestBody>, Passage, Waiting),
+    /// It cannot go on yet.
+    Waits(Request<RequestBody>, Passage, Wait),
+}
+
+/// What a request waits for.
+pub(crate) enum Wait {
+    /// The throttle of its class, and then a node.
+    Throttle(Held, Arrival),
+    /// Room at a node.
+    Room(Waiting),
 }
 
 /// A try that got no answer.
@@ -121,11 +130,11 @@ fn connected(
     request: Request<RequestBody>,
     mut passage: Passage,
 ) -> Result<Outgoing, Reason> {
-    let Some((node, address)) = destination(worker, live) else {
+    let Some(way) = destination(worker, live) else {
         return Err(Reason::NoNode);
     };
     if passage.facts.names_host() {
-        let pooled = worker.pool.borrow_mut().take(node, address);
+        let pooled = worker.pool.borrow_mut().take(way);
         if let Some(upstream) = pooled {
             passage.stale = true;
             return Ok(Outgoing::Pooled(request, upstream, passage));
@@ -134,23 +143,23 @@ fn connected(
     Ok(Outgoing::Unconnected(request, passage))
 }
 
-/// Waits for room, and then for the answer.
+/// Waits for its turn and for room, and then for the answer.
 pub(crate) async fn go_on_waiting(
     session: &Rc<Session>,
     live: &mut Live,
     request: Request<RequestBody>,
     passage: &mut Passage,
-    waiting: Waiting,
+    wait: Wait,
 ) -> Result<Response<Incoming>, Reason> {
-    let ticket = match waiting.ended().await {
-        Ok(ticket) => ticket,
-        Err(reason) => {
-            live.note_form(request.headers());
-            return Err(reason);
-        }
+    let waited = match wait {
+        Wait::Throttle(held, arrival) => until_passed(session, live, held, arrival).await,
+        Wait::Room(waiting) => until_room(session, live, waiting).await,
     };
+    if let Err(reason) = waited {
+        live.note_form(request.headers());
+        return Err(reason);
+    }
     let worker = &session.worker;
-    dispatch(worker, live, ticket, worker.now());
     match connected(worker, live, request, *passage)? {
         Outgoing::Pooled(request, upstream, pooled) => {
             *passage = pooled;
@@ -167,22 +176,56 @@ pub(crate) async fn go_on_waiting(
     }
 }
 
-/// Where the ticket says that the request goes.
-fn destination(worker: &Worker, live: &mut Live) -> Option<(NodeId, SocketAddr)> {
-    let node = live.exchange()?.ticket.as_ref()?.node;
-    let picker = worker.picker.borrow();
-    let address = picker.topology().nodes.get(node.index())?.address;
-    Some((node, address))
+/// Waits for the throttle, and then for room.
+async fn until_passed(
+    session: &Rc<Session>,
+    live: &mut Live,
+    held: Held,
+    arrival: Arrival,
+) -> Result<(), Reason> {
+    // However long that takes: the throttle watches the time.
+    session.suspend();
+    let passed = held.ended().await?;
+    let worker = &session.worker;
+    let now = worker.now();
+    let exchange = live.exchange().ok_or(Reason::ClientGone)?;
+    if let Some(throttled) = &mut exchange.throttled {
+        throttled.pass(passed, now);
+    }
+    worker.refresh();
+    match pick(worker, live, &arrival, now)? {
+        Some(waiting) => until_room(session, live, waiting).await,
+        None => Ok(()),
+    }
 }
 
-/// Checks what the head alone does not tell, finds the site, and asks for a node: it has one now, or
-/// waits.
+async fn until_room(session: &Session, live: &mut Live, waiting: Waiting) -> Result<(), Reason> {
+    let ticket = waiting.ended().await?;
+    let worker = &session.worker;
+    dispatch(worker, live, ticket, worker.now());
+    Ok(())
+}
+
+/// Where the ticket says that the request goes.
+fn destination(worker: &Worker, live: &mut Live) -> Option<Way> {
+    let exchange = live.exchange()?;
+    let node = exchange.ticket.as_ref()?.node;
+    let picker = worker.picker.borrow();
+    Some(Way {
+        node,
+        address: picker.topology().nodes.get(node.index())?.address,
+        marks: exchange.marks(),
+    })
+}
+
+/// Checks what the head alone does not tell, finds the site, asks its throttle, if it has one, and then
+/// for a node: it has one now, or waits.
 fn admit(
     session: &Rc<Session>,
     live: &mut Live,
     request: &Request<Incoming>,
     checked: &Checked<'_>,
-) -> Result<Option<Waiting>, Reason> {
+) -> Result<Option<Wait>, Reason> {
     let worker = &session.worker;
     let limits = &worker.config.limits;
     let facts = &checked.facts;
@@ -218,19 +261,44 @@ fn admit(
     exchange.session = worker.session_tables.session(site, headers);
     let session = exchange.session;
     let known = session.is_some_and(|session| worker.knows(site, session, now));
-    let arrival = Arrival {
+    let mut arrival = Arrival {
         site,
         class: worker.class(site, path, headers).with_known(known),
         id: worker.waiters.number(),
     };
-    let decision = worker.picker.borrow_mut().handle_request(&arrival, now);
+    let target = (request.method().as_str(), path);
+    let held = throttling::enter(worker, exchange, site, target)?;
+    if exchange.gives_way() {
+        arrival.class = lowered(arrival.class);
+    }
+    if let Some(held) = held {
+        return Ok(Some(Wait::Throttle(held, arrival)));
+    }
+    let waiting = pick(worker, live, &arrival, now)?;
+    Ok(waiting.map(Wait::Room))
+}
+
+/// Asks for a node: the request has one now, or waits.
+fn pick(
+    worker: &Rc<Worker>,
+    live: &mut Live,
+    arrival: &Arrival,
+    now: Timestamp,
+) -> Result<Option<Waiting>, Reason> {
+    let Arrival { site, id, .. } = *arrival;
+    let mut picker = worker.picker.borrow_mut();
+    if site.index() >= picker.topology().sites.len() {
+        return Err(Reason::NoSite);
+    }
+    let decision = picker.handle_request(arrival, now);
+    drop(picker);
     match decision {
         Decision::Reject(reason) => Err(reason.into()),
         Decision::Forward(ticket) => {
             dispatch(worker, live, ticket, now);
             Ok(None)
         }
-        Decision::Wait => Ok(Some(Waiting::begin(worker, site, arrival.id))),
+        Decision::Wait => Ok(Some(Waiting::begin(worker, site, id))),
     }
 }
 
@@ -385,14 +453,14 @@ async fn attempt(
     mut request: Request<RequestBody>,
     passage: &Passage,
 ) -> Result<Response<Incoming>, Failure> {
-    let Some((node, address)) = destination(&session.worker, live) else {
+    let Some(way) = destination(&session.worker, live) else {
         return Err(Failure::at_last(Reason::NoNode));
     };
     head::ensure_host(&mut request, &passage.facts, || {
-        HeaderValue::try_from(address.to_string())
+        HeaderValue::try_from(way.address.to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("localhost"))
     });
-    let upstream = match connect(session, node, address).await {
+    let upstream = match connect(session, way).await {
         Ok(upstream) => upstream,
         Err(reason) => {
             return Err(Failure {
@@ -422,15 +490,11 @@ fn is_own_fault(error: &std::io::Error) -> bool {
     [ENOMEM, ENFILE, EMFILE, EADDRNOTAVAIL, ENOBUFS].contains(&number)
 }
 
-async fn connect(
-    session: &Session,
-    node: NodeId,
-    address: SocketAddr,
-) -> Result<Box<Upstream>, Reason> {
+async fn connect(session: &Session, way: Way) -> Result<Box<Upstream>, Reason> {
     let worker = &session.worker;
     session.suspend();
-    let connecting =
-        tokio::time::timeout(worker.config.timeouts.connect, TcpStream::connect(address));
+    let connecting = marking::connect(way.address, way.marks, worker.throttling());
+    let connecting = tokio::time::timeout(worker.config.timeouts.connect, connecting);
     let stream = match connecting.await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) if is_own_fault(&error) => return Err(Reason::OutOfSockets),
@@ -442,7 +506,7 @@ async fn connect(
         return Err(Reason::ConnectFailed);
     }
     worker
-        .upstream(stream, node, address)
+        .upstream(stream, way)
         .await
         .map_err(|_| Reason::ConnectFailed)
 }

@@ -3,7 +3,7 @@
 //!
 //! | reason | code |
 //! |---|---|
-//! | a limit, a full queue, a wait in vain | 8 `RESOURCE_EXHAUSTED` |
+//! | a limit, a throttle, a full queue, a wait in vain | 8 `RESOURCE_EXHAUSTED` |
 //! | no node, drained | 14 `UNAVAILABLE` |
 //! | any other | none: an HTTP answer, which gRPC clients translate by rules of their own |
 //!
@@ -70,7 +70,11 @@ fn code(reason: Reason) -> Option<&'static str> {
     const RESOURCE_EXHAUSTED: &str = "8";
     const UNAVAILABLE: &str = "14";
     match reason {
-        Reason::Overload | Reason::QueueFull | Reason::QueueTimeout => Some(RESOURCE_EXHAUSTED),
+        Reason::Overload
+        | Reason::QueueFull
+        | Reason::QueueTimeout
+        | Reason::Throttled
+        | Reason::ThrottleFull => Some(RESOURCE_EXHAUSTED),
         Reason::NoNode | Reason::Drained => Some(UNAVAILABLE),
         Reason::NoSite
         | Reason::BadRequest

@@ -1,10 +1,10 @@
 //! The data plane: plain HTTP/1.1 between clients and nodes.
 //!
 //! ```text
-//!  accept ── stage 0 ──> head checks ──> route ──> picker ──> pool / connect ──> response head
-//!    │ refuse: 503          │ 400…           │ 404     │ 503          │ retry │ 502, 504  │
-//!    v                      v                v         v              v       v           v
-//!  linger                 answer           answer    answer         another node     body, log, books
+//!  accept ── stage 0 ──> head checks ──> route ──> throttle ──> picker ──> pool / connect ──> response head
+//!    │ refuse: 503          │ 400…           │ 404     │ 429        │ 503          │ retry │ 502, 504  │
+//!    v                      v                v         v            v              v       v           v
+//!  linger                 answer           answer    answer       answer         another node     body, log, books
 //! ```
 //!
 //! Each worker is one thread: own sockets (`SO_REUSEPORT`), own runtime, own picker, own pool of
@@ -36,7 +36,9 @@ mod head;
 mod io;
 mod linger;
 mod log;
+mod marking;
 mod orca;
+mod pacing;
 mod proxy;
 mod reason;
 mod refuse;
@@ -45,6 +47,7 @@ mod serve;
 mod session;
 mod site;
 mod stats;
+mod throttling;
 mod tunnel;
 mod upstream;
 mod waiting;
@@ -62,4 +65,5 @@ pub use site::{
     SiteConfig,
 };
 pub use stats::{CLASSES, HistogramSnapshot, NodeSnapshot, SiteSnapshot, Snapshot, Stats};
+pub use throttling::Throttling;
 pub use worker::TICK;

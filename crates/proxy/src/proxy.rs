@@ -22,6 +22,7 @@ use crate::log::{Logger, Writer};
 use crate::reason::Reason;
 use crate::site::SiteConfig;
 use crate::stats::{Snapshot, Stats};
+use crate::throttling::Throttling;
 use crate::worker::Worker;
 
 /// Connections that the kernel holds until they are accepted; it may hold fewer.
@@ -39,6 +40,8 @@ pub struct Shared {
     /// Told when somebody who waits may find room that another worker left. Who waits looks by himself
     /// when a request of his worker ends and when his time is up.
     pub room: Notify,
+    /// Which classes of requests are slowed, and how.
+    pub throttles: Throttling,
     /// What the workers count; made for as many workers as the configuration says.
     pub stats: Arc<Stats>,
 }

@@ -68,6 +68,8 @@ reasons! {
     Overload = "overload", 503, Rejected, "an admission limit was reached";
     QueueFull = "queue_full", 503, Rejected, "too many wait, of its class or of higher ones";
     QueueTimeout = "queue_timeout", 503, Rejected, "it waited for room as long as there was sense in it";
+    Throttled = "throttled", 429, Rejected, "a throttle held it for as long as its order lets requests wait";
+    ThrottleFull = "throttle_full", 429, Rejected, "throttles hold as many requests as they may";
     BadRequest = "bad_request", 400, Rejected, "the request head is malformed";
     MissingHost = "missing_host", 400, Rejected, "HTTP/1.1 without a Host header";
     DuplicateHost = "duplicate_host", 400, Rejected, "more than one Host header";

@@ -14,13 +14,12 @@ use pin_project_lite::pin_project;
 use crate::body::{RequestBody, ResponseBody};
 use crate::deliver::{Delivery, deliver, refused};
 use crate::exchange::Live;
-use crate::forward::{self, Failure, Outgoing, Passage, poll_head};
+use crate::forward::{self, Failure, Outgoing, Passage, Wait, poll_head};
 use crate::reason::Reason;
 use crate::refuse;
 use crate::session::Session;
 use crate::tunnel::Tunnel;
 use crate::upstream::Sent;
-use crate::waiting::Waiting;
 
 pin_project! {
     /// See the module.
@@ -56,8 +55,8 @@ pub(crate) fn respond(
         Ok(Outgoing::Unconnected(request, passage)) => Responder::Slow {
             future: connecting(Rc::clone(session), live, request, passage),
         },
-        Ok(Outgoing::Waits(request, passage, waiting)) => Responder::Slow {
-            future: queued(Rc::clone(session), live, request, passage, waiting),
+        Ok(Outgoing::Waits(request, passage, wait)) => Responder::Slow {
+            future: queued(Rc::clone(session), live, request, passage, wait),
         },
         Ok(Outgoing::Ends) => {
             live.complete();
@@ -129,11 +128,10 @@ fn queued(
     mut live: Live,
     request: Request<RequestBody>,
     mut passage: Passage,
-    waiting: Waiting,
+    wait: Wait,
 ) -> Slow {
     Box::pin(async move {
-        let answer =
-            forward::go_on_waiting(&session, &mut live, request, &mut passage, waiting).await;
+        let answer = forward::go_on_waiting(&session, &mut live, request, &mut passage, wait).await;
         finish(&session, live, answer, &passage).await
     })
 }

@@ -17,6 +17,7 @@ use http::{Method, Request, Response, Uri, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
+use tidegate_core::throttle::Marks;
 use tidegate_core::topology::NodeId;
 use tokio::net::TcpStream;
 
@@ -30,6 +31,15 @@ const TURNS_MAX: u32 = 4;
 /// Header fields of a request that is sent again; what was sent has no more.
 const FIELDS_MAX: usize = 256;
 
+/// Where a connection goes, and as what: only one that is the same in all of it can stand in for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) node: NodeId,
+    pub(crate) address: SocketAddr,
+    /// How the network is to treat it.
+    pub(crate) marks: Marks,
+}
+
 /// See the module.
 pub(crate) struct Upstream {
     connection: Option<Connection<NodeIo, RequestBody>>,
@@ -38,8 +48,7 @@ pub(crate) struct Upstream {
     gate: Arc<Gate>,
     waker: Waker,
     watch: Rc<Watch>,
-    pub(crate) node: NodeId,
-    pub(crate) address: SocketAddr,
+    way: Way,
     /// The tick at which it went into the pool.
     parked_at: u64,
     stats: Arc<Stats>,
@@ -50,7 +59,7 @@ impl Upstream {
     /// Speaks HTTP on a connected socket.
     pub(crate) async fn new(
         stream: TcpStream,
-        (node, address): (NodeId, SocketAddr),
+        way: Way,
         builder: &Builder,
         stats: Arc<Stats>,
         worker: usize,
@@ -59,7 +68,7 @@ impl Upstream {
         let io = NodeIo::new(stream, Rc::clone(&watch));
         let (sender, connection) = builder.handshake(io).await?;
         let gate = Arc::new(Gate::default());
-        if let Some(counters) = stats.worker(worker).node(node) {
+        if let Some(counters) = stats.worker(worker).node(way.node) {
             counters.connects.add(1);
         }
         Ok(Box::new(Self {
@@ -69,8 +78,7 @@ impl Upstream {
             waker: Waker::from(Arc::clone(&gate)),
             gate,
             watch,
-            node,
-            address,
+            way,
             parked_at: 0,
             stats,
             worker,
@@ -162,7 +170,7 @@ impl Upstream {
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        if let Some(counters) = self.stats.worker(self.worker).node(self.node) {
+        if let Some(counters) = self.stats.worker(self.worker).node(self.way.node) {
             counters.closes.add(1);
         }
     }
@@ -201,15 +209,17 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// The youngest idle connection to this node at this address.
-    pub(crate) fn take(&mut self, node: NodeId, address: SocketAddr) -> Option<Box<Upstream>> {
-        let idle = self.nodes.get_mut(node.index())?;
-        while let Some(upstream) = idle.pop() {
+    /// The youngest idle connection that goes this way.
+    pub(crate) fn take(&mut self, way: Way) -> Option<Box<Upstream>> {
+        let idle = self.nodes.get_mut(way.node.index())?;
+        // The youngest has the same marks, unless some of the node's requests have others.
+        while let Some(place) = idle.iter().rposition(|it| it.way.marks == way.marks) {
+            let upstream = idle.remove(place);
             count(&upstream, |node| {
                 node.unparked.add(1);
             });
             // A node that has moved is another server.
-            if upstream.address == address {
+            if upstream.way == way {
                 count(&upstream, |node| node.reuses.add(1));
                 return Some(upstream);
             }
@@ -219,7 +229,7 @@ impl Pool {
 
     /// Keeps an idle connection, unless the node has `most` of them.
     pub(crate) fn put(&mut self, mut upstream: Box<Upstream>, tick: u64, most: usize) {
-        let index = upstream.node.index();
+        let index = upstream.way.node.index();
         if self.nodes.len() <= index {
             self.nodes.resize_with(index + 1, Vec::new);
         }
@@ -253,7 +263,7 @@ impl Pool {
 
 fn count(upstream: &Upstream, with: impl FnOnce(&crate::stats::NodeStats)) {
     let stats = upstream.stats.worker(upstream.worker);
-    if let Some(counters) = stats.node(upstream.node) {
+    if let Some(counters) = stats.node(upstream.way.node) {
         with(counters);
     }
 }

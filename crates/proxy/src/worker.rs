@@ -2,7 +2,6 @@
 //! nothing that is written on a request's way, so they never wait for each other.
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,7 +31,8 @@ use crate::proxy::{Order, Shared};
 use crate::session::Session;
 use crate::site::SiteConfig;
 use crate::stats::WorkerStats;
-use crate::upstream::{Pool, Upstream};
+use crate::throttling::{self, Throttling};
+use crate::upstream::{Pool, Upstream, Way};
 use crate::waiting::{self, Waiters};
 
 /// How often deadlines are looked at. Time-outs are kept to within one of these.
@@ -105,6 +105,7 @@ pub(crate) struct Worker {
     routes: RefCell<Cache<RoutesOf, Arc<Routes>>>,
     pub(crate) picker: RefCell<Picker>,
     pub(crate) waiters: Waiters,
+    pub(crate) throttles: throttling::Local,
     pub(crate) pool: RefCell<Pool>,
     /// Of each site: how many of its requests may be tried again here.
     budgets: RefCell<Box<[RetryBudget]>>,
@@ -217,6 +218,7 @@ impl Worker {
             routes: RefCell::new(Cache::new(RoutesOf(Arc::clone(&shared)))),
             picker: RefCell::new(picker),
             waiters: Waiters::default(),
+            throttles: throttling::Local::new(&shared),
             pool: RefCell::new(Pool::default()),
             budgets: RefCell::new(budgets(&config, now)),
             classes: (config.sites.iter())
@@ -314,6 +316,11 @@ impl Worker {
         }
     }
 
+    /// Which classes are slowed.
+    pub(crate) fn throttling(&self) -> &Throttling {
+        &self.shared.throttles
+    }
+
     /// Until there may be room that another worker left.
     pub(crate) async fn room(&self) {
         self.shared.room.notified().await;
@@ -376,11 +383,10 @@ impl Worker {
     pub(crate) async fn upstream(
         &self,
         stream: TcpStream,
-        node: NodeId,
-        address: SocketAddr,
+        way: Way,
     ) -> Result<Box<Upstream>, hyper::Error> {
         let stats = Arc::clone(&self.shared.stats);
-        Upstream::new(stream, (node, address), &self.client, stats, self.index).await
+        Upstream::new(stream, way, &self.client, stats, self.index).await
     }
 
     /// Keeps an upstream connection for the next request.
@@ -538,6 +544,7 @@ impl Worker {
         }
         tokio::task::spawn_local(Rc::clone(&self).keep_time());
         tokio::task::spawn_local(waiting::look(Rc::clone(&self)));
+        tokio::task::spawn_local(throttling::look(Rc::clone(&self)));
         let order = orders.wait_for(|order| *order != Order::Run).await;
         let drains = order.is_ok_and(|order| *order == Order::Drain);
         if drains {
@@ -608,6 +615,7 @@ mod tests {
             topology: ArcSwap::new(Director::new(spec.clone(), 1).topology()),
             routes: ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap()),
             room: Notify::new(),
+            throttles: Throttling::new(0),
             stats: Arc::new(Stats::new(1, 1, 1)),
         })
     }

@@ -2,41 +2,12 @@
 
 mod common;
 
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use common::{Bench, Message, Node, Peer, ok, until};
+use common::{Bench, Gated, Message, ask, until};
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class, Rank};
 use tidegate_core::topology::{NodeId, SiteId};
 use tidegate_proxy::{ClassConfig, ProxyConfig, SessionConfig, SessionSource};
-
-/// A node that answers `/now` at once, and everything else when it is told to.
-struct Gated {
-    node: Node,
-    open: Sender<()>,
-}
-
-impl Gated {
-    fn new() -> Self {
-        let (open, gate) = channel();
-        let gate: Arc<Mutex<Receiver<()>>> = Arc::new(Mutex::new(gate));
-        let node = Node::answering(move |request: &Message| {
-            if !request.start.contains("/now") {
-                let gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
-                gate.recv().ok();
-            }
-            ok("served")
-        });
-        Self { node, open }
-    }
-
-    /// Lets one request go.
-    fn open(&self) {
-        self.open.send(()).ok();
-    }
-}
 
 fn adaptive(slo: Duration, queue: u32) -> AdmissionConfig {
     AdmissionConfig {
@@ -64,12 +35,6 @@ fn bench_with(
     let limits = Rank::ALL.map(|rank| if longer(rank) { 1.15 } else { 1.0 });
     bench.shared.table.set_limits(NodeId(0), limits);
     bench
-}
-
-fn ask(client: &mut Peer, path: &str) {
-    client.send(&format!(
-        "GET {path} HTTP/1.1\r\nhost: shop.example\r\n\r\n"
-    ));
 }
 
 const LONG: Duration = Duration::from_secs(600);

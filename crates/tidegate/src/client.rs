@@ -6,8 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HOST};
 use http::{Method, Request};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -33,15 +34,30 @@ pub(crate) struct Client {
 impl Client {
     /// Asks for something.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
-        self.ask(Method::GET, path)
+        self.ask(Method::GET, path, Bytes::new())
     }
 
     /// Orders something.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
-        self.ask(Method::POST, path)
+        self.ask(Method::POST, path, Bytes::new())
     }
 
-    fn ask<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<T, String> {
+    /// Orders something that takes more words.
+    pub(crate) fn post_json<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        order: &impl Serialize,
+    ) -> Result<T, String> {
+        let order = serde_json::to_vec(order).map_err(|error| error.to_string())?;
+        self.ask(Method::POST, path, order.into())
+    }
+
+    fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, String> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -49,7 +65,7 @@ impl Client {
         let address = self.address;
         // The timer of the time-out needs the runtime around it.
         let answer =
-            runtime.block_on(async { timeout(TIMEOUT, self.exchange(method, path)).await });
+            runtime.block_on(async { timeout(TIMEOUT, self.exchange(method, path, body)).await });
         let (status, body) = match answer {
             Ok(answer) => answer.map_err(|error| {
                 format!("no front-end answers at {address}: {error}; is it running? is this its [admin] address?")
@@ -71,6 +87,7 @@ impl Client {
         &self,
         method: Method,
         path: &str,
+        body: Bytes,
     ) -> Result<(http::StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
         let mut request = Request::builder()
             .method(method)
@@ -80,7 +97,7 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {}", token.reveal()));
         }
-        let request = request.body(Empty::<Bytes>::new())?;
+        let request = request.body(Full::new(body))?;
         let stream = TcpStream::connect(self.address).await?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;

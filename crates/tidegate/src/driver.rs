@@ -158,6 +158,8 @@ struct Running {
     waiting: Vec<oneshot::Sender<()>>,
     tick: u64,
     events_dropped: u64,
+    /// That connections could not be marked was said.
+    told_unmarked: bool,
 }
 
 impl Running {
@@ -173,6 +175,7 @@ impl Running {
             waiting: Vec::new(),
             tick: 0,
             events_dropped: 0,
+            told_unmarked: false,
         }
     }
 
@@ -252,6 +255,19 @@ impl Running {
             );
             parts.output.event("events_dropped", &text);
             self.events_dropped = dropped;
+        }
+        while let Some(ended) = parts.shared.throttles.poll_ended(now) {
+            let text = format!(
+                "{}: not throttled any more, its time is over",
+                ended.pattern
+            );
+            parts.output.event("released", &text);
+        }
+        if let Some(why) = parts.shared.throttles.unmarked()
+            && !std::mem::replace(&mut self.told_unmarked, true)
+        {
+            let text = format!("connections of throttled classes go unmarked: {why}");
+            parts.output.event("unmarked", &text);
         }
         let topology = parts.director.topology();
         for (index, node) in topology.nodes.iter().enumerate() {

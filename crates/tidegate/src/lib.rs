@@ -7,6 +7,7 @@ mod client;
 mod config;
 mod demo;
 mod driver;
+mod orders_file;
 mod output;
 mod probe;
 mod reads;

@@ -21,7 +21,10 @@ use std::thread::available_parallelism;
 use arc_swap::ArcSwap;
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
-use tidegate_proxy::{Limits, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Timeouts};
+use tidegate_core::throttle::SetBy;
+use tidegate_proxy::{
+    Limits, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling, Timeouts,
+};
 use tidegate_remote::clock;
 use tidegate_remote::reader::ReaderOptions;
 use tokio::net::TcpListener;
@@ -32,9 +35,11 @@ use crate::admin::plane::{Plane, Window};
 use crate::admin::server::{self, Access};
 use crate::cli::Failure;
 use crate::config::file::{LimitsFile, TimeoutsFile};
+use crate::config::throttle::Throttled;
 use crate::config::values::Auto;
 use crate::config::{Admin, Config, FrontEnd};
 use crate::driver::{Driver, DriverParts};
+use crate::orders_file::OrdersFile;
 use crate::output::{self, Output};
 use crate::probe;
 use crate::reads::Reads;
@@ -142,6 +147,8 @@ impl Running {
             interval,
             timeout,
             realtime,
+            throttles,
+            orders_file,
             ..
         } = front_end;
         let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
@@ -154,8 +161,11 @@ impl Running {
             topology: ArcSwap::new(director.topology()),
             routes: ArcSwap::new(Arc::new(routes)),
             room: tokio::sync::Notify::new(),
+            throttles: Throttling::new(held_max(&proxy_config)),
             stats: Arc::new(Stats::new(proxy_config.workers, sites, nodes)),
         });
+        let orders_file = OrdersFile::new(orders_file);
+        give_orders(&shared.throttles, throttles, &orders_file, output)?;
         let options = ReaderOptions {
             interval,
             timeout,
@@ -187,6 +197,7 @@ impl Running {
             sites: specs,
             shared,
             reads,
+            orders_file,
             orders: driver.orders(),
             driver: driver.stats(),
             draining: AtomicBool::new(false),
@@ -224,6 +235,25 @@ impl Running {
     }
 }
 
+/// Throttles the classes of the configuration, and then as operators have ordered before: theirs is the
+/// later word.
+fn give_orders(
+    throttling: &Throttling,
+    configured: Vec<Throttled>,
+    kept: &OrdersFile,
+    output: Output,
+) -> Result<(), Failure> {
+    let now = clock::now();
+    for Throttled { class, order } in configured {
+        let set = throttling.set(class, order, SetBy::Config, None, now);
+        set.map_err(|error| Failure::Usage(format!("[[throttle]]: {error}")))?;
+    }
+    for text in kept.load(throttling, now) {
+        output.event("orders", &text);
+    }
+    Ok(())
+}
+
 /// SIGHUP: the file is looked at, and not taken over.
 fn recheck(file: &Path, output: Output) {
     match Config::load(file) {
@@ -257,6 +287,11 @@ fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
         node_header: front_end.node_header,
         clock: clock::now,
     }
+}
+
+/// Most requests that throttles hold. Each has a connection: half of them stay for all others.
+fn held_max(config: &ProxyConfig) -> usize {
+    config.limits.connections * config.workers / 2
 }
 
 fn proxy_limits(limits: &LimitsFile, workers: usize) -> Limits {

@@ -12,10 +12,11 @@ use tidegate_core::policy::PolicyConfig;
 use tidegate_core::route::Routes;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, Group, NodeId, NodeSpec, SiteId, SiteSpec};
-use tidegate_proxy::{Shared, Stats};
+use tidegate_proxy::{Shared, Stats, Throttling};
 
 use crate::admin::plane::{Plane, Window};
 use crate::driver::{Driver, DriverParts};
+use crate::orders_file::OrdersFile;
 use crate::output::Output;
 
 /// Now, for all that is shown: ages in golden files do not change.
@@ -59,6 +60,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
         topology: ArcSwap::new(director.topology()),
         routes: ArcSwap::new(Arc::new(Routes::new(&cluster().sites).unwrap())),
         room: tokio::sync::Notify::new(),
+        throttles: Throttling::new(100),
         stats: Arc::new(Stats::new(1, 2, 3)),
     });
     let driver = Driver::spawn(DriverParts {
@@ -103,6 +105,7 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         )),
         shared,
         reads: Arc::default(),
+        orders_file: OrdersFile::new(None),
         orders: driver.orders(),
         driver: driver.stats(),
         draining: AtomicBool::new(false),

@@ -75,6 +75,13 @@ pub(super) fn json_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
             why.fail_open
         );
     }
+    if let Some(throttle) = tail.throttle {
+        out.extend_from_slice(b",\"throttle\":");
+        json_string(out, throttle.as_bytes());
+    }
+    if let Some(micros) = tail.held_us {
+        put!(out, ",\"held_us\":{micros}");
+    }
     if let Some(reason) = tail.reason {
         put!(out, ",\"reason\":\"{}\"", reason.label());
     }
@@ -143,6 +150,14 @@ pub(super) fn combined_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
             why.in_flight,
             why.fail_open
         );
+    }
+    if let Some(throttle) = tail.throttle {
+        put!(out, " throttle=\"");
+        quoted(out, throttle.as_bytes());
+        out.push(b'"');
+    }
+    if let Some(micros) = tail.held_us {
+        put!(out, " held_us={micros}");
     }
     if let Some(reason) = tail.reason {
         put!(out, " reason={}", reason.label());

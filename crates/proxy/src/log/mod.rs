@@ -12,6 +12,7 @@
 //! | `site`, `node`, `tries` | where it went, and how often it was tried |
 //! | `retry_denied` | it would have been tried again, but the retry budget was used up |
 //! | `compared`, `score`, `load_age_us`, `in_flight`, `fail_open` | why that node: see `Why` in the core |
+//! | `throttle`, `held_us` | the class whose throttle it met, and how long that held it, if it did |
 //! | `reason` | why it did not end with the node's own answer, if it did not |
 
 mod format;
@@ -72,6 +73,8 @@ pub(crate) struct Tail<'a> {
     pub(crate) tries: u32,
     pub(crate) retry_denied: bool,
     pub(crate) why: Option<Why>,
+    pub(crate) throttle: Option<&'a str>,
+    pub(crate) held_us: Option<u64>,
     pub(crate) reason: Option<Reason>,
 }
 

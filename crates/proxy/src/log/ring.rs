@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tidegate_core::picker::Why;
+use tidegate_core::throttle::ThrottleId;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{NodeId, SiteId};
 
@@ -29,6 +30,10 @@ pub struct Recent {
     pub why: Option<Why>,
     /// Nodes that it was tried at.
     pub tries: u32,
+    /// The throttle that it met.
+    pub throttle: Option<ThrottleId>,
+    /// How long that held it, if it did.
+    pub held: Option<Duration>,
     /// The status that was sent.
     pub status: u16,
     /// Why it did not end with the node's own answer.
@@ -97,6 +102,8 @@ mod tests {
             node: None,
             why: None,
             tries: 0,
+            throttle: None,
+            held: None,
             status: 200,
             reason: None,
             path,

@@ -42,6 +42,8 @@ fn tail(reason: Option<Reason>) -> Tail<'static> {
             in_flight: 3,
             fail_open: false,
         }),
+        throttle: None,
+        held_us: None,
         reason,
     }
 }
@@ -102,6 +104,23 @@ fn a_denied_retry_is_told() {
     let object: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, &denied)).unwrap();
     assert_eq!(object["retry_denied"], true);
     assert!(line(LogFormat::Combined, &denied).contains(" tries=1 retry_denied=true "));
+}
+
+#[test]
+fn a_throttle_is_told_by_its_class() {
+    let held = Tail {
+        throttle: Some("GET /a\"b/*"),
+        held_us: Some(1200),
+        ..tail(Some(Reason::Throttled))
+    };
+    let object: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, &held)).unwrap();
+    assert_eq!(object["throttle"], "GET /a\"b/*");
+    assert_eq!(
+        (&object["held_us"], &object["reason"]),
+        (&1200.into(), &"throttled".into())
+    );
+    let combined = line(LogFormat::Combined, &held);
+    assert!(combined.contains(r#" throttle="GET /a\"b/*" held_us=1200 reason=throttled"#));
 }
 
 #[test]

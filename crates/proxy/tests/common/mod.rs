@@ -8,7 +8,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -19,7 +20,9 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::route::Routes;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
-use tidegate_proxy::{ListenerConfig, Proxy, ProxyConfig, Shared, SiteConfig, Snapshot, Stats};
+use tidegate_proxy::{
+    ListenerConfig, Proxy, ProxyConfig, Shared, SiteConfig, Snapshot, Stats, Throttling,
+};
 
 /// Long enough for any machine; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -115,6 +118,39 @@ impl Drop for Node {
 pub(crate) fn ok(body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
+}
+
+/// A node that answers `/now` at once, and everything else when it is told to.
+pub(crate) struct Gated {
+    pub(crate) node: Node,
+    open: Sender<()>,
+}
+
+impl Gated {
+    pub(crate) fn new() -> Self {
+        let (open, gate) = channel();
+        let gate: Arc<Mutex<Receiver<()>>> = Arc::new(Mutex::new(gate));
+        let node = Node::answering(move |request: &Message| {
+            if !request.start.contains("/now") {
+                let gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
+                gate.recv().ok();
+            }
+            ok("served")
+        });
+        Self { node, open }
+    }
+
+    /// Lets one request go.
+    pub(crate) fn open(&self) {
+        self.open.send(()).ok();
+    }
+}
+
+/// Asks for a path, and does not wait for the answer.
+pub(crate) fn ask(client: &mut Peer, path: &str) {
+    client.send(&format!(
+        "GET {path} HTTP/1.1\r\nhost: shop.example\r\n\r\n"
+    ));
 }
 
 /// A message as it came.
@@ -341,6 +377,7 @@ impl Bench {
             topology: ArcSwap::new(Director::new(spec.clone(), 1).topology()),
             routes: ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap()),
             room: tokio::sync::Notify::new(),
+            throttles: Throttling::new(1000),
             stats: Arc::new(Stats::new(config.workers, 1, nodes.len())),
         });
         let proxy = Proxy::start(config, Arc::clone(&shared)).unwrap();

@@ -19,14 +19,16 @@ use http::header::{
 };
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tidegate_core::topology::AdminState;
 
 use super::models::{ApiError, Ordered};
 use super::page;
 use super::plane::Plane;
 use super::server::Access;
-use super::{metrics, status, why};
+use super::{metrics, status, throttles, why};
 
 /// What an order must carry if there is no token.
 pub(crate) const ORDER_HEADER: &str = "tidegate-order";
@@ -37,8 +39,12 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 /// An answer.
 type Answer = Response<Full<Bytes>>;
 
-/// Answers one request; its body is not read.
-pub(crate) async fn answer<B>(request: &Request<B>, plane: &Arc<Plane>, access: &Access) -> Answer {
+/// Answers one request.
+pub(crate) async fn answer(
+    request: &Request<Bytes>,
+    plane: &Arc<Plane>,
+    access: &Access,
+) -> Answer {
     let path = request.uri().path();
     let open = matches!(path, "/" | "/livez" | "/readyz");
     if !open && let Some(refusal) = refusal(request, access) {
@@ -53,6 +59,13 @@ pub(crate) async fn answer<B>(request: &Request<B>, plane: &Arc<Plane>, access: 
             }
             give_order(plane, name, order).await
         }
+        ["api", order @ ("throttle" | "release")] => {
+            if *request.method() != Method::POST {
+                return not_allowed("POST");
+            }
+            let (body, releases) = (request.body().clone(), *order == "release");
+            apart(plane, move |plane| order_class(plane, &body, releases)).await
+        }
         _ if !reads => not_allowed("GET, HEAD"),
         [""] => page::answer(),
         ["livez"] => text(StatusCode::OK, "ok\n"),
@@ -65,8 +78,12 @@ pub(crate) async fn answer<B>(request: &Request<B>, plane: &Arc<Plane>, access: 
         ["api", "status"] => {
             apart(plane, |plane| json(StatusCode::OK, &status::status(plane))).await
         }
+        ["api", "throttles"] => {
+            apart(plane, |plane| json(StatusCode::OK, &throttles::list(plane))).await
+        }
         ["api", "why", name] => {
-            let name = (*name).to_owned();
+            // A class has blanks and slashes in its name.
+            let name = percent_decode_str(name).decode_utf8_lossy().into_owned();
             apart(plane, move |plane| explain(plane, &name)).await
         }
         _ => error(
@@ -74,6 +91,30 @@ pub(crate) async fn answer<B>(request: &Request<B>, plane: &Arc<Plane>, access: 
             "there is nothing here; see / and /api/status",
         ),
     }
+}
+
+/// Throttles a class or releases it.
+fn order_class(plane: &Plane, body: &[u8], releases: bool) -> Answer {
+    let given = match releases {
+        true => parsed(body).and_then(|wanted| throttles::release(plane, &wanted)),
+        false => parsed(body).and_then(|wanted| throttles::throttle(plane, &wanted)),
+    };
+    match given {
+        Ok(given) => json(StatusCode::OK, &given),
+        Err(reason) => error(StatusCode::BAD_REQUEST, &reason),
+    }
+}
+
+fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(body).map_err(|error| format!("the order is not understood: {error}"))
+}
+
+/// The answer to a request whose body cannot be read.
+pub(super) fn unreadable() -> Answer {
+    error(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "the order is too long, or broke off",
+    )
 }
 
 /// Works an answer out on another thread: with a thousand nodes it takes milliseconds, which
@@ -90,12 +131,15 @@ fn explain(plane: &Plane, name: &str) -> Answer {
         Some(why) => json(StatusCode::OK, &why),
         None => error(
             StatusCode::NOT_FOUND,
-            &format!("there is no site or node `{}`", printable(name)),
+            &format!(
+                "there is no site, node or throttled class `{}`",
+                printable(name)
+            ),
         ),
     }
 }
 
-fn refusal<B>(request: &Request<B>, access: &Access) -> Option<Answer> {
+fn refusal(request: &Request<Bytes>, access: &Access) -> Option<Answer> {
     let header = |name| {
         request
             .headers()
@@ -195,7 +239,7 @@ fn printable(name: &str) -> String {
     let letters = name.chars().take(64);
     letters
         .map(|letter| {
-            if letter.is_ascii_graphic() {
+            if letter.is_ascii_graphic() || letter == ' ' {
                 letter
             } else {
                 '?'

@@ -14,6 +14,7 @@ use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapsh
 use super::openmetrics::{Family, Kind, Labels, Text};
 use super::plane::{Look, Plane};
 use super::status::CLASSES;
+use super::throttles;
 
 /// Upper bounds of the histograms' buckets, microseconds: about three per power of ten.
 const BOUNDS_MICROS: &[u64] = &[
@@ -44,6 +45,7 @@ pub(crate) fn metrics(plane: &Plane) -> String {
     scene.node_states(&mut text);
     scene.node_loads(&mut text);
     scene.reads(&mut text);
+    throttles::metrics(plane, &mut text);
     text.finish()
 }
 

@@ -7,8 +7,10 @@
 //! | `/livez`, `/readyz` | health |
 //! | `/metrics` | OpenMetrics |
 //! | `/api/status` | everything, as JSON |
-//! | `/api/why/NAME` | why a node gets what it gets, how a site chooses |
+//! | `/api/why/NAME` | why a node gets what it gets, how a site chooses, what slows a class |
+//! | `/api/throttles` | which classes are throttled, and what that does |
 //! | `POST /api/nodes/NAME/{drain,ready,maint}` | orders |
+//! | `POST /api/throttle`, `POST /api/release` | orders on classes |
 //!
 //! It reads the shared tables and tells the driver; it decides nothing and no worker ever waits
 //! for it.
@@ -23,6 +25,7 @@ pub(crate) mod server;
 mod status;
 #[cfg(test)]
 mod tests;
+mod throttles;
 mod why;
 
 pub(crate) use api::ORDER_HEADER;

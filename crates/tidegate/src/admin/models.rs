@@ -39,6 +39,8 @@ pub(crate) struct Status {
     pub(crate) load_age: Quantiles,
     /// Sites in the order of the configuration.
     pub(crate) sites: Vec<SiteStatus>,
+    /// Classes of requests that are throttled.
+    pub(crate) throttles: Vec<ThrottleStatus>,
 }
 
 /// The thread that reads loads.
@@ -199,6 +201,8 @@ pub(crate) enum Why {
     Node(Box<WhyNode>),
     /// How a site chooses.
     Site(Box<WhySite>),
+    /// Why a class is slow.
+    Class(Box<WhyClass>),
 }
 
 /// Why a node gets what it gets.
@@ -271,6 +275,10 @@ pub(crate) struct Decision {
     pub(crate) load_age_seconds: Option<f64>,
     /// Own requests in flight at the node, this one included.
     pub(crate) in_flight: Option<u32>,
+    /// The class whose throttle it met; null if there was none, or it is released.
+    pub(crate) throttle: Option<String>,
+    /// How long that held it; null if it did not.
+    pub(crate) held_seconds: Option<f64>,
     /// From its head to its end.
     pub(crate) duration_seconds: f64,
     /// Why it did not end with the node's own answer.
@@ -304,4 +312,113 @@ pub(crate) struct Ordered {
 pub(crate) struct ApiError {
     /// What went wrong, in a sentence.
     pub(crate) error: String,
+}
+
+/// What is done to requests of a class; what is not set is not limited.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct OrderModel {
+    /// Most requests in flight.
+    pub(crate) concurrency: Option<u32>,
+    /// Most requests per second.
+    pub(crate) rate: Option<f64>,
+    /// Bytes per second of all response bodies.
+    pub(crate) bandwidth: Option<u64>,
+    /// How long one waits at most; then 429.
+    pub(crate) queue_seconds: Option<f64>,
+    /// Admission takes them for the lowest class.
+    pub(crate) priority: bool,
+    /// `SO_MARK` of connections to nodes.
+    pub(crate) mark: Option<u32>,
+    /// Code point of connections to nodes.
+    pub(crate) dscp: Option<u8>,
+    /// `SO_PRIORITY` of connections to nodes.
+    pub(crate) so_priority: Option<u32>,
+}
+
+/// What `POST /api/throttle` is given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ThrottleOrder {
+    /// The class.
+    pub(crate) class: String,
+    /// What is done to it.
+    pub(crate) order: OrderModel,
+    /// For how long; null: until it is released.
+    #[serde(default)]
+    pub(crate) for_seconds: Option<f64>,
+}
+
+/// What `POST /api/release` is given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReleaseOrder {
+    /// The class.
+    pub(crate) class: String,
+}
+
+/// The answer to both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ThrottleGiven {
+    /// The throttle as it is now, or was at its end.
+    pub(crate) throttle: ThrottleStatus,
+    /// Whether the order outlives a restart.
+    pub(crate) kept: bool,
+    /// Why not, if it should.
+    pub(crate) note: Option<String>,
+}
+
+/// `GET /api/throttles`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Throttles {
+    /// Those that were ordered first before the others.
+    pub(crate) throttles: Vec<ThrottleStatus>,
+    /// Why connections are not marked as ordered; null where they are.
+    pub(crate) unmarked: Option<String>,
+}
+
+/// A throttled class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ThrottleStatus {
+    /// Its name: site, method and path.
+    pub(crate) class: String,
+    /// What is done to it.
+    pub(crate) order: OrderModel,
+    /// Who said so: config, operator or policy.
+    pub(crate) set_by: String,
+    /// Since the order.
+    pub(crate) seconds_ago: f64,
+    /// Until it ends by itself; null: it does not.
+    pub(crate) seconds_left: Option<f64>,
+    /// Requests that were let on and have not ended.
+    pub(crate) in_flight: u64,
+    /// Requests that are held.
+    pub(crate) waiting: u64,
+    /// Requests of the class since it is throttled.
+    pub(crate) arrived: u64,
+    /// Those that were let on.
+    pub(crate) passed: u64,
+    /// Those that were held, whatever became of them.
+    pub(crate) held: u64,
+    /// Those that were answered 429.
+    pub(crate) rejected: u64,
+    /// Those that left while they were held.
+    pub(crate) left: u64,
+    /// Time that requests were held, added up.
+    pub(crate) delayed_seconds: f64,
+    /// Bytes of bodies that were sent piece by piece.
+    pub(crate) paced_bytes: u64,
+    /// Time that their pieces waited, added up.
+    pub(crate) paced_seconds: f64,
+}
+
+/// Why a class is throttled, and what that does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WhyClass {
+    /// The reasons in sentences, the weightiest first.
+    pub(crate) reasons: Vec<String>,
+    /// Its last requests, newest first.
+    pub(crate) decisions: Vec<Decision>,
+    /// Its throttle.
+    pub(crate) throttle: ThrottleStatus,
 }

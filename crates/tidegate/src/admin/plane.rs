@@ -11,6 +11,7 @@ use tidegate_core::topology::SiteSpec;
 use tidegate_proxy::{Shared, Snapshot};
 
 use crate::driver::{DriverStats, Orders};
+use crate::orders_file::OrdersFile;
 use crate::reads::Reads;
 
 /// The window of the last seconds is one to two of these long.
@@ -31,6 +32,8 @@ pub(crate) struct Plane {
     pub(crate) shared: Arc<Shared>,
     /// How loads are read.
     pub(crate) reads: Arc<Reads>,
+    /// Where orders on classes are kept.
+    pub(crate) orders_file: OrdersFile,
     /// The driver's ear.
     pub(crate) orders: Orders,
     /// The driver's counters.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,6 +26,8 @@ use crate::config::Token;
 const CONNECTIONS_MAX: usize = 64;
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of a request's body: an order.
+const BODY_BYTES_MAX: usize = 16 << 10;
 /// Headers of a request.
 const HEADERS_MAX: usize = 64;
 /// For a request's head, and between two requests.
@@ -84,7 +86,15 @@ async fn connection(stream: TcpStream, plane: impl Fn() -> Arc<Plane> + Send, ac
     let service = service_fn(move |request: Request<Incoming>| {
         let (plane, access) = (plane(), Arc::clone(&access));
         async move {
-            Ok::<Response<Full<Bytes>>, Infallible>(api::answer(&request, &plane, &access).await)
+            let (head, body) = request.into_parts();
+            let answer = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+                Ok(body) => {
+                    let request = Request::from_parts(head, body.to_bytes());
+                    api::answer(&request, &plane, &access).await
+                }
+                Err(_) => api::unreadable(),
+            };
+            Ok::<Response<Full<Bytes>>, Infallible>(answer)
         }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();

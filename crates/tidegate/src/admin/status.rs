@@ -11,6 +11,7 @@ use super::models::{
     LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent, Requests, SiteStatus, Status,
 };
 use super::plane::{Look, Plane};
+use super::throttles;
 
 /// Names of the status classes, as the counters have them.
 pub(super) const CLASSES: [&str; tidegate_proxy::CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -45,6 +46,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
         sites: (0..topology.sites.len())
             .map(|site| site_status(plane, &look, &topology, SiteId(site as u32)))
             .collect(),
+        throttles: throttles::all(plane),
     }
 }
 

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tidegate_core::topology::NodeId;
 
 use super::models::{ApiError, Ordered, Status, Why};
@@ -35,7 +37,7 @@ impl Scene {
         }
     }
 
-    fn ask(&self, token: bool, request: &Request<()>) -> (StatusCode, http::HeaderMap, Vec<u8>) {
+    fn ask(&self, token: bool, request: &Request<Bytes>) -> (StatusCode, http::HeaderMap, Vec<u8>) {
         let token = token.then(|| Token::parse(TOKEN).unwrap());
         self.runtime.block_on(async {
             let answer = api::answer(request, &self.plane, &Access { token }).await;
@@ -51,12 +53,12 @@ impl Scene {
     }
 }
 
-fn request(method: Method, path: &str) -> Request<()> {
+fn request(method: Method, path: &str) -> Request<Bytes> {
     let request = Request::builder().method(method).uri(path);
     request
         .header("host", "127.0.0.1:9900")
         .header(ORDER_HEADER, "1")
-        .body(())
+        .body(Bytes::new())
         .unwrap()
 }
 
@@ -133,6 +135,81 @@ fn orders_are_carried_out_and_change_readiness() {
     );
 }
 
+fn post(scene: &Scene, path: &str, body: &serde_json::Value) -> (StatusCode, serde_json::Value) {
+    let mut request = request(Method::POST, path);
+    *request.body_mut() = body.to_string().into();
+    let (status, _, body) = scene.ask(false, &request);
+    (status, serde_json::from_slice(&body).unwrap())
+}
+
+#[test]
+fn a_class_is_throttled_shown_and_released() {
+    let scene = Scene::new();
+    let order = json!({ "concurrency": 2, "queue_seconds": 1.5 });
+    let wanted = json!({ "class": "shop  GET /search/*", "order": order, "for_seconds": 600 });
+    let (status, given) = post(&scene, "/api/throttle", &wanted);
+    assert_eq!((status, &given["kept"]), (StatusCode::OK, &false.into()));
+    let throttle = &given["throttle"];
+    assert_eq!(throttle["class"], "shop GET /search/*");
+    assert_eq!(
+        (&throttle["order"]["concurrency"], &throttle["seconds_left"]),
+        (&2.into(), &600.0.into())
+    );
+    let (_, listed): (_, serde_json::Value) = scene.get("/api/throttles");
+    assert_eq!(listed["throttles"][0], *throttle);
+    let (_, status): (_, Status) = scene.get("/api/status");
+    assert_eq!(status.throttles.len(), 1);
+    let (_, why): (_, serde_json::Value) = scene.get("/api/why/shop%20GET%20%2Fsearch%2F%2A");
+    assert_eq!(
+        (&why["kind"], &why["throttle"]),
+        (&"class".into(), throttle)
+    );
+    let (_, why): (_, Why) = scene.get("/api/why/shop");
+    let Why::Site(why) = why else {
+        panic!("shop is a site");
+    };
+    let told = |reason: &String| reason.contains("throttled by an operator");
+    assert!(why.reasons.iter().any(told), "{:?}", why.reasons);
+    let (_, _, metrics) = scene.ask(false, &request(Method::GET, "/metrics"));
+    let metrics = String::from_utf8(metrics).unwrap();
+    let waiting = "tidegate_throttle_waiting{class=\"shop GET /search/*\"} 0\n";
+    assert!(metrics.contains(waiting));
+    let wanted = json!({ "class": "shop GET /search/*" });
+    assert_eq!(post(&scene, "/api/release", &wanted).0, StatusCode::OK);
+    assert_eq!(
+        post(&scene, "/api/release", &wanted).0,
+        StatusCode::BAD_REQUEST
+    );
+}
+
+#[test]
+fn an_order_that_is_not_understood_changes_nothing() {
+    let scene = Scene::new();
+    let class = "GET /a";
+    for wanted in [
+        json!({}),
+        json!({ "class": class }),
+        json!({ "class": class, "order": {} }),
+        json!({ "class": class, "order": { "concurency": 1 } }),
+        json!({ "class": class, "order": { "concurrency": -1 } }),
+        json!({ "class": class, "order": { "concurrency": 1, "queue_seconds": -1 } }),
+        json!({ "class": class, "order": { "concurrency": 1 }, "for_seconds": 0 }),
+        json!({ "class": class, "order": { "concurrency": 1 }, "for": 1 }),
+        json!({ "class": "other GET /a", "order": { "concurrency": 1 } }),
+        json!({ "class": "nonsense", "order": { "concurrency": 1 } }),
+    ] {
+        let (status, refusal) = post(&scene, "/api/throttle", &wanted);
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{wanted}");
+        assert!(!refusal["error"].as_str().unwrap().is_empty());
+    }
+    let (_, listed): (_, serde_json::Value) = scene.get("/api/throttles");
+    assert_eq!(listed["throttles"], json!([]));
+    assert_eq!(
+        scene.ask(false, &request(Method::GET, "/api/throttle")).0,
+        StatusCode::METHOD_NOT_ALLOWED
+    );
+}
+
 #[test]
 fn what_is_not_there_or_not_allowed_is_said_in_json() {
     let scene = Scene::new();
@@ -171,7 +248,7 @@ fn a_page_elsewhere_can_neither_read_nor_order() {
     let scene = Scene::new();
     let ask = |method: Method, path: &str, host: &str| {
         let bare = Request::builder().method(method).uri(path);
-        let bare = bare.header("host", host).body(()).unwrap();
+        let bare = bare.header("host", host).body(Bytes::new()).unwrap();
         scene.ask(false, &bare).0
     };
     for host in [
@@ -213,7 +290,7 @@ fn with_a_token_only_its_bearer_is_answered() {
             Some(token) => bare.header("authorization", format!("Bearer {token}")),
             None => bare,
         };
-        scene.ask(true, &bare.body(()).unwrap()).0
+        scene.ask(true, &bare.body(Bytes::new()).unwrap()).0
     };
     for open in ["/", "/livez", "/readyz"] {
         assert_eq!(ask(Method::GET, open, None), StatusCode::OK);
@@ -272,7 +349,17 @@ fn every_field_is_documented() {
     let docs = std::fs::read_to_string(docs).unwrap();
     let scene = Scene::new();
     let mut names = Vec::new();
-    for path in ["/api/status", "/api/why/n1", "/api/why/shop"] {
+    let wanted = json!({ "class": "GET /a", "order": { "concurrency": 1 } });
+    let (_, given) = post(&scene, "/api/throttle", &wanted);
+    fields(&given, &mut names);
+    let why_class = "/api/why/GET%20%2Fa";
+    for path in [
+        "/api/status",
+        "/api/why/n1",
+        "/api/why/shop",
+        why_class,
+        "/api/throttles",
+    ] {
         let (_, answer): (_, serde_json::Value) = scene.get(path);
         fields(&answer, &mut names);
     }
@@ -323,7 +410,10 @@ fn the_command_lines_client_is_understood() {
     let done: Ordered = client.post("/api/nodes/n2/drain").unwrap();
     assert_eq!(done.state, "drain");
     let refused = client.get::<Status>("/api/why/nobody").unwrap_err();
-    assert_eq!(refused, "there is no site or node `nobody`");
+    assert_eq!(
+        refused,
+        "there is no site, node or throttled class `nobody`"
+    );
 }
 
 #[test]

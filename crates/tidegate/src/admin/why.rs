@@ -1,4 +1,4 @@
-//! `GET /api/why/NAME`: why a node gets what it gets, and how a site chooses.
+//! `GET /api/why/NAME`: why a node gets what it gets, how a site chooses, what slows a class.
 //!
 //! The terms are worked out anew from the shared table, by a fresh instance of the site's
 //! policy. What a worker's own instance has learned by itself (the pool of prequal, say) is not
@@ -7,13 +7,17 @@
 use tidegate_core::admission::{AdmissionKind, Rank};
 use tidegate_core::load::Rung;
 use tidegate_core::policy::{Policy, View};
+use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
 use tidegate_proxy::Recent;
 
-use super::models::{Decision, NodeStatus, TermStatus, Why, WhyNode, WhySite, WhySiteNode};
+use super::models::{
+    Decision, NodeStatus, TermStatus, Why, WhyClass, WhyNode, WhySite, WhySiteNode,
+};
 use super::plane::{Look, Plane};
 use super::status::node_status;
+use super::throttles;
 
 /// Requests that an answer shows.
 const DECISIONS_MAX: usize = 20;
@@ -24,8 +28,25 @@ pub(crate) fn why(plane: &Plane, name: &str) -> Option<Why> {
     if let Some(node) = topology.node_named(name) {
         return Some(Why::Node(Box::new(why_node(plane, &topology, node))));
     }
-    let site = topology.site_named(name)?;
-    Some(Why::Site(Box::new(why_site(plane, &topology, site))))
+    if let Some(site) = topology.site_named(name) {
+        return Some(Why::Site(Box::new(why_site(plane, &topology, site))));
+    }
+    let class = why_class(plane, &topology, name)?;
+    Some(Why::Class(Box::new(class)))
+}
+
+fn why_class(plane: &Plane, topology: &Topology, name: &str) -> Option<WhyClass> {
+    let class: ClassPattern = name.parse().ok()?;
+    let mut all = plane.shared.throttles.all().into_iter();
+    let id = all.find(|it| it.pattern == class)?.id;
+    let mut all = throttles::all(plane).into_iter();
+    let throttle = all.find(|it| it.class == class.name())?;
+    let look = plane.look();
+    Some(WhyClass {
+        reasons: throttles::reasons(&throttle),
+        decisions: decisions(plane, &look, topology, |recent| recent.throttle == Some(id)),
+        throttle,
+    })
 }
 
 fn why_node(plane: &Plane, topology: &Topology, id: NodeId) -> WhyNode {
@@ -77,6 +98,8 @@ fn decisions(
     wanted: impl Fn(&Recent) -> bool,
 ) -> Vec<Decision> {
     let recent = plane.shared.stats.recent();
+    let throttles = plane.shared.throttles.all();
+    let class = |id| throttles.iter().find(|it| it.id == id);
     let newest = recent.iter().rev().filter(|recent| wanted(recent));
     let decision = |recent: &Recent| {
         let why = recent.why.as_ref();
@@ -96,6 +119,8 @@ fn decisions(
                 .and_then(|why| why.load_age)
                 .map(|age| age.as_secs_f64()),
             in_flight: why.map(|why| why.in_flight),
+            throttle: (recent.throttle.and_then(class)).map(|it| it.pattern.name().to_owned()),
+            held_seconds: recent.held.map(|held| held.as_secs_f64()),
             duration_seconds: recent.duration.as_secs_f64(),
             reason: recent.reason.map(|reason| reason.label().into()),
         }
@@ -254,6 +279,13 @@ fn site_reasons(plane: &Plane, now: Timestamp, topology: &Topology, id: SiteId) 
     }
     reasons.extend(admission_reason(plane, now, topology, id));
     reasons.extend(group_reason(plane, topology, id));
+    for throttle in throttles::all(plane) {
+        let class: Result<ClassPattern, _> = throttle.class.parse();
+        let others = |class: ClassPattern| class.site().is_some_and(|it| it != site.name);
+        if !class.is_ok_and(others) {
+            reasons.extend(throttles::reasons(&throttle));
+        }
+    }
     reasons
 }
 

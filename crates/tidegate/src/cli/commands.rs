@@ -4,9 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use clap::CommandFactory;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::show;
+use super::throttle;
 use super::{AdminArgs, Cli, Command, Failure, OrderArgs};
 use crate::admin::models::{Ordered, Status, Why};
 use crate::agent;
@@ -33,6 +35,8 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Drain(order) => give_order(&order, "drain", output),
         Command::Ready(order) => give_order(&order, "ready", output),
         Command::Maint(order) => give_order(&order, "maint", output),
+        Command::Throttle(args) => throttle::throttle(&args, output),
+        Command::Release { class, admin } => throttle::release(class, &admin, output),
         Command::Simulate(args) => crate::simulate::run(&args, output),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -73,7 +77,7 @@ fn effective(file: &Path, output: Output) -> Result<(), Failure> {
     Ok(output.result(&text, &value)?)
 }
 
-fn client(args: &AdminArgs) -> Result<Client, Failure> {
+pub(super) fn client(args: &AdminArgs) -> Result<Client, Failure> {
     let (address, token) = match &args.config {
         Some(file) => {
             let admin = Config::load(file)?.admin;
@@ -100,7 +104,11 @@ fn status(args: &AdminArgs, output: Output) -> Result<(), Failure> {
 }
 
 fn why(name: &str, args: &AdminArgs, output: Output) -> Result<(), Failure> {
-    let path = format!("/api/why/{}", segment(name)?);
+    // A class begins its path with a slash; nobody else's name has one.
+    let path = match name.contains(" /") {
+        true => format!("/api/why/{}", utf8_percent_encode(name, NON_ALPHANUMERIC)),
+        false => format!("/api/why/{}", segment(name)?),
+    };
     let why: Why = client(args)?.get(&path).map_err(Failure::Failed)?;
     Ok(output.result(&show::why(&why), &why)?)
 }

@@ -3,6 +3,7 @@
 mod commands;
 mod show;
 pub(crate) mod simulate;
+mod throttle;
 
 use std::io;
 use std::net::SocketAddr;
@@ -59,9 +60,9 @@ enum Command {
         #[command(flatten)]
         admin: AdminArgs,
     },
-    /// Say why a node gets the requests that it gets, or how a site chooses.
+    /// Say why a node gets the requests that it gets, how a site chooses, what slows a class.
     Why {
-        /// A node or a site.
+        /// A node, a site, or a throttled class like `GET /search/*`.
         name: String,
         #[command(flatten)]
         admin: AdminArgs,
@@ -72,6 +73,15 @@ enum Command {
     Ready(OrderArgs),
     /// Take a node out of service.
     Maint(OrderArgs),
+    /// Slow a class of requests down, which still complete; or list who is slowed.
+    Throttle(Box<throttle::ThrottleArgs>),
+    /// Let a class of requests go as fast as it may.
+    Release {
+        /// The class, as it was throttled.
+        class: String,
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
     /// Play policies against modelled clusters in virtual time.
     Simulate(simulate::SimulateArgs),
     /// Print a script that completes commands in a shell.

@@ -1,6 +1,8 @@
 //! Answers of the admin API as text for people.
 
-use crate::admin::models::{Decision, NodeStatus, Quantiles, SiteStatus, Status, TermStatus, Why};
+use crate::admin::models::{
+    Decision, NodeStatus, Quantiles, SiteStatus, Status, TermStatus, ThrottleStatus, Throttles, Why,
+};
 
 /// `tidegate status`.
 pub(super) fn status(status: &Status) -> String {
@@ -57,7 +59,63 @@ pub(super) fn status(status: &Status) -> String {
     for site in &status.sites {
         out.push_str(&site_table(site));
     }
+    if !status.throttles.is_empty() {
+        out.push_str("\nthrottled\n");
+        out.push_str(&throttle_table(&status.throttles));
+    }
     out
+}
+
+/// `tidegate throttle` without a class.
+pub(super) fn throttles(throttles: &Throttles) -> String {
+    let mut out = match throttles.throttles.is_empty() {
+        true => "no class is throttled\n".into(),
+        false => throttle_table(&throttles.throttles),
+    };
+    if let Some(why) = &throttles.unmarked {
+        out.push_str(&format!("connections are not marked: {why}\n"));
+    }
+    out
+}
+
+/// A throttle in a line.
+pub(super) fn throttle_order(throttle: &ThrottleStatus) -> String {
+    match throttle.order.order() {
+        Ok(order) => order.to_string(),
+        Err(error) => error,
+    }
+}
+
+fn throttle_table(throttles: &[ThrottleStatus]) -> String {
+    let header = [
+        "class",
+        "order",
+        "by",
+        "left",
+        "in flight",
+        "held now",
+        "arrived",
+        "held",
+        "mean wait",
+        "429",
+    ];
+    let mut rows = vec![header.map(str::to_owned)];
+    rows.extend(throttles.iter().map(|it| {
+        let mean = (it.held > 0).then(|| it.delayed_seconds / it.held as f64);
+        [
+            it.class.clone(),
+            throttle_order(it),
+            it.set_by.clone(),
+            it.seconds_left.map_or("-".into(), duration),
+            it.in_flight.to_string(),
+            it.waiting.to_string(),
+            it.arrived.to_string(),
+            it.held.to_string(),
+            seconds(mean),
+            it.rejected.to_string(),
+        ]
+    }));
+    table(&rows)
 }
 
 fn site_table(site: &SiteStatus) -> String {
@@ -181,6 +239,12 @@ pub(super) fn why(why: &Why) -> String {
             out.push_str(&decisions(&why.decisions));
             out
         }
+        Why::Class(why) => {
+            let mut out = format!("{}\n", why.throttle.class);
+            out.push_str(&sentences(&why.reasons));
+            out.push_str(&decisions(&why.decisions));
+            out
+        }
     }
 }
 
@@ -189,7 +253,7 @@ fn decisions(decisions: &[Decision]) -> String {
         return String::new();
     }
     let header = [
-        "node", "path", "status", "ago", "took", "load age", "rif", "score", "of",
+        "node", "path", "status", "ago", "took", "held", "load age", "rif", "score", "of",
     ];
     let mut rows = vec![header.map(str::to_owned)];
     let text = |value: Option<String>| value.unwrap_or("-".into());
@@ -203,6 +267,7 @@ fn decisions(decisions: &[Decision]) -> String {
             },
             seconds(Some(decision.seconds_ago)),
             seconds(Some(decision.duration_seconds)),
+            seconds(decision.held_seconds),
             seconds(decision.load_age_seconds),
             text(decision.in_flight.map(|number| number.to_string())),
             text(decision.score.map(|score| format!("{score:.2}"))),

@@ -12,6 +12,7 @@ use super::file::{
 use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
+use super::throttle::ThrottleFile;
 
 const ADMISSION: &str = "[[site]] admission = { … }";
 
@@ -49,6 +50,7 @@ pub(crate) fn page() -> String {
         ("[[node]]", NodeFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),
         ("[[group]]", GroupFile::docs()),
+        ("[[throttle]]", ThrottleFile::docs()),
         ("[load]", LoadFile::docs()),
         ("[agent]", AgentFile::docs()),
         ("[cluster]", ClusterFile::docs()),

@@ -12,6 +12,7 @@ use super::answers::{ClassFile, RetryAfter, RetryBudgetFile, SessionFile};
 use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::setting::{At, names, table};
+use super::throttle::ThrottleFile;
 use super::values::Auto;
 
 /// Port of the admin interface.
@@ -61,6 +62,8 @@ table! {
         node: Vec<At<NodeFile>> = Vec::new();
         /// What nodes share and that bears only so many requests. One table each.
         group: Vec<At<GroupFile>> = Vec::new();
+        /// Classes of requests that are slowed. One table each.
+        throttle: Vec<At<ThrottleFile>> = Vec::new();
         /// How load is read from the nodes.
         load: LoadFile = defaults();
         /// The node side: what `tidegate agent` does.
@@ -88,6 +91,9 @@ table! {
         /// File with the token that every request must then carry as
         /// `Authorization: Bearer …`: at least 16 printable letters. Relative to this file.
         token_file: Option<PathBuf> = None;
+        /// File in which throttles that are ordered at run time are kept over a restart; not set: they
+        /// end with the process. Relative to this file.
+        orders_file: Option<PathBuf> = None;
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) mod problem;
 mod secrets;
 pub(crate) mod setting;
 mod site;
+pub(crate) mod throttle;
 mod validate;
 pub(crate) mod values;
 
@@ -48,6 +49,7 @@ pub(crate) use validate::load_key;
 use file::{ConfigFile, LimitsFile, TimeoutsFile};
 use problem::{Problem, Problems};
 use setting::{Raw, Setting};
+use throttle::Throttled;
 
 /// Largest configuration file, bytes: ten thousand nodes fit.
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -106,6 +108,10 @@ pub(crate) struct FrontEnd {
     pub(crate) sites: Vec<SiteConfig>,
     /// Access log.
     pub(crate) log: LogConfig,
+    /// Classes that are throttled from the start.
+    pub(crate) throttles: Vec<Throttled>,
+    /// Where orders are kept over a restart.
+    pub(crate) orders_file: Option<PathBuf>,
 }
 
 /// How one node's load is read.

@@ -24,7 +24,9 @@ use super::file::{
 use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
 use super::values::Auto;
-use super::{Admin, Config, FrontEnd, NodeRead, Token, group, parse_rung, parse_scope, site};
+use super::{
+    Admin, Config, FrontEnd, NodeRead, Token, group, parse_rung, parse_scope, site, throttle,
+};
 
 /// Letters of a site's or node's name: it stands in URLs, labels and log lines.
 const NAME_MAX: usize = 64;
@@ -209,6 +211,7 @@ impl Checker<'_> {
         let names: Vec<_> = file.group.iter().map(|group| &group.name).collect();
         self.names("group", &names);
         let groups = group::groups(file, self.problems);
+        let throttles = throttle::throttles(file, self.problems);
         let sites = sites?;
         let (nodes, reads) = nodes?;
         // All that it can find wrong was looked for above, with places.
@@ -241,6 +244,8 @@ impl Checker<'_> {
             node_header: file.forwarded.node_header.value,
             sites: site_configs?,
             log: self.log(&file.log),
+            throttles,
+            orders_file: (file.admin.orders_file.as_ref()).map(|path| self.path(path)),
         })
     }
 

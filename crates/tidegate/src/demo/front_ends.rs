@@ -99,6 +99,8 @@ fn front_end(
         node_header: false,
         sites: Vec::new(),
         log: LogConfig::default(),
+        throttles: Vec::new(),
+        orders_file: None,
         seed: Some(seed),
     })
 }

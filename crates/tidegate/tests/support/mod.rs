@@ -248,10 +248,15 @@ pub(crate) struct FrontEnd {
 impl FrontEnd {
     /// Starts one with this configuration, to which listener and admin are added.
     pub(crate) fn start(folder: &Path, configuration: &str) -> Self {
+        Self::start_with(folder, configuration, "")
+    }
+
+    /// The same, with more in the admin's table.
+    pub(crate) fn start_with(folder: &Path, configuration: &str, more: &str) -> Self {
         let (address, admin) = (free_address(), free_address());
         let file = folder.join("tidegate.toml");
         let text = format!(
-            "{configuration}\n[admin]\naddress = \"{admin}\"\n[[listener]]\naddress = \"{address}\"\n"
+            "{configuration}\n[admin]\naddress = \"{admin}\"\n{more}\n[[listener]]\naddress = \"{address}\"\n"
         );
         std::fs::write(&file, text).unwrap();
         let mut command = tidegate();

@@ -1,0 +1,198 @@
+//! The throttle of one class: who goes, who is held, and the books.
+//!
+//! ```text
+//! arrived = passed + rejected + left + waiting
+//! passed  = ended + in flight
+//! ```
+//!
+//! Whoever comes goes at once if nobody waits and concurrency and rate have room; else it is held.
+
+use std::time::Duration;
+
+use super::Order;
+use super::bandwidth::{Bandwidth, Piece};
+use super::concurrency::Concurrency;
+use super::held::{Held, HeldId};
+use super::rate::Rate;
+use crate::time::Timestamp;
+
+/// What a request of a throttled class finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// It goes on; its end must be told.
+    Passed,
+    /// It is held; [`Throttles::poll`](super::Throttles::poll) will name it.
+    Held(HeldId),
+    /// Too many are held.
+    Full,
+    /// The throttle has been released meanwhile: it goes on, and nobody needs to know.
+    Free,
+}
+
+/// What one that was held is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It goes on; its end must be told.
+    Pass,
+    /// It has waited for as long as it may.
+    Late,
+}
+
+/// What a throttle has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests of the class.
+    pub arrived: u64,
+    /// Those that went on.
+    pub passed: u64,
+    /// Those that were held first, whatever became of them.
+    pub held: u64,
+    /// Those that were answered 429.
+    pub rejected: u64,
+    /// Those that left while they were held.
+    pub left: u64,
+    /// Those that went on and have ended.
+    pub ended: u64,
+    /// Time that requests were held, added up.
+    pub delayed: Duration,
+    /// Bytes of bodies that were sent piece by piece.
+    pub paced_bytes: u64,
+    /// Time that their pieces waited, added up.
+    pub paced: Duration,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Gate {
+    order: Order,
+    concurrency: Concurrency,
+    rate: Rate,
+    bandwidth: Bandwidth,
+    held: Held,
+    counters: Counters,
+}
+
+impl Gate {
+    pub(super) fn new(order: Order, now: Timestamp) -> Self {
+        Self {
+            order,
+            concurrency: Concurrency::default(),
+            rate: Rate::new(now),
+            bandwidth: Bandwidth::default(),
+            held: Held::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(super) fn order(&self) -> &Order {
+        &self.order
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub(super) fn in_flight(&self) -> u64 {
+        self.concurrency.in_flight()
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Another order; who is held stays in order.
+    pub(super) fn set_order(&mut self, order: Order, now: Timestamp) {
+        if order.rate != self.order.rate {
+            self.rate = Rate::new(now);
+        }
+        if order.bandwidth != self.order.bandwidth {
+            self.bandwidth.reset();
+        }
+        self.order = order;
+    }
+
+    /// A request comes; `id` is its place should it be held, if there is one left.
+    pub(super) fn handle_arrival(&mut self, id: Option<HeldId>, now: Timestamp) -> Entry {
+        self.counters.arrived += 1;
+        if self.held.is_empty() && self.has_room(now) {
+            self.pass();
+            return Entry::Passed;
+        }
+        let Some(id) = id else {
+            self.counters.rejected += 1;
+            return Entry::Full;
+        };
+        self.counters.held += 1;
+        self.held.push(id, now);
+        Entry::Held(id)
+    }
+
+    /// What the next of those that are held is told, if anything.
+    pub(super) fn poll(&mut self, now: Timestamp) -> Option<(HeldId, Told)> {
+        let (told, (id, since)) = if !self.held.is_empty() && self.has_room(now) {
+            (Told::Pass, self.held.pop()?)
+        } else {
+            (Told::Late, self.held.expire(self.order.queue, now)?)
+        };
+        match told {
+            Told::Pass => self.pass(),
+            Told::Late => self.counters.rejected += 1,
+        }
+        self.counters.delayed += now.since(since);
+        Some((id, told))
+    }
+
+    /// When the next of those that are held may be told something, if nothing ends before.
+    pub(super) fn due(&self) -> Option<Timestamp> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let room = self.concurrency.has_room(self.order.concurrency);
+        let next = match room {
+            true => self.rate.due(self.order.rate),
+            false => None,
+        };
+        let late = self.held.due(self.order.queue);
+        next.into_iter().chain(late).min()
+    }
+
+    /// One that is held has left. False if it is not held.
+    pub(super) fn handle_left(&mut self, id: HeldId, now: Timestamp) -> bool {
+        let Some(since) = self.held.remove(id) else {
+            return false;
+        };
+        self.counters.left += 1;
+        self.counters.delayed += now.since(since);
+        true
+    }
+
+    /// One that went on has ended.
+    pub(super) fn handle_end(&mut self) {
+        self.concurrency.end();
+        self.counters.ended += 1;
+    }
+
+    /// The throttle is released: everybody goes.
+    pub(super) fn open(&mut self) -> Option<HeldId> {
+        self.held.pop().map(|(id, _)| id)
+    }
+
+    /// When the next bytes of a response body may go; nothing: now, and all of them.
+    pub(super) fn pace(&mut self, bytes: u64, now: Timestamp) -> Option<Piece> {
+        let piece = self.bandwidth.next(bytes, self.order.bandwidth?, now);
+        self.counters.paced_bytes += piece.bytes;
+        self.counters.paced += piece.at.since(now);
+        Some(piece)
+    }
+
+    fn has_room(&mut self, now: Timestamp) -> bool {
+        self.rate.refill(self.order.rate, now);
+        self.rate.has_room(self.order.rate) && self.concurrency.has_room(self.order.concurrency)
+    }
+
+    fn pass(&mut self) {
+        self.rate.take(self.order.rate);
+        self.concurrency.begin();
+        self.counters.passed += 1;
+    }
+}

@@ -1,0 +1,330 @@
+//! Tables with plain values: who goes, in which order, and the books.
+
+use std::time::Duration;
+
+use super::super::Marks;
+use super::*;
+use crate::prng::Prng;
+
+fn pattern(text: &str) -> ClassPattern {
+    text.parse().unwrap()
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(1000 + millis)
+}
+
+fn concurrency(most: u32) -> Order {
+    Order {
+        concurrency: Some(most),
+        ..Order::default()
+    }
+}
+
+/// A table in which one class is throttled.
+fn table(order: Order) -> (Throttles, ThrottleId) {
+    let mut table = Throttles::new(100);
+    let pattern = pattern("GET /search/*");
+    let id = table.set(pattern, order, SetBy::Operator, None, at(0));
+    (table, id.unwrap())
+}
+
+fn held(entry: Entry) -> HeldId {
+    match entry {
+        Entry::Held(id) => id,
+        Entry::Passed | Entry::Full | Entry::Free => panic!("{entry:?}"),
+    }
+}
+
+fn told(table: &mut Throttles, now: Timestamp) -> Vec<(HeldId, Told)> {
+    std::iter::from_fn(|| table.poll(now)).collect()
+}
+
+fn only(table: &Throttles) -> Throttle {
+    table.all().next().unwrap()
+}
+
+/// Nobody is lost: see the module of gates.
+fn check_books(table: &Throttles) {
+    for throttle in table.all() {
+        let it = throttle.counters;
+        assert_eq!(
+            it.arrived,
+            it.passed + it.rejected + it.left + throttle.waiting
+        );
+        assert_eq!(it.passed, it.ended + throttle.in_flight);
+        if let Some(most) = throttle.order.concurrency {
+            assert!(throttle.in_flight <= u64::from(most));
+        }
+    }
+}
+
+#[test]
+fn so_many_are_in_flight_and_the_others_go_in_order() {
+    let (mut table, id) = table(concurrency(2));
+    assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
+    assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
+    let waiting = [1, 2, 3].map(|millis| held(table.handle_arrival(id, at(millis))));
+    assert_eq!(told(&mut table, at(4)), []);
+    assert_eq!(table.due(), None, "only an end lets one go");
+    table.handle_end(id);
+    assert_eq!(told(&mut table, at(10)), [(waiting[0], Told::Pass)]);
+    table.handle_left(id, waiting[1], at(11));
+    table.handle_end(id);
+    table.handle_end(id);
+    assert_eq!(told(&mut table, at(13)), [(waiting[2], Told::Pass)]);
+    table.handle_end(id);
+    check_books(&table);
+    let it = only(&table);
+    assert_eq!((it.in_flight, it.waiting), (0, 0));
+    assert_eq!(it.counters.delayed, Duration::from_millis(9 + 9 + 10));
+    let counted = [it.counters.arrived, it.counters.held, it.counters.left];
+    assert_eq!(counted, [5, 3, 1]);
+}
+
+#[test]
+fn a_rate_lets_them_go_one_by_one_when_it_is_time() {
+    let order = Order {
+        rate: Some(10.0),
+        ..Order::default()
+    };
+    let (mut table, id) = table(order);
+    assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
+    let waiting = [1, 2].map(|millis| held(table.handle_arrival(id, at(millis))));
+    for (place, millis) in waiting.into_iter().zip([100, 200]) {
+        let due = table.due().unwrap();
+        assert_eq!(due.since(at(0)).as_millis(), millis);
+        assert_eq!(told(&mut table, due - Duration::from_millis(1)), []);
+        assert_eq!(told(&mut table, due), [(place, Told::Pass)]);
+    }
+    assert_eq!(table.due(), None);
+}
+
+#[test]
+fn a_deadline_ends_the_wait_and_without_one_it_lasts() {
+    let order = Order {
+        queue: Some(Duration::from_millis(50)),
+        ..concurrency(1)
+    };
+    let (mut table, id) = table(order);
+    assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
+    let late = held(table.handle_arrival(id, at(10)));
+    let in_time = held(table.handle_arrival(id, at(30)));
+    assert_eq!(table.due(), Some(at(60)));
+    assert_eq!(told(&mut table, at(59)), []);
+    assert_eq!(told(&mut table, at(60)), [(late, Told::Late)]);
+    table.handle_end(id);
+    assert_eq!(
+        told(&mut table, at(80)),
+        [(in_time, Told::Pass)],
+        "whoever can go is not refused"
+    );
+    check_books(&table);
+    assert_eq!(only(&table).counters.rejected, 1);
+    let pattern = pattern("GET /search/*");
+    table
+        .set(pattern, concurrency(1), SetBy::Operator, None, at(81))
+        .unwrap();
+    held(table.handle_arrival(id, at(90)));
+    assert_eq!(table.due(), None);
+    assert_eq!(told(&mut table, at(1_000_000)), []);
+}
+
+#[test]
+fn no_more_are_held_than_may_be() {
+    let mut table = Throttles::new(2);
+    let mut set = |text: &str| {
+        table
+            .set(pattern(text), concurrency(1), SetBy::Config, None, at(0))
+            .unwrap()
+    };
+    let (one, other) = (set("GET /a"), set("GET /b"));
+    for id in [one, other] {
+        assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
+    }
+    let first = held(table.handle_arrival(one, at(1)));
+    held(table.handle_arrival(other, at(1)));
+    assert_eq!(table.handle_arrival(other, at(1)), Entry::Full);
+    table.handle_left(one, first, at(2));
+    held(table.handle_arrival(other, at(3)));
+    check_books(&table);
+}
+
+#[test]
+fn release_lets_everybody_go_and_forgets_them() {
+    let (mut table, id) = table(concurrency(1));
+    assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
+    let waiting = [1, 2, 3].map(|millis| held(table.handle_arrival(id, at(millis))));
+    assert_eq!(table.release("GET /other"), None);
+    let released = table.release("GET /search/*").unwrap();
+    assert_eq!((released.waiting, released.in_flight), (3, 1));
+    table.handle_left(id, waiting[1], at(5));
+    let pass = [(waiting[0], Told::Pass), (waiting[2], Told::Pass)];
+    assert_eq!(told(&mut table, at(5)), pass);
+    // What such a request does from now on concerns nobody.
+    table.handle_end(id);
+    assert_eq!(table.pace(id, 1 << 20, at(6)), None);
+    assert_eq!(table.handle_arrival(id, at(6)), Entry::Free);
+    assert_eq!((table.version(id), table.all().count()), (None, 0));
+    assert!(table.rules().is_empty());
+}
+
+#[test]
+fn a_throttle_ends_when_its_time_is_over() {
+    let (mut table, id) = table(concurrency(1));
+    let class = pattern("GET /search/*");
+    let same = table.set(class, concurrency(1), SetBy::Policy, Some(at(100)), at(0));
+    assert_eq!(same, Ok(id));
+    assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
+    let waits = held(table.handle_arrival(id, at(1)));
+    let rules = table.rules();
+    assert!(rules.find("shop", "GET", "/search/a", at(99)).is_some());
+    assert!(rules.find("shop", "GET", "/search/a", at(100)).is_none());
+    assert_eq!(table.due(), Some(at(100)));
+    assert_eq!(table.expire(at(99)), None);
+    assert_eq!(table.expire(at(100)).unwrap().set_by, SetBy::Policy);
+    assert_eq!(table.expire(at(100)), None);
+    assert_eq!(told(&mut table, at(100)), [(waits, Told::Pass)]);
+}
+
+#[test]
+fn a_change_keeps_who_is_held_and_what_is_in_flight() {
+    let (mut table, id) = table(concurrency(1));
+    assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
+    let waiting = [1, 2, 3].map(|millis| held(table.handle_arrival(id, at(millis))));
+    let version = table.version(id);
+    let mut set = |order| {
+        let class = pattern("GET /search/*");
+        table
+            .set(class, order, SetBy::Operator, None, at(4))
+            .unwrap()
+    };
+    assert_eq!(set(concurrency(3)), id);
+    assert_ne!(table.version(id), version);
+    let pass = [(waiting[0], Told::Pass), (waiting[1], Told::Pass)];
+    assert_eq!(told(&mut table, at(5)), pass);
+    check_books(&table);
+}
+
+#[test]
+fn what_makes_no_sense_changes_nothing() {
+    let (mut table, _) = table(concurrency(1));
+    let refused = table.set(
+        pattern("GET /a"),
+        Order::default(),
+        SetBy::Operator,
+        None,
+        at(0),
+    );
+    assert_eq!(refused, Err(SetError::Order(OrderError::Nothing)));
+    for number in 1..Throttles::MAX {
+        let pattern = pattern(&format!("GET /{number}"));
+        table
+            .set(pattern, concurrency(1), SetBy::Operator, None, at(0))
+            .unwrap();
+    }
+    let refused = table.set(
+        pattern("GET /a"),
+        concurrency(1),
+        SetBy::Operator,
+        None,
+        at(0),
+    );
+    assert_eq!(refused, Err(SetError::Many));
+    assert_eq!(table.all().count(), Throttles::MAX);
+}
+
+#[test]
+fn bodies_are_paced_at_the_rate_that_is_set_now() {
+    let order = |bandwidth| Order {
+        bandwidth: Some(bandwidth),
+        marks: Marks {
+            mark: Some(1),
+            ..Marks::NONE
+        },
+        ..Order::default()
+    };
+    let (mut table, id) = table(order(10 << 10));
+    let first = table.pace(id, 4096, at(0)).unwrap();
+    assert_eq!((first.bytes, first.at), (1024, at(0)));
+    assert!(table.pace(id, 4096, at(0)).unwrap().at <= at(100));
+    let later = table.pace(id, 4096, at(0)).unwrap();
+    assert!(later.at > at(0));
+    let class = pattern("GET /search/*");
+    table
+        .set(class, order(1 << 30), SetBy::Operator, Some(at(9)), at(1))
+        .unwrap();
+    assert_eq!(
+        table.pace(id, 4096, at(1)).unwrap(),
+        Piece {
+            bytes: 4096,
+            at: at(1)
+        }
+    );
+    assert_eq!(table.pace(id, 4096, at(9)), None, "its time is over");
+    let rules = table.rules();
+    let rule = rules.find("shop", "GET", "/search/x", at(2)).unwrap();
+    assert_eq!((rule.id, rule.marks.mark), (id, Some(1)));
+}
+
+/// Whatever happens in whatever order, nobody is lost, told twice or let on too many.
+#[test]
+fn the_books_balance_through_any_history() {
+    for seed in 0..50 {
+        let mut prng = Prng::new(seed);
+        let mut table = Throttles::new(20);
+        let names = ["GET /a", "GET /b", "GET /c"];
+        let (mut waiting, mut in_flight) = (Vec::new(), Vec::new());
+        let mut ids = Vec::new();
+        for step in 0..2000 {
+            let now = at(step);
+            let name = names[prng.below(3)];
+            match prng.below(8) {
+                0 => {
+                    let order = Order {
+                        concurrency: Some(1 + prng.below(4) as u32),
+                        rate: (prng.below(2) == 0).then_some(200.0),
+                        queue: (prng.below(2) == 0).then_some(Duration::from_millis(30)),
+                        ..Order::default()
+                    };
+                    // A class whose order allows fewer than are in flight keeps them.
+                    let busy = table.all().any(|it| it.pattern.name() == name);
+                    if !busy {
+                        ids.push(
+                            table
+                                .set(pattern(name), order, SetBy::Policy, None, now)
+                                .unwrap(),
+                        );
+                    }
+                }
+                1 if prng.below(20) == 0 => drop(table.release(name)),
+                2 if !in_flight.is_empty() => {
+                    table.handle_end(in_flight.swap_remove(prng.below(in_flight.len())));
+                }
+                3 if !waiting.is_empty() => {
+                    let (throttle, id) = waiting.swap_remove(prng.below(waiting.len()));
+                    table.handle_left(throttle, id, now);
+                }
+                _ if !ids.is_empty() => {
+                    let id = ids[prng.below(ids.len())];
+                    match table.handle_arrival(id, now) {
+                        Entry::Passed => in_flight.push(id),
+                        Entry::Held(place) => waiting.push((id, place)),
+                        Entry::Full | Entry::Free => {}
+                    }
+                }
+                _ => {}
+            }
+            for (place, told) in told(&mut table, now) {
+                let index = waiting.iter().position(|it| it.1 == place);
+                let (throttle, _) = waiting.swap_remove(index.unwrap());
+                if told == Told::Pass {
+                    in_flight.push(throttle);
+                }
+            }
+            check_books(&table);
+            let held: u64 = table.all().map(|it| it.waiting).sum();
+            assert_eq!(held, waiting.len() as u64, "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Throttles at work: the table of the core behind a lock, shared by the workers, and requests that
+//! are held by it.
+//!
+//! ```text
+//! head ── rules (no lock) ── none fits ──────────────────────────────> picker
+//!             │ one fits            ┌── passed ── Passed guard ──────> picker
+//!             v                     │                │ dropped at the end of the request
+//!           table (lock) ── entry ──┼── held ── told by whoever made room
+//!                                   └── full, late: 429
+//! ```
+//!
+//! Only requests of throttled classes touch the lock, and nobody waits while he has it. Who is held
+//! is a task that waits for a word; the word comes from whoever ends a request of the class, on
+//! whichever worker, from whoever changes an order, or from [`look`], which each worker runs for what a
+//! clock alone decides.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::ops::Deref;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, Cache};
+use tidegate_core::throttle::{
+    ClassPattern, Entry, HeldId, Order, Piece, Rule, Rules, SetBy, SetError, Throttle, ThrottleId,
+    Throttles, Told,
+};
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::SiteId;
+use tokio::sync::{Notify, oneshot};
+
+use crate::exchange::Exchange;
+use crate::proxy::Shared;
+use crate::reason::Reason;
+use crate::worker::Worker;
+
+/// Shortest time between two looks that nothing but a clock asks for.
+const LOOK_MIN: Duration = Duration::from_millis(1);
+/// Most throttles whose time is over that are remembered until somebody asks.
+const ENDED_MAX: usize = 64;
+
+/// The throttles of a front-end; see the module.
+#[derive(Debug)]
+pub struct Throttling {
+    table: Mutex<Table>,
+    /// What the table says of who meets which throttle.
+    rules: ArcSwap<Rules>,
+    /// Told when the table may have another due time.
+    news: Notify,
+    /// Told when an order has changed: whoever waits by the old one asks again.
+    changed: Notify,
+    /// Why a connection was not marked, the first time.
+    unmarked: OnceLock<String>,
+}
+
+#[derive(Debug)]
+struct Table {
+    throttles: Throttles,
+    told: HashMap<HeldId, oneshot::Sender<Told>>,
+    ended: VecDeque<Throttle>,
+}
+
+impl Table {
+    /// Tells whoever can be told.
+    fn tell(&mut self, now: Timestamp) {
+        while let Some((id, told)) = self.throttles.poll(now) {
+            if let Some(sender) = self.told.remove(&id) {
+                // Whoever has just left gives back what he was told.
+                sender.send(told).ok();
+            }
+        }
+    }
+}
+
+impl Throttling {
+    /// No throttles; at most so many requests will be held by all of them together. Each of them has a
+    /// client connection, so this leaves the others to all other classes.
+    pub fn new(held_max: usize) -> Self {
+        Self {
+            table: Mutex::new(Table {
+                throttles: Throttles::new(held_max),
+                told: HashMap::new(),
+                ended: VecDeque::new(),
+            }),
+            rules: ArcSwap::default(),
+            news: Notify::new(),
+            changed: Notify::new(),
+            unmarked: OnceLock::new(),
+        }
+    }
+
+    /// Throttles a class from now on, or changes how it is throttled.
+    ///
+    /// # Errors
+    /// The order makes no sense, or there are too many throttles; then nothing has changed.
+    pub fn set(
+        &self,
+        pattern: ClassPattern,
+        order: Order,
+        set_by: SetBy,
+        until: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<(), SetError> {
+        let mut table = self.table();
+        table.throttles.set(pattern, order, set_by, until, now)?;
+        self.publish(&mut table, now);
+        Ok(())
+    }
+
+    /// Releases the class of this name; what its throttle has done, if there was one. Who is held goes on.
+    pub fn release(&self, name: &str, now: Timestamp) -> Option<Throttle> {
+        let mut table = self.table();
+        let released = table.throttles.release(name)?;
+        self.publish(&mut table, now);
+        Some(released)
+    }
+
+    /// All throttles.
+    pub fn all(&self) -> Vec<Throttle> {
+        self.table().throttles.all().collect()
+    }
+
+    /// Releases those whose time is over; the next of them that nobody has asked for yet.
+    pub fn poll_ended(&self, now: Timestamp) -> Option<Throttle> {
+        let mut table = self.table();
+        self.expire(&mut table, now);
+        table.ended.pop_front()
+    }
+
+    /// Why connections are not marked as ordered, where they are not.
+    pub fn unmarked(&self) -> Option<&str> {
+        self.unmarked.get().map(String::as_str)
+    }
+
+    /// A connection could not be marked. It is used as it is.
+    pub(crate) fn note_unmarked(&self, why: impl FnOnce() -> String) {
+        self.unmarked.get_or_init(why);
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // Nothing in there panics half-way.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets everybody know what the table says now.
+    fn publish(&self, table: &mut Table, now: Timestamp) {
+        self.rules.store(Arc::new(table.throttles.rules()));
+        self.changed.notify_waiters();
+        self.tell(table, now);
+        self.news.notify_waiters();
+    }
+
+    fn expire(&self, table: &mut Table, now: Timestamp) {
+        let mut any = false;
+        while let Some(ended) = table.throttles.expire(now) {
+            if table.ended.len() < ENDED_MAX {
+                table.ended.push_back(ended);
+            }
+            any = true;
+        }
+        if any {
+            self.publish(table, now);
+        }
+    }
+
+    /// Tells whoever can be told, and those who look when the next one may be.
+    fn tell(&self, table: &mut Table, now: Timestamp) {
+        table.tell(now);
+        if table.throttles.due().is_some() {
+            self.news.notify_waiters();
+        }
+    }
+
+    fn enter(&self, throttle: ThrottleId, now: Timestamp) -> (Entry, Option<Word>) {
+        let mut table = self.table();
+        let entry = table.throttles.handle_arrival(throttle, now);
+        let Entry::Held(id) = entry else {
+            return (entry, None);
+        };
+        let (sender, word) = oneshot::channel();
+        table.told.insert(id, sender);
+        self.news.notify_waiters();
+        (entry, Some(word))
+    }
+
+    fn leave(&self, throttle: ThrottleId, id: HeldId, word: &mut Word, now: Timestamp) {
+        let mut table = self.table();
+        if table.told.remove(&id).is_some() {
+            table.throttles.handle_left(throttle, id, now);
+        } else if word.try_recv() == Ok(Told::Pass) {
+            table.throttles.handle_end(throttle);
+        }
+        self.tell(&mut table, now);
+    }
+
+    fn end(&self, throttle: ThrottleId, now: Timestamp) {
+        let mut table = self.table();
+        table.throttles.handle_end(throttle);
+        self.tell(&mut table, now);
+    }
+
+    /// When the next bytes of a response body may go, and by which version of the order; nothing: now,
+    /// and all of them.
+    pub(crate) fn pace(
+        &self,
+        throttle: ThrottleId,
+        bytes: u64,
+        now: Timestamp,
+    ) -> Option<(Piece, u64)> {
+        let mut table = self.table();
+        let piece = table.throttles.pace(throttle, bytes, now)?;
+        Some((piece, table.throttles.version(throttle)?))
+    }
+
+    /// Whether the throttle still has this version of its order.
+    pub(crate) fn is_current(&self, throttle: ThrottleId, version: u64) -> bool {
+        self.table().throttles.version(throttle) == Some(version)
+    }
+
+    /// Waits until it has not.
+    pub(crate) async fn outdated(&self, throttle: ThrottleId, version: u64) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if !self.is_current(throttle, version) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+type Word = oneshot::Receiver<Told>;
+
+struct RulesOf(Arc<Shared>);
+
+impl Deref for RulesOf {
+    type Target = ArcSwap<Rules>;
+    fn deref(&self) -> &Self::Target {
+        &self.0.throttles.rules
+    }
+}
+
+/// A worker's own view.
+pub(crate) struct Local {
+    rules: RefCell<Cache<RulesOf, Arc<Rules>>>,
+    /// Requests of this worker that are held.
+    held: Cell<usize>,
+    /// Told when the first of them is.
+    some: Notify,
+}
+
+impl Local {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        Self {
+            rules: RefCell::new(Cache::new(RulesOf(Arc::clone(shared)))),
+            held: Cell::new(0),
+            some: Notify::new(),
+        }
+    }
+}
+
+/// A request of a throttled class, as its books know it.
+pub(crate) struct Throttled {
+    rule: Arc<Rule>,
+    held_at: Option<Timestamp>,
+    held: Option<Duration>,
+    passed: Option<Passed>,
+}
+
+impl Throttled {
+    pub(crate) fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// How long it was held, if it was, or has been so far.
+    pub(crate) fn held(&self, now: Timestamp) -> Option<Duration> {
+        self.held.or(self.held_at.map(|since| now.since(since)))
+    }
+
+    /// It goes on.
+    pub(crate) fn pass(&mut self, passed: Passed, now: Timestamp) {
+        self.held = self.held(now);
+        self.passed = Some(passed);
+    }
+}
+
+/// A request that a throttle has let on. Dropping it ends it there.
+pub(crate) struct Passed {
+    worker: Rc<Worker>,
+    throttle: ThrottleId,
+}
+
+impl Drop for Passed {
+    fn drop(&mut self) {
+        let worker = &self.worker;
+        worker.throttling().end(self.throttle, worker.now());
+    }
+}
+
+/// A request that is held. Dropping it takes it out.
+pub(crate) struct Held {
+    worker: Rc<Worker>,
+    throttle: ThrottleId,
+    id: HeldId,
+    word: Word,
+    told: bool,
+}
+
+impl Held {
+    /// Waits until it may go on, or has waited for as long as it may.
+    pub(crate) async fn ended(mut self) -> Result<Passed, Reason> {
+        let told = (&mut self.word).await;
+        self.told = told.is_ok();
+        match told {
+            Ok(Told::Pass) => Ok(Passed {
+                worker: Rc::clone(&self.worker),
+                throttle: self.throttle,
+            }),
+            Ok(Told::Late) => Err(Reason::Throttled),
+            // The table is gone, and with it everybody who could be told.
+            Err(_) => Err(Reason::Drained),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let worker = &self.worker;
+        let local = &worker.throttles;
+        local.held.set(local.held.get().saturating_sub(1));
+        if !self.told {
+            let throttling = worker.throttling();
+            throttling.leave(self.throttle, self.id, &mut self.word, worker.now());
+        }
+    }
+}
+
+/// The request meets the throttle of its class, if there is one, and is held if it must be.
+pub(crate) fn enter(
+    worker: &Rc<Worker>,
+    exchange: &mut Exchange,
+    site: SiteId,
+    (method, path): (&str, &str),
+) -> Result<Option<Held>, Reason> {
+    let now = exchange.arrived_at;
+    let Some(rule) = find(worker, site, (method, path), now) else {
+        return Ok(None);
+    };
+    let throttle = rule.id;
+    let (entry, word) = worker.throttling().enter(throttle, now);
+    let throttled = exchange.throttled.insert(Throttled {
+        rule,
+        held_at: None,
+        held: None,
+        passed: None,
+    });
+    let worker = Rc::clone(worker);
+    match (entry, word) {
+        (Entry::Free, _) => Ok(None),
+        (Entry::Full, _) | (Entry::Held(_), None) => Err(Reason::ThrottleFull),
+        (Entry::Passed, _) => {
+            throttled.passed = Some(Passed { worker, throttle });
+            Ok(None)
+        }
+        (Entry::Held(id), Some(word)) => {
+            let local = &worker.throttles;
+            local.held.set(local.held.get() + 1);
+            local.some.notify_one();
+            throttled.held_at = Some(now);
+            Ok(Some(Held {
+                worker,
+                throttle,
+                id,
+                word,
+                told: false,
+            }))
+        }
+    }
+}
+
+fn find(
+    worker: &Worker,
+    site: SiteId,
+    (method, path): (&str, &str),
+    now: Timestamp,
+) -> Option<Arc<Rule>> {
+    let mut cache = worker.throttles.rules.borrow_mut();
+    let rules = cache.load();
+    if rules.is_empty() {
+        return None;
+    }
+    let picker = worker.picker.borrow();
+    let site = picker.topology().sites.get(site.index())?;
+    rules.find(&site.name, method, path, now).cloned()
+}
+
+/// Looks after those who are held while a worker has some; for ever.
+pub(crate) async fn look(worker: Rc<Worker>) {
+    let throttling = worker.throttling();
+    loop {
+        if worker.throttles.held.get() == 0 {
+            worker.throttles.some.notified().await;
+            continue;
+        }
+        let mut news = pin!(throttling.news.notified());
+        news.as_mut().enable();
+        let due = {
+            let mut table = throttling.table();
+            let now = worker.now();
+            throttling.expire(&mut table, now);
+            table.tell(now);
+            table.throttles.due().map(|due| due.since(now))
+        };
+        match due {
+            Some(wait) => {
+                // A product timer: a token and a deadline make no sound.
+                tokio::time::timeout(wait.max(LOOK_MIN), news).await.ok();
+            }
+            None => news.await,
+        }
+    }
+}
