@@ -14,10 +14,12 @@
 //! * [`policy`]: which node gets the next request.
 //! * [`admission`]: which requests come in at all.
 //! * [`picker`]: data plane; asks both for each request.
+//! * [`classes`]: which requests are alike, and what they are called.
 //! * [`retry_budget`]: which failed requests may be tried again.
 //! * [`units`]: durations and sizes as people write them.
 
 pub mod admission;
+pub mod classes;
 pub mod director;
 pub mod load;
 pub mod picker;
