@@ -15,11 +15,13 @@
 //! * [`admission`]: which requests come in at all.
 //! * [`picker`]: data plane; asks both for each request.
 //! * [`classes`]: which requests are alike, and what they are called.
+//! * [`culprits`]: which classes explain a resource's load.
 //! * [`retry_budget`]: which failed requests may be tried again.
 //! * [`units`]: durations and sizes as people write them.
 
 pub mod admission;
 pub mod classes;
+pub mod culprits;
 pub mod director;
 pub mod load;
 pub mod picker;
