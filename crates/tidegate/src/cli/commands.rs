@@ -34,6 +34,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Ready(order) => give_order(&order, "ready", output),
         Command::Maint(order) => give_order(&order, "maint", output),
         Command::Simulate(args) => crate::simulate::run(&args, output),
+        Command::Culprits(args) => crate::culprits::run(&args, output),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut script);
