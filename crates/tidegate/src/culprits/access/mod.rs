@@ -17,6 +17,8 @@ mod haproxy;
 mod json;
 mod nginx;
 mod template;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 

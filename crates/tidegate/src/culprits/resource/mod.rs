@@ -16,6 +16,8 @@ mod exporter;
 mod json;
 mod records;
 mod sysstat;
+#[cfg(test)]
+mod tests;
 mod vmstat;
 
 use std::collections::BTreeMap;
