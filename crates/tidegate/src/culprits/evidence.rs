@@ -17,6 +17,8 @@ const SHIFT_SECONDS_MAX: i64 = 300;
 const ALIGN_BIN_MAX: i64 = 60;
 /// Most bins by which clocks are compared.
 const ALIGN_BINS_MAX: i64 = 1_000_000;
+/// What of a request's life counts there, nanoseconds.
+const LIFE_MAX: i64 = 600 * SECOND;
 /// Zones lie up to so far from UTC, in quarters of an hour.
 const ZONE_QUARTERS: i64 = 14 * 4;
 
@@ -142,8 +144,9 @@ impl Evidence {
         let mut values = vec![0.0; usize::try_from(last - first + 1).ok()?];
         for lived in &self.requests {
             let (from, to) = (lived.sent.nanos() as i64, lived.ended.nanos() as i64);
-            // A request without a duration counts like one of a millisecond.
-            let from = from.min(to - SECOND / 1000);
+            // One without a duration counts like one of a millisecond; what lasts for hours tells
+            // nothing about seconds.
+            let from = from.min(to - SECOND / 1000).max(to - LIFE_MAX);
             spread(
                 from,
                 to,

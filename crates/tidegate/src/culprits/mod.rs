@@ -99,24 +99,20 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::Failed(format!("{}: {error}", path.display()))
 }
 
-/// Files of which not one line says anything are a mistake.
+/// That not one line of all files says anything is a mistake.
 fn understood(files: &[FileReport]) -> Result<(), Failure> {
-    match files.iter().find(|file| file.lines == 0) {
-        None => Ok(()),
-        Some(file) => {
-            let text = file.text();
-            let what = if file.bad_lines == 0 {
-                "the file is empty\n"
-            } else {
-                ""
-            };
-            Err(Failure::Failed(
-                format!("nothing was understood of\n{text}{what}")
-                    .trim_end()
-                    .into(),
-            ))
-        }
+    if files.iter().any(|file| file.lines > 0) {
+        return Ok(());
     }
+    let told = |file: &FileReport| match file.bad_lines {
+        0 => format!("  {}: the file is empty\n", file.file),
+        _ => file.text(),
+    };
+    let texts: String = files.iter().map(told).collect();
+    Err(Failure::Failed(format!(
+        "nothing was understood of\n{}",
+        texts.trim_end()
+    )))
 }
 
 /// What `--class` takes: `/search/*`, or `name=/search/*`.

@@ -132,7 +132,13 @@ impl Requests {
         report: &mut FileReport,
     ) {
         match format.read(text) {
-            Ok(Some(entry)) if entry.at.nanos < 0 => report.bad(number, "a time after 1970", text),
+            Ok(Some(entry)) if !entry.is_plausible() => {
+                report.bad(
+                    number,
+                    "a time after 1970 and durations below a month",
+                    text,
+                );
+            }
             Ok(Some(entry)) => {
                 report.lines += 1;
                 self.add(&entry, of_file);

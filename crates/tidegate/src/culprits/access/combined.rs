@@ -143,14 +143,18 @@ fn add_times<'a>(entry: &mut Entry<'a>, words: &'a str, tail: Tail) -> Result<()
         Tail::Seconds => entry.total = number(bare.next(), SECOND)?,
         Tail::Decimals => {
             entry.total = number(bare.next(), SECOND)?;
-            if let Some(times) = bare.next() {
-                entry.upstream = upstream(times, SECOND)?;
+            let times = second_list(words);
+            if !times.is_empty() {
+                entry.upstream = upstream(&times, SECOND)?;
                 entry.sent = entry.upstream.is_some();
             }
         }
         Tail::Named => {
             for (name, servers) in NAMES {
                 match value(words, name) {
+                    Some(times) if times.ends_with([',', ':']) => {
+                        return Err(Wrong::new("several times in quotes"));
+                    }
                     Some(times) if servers => {
                         entry.upstream = upstream(times, SECOND)?;
                         entry.sent = entry.upstream.is_some();
@@ -202,7 +206,11 @@ fn vhost(before: &str) -> &str {
     }
 }
 
-/// Words of the tail: quoted or bare, a quoted one without its quotes.
+/// The name of quoted words that have none. Clients choose what is in quotes, so it is never
+/// taken for one of the numbers at the end.
+const QUOTED: &str = "\"";
+
+/// Words of the tail with their names: quoted or bare, a quoted one without its quotes.
 fn words(tail: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = tail;
     let next = move || {
@@ -215,7 +223,9 @@ fn words(tail: &str) -> impl Iterator<Item = (&str, &str)> {
         let (word, after) = match after.strip_prefix('"') {
             Some(quoted) => {
                 let end = closing_quote(quoted)?;
-                (&quoted[..end], &quoted[end + 1..])
+                let name = if name.is_empty() { QUOTED } else { name };
+                rest = &quoted[end + 1..];
+                return Some((name, &quoted[..end]));
             }
             None if after.is_empty() && name.is_empty() => return None,
             None => after.split_at(after.find(' ').unwrap_or(after.len())),
@@ -237,6 +247,29 @@ fn numbers(tail: &str) -> impl Iterator<Item = &str> {
     let bare = words(tail).filter(|(name, _)| name.is_empty());
     bare.map(|(_, word)| word)
         .filter(move |word| !word.is_empty() && number(word))
+}
+
+/// The numbers behind the first one, as far as `,` and `:` hold them together: `0.1, 0.2 : 0.3`.
+fn second_list(tail: &str) -> String {
+    let bare = words(tail).filter(|(name, _)| name.is_empty());
+    let mut bare = bare.map(|(_, word)| word).peekable();
+    let first = bare.find(|word| {
+        word.bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.')
+    });
+    let mut list = String::new();
+    let is_time = |word: &&str| word.bytes().all(|byte| b"0123456789.,:-".contains(&byte));
+    while let Some(word) = bare.next_if(is_time)
+        && first.is_some()
+    {
+        list.push_str(word);
+        let joined = |text: &str| text.ends_with([',', ':']);
+        let goes_on = joined(word) || bare.peek().is_some_and(|next| next.starts_with([',', ':']));
+        if !goes_on {
+            break;
+        }
+    }
+    list
 }
 
 fn value<'a>(tail: &'a str, name: &str) -> Option<&'a str> {

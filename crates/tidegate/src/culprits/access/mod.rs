@@ -22,11 +22,16 @@ mod tests;
 
 use std::borrow::Cow;
 
-use super::time::Stamp;
+use super::time::{SECOND, Stamp};
 use template::Template;
 
 /// Lines by which a format is told.
 pub(super) const SAMPLE_LINES: usize = 200;
+
+/// Latest time, nanoseconds of the epoch: the year 2255.
+const TIME_MAX: i64 = 9_000_000_000 * SECOND;
+/// Longest request, nanoseconds.
+const LIFE_MAX: i64 = 31 * 86_400 * SECOND;
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +58,13 @@ impl Entry<'_> {
     pub(super) fn life(&self) -> Option<i64> {
         let life = self.upstream.or(self.total.map(|total| total - self.wait));
         life.map(|life| life.max(0))
+    }
+
+    /// Whether times can be added up: nothing lasts longer than a month.
+    pub(super) fn is_plausible(&self) -> bool {
+        let times = [self.total, Some(self.wait), self.upstream];
+        let mut known = times.into_iter().flatten();
+        (0..=TIME_MAX).contains(&self.at.nanos) && known.all(|it| (0..=LIFE_MAX).contains(&it))
     }
 
     /// From its time in the log to its end at the server, nanoseconds.

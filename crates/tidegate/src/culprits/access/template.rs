@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::{Entry, Moment, Wrong, request_line};
-use crate::culprits::time::{Stamp, decimal};
+use crate::culprits::time::{SECOND, Stamp, decimal};
 
 /// Most parts of a format.
 const ITEMS_MAX: usize = 256;
@@ -238,6 +238,14 @@ pub(super) fn upstream(value: &str, unit: i64) -> Result<Option<i64>, Wrong> {
 fn field_end(rest: &str, next: &str, field: &Field, quoted: bool) -> Option<usize> {
     if quoted && next.starts_with('"') {
         return unescaped(rest, next);
+    }
+    if *field == Field::Upstream(SECOND) {
+        // `0.1, 0.2 : 0.3` is one value.
+        let joined = |at: &usize| {
+            rest[..*at].ends_with([',', ':']) || rest[*at..].trim_start().starts_with([',', ':'])
+        };
+        let mut ends = rest.match_indices(next).map(|(at, _)| at);
+        return ends.find(|at| !next.starts_with(' ') || !joined(at));
     }
     // Some values have the separator in them.
     let within = match field {

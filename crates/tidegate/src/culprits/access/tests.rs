@@ -1,7 +1,6 @@
 //! Lines of all formats, and what they say.
 
 use super::*;
-use crate::culprits::time::SECOND;
 
 /// 10 October 2000, 20:55:36 UTC.
 const AT: i64 = 971_211_336 * SECOND;
@@ -83,13 +82,18 @@ fn a_number_at_the_end_is_told_by_all_of_the_sample() {
         read(&format, &seconds[2]),
         told("GET /a?b=1", 0, Some(3000))
     );
+    // What a client says of itself is no duration.
+    let agent = format!(r#"{COMMON} "-" "17""#);
+    assert_eq!(detect_and_read(&agent), told("GET /a?b=1", 0, None));
     // nginx: the time is the end, and the servers were done before the client was.
     assert_eq!(
         detect_and_read(&line("0.250")),
         told("GET /a?b=1", -250, Some(250))
     );
     let both = line("0.250 0.100, 0.050");
-    assert_eq!(detect_and_read(&both).sent, -250);
+    assert_eq!(detect_and_read(&both), told("GET /a?b=1", -250, Some(150)));
+    let redirected = line("0.250 0.100 : 0.050, 0.010 17");
+    assert_eq!(detect_and_read(&redirected).life, Some(160));
     assert_eq!(
         detect_and_read(&line("0.250 0.100")),
         told("GET /a?b=1", -250, Some(100))
@@ -170,6 +174,10 @@ fn nginx_as_configured() {
         told("GET /a", 0, Some(125))
     );
     assert!(!format.read("971211336.125|GET|/a|-").unwrap().unwrap().sent);
+    // The list has the separator in it.
+    let format = Format::parse("$msec $upstream_response_time $status $request_uri").unwrap();
+    let line = "971211336.125 0.100, 0.010 : 0.015 200 /a";
+    assert_eq!(read(&format, line), told("/a", 0, Some(125)));
     let format = Format::parse("$time_iso8601 $uri $args $request_time").unwrap();
     let line = "2000-10-10T22:55:36+02:00 /a b=1 0.010";
     assert_eq!(read(&format, line), told("/a?b=1", -10, Some(10)));
@@ -381,7 +389,13 @@ fn no_line_makes_a_reader_panic() {
             .collect();
         for format in &formats {
             if let Ok(Some(entry)) = format.read(&line) {
-                assert!(entry.life().is_none_or(|life| life >= 0), "{line}");
+                if entry.is_plausible() {
+                    assert!(entry.life().is_none_or(|life| life >= 0), "{line}");
+                    assert!(
+                        entry.to_end() <= 0 || entry.moment == Moment::Start,
+                        "{line}"
+                    );
+                }
             }
         }
     }

@@ -213,7 +213,7 @@ fn detect(line: &str) -> Option<Box<dyn Reader>> {
         Some(Box::new(sysstat::Table::new("sadf -d", ";")))
     } else if line.starts_with("Linux ") && line.contains('(') {
         Some(Box::new(sysstat::Sar::new()))
-    } else if line.split('\t').count() == 6 {
+    } else if (5..=6).contains(&line.split('\t').count()) {
         Some(Box::new(sysstat::Pairs::default()))
     } else if line.starts_with("procs ") || line.trim_start().starts_with("r  b ") {
         Some(Box::new(vmstat::Vmstat::default()))
