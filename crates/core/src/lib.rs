@@ -14,11 +14,15 @@
 //! * [`policy`]: which node gets the next request.
 //! * [`admission`]: which requests come in at all.
 //! * [`picker`]: data plane; asks both for each request.
+//! * [`classes`]: which requests are alike, and what they are called.
+//! * [`culprits`]: which classes explain a resource's load.
 //! * [`retry_budget`]: which failed requests may be tried again.
 //! * [`throttle`]: orders that slow one class of requests down.
 //! * [`units`]: durations and sizes as people write them.
 
 pub mod admission;
+pub mod classes;
+pub mod culprits;
 pub mod director;
 pub mod load;
 pub mod picker;

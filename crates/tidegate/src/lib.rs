@@ -5,6 +5,7 @@ mod agent;
 mod cli;
 mod client;
 mod config;
+mod culprits;
 mod demo;
 mod driver;
 mod orders_file;

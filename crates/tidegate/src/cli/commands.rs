@@ -38,6 +38,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Throttle(args) => throttle::throttle(&args, output),
         Command::Release { class, admin } => throttle::release(class, &admin, output),
         Command::Simulate(args) => crate::simulate::run(&args, output),
+        Command::Culprits(args) => crate::culprits::run(&args, output),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut script);

@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and who does it.
 
 mod commands;
+pub(crate) mod culprits;
 mod show;
 pub(crate) mod simulate;
 mod throttle;
@@ -84,6 +85,8 @@ enum Command {
     },
     /// Play policies against modelled clusters in virtual time.
     Simulate(simulate::SimulateArgs),
+    /// Find which requests go with the load of which resource, from access logs and sysstat.
+    Culprits(Box<culprits::CulpritsArgs>),
     /// Print a script that completes commands in a shell.
     Completions {
         /// The shell.

@@ -9,7 +9,7 @@ mod files;
 mod models;
 mod pool;
 mod single;
-mod table;
+pub(crate) mod table;
 
 use std::num::NonZeroUsize;
 use std::thread;

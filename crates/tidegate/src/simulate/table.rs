@@ -22,7 +22,7 @@ pub(super) fn left(rows: &[Vec<String>]) -> String {
 }
 
 /// The first column aligned left, the others right: numbers.
-pub(super) fn numbers(rows: &[Vec<String>]) -> String {
+pub(crate) fn numbers(rows: &[Vec<String>]) -> String {
     render(rows, |column| column > 0)
 }
 
@@ -94,7 +94,7 @@ pub(super) fn blocks(rows: &[Vec<String>], fixed: usize, columns: Option<usize>)
 }
 
 /// A time in milliseconds, three digits of it.
-pub(super) fn millis(ms: f64) -> String {
+pub(crate) fn millis(ms: f64) -> String {
     match ms {
         ms if ms < 10.0 => format!("{ms:.2}"),
         ms if ms < 100.0 => format!("{ms:.1}"),

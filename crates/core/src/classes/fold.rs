@@ -1,0 +1,106 @@
+//! From a request to its place: a pattern of the configuration, or a leaf of the tree.
+
+use super::pattern::PATTERNS_MAX;
+use super::{Leaf, PathTree, Pattern, Request, TreeConfig, Weight};
+
+/// Where a request belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// The index of the pattern that fits.
+    Pattern(u16),
+    /// A leaf of the tree.
+    Leaf(Leaf),
+}
+
+/// Patterns first, the tree for the rest.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    patterns: Vec<Pattern>,
+    weights: Vec<Weight>,
+    tree: PathTree,
+}
+
+impl Folder {
+    /// With these patterns, of which the first [`PATTERNS_MAX`] count.
+    pub fn new(mut patterns: Vec<Pattern>, tree: TreeConfig) -> Self {
+        patterns.truncate(PATTERNS_MAX);
+        Self {
+            weights: vec![Weight::default(); patterns.len()],
+            patterns,
+            tree: PathTree::new(tree),
+        }
+    }
+
+    /// Counts a request and says where it belongs.
+    pub fn add(&mut self, request: &Request<'_>, weight: Weight) -> Place {
+        match self.patterns.iter().position(|it| it.fits(request)) {
+            Some(index) => {
+                self.weights[index].add(weight);
+                Place::Pattern(index as u16)
+            }
+            None => Place::Leaf(self.tree.add(request, weight)),
+        }
+    }
+
+    /// Where requests of that place belong by now; none if it gave way.
+    pub fn resolve(&self, place: Place) -> Option<Place> {
+        match place {
+            Place::Pattern(_) => Some(place),
+            Place::Leaf(leaf) => self.tree.resolve(leaf).map(Place::Leaf),
+        }
+    }
+
+    /// What a place is called.
+    pub fn name(&self, place: Place) -> String {
+        match place {
+            Place::Pattern(index) => self.patterns[usize::from(index)].name().into(),
+            Place::Leaf(leaf) => self.tree.name(leaf),
+        }
+    }
+
+    /// All patterns that had requests, and the heaviest leaves: `count` in all, heaviest first.
+    pub fn heaviest(&self, count: usize) -> Vec<(Place, Weight)> {
+        let used = |(index, weight): (usize, &Weight)| {
+            (weight.requests > 0.0).then_some((Place::Pattern(index as u16), *weight))
+        };
+        let mut places: Vec<_> = self.weights.iter().enumerate().filter_map(used).collect();
+        let leaves = self.tree.heaviest(count.saturating_sub(places.len()));
+        places.extend(
+            leaves
+                .into_iter()
+                .map(|(leaf, weight)| (Place::Leaf(leaf), weight)),
+        );
+        places.sort_by(|(_, one), (_, other)| {
+            let seconds = other.seconds.total_cmp(&one.seconds);
+            seconds.then(other.requests.total_cmp(&one.requests))
+        });
+        places
+    }
+
+    /// All that was counted.
+    pub fn total(&self) -> Weight {
+        let mut total = self.tree.total();
+        for weight in &self.weights {
+            total.add(*weight);
+        }
+        total
+    }
+
+    /// The patterns.
+    pub(super) fn patterns(&self) -> &[Pattern] {
+        &self.patterns
+    }
+
+    /// The tree.
+    pub(super) fn tree(&self) -> &PathTree {
+        &self.tree
+    }
+
+    /// Makes what was counted so far count less.
+    pub(super) fn decay(&mut self, factor: f64) {
+        self.tree.decay(factor);
+        for weight in &mut self.weights {
+            weight.scale(factor);
+        }
+    }
+}

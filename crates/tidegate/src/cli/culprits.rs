@@ -1,0 +1,40 @@
+//! Arguments of `tidegate culprits`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tidegate_core::classes::Pattern;
+
+use crate::culprits::class_pattern;
+use crate::culprits::time::utc_offset;
+
+/// Options of `tidegate culprits`.
+#[derive(Debug, Args)]
+pub(crate) struct CulpritsArgs {
+    /// Access logs of Apache, nginx, HAProxy or Tidegate, or JSON; also gzipped, `-` is standard
+    /// input. The format of each is found out by itself.
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    pub(crate) access_log: Vec<PathBuf>,
+    /// What resources did meanwhile: sadf -d, -j or -p, sar, vmstat -t, node_exporter's text, or
+    /// a CSV of time,busy_seconds,capacity.
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    pub(crate) resource: Vec<PathBuf>,
+    /// The access logs' format as it stands in the configuration of Apache (`%h %l %u %t …`) or
+    /// nginx (`$remote_addr …`).
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<String>,
+    /// Zone of times that do not say theirs, like +02:00 [default: UTC, unless the load tells
+    /// otherwise].
+    #[arg(long, value_name = "OFFSET", value_parser = utc_offset, allow_hyphen_values = true)]
+    pub(crate) utc_offset: Option<i64>,
+    /// Take clocks as they are, even if load and requests fit better otherwise.
+    #[arg(long)]
+    pub(crate) no_align: bool,
+    /// A class of one's own: `/search/*` or `search=/search/*`; repeatable, the first that fits
+    /// counts.
+    #[arg(long, value_name = "PATTERN", value_parser = class_pattern)]
+    pub(crate) class: Vec<Pattern>,
+    /// Classes to show for each resource.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) top: usize,
+}
