@@ -418,7 +418,7 @@ impl Picker {
             if let Some(id) = state.evicted.pop_front() {
                 return Some((id, Decision::Reject(RejectReason::QueueFull)));
             }
-            state.waiting.set_service(self.table.service(site));
+            state.waiting.set_sojourn(self.table.sojourn(site));
             if let Some(id) = state.waiting.expire(now) {
                 state.tell_waiting(&self.table, site);
                 return Some((id, Decision::Reject(RejectReason::QueueTimeout)));

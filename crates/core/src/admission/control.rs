@@ -169,8 +169,8 @@ impl Control {
         self.decide(tick, table, (share, dt), binds);
         self.publish(tick, table, share, binds, prng);
         table.set_limited_by(tick.site, self.by);
-        let service = Duration::try_from_secs_f64(self.hidden.residence());
-        table.set_service(tick.site, service.unwrap_or_default());
+        let sojourn = Duration::try_from_secs_f64(self.hidden.sojourn());
+        table.set_sojourn(tick.site, sojourn.unwrap_or_default());
     }
 
     /// Takes in what the servers' words tell; one front-end alone needs none.

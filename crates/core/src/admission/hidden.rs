@@ -175,6 +175,14 @@ impl Hidden {
         }
     }
 
+    /// Time at the servers, seconds, waiting for them included; zero if nobody knows.
+    pub(super) fn sojourn(&self) -> f64 {
+        match self.ended > 0.0 {
+            true => self.present / self.ended,
+            false => 0.0,
+        }
+    }
+
     /// Requests that end per second.
     fn completions(&self) -> f64 {
         match self.time > 0.0 {

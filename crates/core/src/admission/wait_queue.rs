@@ -3,8 +3,8 @@
 //! ([`WaitRules`]); as `adaptive` has it:
 //!
 //! ```text
-//! deadline   a request that has waited 0.6 SLO is refused, or sooner if no more than twice what
-//!            servers take is left of the SLO, but not before a tenth of it
+//! deadline   a request that has waited 0.6 SLO is refused, or sooner if no more than twice the time
+//!            that others are at the servers is left of the SLO, but not before a tenth of it
 //! standing   the head has been older than 0.2 SLO for max(SLO, 100 ms), until it is empty:
 //!            newest first, deadline 0.15 SLO
 //! order      the highest class (0) first; within a class known sessions first, and then as above
@@ -40,8 +40,8 @@ const DEADLINE: f64 = 0.6;
 const DEADLINE_STANDING: f64 = 0.15;
 /// The head of a queue that stands is older than this, over the SLO.
 const STANDING: f64 = 0.2;
-/// What is left of the SLO for the servers, over what they take; and the shortest deadline.
-const SERVICES: f64 = 2.0;
+/// What is left of the SLO for the servers, over the time that requests are there; and the shortest deadline.
+const SOJOURNS: f64 = 2.0;
 const DEADLINE_MIN: f64 = 0.1;
 /// Shortest time after which it does.
 const STANDING_MIN: Duration = Duration::from_millis(100);
@@ -104,8 +104,8 @@ pub struct WaitQueue<T> {
     length: usize,
     most: usize,
     rules: WaitRules,
-    /// What servers take for a request that is let in.
-    service: Duration,
+    /// How long a request is at the servers once it is let in.
+    sojourn: Duration,
     /// Since when the head is old.
     old_since: Option<Timestamp>,
     standing: bool,
@@ -147,7 +147,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
             length: 0,
             most,
             rules,
-            service: Duration::ZERO,
+            sojourn: Duration::ZERO,
             old_since: None,
             standing: false,
             drain: Drain::new(Timestamp::ZERO),
@@ -161,9 +161,9 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         self.rest();
     }
 
-    /// Servers take so long for a request.
-    pub fn set_service(&mut self, service: Duration) {
-        self.service = service;
+    /// Requests are at the servers for so long.
+    pub fn set_sojourn(&mut self, sojourn: Duration) {
+        self.sojourn = sojourn;
     }
 
     /// How many of a class wait.
@@ -311,7 +311,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         let Some(slo) = self.rules.slo else {
             return deadline;
         };
-        let left = slo.saturating_sub(self.service.mul_f64(SERVICES));
+        let left = slo.saturating_sub(self.sojourn.mul_f64(SOJOURNS));
         deadline.min(left.max(slo.mul_f64(DEADLINE_MIN)))
     }
 

@@ -124,8 +124,8 @@ struct SiteSlot {
     no_room: AtomicU64,
     /// What set its limits, as a place in [`LimitBy::ALL`], from 1; 0: nobody did.
     limited_by: AtomicU64,
-    /// What servers take for a request that is let in, ns.
-    service: AtomicU64,
+    /// How long a request is at the servers once it is let in, ns.
+    sojourn: AtomicU64,
     /// Own requests that went to a node with hardly another own one, and those of them that ended.
     first_sent: AtomicU64,
     first_ended: AtomicU64,
@@ -389,15 +389,15 @@ impl LoadTable {
         self.words[node.index()].agreed()
     }
 
-    /// Publishes what a site's servers take for a request that is let in.
-    pub(crate) fn set_service(&self, site: SiteId, service: Duration) {
-        let word = &self.sites[site.index()].service;
-        word.store(nanos(service), Ordering::Relaxed);
+    /// Publishes how long a request is at a site's servers once it is let in.
+    pub(crate) fn set_sojourn(&self, site: SiteId, sojourn: Duration) {
+        let word = &self.sites[site.index()].sojourn;
+        word.store(nanos(sojourn), Ordering::Relaxed);
     }
 
-    /// What a site's servers take for a request that is let in; zero if that is not known.
-    pub(crate) fn service(&self, site: SiteId) -> Duration {
-        Duration::from_nanos(self.sites[site.index()].service.load(Ordering::Relaxed))
+    /// How long a request is at a site's servers once it is let in; zero if that is not known.
+    pub(crate) fn sojourn(&self, site: SiteId) -> Duration {
+        Duration::from_nanos(self.sites[site.index()].sojourn.load(Ordering::Relaxed))
     }
 
     /// Counts a request that goes to a node of the site with hardly another own one.
