@@ -283,6 +283,10 @@ fn objects_by_the_names_of_their_fields() {
     ] {
         assert_eq!(detect_and_read(line), expected, "{line}");
     }
+}
+
+#[test]
+fn objects_of_requests_that_got_to_no_server() {
     let refused = r#"{"time":"2000-10-10T20:55:36.0001Z","method":"GET","path":"/","duration_us":9,"queue_us":0}"#;
     assert!(!detected(&[refused]).read(refused).unwrap().unwrap().sent);
     let not_sent = r#"{"ts":1,"method":"GET","uri":"/","upstream_response_time":"-"}"#;
@@ -388,14 +392,14 @@ fn no_line_makes_a_reader_panic() {
             .map(|_| PIECES[prng.below(PIECES.len())])
             .collect();
         for format in &formats {
-            if let Ok(Some(entry)) = format.read(&line) {
-                if entry.is_plausible() {
-                    assert!(entry.life().is_none_or(|life| life >= 0), "{line}");
-                    assert!(
-                        entry.to_end() <= 0 || entry.moment == Moment::Start,
-                        "{line}"
-                    );
-                }
+            if let Ok(Some(entry)) = format.read(&line)
+                && entry.is_plausible()
+            {
+                assert!(entry.life().is_none_or(|life| life >= 0), "{line}");
+                assert!(
+                    entry.to_end() <= 0 || entry.moment == Moment::Start,
+                    "{line}"
+                );
             }
         }
     }
