@@ -15,7 +15,7 @@
 //! * [`admission`]: which requests come in at all.
 //! * [`picker`]: data plane; asks both for each request.
 //! * [`classes`]: which requests are alike, and what they are called.
-//! * [`culprits`]: which classes explain a resource's load.
+//! * [`culprits`]: which classes of requests explain the load of a resource.
 //! * [`retry_budget`]: which failed requests may be tried again.
 //! * [`throttle`]: orders that slow one class of requests down.
 //! * [`units`]: durations and sizes as people write them.

@@ -32,7 +32,7 @@ const COMPARED_MAX: usize = 7200;
 
 /// A series in bins of one length.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Bins {
+pub struct Binned {
     /// The number of the first bin, counted from the clock's zero.
     pub first: i64,
     /// A value for each bin; not a number where it is unknown.
@@ -54,7 +54,7 @@ pub struct Alignment {
 
 /// Looks for the shift at which `used` goes with `load`, around each of the offsets. None if
 /// they share too little at every shift.
-pub fn align(load: &Bins, used: &Bins, offsets: &[i64], shift_max: u32) -> Option<Alignment> {
+pub fn align(load: &Binned, used: &Binned, offsets: &[i64], shift_max: u32) -> Option<Alignment> {
     let load = without_trend(load);
     let used = without_trend(used);
     let range = i64::from(shift_max);
@@ -109,11 +109,11 @@ fn judge(found: &[(i64, f64)]) -> Option<(Alignment, f64)> {
 }
 
 /// Pearson's r of the bins that both have at this shift.
-fn correlation(load: &Bins, used: &Bins, shift: i64) -> Option<f64> {
-    let end = |bins: &Bins| bins.first + bins.values.len() as i64;
+fn correlation(load: &Binned, used: &Binned, shift: i64) -> Option<f64> {
+    let end = |bins: &Binned| bins.first + bins.values.len() as i64;
     let from = load.first.max(used.first - shift);
     let to = end(load).min(end(used) - shift);
-    let part = |bins: &Bins, from: i64| {
+    let part = |bins: &Binned, from: i64| {
         let from = usize::try_from(from - bins.first).unwrap_or(usize::MAX);
         from.min(bins.values.len())
     };
@@ -143,7 +143,7 @@ fn correlation(load: &Bins, used: &Bins, shift: i64) -> Option<f64> {
     })
 }
 
-fn without_trend(bins: &Bins) -> Bins {
+fn without_trend(bins: &Binned) -> Binned {
     let half = TREND_BINS / 2;
     let values = &bins.values;
     // Sums of what is known up to each bin.
@@ -165,7 +165,7 @@ fn without_trend(bins: &Bins) -> Bins {
         if count > 0.0 { sum / count } else { 0.0 }
     };
     let values = values.iter().enumerate();
-    Bins {
+    Binned {
         first: bins.first,
         values: values.map(|(index, value)| value - level(index)).collect(),
     }
@@ -182,7 +182,7 @@ mod tests {
     use crate::prng::Prng;
 
     /// A load with noise and a slow swing, and the use that follows it by `late` bins.
-    fn recorded(seed: u64, bins: usize, late: i64) -> (Bins, Bins) {
+    fn recorded(seed: u64, bins: usize, late: i64) -> (Binned, Binned) {
         let mut prng = Prng::new(seed);
         let swing = |index: usize| 20.0 * (index as f64 / 500.0).sin();
         let load: Vec<f64> = (0..bins)
@@ -192,13 +192,13 @@ mod tests {
             .iter()
             .map(|load| 0.4 + 0.01 * load + 0.02 * prng.unit());
         let (load, used) = (load.clone(), used.collect());
-        let load = Bins {
+        let load = Binned {
             first: 1000,
             values: load,
         };
         (
             load,
-            Bins {
+            Binned {
                 first: 1000 + late,
                 values: used,
             },
@@ -239,14 +239,14 @@ mod tests {
 
     #[test]
     fn what_repeats_itself_and_what_never_changes_is_not_certain() {
-        let wave = |first| Bins {
+        let wave = |first| Binned {
             first,
             values: (0..1000)
                 .map(|at| f64::from(u8::from(at % 60 < 3)))
                 .collect(),
         };
         assert!(!align(&wave(0), &wave(17), &[0], 300).unwrap().certain);
-        let flat = Bins {
+        let flat = Binned {
             first: 0,
             values: vec![1.0; 1000],
         };
@@ -265,7 +265,10 @@ mod tests {
         assert_eq!(found.shift, 20);
         let (load, used) = recorded(8, 59, 0);
         assert_eq!(align(&load, &used, &[0], 300), None);
-        assert_eq!(align(&Bins::default(), &Bins::default(), &[0], 300), None);
+        assert_eq!(
+            align(&Binned::default(), &Binned::default(), &[0], 300),
+            None
+        );
         assert_eq!(align(&load, &used, &[], 300), None);
     }
 }

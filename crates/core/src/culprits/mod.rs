@@ -1,7 +1,417 @@
-//! Culprits: the classes of requests that explain a resource's load.
+//! Culprits: which classes of requests explain the load of a resource, at what cost per request.
+//!
+//! ```text
+//! requests: class, sent, ended ──> Bins, Recent ─┐
+//! readings: busy counter, cores ──> Usage ───────┴─> Student: steps 1 to 8 ──> Verdicts
+//!                                                                  ambiguous ──> Dither
+//! ```
+//!
+//! The idea in one sentence: regress the resource's use, in bins of 100 ms, on where each class's
+//! requests were in progress, rather than on how many came or ended in each second. One step a file:
+//! `clock`, `high_pass`, `atoms`, `screen`, `nnls`, `virtual_time`, `cross_fit`, `shift_null`,
+//! `occupancy`, `decision`; [`dither`] is the experiment for what observation cannot decide.
+//!
+//! What it does not know: servers, URLs, files, clocks. Single-threaded on purpose: an evaluation
+//! takes some milliseconds every 2.5 s, and threads made it slower.
+//!
+//! Failure case: what always runs together cannot be told apart, a full resource says nothing of who
+//! fills it, and a share of less than 4 % is not looked for. Verdicts say so.
+//!
+//! Source: Porter and Katz 2005 for the question; the steps' files for the answers.
 
 mod alignment;
+mod ambiguous;
+mod atoms;
+mod bins;
+mod clock;
+mod cross_fit;
+mod decision;
+pub mod dither;
+mod false_discovery;
+mod folds;
+mod high_pass;
+mod lives;
+mod newey_west;
+mod nnls;
+mod occupancy;
+mod onset;
 mod pearson;
+mod persistence;
+mod recent;
+mod screen;
+mod series;
+mod shift_null;
+mod study;
+#[cfg(test)]
+mod tests;
+mod usage;
+mod verdict;
+mod virtual_time;
 
-pub use alignment::{Alignment, Bins, align};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+pub use alignment::{Alignment, Binned, align};
 pub use pearson::Pearson;
+pub use verdict::{Confidence, Verdict, Verdicts};
+
+pub use crate::classes::ClassId;
+use crate::time::Timestamp;
+use bins::{Bins, Window, signed};
+use onset::is_onset;
+use persistence::Persistence;
+use recent::Recent;
+use study::{Known, Seen, Student, Study};
+use usage::Usage;
+
+/// A resource: a place in the caller's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceId(pub u16);
+
+/// How often an evaluation is worth its cost.
+pub const EVERY: Duration = Duration::from_millis(2500);
+/// Use below which nobody needs a culprit, as a part of the capacity.
+pub const UTILIZATION_MIN: f64 = 0.1;
+/// Most requests that are known as unfinished; more are left out.
+pub const UNFINISHED_MAX: usize = 65_536;
+
+/// Windows in bins: the usual one, the one after an onset, the one for slow cases, the least of all.
+const USUAL: usize = 300;
+const AFTER_ONSET: usize = 100;
+const SLOW: usize = 1200;
+const LEAST: usize = 75;
+/// Least of the slow window that must be known, and how often it is looked at, in evaluations.
+const SLOW_LEAST: i64 = 900;
+const SLOW_EVERY: u32 = 4;
+/// How long after an alarm the short window is looked at, nanoseconds.
+const ALARM_LASTS: i64 = 15_000_000_000;
+/// From which t and shift ratio on a verdict is strong.
+const STRONG: (f64, f64) = (8.0, 2.0);
+
+/// A request as a front-end saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its class.
+    pub class: ClassId,
+    /// When it was sent to a server.
+    pub sent: Timestamp,
+    /// When its last byte came from the server; none as long as it has not.
+    pub ended: Option<Timestamp>,
+}
+
+/// A reading of a resource's busy counter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UsagePoint {
+    /// When, by a clock that is within 300 ms of the front-end's.
+    pub at: Timestamp,
+    /// Nanoseconds of use so far, of all cores.
+    pub busy_ns: u64,
+    /// Cores that can be used.
+    pub cores: f64,
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Classes; 57 kB each once it is in use. Requests of others are left out.
+    pub classes: u16,
+    /// Resources; 26 kB each. Readings of others are left out.
+    pub resources: u16,
+}
+
+impl Default for Limits {
+    /// 14 MB when all is in use.
+    fn default() -> Self {
+        Self {
+            classes: 256,
+            resources: 16,
+        }
+    }
+}
+
+/// See the module. One for each site or tier of front-ends.
+#[derive(Debug)]
+pub struct Discovery {
+    limits: Limits,
+    bins: Bins,
+    recent: Recent,
+    unfinished: Vec<(usize, i64)>,
+    resources: Vec<Resource>,
+    persistence: Persistence,
+    confirmed: BTreeSet<(ResourceId, ClassId)>,
+}
+
+#[derive(Debug, Default)]
+struct Resource {
+    usage: Usage,
+    /// When its use last changed all at once.
+    alarm: Option<i64>,
+    evaluations: u32,
+    /// What the last two looks at the slow window both named, and the last one alone.
+    slow: Vec<Seen>,
+    slow_once: BTreeSet<usize>,
+}
+
+impl Discovery {
+    /// Knows nothing yet.
+    pub fn new(limits: Limits) -> Self {
+        let classes = usize::from(limits.classes);
+        Self {
+            limits,
+            bins: Bins::new(classes),
+            recent: Recent::new(classes),
+            unfinished: Vec::new(),
+            resources: Vec::new(),
+            persistence: Persistence::default(),
+            confirmed: BTreeSet::new(),
+        }
+    }
+
+    /// A request, of any front-end, in any order. Finished ones are told once; unfinished ones anew
+    /// before each evaluation, after [`Discovery::forget_unfinished`]. False if it is left out: its
+    /// class is beyond the limit, it ended before it was sent, or too many are unfinished.
+    pub fn on_request(&mut self, request: &Request) -> bool {
+        let class = usize::from(request.class.0);
+        if request.class.0 >= self.limits.classes {
+            return false;
+        }
+        match request.ended {
+            Some(ended) if ended < request.sent => false,
+            Some(ended) => {
+                self.recent.add(class, request.sent, ended);
+                self.bins.add(class, request.sent, ended)
+            }
+            None => {
+                let room = self.unfinished.len() < UNFINISHED_MAX;
+                if room {
+                    self.unfinished.push((class, signed(request.sent)));
+                }
+                room
+            }
+        }
+    }
+
+    /// Forgets which requests had not ended.
+    pub fn forget_unfinished(&mut self) {
+        self.unfinished.clear();
+    }
+
+    /// A reading of a resource. False if the resource is beyond the limit.
+    pub fn on_usage(&mut self, resource: ResourceId, point: UsagePoint) -> bool {
+        if resource.0 >= self.limits.resources {
+            return false;
+        }
+        let place = usize::from(resource.0);
+        if self.resources.len() <= place {
+            self.resources.resize_with(place + 1, Resource::default);
+        }
+        self.resources[place].usage.add(point);
+        true
+    }
+
+    /// The causal test has said whether a class uses a resource; it stands until it says otherwise.
+    pub fn on_tested(&mut self, resource: ResourceId, class: ClassId, guilty: bool) {
+        match guilty {
+            true => self.confirmed.insert((resource, class)),
+            false => self.confirmed.remove(&(resource, class)),
+        };
+    }
+
+    /// The use of a resource between two moments, seconds; none if not all of it is known (yet).
+    pub fn used(&self, resource: ResourceId, from: Timestamp, to: Timestamp) -> Option<f64> {
+        let resource = self.resources.get(usize::from(resource.0))?;
+        resource.usage.between(signed(from), signed(to))
+    }
+
+    /// Who is to blame for the use of a resource. To be asked every 2.5 s or so: what is told
+    /// rests on the last three answers.
+    pub fn evaluate(&mut self, now: Timestamp, resource: ResourceId) -> Verdicts {
+        self.persistence.begin(resource);
+        let place = usize::from(resource.0);
+        let nothing = Verdicts {
+            resource,
+            at: now,
+            utilization: 0.0,
+            full: 0.0,
+            clock_shift_ms: 0,
+            classes: Vec::new(),
+        };
+        let Some(window) = self.window(now, place) else {
+            return nothing;
+        };
+        self.listen(now, place);
+        self.look_back(now, place);
+        let (study, pearson) = self.study(now, place, window);
+        let mut classes: Vec<_> = study
+            .seen
+            .into_iter()
+            .zip(pearson)
+            .map(|(seen, pearson)| self.verdict(resource, seen, pearson))
+            .collect();
+        classes.sort_by(|one, other| {
+            let order = other.share.total_cmp(&one.share);
+            order.then(one.class.cmp(&other.class))
+        });
+        let mut verdicts = [Verdicts {
+            utilization: study.utilization,
+            full: study.full,
+            clock_shift_ms: clock::milliseconds(study.shift),
+            classes,
+            ..nothing
+        }];
+        Verdicts::adjust_together(&mut verdicts);
+        let [verdicts] = verdicts;
+        verdicts
+    }
+
+    /// The usual window, or as much of it as is known.
+    fn window(&self, now: Timestamp, place: usize) -> Option<Window> {
+        let since = self.resources.get(place)?.usage.since()?;
+        let known = (signed(now) - since) / bins::BIN_NS;
+        let known = usize::try_from(known).ok()?.min(USUAL);
+        (known >= LEAST).then(|| Window::before(now, known))
+    }
+
+    /// Listens for a change of the use.
+    fn listen(&mut self, now: Timestamp, place: usize) {
+        let usage = &self.resources[place].usage;
+        let window = Window::before(now, USUAL);
+        let used = usage.read(window, 0);
+        let seconds = used
+            .chunks_exact(10)
+            .map(|bins| bins.iter().map(|x| f64::from(*x)).sum::<f64>());
+        let seconds: Vec<_> = seconds.filter(|used| used.is_finite()).collect();
+        if is_onset(&seconds, usage.cores()) {
+            self.resources[place].alarm = Some(signed(now));
+        }
+    }
+
+    /// Looks at the slow window now and then. Its evaluations have most of their data in common, so
+    /// two in a row must agree before one counts.
+    fn look_back(&mut self, now: Timestamp, place: usize) {
+        let resource = &mut self.resources[place];
+        resource.evaluations = resource.evaluations.wrapping_add(1);
+        let since = resource.usage.since().unwrap_or(i64::MAX / 2);
+        let known = (signed(now) - since) / bins::BIN_NS;
+        if !resource.evaluations.is_multiple_of(SLOW_EVERY) || known < SLOW_LEAST {
+            return;
+        }
+        let bins = usize::try_from(known).unwrap_or(0).min(SLOW);
+        let known = Known {
+            bins: &self.bins,
+            recent: &self.recent,
+            unfinished: &self.unfinished,
+            usage: &resource.usage,
+        };
+        let student = Student::new(&known, Window::before(now, bins), signed(now));
+        let busy = student.utilization() > UTILIZATION_MIN;
+        let study = if busy {
+            student.study()
+        } else {
+            student.leave()
+        };
+        let named: Vec<_> = study
+            .seen
+            .into_iter()
+            .filter(|seen| seen.named && !seen.by_occupancy)
+            .collect();
+        let once = named.iter().map(|seen| seen.class).collect();
+        let before = std::mem::replace(&mut resource.slow_once, once);
+        resource.slow = named
+            .into_iter()
+            .filter(|seen| before.contains(&seen.class))
+            .collect();
+    }
+
+    fn study(&self, now: Timestamp, place: usize, window: Window) -> (Study, Vec<Pearson>) {
+        let resource = &self.resources[place];
+        let known = Known {
+            bins: &self.bins,
+            recent: &self.recent,
+            unfinished: &self.unfinished,
+            usage: &resource.usage,
+        };
+        let at = signed(now);
+        let student = Student::new(&known, window, at);
+        let busy = student.utilization() > UTILIZATION_MIN;
+        let used = student.seconds(student.used());
+        let known_seconds: Vec<_> = (0..used.len()).filter(|k| used[*k].is_finite()).collect();
+        let pick =
+            |series: &[f64]| -> Vec<f64> { known_seconds.iter().map(|k| series[*k]).collect() };
+        let used = pick(&used);
+        let completions = |class: usize| student.seconds(&self.bins.completions(class, window));
+        let pearson: Vec<_> = student
+            .classes()
+            .map(|class| Pearson::of(&pick(&completions(class)), &used))
+            .collect();
+        if !busy {
+            return (student.leave(), pearson);
+        }
+        let mut study = student.study();
+        let alarmed = resource.alarm.is_some_and(|alarm| at - alarm < ALARM_LASTS);
+        if alarmed && window.bins > 2 * AFTER_ONSET {
+            let short = Student::new(&known, Window::before(now, AFTER_ONSET), at).study();
+            if study.full <= study::FULL && short.full <= study::FULL {
+                take_named(&mut study, short.seen);
+            }
+        }
+        take_named(&mut study, resource.slow.clone());
+        (study, pearson)
+    }
+
+    fn verdict(&mut self, resource: ResourceId, seen: Seen, pearson: Pearson) -> Verdict {
+        let class = ClassId(u16::try_from(seen.class).unwrap_or(u16::MAX));
+        if seen.named {
+            self.persistence.name(resource, class);
+        }
+        let evidence = seen.evidence;
+        let with = seen
+            .with
+            .iter()
+            .map(|it| ClassId(u16::try_from(*it).unwrap_or(u16::MAX)));
+        let confidence = if self.confirmed.contains(&(resource, class)) {
+            Confidence::Confirmed
+        } else if seen.by_occupancy {
+            Confidence::FromOccupancy
+        } else if !seen.with.is_empty() {
+            Confidence::Ambiguous {
+                with: with.collect(),
+            }
+        } else if evidence.t >= STRONG.0 && evidence.rm >= STRONG.1 {
+            Confidence::Strong
+        } else {
+            Confidence::Likely
+        };
+        Verdict {
+            class,
+            requests: evidence.requests,
+            share: evidence.share,
+            cost_seconds: evidence.cost,
+            relative_error: if evidence.t > 0.0 {
+                2.0 / evidence.t
+            } else {
+                f64::INFINITY
+            },
+            t: evidence.t,
+            z: evidence.z,
+            shift_ratio: evidence.rm,
+            p: seen.p,
+            p_adjusted: 1.0,
+            pearson,
+            shift_curve: seen.curve,
+            window: Duration::from_secs_f64(evidence.window),
+            culprit: seen.named.then_some(confidence),
+            told: self.persistence.is_told(resource, class),
+        }
+    }
+}
+
+/// What another window names and this one does not.
+fn take_named(study: &mut Study, other: Vec<Seen>) {
+    for named in other.into_iter().filter(|seen| seen.named) {
+        let own = study.seen.iter_mut().find(|seen| seen.class == named.class);
+        if let Some(own) = own.filter(|own| !own.named) {
+            *own = named;
+        }
+    }
+}

@@ -53,7 +53,7 @@ impl Pearson {
 }
 
 /// How likely Student's t is to be greater.
-fn upper_tail(t: f64, freedom: f64) -> f64 {
+pub(super) fn upper_tail(t: f64, freedom: f64) -> f64 {
     match StudentsT::new(0.0, 1.0, freedom) {
         Ok(student) if t.is_finite() => student.sf(t),
         Ok(_) | Err(_) => 0.0,

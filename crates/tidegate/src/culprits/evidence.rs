@@ -5,7 +5,7 @@
 //! then handed over as 100 ms, and costs and times that come back are ten times as long.
 
 use tidegate_core::classes::ClassId;
-use tidegate_core::culprits::{Alignment, Bins, align};
+use tidegate_core::culprits::{Alignment, Binned, align};
 use tidegate_core::time::Timestamp;
 
 use super::resource::{Series, Span, Unit};
@@ -123,7 +123,7 @@ impl Evidence {
     }
 
     /// Requests in progress, or those that ended where no durations are known.
-    fn load(&self, width: i64) -> Option<Bins> {
+    fn load(&self, width: i64) -> Option<Binned> {
         let ended = |lived: &Lived| lived.ended.nanos() as i64;
         let mut ends: Vec<i64> = self.requests.iter().map(ended).collect();
         if ends.is_empty() {
@@ -156,12 +156,12 @@ impl Evidence {
                 &mut values,
             );
         }
-        Some(Bins { first, values })
+        Some(Binned { first, values })
     }
 }
 
 /// A resource's use in bins of whole seconds; not a number where nothing is known.
-fn used(series: &Series, width: i64) -> Option<Bins> {
+fn used(series: &Series, width: i64) -> Option<Binned> {
     let first = series.spans.first()?.from.div_euclid(width);
     let last = (series.spans.last()?.to - 1).div_euclid(width);
     let bins = usize::try_from((last - first + 1).min(ALIGN_BINS_MAX)).ok()?;
@@ -181,7 +181,7 @@ fn used(series: &Series, width: i64) -> Option<Bins> {
     let half = width as f64 / SECOND as f64 / 2.0;
     let mean = |(sum, known): (f64, f64)| if known > half { sum / known } else { f64::NAN };
     let values = sums.into_iter().zip(known).map(mean).collect();
-    Some(Bins { first, values })
+    Some(Binned { first, values })
 }
 
 /// Spreads an amount evenly over a time, into bins of which the first has this number.

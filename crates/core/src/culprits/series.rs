@@ -1,0 +1,64 @@
+//! Arithmetic on series of bins that several steps share.
+
+/// Parts of a sum that are added up side by side: so the compiler uses vector instructions, and the
+/// order of additions, and with it every bit of the result, is the same on all machines.
+const LANES: usize = 8;
+
+/// Sum of products. Series are of one length; what one is longer is left out.
+pub(super) fn dot(one: &[f32], other: &[f32]) -> f64 {
+    let mut lanes = [0.0f32; LANES];
+    let (ones, others) = (one.chunks_exact(LANES), other.chunks_exact(LANES));
+    let rest = ones.remainder().iter().zip(others.remainder());
+    let rest: f64 = rest.map(|(x, y)| f64::from(x * y)).sum();
+    for (xs, ys) in ones.zip(others) {
+        for ((lane, x), y) in lanes.iter_mut().zip(xs).zip(ys) {
+            *lane += x * y;
+        }
+    }
+    lanes.iter().map(|lane| f64::from(*lane)).sum::<f64>() + rest
+}
+
+/// Correlation of two series whose means are zero; zero if one of them is constant.
+pub(super) fn correlation(one: &[f32], other: &[f32]) -> f64 {
+    let scale = (dot(one, one) * dot(other, other)).sqrt();
+    match scale > f64::MIN_POSITIVE {
+        true => dot(one, other) / scale,
+        false => 0.0,
+    }
+}
+
+/// The value below which this part of the values lies; zero of none. Reorders them.
+pub(super) fn quantile(values: &mut [f64], part: f64) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let place = ((values.len() - 1) as f64 * part).round() as usize;
+    *values.select_nth_unstable_by(place, f64::total_cmp).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dot_product_takes_in_the_rest_of_a_lane() {
+        let ones = vec![1.0f32; 11];
+        let numbers: Vec<f32> = (1..=11u8).map(f32::from).collect();
+        assert_eq!(dot(&ones, &numbers), 66.0);
+        assert_eq!(dot(&[], &[]), 0.0);
+    }
+
+    #[test]
+    fn a_constant_correlates_with_nothing() {
+        assert_eq!(correlation(&[0.0; 4], &[1.0, -1.0, 1.0, -1.0]), 0.0);
+        let wave = [1.0, -1.0, 1.0, -1.0];
+        assert!((correlation(&wave, &[2.0, -2.0, 2.0, -2.0]) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn quantiles_of_few_and_none() {
+        assert_eq!(quantile(&mut [], 0.5), 0.0);
+        assert_eq!(quantile(&mut [3.0, 1.0, 2.0], 0.5), 2.0);
+        assert_eq!(quantile(&mut [3.0, 1.0, 2.0], 1.0), 3.0);
+    }
+}

@@ -1,0 +1,574 @@
+//! One window of one resource, through all steps.
+//!
+//! ```text
+//! 1 clock  2 mask, high-pass  3 atoms  4 screen, fit  5 virtual time, fit again, twice
+//! 6 cross-fit  7 shift null  8 occupancy, if the resource is full  ->  decision
+//! ```
+//!
+//! Inputs: all that is known of classes and the resource. Failure case: each step tells its own.
+//! Source: each step tells its own; their order and their weights were measured.
+
+use super::ambiguous::groups;
+use super::atoms::{ATOMS, BEHIND, MASS, PROGRESS};
+use super::bins::{BIN_SECONDS, Bins, ClassSeries, Window};
+use super::clock::best_shift;
+use super::cross_fit::{CrossFit, cross_fit, unexplained};
+use super::decision::{Evidence, is_culprit, matters, occupies};
+use super::folds::Folds;
+use super::high_pass::HighPass;
+use super::lives::STEPS;
+use super::nnls::Normal;
+use super::occupancy::occupancy;
+use super::pearson::upper_tail;
+use super::recent::{Life, Recent};
+use super::screen::{Columns, Maker};
+use super::series::dot;
+use super::shift_null::{ShiftNull, shift_null};
+use super::usage::Usage;
+use super::virtual_time::{VirtualTime, add_binned_demand, add_demand};
+
+/// Part of the gates from which a class is a candidate.
+const CANDIDATE: f64 = 0.6;
+/// Most groups of classes that are tested together.
+const CANDIDATES_MAX: usize = 12;
+/// Fits by virtual time.
+const VIRTUAL_FITS: usize = 2;
+/// A shift of the clocks must leave so much less unexplained, as a ratio.
+const SHIFT_WORTH: f64 = 0.85;
+/// Part of the window that is full above which lives decide.
+pub(super) const FULL: f64 = 0.7;
+/// An unfinished request is thought to take so many times its age.
+const LIFE_OF_AGE: f64 = 1.3;
+
+/// What is known.
+#[derive(Debug)]
+pub(super) struct Known<'a> {
+    pub(super) bins: &'a Bins,
+    pub(super) recent: &'a Recent,
+    /// Class and when it was sent, of requests that have not ended.
+    pub(super) unfinished: &'a [(usize, i64)],
+    pub(super) usage: &'a Usage,
+}
+
+/// What was found of a class.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) class: usize,
+    pub(super) evidence: Evidence,
+    /// One-sided p of t.
+    pub(super) p: f64,
+    pub(super) curve: Vec<f32>,
+    pub(super) named: bool,
+    /// Classes that it cannot be told from.
+    pub(super) with: Vec<usize>,
+    pub(super) by_occupancy: bool,
+}
+
+/// What was found in a window.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Study {
+    /// All classes with requests in the window.
+    pub(super) seen: Vec<Seen>,
+    /// Mean use over the capacity.
+    pub(super) utilization: f64,
+    /// Part of the window in which the resource was full.
+    pub(super) full: f64,
+    /// Clock shift in parts of 20 ms.
+    pub(super) shift: i64,
+}
+
+/// The use of the resource in a window: busy seconds per bin, what counts of it, and what is left
+/// without what is slow.
+struct Used {
+    raw: Vec<f32>,
+    filter: HighPass,
+    y: Vec<f32>,
+}
+
+impl Used {
+    fn read(usage: &Usage, window: Window, cores: f64, shift: i64) -> Self {
+        let raw = usage.read(window, shift);
+        let filter = HighPass::new(&raw, cores);
+        let mut y = raw.clone();
+        filter.apply(&mut y, &mut Vec::new());
+        Self { raw, filter, y }
+    }
+}
+
+/// A fit of all screened classes.
+struct Fit {
+    halves: [Normal; 2],
+    coefficients: Vec<f64>,
+}
+
+impl Fit {
+    fn of(columns: &Columns, y: &[f32], folds: &Folds, start: &[f64]) -> Self {
+        let halves = folds
+            .halves()
+            .map(|rows| Normal::of(&columns.values, y, rows));
+        let coefficients = halves[0].plus(&halves[1]).solve(start);
+        Self {
+            halves,
+            coefficients,
+        }
+    }
+
+    /// What a class uses in bins that count, seconds.
+    fn used(&self, columns: &Columns, class: usize) -> f64 {
+        self.used_by_atoms(columns, class, ATOMS)
+    }
+
+    /// What it uses before its reply.
+    fn used_in_life(&self, columns: &Columns, class: usize) -> f64 {
+        self.used_by_atoms(columns, class, BEHIND)
+    }
+
+    /// By so many of its atoms.
+    fn used_by_atoms(&self, columns: &Columns, class: usize, many: usize) -> f64 {
+        let atoms = class * ATOMS..class * ATOMS + many;
+        let pairs = self.coefficients[atoms.clone()]
+            .iter()
+            .zip(&columns.sums[atoms]);
+        pairs.map(|(coefficient, sum)| coefficient * sum).sum()
+    }
+}
+
+/// Studies a window. `now` is its end or a little later.
+pub(super) struct Student<'a> {
+    known: &'a Known<'a>,
+    window: Window,
+    now: i64,
+    cores: f64,
+    classes: Vec<(usize, ClassSeries)>,
+    filter: HighPass,
+    folds: Folds,
+    study: Study,
+    /// Use in busy seconds of each bin, as it was and without what is slow.
+    raw: Vec<f32>,
+    y: Vec<f32>,
+    /// Mean cost of a request, seconds.
+    mean_cost: f64,
+}
+
+impl<'a> Student<'a> {
+    /// Reads the window.
+    pub(super) fn new(known: &'a Known<'a>, window: Window, now: i64) -> Self {
+        let classes = with_unfinished(known, window, now);
+        let cores = known.usage.cores();
+        let Used { raw, filter, y } = Used::read(known.usage, window, cores, 0);
+        let bins: Vec<_> = raw.iter().filter(|used| used.is_finite()).collect();
+        let used: f64 = bins.iter().map(|used| f64::from(**used)).sum();
+        let rate = used / (bins.len() as f64 * BIN_SECONDS).max(BIN_SECONDS);
+        let requests = |series: &ClassSeries| sum(series.mass_in(window));
+        let all: f64 = classes.iter().map(|(_, series)| requests(series)).sum();
+        let seen = classes.iter().map(|(class, series)| {
+            let mine = requests(series);
+            let evidence = Evidence {
+                requests: mine,
+                mean_life: sum(series.progress_in(window)) / mine.max(1e-9),
+                window: window.seconds(),
+                ..Evidence::default()
+            };
+            Seen {
+                class: *class,
+                evidence,
+                p: 1.0,
+                ..Seen::default()
+            }
+        });
+        let study = Study {
+            seen: seen.collect(),
+            utilization: rate / cores.max(f64::MIN_POSITIVE),
+            full: filter.full(),
+            shift: 0,
+        };
+        Self {
+            mean_cost: rate * window.seconds() / all.max(1e-9),
+            folds: Folds::new(window.bins),
+            known,
+            window,
+            now,
+            cores,
+            classes,
+            filter,
+            study,
+            raw,
+            y,
+        }
+    }
+
+    /// Classes with requests in the window, in the order of what is found.
+    pub(super) fn classes(&self) -> impl Iterator<Item = usize> {
+        self.study.seen.iter().map(|seen| seen.class)
+    }
+
+    /// How full the resource was, before anything else is worked out.
+    pub(super) fn utilization(&self) -> f64 {
+        self.study.utilization
+    }
+
+    /// Completions per second and use per second, of whole seconds; for Pearson.
+    pub(super) fn seconds(&self, series: &[f32]) -> Vec<f64> {
+        series
+            .chunks_exact(10)
+            .map(|bins| bins.iter().map(|x| f64::from(*x)).sum())
+            .collect()
+    }
+
+    /// The use as it was, busy seconds per bin.
+    pub(super) fn used(&self) -> &[f32] {
+        &self.raw
+    }
+
+    /// All steps; what was found.
+    pub(super) fn study(mut self) -> Study {
+        if self.study.full > FULL {
+            self.by_occupancy();
+        } else if dot(&self.y, &self.y) > 0.0 {
+            self.by_regression();
+        }
+        self.study
+    }
+
+    /// What was found, without looking for culprits.
+    pub(super) fn leave(self) -> Study {
+        self.study
+    }
+
+    /// Aligns the clocks, if that tells one half of the window more of the other.
+    fn align(&mut self) -> Option<(Columns, Fit)> {
+        let fitted = self.fit();
+        let shift = find_shift(self.known.usage, self.window, self.cores, &self.classes);
+        if shift == 0 {
+            return fitted;
+        }
+        let left = |fitted: &Option<(Columns, Fit)>, y: &[f32]| {
+            let told = fitted.as_ref().map(|(columns, fit)| {
+                unexplained(columns, &fit.halves, &fit.coefficients, &self.folds, y)
+            });
+            told.unwrap_or(1.0)
+        };
+        let before = left(&fitted, &self.y);
+        let mut used = Used::read(self.known.usage, self.window, self.cores, shift);
+        std::mem::swap(&mut self.filter, &mut used.filter);
+        std::mem::swap(&mut self.y, &mut used.y);
+        let shifted = self.fit();
+        if left(&shifted, &self.y) < SHIFT_WORTH * before {
+            self.raw = used.raw;
+            self.study.shift = shift;
+            return shifted;
+        }
+        self.filter = used.filter;
+        self.y = used.y;
+        fitted
+    }
+
+    /// Screens the classes and fits those that are left.
+    fn fit(&self) -> Option<(Columns, Fit)> {
+        let classes = self.classes.iter().map(|(class, series)| (*class, series));
+        let columns = self.maker().screen(classes, &self.y);
+        if columns.classes.is_empty() {
+            return None;
+        }
+        let fit = Fit::of(&columns, &self.permuted(), &self.folds, &[]);
+        Some((columns, fit))
+    }
+
+    fn maker(&self) -> Maker<'_> {
+        Maker {
+            window: self.window,
+            filter: &self.filter,
+            folds: &self.folds,
+        }
+    }
+
+    /// The use in the order of the folds.
+    fn permuted(&self) -> Vec<f32> {
+        let mut y = Vec::with_capacity(self.y.len());
+        self.folds.push_permuted(&self.y, &mut y);
+        y
+    }
+
+    fn by_regression(&mut self) {
+        let Some((mut columns, mut fit)) = self.align() else {
+            return;
+        };
+        let requests = columns.requests();
+        let y = self.permuted();
+        for _ in 0..VIRTUAL_FITS {
+            if self.candidates(&columns, &fit, &requests).is_empty() {
+                break;
+            }
+            self.stretch(&self.maker(), &mut columns, &fit);
+            fit = Fit::of(&columns, &y, &self.folds, &fit.coefficients);
+        }
+        let candidates = self.candidates(&columns, &fit, &requests);
+        let found = cross_fit(
+            &columns,
+            &fit.halves,
+            &fit.coefficients,
+            &candidates,
+            &self.folds,
+            &self.y,
+        );
+        self.note_shares(&columns, &fit, &requests);
+        for (place, group) in candidates.iter().enumerate() {
+            self.judge(place, group, &columns, &fit, &requests, &found);
+        }
+    }
+
+    /// Use of a group in the whole window, seconds.
+    fn used_by(&self, group: &[usize], columns: &Columns, fit: &Fit, requests: &[f64]) -> f64 {
+        let each = group.iter().map(|class| {
+            let counted = requests[*class].max(1e-9);
+            fit.used(columns, *class) / counted * self.requests(columns.classes[*class])
+        });
+        each.sum()
+    }
+
+    /// Requests of a class in the whole window.
+    fn requests(&self, class: usize) -> f64 {
+        let seen = self.study.seen.iter().find(|seen| seen.class == class);
+        seen.map_or(0.0, |seen| seen.evidence.requests)
+    }
+
+    fn capacity(&self) -> f64 {
+        self.cores * self.window.seconds()
+    }
+
+    fn lift(&self, cost: f64) -> f64 {
+        cost / self.mean_cost.max(f64::MIN_POSITIVE)
+    }
+
+    /// Groups whose share and cost come near the gates, the greatest use first.
+    fn candidates(&self, columns: &Columns, fit: &Fit, requests: &[f64]) -> Vec<Vec<usize>> {
+        let groups = groups(columns, self.window.bins).into_iter();
+        let mut candidates: Vec<_> = groups
+            .filter_map(|group| {
+                let used = self.used_by(&group, columns, fit, requests);
+                let cost = used / self.most_requests(&group, columns);
+                let near = matters(used / self.capacity(), self.lift(cost), CANDIDATE);
+                near.then_some((used, group))
+            })
+            .collect();
+        candidates.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+        candidates.truncate(CANDIDATES_MAX);
+        candidates.into_iter().map(|(_, group)| group).collect()
+    }
+
+    fn most_requests(&self, group: &[usize], columns: &Columns) -> f64 {
+        let each = group
+            .iter()
+            .map(|class| self.requests(columns.classes[*class]));
+        each.fold(1e-9, f64::max)
+    }
+
+    /// Puts the columns of time in progress and mass on the clock that the fit implies.
+    fn stretch(&self, maker: &Maker<'_>, columns: &mut Columns, fit: &Fit) {
+        let bins = self.window.bins;
+        let mut demand = vec![0.0; bins * STEPS];
+        let mut explained = 0.0;
+        let mut lives = Vec::new();
+        for (place, class) in columns.classes.iter().enumerate() {
+            let used = fit.used(columns, place).max(0.0);
+            let rate =
+                fit.used_in_life(columns, place) / columns.sums[place * ATOMS + PROGRESS].max(1e-9);
+            let counted = self.filter.kept() as f64 / bins as f64;
+            explained += used / counted.max(1e-9);
+            let covered = self.known.recent.covers(*class, self.window.start_ns());
+            let (finished, unfinished) = lives_of(self.known, self.window, *class, self.now);
+            let mine = covered.then(|| [finished, unfinished].concat());
+            match &mine {
+                _ if rate <= 0.0 => {}
+                Some(lives) => add_demand(&mut demand, self.window, lives, rate),
+                None => {
+                    let series = self.classes.iter().find(|(it, _)| it == class);
+                    let progress = series.map(|(_, series)| series.progress_in(self.window));
+                    add_binned_demand(&mut demand, progress.unwrap_or(&[]), rate);
+                }
+            }
+            lives.push(mine);
+        }
+        let utilization = self.study.utilization * self.cores;
+        let rest = (utilization - explained / self.window.seconds()).max(0.0);
+        demand.iter_mut().for_each(|sum| *sum += rest);
+        let clock = VirtualTime::new(self.window, &demand, self.cores);
+        let mut room = Vec::new();
+        for (place, lives) in lives.iter().enumerate() {
+            let Some(lives) = lives else { continue };
+            let stretched = clock.stretch(lives).into_iter().zip([PROGRESS, MASS]);
+            for (mut column, atom) in stretched {
+                let at = place * ATOMS + atom;
+                columns.sums[at] = maker.finish(&mut column, &mut room);
+                let mut permuted = Vec::with_capacity(bins);
+                self.folds.push_permuted(&column, &mut permuted);
+                columns.values[at * bins..(at + 1) * bins].copy_from_slice(&permuted);
+            }
+        }
+    }
+
+    /// Share and cost of all that were screened, for those who want to look.
+    fn note_shares(&mut self, columns: &Columns, fit: &Fit, requests: &[f64]) {
+        for (place, class) in columns.classes.iter().enumerate() {
+            let used = self.used_by(&[place], columns, fit, requests);
+            let cost = used / self.requests(*class).max(1e-9);
+            let (share, lift) = (used / self.capacity(), self.lift(cost));
+            if let Some(seen) = self.study.seen.iter_mut().find(|seen| seen.class == *class) {
+                seen.evidence.share = share;
+                seen.evidence.cost = cost;
+                seen.evidence.lift = lift;
+            }
+        }
+    }
+
+    fn judge(
+        &mut self,
+        place: usize,
+        group: &[usize],
+        columns: &Columns,
+        fit: &Fit,
+        requests: &[f64],
+        found: &CrossFit,
+    ) {
+        let Some((slope, t)) = found.regression.slopes.get(place).copied() else {
+            return;
+        };
+        let predicted = &found.predicted[place];
+        let left: Vec<f32> = found
+            .regression
+            .residual
+            .iter()
+            .zip(predicted)
+            .map(|(e, p)| e + slope as f32 * p)
+            .collect();
+        let ShiftNull { z, rm, curve } = shift_null(&left, predicted);
+        let used = self.used_by(group, columns, fit, requests) * slope.clamp(0.0, 1.0);
+        let whole = self.study.utilization * self.capacity();
+        let most = self.most_requests(group, columns);
+        let freedom = (self.filter.kept() as f64 - 2.0).max(1.0);
+        for class in group {
+            let class = columns.classes[*class];
+            let with = group.iter().map(|it| columns.classes[*it]);
+            let with = with.filter(|other| *other != class).collect();
+            let (capacity, lift) = (self.capacity(), self.lift(used / most));
+            let Some(seen) = self.study.seen.iter_mut().find(|seen| seen.class == class) else {
+                continue;
+            };
+            let evidence = Evidence {
+                share: used / capacity,
+                lift,
+                of_use: used / whole.max(1e-9),
+                t,
+                z,
+                rm,
+                cost: used / seen.evidence.requests.max(1e-9),
+                ..seen.evidence
+            };
+            *seen = Seen {
+                evidence,
+                p: upper_tail(t, freedom),
+                curve: curve.clone(),
+                named: is_culprit(&evidence),
+                with,
+                by_occupancy: false,
+                class,
+            };
+        }
+    }
+
+    fn by_occupancy(&mut self) {
+        let full: Vec<_> = self
+            .raw
+            .iter()
+            .zip(self.filter.counts())
+            .map(|(used, counts)| used.is_finite() && !counts)
+            .collect();
+        let lives: Vec<_> = self
+            .classes
+            .iter()
+            .map(|(class, _)| lives_of(self.known, self.window, *class, self.now))
+            .collect();
+        let occupied = occupancy(self.window, &lives, &full, self.cores);
+        for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
+            if seen.named {
+                continue;
+            }
+            let lift = occupied.cost / self.mean_cost.max(f64::MIN_POSITIVE);
+            if occupies(occupied.share, lift) {
+                seen.named = true;
+                seen.by_occupancy = true;
+                seen.with.clear();
+            }
+            if seen.by_occupancy || seen.evidence.t == 0.0 {
+                seen.evidence.share = occupied.share;
+                seen.evidence.cost = occupied.cost;
+                seen.evidence.lift = lift;
+            }
+        }
+    }
+}
+
+fn sum(series: &[f32]) -> f64 {
+    series.iter().map(|x| f64::from(*x)).sum()
+}
+
+/// The classes that have requests in the window, with those that have not ended.
+fn with_unfinished(known: &Known<'_>, window: Window, now: i64) -> Vec<(usize, ClassSeries)> {
+    let mut classes: Vec<usize> = known.bins.classes().collect();
+    classes.extend(known.unfinished.iter().map(|(class, _)| *class));
+    classes.sort_unstable();
+    classes.dedup();
+    let mut all: Vec<_> = classes
+        .into_iter()
+        .map(|class| (class, known.bins.read(class, window)))
+        .collect();
+    for (class, sent) in known.unfinished {
+        if let Ok(place) = all.binary_search_by_key(class, |(class, _)| *class) {
+            let life = expected_life(known, *class, *sent, now);
+            all[place].1.add_unfinished(window, *sent, now, life);
+        }
+    }
+    all.retain(|(_, series)| series.mass_in(window).iter().any(|mass| *mass > 0.0));
+    all
+}
+
+/// How long an unfinished request is thought to take, nanoseconds.
+fn expected_life(known: &Known<'_>, class: usize, sent: i64, now: i64) -> i64 {
+    let age = (LIFE_OF_AGE * (now - sent).max(0) as f64) as i64;
+    age.max(known.recent.median_life(class))
+}
+
+/// Lives of a class that reach into the window: finished ones, and unfinished ones with the end
+/// that they are thought to have.
+fn lives_of(known: &Known<'_>, window: Window, class: usize, now: i64) -> (Vec<Life>, Vec<Life>) {
+    let finished = known.recent.lives(class);
+    let finished = finished
+        .filter(|(_, ended)| *ended > window.start_ns())
+        .collect();
+    let median = known.recent.median_life(class);
+    let unfinished = known.unfinished.iter().filter(|(it, _)| *it == class);
+    let unfinished = unfinished.map(|(_, sent)| {
+        let age = (LIFE_OF_AGE * (now - sent).max(0) as f64) as i64;
+        (*sent, *sent + age.max(median))
+    });
+    (finished, unfinished.collect())
+}
+
+fn find_shift(usage: &Usage, window: Window, cores: f64, classes: &[(usize, ClassSeries)]) -> i64 {
+    let filter = HighPass::new(&usage.read(window, 0), cores);
+    let mut room = Vec::new();
+    let mut flat = |series: &[f32]| {
+        let mut series = series.to_vec();
+        series
+            .iter_mut()
+            .filter(|x| !x.is_finite())
+            .for_each(|x| *x = 0.0);
+        filter.apply(&mut series, &mut room);
+        series
+    };
+    let series: Vec<_> = classes
+        .iter()
+        .map(|(_, it)| [flat(it.progress_in(window)), flat(it.mass_in(window))])
+        .collect();
+    best_shift(|shift| flat(&usage.read(window, shift)), &series)
+}

@@ -1,0 +1,222 @@
+//! The whole of it on plain values: requests whose work is spread evenly over their lives.
+
+use super::*;
+use crate::prng::Prng;
+
+const DATABASE: ResourceId = ResourceId(0);
+/// Runs begin here.
+const START_MS: u64 = 5_000;
+
+/// A class: requests a second, milliseconds of life, of which this part is work.
+type Class = (f64, u64, f64);
+
+/// Requests and use by the millisecond, on a resource that nobody waits for.
+struct Site {
+    requests: Vec<Request>,
+    busy: Vec<f64>,
+    seconds: u64,
+}
+
+impl Site {
+    fn new(classes: &[Class], seconds: u64, seed: u64) -> Self {
+        let mut prng = Prng::new(seed);
+        let mut site = Self {
+            requests: Vec::new(),
+            busy: vec![0.0; seconds as usize * 1000 + 5000],
+            seconds,
+        };
+        for (class, (rate, life, part)) in classes.iter().enumerate() {
+            let mut at = prng.exponential(1.0 / rate);
+            while at < seconds as f64 {
+                let life = ((0.5 + prng.unit()) * *life as f64) as u64;
+                site.add(class as u16, (at * 1e3) as u64, life.max(1), *part);
+                at += prng.exponential(1.0 / rate);
+            }
+        }
+        site
+    }
+
+    fn add(&mut self, class: u16, from_ms: u64, life_ms: u64, part: f64) {
+        let at = |ms: u64| Timestamp::from_millis(START_MS + ms);
+        self.requests.push(Request {
+            class: ClassId(class),
+            sent: at(from_ms),
+            ended: Some(at(from_ms + life_ms)),
+        });
+        let lived = from_ms as usize..(from_ms + life_ms) as usize;
+        self.busy[lived].iter_mut().for_each(|busy| *busy += part);
+    }
+
+    /// Tells it all to a discovery and evaluates at the end, after this many evaluations before.
+    fn evaluate(&self, cores: f64, turns: u64) -> (Discovery, Verdicts) {
+        let mut discovery = Discovery::new(Limits::default());
+        let mut sum = 0.0;
+        for (ms, busy) in self.busy.iter().enumerate() {
+            let ms = ms as u64;
+            if ms.is_multiple_of(20) && ms <= self.seconds * 1000 {
+                let point = UsagePoint {
+                    at: Timestamp::from_millis(START_MS + ms),
+                    busy_ns: (sum * 1e6) as u64,
+                    cores,
+                };
+                assert!(discovery.on_usage(DATABASE, point));
+            }
+            sum += busy.min(cores);
+        }
+        let end = Timestamp::from_millis(START_MS + self.seconds * 1000);
+        for request in &self.requests {
+            let ended = request.ended.filter(|ended| *ended <= end);
+            assert!(discovery.on_request(&Request { ended, ..*request }));
+        }
+        (0..turns).for_each(|_| drop(discovery.evaluate(end, DATABASE)));
+        let verdicts = discovery.evaluate(end, DATABASE);
+        (discovery, verdicts)
+    }
+}
+
+fn verdict(verdicts: &Verdicts, class: u16) -> &Verdict {
+    let found = verdicts
+        .classes
+        .iter()
+        .find(|it| it.class == ClassId(class));
+    found.unwrap_or_else(|| panic!("class {class} is missing"))
+}
+
+#[test]
+fn an_elephant_among_ants_is_named_and_priced() {
+    let classes = [
+        (40.0, 20, 0.02),
+        (25.0, 60, 0.0),
+        (3.0, 150, 0.5),
+        (10.0, 90, 0.01),
+    ];
+    let (_, verdicts) = Site::new(&classes, 30, 1).evaluate(1.0, 1);
+    let elephant = &verdicts.classes[0];
+    assert_eq!(elephant.class, ClassId(2));
+    assert!(elephant.told && elephant.p_adjusted < 1e-4, "{elephant:?}");
+    assert_eq!(elephant.culprit, Some(Confidence::Strong));
+    assert!((elephant.cost_seconds - 0.075).abs() < 0.01, "{elephant:?}");
+    assert!((elephant.share - 0.22).abs() < 0.05, "{elephant:?}");
+    assert!(elephant.pearson.r > 0.3 && elephant.relative_error < 0.25);
+    let spike = elephant
+        .shift_curve
+        .iter()
+        .copied()
+        .fold(f32::MIN, f32::max);
+    assert_eq!(elephant.shift_curve[elephant.shift_curve.len() / 2], spike);
+    assert_eq!(verdicts.named().count(), 1);
+}
+
+#[test]
+fn one_evaluation_is_not_told_yet() {
+    let (_, verdicts) = Site::new(&[(3.0, 150, 0.5), (40.0, 20, 0.0)], 30, 2).evaluate(1.0, 0);
+    let elephant = verdict(&verdicts, 0);
+    assert!(elephant.culprit.is_some() && !elephant.told);
+}
+
+#[test]
+fn who_always_runs_together_is_one_group() {
+    let mut site = Site::new(&[(3.0, 150, 0.5), (40.0, 20, 0.01)], 30, 3);
+    let twins = site.requests.iter().filter(|it| it.class == ClassId(0));
+    let twins: Vec<_> = twins
+        .map(|it| Request {
+            class: ClassId(2),
+            ..*it
+        })
+        .collect();
+    site.requests.extend(twins);
+    let (mut discovery, verdicts) = site.evaluate(1.0, 1);
+    let with = |class: u16| {
+        Some(Confidence::Ambiguous {
+            with: vec![ClassId(class)],
+        })
+    };
+    assert_eq!(verdict(&verdicts, 0).culprit, with(2));
+    assert_eq!(verdict(&verdicts, 2).culprit, with(0));
+    // The causal test parts them.
+    discovery.on_tested(DATABASE, ClassId(0), true);
+    let verdicts = discovery.evaluate(verdicts.at, DATABASE);
+    assert_eq!(verdict(&verdicts, 0).culprit, Some(Confidence::Confirmed));
+}
+
+#[test]
+fn work_behind_the_reply_is_found() {
+    let mut site = Site::new(&[(40.0, 20, 0.01)], 30, 4);
+    let mut prng = Prng::new(5);
+    for _ in 0..90 {
+        let at = prng.below(28_000) as u64;
+        site.add(1, at, 10, 0.0);
+        site.busy[at as usize + 250..at as usize + 330]
+            .iter_mut()
+            .for_each(|busy| *busy += 1.0);
+    }
+    let (_, verdicts) = site.evaluate(2.0, 1);
+    assert!(verdict(&verdicts, 1).told, "{:?}", verdict(&verdicts, 1));
+}
+
+#[test]
+fn an_idle_resource_and_an_unknown_one_accuse_nobody() {
+    let (mut discovery, verdicts) = Site::new(&[(3.0, 150, 0.5)], 30, 6).evaluate(16.0, 1);
+    assert_eq!(verdicts.named().count(), 0);
+    assert!(verdicts.utilization < UTILIZATION_MIN && verdicts.classes.len() == 1);
+    let unknown = discovery.evaluate(verdicts.at, ResourceId(9));
+    assert!(unknown.classes.is_empty());
+}
+
+#[test]
+fn a_full_resource_is_judged_by_lives() {
+    // More work than there is: the counter is at its end all the time.
+    let (_, verdicts) =
+        Site::new(&[(10.0, 900, 1.0), (60.0, 8, 1.0), (50.0, 5, 0.0)], 30, 7).evaluate(1.0, 1);
+    assert!(verdicts.full > 0.9, "{}", verdicts.full);
+    assert_eq!(
+        verdict(&verdicts, 0).culprit,
+        Some(Confidence::FromOccupancy)
+    );
+    assert_eq!(verdicts.named().count(), 1);
+}
+
+#[test]
+fn what_goes_beyond_a_limit_is_refused() {
+    let mut discovery = Discovery::new(Limits {
+        classes: 2,
+        resources: 1,
+    });
+    let sent = Timestamp::from_millis(5);
+    let request = |class: u16, ended: Option<u64>| Request {
+        class: ClassId(class),
+        sent,
+        ended: ended.map(Timestamp::from_millis),
+    };
+    assert!(discovery.on_request(&request(1, Some(9))));
+    assert!(!discovery.on_request(&request(2, Some(9))));
+    assert!(
+        !discovery.on_request(&request(1, Some(4))),
+        "it ended before it was sent"
+    );
+    for _ in 0..UNFINISHED_MAX {
+        assert!(discovery.on_request(&request(0, None)));
+    }
+    assert!(!discovery.on_request(&request(0, None)));
+    discovery.forget_unfinished();
+    assert!(discovery.on_request(&request(0, None)));
+    let point = UsagePoint {
+        at: sent,
+        busy_ns: 0,
+        cores: 1.0,
+    };
+    assert!(discovery.on_usage(ResourceId(0), point));
+    assert!(!discovery.on_usage(ResourceId(1), point));
+}
+
+#[test]
+fn p_values_of_several_resources_are_adjusted_together() {
+    let (_, one) = Site::new(&[(3.0, 150, 0.5), (40.0, 20, 0.0)], 30, 8).evaluate(1.0, 0);
+    let mut both = [one.clone(), one];
+    both[1].classes.iter_mut().for_each(|it| it.p = 1.0);
+    both[0].classes[0].p = 0.01;
+    both[0].classes[1].p = 1.0;
+    Verdicts::adjust_together(&mut both);
+    assert!((both[0].classes[0].p_adjusted - 0.04).abs() < 1e-12);
+    assert_eq!(both[1].classes[0].p_adjusted, 1.0);
+}
