@@ -6,6 +6,7 @@
 //! * [`report`]: what a run measured.
 //! * [`processor`]: one emulated node's CPU, as a pure state machine. The simulator drives it
 //!   in virtual time, the demo in real time.
+//! * [`elephants`]: labelled scenarios for the discovery of culprits, which has a model of its own.
 //! * [`mod@file`]: scenarios as TOML; [`matrix`]: the built-in ones, and policies compared over them.
 //!
 //! Inside: `node` (a node's side), `front_end` (the core as a shell would drive it), `reads` and
@@ -19,6 +20,7 @@ pub mod checks;
 pub mod chooser;
 mod counters;
 mod due;
+pub mod elephants;
 mod fault;
 pub mod file;
 mod front_end;

@@ -1,0 +1,294 @@
+//! The labelled scenarios of culprit discovery, scored, beside plain statistics on the same data.
+//!
+//! ```text
+//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|causal|cost]
+//!     [--seeds A..B]   seeds of scenarios, or of hours for `quiet` (0..4)
+//!     [--json FILE]    writes the scores
+//!     [--errors]       a line for each error
+//!     [--threads N]    (2)
+//! ```
+//!
+//! Seeds below 100 are for whoever works on the discovery; what is told of it comes from others.
+
+#![expect(clippy::print_stdout, reason = "printing the tables is what it is for")]
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tidegate_core::culprits::dither::Outcome;
+use tidegate_sim::elephants::suite::{Found, scenario};
+use tidegate_sim::elephants::{Family, Label, Replay, Score, causal, quiet, run};
+
+type Error = Box<dyn std::error::Error>;
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+enum What {
+    Scenarios,
+    Quiet,
+    Causal,
+    Cost,
+}
+
+struct Options {
+    families: Vec<Family>,
+    what: What,
+    seeds: Range<u64>,
+    json: Option<String>,
+    errors: bool,
+    threads: usize,
+}
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, Error> {
+        let mut options = Self {
+            families: Family::ALL.to_vec(),
+            what: What::Scenarios,
+            seeds: 0..4,
+            json: None,
+            errors: false,
+            threads: 2,
+        };
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+            match argument.as_str() {
+                "--seeds" => {
+                    let text = value()?;
+                    let (from, to) = text.split_once("..").ok_or("seeds are FROM..TO")?;
+                    options.seeds = from.parse()?..to.parse()?;
+                }
+                "--json" => options.json = Some(value()?),
+                "--errors" => options.errors = true,
+                "--threads" => options.threads = value()?.parse()?,
+                "all" => {}
+                "quiet" => options.what = What::Quiet,
+                "cost" => options.what = What::Cost,
+                "causal" => options.what = What::Causal,
+                names => options.families = families(names)?,
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn families(names: &str) -> Result<Vec<Family>, Error> {
+    let find = |name| Family::parse(name).ok_or_else(|| format!("no family `{name}`"));
+    Ok(names.split(',').map(find).collect::<Result<_, _>>()?)
+}
+
+fn main() -> Result<(), Error> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    let result = match options.what {
+        What::Scenarios => scenarios(&options),
+        What::Quiet => quiet_hours(&options),
+        What::Causal => causal_tests(&options),
+        What::Cost => cost(&options),
+    };
+    if let Some(file) = &options.json {
+        std::fs::write(file, format!("{result:#}\n"))?;
+    }
+    Ok(())
+}
+
+/// Does all jobs on some threads; results are in the order of the jobs, whoever did them.
+fn on_threads<J: Sync, R: Send>(
+    jobs: &[J],
+    threads: usize,
+    job: impl Fn(&J) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut mine = Vec::new();
+        while let Some((place, it)) = {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            jobs.get(place).map(|it| (place, it))
+        } {
+            mine.push((place, job(it)));
+        }
+        mine
+    };
+    let mut all = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.filter_map(Result::ok).flatten().collect::<Vec<_>>()
+    });
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+fn scenarios(options: &Options) -> Value {
+    let families = options.families.iter();
+    let jobs: Vec<_> = families
+        .flat_map(|family| options.seeds.clone().map(move |seed| (*family, seed)))
+        .collect();
+    let found = on_threads(&jobs, options.threads, |(family, seed)| {
+        scenario(*family, *seed, true)
+    });
+    println!("                     last evaluation            told within 30 s      told after, s");
+    println!("family               P     R false  cost        P     R false        50 %    90 %");
+    let (mut all, mut rows) = (Found::default(), Vec::new());
+    for family in &options.families {
+        let mut mine = Found::default();
+        let of = jobs.iter().zip(&found).filter(|((it, _), _)| it == family);
+        of.for_each(|(_, found)| mine.merge(found));
+        rows.push(row(family.label(), &mine));
+        all.merge(&mine);
+    }
+    let total = row("all", &all);
+    let end = &all.at_end;
+    println!(
+        "without an error: {} of {}; culprits named in a group: {} of {}",
+        end.exact, end.runs, end.in_group, end.found
+    );
+    println!("\n                         P     R  false/run  cost");
+    for (baseline, score) in &all.baselines {
+        let wrong = f64::from(score.wrong) / f64::from(score.runs);
+        println!(
+            "{:<20} {:>5} {:>5} {wrong:>10.2} {:>5}",
+            baseline.label(),
+            show(score.precision()),
+            show(score.recall()),
+            show(score.cost_error()),
+        );
+    }
+    if options.errors {
+        all.errors.iter().for_each(|line| println!("{line}"));
+    }
+    let baselines = all.baselines.iter();
+    let baselines: Vec<_> = baselines
+        .map(|(it, score)| json!({"method": it.label(), "score": object(score)}))
+        .collect();
+    json!({
+        "seeds": [options.seeds.start, options.seeds.end], "families": rows, "all": total,
+        "baselines": baselines, "errors": all.errors,
+    })
+}
+
+fn show(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".into(), |value| format!("{value:.2}"))
+}
+
+fn row(name: &str, found: &Found) -> Value {
+    let (end, told) = (&found.at_end, &found.told);
+    println!(
+        "{name:<16} {:>5} {:>5} {:>5} {:>5}    {:>5} {:>5} {:>5}       {:>5} {:>7}",
+        show(end.precision()),
+        show(end.recall()),
+        end.wrong,
+        show(end.cost_error()),
+        show(told.precision()),
+        show(told.recall()),
+        told.wrong,
+        show(told.delay(0.5)),
+        show(told.delay(0.9)),
+    );
+    json!({"name": name, "last_evaluation": object(end), "told": object(told)})
+}
+
+fn object(score: &Score) -> Value {
+    json!({
+        "runs": score.runs, "found": score.found, "in_group": score.in_group, "missed": score.missed,
+        "false": score.wrong, "precision": score.precision(), "recall": score.recall(),
+        "cost_error": score.cost_error(), "told_after_p50": score.delay(0.5).filter(|it| it.is_finite()),
+        "told_after_p90": score.delay(0.9).filter(|it| it.is_finite()),
+    })
+}
+
+fn quiet_hours(options: &Options) -> Value {
+    let seeds: Vec<_> = options.seeds.clone().collect();
+    let mut all = quiet::Quiet::default();
+    for hour in on_threads(&seeds, options.threads, |seed| quiet::run(*seed, 3600.0)) {
+        all.merge(hour);
+    }
+    println!(
+        "{} hours, {} evaluations: {} named innocents, {} told; {:.2} in 24 h, at most {:.2} (95 %)",
+        all.hours,
+        all.evaluations,
+        all.named,
+        all.told.len(),
+        all.per_day(),
+        all.per_day_bound(),
+    );
+    all.told.iter().for_each(|line| println!("{line}"));
+    json!({
+        "seeds": [options.seeds.start, options.seeds.end], "hours": all.hours, "evaluations": all.evaluations,
+        "named": all.named, "told": all.told, "per_day": all.per_day(), "per_day_bound": all.per_day_bound(),
+    })
+}
+
+/// Families on which the causal test is made.
+const CAUSAL: &str =
+    "steady,rare,low_traffic,session,ajax,lag,near_sat,noisy_bg,bursty,async,sync_cron,twin";
+
+fn causal_tests(options: &Options) -> Value {
+    let families = families(CAUSAL).unwrap_or_default();
+    let jobs: Vec<_> = families
+        .iter()
+        .flat_map(|family| options.seeds.clone().map(move |seed| (*family, seed)))
+        .collect();
+    println!("budget   culprits confirmed    innocents confirmed");
+    let mut rows = Vec::new();
+    for budget in [10.0, 20.0, 40.0] {
+        let tests = on_threads(&jobs, options.threads, |(family, seed)| {
+            causal::test(*family, *seed, budget)
+        });
+        let count = |label: Label| {
+            let of = tests.iter().flatten().filter(|(it, _)| *it == label);
+            let confirmed = of
+                .clone()
+                .filter(|(_, it)| matches!(it, Outcome::Confirmed { .. }));
+            (confirmed.count(), of.count())
+        };
+        let (culprits, innocents) = (count(Label::Culprit), count(Label::Innocent));
+        println!(
+            "{budget:>4} s   {:>5} of {:>5}        {:>5} of {:>5}",
+            culprits.0, culprits.1, innocents.0, innocents.1,
+        );
+        rows.push(json!({"budget_seconds": budget, "culprits": culprits, "innocents": innocents}));
+    }
+    json!({"seeds": [options.seeds.start, options.seeds.end], "causal": rows})
+}
+
+/// Time that discovery takes of one core: 2.5 s of requests told and one resource evaluated, on one thread.
+fn cost(options: &Options) -> Value {
+    println!("family          requests/s  classes   ms per turn   worst   of a core");
+    let mut rows = Vec::new();
+    for family in [
+        Family::Steady,
+        Family::HighTraffic,
+        Family::ManyClasses,
+        Family::NearSat,
+        Family::OnsetRate,
+    ] {
+        let (mut spent, mut worst, mut turns) = (0.0, 0.0f64, 0u32);
+        let (mut requests, mut classes, mut length) = (0, 0, 0.0);
+        for seed in options.seeds.clone() {
+            let trace = run(family, seed);
+            requests += trace.requests.len();
+            classes = classes.max(trace.classes);
+            length += trace.length;
+            let mut replay = Replay::new(&trace);
+            loop {
+                let began = Instant::now();
+                if replay.next().is_none() {
+                    break;
+                }
+                let took = began.elapsed().as_secs_f64();
+                spent += took;
+                worst = worst.max(took);
+                turns += 1;
+            }
+        }
+        let (mean, rate) = (1e3 * spent / f64::from(turns), requests as f64 / length);
+        println!(
+            "{:<15} {rate:>10.0} {classes:>8} {mean:>12.2} {:>8.2} {:>9.2} %",
+            family.label(),
+            1e3 * worst,
+            mean / 25.0,
+        );
+        rows.push(json!({"family": family.label(), "ms_per_turn": mean, "worst_ms": 1e3 * worst}));
+    }
+    json!({ "cost": rows })
+}

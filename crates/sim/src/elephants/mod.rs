@@ -1,0 +1,37 @@
+//! Labelled scenarios for the discovery of culprits, its rivals, and how all of them do.
+//!
+//! * [`Family`]: 33 kinds of scenarios; a seed makes one of them, and [`run`] runs it.
+//! * [`Trace`]: what a run leaves: requests, readings of counters, the truth.
+//! * [`Replay`]: tells a trace to `tidegate_core::culprits` as a front-end would.
+//! * [`truths`] and [`Score`]: who is a culprit, and how well culprits were named.
+//! * [`baselines`]: plain statistics on the same data.
+//! * [`causal`]: the causal test on the same sites.
+//! * [`quiet`]: hours without elephants, for false accusations.
+//!
+//! Known to be unlike real sites: processors are shared fairly; there are no locks, no waits for a
+//! disk inside a query and no read-ahead.
+
+pub mod baselines;
+pub mod causal;
+mod draw;
+mod family;
+mod label;
+pub mod quiet;
+mod replay;
+mod score;
+mod site;
+pub mod suite;
+mod tier;
+mod trace;
+mod world;
+
+pub use family::Family;
+pub use label::{Label, Truth, truths};
+pub use replay::{Replay, Turn};
+pub use score::{Named, Score};
+pub use trace::{Resource, START_MS, Trace};
+
+/// Runs a scenario. The same family and seed make the same trace, byte for byte.
+pub fn run(family: Family, seed: u64) -> Trace {
+    world::run(&family.site(seed), seed)
+}

@@ -1,0 +1,185 @@
+//! Hours without elephants: how often somebody is accused who did nothing.
+//!
+//! Four kinds of sites in turn: nothing beside the requests, jobs of nobody that wander, a cron job
+//! and random shots, crowds that come and go. An accusation is a class that begins to be told while
+//! it is innocent, as labels have it, over the 30 s before.
+//!
+//! ```text
+//! bound    the rate at which so few accusations, or fewer, have a chance of 5 %
+//! ```
+
+use std::collections::BTreeSet;
+
+use tidegate_core::prng::Prng;
+
+use super::draw::{Plan, between, log_between, site};
+use super::label::{Label, truths};
+use super::replay::Replay;
+use super::score::Named;
+use super::site::{Background, Site, Traffic};
+use super::world;
+
+/// What some hours came to.
+#[derive(Clone, Debug, Default)]
+pub struct Quiet {
+    /// Hours simulated.
+    pub hours: f64,
+    /// Evaluations made.
+    pub evaluations: u64,
+    /// Innocents that single evaluations named.
+    pub named: u64,
+    /// Innocents that were told, a line each.
+    pub told: Vec<String>,
+}
+
+impl Quiet {
+    /// Adds another's.
+    pub fn merge(&mut self, other: Self) {
+        self.hours += other.hours;
+        self.evaluations += other.evaluations;
+        self.named += other.named;
+        self.told.extend(other.told);
+    }
+
+    /// False accusations in 24 hours.
+    pub fn per_day(&self) -> f64 {
+        self.told.len() as f64 * 24.0 / self.hours
+    }
+
+    /// Upper end of its one-sided 95 % interval.
+    pub fn per_day_bound(&self) -> f64 {
+        most_likely(self.told.len()) * 24.0 / self.hours
+    }
+}
+
+/// Runs one site without elephants for so many seconds.
+pub fn run(seed: u64, seconds: f64) -> Quiet {
+    let trace = world::run(&quiet_site(seed, seconds), seed);
+    let mut quiet = Quiet {
+        hours: seconds / 3600.0,
+        ..Quiet::default()
+    };
+    let mut before = BTreeSet::new();
+    for turn in Replay::new(&trace) {
+        for (resource, verdicts) in &turn.verdicts {
+            quiet.evaluations += 1;
+            let named = Named::of(verdicts.named());
+            let told = Named::of(verdicts.told());
+            if !named.classes.is_empty() || !told.classes.is_empty() {
+                let truths = truths(&trace, *resource, turn.at);
+                let innocent = |class: &usize, with: &[usize]| {
+                    let mut all = with.iter().chain([class]);
+                    all.all(|class| truths[*class].label == Label::Innocent)
+                };
+                let wrong = named
+                    .classes
+                    .iter()
+                    .filter(|(class, (with, _))| innocent(class, with));
+                quiet.named += wrong.count() as u64;
+                for (class, (with, _)) in &told.classes {
+                    if innocent(class, with) && !before.contains(class) {
+                        quiet.told.push(format!(
+                            "seed {seed} at {} s: class {class}, {:.1} % of the capacity",
+                            turn.at,
+                            100.0 * truths[*class].share
+                        ));
+                    }
+                }
+            }
+            before = told.classes.into_keys().collect();
+        }
+    }
+    quiet
+}
+
+fn quiet_site(seed: u64, seconds: f64) -> Site {
+    let mut prng = Prng::new(seed ^ 0x5bd1_e995_0000_0000);
+    let plan = Plan {
+        classes: (10, 60),
+        rate: (40.0, 530.0),
+        elephants: (0, 0),
+        small: Some((0.12, 0.35)),
+        seconds,
+        ..Plan::default()
+    };
+    let (mut site, _) = site(&plan, &mut prng);
+    let cores = site.db_cores;
+    match seed % 4 {
+        0 => {}
+        1 => {
+            let work = log_between(&mut prng, (0.002, 0.05));
+            let rate = between(&mut prng, (0.1, 0.25)) * cores / work;
+            let lasts = between(&mut prng, (2.0, 20.0));
+            site.background
+                .push(Background::Wandering { rate, work, lasts });
+        }
+        2 => {
+            let period = between(&mut prng, (5.0, 60.0));
+            let work = between(&mut prng, (0.02, 0.15)) * period * cores;
+            let phase = prng.unit() * period;
+            site.background.push(Background::Cron {
+                period,
+                phase,
+                work,
+            });
+            let work = log_between(&mut prng, (0.1, 1.0));
+            site.background.push(Background::Wandering {
+                rate: 0.2,
+                work,
+                lasts: 30.0,
+            });
+        }
+        _ => {
+            let times = between(&mut prng, (1.5, 2.5));
+            site.traffic = Traffic::Bursts {
+                times,
+                length: 8.0,
+                gap: 60.0,
+            };
+        }
+    }
+    site
+}
+
+/// The mean of a Poisson variate that is this small, or smaller, with a chance of 5 %.
+fn most_likely(count: usize) -> f64 {
+    let chance = |mean: f64| {
+        let mut term = (-mean).exp();
+        let mut sum = term;
+        for k in 1..=count {
+            term *= mean / k as f64;
+            sum += term;
+        }
+        sum
+    };
+    let (mut low, mut high) = (0.0, 20.0 + 3.0 * count as f64);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if chance(middle) > 0.05 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_few_are_the_tables() {
+        for (count, bound) in [(0, 2.996), (1, 4.744), (5, 10.513)] {
+            assert!((most_likely(count) - bound).abs() < 1e-3, "{count}");
+        }
+    }
+
+    #[test]
+    fn some_minutes_of_nothing_accuse_nobody() {
+        let mut all = Quiet::default();
+        (0..4).for_each(|seed| all.merge(run(seed, 120.0)));
+        assert_eq!(all.told, Vec::<String>::new());
+        assert_eq!(all.evaluations, 4 * 48);
+    }
+}

@@ -1,0 +1,62 @@
+//! Culprit discovery on a part of the labelled suite; the whole of it is the example `culprits_suite`.
+
+use tidegate_sim::elephants::baselines::Baseline;
+use tidegate_sim::elephants::suite::{Found, scenario};
+use tidegate_sim::elephants::{Family, run};
+
+fn found(families: &[Family], seeds: std::ops::Range<u64>) -> Found {
+    let mut all = Found::default();
+    for family in families {
+        seeds
+            .clone()
+            .for_each(|seed| all.merge(&scenario(*family, seed, true)));
+    }
+    all
+}
+
+#[test]
+fn culprits_are_named_and_innocents_are_not() {
+    let families = [
+        Family::Steady,
+        Family::OnsetRate,
+        Family::Rare,
+        Family::Session,
+        Family::Flash,
+        Family::Saturated,
+        Family::SyncCron,
+        Family::Twin,
+    ];
+    let found = found(&families, 0..2);
+    let (precision, recall) = (
+        found.at_end.precision().unwrap(),
+        found.at_end.recall().unwrap(),
+    );
+    assert!(precision >= 0.95 && recall >= 0.95, "{:#?}", found.errors);
+    let recall = found.told.recall().unwrap();
+    assert!(recall >= 0.9, "{:#?}", found.errors);
+    let cost = found.at_end.cost_error().unwrap();
+    assert!(cost <= 0.1, "{cost}");
+    let pearson = &found.baselines[&Baseline::Pearson];
+    assert!(
+        pearson.precision().unwrap() < 0.8 && pearson.recall().unwrap() < 0.8,
+        "the paper's statistic has become good: {pearson:?}"
+    );
+}
+
+#[test]
+fn a_seed_makes_one_trace() {
+    let [one, other] = [run(Family::Messy, 7), run(Family::Messy, 7)];
+    assert_eq!(one.requests, other.requests);
+    assert_eq!(one.usage, other.usage);
+    assert_ne!(one.requests, run(Family::Messy, 8).requests);
+}
+
+#[test]
+fn families_have_names_of_their_own() {
+    assert_eq!(Family::ALL.len(), 33);
+    for family in Family::ALL {
+        assert_eq!(Family::parse(family.label()), Some(*family));
+        assert!(family.about().ends_with('.'));
+    }
+    assert_eq!(Family::parse("zebra"), None);
+}
