@@ -11,6 +11,7 @@ mod generate;
 mod instructions;
 mod kernels;
 mod test;
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,7 +21,10 @@ usage: cargo xtask COMMAND
   generate    write the generated files anew (record header, tables in docs/)
   bpf [--check]
               compile the kernel's programs anew; whether they are what their source gives
-  kernels     test them under Debian's other kernels, in emulated machines
+  web [--check]
+              bundle the page of culprits anew; whether it is what its sources give, and
+              whether they pass their tests
+  kernels     test the kernel's programs under Debian's other kernels, in emulated machines
   instructions [--record|--compare]
               user instructions per proxied request and per refused connection against
               the recorded baseline; record a new one; compare with the HAProxy that is installed
@@ -33,6 +37,8 @@ fn main() -> ExitCode {
         ["generate"] => generate::run(&root()),
         ["bpf"] => bpf::run(&root()),
         ["bpf", "--check"] => bpf::check(&root()).map(|same| same.unwrap_or(true)),
+        ["web"] => web::run(&root()),
+        ["web", "--check"] => web::check(&root()).map(|good| good.unwrap_or(true)),
         ["kernels"] => kernels::check(&root()).map(|good| good.unwrap_or(true)),
         ["instructions"] => instructions::check(&root()).map(or_skipped),
         ["instructions", "--compare"] => instructions::compare(&root()).map(or_skipped),

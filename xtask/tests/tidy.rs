@@ -188,19 +188,33 @@ fn unsafe_stands_in_remote_only() {
     none(&wrong);
 }
 
+/// The page's sources, without its configuration.
+fn scripts() -> impl Iterator<Item = (String, String)> {
+    let files = files().into_iter();
+    let ours = |file: &String| file.starts_with("web/") && file.ends_with(".ts");
+    files.filter(ours).map(|file| {
+        let text = read(&file);
+        (file, text)
+    })
+}
+
 #[test]
 fn every_source_file_says_what_it_is_for() {
     let silent = sources().filter(|(_, text)| !text.starts_with("//!"));
+    let scripts =
+        scripts().filter(|(file, text)| !file.ends_with(".test.ts") && !text.starts_with("// "));
+    let silent = silent.chain(scripts);
     none(
         &silent
-            .map(|(file, _)| format!("{file}: begin with a //! line"))
+            .map(|(file, _)| format!("{file}: begin with a line that says it (//! in Rust)"))
             .collect::<Vec<_>>(),
     );
 }
 
 #[test]
 fn no_source_file_is_too_long_to_live_in() {
-    let long = sources().filter(|(_, text)| text.lines().count() > LINES_MAX);
+    let long = sources().chain(scripts());
+    let long = long.filter(|(_, text)| text.lines().count() > LINES_MAX);
     none(
         &long
             .map(|(file, _)| format!("{file}: over {LINES_MAX} lines; split it"))
@@ -253,5 +267,11 @@ fn the_lock_file_names_public_packages_only() {
     none(
         &odd.map(|line| format!("Cargo.lock: {line}"))
             .collect::<Vec<_>>(),
+    );
+    // Versions and hashes; whichever registry serves them.
+    let lock = read("web/package-lock.json");
+    assert!(
+        lock.contains("\"integrity\"") && !lock.contains("\"resolved\""),
+        "web/package-lock.json names where packages came from: see web/.npmrc"
     );
 }

@@ -2,7 +2,7 @@
 //!
 //! Whose requests are answered:
 //!
-//! * The page itself and the two health checks: anybody's, they tell nothing.
+//! * The two pages themselves and the two health checks: anybody's, they tell nothing.
 //! * With a token configured, otherwise only those that carry it.
 //! * Without a token (loopback only), those whose `Host` is an address or `localhost`: a page
 //!   elsewhere cannot reach us under a name of its own (DNS rebinding).
@@ -24,6 +24,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidegate_core::topology::AdminState;
 
+use super::culprits;
 use super::models::{ApiError, Ordered};
 use super::page;
 use super::plane::Plane;
@@ -46,7 +47,7 @@ pub(crate) async fn answer(
     access: &Access,
 ) -> Answer {
     let path = request.uri().path();
-    let open = matches!(path, "/" | "/livez" | "/readyz");
+    let open = matches!(path, "/" | "/culprits" | "/livez" | "/readyz");
     if !open && let Some(refusal) = refusal(request, access) {
         return refusal;
     }
@@ -68,6 +69,7 @@ pub(crate) async fn answer(
         }
         _ if !reads => not_allowed("GET, HEAD"),
         [""] => page::answer(),
+        ["culprits"] => culprits::answer(),
         ["livez"] => text(StatusCode::OK, "ok\n"),
         ["readyz"] => readyz(plane),
         ["metrics"] => {

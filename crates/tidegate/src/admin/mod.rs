@@ -4,6 +4,7 @@
 //! | path | what |
 //! |---|---|
 //! | `/` | the live page |
+//! | `/culprits` | the page of culprits |
 //! | `/livez`, `/readyz` | health |
 //! | `/metrics` | OpenMetrics |
 //! | `/api/status` | everything, as JSON |
@@ -16,6 +17,7 @@
 //! for it.
 
 mod api;
+pub(crate) mod culprits;
 mod metrics;
 pub(crate) mod models;
 mod openmetrics;

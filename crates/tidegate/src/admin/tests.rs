@@ -292,7 +292,7 @@ fn with_a_token_only_its_bearer_is_answered() {
         };
         scene.ask(true, &bare.body(Bytes::new()).unwrap()).0
     };
-    for open in ["/", "/livez", "/readyz"] {
+    for open in ["/", "/culprits", "/livez", "/readyz"] {
         assert_eq!(ask(Method::GET, open, None), StatusCode::OK);
     }
     for path in ["/api/status", "/metrics", "/api/why/n1", "/nothing"] {

@@ -1,0 +1,290 @@
+// The report: its shape, and a reader that believes nothing of what it is given.
+//
+// Times are Unix seconds; durations carry their unit in the name; what is not known is null.
+// A reader takes a value and where it stands, and gives the value with its type or throws a
+// ReportError that says where and what was expected. Lists are cut at their limits.
+
+export const CLASSES_MAX = 200;
+export const RESOURCES_MAX = 16;
+export const STEPS_MAX = 600;
+export const SCATTER_MAX = 300;
+export const ROWS_MAX = 120;
+export const BUCKETS_MAX = 32;
+const NOTES_MAX = 50;
+const TEXT_MAX = 2000;
+
+/** How sure the verdict on a class is; null: it is not accused. */
+export const CONFIDENCES = ["confirmed", "strong", "likely", "ambiguous", "from occupancy"] as const;
+export type Confidence = (typeof CONFIDENCES)[number];
+
+export type Maybe = number | null;
+
+export interface Part {
+  class: string;
+  used: Maybe[];
+}
+
+export interface Resource {
+  name: string;
+  node: string | null;
+  capacity: number;
+  unit: string;
+  step_seconds: number;
+  t0: number;
+  used: Maybe[];
+  parts: Part[];
+  verdict_seconds: Maybe;
+  saturated_share: Maybe;
+  evaluated_at: Maybe;
+}
+
+export interface Pair {
+  resource: string;
+  share: Maybe;
+  cost_ms: Maybe;
+  cost_error: Maybe;
+  lift: Maybe;
+  t: Maybe;
+  z: Maybe;
+  rm: Maybe;
+  p: Maybe;
+  p_adjusted: Maybe;
+  pearson_r: Maybe;
+  pearson_p: Maybe;
+  confidence: Confidence | null;
+  ambiguous_with: string[];
+  named_at: Maybe;
+  shift_ms: number[];
+  shift_r: Maybe[];
+  scatter: number[][];
+}
+
+export interface Throttle {
+  orders: string;
+  by: string;
+  since: Maybe;
+  until: Maybe;
+  held: Maybe;
+  held_ms: Maybe;
+  in_flight: Maybe;
+  waiting: Maybe;
+}
+
+export interface RequestClass {
+  name: string;
+  requests: number;
+  per_second: Maybe;
+  in_progress: Maybe;
+  p50_ms: Maybe;
+  p90_ms: Maybe;
+  p99_ms: Maybe;
+  max_ms: Maybe;
+  throttle: Throttle | null;
+  pairs: Pair[];
+}
+
+export interface Cell {
+  class: string;
+  /** [time][bucket] */
+  counts: number[][];
+}
+
+export interface Heatmap {
+  t0: number;
+  step_seconds: number;
+  /** Ascending; n edges bound n - 1 buckets, or n + 1 with those below and above. */
+  edges_ms: number[];
+  cells: Cell[];
+}
+
+export interface Report {
+  mode: "live" | "offline";
+  from: number;
+  to: number;
+  requests: number;
+  notes: string[];
+  resources: Resource[];
+  classes: RequestClass[];
+  heatmap: Heatmap | null;
+}
+
+export class ReportError extends Error {}
+
+type Reader<T> = (value: unknown, at: string) => T;
+
+function wrong(at: string, expected: string): never {
+  throw new ReportError(`${at || "the report"}: expected ${expected}`);
+}
+
+const number: Reader<number> = (value, at) =>
+  typeof value === "number" && Number.isFinite(value) ? value : wrong(at, "a number");
+
+const positive: Reader<number> = (value, at) => {
+  const read = number(value, at);
+  return read > 0 ? read : wrong(at, "a number above zero");
+};
+
+const count: Reader<number> = (value, at) => {
+  const read = number(value, at);
+  return read >= 0 ? read : wrong(at, "a count");
+};
+
+const text: Reader<string> = (value, at) =>
+  typeof value === "string" ? value.slice(0, TEXT_MAX) : wrong(at, "a text");
+
+function oneOf<T extends string>(words: readonly T[]): Reader<T> {
+  return (value, at) => words.find((word) => word === value) ?? wrong(at, `one of ${words.join(", ")}`);
+}
+
+function maybe<T>(read: Reader<T>): Reader<T | null> {
+  return (value, at) => (value === null || value === undefined ? null : read(value, at));
+}
+
+/** A list that may be absent, cut at its limit. */
+function list<T>(read: Reader<T>, max: number): Reader<T[]> {
+  return (value, at) => {
+    if (value === null || value === undefined) return [];
+    if (!Array.isArray(value)) return wrong(at, "a list");
+    return value.slice(0, max).map((item: unknown, index) => read(item, `${at}[${index}]`));
+  };
+}
+
+function object<T>(fields: { [K in keyof T]-?: Reader<T[K]> }): Reader<T> {
+  const entries = Object.entries(fields) as [string, Reader<unknown>][];
+  return (value, at) => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return wrong(at, "an object");
+    const members = value as Record<string, unknown>;
+    const read = entries.map(([name, field]) => {
+      const member = Object.hasOwn(members, name) ? members[name] : undefined;
+      return [name, field(member, at ? `${at}.${name}` : name)];
+    });
+    return Object.fromEntries(read) as T;
+  };
+}
+
+const some = maybe(number);
+const samples = list(some, STEPS_MAX);
+
+const resource = object<Resource>({
+  name: text,
+  node: maybe(text),
+  capacity: positive,
+  unit: text,
+  step_seconds: positive,
+  t0: number,
+  used: samples,
+  parts: list(object<Part>({ class: text, used: samples }), CLASSES_MAX),
+  verdict_seconds: some,
+  saturated_share: some,
+  evaluated_at: some,
+});
+
+const pair = object<Pair>({
+  resource: text,
+  share: some,
+  cost_ms: some,
+  cost_error: some,
+  lift: some,
+  t: some,
+  z: some,
+  rm: some,
+  p: some,
+  p_adjusted: some,
+  pearson_r: some,
+  pearson_p: some,
+  confidence: maybe(oneOf(CONFIDENCES)),
+  ambiguous_with: list(text, CLASSES_MAX),
+  named_at: some,
+  shift_ms: list(number, STEPS_MAX),
+  shift_r: list(some, STEPS_MAX),
+  scatter: list(list(number, 2), SCATTER_MAX),
+});
+
+const throttle = object<Throttle>({
+  orders: text,
+  by: text,
+  since: some,
+  until: some,
+  held: some,
+  held_ms: some,
+  in_flight: some,
+  waiting: some,
+});
+
+const requestClass = object<RequestClass>({
+  name: text,
+  requests: count,
+  per_second: some,
+  in_progress: some,
+  p50_ms: some,
+  p90_ms: some,
+  p99_ms: some,
+  max_ms: some,
+  throttle: maybe(throttle),
+  pairs: list(pair, RESOURCES_MAX),
+});
+
+const heatmap = object<Heatmap>({
+  t0: number,
+  step_seconds: positive,
+  edges_ms: list(number, BUCKETS_MAX + 1),
+  cells: list(
+    object<Cell>({ class: text, counts: list(list(count, BUCKETS_MAX), ROWS_MAX) }),
+    CLASSES_MAX + 1,
+  ),
+});
+
+const report = object<Report>({
+  mode: oneOf(["live", "offline"] as const),
+  from: number,
+  to: number,
+  requests: count,
+  notes: list(text, NOTES_MAX),
+  resources: list(resource, RESOURCES_MAX),
+  classes: list(requestClass, CLASSES_MAX),
+  heatmap: maybe(heatmap),
+});
+
+/** Reads a report, or throws a ReportError. */
+export function parseReport(value: unknown): Report {
+  const read = report(value, "");
+  const map = read.heatmap;
+  if (map) {
+    if (map.edges_ms.some((edge, index) => edge <= (map.edges_ms[index - 1] ?? 0))) {
+      wrong("heatmap.edges_ms", "ascending numbers above zero");
+    }
+    for (const [index, cell] of map.cells.entries()) {
+      const odd = cell.counts.some((row) => Math.abs(row.length - map.edges_ms.length) !== 1);
+      if (odd) wrong(`heatmap.cells[${index}].counts`, "one bucket more than edges, or one less");
+    }
+  }
+  for (const [index, it] of read.classes.entries()) {
+    for (const [at, { shift_ms, shift_r }] of it.pairs.entries()) {
+      const where = `classes[${index}].pairs[${at}].shift_r`;
+      if (shift_ms.length !== shift_r.length) wrong(where, "as many numbers as shift_ms has");
+    }
+  }
+  return read;
+}
+
+/** Whether there is nothing to show yet. */
+export function isEmpty(read: Report): boolean {
+  return read.resources.length === 0 && read.classes.length === 0;
+}
+
+/** What is known of a class and a resource. */
+export function pairOf(it: RequestClass, resourceName: string | null): Pair | null {
+  return it.pairs.find((one) => one.resource === resourceName) ?? null;
+}
+
+/** Mean of what is known; null if nothing is. */
+export function mean(values: readonly Maybe[]): Maybe {
+  let sum = 0;
+  let known = 0;
+  for (const value of values) {
+    if (value === null) continue;
+    sum += value;
+    known += 1;
+  }
+  return known ? sum / known : null;
+}

@@ -1,0 +1,200 @@
+// Orders on the selected class: what is typed, a look at what would be sent, the answer.
+
+import type { Client } from "./client";
+import { byId, make, named, setText } from "./dom";
+import { amount, clock, milliseconds, percent, plural, printable } from "./format";
+import { type Typed, sentences, typedOrder } from "./order";
+import type { RequestClass, Throttle } from "./report";
+import type { State } from "./state";
+
+/** An order that was carried out. */
+export interface Done {
+  name: string;
+  what: string;
+}
+
+interface Asked {
+  title: string;
+  name: string;
+  said: string[];
+  path: string;
+  body: object;
+  what: string;
+  /** Whether its effect is to be shown. */
+  watched: boolean;
+}
+
+const FIELDS = ["concurrency", "rate", "bandwidth", "queue"] as const;
+
+export class ThrottleView {
+  private readonly dialog = byId<HTMLDialogElement>("confirm");
+  private readonly form = byId<HTMLFormElement>("throttle-form");
+  private it: RequestClass | null = null;
+  private shown: string | null = null;
+  private asked: Asked | null = null;
+
+  constructor(
+    private readonly client: Client,
+    private readonly onDone: (done: Done) => void,
+  ) {
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.throttle();
+    });
+    byId("release").addEventListener("click", () => this.it && this.release(this.it.name));
+    byId("test").addEventListener("click", () => this.it && this.test(this.it.name));
+    byId("send").addEventListener("click", () => void this.send());
+    byId("cancel").addEventListener("click", () => this.dialog.close());
+  }
+
+  render(state: State): void {
+    const it = state.class();
+    byId("orders").hidden = !state.live || !it;
+    this.it = it;
+    if (!it) return;
+    if (this.shown !== it.name) {
+      this.shown = it.name;
+      this.say("", "");
+      this.suggest(it);
+    }
+    byId<HTMLButtonElement>("release").disabled = !it.throttle;
+    setText(byId("throttle-now"), it.throttle ? standing(it.throttle) : "It is not throttled.");
+  }
+
+  /** A test tells classes apart that the data cannot. */
+  test(name: string): void {
+    this.ask({
+      title: "Test whether it is this class?",
+      name,
+      said: [
+        "For some seconds a random half of its requests is held back for 300 ms; none is refused.",
+        "The use of the resource then tells what they cost, whatever else runs at the same times.",
+      ],
+      path: "/api/culprits/test",
+      body: { class: name },
+      what: "the test has begun",
+      watched: false,
+    });
+  }
+
+  /** Half of what is in progress is a limit that does something and hurts little. */
+  private suggest(it: RequestClass): void {
+    for (const field of FIELDS) this.input(field).value = "";
+    const half = Math.max(1, Math.round((it.in_progress ?? 2) / 2));
+    this.input("concurrency").value = String(half);
+    this.input("rate").placeholder = it.per_second === null ? "" : `now ${amount(it.per_second)}`;
+    this.input("concurrency").placeholder = it.in_progress === null ? "" : `now ${amount(it.in_progress)}`;
+  }
+
+  private input(name: string): HTMLInputElement {
+    return byId<HTMLInputElement>(`order-${name}`);
+  }
+
+  private throttle(): void {
+    if (!this.it) return;
+    const typed: Typed = {
+      concurrency: this.input("concurrency").value,
+      rate: this.input("rate").value,
+      bandwidth: this.input("bandwidth").value,
+      queue: this.input("queue").value,
+      duration: byId<HTMLSelectElement>("order-duration").value,
+    };
+    try {
+      const order = typedOrder(this.it.name, typed);
+      const said = sentences(order);
+      const what = said[0]?.replace(/\.$/, "").replace(/; .*/, "") ?? "throttled";
+      this.ask({
+        title: "Throttle this class?",
+        name: this.it.name,
+        said,
+        path: "/api/throttle",
+        body: order,
+        what,
+        watched: true,
+      });
+    } catch (error) {
+      this.say("bad", error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  private release(name: string): void {
+    this.ask({
+      title: "Release this class?",
+      name,
+      said: ["All of its requests that wait go on at once."],
+      path: "/api/release",
+      body: { class: name },
+      what: "released",
+      watched: true,
+    });
+  }
+
+  private ask(asked: Asked): void {
+    this.asked = asked;
+    setText(byId("confirm-title"), asked.title);
+    byId("confirm-name").replaceChildren(named(asked.name));
+    byId("confirm-said").replaceChildren(...asked.said.map((text) => make("li", "", text)));
+    // What is sent holds the name as it is; what is shown holds nothing that could deceive the eye.
+    setText(byId("confirm-sent"), `POST ${asked.path}\n${printableJson(asked.body)}`);
+    this.dialog.showModal();
+  }
+
+  private async send(): Promise<void> {
+    const asked = this.asked;
+    this.asked = null;
+    this.dialog.close();
+    if (!asked) return;
+    this.say("soft", "Sending…");
+    try {
+      const note = await this.client.order(asked.path, asked.body);
+      this.say("good", `Done: ${asked.what}.${note ? ` ${printable(note)}` : ""}`);
+      if (asked.watched) this.onDone({ name: asked.name, what: asked.what });
+    } catch (error) {
+      this.say("bad", `Not done: ${printable(error instanceof Error ? error.message : String(error))}`);
+    }
+  }
+
+  private say(tone: string, text: string): void {
+    const box = byId("order-answer");
+    box.className = tone;
+    setText(box, text);
+  }
+}
+
+/** Every character that `printable` would replace is written as an escape. */
+function printableJson(value: object): string {
+  return JSON.stringify(value, null, 1)
+    .split("\n")
+    .map((line) =>
+      [...line].map((letter) => (printable(letter) === letter ? letter : escaped(letter))).join(""),
+    )
+    .join("\n");
+}
+
+function escaped(letter: string): string {
+  return `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
+/** What a throttle does now, in one sentence. */
+function standing(throttle: Throttle): string {
+  const said = [`Now ${printable(throttle.orders)} (by ${printable(throttle.by)})`];
+  if (throttle.since !== null) said.push(`since ${clock(throttle.since)}`);
+  if (throttle.until !== null) said.push(`until ${clock(throttle.until)}`);
+  const counts = [`${amount(throttle.in_flight)} in flight`, `${amount(throttle.waiting)} waiting`];
+  if (throttle.held !== null) {
+    const each =
+      throttle.held > 0 && throttle.held_ms !== null
+        ? `, ${milliseconds(throttle.held_ms / throttle.held)} each`
+        : "";
+    counts.push(`${plural(throttle.held, "request")} held so far${each}`);
+  }
+  return `${said.join(" ")}: ${counts.join(", ")}.`;
+}
+
+/** A change between two numbers in words. */
+export function changed(before: number | null, after: number | null): string {
+  if (before === null || after === null || before <= 0) return "";
+  const change = after / before - 1;
+  if (Math.abs(change) < 0.005) return "as before";
+  return `${change > 0 ? "+" : "−"}${percent(Math.abs(change))}`;
+}
