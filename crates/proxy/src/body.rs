@@ -205,6 +205,9 @@ impl ResponseStream {
         match ready!(polled) {
             Some(Ok(frame)) => match (self.live.throttle(), frame.into_data()) {
                 (Some(throttle), Ok(chunk)) => {
+                    if self.incoming.is_end_stream() {
+                        self.live.on_server_done();
+                    }
                     self.pacing = Some(Pacing::new(throttle, chunk));
                     self.poll(context)
                 }

@@ -246,6 +246,9 @@ pub struct ProxyConfig {
     pub log: LogConfig,
     /// Tell clients in `x-tidegate-node` which node answered: for debugging.
     pub node_header: bool,
+    /// Room for events of requests, per worker, until they are drained ([`crate::Proxy::observed`]);
+    /// zero: nobody asks for them.
+    pub events: usize,
     /// The process's one monotonic clock.
     pub clock: fn() -> Timestamp,
 }
@@ -263,6 +266,7 @@ impl ProxyConfig {
             forwarded: ForwardedConfig::default(),
             log: LogConfig::default(),
             node_header: false,
+            events: 0,
             clock,
         }
     }

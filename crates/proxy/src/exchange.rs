@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Request};
 use tidegate_core::picker::{Outcome, Ticket};
 use tidegate_core::throttle::{Marks, ThrottleId};
@@ -16,7 +17,8 @@ use tidegate_core::topology::SiteId;
 use crate::classify::SessionHash;
 use crate::config::LogFormat;
 use crate::grpc::Form;
-use crate::log::{Head, Line, PATH_BYTES, Recent, Tail};
+use crate::log::{Head, Line, Recent, Tail};
+use crate::observed::Words;
 use crate::reason::Reason;
 use crate::session::{Phase, Session, Upload};
 use crate::throttling::Throttled;
@@ -42,8 +44,9 @@ pub(crate) struct Exchange {
     pub(crate) form: Form,
     pub(crate) status: u16,
     bytes: u64,
-    path: [u8; PATH_BYTES],
-    path_length: u8,
+    words: Words,
+    /// Its number where discovery is told of it, until it is told of its end.
+    observed: Option<u64>,
 }
 
 impl Default for Exchange {
@@ -62,8 +65,8 @@ impl Default for Exchange {
             form: Form::Http,
             status: 0,
             bytes: 0,
-            path: [0; PATH_BYTES],
-            path_length: 0,
+            words: Words::default(),
+            observed: None,
         }
     }
 }
@@ -83,7 +86,13 @@ impl Live {
         let mut exchange = session.take_spare();
         exchange.arrived_at = now;
         exchange.dispatched_at = now;
-        exchange.remember_path(worker, request.uri().path());
+        if worker.config.log.recent > 0 || worker.observer.is_some() {
+            let uri = request.uri();
+            let target = uri.path_and_query().map_or("", PathAndQuery::as_str);
+            let path_length = uri.path().len();
+            let method = request.method().as_str();
+            exchange.words = Words::new(method, target, path_length);
+        }
         let format = worker.log_format();
         if format != LogFormat::Off {
             let target = request.uri().path_and_query();
@@ -132,6 +141,14 @@ impl Live {
     pub(crate) fn note_form(&mut self, headers: &HeaderMap) {
         if let Some(exchange) = self.exchange() {
             exchange.form = Form::of(headers);
+        }
+    }
+
+    /// The last byte of the server's answer is here, or it is no answer any more.
+    pub(crate) fn on_server_done(&mut self) {
+        if let Some((session, exchange)) = &mut self.inner {
+            let worker = &session.worker;
+            exchange.observe_end(worker, worker.now());
         }
     }
 
@@ -226,17 +243,24 @@ impl Exchange {
         throttled.is_some_and(|throttled| throttled.rule().lowest_priority)
     }
 
-    fn remember_path(&mut self, worker: &Worker, path: &str) {
-        if worker.config.log.recent > 0 {
-            let length = path.len().min(PATH_BYTES);
-            self.path[..length].copy_from_slice(&path.as_bytes()[..length]);
-            self.path_length = length as u8;
+    /// It goes to a server now. Tried again it is still the same request.
+    pub(crate) fn observe_sent(&mut self, worker: &Worker, site: SiteId, now: Timestamp) {
+        if let (Some(observer), None) = (&worker.observer, self.observed) {
+            self.observed = observer.on_sent(site, self.words, now);
+        }
+    }
+
+    /// The server has no more work with it. Only the first time counts.
+    pub(crate) fn observe_end(&mut self, worker: &Worker, now: Timestamp) {
+        if let (Some(observer), Some(id)) = (&worker.observer, self.observed.take()) {
+            observer.on_end(id, now);
         }
     }
 
     /// Enters the request in the books and lets go of everything.
     fn end(&mut self, session: &Session, worker: &Worker, reason: Option<Reason>) {
         let now = worker.now();
+        self.observe_end(worker, now);
         let duration_us = micros_between(self.arrived_at, now);
         let ticket = self.ticket.take();
         let throttled = self.throttled.take();
@@ -317,8 +341,7 @@ impl Exchange {
             held: None,
             status: self.status,
             reason,
-            path: self.path,
-            path_length: self.path_length,
+            words: self.words,
         }
     }
 
@@ -331,7 +354,7 @@ impl Exchange {
         self.form = Form::Http;
         self.status = 0;
         self.bytes = 0;
-        self.path_length = 0;
+        self.words = Words::default();
     }
 }
 

@@ -318,6 +318,7 @@ fn dispatch(worker: &Worker, live: &mut Live, ticket: Ticket, now: Timestamp) {
         }
         exchange.tries += 1;
         exchange.dispatched_at = now;
+        exchange.observe_sent(worker, ticket.site(), now);
         exchange.ticket = Some(ticket);
     }
 }

@@ -37,6 +37,7 @@ mod io;
 mod linger;
 mod log;
 mod marking;
+mod observed;
 mod orca;
 mod pacing;
 mod proxy;
@@ -58,6 +59,7 @@ pub use config::{
     NetworkError, ProxyConfig, Timeouts,
 };
 pub use log::Recent;
+pub use observed::{Event, Observed, Words};
 pub use proxy::{Drained, Proxy, ProxyError, Shared};
 pub use reason::{Ending, Reason};
 pub use site::{

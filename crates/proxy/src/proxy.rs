@@ -19,6 +19,7 @@ use crate::accept::Listener;
 use crate::classify::SessionTables;
 use crate::config::{LogFormat, ProxyConfig};
 use crate::log::{Logger, Writer};
+use crate::observed::{Observed, Observer};
 use crate::reason::Reason;
 use crate::site::SiteConfig;
 use crate::stats::{Snapshot, Stats};
@@ -106,6 +107,8 @@ pub struct Proxy {
     running: Mutex<Receiver<()>>,
     /// Behind the workers: it ends when they have let go of it.
     writer: Option<Writer>,
+    /// The mutex makes the proxy shareable, here too.
+    observed: Mutex<Observed>,
 }
 
 impl Proxy {
@@ -139,9 +142,13 @@ impl Proxy {
             drained_from: None,
             running: Mutex::new(running),
             writer,
+            observed: Mutex::default(),
         };
+        let events = config.events;
         for (index, sockets) in sockets.into_iter().enumerate() {
+            let observer = (events > 0).then(|| proxy.observed_mut().add_worker(index, events));
             let seed = WorkerSeed {
+                observer,
                 config: Arc::clone(&config),
                 shared: Arc::clone(&proxy.shared),
                 session_tables: Arc::clone(&session_tables),
@@ -189,6 +196,16 @@ impl Proxy {
     /// What it counts.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.shared.stats
+    }
+
+    /// What workers tell of requests. Given once: then nothing more is in there.
+    pub fn observed(&mut self) -> Observed {
+        std::mem::take(self.observed_mut())
+    }
+
+    fn observed_mut(&mut self) -> &mut Observed {
+        let observed = self.observed.get_mut();
+        observed.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the access log's file anew: it was renamed by a log rotation.
@@ -261,6 +278,7 @@ struct WorkerSeed {
     sender: Option<std::sync::mpsc::SyncSender<crate::log::Batch>>,
     sockets: Vec<Socket>,
     orders: watch::Receiver<Order>,
+    observer: Option<Observer>,
 }
 
 impl WorkerSeed {
@@ -268,7 +286,13 @@ impl WorkerSeed {
         let stats = Arc::clone(&self.shared.stats);
         let logger = Logger::new(self.config.log.format, self.sender, stats, self.index);
         let (shared, tables) = (self.shared, self.session_tables);
-        let worker = Worker::new(self.config, shared, tables, self.index, logger);
+        let worker = Worker::new(
+            self.config,
+            shared,
+            tables,
+            (self.index, self.observer),
+            logger,
+        );
         let counters = std::rc::Rc::clone(&worker);
         runtime.block_on(async move {
             let mut listeners = Vec::new();

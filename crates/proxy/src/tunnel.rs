@@ -30,7 +30,7 @@ pub(crate) struct Tunnel {
 impl Tunnel {
     /// Waits until hyper is done with the node's connection, and lays the tunnel ready for the
     /// session. Gives the request back if there is no connection any more.
-    pub(crate) async fn begin(session: &Rc<Session>, live: Live) -> Result<(), Live> {
+    pub(crate) async fn begin(session: &Rc<Session>, mut live: Live) -> Result<(), Live> {
         poll_fn(|_| match session.drive() {
             true => Poll::Ready(()),
             false => Poll::Pending,
@@ -40,6 +40,7 @@ impl Tunnel {
         let Some((node, early)) = upstream.and_then(|mut it| it.take_stream()) else {
             return Err(live);
         };
+        live.on_server_done();
         session.suspend();
         session
             .tunnel

@@ -27,6 +27,7 @@ use crate::classify::{ClassRules, SessionHash, SessionTables};
 use crate::config::{LogFormat, ProxyConfig, Timeouts};
 use crate::linger::Lingering;
 use crate::log::{Line, Logger, Recent, Ring, Tail};
+use crate::observed::Observer;
 use crate::proxy::{Order, Shared};
 use crate::session::Session;
 use crate::site::SiteConfig;
@@ -122,6 +123,8 @@ pub(crate) struct Worker {
     /// Told when it accepts again.
     resumed: Notify,
     logger: RefCell<Logger>,
+    /// Tells discovery of requests, if somebody listens.
+    pub(crate) observer: Option<Observer>,
     log_format: LogFormat,
     sessions: RefCell<Sessions>,
     /// Told when the last session has ended, and when the worker drains.
@@ -189,7 +192,7 @@ impl Worker {
         config: Arc<ProxyConfig>,
         shared: Arc<Shared>,
         session_tables: Arc<SessionTables>,
-        index: usize,
+        (index, observer): (usize, Option<Observer>),
         logger: Logger,
     ) -> Rc<Self> {
         let seed = config.seed.wrapping_add(index as u64);
@@ -235,6 +238,7 @@ impl Worker {
             gate: RefCell::default(),
             resumed: Notify::new(),
             log_format: logger.format(),
+            observer,
             logger: RefCell::new(logger),
             sessions: RefCell::new(Sessions::default()),
             changed: Notify::new(),
@@ -631,7 +635,7 @@ mod tests {
             .unwrap();
         runtime.block_on(async move {
             let tables = SessionTables::new(&config.sites);
-            let worker = Worker::new(config, shared, tables, 0, logger);
+            let worker = Worker::new(config, shared, tables, (0, None), logger);
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             listener.set_nonblocking(true).unwrap();
             let address = listener.local_addr().unwrap();

@@ -27,7 +27,7 @@ use http::header::{HOST, REFERER, USER_AGENT};
 use tidegate_core::picker::Why;
 
 pub use ring::Recent;
-pub(crate) use ring::{PATH_BYTES, Ring};
+pub(crate) use ring::Ring;
 pub(crate) use writer::{Batch, Writer};
 
 use crate::config::LogFormat;

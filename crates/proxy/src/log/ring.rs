@@ -8,10 +8,8 @@ use tidegate_core::throttle::ThrottleId;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{NodeId, SiteId};
 
+use crate::observed::Words;
 use crate::reason::Reason;
-
-/// A path is cut to this many bytes.
-pub(crate) const PATH_BYTES: usize = 80;
 
 /// A request that has ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,19 +36,13 @@ pub struct Recent {
     pub status: u16,
     /// Why it did not end with the node's own answer.
     pub reason: Option<Reason>,
-    pub(crate) path: [u8; PATH_BYTES],
-    pub(crate) path_length: u8,
+    pub(crate) words: Words,
 }
 
 impl Recent {
     /// The beginning of its path.
     pub fn path(&self) -> &str {
-        let path = &self.path[..usize::from(self.path_length)];
-        match std::str::from_utf8(path) {
-            Ok(path) => path,
-            // Cut in the middle of a character.
-            Err(error) => std::str::from_utf8(&path[..error.valid_up_to()]).unwrap_or_default(),
-        }
+        self.words.path()
     }
 }
 
@@ -92,8 +84,6 @@ mod tests {
     use super::*;
 
     fn recent(number: u64) -> Recent {
-        let mut path = [0; PATH_BYTES];
-        path[..2].copy_from_slice("/\u{e4}".as_bytes().split_at(2).0);
         Recent {
             at: Timestamp::from_nanos(number),
             duration: Duration::ZERO,
@@ -106,8 +96,7 @@ mod tests {
             held: None,
             status: 200,
             reason: None,
-            path,
-            path_length: 2,
+            words: Words::default(),
         }
     }
 
@@ -124,10 +113,5 @@ mod tests {
             let kept: Vec<_> = ring.iter().map(|recent| recent.at.nanos()).collect();
             assert_eq!(kept, expected);
         }
-    }
-
-    #[test]
-    fn a_path_that_was_cut_in_a_character_ends_before_it() {
-        assert_eq!(recent(0).path(), "/");
     }
 }
