@@ -7,6 +7,7 @@
 //!                                                   Picker
 //! ```
 
+mod counters;
 mod history;
 mod node_load;
 mod rates;
@@ -15,6 +16,7 @@ mod slot;
 mod table;
 mod words;
 
+pub use counters::Counters;
 pub use history::{History, Progress, Reading};
 pub use node_load::{LoadBrief, NodeLoad, OwnTraffic};
 pub use rates::{Point, Rates};

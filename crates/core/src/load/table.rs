@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::counters::{CounterSlot, Counters};
 use super::slot::Slot;
 use super::words::{Agreed, WordBox, WordOp, WordReply, WordRequest};
 use super::{LoadBrief, NodeLoad, OwnTraffic};
@@ -103,6 +104,7 @@ pub struct LoadTable {
     nodes: Box<[Slot]>,
     /// By node.
     words: Box<[WordBox]>,
+    counters: Box<[CounterSlot]>,
     sites: Box<[SiteSlot]>,
     groups: Box<[GroupSlot]>,
 }
@@ -139,6 +141,7 @@ impl LoadTable {
         let table = Self {
             nodes: (0..nodes).map(|_| Slot::unknown()).collect(),
             words: (0..nodes).map(|_| WordBox::default()).collect(),
+            counters: (0..nodes).map(|_| CounterSlot::default()).collect(),
             sites: (0..sites).map(|_| SiteSlot::default()).collect(),
             groups: Box::default(),
         };
@@ -156,6 +159,16 @@ impl LoadTable {
     /// Publishes what the node's reader learned. One writer per node.
     pub fn store(&self, node: NodeId, load: &NodeLoad) {
         self.slot(node).store(load);
+    }
+
+    /// Publishes the counters that a load was made from. One writer per node.
+    pub fn store_counters(&self, node: NodeId, counters: &Counters) {
+        self.counters[node.index()].store(counters);
+    }
+
+    /// The counters as they were read last, however old; none if they never were.
+    pub fn counters(&self, node: NodeId) -> Option<Counters> {
+        self.counters[node.index()].load()
     }
 
     /// The last load read from the node, however old; unknown if there never was one.

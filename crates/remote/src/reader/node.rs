@@ -1,7 +1,7 @@
 //! One node as the reader sees it: from the bytes of an answer to the load table.
 
 use tidegate_core::load::{
-    History, LoadTable, Progress, Reading, Rung, WordOp, WordReply, WordRequest,
+    Counters, History, LoadTable, Progress, Reading, Rung, WordOp, WordReply, WordRequest,
 };
 use tidegate_core::record::{AGGREGATE_LINES, LINE_BYTES, LoadRecord, RecordError};
 use tidegate_core::time::Timestamp;
@@ -173,6 +173,8 @@ impl Node {
         match self.history.accept(&reading, table.own(self.id)) {
             Progress::Advanced(load) => {
                 table.store(self.id, &load);
+                let counters = Counters::of_record(&record, load.observed_at, load.capacity);
+                table.store_counters(self.id, &counters);
                 shared.read(record.rung, rtt);
                 shared.progress(times.received_at);
             }
