@@ -33,10 +33,10 @@ pub(super) struct Class {
 
 /// When a request was at a server; nanoseconds of the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lived {
-    pub(super) class: ClassId,
-    pub(super) sent: Timestamp,
-    pub(super) ended: Timestamp,
+pub(crate) struct Lived {
+    pub(crate) class: ClassId,
+    pub(crate) sent: Timestamp,
+    pub(crate) ended: Timestamp,
 }
 
 /// What is known of one resource.

@@ -7,13 +7,14 @@
 
 mod access;
 mod correlate;
-mod evidence;
+pub(crate) mod evidence;
 mod files;
 mod input;
 mod order;
+pub(crate) mod picture;
 mod report;
 mod requests;
-mod resource;
+pub(crate) mod resource;
 pub(crate) mod time;
 
 use std::path::Path;

@@ -47,7 +47,7 @@ pub(super) struct Series {
 
 /// What a series tells.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     /// Busy out of so many; one if the recording does not say how many.
     Busy { capacity: f64 },
     /// So many per second of what has no limit.
@@ -56,12 +56,12 @@ pub(super) enum Unit {
 
 /// The mean over some time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// Nanoseconds of the Unix epoch.
-    pub(super) from: i64,
-    pub(super) to: i64,
+    pub(crate) from: i64,
+    pub(crate) to: i64,
     /// Of capacity, from 0 to it, or per second.
-    pub(super) mean: f64,
+    pub(crate) mean: f64,
 }
 
 /// What a format's reader is given and puts together.

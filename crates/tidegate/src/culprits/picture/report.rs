@@ -1,0 +1,195 @@
+//! The report's shape, as `docs/api.md` describes it and the page reads it.
+//!
+//! Times are Unix seconds, durations carry their unit in the name, what is not known is null.
+//! Lists have limits: [`CLASSES_MAX`] and those below it.
+
+use serde::{Deserialize, Serialize};
+
+/// Most classes.
+pub(crate) const CLASSES_MAX: usize = 200;
+/// Most resources.
+pub(crate) const RESOURCES_MAX: usize = 16;
+/// Most steps of a resource's series.
+pub(crate) const STEPS_MAX: usize = 600;
+/// Most points of a scatter.
+pub(crate) const SCATTER_MAX: usize = 300;
+/// Most rows of the heat map: steps of time.
+pub(crate) const ROWS_MAX: usize = 120;
+/// Most notes.
+pub(crate) const NOTES_MAX: usize = 50;
+
+/// Where the data come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// A running front-end.
+    Live,
+    /// Files.
+    Offline,
+}
+
+/// `GET /api/culprits`, and what `tidegate culprits --json` prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// Where the data come from.
+    pub(crate) mode: Mode,
+    /// Start of what is shown.
+    pub(crate) from: f64,
+    /// Its end.
+    pub(crate) to: f64,
+    /// Requests that ended in it.
+    pub(crate) requests: u64,
+    /// Sentences for people: what was read, what is doubtful.
+    pub(crate) notes: Vec<String>,
+    /// At most [`RESOURCES_MAX`].
+    pub(crate) resources: Vec<Resource>,
+    /// At most [`CLASSES_MAX`]; the accused ones first, then those with the most time in progress.
+    pub(crate) classes: Vec<Class>,
+    /// Durations over time; null without requests.
+    pub(crate) heatmap: Option<Heatmap>,
+}
+
+/// A resource.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Resource {
+    /// Its name.
+    pub(crate) name: String,
+    /// The node that it belongs to.
+    pub(crate) node: Option<String>,
+    /// How much of it there is; of a rate, which has no capacity, the most that was seen.
+    pub(crate) capacity: f64,
+    /// `cores`, `busy` or `per second`.
+    pub(crate) unit: String,
+    /// Length of a step.
+    pub(crate) step_seconds: f64,
+    /// Start of the first step.
+    pub(crate) t0: f64,
+    /// Mean use by step, in units of the capacity.
+    pub(crate) used: Vec<Option<f64>>,
+    /// What accused classes are estimated to use, by step.
+    pub(crate) parts: Vec<Part>,
+    /// Length of the window that verdicts rest on; null if there are none.
+    pub(crate) verdict_seconds: Option<f64>,
+    /// Part of it in which the resource was full.
+    pub(crate) saturated_share: Option<f64>,
+    /// When verdicts were given.
+    pub(crate) evaluated_at: Option<f64>,
+}
+
+/// A part of a resource's use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// Whose.
+    pub(crate) class: String,
+    /// By step, in units of the capacity.
+    pub(crate) used: Vec<Option<f64>>,
+}
+
+/// A class of requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Class {
+    /// Its name.
+    pub(crate) name: String,
+    /// Requests that ended.
+    pub(crate) requests: u64,
+    /// The same per second.
+    pub(crate) per_second: Option<f64>,
+    /// Mean number in progress; null if no duration is known.
+    pub(crate) in_progress: Option<f64>,
+    /// The median duration.
+    pub(crate) p50_ms: Option<f64>,
+    /// Of ten, one lasts longer.
+    pub(crate) p90_ms: Option<f64>,
+    /// Of a hundred, one lasts longer.
+    pub(crate) p99_ms: Option<f64>,
+    /// The longest.
+    pub(crate) max_ms: Option<f64>,
+    /// What slows it.
+    pub(crate) throttle: Option<Throttle>,
+    /// One for each resource of the report.
+    pub(crate) pairs: Vec<Pair>,
+}
+
+/// What slows a class, in a few words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Throttle {
+    /// Like `concurrency 2`.
+    pub(crate) orders: String,
+    /// Who ordered it.
+    pub(crate) by: String,
+    /// Since when.
+    pub(crate) since: Option<f64>,
+    /// Until when; null means until it is released.
+    pub(crate) until: Option<f64>,
+    /// Requests that were held.
+    pub(crate) held: Option<u64>,
+    /// For how long all together.
+    pub(crate) held_ms: Option<f64>,
+    /// Requests at servers.
+    pub(crate) in_flight: Option<u64>,
+    /// Requests that wait.
+    pub(crate) waiting: Option<u64>,
+}
+
+/// A class and a resource.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Pair {
+    /// The resource.
+    pub(crate) resource: String,
+    /// Part of its capacity that the class uses.
+    pub(crate) share: Option<f64>,
+    /// Of the resource, per request.
+    pub(crate) cost_ms: Option<f64>,
+    /// Half width of its 95 % interval, as a part of it.
+    pub(crate) cost_error: Option<f64>,
+    /// Its cost over the mean cost of a request.
+    pub(crate) lift: Option<f64>,
+    /// How well it predicts the use in blocks that it was not fitted to.
+    pub(crate) t: Option<f64>,
+    /// How far its fit stands out from those at wrong times.
+    pub(crate) z: Option<f64>,
+    /// Its fit over the best at a wrong time.
+    pub(crate) rm: Option<f64>,
+    /// One-sided p of t.
+    pub(crate) p: Option<f64>,
+    /// The same, for as many classes and resources as there are.
+    pub(crate) p_adjusted: Option<f64>,
+    /// Requests that ended per second against use.
+    pub(crate) pearson_r: Option<f64>,
+    /// Its two-sided p.
+    pub(crate) pearson_p: Option<f64>,
+    /// How sure it is that the class is a culprit; null: it is not accused.
+    pub(crate) confidence: Option<String>,
+    /// Classes that it cannot be told from.
+    pub(crate) ambiguous_with: Vec<String>,
+    /// Since when it is accused.
+    pub(crate) named_at: Option<f64>,
+    /// Shifts in time, and how well the class fits there.
+    pub(crate) shift_ms: Vec<f64>,
+    /// As many as `shift_ms` has.
+    pub(crate) shift_r: Vec<Option<f64>>,
+    /// Requests in progress and use of the resource, by step; at most [`SCATTER_MAX`].
+    pub(crate) scatter: Vec<[f64; 2]>,
+}
+
+/// Durations over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Heatmap {
+    /// Start of the first row.
+    pub(crate) t0: f64,
+    /// Length of a row.
+    pub(crate) step_seconds: f64,
+    /// Bounds of buckets; there is one more below, and one above.
+    pub(crate) edges_ms: Vec<f64>,
+    /// By class; the last one is what has no cell of its own.
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// Durations of one class over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    /// Whose.
+    pub(crate) class: String,
+    /// Requests that ended, by row and bucket.
+    pub(crate) counts: Vec<Vec<u64>>,
+}
