@@ -43,6 +43,7 @@ use crate::orders_file::OrdersFile;
 use crate::output::{self, Output};
 use crate::probe;
 use crate::reads::Reads;
+use crate::resources::Resources;
 use crate::signals::{Stop, listen};
 
 /// Threads that work out answers of the admin interface, and one that waits for a drain.
@@ -140,13 +141,12 @@ impl Running {
     pub(crate) fn start(front_end: FrontEnd, output: Output) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
         let proxy_config = proxy_config(&front_end);
+        let options = reader_options(&front_end);
         let FrontEnd {
             cluster,
             routes,
             reads,
-            interval,
-            timeout,
-            realtime,
+            resources,
             throttles,
             orders_file,
             ..
@@ -166,13 +166,9 @@ impl Running {
         });
         let orders_file = OrdersFile::new(orders_file);
         give_orders(&shared.throttles, throttles, &orders_file, output)?;
-        let options = ReaderOptions {
-            interval,
-            timeout,
-            realtime,
-        };
         let reads = Reads::start(&reads, options, &shared.table);
         let reads = Arc::new(reads.map_err(|error| failed(&error))?);
+        let resources = Resources::start(&resources, options).map_err(|error| failed(&error))?;
         let started = clock::now();
         let window = Window::new(started, shared.stats.snapshot());
         let proxy = Proxy::start(proxy_config, Arc::clone(&shared));
@@ -198,6 +194,7 @@ impl Running {
             shared,
             reads,
             orders_file,
+            resources,
             orders: driver.orders(),
             driver: driver.stats(),
             draining: AtomicBool::new(false),
@@ -262,6 +259,14 @@ fn recheck(file: &Path, output: Output) {
             &format!("{} is sound; restart to take it over", file.display()),
         ),
         Err(error) => output.event("broken", &error.render(output.colour())),
+    }
+}
+
+fn reader_options(front_end: &FrontEnd) -> ReaderOptions {
+    ReaderOptions {
+        interval: front_end.interval,
+        timeout: front_end.timeout,
+        realtime: front_end.realtime,
     }
 }
 

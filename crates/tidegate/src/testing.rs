@@ -106,6 +106,7 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         shared,
         reads: Arc::default(),
         orders_file: OrdersFile::new(None),
+        resources: crate::resources::Resources::default(),
         orders: driver.orders(),
         driver: driver.stats(),
         draining: AtomicBool::new(false),

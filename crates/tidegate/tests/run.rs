@@ -205,6 +205,11 @@ impl Scene {
             site = "shop"
             address = "{two}"
             load = {{ transport = "none" }}
+            [[node]]
+            name = "db"
+            role = "resource"
+            address = "127.0.0.1:9"
+            load = {{ transport = "udp", address = "{reads}" }}
             "#
         );
         std::fs::write(&config, text).unwrap();
@@ -267,6 +272,27 @@ fn orders_change_who_gets_requests_and_readiness() {
     assert_eq!(scene.ask(5), [5, 0]);
     let metrics = get(admin, admin, "/metrics").1;
     assert!(metrics.contains("reason=\"no_node\"} 1\n"), "{metrics}");
+}
+
+#[test]
+fn a_resource_is_read_and_serves_nothing() {
+    let scene = Scene::new("resource");
+    let deadline = std::time::Instant::now() + DEADLINE;
+    let resource = loop {
+        let seen = status(&scene.admin)["resources"][0].clone();
+        if seen["load"]["fresh"] == true {
+            break seen;
+        }
+        assert!(std::time::Instant::now() < deadline, "{seen}");
+    };
+    assert_eq!(resource["name"], "db");
+    assert_eq!(resource["address"], "127.0.0.1:9");
+    assert_ne!(resource["rung"], "none");
+    assert!(resource["reads"]["reads"].as_u64().unwrap() > 0);
+    // Nobody listens where it is: whatever went there would fail.
+    assert_eq!(scene.ask(10), [5, 5]);
+    let drained = tidegate(&["drain", "db", "--admin", &scene.admin]);
+    assert_eq!(drained.status.code(), Some(1), "{drained:?}");
 }
 
 #[test]

@@ -41,6 +41,24 @@ pub(crate) struct Status {
     pub(crate) sites: Vec<SiteStatus>,
     /// Classes of requests that are throttled.
     pub(crate) throttles: Vec<ThrottleStatus>,
+    /// Nodes that serve nothing and are read, in the order of the configuration.
+    #[serde(default)]
+    pub(crate) resources: Vec<ResourceStatus>,
+}
+
+/// A node that serves nothing and is read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ResourceStatus {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its host.
+    pub(crate) address: String,
+    /// How its load is read now; `none` while it is not known.
+    pub(crate) rung: String,
+    /// The last load that was read, however old; null if there never was one.
+    pub(crate) load: Option<LoadStatus>,
+    /// How the reads go.
+    pub(crate) reads: Option<ReadStatus>,
 }
 
 /// The thread that reads loads.

@@ -13,6 +13,7 @@ use tidegate_proxy::{Shared, Snapshot};
 use crate::driver::{DriverStats, Orders};
 use crate::orders_file::OrdersFile;
 use crate::reads::Reads;
+use crate::resources::Resources;
 
 /// The window of the last seconds is one to two of these long.
 pub(crate) const WINDOW: Duration = Duration::from_secs(5);
@@ -34,6 +35,8 @@ pub(crate) struct Plane {
     pub(crate) reads: Arc<Reads>,
     /// Where orders on classes are kept.
     pub(crate) orders_file: OrdersFile,
+    /// Nodes that serve nothing, and their loads.
+    pub(crate) resources: Resources,
     /// The driver's ear.
     pub(crate) orders: Orders,
     /// The driver's counters.

@@ -1,6 +1,7 @@
 //! `GET /api/status`: the state of everything, for the page, the command line and programs.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use tidegate_core::load::{NodeLoad, Rung};
 use tidegate_core::time::Timestamp;
@@ -8,7 +9,8 @@ use tidegate_core::topology::{NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot, Snapshot};
 
 use super::models::{
-    LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent, Requests, SiteStatus, Status,
+    LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent, Requests, ResourceStatus, SiteStatus,
+    Status,
 };
 use super::plane::{Look, Plane};
 use super::throttles;
@@ -47,6 +49,29 @@ pub(crate) fn status(plane: &Plane) -> Status {
             .map(|site| site_status(plane, &look, &topology, SiteId(site as u32)))
             .collect(),
         throttles: throttles::all(plane),
+        resources: resources(plane, look.now),
+    }
+}
+
+fn resources(plane: &Plane, now: Timestamp) -> Vec<ResourceStatus> {
+    let resource = |(name, address, last, reads): (&str, SocketAddr, NodeLoad, _)| {
+        let load = load_status(&last, now);
+        ResourceStatus {
+            name: name.into(),
+            address: address.to_string(),
+            rung: known_rung(load.as_ref(), &last).label().into(),
+            load,
+            reads,
+        }
+    };
+    plane.resources.iter().map(resource).collect()
+}
+
+/// How a load is read; none while it is not known.
+fn known_rung(load: Option<&LoadStatus>, last: &NodeLoad) -> Rung {
+    match load {
+        Some(load) if load.fresh => last.rung,
+        Some(_) | None => Rung::None,
     }
 }
 
@@ -185,11 +210,9 @@ pub(super) fn node_status(
     share: Option<f64>,
 ) -> NodeStatus {
     let node = topology.node(id);
-    let load = load_status(&plane.shared.table.last(id), look.now);
-    let rung = match &load {
-        Some(load) if load.fresh => plane.shared.table.last(id).rung,
-        Some(_) | None => Rung::None,
-    };
+    let last = plane.shared.table.last(id);
+    let load = load_status(&last, look.now);
+    let rung = known_rung(load.as_ref(), &last);
     NodeStatus {
         name: node.name.clone(),
         address: node.address.to_string(),

@@ -197,14 +197,41 @@ table! {
     pub(crate) struct NodeFile {
         /// Its name: letters, digits, `.`, `-` and `_`.
         name: String;
-        /// Where it serves HTTP.
+        /// Where it serves HTTP; of a resource, its host.
         address: SocketAddr;
-        /// The site that it serves.
-        site: String;
+        /// What it is there for.
+        role: RoleName = RoleName::Server;
+        /// The site that it serves. A resource serves none.
+        site: Option<String> = None;
         /// Its share relative to the other nodes, for policies that have no better knowledge.
         weight: f32 = 1.0, in WEIGHT_MIN..=WEIGHT_MAX;
         /// How its load is read.
         load: NodeLoadFile = defaults();
+    }
+}
+
+names! {
+    /// What a node is there for.
+    pub(crate) enum RoleName as "role" {
+        /// It serves requests.
+        Server = "server",
+        /// It serves none, and its load is read: the host of a database behind the servers.
+        Resource = "resource",
+    }
+}
+
+impl ConfigFile {
+    /// The nodes that serve requests, each by its number.
+    pub(super) fn servers(&self) -> impl Iterator<Item = &At<NodeFile>> {
+        let nodes = self.node.value.iter();
+        nodes.filter(|node| node.role.value == RoleName::Server)
+    }
+}
+
+impl NodeFile {
+    /// Whether it serves this site.
+    pub(super) fn serves(&self, site: &str) -> bool {
+        self.role.value == RoleName::Server && self.site.value.as_deref() == Some(site)
     }
 }
 

@@ -3,7 +3,7 @@
 use tidegate_core::topology::{Group, NodeId, SiteId};
 
 use super::answers::Named;
-use super::file::ConfigFile;
+use super::file::{ConfigFile, NodeFile};
 use super::problem::{Problem, Problems};
 use super::setting::{At, table};
 
@@ -96,7 +96,7 @@ impl Checker<'_, '_> {
     }
 
     fn nodes(&mut self, group: &At<GroupFile>) -> Vec<NodeId> {
-        let is_member = |site: &str| group.sites.0.iter().any(|it| it.0.value == site);
+        let is_member = |node: &NodeFile| group.sites.0.iter().any(|it| node.serves(&it.0.value));
         for name in &group.nodes.value {
             let mut nodes = self.file.node.iter();
             let node = nodes.find(|node| node.name.value == name.value);
@@ -105,7 +105,7 @@ impl Checker<'_, '_> {
                     format!("no node is called `{}`", name.value),
                     "unknown node",
                 ),
-                Some(node) if !is_member(&node.site.value) => (
+                Some(node) if !is_member(node) => (
                     format!("node `{}` is of no site of the group", name.value),
                     "not one of theirs",
                 ),
@@ -116,9 +116,9 @@ impl Checker<'_, '_> {
         }
         let named =
             |name: &str| group.nodes.is_empty() || group.nodes.iter().any(|it| it.value == name);
-        let nodes = (0..).map(NodeId).zip(&self.file.node.value);
+        let nodes = (0..).map(NodeId).zip(self.file.servers());
         nodes
-            .filter(|(_, node)| is_member(&node.site.value) && named(&node.name.value))
+            .filter(|(_, node)| is_member(node) && named(&node.name.value))
             .map(|(id, _)| id)
             .collect()
     }

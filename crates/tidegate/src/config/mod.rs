@@ -87,6 +87,8 @@ pub(crate) struct FrontEnd {
     pub(crate) routes: Routes,
     /// How each node's load is read, in the order of the nodes.
     pub(crate) reads: Vec<NodeRead>,
+    /// Nodes that serve nothing and are read.
+    pub(crate) resources: Vec<Resource>,
     /// Seeds the choices; drawn from the system's randomness if not given, as it must be
     /// where several front-ends serve the same nodes.
     pub(crate) seed: Option<u64>,
@@ -112,6 +114,17 @@ pub(crate) struct FrontEnd {
     pub(crate) throttles: Vec<Throttled>,
     /// Where orders are kept over a restart.
     pub(crate) orders_file: Option<PathBuf>,
+}
+
+/// A node that serves nothing and is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resource {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its host.
+    pub(crate) address: SocketAddr,
+    /// How.
+    pub(crate) read: NodeRead,
 }
 
 /// How one node's load is read.

@@ -18,14 +18,15 @@ use tidegate_remote::udp::{Key, KeyError, Network};
 
 use super::file::{
     AGENT_PORT, AdmissionFile, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile,
-    LogFile, LogFormat, NodeFile, NodeLoadFile, ScopeName, SiteFile, TransportName,
+    LogFile, LogFormat, NodeFile, NodeLoadFile, RoleName, ScopeName, SiteFile, TransportName,
     WithoutRecordsName,
 };
 use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
 use super::values::Auto;
 use super::{
-    Admin, Config, FrontEnd, NodeRead, Token, group, parse_rung, parse_scope, site, throttle,
+    Admin, Config, FrontEnd, NodeRead, Resource, Token, group, parse_rung, parse_scope, site,
+    throttle,
 };
 
 /// Letters of a site's or node's name: it stands in URLs, labels and log lines.
@@ -196,7 +197,10 @@ impl Checker<'_> {
         self.presence(file);
         self.listeners(&file.listener, file.admin.address.value);
         let sites = self.sites(&file.site);
-        let nodes = self.nodes(file);
+        // A broken shared key is reported once, not for every node.
+        let shared = self.key(&file.load.key_file);
+        let nodes = self.nodes(file, shared.as_ref());
+        let resources = self.resources(file, shared.as_ref());
         self.every_site_has_a_node(file);
         self.load(&file.load);
         if let Auto::Set(workers) = file.limits.workers.value
@@ -234,6 +238,7 @@ impl Checker<'_> {
             },
             routes,
             reads,
+            resources: resources?,
             seed: None,
             interval: file.load.interval.value,
             timeout: file.load.timeout.value,
@@ -253,7 +258,7 @@ impl Checker<'_> {
         let config = |site: &At<SiteFile>| {
             let kind = admission(&site.admission).kind;
             let nodes = file.node.iter();
-            let nodes = nodes.filter(|node| node.site.value == site.name.value);
+            let nodes = nodes.filter(|node| node.serves(&site.name.value));
             site::config(site, kind, nodes.count(), &self.folder, self.problems)
         };
         let sites: Vec<_> = file.site.iter().map(config).collect();
@@ -483,19 +488,20 @@ impl Checker<'_> {
         }
     }
 
-    fn nodes(&mut self, file: &ConfigFile) -> Option<(Vec<NodeSpec>, Vec<NodeRead>)> {
+    fn nodes(
+        &mut self,
+        file: &ConfigFile,
+        shared: Option<&Key>,
+    ) -> Option<(Vec<NodeSpec>, Vec<NodeRead>)> {
         let names: Vec<_> = file.node.iter().map(|node| &node.name).collect();
         self.names("node", &names);
-        // A broken shared key is reported once, not for every node.
-        let shared = self.key(&file.load.key_file);
         let shared_set = file.load.key_file.is_some();
         let nodes: Vec<_> = file
-            .node
-            .iter()
+            .servers()
             .map(|node| {
                 self.no_loop(node, &file.listener);
                 let site = self.site_of(node, &file.site);
-                let read = self.read(node, shared.as_ref(), shared_set);
+                let read = self.read(node, shared, shared_set);
                 Some((self.node(node, site?), read?))
             })
             .collect();
@@ -533,8 +539,40 @@ impl Checker<'_> {
         }
     }
 
-    fn site_of(&mut self, node: &NodeFile, sites: &[At<SiteFile>]) -> Option<SiteId> {
-        let name = &node.site.value;
+    /// Nodes that serve nothing and are there to be read.
+    fn resources(&mut self, file: &ConfigFile, shared: Option<&Key>) -> Option<Vec<Resource>> {
+        let shared_set = file.load.key_file.is_some();
+        let nodes = file.node.value.iter();
+        let nodes = nodes.filter(|node| node.role.value == RoleName::Resource);
+        let resources: Vec<_> = nodes
+            .map(|node| {
+                let name = &node.name.value;
+                if node.site.is_some() {
+                    let message = format!("`{name}` is a resource, which serves no site");
+                    self.problem(node.site.place(), message, "means nothing here");
+                }
+                let read = self.read(node, shared, shared_set)?;
+                if read == NodeRead::None {
+                    let message = format!("nobody reads the resource `{name}`");
+                    let label = "a resource is there to be read: it needs `load`";
+                    self.problem(node.role.place(), message, label);
+                }
+                Some(Resource {
+                    name: name.clone(),
+                    address: node.address.value,
+                    read,
+                })
+            })
+            .collect();
+        resources.into_iter().collect()
+    }
+
+    fn site_of(&mut self, node: &At<NodeFile>, sites: &[At<SiteFile>]) -> Option<SiteId> {
+        let Some(name) = &node.site.value else {
+            let label = "a server serves a site; a node that serves none is a resource";
+            self.problem(node.place(), "`site` is missing", label);
+            return None;
+        };
         let found = sites.iter().position(|site| site.name.value == *name);
         if found.is_none() {
             let names = sites.iter().map(|site| site.name.value.as_str());
@@ -628,7 +666,7 @@ impl Checker<'_> {
     fn every_site_has_a_node(&mut self, file: &ConfigFile) {
         for site in &file.site.value {
             let name = &site.name;
-            if !file.node.iter().any(|node| node.site.value == name.value) {
+            if !file.node.iter().any(|node| node.serves(&name.value)) {
                 let message = format!("site `{}` has no nodes", name.value);
                 let label = "no [[node]] has this site";
                 self.problem(name.place(), message, label);

@@ -86,6 +86,7 @@ fn front_end(
         cluster,
         routes,
         reads: regions.map(|path| NodeRead::Shm { path }).collect(),
+        resources: Vec::new(),
         interval: INTERVAL,
         timeout: TIMEOUT,
         // Six readers above everything else would take a small machine from the workers.
