@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::load::{LoadTable, NodeLoad};
+use tidegate_core::load::{Counters, LoadTable, NodeLoad};
 use tidegate_core::topology::NodeId;
 use tidegate_remote::reader::{ReaderError, ReaderOptions};
 
@@ -48,6 +48,16 @@ impl Resources {
             reads: Reads::start(&reads, options, &table)?,
             table,
         })
+    }
+
+    /// Their names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The counters of one, as they were read last.
+    pub(crate) fn counters(&self, index: usize) -> Option<Counters> {
+        self.table.counters(NodeId(index as u32))
     }
 
     /// Each with its name, its host, its last load and how the reads go.

@@ -5,6 +5,7 @@
 //! | this one | signals, the admin interface, health probes |
 //! | up to three more | working out long answers of the admin interface |
 //! | `director` | control plane: a tick each millisecond |
+//! | `culprits` | which requests load what: a tick each 20 ms |
 //! | the reader's | loads of the nodes |
 //! | workers | data plane |
 //!
@@ -38,6 +39,7 @@ use crate::config::file::{LimitsFile, TimeoutsFile};
 use crate::config::throttle::Throttled;
 use crate::config::values::Auto;
 use crate::config::{Admin, Config, FrontEnd};
+use crate::culprits::live::{Watch, WatchParts};
 use crate::driver::{Driver, DriverParts};
 use crate::orders_file::OrdersFile;
 use crate::output::{self, Output};
@@ -46,6 +48,8 @@ use crate::reads::Reads;
 use crate::resources::Resources;
 use crate::signals::{Stop, listen};
 
+/// Room for events of requests, per worker: half a second of 16 000 requests a second.
+const EVENTS: usize = 16_384;
 /// Threads that work out answers of the admin interface, and one that waits for a drain.
 const BLOCKING_THREADS_MAX: usize = 3;
 
@@ -108,7 +112,10 @@ async fn serve(
     }
     plane.draining.store(true, Ordering::Relaxed);
     let Running {
-        mut proxy, driver, ..
+        mut proxy,
+        driver,
+        watch,
+        ..
     } = running;
     proxy.begin_drain();
     output.event("draining", "draining: requests in flight end by themselves");
@@ -122,6 +129,7 @@ async fn serve(
         () = stop.wait() => output.event("stopped", "stopped at once: told twice"),
     }
     drop(driver);
+    drop(watch);
     output::flush();
     Ok(())
 }
@@ -132,6 +140,8 @@ pub(crate) struct Running {
     pub(crate) proxy: Proxy,
     /// The control plane.
     pub(crate) driver: Driver,
+    /// Watches for culprits; none if that is switched off.
+    pub(crate) watch: Option<Watch>,
     /// What the admin interface looks at.
     pub(crate) plane: Arc<Plane>,
 }
@@ -149,6 +159,7 @@ impl Running {
             resources,
             throttles,
             orders_file,
+            culprits,
             ..
         } = front_end;
         let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
@@ -169,10 +180,22 @@ impl Running {
         let reads = Reads::start(&reads, options, &shared.table);
         let reads = Arc::new(reads.map_err(|error| failed(&error))?);
         let resources = Resources::start(&resources, options).map_err(|error| failed(&error))?;
+        let resources = Arc::new(resources);
         let started = clock::now();
         let window = Window::new(started, shared.stats.snapshot());
         let proxy = Proxy::start(proxy_config, Arc::clone(&shared));
-        let proxy = proxy.map_err(|error| failed(&error))?;
+        let mut proxy = proxy.map_err(|error| failed(&error))?;
+        let watch = culprits.map(|culprits| {
+            Watch::spawn(WatchParts {
+                observed: proxy.observed(),
+                shared: Arc::clone(&shared),
+                resources: Arc::clone(&resources),
+                sites: specs.iter().map(|site| site.name.clone()).collect(),
+                config: culprits,
+                clock: clock::now,
+            })
+        });
+        let watch = watch.transpose().map_err(|error| failed(&error))?;
         let (probes, asked) = mpsc::channel(probe::WAITING_MAX);
         let driver = Driver::spawn(DriverParts {
             director,
@@ -195,6 +218,7 @@ impl Running {
             reads,
             orders_file,
             resources,
+            culprits: watch.as_ref().map(Watch::asks),
             orders: driver.orders(),
             driver: driver.stats(),
             draining: AtomicBool::new(false),
@@ -203,6 +227,7 @@ impl Running {
         Ok(Self {
             proxy,
             driver,
+            watch,
             plane,
         })
     }
@@ -290,6 +315,7 @@ fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
         forwarded: front_end.forwarded.clone(),
         log: front_end.log.clone(),
         node_header: front_end.node_header,
+        events: front_end.culprits.as_ref().map_or(0, |_| EVENTS),
         clock: clock::now,
     }
 }

@@ -83,6 +83,7 @@ pub(crate) async fn answer(
         ["api", "throttles"] => {
             apart(plane, |plane| json(StatusCode::OK, &throttles::list(plane))).await
         }
+        ["api", "culprits"] => report(plane).await,
         ["api", "why", name] => {
             // A class has blanks and slashes in its name.
             let name = percent_decode_str(name).decode_utf8_lossy().into_owned();
@@ -92,6 +93,18 @@ pub(crate) async fn answer(
             StatusCode::NOT_FOUND,
             "there is nothing here; see / and /api/status",
         ),
+    }
+}
+
+/// Who loads what, of the last minute.
+async fn report(plane: &Arc<Plane>) -> Answer {
+    let Some(culprits) = &plane.culprits else {
+        let off = "nobody looks for culprits: `enabled = false` in `[culprits]`";
+        return error(StatusCode::NOT_FOUND, off);
+    };
+    match culprits.report().await {
+        Ok(report) => apart(plane, move |_| json(StatusCode::OK, &report)).await,
+        Err(why) => error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
     }
 }
 

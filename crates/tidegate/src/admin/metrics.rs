@@ -1,7 +1,8 @@
 //! `GET /metrics`: everything countable, in base units, prefixed `tidegate_`.
 //!
-//! Labels are names of the configuration and closed lists, never what a client sent, so there
-//! are as many series as sites and nodes ask for and no more.
+//! Labels are names of the configuration and closed lists, so there are as many series as sites and
+//! nodes ask for and no more. What clients sent comes in only as the names of classes that are told to
+//! be culprits, which are a few.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use tidegate_core::load::{NodeLoad, Rung};
 use tidegate_core::topology::{AdminState, GroupId, Health, NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot};
 
+use super::findings;
 use super::openmetrics::{Family, Kind, Labels, Text};
 use super::plane::{Look, Plane};
 use super::status::CLASSES;
@@ -46,6 +48,7 @@ pub(crate) fn metrics(plane: &Plane) -> String {
     scene.node_loads(&mut text);
     scene.reads(&mut text);
     throttles::metrics(plane, &mut text);
+    findings::metrics(plane, &mut text);
     text.finish()
 }
 

@@ -18,6 +18,7 @@
 
 mod api;
 pub(crate) mod culprits;
+mod findings;
 mod metrics;
 pub(crate) mod models;
 mod openmetrics;

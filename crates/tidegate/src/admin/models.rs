@@ -430,13 +430,15 @@ pub(crate) struct ThrottleStatus {
     pub(crate) paced_seconds: f64,
 }
 
-/// Why a class is throttled, and what that does.
+/// What is known of a class, why it is throttled, and what that does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WhyClass {
+    /// The class.
+    pub(crate) class: String,
     /// The reasons in sentences, the weightiest first.
     pub(crate) reasons: Vec<String>,
-    /// Its last requests, newest first.
+    /// Its last requests that met its throttle, newest first.
     pub(crate) decisions: Vec<Decision>,
-    /// Its throttle.
-    pub(crate) throttle: ThrottleStatus,
+    /// Its throttle, if it has one.
+    pub(crate) throttle: Option<ThrottleStatus>,
 }

@@ -10,6 +10,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteSpec;
 use tidegate_proxy::{Shared, Snapshot};
 
+use crate::culprits::live::Asks;
 use crate::driver::{DriverStats, Orders};
 use crate::orders_file::OrdersFile;
 use crate::reads::Reads;
@@ -36,7 +37,9 @@ pub(crate) struct Plane {
     /// Where orders on classes are kept.
     pub(crate) orders_file: OrdersFile,
     /// Nodes that serve nothing, and their loads.
-    pub(crate) resources: Resources,
+    pub(crate) resources: Arc<Resources>,
+    /// Who watches for culprits; none if that is switched off.
+    pub(crate) culprits: Option<Asks>,
     /// The driver's ear.
     pub(crate) orders: Orders,
     /// The driver's counters.

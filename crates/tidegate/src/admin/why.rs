@@ -1,4 +1,5 @@
-//! `GET /api/why/NAME`: why a node gets what it gets, how a site chooses, what slows a class.
+//! `GET /api/why/NAME`: why a node gets what it gets, how a site chooses, what a class loads
+//! and what slows it.
 //!
 //! The terms are worked out anew from the shared table, by a fresh instance of the site's
 //! policy. What a worker's own instance has learned by itself (the pool of prequal, say) is not
@@ -12,12 +13,14 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
 use tidegate_proxy::Recent;
 
+use super::findings;
 use super::models::{
     Decision, NodeStatus, TermStatus, Why, WhyClass, WhyNode, WhySite, WhySiteNode,
 };
 use super::plane::{Look, Plane};
 use super::status::node_status;
 use super::throttles;
+use crate::culprits::live::without_query;
 
 /// Requests that an answer shows.
 const DECISIONS_MAX: usize = 20;
@@ -36,15 +39,26 @@ pub(crate) fn why(plane: &Plane, name: &str) -> Option<Why> {
 }
 
 fn why_class(plane: &Plane, topology: &Topology, name: &str) -> Option<WhyClass> {
-    let class: ClassPattern = name.parse().ok()?;
-    let mut all = plane.shared.throttles.all().into_iter();
-    let id = all.find(|it| it.pattern == class)?.id;
+    let mut reasons = findings::reasons(plane, name);
+    // Classes that discovery names may have a query; throttles are on paths.
+    let class: Option<ClassPattern> = without_query(name).parse().ok();
+    let all = plane.shared.throttles.all();
+    let set = all.iter().find(|it| class.as_ref() == Some(&it.pattern));
+    let id = set.map(|it| it.id);
     let mut all = throttles::all(plane).into_iter();
-    let throttle = all.find(|it| it.class == class.name())?;
+    let throttle = set.and_then(|set| all.find(|it| it.class == set.pattern.name()));
+    if let Some(throttle) = &throttle {
+        reasons.splice(0..0, throttles::reasons(throttle));
+    }
+    if reasons.is_empty() {
+        return None;
+    }
     let look = plane.look();
+    let held = |recent: &Recent| id.is_some() && recent.throttle == id;
     Some(WhyClass {
-        reasons: throttles::reasons(&throttle),
-        decisions: decisions(plane, &look, topology, |recent| recent.throttle == Some(id)),
+        class: name.into(),
+        reasons,
+        decisions: decisions(plane, &look, topology, held),
         throttle,
     })
 }

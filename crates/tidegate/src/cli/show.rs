@@ -240,7 +240,7 @@ pub(super) fn why(why: &Why) -> String {
             out
         }
         Why::Class(why) => {
-            let mut out = format!("{}\n", why.throttle.class);
+            let mut out = format!("{}\n", why.class);
             out.push_str(&sentences(&why.reasons));
             out.push_str(&decisions(&why.decisions));
             out

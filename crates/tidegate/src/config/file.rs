@@ -9,6 +9,7 @@ use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class};
 use tidegate_core::units::Size;
 
 use super::answers::{ClassFile, RetryAfter, RetryBudgetFile, SessionFile};
+use super::culprits::CulpritsFile;
 use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::setting::{At, names, table};
@@ -64,6 +65,8 @@ table! {
         group: Vec<At<GroupFile>> = Vec::new();
         /// Classes of requests that are slowed. One table each.
         throttle: Vec<At<ThrottleFile>> = Vec::new();
+        /// Which classes of requests load which resource.
+        culprits: CulpritsFile = defaults();
         /// How load is read from the nodes.
         load: LoadFile = defaults();
         /// The node side: what `tidegate agent` does.

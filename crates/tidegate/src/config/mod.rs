@@ -12,6 +12,7 @@
 //! bound shows when it is bound.
 
 mod answers;
+pub(crate) mod culprits;
 #[cfg(test)]
 mod docs;
 pub(crate) mod file;
@@ -46,6 +47,7 @@ pub(crate) use problem::ConfigError;
 pub(crate) use secrets::Token;
 pub(crate) use validate::load_key;
 
+pub(crate) use culprits::Culprits;
 use file::{ConfigFile, LimitsFile, TimeoutsFile};
 use problem::{Problem, Problems};
 use setting::{Raw, Setting};
@@ -112,6 +114,8 @@ pub(crate) struct FrontEnd {
     pub(crate) log: LogConfig,
     /// Classes that are throttled from the start.
     pub(crate) throttles: Vec<Throttled>,
+    /// What discovery of culprits is told; none: nobody looks.
+    pub(crate) culprits: Option<Culprits>,
     /// Where orders are kept over a restart.
     pub(crate) orders_file: Option<PathBuf>,
 }

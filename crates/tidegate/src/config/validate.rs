@@ -25,8 +25,8 @@ use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
 use super::values::Auto;
 use super::{
-    Admin, Config, FrontEnd, NodeRead, Resource, Token, group, parse_rung, parse_scope, site,
-    throttle,
+    Admin, Config, FrontEnd, NodeRead, Resource, Token, culprits, group, parse_rung, parse_scope,
+    site, throttle,
 };
 
 /// Letters of a site's or node's name: it stands in URLs, labels and log lines.
@@ -216,6 +216,7 @@ impl Checker<'_> {
         self.names("group", &names);
         let groups = group::groups(file, self.problems);
         let throttles = throttle::throttles(file, self.problems);
+        let culprits = culprits::culprits(file, self.problems);
         let sites = sites?;
         let (nodes, reads) = nodes?;
         // All that it can find wrong was looked for above, with places.
@@ -250,6 +251,7 @@ impl Checker<'_> {
             sites: site_configs?,
             log: self.log(&file.log),
             throttles,
+            culprits,
             orders_file: (file.admin.orders_file.as_ref()).map(|path| self.path(path)),
         })
     }

@@ -10,6 +10,7 @@ mod correlate;
 pub(crate) mod evidence;
 mod files;
 mod input;
+pub(crate) mod live;
 mod order;
 pub(crate) mod picture;
 mod report;

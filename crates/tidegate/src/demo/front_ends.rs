@@ -101,6 +101,7 @@ fn front_end(
         sites: Vec::new(),
         log: LogConfig::default(),
         throttles: Vec::new(),
+        culprits: None,
         orders_file: None,
         seed: Some(seed),
     })

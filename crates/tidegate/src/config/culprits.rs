@@ -1,0 +1,77 @@
+//! Discovery of culprits: the table, and what it means.
+
+use std::time::Duration;
+
+use tidegate_core::classes::{PATTERNS_MAX, Pattern};
+use tidegate_core::throttle::AutoConfig;
+
+use super::file::ConfigFile;
+use super::problem::{Problem, Problems};
+use super::setting::{At, table};
+use crate::culprits::class_pattern;
+
+table! {
+    /// Which classes of requests load which resource. See docs/culprits.md.
+    pub(crate) struct CulpritsFile {
+        /// Whether anybody looks. It takes some MB and less than a hundredth of a CPU.
+        enabled: bool = true;
+        /// Classes to be told apart by these names, rather than by folding their URLs: `/search/*`,
+        /// `POST /cart/*` or `cart=/cart/*`. The first that fits counts.
+        classes: Vec<At<String>> = Vec::new();
+        /// Slow culprits down by itself, and release them by itself: those that are strong or confirmed,
+        /// while their resource is full and others wait longer than `slo`.
+        automatic: bool = false;
+        /// What 95 of 100 requests of all other classes shall take at most, for `automatic`.
+        slo: Duration = Duration::from_millis(500), in Duration::from_millis(1)..=Duration::from_secs(60);
+        /// Most classes that `automatic` slows at a time.
+        most: u32 = 3, in 1..=64;
+        /// Least requests in flight that `automatic` leaves a class.
+        least: u32 = 1, in 1..=10_000;
+    }
+}
+
+/// What discovery is told.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Culprits {
+    /// Classes with names of their own.
+    pub(crate) patterns: Vec<Pattern>,
+    /// What it does by itself; none: nothing.
+    pub(crate) automatic: Option<Automatic>,
+}
+
+/// What is done by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Automatic {
+    /// Its bounds.
+    pub(crate) bounds: AutoConfig,
+    /// What others' requests shall take at most.
+    pub(crate) slo: Duration,
+}
+
+/// What the file wants; none if nobody is to look. All that is wrong is among the problems.
+pub(super) fn culprits(file: &ConfigFile, problems: &mut Problems) -> Option<Culprits> {
+    let file = &file.culprits;
+    let mut patterns = Vec::new();
+    for class in &file.classes.value {
+        match class_pattern(class) {
+            Ok(pattern) => patterns.push(pattern),
+            Err(error) => problems.push(Problem::new(class.place(), error, "here")),
+        }
+    }
+    if let Some(over) = file.classes.value.get(PATTERNS_MAX) {
+        let message = format!("at most {PATTERNS_MAX} classes can be named");
+        problems.push(Problem::new(over.place(), message, "one too many"));
+    }
+    let automatic = file.automatic.value.then(|| Automatic {
+        bounds: AutoConfig {
+            most: file.most.value as usize,
+            least: file.least.value,
+            ..AutoConfig::default()
+        },
+        slo: file.slo.value,
+    });
+    file.enabled.value.then_some(Culprits {
+        patterns,
+        automatic,
+    })
+}

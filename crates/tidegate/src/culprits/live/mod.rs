@@ -1,0 +1,368 @@
+//! Discovery in a running front-end: a thread that hears of requests, reads counters, asks who is to blame,
+//! and draws the picture for whoever looks.
+//!
+//! ```text
+//! workers ── events ──> Requests ──┐
+//! readers ── counters ──> Series ──┴──> Discovery ── each 2.5 s ──> verdicts ──> Told (metrics, why)
+//!                                                                      └──> Report, when asked
+//! ```
+//!
+//! It decides nothing on a request's way; if it is slow or dies, traffic goes on. Resources are the nodes
+//! of each site together (a request may go to any of them), and each node with `role = "resource"`.
+
+mod requests;
+mod series;
+mod watched;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use tidegate_core::classes::{ClassId, SLOTS};
+use tidegate_core::culprits::{Confidence, Discovery, Limits};
+use tidegate_core::throttle::Throttle;
+use tidegate_core::time::Timestamp;
+use tidegate_proxy::{Observed, Shared};
+use tokio::sync::oneshot;
+
+use super::evidence::Lived;
+use super::picture::report::{self, Mode, Report};
+use super::picture::{self, ClassMaterial, Material};
+use crate::config::Culprits;
+use crate::resources::Resources;
+use requests::Requests;
+use watched::{RESOURCES_MAX, Watched, WatchedAll};
+
+/// Time between two looks at what has come.
+const TICK: Duration = Duration::from_millis(20);
+/// What a picture shows.
+const SHOWN: Duration = Duration::from_secs(60);
+/// Most questions that wait.
+const ASKS_MAX: usize = 16;
+
+/// A class and a resource, as the last evaluation saw them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Finding {
+    /// The class's name.
+    pub(crate) class: Arc<str>,
+    /// The resource's.
+    pub(crate) resource: Arc<str>,
+    /// Part of the resource's capacity that it uses.
+    pub(crate) share: f64,
+    /// Of the resource, per request.
+    pub(crate) cost_seconds: f64,
+    /// Half width of its 95 % interval, as a part of it; infinite where nothing is known.
+    pub(crate) cost_error: f64,
+    /// What it rests on: t, z, and the fit over the best at a wrong time.
+    pub(crate) evidence: [f64; 3],
+    /// Its mean number of requests in progress.
+    pub(crate) in_progress: f64,
+    /// How sure it is that it is a culprit, and since when that is told; none if it is not told.
+    pub(crate) told: Option<(Confidence, Timestamp)>,
+}
+
+/// What others see of it.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Each class with requests against each resource in use; what is told first, then by share.
+    pub(crate) all: Vec<Finding>,
+    /// Times at which events of requests found no room.
+    pub(crate) overflows: u64,
+    /// Evaluations so far.
+    pub(crate) evaluations: u64,
+    /// Time that they took.
+    pub(crate) evaluated: Duration,
+}
+
+impl Findings {
+    /// Who is told of.
+    pub(crate) fn told(&self) -> impl Iterator<Item = &Finding> {
+        self.all.iter().take_while(|it| it.told.is_some())
+    }
+}
+
+/// What the thread is made from.
+#[derive(Debug)]
+pub(crate) struct WatchParts {
+    /// What workers tell of requests.
+    pub(crate) observed: Observed,
+    /// Loads, topology and throttles.
+    pub(crate) shared: Arc<Shared>,
+    /// Nodes that are resources alone.
+    pub(crate) resources: Arc<Resources>,
+    /// Names of the sites.
+    pub(crate) sites: Vec<String>,
+    /// What the operator wants.
+    pub(crate) config: Culprits,
+    /// The process's clock.
+    pub(crate) clock: fn() -> Timestamp,
+}
+
+#[derive(Debug)]
+enum Ask {
+    Report(oneshot::Sender<Report>),
+    Stop,
+}
+
+/// Why there is no report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AskError {
+    #[error("too many wait for a report")]
+    Busy,
+    #[error("nobody watches for culprits")]
+    Gone,
+}
+
+/// A handle to ask the thread; as many as needed.
+#[derive(Clone, Debug)]
+pub(crate) struct Asks {
+    sender: SyncSender<Ask>,
+    findings: Arc<ArcSwap<Findings>>,
+}
+
+impl Asks {
+    /// The picture as it is now.
+    pub(crate) async fn report(&self) -> Result<Report, AskError> {
+        let (sender, answer) = oneshot::channel();
+        let sent = self.sender.try_send(Ask::Report(sender));
+        sent.map_err(|error| match error {
+            TrySendError::Full(_) => AskError::Busy,
+            TrySendError::Disconnected(_) => AskError::Gone,
+        })?;
+        answer.await.map_err(|_| AskError::Gone)
+    }
+
+    /// Who is told of.
+    pub(crate) fn findings(&self) -> Arc<Findings> {
+        self.findings.load_full()
+    }
+}
+
+/// The running thread; dropping it stops and joins.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    asks: Asks,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Starts the thread.
+    pub(crate) fn spawn(parts: WatchParts) -> std::io::Result<Self> {
+        let (sender, receiver) = sync_channel(ASKS_MAX);
+        let findings = Arc::new(ArcSwap::default());
+        let mut running = Running::new(parts, Arc::clone(&findings));
+        let thread = std::thread::Builder::new()
+            .name("culprits".into())
+            .spawn(move || running.run(&receiver))?;
+        Ok(Self {
+            asks: Asks { sender, findings },
+            thread: Some(thread),
+        })
+    }
+
+    /// A handle to ask it.
+    pub(crate) fn asks(&self) -> Asks {
+        self.asks.clone()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // A full channel empties within a tick, a closed one has no thread to stop.
+        self.asks.sender.send(Ask::Stop).ok();
+        if let Some(thread) = self.thread.take() {
+            // It has told its panic on standard error already.
+            thread.join().ok();
+        }
+    }
+}
+
+struct Running {
+    shared: Arc<Shared>,
+    clock: fn() -> Timestamp,
+    discovery: Discovery,
+    requests: Requests,
+    watched: WatchedAll,
+    findings: Arc<ArcSwap<Findings>>,
+    evaluations: u64,
+    evaluated: Duration,
+}
+
+impl Running {
+    fn new(parts: WatchParts, findings: Arc<ArcSwap<Findings>>) -> Self {
+        let limits = Limits {
+            classes: SLOTS as u16,
+            resources: RESOURCES_MAX as u16,
+        };
+        let watched = WatchedAll::new(&parts.shared, parts.resources, &parts.sites);
+        Self {
+            discovery: Discovery::new(limits),
+            requests: Requests::new(parts.observed, parts.sites, parts.config.patterns),
+            watched,
+            shared: parts.shared,
+            clock: parts.clock,
+            findings,
+            evaluations: 0,
+            evaluated: Duration::ZERO,
+        }
+    }
+
+    fn run(&mut self, asks: &Receiver<Ask>) {
+        let mut due = (self.clock)() + TICK;
+        loop {
+            match asks.recv_timeout(due.since((self.clock)())) {
+                Ok(Ask::Report(answer)) => {
+                    // Whoever asked may have left since.
+                    answer.send(self.report()).ok();
+                }
+                Ok(Ask::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let now = (self.clock)();
+            if now >= due {
+                self.handle_tick(now);
+                due = now + TICK;
+            }
+        }
+    }
+
+    fn handle_tick(&mut self, now: Timestamp) {
+        self.requests.drain(&mut self.discovery, now);
+        self.watched.read(&self.shared, &mut self.discovery, now);
+        let Some(due) = self.watched.due(now) else {
+            return;
+        };
+        self.requests.tell_unfinished(&mut self.discovery);
+        let begun = (self.clock)();
+        self.watched.evaluate(due, &mut self.discovery, now);
+        self.evaluations += 1;
+        self.evaluated += (self.clock)().since(begun);
+        self.findings.store(Arc::new(Findings {
+            all: self.found(),
+            overflows: self.requests.overflows,
+            evaluations: self.evaluations,
+            evaluated: self.evaluated,
+        }));
+    }
+
+    fn found(&self) -> Vec<Finding> {
+        let names: Vec<Arc<str>> = self.requests.names().into_iter().map(Arc::from).collect();
+        let of = |watched: &Watched| -> Vec<Finding> {
+            let resource: Arc<str> = watched.name.as_str().into();
+            let verdicts = watched.verdicts.iter().flat_map(|it| &it.classes);
+            let found = verdicts.filter_map(|it| {
+                let class = names
+                    .get(it.class.index())
+                    .filter(|name| !name.is_empty())?;
+                let confidence = it.culprit.clone().unwrap_or(Confidence::Likely);
+                let since = watched.named_at.get(&it.class).filter(|_| it.told);
+                Some(Finding {
+                    class: Arc::clone(class),
+                    resource: Arc::clone(&resource),
+                    share: it.share,
+                    cost_seconds: it.cost_seconds,
+                    cost_error: it.relative_error,
+                    evidence: [it.t, it.z, it.shift_ratio],
+                    in_progress: self.requests.in_progress(it.class),
+                    told: since.map(|since| (confidence, *since)),
+                })
+            });
+            found.collect()
+        };
+        let mut all: Vec<_> = self.watched.iter().flat_map(of).collect();
+        all.sort_by(|one, other| {
+            let told = other.told.is_some().cmp(&one.told.is_some());
+            told.then(other.share.total_cmp(&one.share))
+        });
+        all
+    }
+
+    /// The picture of the last minute.
+    fn report(&mut self) -> Report {
+        let now = (self.clock)();
+        self.requests.drain(&mut self.discovery, now);
+        let unix = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_nanos() as i64);
+        // The Unix time at the clock's zero.
+        let base = unix - now.nanos() as i64;
+        let on_unix = |at: Timestamp| Timestamp::from_nanos((at.nanos() as i64 + base) as u64);
+        let lived = |it: &Lived| Lived {
+            class: it.class,
+            sent: on_unix(it.sent),
+            ended: on_unix(it.ended),
+        };
+        let requests: Vec<_> = self.requests.ended().map(lived).collect();
+        let unfinished: Vec<_> = (self.requests.unfinished())
+            .map(|(class, sent)| (class, on_unix(sent)))
+            .collect();
+        let spans = self.watched.spans(base);
+        let material = Material {
+            mode: Mode::Live,
+            from: unix - SHOWN.as_nanos() as i64,
+            to: unix,
+            notes: self.notes(),
+            classes: self.classes(base),
+            requests: &requests,
+            unfinished: &unfinished,
+            resources: self.watched.materials(&spans, base),
+        };
+        picture::report(&material)
+    }
+
+    fn classes(&self, base: i64) -> Vec<ClassMaterial> {
+        let throttles = self.shared.throttles.all();
+        let class = |name: String| {
+            let of = |throttle: &&Throttle| throttle.pattern.name() == without_query(&name);
+            ClassMaterial {
+                throttle: throttles.iter().find(of).map(|it| shown(it, base)),
+                name,
+            }
+        };
+        self.requests.names().into_iter().map(class).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.watched.iter().len() == 0 {
+            notes.push(
+                "No node's load is read, so there is no resource to explain: run `tidegate agent` on the \
+                 nodes, or on a database's host with `role = \"resource\"`."
+                    .into(),
+            );
+        }
+        notes.extend(self.watched.notes());
+        if self.requests.overflows > 0 {
+            notes.push(format!(
+                "{} times there were more requests than could be followed.",
+                self.requests.overflows
+            ));
+        }
+        notes
+    }
+}
+
+/// A class's name as an order on it has it: orders are on paths.
+pub(crate) fn without_query(class: &str) -> &str {
+    class.split_once('?').map_or(class, |(path, _)| path)
+}
+
+/// What slows a class, for the picture.
+fn shown(throttle: &Throttle, base: i64) -> report::Throttle {
+    let seconds = |at: Timestamp| (at.nanos() as i64 + base) as f64 * 1e-9;
+    report::Throttle {
+        orders: throttle.order.to_string(),
+        by: throttle.set_by.label().into(),
+        since: Some(seconds(throttle.since)),
+        until: throttle.until.map(seconds),
+        held: Some(throttle.counters.held),
+        held_ms: Some(throttle.counters.delayed.as_secs_f64() * 1e3),
+        in_flight: Some(throttle.in_flight),
+        waiting: Some(throttle.waiting),
+    }
+}
+
+/// Class numbers fit the core's.
+const _: () = assert!(SLOTS <= u16::MAX as usize && size_of::<ClassId>() == 2);
