@@ -192,6 +192,7 @@ impl Running {
                 resources: Arc::clone(&resources),
                 sites: specs.iter().map(|site| site.name.clone()).collect(),
                 config: culprits,
+                output,
                 clock: clock::now,
             })
         });

@@ -4,16 +4,19 @@
 //! ```text
 //! workers ── events ──> Requests ──┐
 //! readers ── counters ──> Series ──┴──> Discovery ── each 2.5 s ──> verdicts ──> Told (metrics, why)
+//!                                                                      ├──> Policy ──> throttles
 //!                                                                      └──> Report, when asked
 //! ```
 //!
 //! It decides nothing on a request's way; if it is slow or dies, traffic goes on. Resources are the nodes
 //! of each site together (a request may go to any of them), and each node with `role = "resource"`.
 
+mod policy;
 mod requests;
 mod series;
 mod watched;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -21,7 +24,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use tidegate_core::classes::{ClassId, SLOTS};
-use tidegate_core::culprits::{Confidence, Discovery, Limits};
+use tidegate_core::culprits::{Confidence, Discovery, EVERY, Limits};
 use tidegate_core::throttle::Throttle;
 use tidegate_core::time::Timestamp;
 use tidegate_proxy::{Observed, Shared};
@@ -31,7 +34,9 @@ use super::evidence::Lived;
 use super::picture::report::{self, Mode, Report};
 use super::picture::{self, ClassMaterial, Material};
 use crate::config::Culprits;
+use crate::output::Output;
 use crate::resources::Resources;
+use policy::Policy;
 use requests::Requests;
 use watched::{RESOURCES_MAX, Watched, WatchedAll};
 
@@ -96,6 +101,8 @@ pub(crate) struct WatchParts {
     pub(crate) sites: Vec<String>,
     /// What the operator wants.
     pub(crate) config: Culprits,
+    /// Where it is told what was done.
+    pub(crate) output: Output,
     /// The process's clock.
     pub(crate) clock: fn() -> Timestamp,
 }
@@ -188,6 +195,10 @@ struct Running {
     findings: Arc<ArcSwap<Findings>>,
     evaluations: u64,
     evaluated: Duration,
+    /// Slows culprits down by itself, if that is wanted, and when it looks next.
+    policy: Option<Policy>,
+    policy_due: Timestamp,
+    output: Output,
 }
 
 impl Running {
@@ -206,6 +217,9 @@ impl Running {
             findings,
             evaluations: 0,
             evaluated: Duration::ZERO,
+            policy: parts.config.automatic.map(Policy::new),
+            policy_due: Timestamp::ZERO,
+            output: parts.output,
         }
     }
 
@@ -245,6 +259,27 @@ impl Running {
             evaluations: self.evaluations,
             evaluated: self.evaluated,
         }));
+        if now >= self.policy_due {
+            self.policy_due = now + EVERY;
+            self.slow_culprits(now);
+        }
+    }
+
+    /// Does by itself what the operator lets it do.
+    fn slow_culprits(&mut self, now: Timestamp) {
+        let Some(policy) = &mut self.policy else {
+            return;
+        };
+        let findings = self.findings.load();
+        let told: BTreeSet<&str> = findings.told().map(|it| &*it.class).collect();
+        let seconds = self.requests.others_take(&told, now);
+        let latency = policy.latency(seconds.unwrap_or_default());
+        let throttling = &self.shared.throttles;
+        let pressed = self.watched.pressed();
+        let said = policy.act(&findings.all, &pressed, latency, throttling, now);
+        for (event, text) in said {
+            self.output.event(event, &text);
+        }
     }
 
     fn found(&self) -> Vec<Finding> {

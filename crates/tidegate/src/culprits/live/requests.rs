@@ -1,7 +1,7 @@
 //! Requests as they come and go: folded into classes, handed to discovery, and the last minute of them
 //! kept for the picture.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use tidegate_core::classes::{ClassId, ClassTable, Pattern, SLOTS, TreeConfig, Weight};
@@ -19,6 +19,9 @@ const KEPT_MAX: usize = 200_000;
 const IN_PROGRESS_MAX: usize = 65_536;
 /// What a look, each 20 ms, adds to the smoothed number in progress: 5 s.
 const SMOOTHING: f64 = 0.004;
+/// How far back it is looked how long requests take, and the least of them that tell.
+const LATENCY_WINDOW: Duration = Duration::from_secs(5);
+const LATENCY_REQUESTS_MIN: usize = 20;
 /// Time between two looks at which classes weigh enough for a name.
 const RANK_EVERY: Duration = Duration::from_secs(10);
 
@@ -175,6 +178,44 @@ impl Requests {
     /// Requests of a class that are in progress, smoothed over some seconds.
     pub(super) fn in_progress(&self, class: ClassId) -> f64 {
         self.levels.get(class.index()).copied().unwrap_or_default()
+    }
+
+    /// What 95 of 100 requests of classes but these take, in seconds, those in progress by their age; of the
+    /// site where that is longest. None if there are too few.
+    pub(super) fn others_take(&self, but: &BTreeSet<&str>, now: Timestamp) -> Option<f64> {
+        let names = self.names();
+        let site = |class: ClassId| {
+            let name = names.get(class.index()).map_or("", String::as_str);
+            let several = !self.sites.is_empty();
+            let site = if several {
+                name.split(' ').next()
+            } else {
+                None
+            };
+            (!but.contains(name)).then(|| site.unwrap_or_default())
+        };
+        let since = now - LATENCY_WINDOW;
+        let late = self.ended.iter().rev();
+        let late = late.take_while(|lived| lived.ended >= since);
+        let late = late.map(|it| (it.class, it.ended.seconds_since(it.sent)));
+        let waiting = self
+            .unfinished()
+            .map(|(class, sent)| (class, now.seconds_since(sent)));
+        let mut by_site: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for (class, seconds) in late.chain(waiting) {
+            if let Some(site) = site(class) {
+                by_site.entry(site).or_default().push(seconds);
+            }
+        }
+        let enough = by_site
+            .into_values()
+            .filter(|it| it.len() >= LATENCY_REQUESTS_MIN);
+        enough
+            .map(|mut all| {
+                let place = (all.len() - 1) * 95 / 100;
+                *all.select_nth_unstable_by(place, f64::total_cmp).1
+            })
+            .max_by(f64::total_cmp)
     }
 
     /// All names, by number; empty where there is none.

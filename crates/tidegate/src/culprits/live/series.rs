@@ -29,6 +29,8 @@ const GAP_MAX: u64 = 1_000_000_000;
 const READINGS_MAX: usize = 512;
 /// Steps kept for the picture: a minute.
 const SPANS_MAX: usize = 1200;
+/// Steps of "the last seconds": five of them.
+const USAGE_SPANS: usize = 100;
 /// Steps that are made up for after a pause.
 const CATCH_UP: u64 = 40;
 
@@ -232,6 +234,14 @@ impl Series {
     /// Use by step in the last minute, by the process's clock.
     pub(super) fn spans(&self) -> impl Iterator<Item = &Span> {
         self.spans.iter()
+    }
+
+    /// Used part of the capacity in the last seconds; none if nothing is known.
+    pub(super) fn usage(&self) -> Option<f64> {
+        let late = self.spans.iter().rev().take(USAGE_SPANS);
+        let late = late.filter(|it| it.to > self.done as i64 - (USAGE_SPANS as u64 * STEP) as i64);
+        let (sum, count) = late.fold((0.0, 0), |(sum, count), it| (sum + it.mean, count + 1));
+        (count > 0 && self.capacity > 0.0).then(|| sum / f64::from(count) / self.capacity)
     }
 
     /// Up to when it is known.

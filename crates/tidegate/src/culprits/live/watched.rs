@@ -13,6 +13,7 @@ use tidegate_proxy::Shared;
 
 use super::super::picture::ResourceMaterial;
 use super::super::resource::{Span, Unit};
+use super::policy::Pressed;
 use super::series::{Kind, Series};
 use crate::resources::Resources;
 
@@ -176,6 +177,18 @@ impl WatchedAll {
             .map(|verdict| (verdict.class, since(verdict.class)))
             .collect();
         watched.verdicts = Some(verdicts);
+    }
+
+    /// How those do that have a capacity.
+    pub(super) fn pressed(&self) -> Vec<Pressed> {
+        let known = self.all.iter().filter(|it| it.explains());
+        let pressed = known.filter_map(|it| {
+            Some(Pressed {
+                resource: it.name.clone(),
+                usage: it.series.usage()?,
+            })
+        });
+        pressed.collect()
     }
 
     pub(super) fn iter(&self) -> std::slice::Iter<'_, Watched> {

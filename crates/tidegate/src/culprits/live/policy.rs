@@ -1,0 +1,332 @@
+//! Slowing culprits down by itself: what the core's [`steps`] is told, and what is done of what it says.
+//!
+//! ```text
+//! findings (told) ──> Culprit       all but those that somebody else throttles
+//! series, requests ──> Pressure     use of the last 5 s; p95 of all other classes over the SLO
+//! throttles ──> Standing            own ones, and when they held somebody
+//! steps ──> concurrency orders, set by "policy"
+//! ```
+//!
+//! Orders are on paths: a class with a query is throttled with all that has its path. A class that an
+//! operator throttles or releases is his from then on, until it is accused anew.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::culprits::Confidence as Sure;
+use tidegate_core::throttle::{
+    ClassPattern, Confidence, Culprit, Order, Pressure, SetBy, Standing, Step, Throttle,
+    WhyReleased, steps,
+};
+use tidegate_core::time::Timestamp;
+use tidegate_proxy::Throttling;
+
+use super::{Finding, without_query};
+use crate::config::culprits::Automatic;
+
+/// How a resource does.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Pressed {
+    pub(super) resource: String,
+    /// Used part of its capacity.
+    pub(super) usage: f64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Policy {
+    config: Automatic,
+    /// By class.
+    own: BTreeMap<String, Own>,
+}
+
+#[derive(Clone, Debug)]
+struct Own {
+    resource: String,
+    limit: u32,
+    changed_at: Timestamp,
+    accused_at: Timestamp,
+    held_at: Timestamp,
+    /// Requests held so far.
+    held: u64,
+}
+
+impl Policy {
+    pub(super) fn new(config: Automatic) -> Self {
+        Self {
+            config,
+            own: BTreeMap::new(),
+        }
+    }
+
+    /// Latency of which others are said to suffer, as a part of the SLO, where requests took so long.
+    pub(super) fn latency(&self, seconds: f64) -> f64 {
+        seconds / self.config.slo.as_secs_f64()
+    }
+
+    /// Looks at what was found, and acts; says what it did, for the operator.
+    pub(super) fn act(
+        &mut self,
+        found: &[Finding],
+        pressed: &[Pressed],
+        latency: f64,
+        throttling: &Throttling,
+        now: Timestamp,
+    ) -> Vec<(&'static str, String)> {
+        let standing = throttling.all();
+        self.note(&standing, found, now);
+        let culprits: Vec<_> = found
+            .iter()
+            .filter_map(|it| culprit(it, &standing))
+            .collect();
+        let pressures: Vec<_> = (pressed.iter())
+            .map(|it| Pressure {
+                resource: &it.resource,
+                usage: it.usage,
+                latency,
+            })
+            .collect();
+        let own = self.own.clone();
+        let own: Vec<_> = own.iter().map(|(class, own)| own.standing(class)).collect();
+        let wanted = steps(&self.config.bounds, &culprits, &pressures, &own, now);
+        let mut said = Vec::new();
+        for step in wanted {
+            said.extend(self.carry_out(step, throttling, now));
+        }
+        said
+    }
+
+    /// What became of own throttles since.
+    fn note(&mut self, standing: &[Throttle], found: &[Finding], now: Timestamp) {
+        let told = |class: &str| {
+            let mut told = found.iter().filter(|it| it.told.is_some());
+            told.any(|it| without_query(&it.class) == class)
+        };
+        self.own.retain(|class, own| {
+            let set = standing.iter().find(|it| it.pattern.name() == class);
+            // Somebody has released it, or has the say over it now.
+            let Some(set) = set.filter(|it| it.set_by == SetBy::Policy) else {
+                return false;
+            };
+            if set.waiting > 0 || set.counters.held > own.held {
+                own.held_at = now;
+            }
+            own.held = set.counters.held;
+            if told(class) {
+                own.accused_at = now;
+            }
+            true
+        });
+    }
+
+    fn carry_out(
+        &mut self,
+        step: Step<'_>,
+        throttling: &Throttling,
+        now: Timestamp,
+    ) -> Option<(&'static str, String)> {
+        match step {
+            Step::Set {
+                class,
+                resource,
+                limit,
+            } => {
+                let own = Own {
+                    resource: resource.into(),
+                    limit,
+                    changed_at: now,
+                    accused_at: now,
+                    held_at: now,
+                    held: 0,
+                };
+                self.own.insert(class.into(), own);
+                let why = format!("{class}: throttled to {limit} at a time, it fills {resource}");
+                Some(("throttled", self.order(class, limit, throttling, now, why)))
+            }
+            Step::Tighten { class, limit } => {
+                let why = format!("{class}: throttled to {limit} at a time, others still wait");
+                Some(("throttled", self.order(class, limit, throttling, now, why)))
+            }
+            Step::Ease { class, limit } => {
+                let why = format!("{class}: {limit} at a time now, there is room");
+                Some(("eased", self.order(class, limit, throttling, now, why)))
+            }
+            Step::Release { class, why } => {
+                self.own.remove(class);
+                throttling.release(class, now)?;
+                let why = match why {
+                    WhyReleased::Idle => "it has held nobody for a while",
+                    WhyReleased::Cleared => "nobody accuses it any more",
+                };
+                Some((
+                    "released",
+                    format!("{class}: not throttled any more, {why}"),
+                ))
+            }
+        }
+    }
+
+    /// Gives the order; what is to be said of it, or why it could not be given.
+    fn order(
+        &mut self,
+        class: &str,
+        limit: u32,
+        throttling: &Throttling,
+        now: Timestamp,
+        why: String,
+    ) -> String {
+        let order = Order {
+            concurrency: Some(limit),
+            ..Order::default()
+        };
+        let given = class.parse::<ClassPattern>();
+        let given = given.map_err(|error| error.to_string()).and_then(|it| {
+            let set = throttling.set(it, order, SetBy::Policy, None, now);
+            set.map_err(|error| error.to_string())
+        });
+        if let Err(error) = given {
+            self.own.remove(class);
+            return format!("{class}: cannot be throttled: {error}");
+        }
+        if let Some(own) = self.own.get_mut(class) {
+            own.limit = limit;
+            own.changed_at = now;
+        }
+        why
+    }
+}
+
+impl Own {
+    fn standing<'a>(&'a self, class: &'a str) -> Standing<'a> {
+        Standing {
+            class,
+            resource: &self.resource,
+            limit: self.limit,
+            changed_at: self.changed_at,
+            accused_at: self.accused_at,
+            held_at: self.held_at,
+        }
+    }
+}
+
+/// What the core is told of a finding; nothing if it is not told, cannot be ordered, or is somebody
+/// else's already.
+fn culprit<'a>(it: &'a Finding, standing: &[Throttle]) -> Option<Culprit<'a>> {
+    let (confidence, _) = it.told.as_ref()?;
+    let class = without_query(&it.class);
+    let pattern: ClassPattern = class.parse().ok()?;
+    let mut others = standing.iter().filter(|it| it.set_by != SetBy::Policy);
+    if others.any(|it| it.pattern == pattern) {
+        return None;
+    }
+    Some(Culprit {
+        class,
+        resource: &it.resource,
+        share: it.share,
+        confidence: match confidence {
+            Sure::Confirmed => Confidence::Confirmed,
+            Sure::Strong => Confidence::Strong,
+            Sure::Likely => Confidence::Likely,
+            Sure::FromOccupancy => Confidence::FromOccupancy,
+            Sure::Ambiguous { .. } => Confidence::Ambiguous,
+        },
+        in_flight: it.in_progress,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tidegate_core::throttle::AutoConfig;
+
+    use super::*;
+
+    fn finding(class: &str, told: Option<Sure>) -> Finding {
+        Finding {
+            class: class.into(),
+            resource: "db cpu".into(),
+            share: 0.5,
+            cost_seconds: 0.1,
+            cost_error: 0.1,
+            evidence: [20.0, 10.0, 3.0],
+            in_progress: 10.0,
+            told: told.map(|sure| (sure, Timestamp::ZERO)),
+        }
+    }
+
+    fn policy() -> Policy {
+        Policy::new(Automatic {
+            bounds: AutoConfig::default(),
+            slo: Duration::from_millis(200),
+        })
+    }
+
+    fn full() -> [Pressed; 1] {
+        [Pressed {
+            resource: "db cpu".into(),
+            usage: 0.98,
+        }]
+    }
+
+    fn limit(throttling: &Throttling, class: &str) -> Option<u32> {
+        let all = throttling.all();
+        let set = all.iter().find(|it| it.pattern.name() == class)?;
+        set.order.concurrency
+    }
+
+    #[test]
+    fn a_strong_culprit_of_a_full_resource_is_throttled_and_eased() {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let found = [finding("GET /search?q", Some(Sure::Strong))];
+        let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
+        assert_eq!(policy.latency(0.4), 2.0);
+        let said = policy.act(&found, &full(), 2.0, &throttling, at(100));
+        assert_eq!(said[0].0, "throttled");
+        assert_eq!(limit(&throttling, "GET /search"), Some(7));
+        // Others still wait.
+        policy.act(&found, &full(), 2.0, &throttling, at(106));
+        assert_eq!(limit(&throttling, "GET /search"), Some(4));
+        // Nobody accuses it for a minute.
+        let said = policy.act(&[], &full(), 0.1, &throttling, at(170));
+        assert_eq!(said[0].0, "released");
+        assert_eq!(throttling.all(), []);
+    }
+
+    #[test]
+    fn who_is_not_sure_enough_or_not_ours_is_left_alone() {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let now = Timestamp::from_millis(100_000);
+        let unsure = [
+            finding("GET /a", Some(Sure::Likely)),
+            finding("GET /b", None),
+            finding("other", Some(Sure::Strong)),
+        ];
+        assert_eq!(policy.act(&unsure, &full(), 2.0, &throttling, now), []);
+        let order = Order {
+            concurrency: Some(50),
+            ..Order::default()
+        };
+        let pattern = "GET /c".parse().unwrap();
+        throttling
+            .set(pattern, order, SetBy::Operator, None, now)
+            .unwrap();
+        let strong = [finding("GET /c", Some(Sure::Strong))];
+        assert_eq!(policy.act(&strong, &full(), 2.0, &throttling, now), []);
+        assert_eq!(limit(&throttling, "GET /c"), Some(50));
+        // Full, and nobody suffers.
+        let calm = [finding("GET /d", Some(Sure::Strong))];
+        assert_eq!(policy.act(&calm, &full(), 0.9, &throttling, now), []);
+    }
+
+    #[test]
+    fn a_class_that_an_operator_releases_is_not_ours_any_more() {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let now = Timestamp::from_millis(100_000);
+        let found = [finding("GET /a", Some(Sure::Confirmed))];
+        policy.act(&found, &full(), 2.0, &throttling, now);
+        throttling.release("GET /a", now).unwrap();
+        let calm = policy.act(&found, &full(), 0.5, &throttling, now);
+        assert_eq!(calm, []);
+        assert!(policy.own.is_empty() && throttling.all().is_empty());
+    }
+}
