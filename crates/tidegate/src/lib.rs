@@ -12,6 +12,7 @@ mod orders_file;
 mod output;
 mod probe;
 mod reads;
+mod replace;
 mod resources;
 mod run;
 mod rungs;

@@ -15,6 +15,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_proxy::Throttling;
 
 use crate::admin::models::OrderModel;
+use crate::replace::replace;
 
 /// Largest file, bytes: as many throttles as there may be, with the longest classes.
 const BYTES_MAX: u64 = 1 << 20;
@@ -137,9 +138,7 @@ fn read(path: &Path) -> io::Result<Kept> {
 fn write(path: &Path, kept: &Kept) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(kept)?;
     text.push(b'\n');
-    let next = path.with_extension("next");
-    std::fs::write(&next, text)?;
-    std::fs::rename(next, path)
+    replace(path, &text)
 }
 
 #[cfg(test)]

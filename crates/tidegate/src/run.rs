@@ -22,6 +22,7 @@ use std::thread::available_parallelism;
 use arc_swap::ArcSwap;
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
+use tidegate_core::route::Routes;
 use tidegate_core::throttle::SetBy;
 use tidegate_proxy::{
     Limits, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling, Timeouts,
@@ -38,7 +39,7 @@ use crate::cli::Failure;
 use crate::config::file::{LimitsFile, TimeoutsFile};
 use crate::config::throttle::Throttled;
 use crate::config::values::Auto;
-use crate::config::{Admin, Config, FrontEnd};
+use crate::config::{Admin, Config, Culprits, FrontEnd};
 use crate::culprits::live::{Watch, WatchParts};
 use crate::driver::{Driver, DriverParts};
 use crate::orders_file::OrdersFile;
@@ -167,14 +168,7 @@ impl Running {
         let specs = cluster.sites.clone();
         let table = LoadTable::new(nodes, sites).grouped(&cluster.groups);
         let director = Director::new(cluster, proxy_config.seed);
-        let shared = Arc::new(Shared {
-            table: Arc::new(table),
-            topology: ArcSwap::new(director.topology()),
-            routes: ArcSwap::new(Arc::new(routes)),
-            room: tokio::sync::Notify::new(),
-            throttles: Throttling::new(held_max(&proxy_config)),
-            stats: Arc::new(Stats::new(proxy_config.workers, sites, nodes)),
-        });
+        let shared = shared(&proxy_config, table, &director, routes, sites);
         let orders_file = OrdersFile::new(orders_file);
         give_orders(&shared.throttles, throttles, &orders_file, output)?;
         let reads = Reads::start(&reads, options, &shared.table);
@@ -185,18 +179,8 @@ impl Running {
         let window = Window::new(started, shared.stats.snapshot());
         let proxy = Proxy::start(proxy_config, Arc::clone(&shared));
         let mut proxy = proxy.map_err(|error| failed(&error))?;
-        let watch = culprits.map(|culprits| {
-            Watch::spawn(WatchParts {
-                observed: proxy.observed(),
-                shared: Arc::clone(&shared),
-                resources: Arc::clone(&resources),
-                sites: specs.iter().map(|site| site.name.clone()).collect(),
-                config: culprits,
-                output,
-                clock: clock::now,
-            })
-        });
-        let watch = watch.transpose().map_err(|error| failed(&error))?;
+        let watching = |culprits| watch(culprits, &mut proxy, &shared, &resources, output);
+        let watch = culprits.map(watching).transpose()?;
         let (probes, asked) = mpsc::channel(probe::WAITING_MAX);
         let driver = Driver::spawn(DriverParts {
             director,
@@ -256,6 +240,46 @@ impl Running {
             output.event("reading", &text);
         }
     }
+}
+
+/// What the data plane shares with everybody else.
+fn shared(
+    config: &ProxyConfig,
+    table: LoadTable,
+    director: &Director,
+    routes: Routes,
+    sites: usize,
+) -> Arc<Shared> {
+    let nodes = table.nodes();
+    Arc::new(Shared {
+        table: Arc::new(table),
+        topology: ArcSwap::new(director.topology()),
+        routes: ArcSwap::new(Arc::new(routes)),
+        room: tokio::sync::Notify::new(),
+        throttles: Throttling::new(held_max(config)),
+        stats: Arc::new(Stats::new(config.workers, sites, nodes)),
+    })
+}
+
+/// Begins to watch for culprits.
+fn watch(
+    config: Culprits,
+    proxy: &mut Proxy,
+    shared: &Arc<Shared>,
+    resources: &Arc<Resources>,
+    output: Output,
+) -> Result<Watch, Failure> {
+    let topology = shared.topology.load();
+    let parts = WatchParts {
+        observed: proxy.observed(),
+        shared: Arc::clone(shared),
+        resources: Arc::clone(resources),
+        sites: topology.sites.iter().map(|it| it.name.clone()).collect(),
+        config,
+        output,
+        clock: clock::now,
+    };
+    Watch::spawn(parts).map_err(|error| Failure::Failed(error.to_string()))
 }
 
 /// Throttles the classes of the configuration, and then as operators have ordered before: theirs is the

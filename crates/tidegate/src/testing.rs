@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tidegate_core::admission::AdmissionConfig;
+use tidegate_core::culprits::Confidence;
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad, Rung};
 use tidegate_core::policy::PolicyConfig;
@@ -15,6 +16,7 @@ use tidegate_core::topology::{ClusterSpec, Group, NodeId, NodeSpec, SiteId, Site
 use tidegate_proxy::{Shared, Stats, Throttling};
 
 use crate::admin::plane::{Plane, Window};
+use crate::culprits::live::{Asks, Finding, Findings};
 use crate::driver::{Driver, DriverParts};
 use crate::orders_file::OrdersFile;
 use crate::output::Output;
@@ -78,6 +80,30 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
     (driver.unwrap(), shared)
 }
 
+/// Somebody was told, and somebody else was not.
+fn found() -> Findings {
+    let finding = |class: &str, share, told| Finding {
+        class: class.into(),
+        resource: "shop cpu".into(),
+        share,
+        cost_seconds: 0.125,
+        cost_error: 0.25,
+        evidence: [12.0, 9.0, 3.0],
+        in_progress: 2.0,
+        told,
+    };
+    let since = now() - Duration::from_secs(8);
+    Findings {
+        all: vec![
+            finding("shop GET /search?q", 0.5, Some((Confidence::Strong, since))),
+            finding("shop GET /a", 0.02, None),
+        ],
+        overflows: 0,
+        evaluations: 3,
+        evaluated: Duration::from_millis(15),
+    }
+}
+
 /// A front-end of which n1's load is fresh, n2's is stale and n3's was never read.
 pub(crate) fn plane() -> (Driver, Arc<Plane>) {
     let (driver, shared) = driver();
@@ -107,7 +133,7 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         reads: Arc::default(),
         orders_file: OrdersFile::new(None),
         resources: Arc::default(),
-        culprits: None,
+        culprits: Some(Asks::with(found())),
         orders: driver.orders(),
         driver: driver.stats(),
         draining: AtomicBool::new(false),

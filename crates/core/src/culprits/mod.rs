@@ -47,6 +47,7 @@ mod tests;
 mod usage;
 mod verdict;
 mod virtual_time;
+mod whole;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -54,6 +55,7 @@ use std::time::Duration;
 pub use alignment::{Alignment, Binned, align};
 pub use pearson::Pearson;
 pub use verdict::{Confidence, Verdict, Verdicts};
+pub use whole::{Told, Whole};
 
 pub use crate::classes::ClassId;
 use crate::time::Timestamp;

@@ -9,7 +9,7 @@
 use super::trace::{Resource, Trace};
 
 /// Seconds that count.
-const SECONDS: usize = 30;
+const SECONDS: f64 = 30.0;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,13 @@ pub struct Truth {
 
 /// Of each class, over the 30 s before a moment, in seconds after the start.
 pub fn truths(trace: &Trace, resource: Resource, until: f64) -> Vec<Truth> {
-    let end = (until.round() as usize).min(trace.seconds.len());
-    let seconds = &trace.seconds[end.saturating_sub(SECONDS)..end];
+    truths_between(trace, resource, until - SECONDS, until)
+}
+
+/// Of each class, between two moments, in seconds after the start.
+pub fn truths_between(trace: &Trace, resource: Resource, from: f64, until: f64) -> Vec<Truth> {
+    let place = |seconds: f64| (seconds.round().max(0.0) as usize).min(trace.seconds.len());
+    let seconds = &trace.seconds[place(from)..place(until)];
     let place = resource.index();
     let capacity = trace.cores[place] * (seconds.len() as f64).max(1.0);
     let mut truths = Vec::new();

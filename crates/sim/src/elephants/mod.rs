@@ -26,7 +26,7 @@ mod trace;
 mod world;
 
 pub use family::Family;
-pub use label::{Label, Truth, truths};
+pub use label::{Label, Truth, truths, truths_between};
 pub use replay::{Replay, Turn};
 pub use score::{Named, Score};
 pub use trace::{Resource, START_MS, Trace};
@@ -34,4 +34,11 @@ pub use trace::{Resource, START_MS, Trace};
 /// Runs a scenario. The same family and seed make the same trace, byte for byte.
 pub fn run(family: Family, seed: u64) -> Trace {
     world::run(&family.site(seed), seed)
+}
+
+/// The same for so many seconds.
+pub fn run_for(family: Family, seed: u64, seconds: f64) -> Trace {
+    let mut site = family.site(seed);
+    site.seconds = seconds;
+    world::run(&site, seed)
 }

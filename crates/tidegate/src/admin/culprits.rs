@@ -61,10 +61,6 @@ fn policy() -> Option<&'static str> {
 
 /// The page as a file of its own: with the report inside, and without any network. A report that
 /// is no JSON harms nothing: the page says that it cannot be read.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "`tidegate culprits --html` is what calls it")
-)]
 pub(crate) fn offline_page(report_json: &str) -> String {
     let place = format!("{}{}", REPORT.0, REPORT.1);
     let full = format!("{}{}{}", REPORT.0, for_script(report_json), REPORT.1);

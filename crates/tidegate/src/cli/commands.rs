@@ -7,6 +7,7 @@ use clap::CommandFactory;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
+use super::culprits;
 use super::show;
 use super::throttle;
 use super::{AdminArgs, Cli, Command, Failure, OrderArgs};
@@ -38,7 +39,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Throttle(args) => throttle::throttle(&args, output),
         Command::Release { class, admin } => throttle::release(class, &admin, output),
         Command::Simulate(args) => crate::simulate::run(&args, output),
-        Command::Culprits(args) => crate::culprits::run(&args, output),
+        Command::Culprits(args) => culprits::culprits(&args, output),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut script);

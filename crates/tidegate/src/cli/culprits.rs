@@ -5,19 +5,24 @@ use std::path::PathBuf;
 use clap::Args;
 use tidegate_core::classes::Pattern;
 
+use super::commands::client;
+use super::{AdminArgs, Failure};
+use crate::culprits;
 use crate::culprits::class_pattern;
+use crate::culprits::picture::report::Report;
 use crate::culprits::time::utc_offset;
+use crate::output::Output;
 
 /// Options of `tidegate culprits`.
 #[derive(Debug, Args)]
 pub(crate) struct CulpritsArgs {
     /// Access logs of Apache, nginx, HAProxy or Tidegate, or JSON; also gzipped, `-` is standard
-    /// input. The format of each is found out by itself.
-    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    /// input. The format of each is found out by itself. Without files the front-end is asked.
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "resource", conflicts_with_all = ["config", "admin", "token_file"])]
     pub(crate) access_log: Vec<PathBuf>,
     /// What resources did meanwhile: sadf -d, -j or -p, sar, vmstat -t, node_exporter's text, or
     /// a CSV of time,busy_seconds,capacity.
-    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "access_log")]
     pub(crate) resource: Vec<PathBuf>,
     /// The access logs' format as it stands in the configuration of Apache (`%h %l %u %t …`) or
     /// nginx (`$remote_addr …`).
@@ -37,4 +42,20 @@ pub(crate) struct CulpritsArgs {
     /// Classes to show for each resource.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) top: usize,
+    /// Also write the page with all pictures: one file that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// Looks into files, or asks a running front-end.
+pub(super) fn culprits(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
+    if !args.access_log.is_empty() {
+        return culprits::run(args, output);
+    }
+    let report: Report = client(&args.admin)?
+        .get("/api/culprits")
+        .map_err(Failure::Failed)?;
+    culprits::show(args, &report, output)
 }

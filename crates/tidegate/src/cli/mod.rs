@@ -85,7 +85,7 @@ enum Command {
     },
     /// Play policies against modelled clusters in virtual time.
     Simulate(simulate::SimulateArgs),
-    /// Find which requests go with the load of which resource, from access logs and sysstat.
+    /// Tell which requests load which resource: of a running front-end, or from access logs and sysstat.
     Culprits(Box<culprits::CulpritsArgs>),
     /// Print a script that completes commands in a shell.
     Completions {

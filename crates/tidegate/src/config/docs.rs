@@ -4,6 +4,7 @@ use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::{size_units, time_units};
 
 use super::answers::{ClassFile, RetryBudgetFile, SessionFile};
+use super::culprits::CulpritsFile;
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, ForwardedFile, LimitsFile,
     ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ReconfigureFile, SiteFile,
@@ -51,6 +52,7 @@ pub(crate) fn page() -> String {
         ("[[node]] load = { … }", NodeLoadFile::docs()),
         ("[[group]]", GroupFile::docs()),
         ("[[throttle]]", ThrottleFile::docs()),
+        ("[culprits]", CulpritsFile::docs()),
         ("[load]", LoadFile::docs()),
         ("[agent]", AgentFile::docs()),
         ("[cluster]", ClusterFile::docs()),

@@ -1,110 +1,90 @@
-//! Pearson's r and p for every class and resource: the first view.
+//! Pearson's r and p for a class and a resource: the first view.
 //!
 //! Bins are the resource's own intervals, of a second or more: so nothing is interpolated. What is
 //! compared is how many requests of the class ended per second, as paper 004 does, and the mean use.
 
-use serde::Serialize;
 use tidegate_core::culprits::Pearson;
 
-use super::evidence::{Evidence, Lived, Resource};
-use super::resource::Span;
+use super::resource::{Span, seconds};
 use super::time::SECOND;
 
-/// How a class goes with a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Correlation {
-    /// Index of the class.
-    #[serde(skip)]
-    pub(super) class: usize,
-    pub(super) r: f64,
-    /// Two-sided, as if intervals were independent of each other.
-    pub(super) p: f64,
-    /// Requests that ended within the intervals.
-    pub(super) requests: u64,
-}
+/// Least intervals that tell anything.
+pub(super) const INTERVALS_MIN: usize = 3;
 
-/// A resource beside all classes.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct View {
-    /// Intervals that both logs and resource cover.
-    pub(super) intervals: usize,
-    /// Their median length.
-    pub(super) interval_seconds: f64,
-    /// Mean use, in units of the capacity or per second.
-    pub(super) mean: f64,
-    /// Classes with requests in the intervals, greatest r first.
-    pub(super) correlations: Vec<Correlation>,
-}
-
-/// Compares a resource with every class.
-pub(super) fn view(evidence: &Evidence, resource: &Resource) -> View {
-    let spans = shared(evidence, resource.series.seconds());
-    let length = |span: &Span| (span.to - span.from) as f64 / SECOND as f64;
-    let used: Vec<f64> = spans.iter().map(|span| span.mean).collect();
-    let mut correlations = Vec::new();
-    for requests in evidence
-        .requests
-        .chunk_by(|one, other| one.class == other.class)
-    {
-        let counts = counts(requests, &spans);
-        let ended: u64 = counts.iter().sum();
-        if ended == 0 {
-            continue;
-        }
-        let rates = counts
-            .iter()
-            .zip(&spans)
-            .map(|(count, span)| *count as f64 / length(span));
-        let Pearson { r, p } = Pearson::of(&rates.collect::<Vec<_>>(), &used);
-        correlations.push(Correlation {
-            class: requests[0].class.index(),
-            r,
-            p,
-            requests: ended,
-        });
-    }
-    correlations.sort_by(|one, other| other.r.total_cmp(&one.r));
-    let seconds: f64 = spans.iter().map(length).sum();
-    let sum: f64 = spans.iter().map(|span| span.mean * length(span)).sum();
-    let mut lengths: Vec<f64> = spans.iter().map(length).collect();
-    lengths.sort_by(f64::total_cmp);
-    View {
-        intervals: spans.len(),
-        interval_seconds: lengths.get(lengths.len() / 2).copied().unwrap_or(0.0),
-        mean: if seconds > 0.0 { sum / seconds } else { 0.0 },
-        correlations,
-    }
-}
-
-/// Intervals between the first and the last end of a request.
-fn shared(evidence: &Evidence, mut spans: Vec<Span>) -> Vec<Span> {
-    let ends = || {
-        evidence
-            .requests
-            .iter()
-            .map(|lived| lived.ended.nanos() as i64)
-    };
-    let (Some(first), Some(last)) = (ends().min(), ends().max()) else {
-        return Vec::new();
-    };
-    spans.retain(|span| span.to > first && span.from <= last);
+/// The intervals that requests are compared in: those in which any request may have ended.
+pub(super) fn intervals(spans: &[Span], first_end: i64, last_end: i64) -> Vec<Span> {
+    let mut spans = seconds(spans);
+    spans.retain(|span| span.to > first_end && span.from <= last_end);
     spans
 }
 
-/// How many of these, in order of their ends, ended in each interval.
-fn counts(requests: &[Lived], spans: &[Span]) -> Vec<u64> {
+/// How ends of requests, in order of time, go with the use; none if no request ended there.
+pub(super) fn pearson(ends: &[i64], spans: &[Span]) -> Option<Pearson> {
+    let counts = counts(ends, spans);
+    if counts.iter().all(|count| *count == 0) || spans.len() < INTERVALS_MIN {
+        return None;
+    }
+    let length = |span: &Span| (span.to - span.from) as f64 / SECOND as f64;
+    let rates = counts.iter().zip(spans);
+    let rates: Vec<f64> = rates
+        .map(|(count, span)| *count as f64 / length(span))
+        .collect();
+    let used: Vec<f64> = spans.iter().map(|span| span.mean).collect();
+    Some(Pearson::of(&rates, &used))
+}
+
+/// How many ended in each interval.
+fn counts(ends: &[i64], spans: &[Span]) -> Vec<u64> {
     let mut counts = vec![0; spans.len()];
     let mut at = 0;
-    for lived in requests {
-        let ended = lived.ended.nanos() as i64;
-        while spans.get(at).is_some_and(|span| span.to <= ended) {
+    for ended in ends {
+        while spans.get(at).is_some_and(|span| span.to <= *ended) {
             at += 1;
         }
         match spans.get(at) {
-            Some(span) if span.from <= ended => counts[at] += 1,
+            Some(span) if span.from <= *ended => counts[at] += 1,
             Some(_) => {}
             None => break,
         }
     }
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(from: i64, to: i64, mean: f64) -> Span {
+        let (from, to) = (from * SECOND / 10, to * SECOND / 10);
+        Span { from, to, mean }
+    }
+
+    #[test]
+    fn who_ends_when_the_use_is_high_goes_with_it() {
+        let spans = [
+            span(0, 10, 0.1),
+            span(10, 20, 0.9),
+            span(20, 30, 0.1),
+            span(40, 50, 0.5),
+        ];
+        let at = |tenths: &[i64]| tenths.iter().map(|it| it * SECOND / 10).collect::<Vec<_>>();
+        // One ended in the hole.
+        let ends = at(&[11, 12, 19, 35, 41]);
+        assert_eq!(counts(&ends, &spans), [0, 3, 0, 1]);
+        assert!(pearson(&ends, &spans).unwrap().r > 0.9);
+        assert!(pearson(&at(&[1, 2, 21, 22]), &spans).unwrap().r < -0.5);
+        assert_eq!(pearson(&at(&[35, 70]), &spans), None);
+        assert_eq!(
+            intervals(&spans, 15 * SECOND / 10, 25 * SECOND / 10),
+            spans[1..3]
+        );
+    }
+
+    #[test]
+    fn short_readings_are_put_together_to_seconds() {
+        let spans: Vec<Span> = (0..40).map(|it| span(it, it + 1, it as f64)).collect();
+        let seconds = intervals(&spans, 0, 4 * SECOND);
+        assert_eq!(seconds.len(), 4);
+        assert!((seconds[1].mean - 14.5).abs() < 1e-9, "{seconds:?}");
+    }
 }

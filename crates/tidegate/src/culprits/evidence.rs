@@ -8,7 +8,7 @@ use tidegate_core::classes::ClassId;
 use tidegate_core::culprits::{Alignment, Binned, align};
 use tidegate_core::time::Timestamp;
 
-use super::resource::{Series, Span, Unit};
+use super::resource::{Series, Span, Unit, usual_length};
 use super::time::SECOND;
 
 /// Clocks may be this far apart, seconds.
@@ -147,46 +147,43 @@ impl Evidence {
             // One without a duration counts like one of a millisecond; what lasts for hours tells
             // nothing about seconds.
             let from = from.min(to - SECOND / 1000).max(to - LIFE_MAX);
-            spread(
-                from,
-                to,
-                (to - from) as f64 / SECOND as f64,
-                width,
-                first,
-                &mut values,
-            );
+            let seconds = (to - from) as f64 / SECOND as f64;
+            spread((from, to), seconds, (first * width, width), &mut values);
         }
         Some(Binned { first, values })
     }
 }
 
-/// A resource's use in bins of whole seconds; not a number where nothing is known.
+/// A resource's use in bins of whole seconds.
 fn used(series: &Series, width: i64) -> Option<Binned> {
     let first = series.spans.first()?.from.div_euclid(width);
     let last = (series.spans.last()?.to - 1).div_euclid(width);
     let bins = usize::try_from((last - first + 1).min(ALIGN_BINS_MAX)).ok()?;
-    let (mut sums, mut known) = (vec![0.0; bins], vec![0.0; bins]);
-    for span in &series.spans {
-        let seconds = (span.to - span.from) as f64 / SECOND as f64;
-        spread(
-            span.from,
-            span.to,
-            span.mean * seconds,
-            width,
-            first,
-            &mut sums,
-        );
-        spread(span.from, span.to, seconds, width, first, &mut known);
-    }
-    let half = width as f64 / SECOND as f64 / 2.0;
-    let mean = |(sum, known): (f64, f64)| if known > half { sum / known } else { f64::NAN };
-    let values = sums.into_iter().zip(known).map(mean).collect();
+    let values = mean_use(&series.spans, first * width, width, bins);
     Some(Binned { first, values })
 }
 
-/// Spreads an amount evenly over a time, into bins of which the first has this number.
-fn spread(from: i64, to: i64, amount: f64, width: i64, first: i64, bins: &mut [f64]) {
-    let start = first * width;
+/// Mean use in bins from a moment on; not a number where less than half of a bin is known.
+pub(super) fn mean_use(spans: &[Span], start: i64, width: i64, bins: usize) -> Vec<f64> {
+    let (mut sums, mut known) = (vec![0.0; bins], vec![0.0; bins]);
+    for span in spans {
+        let seconds = (span.to - span.from) as f64 / SECOND as f64;
+        let amount = span.mean * seconds;
+        spread((span.from, span.to), amount, (start, width), &mut sums);
+        spread((span.from, span.to), seconds, (start, width), &mut known);
+    }
+    let half = width as f64 / SECOND as f64 / 2.0;
+    let mean = |(sum, known): (f64, f64)| if known > half { sum / known } else { f64::NAN };
+    sums.into_iter().zip(known).map(mean).collect()
+}
+
+/// Spreads an amount evenly over a time, into bins of a width from a start on.
+pub(super) fn spread(
+    (from, to): (i64, i64),
+    amount: f64,
+    (start, width): (i64, i64),
+    bins: &mut [f64],
+) {
     let end = start + bins.len() as i64 * width;
     let per_nano = amount / (to - from).max(1) as f64;
     let mut at = from.max(start);
@@ -219,31 +216,13 @@ impl Resource {
 impl Series {
     /// The median length of an interval, nanoseconds.
     pub(super) fn usual_length(&self) -> i64 {
-        let mut lengths: Vec<i64> = self.spans.iter().map(|span| span.to - span.from).collect();
-        if lengths.is_empty() {
-            return 0;
-        }
-        let middle = lengths.len() / 2;
-        *lengths.select_nth_unstable(middle).1
+        usual_length(&self.spans)
     }
 
-    /// Intervals of a second or more: shorter ones that follow each other become one.
-    pub(super) fn seconds(&self) -> Vec<Span> {
-        // What is rounded to a second may be a bit less.
-        const SHORT: i64 = SECOND - SECOND / 20;
-        let mut merged: Vec<Span> = Vec::new();
-        for span in &self.spans {
-            match merged.last_mut() {
-                Some(last) if last.to == span.from && last.to - last.from < SHORT => {
-                    let (one, other) = (last.to - last.from, span.to - span.from);
-                    let sum = last.mean * one as f64 + span.mean * other as f64;
-                    last.mean = sum / (one + other) as f64;
-                    last.to = span.to;
-                }
-                Some(_) | None => merged.push(*span),
-            }
-        }
-        merged.retain(|span| span.to - span.from >= SHORT);
-        merged
+    /// Mean use of all that is known.
+    pub(super) fn mean(&self) -> f64 {
+        let seconds = |span: &Span| (span.to - span.from) as f64 / SECOND as f64;
+        let used: f64 = self.spans.iter().map(|it| it.mean * seconds(it)).sum();
+        used / self.spans.iter().map(seconds).sum::<f64>().max(1e-9)
     }
 }

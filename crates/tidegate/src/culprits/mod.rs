@@ -2,8 +2,9 @@
 //! recordings that are there already.
 //!
 //! Files are read as streams, by formats that are told by their lines; what is not understood is
-//! counted and shown. Requests fold into classes in the core. The first view is Pearson's r and p
-//! for every class and resource.
+//! counted and shown. Requests fold into classes in the core, which is then told all of it as if it
+//! happened now (`replay`); what it says at every time is judged as a whole (`offline`). `picture` makes
+//! one report of it, which a running front-end makes as well.
 
 mod access;
 mod correlate;
@@ -11,8 +12,10 @@ pub(crate) mod evidence;
 mod files;
 mod input;
 pub(crate) mod live;
+mod offline;
 mod order;
 pub(crate) mod picture;
+mod replay;
 mod report;
 mod requests;
 pub(crate) mod resource;
@@ -22,13 +25,16 @@ use std::path::Path;
 
 use tidegate_core::classes::Pattern;
 
+use crate::admin::culprits::offline_page;
 use crate::cli::Failure;
 use crate::cli::culprits::CulpritsArgs;
 use crate::output::Output;
+use crate::replace::replace;
 use access::Format;
 use evidence::{Evidence, Resource};
 use files::FileReport;
-use report::Report;
+use picture::report::Report;
+use report::{Inputs, Printed};
 use requests::Requests;
 use resource::Recording;
 
@@ -69,17 +75,43 @@ pub(crate) fn run(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
     if !args.no_align {
         evidence.align(args.utc_offset.is_some(), logs_zoned);
     }
-    let view = |resource: &Resource| correlate::view(&evidence, resource);
-    let report = Report {
+    let judged = offline::judge(&evidence);
+    let report = offline::picture(&evidence, &judged);
+    let inputs = Inputs {
         logs: &logs,
         recordings: &recordings,
         not_sent,
         left_out,
-        views: &evidence.resources.iter().map(view).collect::<Vec<_>>(),
         evidence: &evidence,
-        top: args.top,
     };
-    Ok(output.result(&report.text(), &report.value())?)
+    let text = inputs.text() + &report.text(args.top);
+    write_page(args, &report)?;
+    let printed = Printed {
+        report: &report,
+        inputs: inputs.value(),
+    };
+    Ok(output.result(&text, &printed)?)
+}
+
+/// Shows what a running front-end knows.
+pub(crate) fn show(args: &CulpritsArgs, report: &Report, output: Output) -> Result<(), Failure> {
+    let text = match report.resources.is_empty() && report.classes.is_empty() {
+        true => "no data yet: discovery needs a resource and some seconds of requests\n".into(),
+        false => report.text(args.top),
+    };
+    write_page(args, report)?;
+    Ok(output.result(&text, report)?)
+}
+
+/// Writes the page, if it is wanted.
+fn write_page(args: &CulpritsArgs, report: &Report) -> Result<(), Failure> {
+    let Some(path) = &args.html else {
+        return Ok(());
+    };
+    let json = serde_json::to_string(report).map_err(|error| Failure::Failed(error.to_string()))?;
+    let page = offline_page(&json);
+    replace(path, page.as_bytes())
+        .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
 /// All that was read, as discovery takes it.

@@ -141,6 +141,15 @@ impl Asks {
         answer.await.map_err(|_| AskError::Gone)
     }
 
+    /// One that has found this, and draws nothing.
+    #[cfg(test)]
+    pub(crate) fn with(findings: Findings) -> Self {
+        Self {
+            sender: sync_channel(1).0,
+            findings: Arc::new(ArcSwap::from_pointee(findings)),
+        }
+    }
+
     /// Who is told of.
     pub(crate) fn findings(&self) -> Arc<Findings> {
         self.findings.load_full()

@@ -8,7 +8,11 @@
 //! Both the front-end and the command that reads files fill in a [`Material`]; what is worked out from
 //! it, and its limits, are here alone.
 
+mod build;
+mod lives;
 pub(crate) mod report;
+mod steps;
+mod text;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +22,6 @@ use tidegate_core::time::Timestamp;
 
 use super::evidence::Lived;
 use super::resource::{Span, Unit};
-use super::time::SECOND;
 use report::{Mode, Report, Throttle};
 
 /// All that a report is made of. Times are nanoseconds of the Unix epoch.
@@ -74,20 +77,6 @@ pub(crate) struct ResourceMaterial<'a> {
 }
 
 /// The report.
-#[expect(
-    dead_code,
-    reason = "the front-end and the command are about to ask for it"
-)]
 pub(crate) fn report(material: &Material<'_>) -> Report {
-    let seconds = |nanos: i64| nanos as f64 / SECOND as f64;
-    Report {
-        mode: material.mode,
-        from: seconds(material.from),
-        to: seconds(material.to),
-        requests: material.requests.len() as u64,
-        notes: material.notes.clone(),
-        resources: Vec::new(),
-        classes: Vec::new(),
-        heatmap: None,
-    }
+    build::Builder::new(material).report()
 }

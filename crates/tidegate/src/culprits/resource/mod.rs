@@ -26,14 +26,14 @@ use std::path::Path;
 
 use super::files::FileReport;
 use super::input::{Line, Lines};
-use super::time::Stamp;
+use super::time::{SECOND, Stamp};
 
 /// Most series of all files.
 const SERIES_MAX: usize = 512;
 /// Most intervals of all series.
 const SPANS_MAX: usize = 4_000_000;
 /// Longest interval that counts as one: longer ones are holes, nanoseconds.
-const SPAN_MAX: i64 = 2 * 3600 * super::time::SECOND;
+const SPAN_MAX: i64 = 2 * 3600 * SECOND;
 
 /// What a resource did.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +62,36 @@ pub(crate) struct Span {
     pub(crate) to: i64,
     /// Of capacity, from 0 to it, or per second.
     pub(crate) mean: f64,
+}
+
+/// The median length of intervals, nanoseconds; zero if there is none.
+pub(super) fn usual_length(spans: &[Span]) -> i64 {
+    let mut lengths: Vec<i64> = spans.iter().map(|span| span.to - span.from).collect();
+    if lengths.is_empty() {
+        return 0;
+    }
+    let middle = lengths.len() / 2;
+    *lengths.select_nth_unstable(middle).1
+}
+
+/// Intervals of a second or more: shorter ones that follow each other become one.
+pub(super) fn seconds(spans: &[Span]) -> Vec<Span> {
+    // What is rounded to a second may be a bit less.
+    const SHORT: i64 = SECOND - SECOND / 20;
+    let mut merged: Vec<Span> = Vec::new();
+    for span in spans {
+        match merged.last_mut() {
+            Some(last) if last.to == span.from && last.to - last.from < SHORT => {
+                let (one, other) = (last.to - last.from, span.to - span.from);
+                let sum = last.mean * one as f64 + span.mean * other as f64;
+                last.mean = sum / (one + other) as f64;
+                last.to = span.to;
+            }
+            Some(_) | None => merged.push(*span),
+        }
+    }
+    merged.retain(|span| span.to - span.from >= SHORT);
+    merged
 }
 
 /// What a format's reader is given and puts together.

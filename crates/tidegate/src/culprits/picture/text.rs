@@ -1,0 +1,182 @@
+//! The report for people: verdicts first, then Pearson's r and p.
+
+use super::report::{Class, Pair, Report, Resource};
+use crate::culprits::time::show;
+use crate::simulate::table;
+
+/// Letters of a class's name that are shown.
+const CLASS_WIDTH: usize = 60;
+
+impl Report {
+    /// All resources; so many classes in each table of correlations.
+    pub(crate) fn text(&self, top: usize) -> String {
+        let mut text = String::new();
+        for note in &self.notes {
+            text += &format!("{}\n", visible(note));
+        }
+        for resource in &self.resources {
+            text += &self.resource(resource, top);
+        }
+        if self.resources.is_empty() {
+            text += "no resource is known\n";
+        }
+        text
+    }
+
+    fn resource(&self, resource: &Resource, top: usize) -> String {
+        let name = visible(&resource.name);
+        let mut text = format!("\n{name}: {}\n", mean_use(resource));
+        text += &self.verdicts(resource);
+        text += &self.correlations(resource, top);
+        text
+    }
+
+    /// Classes with what is known of them and the resource.
+    fn pairs<'a>(&'a self, resource: &'a Resource) -> impl Iterator<Item = (&'a Class, &'a Pair)> {
+        let pair = |class: &'a Class| class.pairs.iter().find(|it| it.resource == resource.name);
+        self.classes
+            .iter()
+            .filter_map(move |class| Some((class, pair(class)?)))
+    }
+
+    fn verdicts(&self, resource: &Resource) -> String {
+        let Some(seconds) = resource.verdict_seconds else {
+            return String::new();
+        };
+        let mut accused: Vec<_> = self
+            .pairs(resource)
+            .filter(|(_, pair)| pair.confidence.is_some())
+            .collect();
+        if accused.is_empty() {
+            return format!("nobody is accused, by {seconds:.0} s of data\n");
+        }
+        accused.sort_by(|one, other| {
+            let share = |pair: &Pair| pair.share.unwrap_or(0.0);
+            share(other.1).total_cmp(&share(one.1))
+        });
+        let names = [
+            "class",
+            "verdict",
+            "share",
+            "ms per request",
+            "r",
+            "p",
+            "since",
+        ];
+        let mut rows = vec![names.map(str::to_owned).to_vec()];
+        let mut text = String::new();
+        for (class, pair) in accused {
+            rows.push(vec![
+                shown(&class.name),
+                pair.confidence.clone().unwrap_or_default(),
+                percent(pair.share),
+                cost(pair),
+                correlation(pair.pearson_r),
+                correlation(pair.pearson_p),
+                pair.named_at
+                    .map_or("–".into(), |at| show((at * 1e9) as i64)),
+            ]);
+            if !pair.ambiguous_with.is_empty() {
+                let with: Vec<_> = pair.ambiguous_with.iter().map(|it| visible(it)).collect();
+                let (class, with) = (visible(&class.name), with.join(", "));
+                text += &format!("{class} cannot be told from {with}: they run together\n");
+            }
+            if let Some(throttle) = &class.throttle {
+                let (orders, by) = (visible(&throttle.orders), visible(&throttle.by));
+                let class = visible(&class.name);
+                text += &format!("{class} is throttled: {orders}, by {by}\n");
+            }
+        }
+        table::numbers(&rows) + &text
+    }
+
+    fn correlations(&self, resource: &Resource, top: usize) -> String {
+        let mut known: Vec<(&Class, &Pair, f64)> = self
+            .pairs(resource)
+            .filter_map(|(class, pair)| Some((class, pair, pair.pearson_r?)))
+            .collect();
+        if known.is_empty() {
+            return "  logs and resource share too little time: see --utc-offset\n".into();
+        }
+        known.sort_by(|one, other| other.2.total_cmp(&one.2));
+        let names = ["completions and use", "requests", "mean ms", "r", "p"];
+        let mut rows = vec![names.map(str::to_owned).to_vec()];
+        for (class, pair, _) in known.iter().take(top) {
+            rows.push(vec![
+                shown(&class.name),
+                class.requests.to_string(),
+                mean_ms(class).map_or("–".into(), table::millis),
+                correlation(pair.pearson_r),
+                correlation(pair.pearson_p),
+            ]);
+        }
+        let mut text = format!("\n{}", table::numbers(&rows));
+        let more = known.len().saturating_sub(top);
+        if more > 0 {
+            text += &format!("and {more} more classes: see --top\n");
+        }
+        text
+    }
+}
+
+fn mean_use(resource: &Resource) -> String {
+    let used: Vec<f64> = resource.used.iter().copied().flatten().collect();
+    if used.is_empty() {
+        return "its use is not known".into();
+    }
+    let mean = used.iter().sum::<f64>() / used.len() as f64;
+    if resource.unit == "per second" {
+        return format!("mean {mean:.1} per second");
+    }
+    let full = match resource.saturated_share {
+        Some(share) if share >= 0.005 => format!(", full {} of the time", percent(Some(share))),
+        Some(_) | None => String::new(),
+    };
+    let (capacity, unit) = (resource.capacity, &resource.unit);
+    format!("mean use {mean:.3} of {capacity} {unit}{full}")
+}
+
+fn cost(pair: &Pair) -> String {
+    let error = pair
+        .cost_error
+        .map(|it| format!(" ± {}", percent(Some(it))));
+    pair.cost_ms.map_or("–".into(), |cost| {
+        format!("{}{}", table::millis(cost), error.unwrap_or_default())
+    })
+}
+
+fn mean_ms(class: &Class) -> Option<f64> {
+    let per_second = class.per_second.filter(|rate| *rate > 0.0)?;
+    Some(1e3 * class.in_progress? / per_second)
+}
+
+fn percent(share: Option<f64>) -> String {
+    match share {
+        Some(share) if share < 0.1 => format!("{:.1} %", 100.0 * share),
+        Some(share) => format!("{:.0} %", 100.0 * share),
+        None => "–".into(),
+    }
+}
+
+fn correlation(value: Option<f64>) -> String {
+    match value {
+        Some(value) => format!("{value:.4}"),
+        None => "–".into(),
+    }
+}
+
+fn shown(name: &str) -> String {
+    visible(name).chars().take(CLASS_WIDTH).collect()
+}
+
+/// Names come from clients: what could steer a terminal does not get there.
+fn visible(text: &str) -> String {
+    let letter = |letter: char| {
+        if letter.is_control() {
+            '\u{fffd}'
+        } else {
+            letter
+        }
+    };
+    text.chars().map(letter).collect()
+}
