@@ -66,6 +66,12 @@ impl Words {
         words
     }
 
+    /// Of a method and a target.
+    pub fn of(method: &str, target: &str) -> Self {
+        let path = target.split('?').next().unwrap_or_default();
+        Self::new(method, target, path.len())
+    }
+
     /// Like `GET`.
     pub fn method(&self) -> &str {
         self.text(0, self.target_from)

@@ -62,11 +62,23 @@ impl Client {
             .enable_all()
             .build()
             .map_err(|error| format!("cannot start: {error}"))?;
-        let address = self.address;
         // The timer of the time-out needs the runtime around it.
-        let answer =
-            runtime.block_on(async { timeout(TIMEOUT, self.exchange(method, path, body)).await });
-        let (status, body) = match answer {
+        runtime.block_on(self.answer(method, path, body))
+    }
+
+    /// Asks for something, inside a runtime.
+    pub(crate) async fn fetch<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+        self.answer(Method::GET, path, Bytes::new()).await
+    }
+
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, String> {
+        let address = self.address;
+        let (status, body) = match timeout(TIMEOUT, self.exchange(method, path, body)).await {
             Ok(answer) => answer.map_err(|error| {
                 format!("no front-end answers at {address}: {error}; is it running? is this its [admin] address?")
             })?,

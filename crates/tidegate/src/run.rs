@@ -14,6 +14,7 @@
 //! access log anew after it was renamed. SIGHUP checks the configuration file and says what it
 //! finds; to take it over the process must be restarted in this version.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -36,11 +37,12 @@ use tokio::sync::mpsc;
 use crate::admin::plane::{Plane, Window};
 use crate::admin::server::{self, Access};
 use crate::cli::Failure;
+use crate::client::Client;
 use crate::config::file::{LimitsFile, TimeoutsFile};
 use crate::config::throttle::Throttled;
 use crate::config::values::Auto;
-use crate::config::{Admin, Config, Culprits, FrontEnd};
-use crate::culprits::live::{Watch, WatchParts};
+use crate::config::{Admin, Config, Culprits, FrontEnd, Token};
+use crate::culprits::live::{Watch, WatchParts, peers};
 use crate::driver::{Driver, DriverParts};
 use crate::orders_file::OrdersFile;
 use crate::output::{self, Output};
@@ -95,8 +97,10 @@ async fn serve(
     // From here on nobody waits for whoever reads our events.
     output::run_in_background();
     let drain = front_end.timeouts.drain.value;
+    let peers = front_end.culprits.as_ref().map(|it| it.peers.clone());
     let running = Running::start(front_end, output)?;
     running.say(&listener, output);
+    running.ask_peers(peers.unwrap_or_default(), admin.token.as_ref());
     let access = Access { token: admin.token };
     let plane = Arc::clone(&running.plane);
     let shown = Arc::clone(&plane);
@@ -215,6 +219,16 @@ impl Running {
             watch,
             plane,
         })
+    }
+
+    /// Begins to ask the other front-ends what requests they have.
+    fn ask_peers(&self, peers: Vec<SocketAddr>, token: Option<&Token>) {
+        let Some(watch) = &self.watch else { return };
+        for address in peers {
+            let token = token.cloned();
+            let client = Client { address, token };
+            tokio::spawn(peers::run(client, watch.asks(), clock::now));
+        }
     }
 
     /// Says where everything is.

@@ -84,6 +84,7 @@ pub(crate) async fn answer(
             apart(plane, |plane| json(StatusCode::OK, &throttles::list(plane))).await
         }
         ["api", "culprits"] => report(plane).await,
+        ["api", "culprits", "requests"] => requests(plane, request.uri().query()).await,
         ["api", "why", name] => {
             // A class has blanks and slashes in its name.
             let name = percent_decode_str(name).decode_utf8_lossy().into_owned();
@@ -96,14 +97,30 @@ pub(crate) async fn answer(
     }
 }
 
+const NOBODY_LOOKS: &str = "nobody looks for culprits: `enabled = false` in `[culprits]`";
+
 /// Who loads what, of the last minute.
 async fn report(plane: &Arc<Plane>) -> Answer {
     let Some(culprits) = &plane.culprits else {
-        let off = "nobody looks for culprits: `enabled = false` in `[culprits]`";
-        return error(StatusCode::NOT_FOUND, off);
+        return error(StatusCode::NOT_FOUND, NOBODY_LOOKS);
     };
     match culprits.report().await {
         Ok(report) => apart(plane, move |_| json(StatusCode::OK, &report)).await,
+        Err(why) => error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
+    }
+}
+
+/// What ended after a number, for another front-end.
+async fn requests(plane: &Arc<Plane>, query: Option<&str>) -> Answer {
+    let after = query.and_then(|query| query.strip_prefix("after="));
+    let Some(after) = after.map_or(Some(0), |after| after.parse().ok()) else {
+        return error(StatusCode::BAD_REQUEST, "`after` must be a number");
+    };
+    let Some(culprits) = &plane.culprits else {
+        return error(StatusCode::NOT_FOUND, NOBODY_LOOKS);
+    };
+    match culprits.requests(after).await {
+        Ok(shipment) => apart(plane, move |_| json(StatusCode::OK, &shipment)).await,
         Err(why) => error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
     }
 }

@@ -1,5 +1,6 @@
 //! Discovery of culprits: the table, and what it means.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_core::classes::{PATTERNS_MAX, Pattern};
@@ -10,6 +11,9 @@ use super::problem::{Problem, Problems};
 use super::setting::{At, table};
 use crate::culprits::class_pattern;
 
+/// Most other front-ends.
+const PEERS_MAX: usize = 64;
+
 table! {
     /// Which classes of requests load which resource. See docs/culprits.md.
     pub(crate) struct CulpritsFile {
@@ -18,6 +22,9 @@ table! {
         /// Classes to be told apart by these names, rather than by folding their URLs: `/search/*`,
         /// `POST /cart/*` or `cart=/cart/*`. The first that fits counts.
         classes: Vec<At<String>> = Vec::new();
+        /// Admin addresses of the other front-ends of these nodes: what requests each has goes to all, so that
+        /// each sees all of a class. They take the token of this one.
+        peers: Vec<At<SocketAddr>> = Vec::new();
         /// Slow culprits down by itself, and release them by itself: those that are strong or confirmed,
         /// while their resource is full and others wait longer than `slo`.
         automatic: bool = false;
@@ -35,6 +42,8 @@ table! {
 pub(crate) struct Culprits {
     /// Classes with names of their own.
     pub(crate) patterns: Vec<Pattern>,
+    /// Admin addresses of the other front-ends.
+    pub(crate) peers: Vec<SocketAddr>,
     /// What it does by itself; none: nothing.
     pub(crate) automatic: Option<Automatic>,
 }
@@ -62,6 +71,10 @@ pub(super) fn culprits(file: &ConfigFile, problems: &mut Problems) -> Option<Cul
         let message = format!("at most {PATTERNS_MAX} classes can be named");
         problems.push(Problem::new(over.place(), message, "one too many"));
     }
+    if let Some(over) = file.peers.value.get(PEERS_MAX) {
+        let message = format!("at most {PEERS_MAX} other front-ends");
+        problems.push(Problem::new(over.place(), message, "one too many"));
+    }
     let automatic = file.automatic.value.then(|| Automatic {
         bounds: AutoConfig {
             most: file.most.value as usize,
@@ -72,6 +85,7 @@ pub(super) fn culprits(file: &ConfigFile, problems: &mut Problems) -> Option<Cul
     });
     file.enabled.value.then_some(Culprits {
         patterns,
+        peers: file.peers.value.iter().map(|it| it.value).collect(),
         automatic,
     })
 }

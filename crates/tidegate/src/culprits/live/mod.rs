@@ -11,12 +11,14 @@
 //! It decides nothing on a request's way; if it is slow or dies, traffic goes on. Resources are the nodes
 //! of each site together (a request may go to any of them), and each node with `role = "resource"`.
 
+pub(crate) mod peers;
 mod policy;
 mod requests;
 mod series;
 mod watched;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -36,6 +38,7 @@ use super::picture::{self, ClassMaterial, Material};
 use crate::config::Culprits;
 use crate::output::Output;
 use crate::resources::Resources;
+use peers::Shipment;
 use policy::Policy;
 use requests::Requests;
 use watched::{RESOURCES_MAX, Watched, WatchedAll};
@@ -110,6 +113,10 @@ pub(crate) struct WatchParts {
 #[derive(Debug)]
 enum Ask {
     Report(oneshot::Sender<Report>),
+    /// What ended after this, for another front-end.
+    Requests(u64, oneshot::Sender<Shipment>),
+    /// What another front-end told, and when.
+    Told(SocketAddr, Result<Shipment, String>, Timestamp),
     Stop,
 }
 
@@ -133,12 +140,33 @@ impl Asks {
     /// The picture as it is now.
     pub(crate) async fn report(&self) -> Result<Report, AskError> {
         let (sender, answer) = oneshot::channel();
-        let sent = self.sender.try_send(Ask::Report(sender));
-        sent.map_err(|error| match error {
+        self.ask(Ask::Report(sender))?;
+        answer.await.map_err(|_| AskError::Gone)
+    }
+
+    /// What another front-end is told that asks for what ended after this.
+    pub(crate) async fn requests(&self, after: u64) -> Result<Shipment, AskError> {
+        let (sender, answer) = oneshot::channel();
+        self.ask(Ask::Requests(after, sender))?;
+        answer.await.map_err(|_| AskError::Gone)
+    }
+
+    /// Another front-end has told this, or nothing; false if nobody wants to know.
+    pub(crate) fn deliver(
+        &self,
+        from: SocketAddr,
+        shipment: Result<Shipment, String>,
+        at: Timestamp,
+    ) -> bool {
+        // If there is no room what it tells is lost, and what comes next is not.
+        self.ask(Ask::Told(from, shipment, at)) != Err(AskError::Gone)
+    }
+
+    fn ask(&self, ask: Ask) -> Result<(), AskError> {
+        self.sender.try_send(ask).map_err(|error| match error {
             TrySendError::Full(_) => AskError::Busy,
             TrySendError::Disconnected(_) => AskError::Gone,
-        })?;
-        answer.await.map_err(|_| AskError::Gone)
+        })
     }
 
     /// One that has found this, and draws nothing.
@@ -219,7 +247,12 @@ impl Running {
         let watched = WatchedAll::new(&parts.shared, parts.resources, &parts.sites);
         Self {
             discovery: Discovery::new(limits),
-            requests: Requests::new(parts.observed, parts.sites, parts.config.patterns),
+            requests: Requests::new(
+                parts.observed,
+                parts.sites,
+                parts.config.patterns,
+                &parts.config.peers,
+            ),
             watched,
             shared: parts.shared,
             clock: parts.clock,
@@ -240,6 +273,15 @@ impl Running {
                     // Whoever asked may have left since.
                     answer.send(self.report()).ok();
                 }
+                Ok(Ask::Requests(after, answer)) => {
+                    let now = (self.clock)();
+                    self.requests.drain(&mut self.discovery, now);
+                    answer.send(self.requests.ship(after, now)).ok();
+                }
+                Ok(Ask::Told(from, shipment, at)) => {
+                    self.requests
+                        .accept(from, shipment, at, &mut self.discovery);
+                }
                 Ok(Ask::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -257,9 +299,10 @@ impl Running {
         let Some(due) = self.watched.due(now) else {
             return;
         };
-        self.requests.tell_unfinished(&mut self.discovery);
         let begun = (self.clock)();
-        self.watched.evaluate(due, &mut self.discovery, now);
+        let then = self.watched.known_until(due) - self.requests.behind();
+        self.requests.tell_unfinished(&mut self.discovery, then);
+        self.watched.evaluate(due, &mut self.discovery, then, now);
         self.evaluations += 1;
         self.evaluated += (self.clock)().since(begun);
         self.findings.store(Arc::new(Findings {
@@ -378,6 +421,11 @@ impl Running {
             );
         }
         notes.extend(self.watched.notes());
+        for (address, why) in self.requests.silent() {
+            notes.push(format!(
+                "What the front-end at {address} sends to servers is missing: {why}"
+            ));
+        }
         if self.requests.overflows > 0 {
             notes.push(format!(
                 "{} times there were more requests than could be followed.",

@@ -164,11 +164,21 @@ impl WatchedAll {
         self.all.iter().position(due)
     }
 
-    /// Asks who is to blame for it.
-    pub(super) fn evaluate(&mut self, place: usize, discovery: &mut Discovery, now: Timestamp) {
+    /// Up to when its use is known.
+    pub(super) fn known_until(&self, place: usize) -> Timestamp {
+        self.all[place].series.known_until()
+    }
+
+    /// Asks who was to blame for it then.
+    pub(super) fn evaluate(
+        &mut self,
+        place: usize,
+        discovery: &mut Discovery,
+        at: Timestamp,
+        now: Timestamp,
+    ) {
         let watched = &mut self.all[place];
         watched.due = now + EVERY;
-        let at = watched.series.known_until();
         let verdicts = discovery.evaluate(at, watched.id);
         let named = std::mem::take(&mut watched.named_at);
         let since = |class| named.get(&class).copied().unwrap_or(now);

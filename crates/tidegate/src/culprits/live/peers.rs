@@ -1,0 +1,175 @@
+//! What front-ends tell each other of requests, so that each sees all of a class.
+//!
+//! ```text
+//! GET /api/culprits/requests?after=N ──> Shipment: what ended since, what is in progress, as ages
+//! ```
+//!
+//! Each of them asks all others twice a second and looks at the union by itself, so nobody leads and none is
+//! missed for longer than it is silent. Times go as ages, so clocks need not agree; the way there and back
+//! is halved. Nothing is kept for others until somebody asks.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use indexmap::IndexSet;
+use serde::{Deserialize, Serialize};
+use tidegate_core::time::Timestamp;
+use tidegate_proxy::Words;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Asks;
+use crate::client::Client;
+
+/// Time between two questions.
+const EVERY: Duration = Duration::from_millis(500);
+/// Ended requests that are kept for others, and that go at a time.
+const KEPT_MAX: usize = 32_768;
+/// For so long after a question requests are kept for the next.
+const ASKED_LASTS: Duration = Duration::from_secs(10);
+/// A peer that was silent for longer has nothing in progress.
+pub(super) const SILENT: Duration = Duration::from_secs(3);
+/// How far behind the union is known: two questions and their ways.
+pub(super) const BEHIND: Duration = Duration::from_secs(1);
+
+/// A request: which words, which site, and how long ago it was sent and had ended, in microseconds.
+type Gone = (u32, u32, u64, u64);
+
+/// `GET /api/culprits/requests`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Shipment {
+    /// What to ask for next.
+    pub(crate) next: u64,
+    /// Requests that are not in any shipment: there were too many.
+    pub(crate) lost: u64,
+    /// Names of sites; empty where there is only one.
+    pub(crate) sites: Vec<String>,
+    /// Method and target of requests.
+    pub(crate) words: Vec<(String, String)>,
+    /// Requests that have ended: words, site, microseconds since they were sent and since they ended.
+    pub(crate) ended: Vec<Gone>,
+    /// Those in progress: words, site, microseconds since they were sent.
+    pub(crate) unfinished: Vec<(u32, u32, u64)>,
+}
+
+/// A request that has ended, as it is kept.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    words: Words,
+    site: u32,
+    sent: Timestamp,
+    ended: Timestamp,
+}
+
+/// What is kept for others.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    kept: VecDeque<Ended>,
+    /// The number of the first.
+    first: u64,
+    asked: Option<Timestamp>,
+}
+
+impl Outbox {
+    /// A request has ended.
+    pub(super) fn add(&mut self, words: Words, site: u32, sent: Timestamp, ended: Timestamp) {
+        let wanted = |asked: Timestamp| ended.since(asked) < ASKED_LASTS;
+        if !self.asked.is_some_and(wanted) {
+            self.first += self.kept.len() as u64;
+            self.kept.clear();
+            return;
+        }
+        if self.kept.len() >= KEPT_MAX {
+            self.kept.pop_front();
+            self.first += 1;
+        }
+        self.kept.push_back(Ended {
+            words,
+            site,
+            sent,
+            ended,
+        });
+    }
+
+    /// What has ended since `after`, with what is in progress.
+    pub(super) fn ship(
+        &mut self,
+        after: u64,
+        sites: &[String],
+        unfinished: impl Iterator<Item = (Words, u32, Timestamp)>,
+        now: Timestamp,
+    ) -> Shipment {
+        let known = self.asked.replace(now).is_some();
+        // A number from another life of this process tells nothing.
+        let end = self.first + self.kept.len() as u64;
+        let from = if after > end { end } else { after };
+        let skipped = self.first.saturating_sub(from);
+        let skip = from.saturating_sub(self.first) as usize;
+        let mut all: IndexSet<(String, String)> = IndexSet::new();
+        let mut number = |words: &Words| {
+            let (place, _) =
+                all.insert_full((words.method().to_owned(), words.target().to_owned()));
+            place as u32
+        };
+        let ago = |at: Timestamp| now.since(at).as_micros() as u64;
+        let ended = self.kept.iter().skip(skip);
+        let ended = ended
+            .map(|it| (number(&it.words), it.site, ago(it.sent), ago(it.ended)))
+            .collect();
+        let unfinished = unfinished
+            .map(|(words, site, sent)| (number(&words), site, ago(sent)))
+            .collect();
+        Shipment {
+            next: end,
+            lost: if known && after > 0 { skipped } else { 0 },
+            sites: sites.to_vec(),
+            words: all.into_iter().collect(),
+            ended,
+            unfinished,
+        }
+    }
+}
+
+/// Asks one of the others again and again, for as long as anybody wants it.
+pub(crate) async fn run(client: Client, asks: Asks, clock: fn() -> Timestamp) {
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut next = 0;
+    loop {
+        ticks.tick().await;
+        let asked = clock();
+        let path = format!("/api/culprits/requests?after={next}");
+        let shipment: Result<Shipment, String> = client.fetch(&path).await;
+        // Halfway between question and answer.
+        let at = asked + clock().since(asked) / 2;
+        if let Ok(shipment) = &shipment {
+            next = shipment.next;
+        }
+        if !asks.deliver(client.address, shipment, at) {
+            return;
+        }
+    }
+}
+
+/// One of the others, as it was heard of last.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    /// When it last told something.
+    pub(super) heard: Option<Timestamp>,
+    /// Why it did not tell anything since.
+    pub(super) trouble: Option<String>,
+    /// Class and begin of its requests in progress.
+    pub(super) unfinished: Vec<(tidegate_core::classes::ClassId, Timestamp)>,
+}
+
+impl Peer {
+    pub(super) fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            heard: None,
+            trouble: None,
+            unfinished: Vec::new(),
+        }
+    }
+}
