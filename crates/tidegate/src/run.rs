@@ -21,9 +21,10 @@ use std::thread::available_parallelism;
 use arc_swap::ArcSwap;
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
+use tidegate_core::route::Routes;
 use tidegate_core::throttle::SetBy;
 use tidegate_proxy::{
-    Limits, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling, Timeouts,
+    Dithering, Limits, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling, Timeouts,
 };
 use tidegate_remote::clock;
 use tidegate_remote::reader::ReaderOptions;
@@ -156,14 +157,7 @@ impl Running {
         let specs = cluster.sites.clone();
         let table = LoadTable::new(nodes, sites).grouped(&cluster.groups);
         let director = Director::new(cluster, proxy_config.seed);
-        let shared = Arc::new(Shared {
-            table: Arc::new(table),
-            topology: ArcSwap::new(director.topology()),
-            routes: ArcSwap::new(Arc::new(routes)),
-            room: tokio::sync::Notify::new(),
-            throttles: Throttling::new(held_max(&proxy_config)),
-            stats: Arc::new(Stats::new(proxy_config.workers, sites, nodes)),
-        });
+        let shared = shared(&proxy_config, table, &director, routes, sites);
         let orders_file = OrdersFile::new(orders_file);
         give_orders(&shared.throttles, throttles, &orders_file, output)?;
         let options = ReaderOptions {
@@ -235,6 +229,26 @@ impl Running {
     }
 }
 
+/// What the data plane shares with everybody else.
+fn shared(
+    config: &ProxyConfig,
+    table: LoadTable,
+    director: &Director,
+    routes: Routes,
+    sites: usize,
+) -> Arc<Shared> {
+    let nodes = table.nodes();
+    Arc::new(Shared {
+        table: Arc::new(table),
+        topology: ArcSwap::new(director.topology()),
+        routes: ArcSwap::new(Arc::new(routes)),
+        room: tokio::sync::Notify::new(),
+        throttles: Throttling::new(held_max(config)),
+        dithering: Arc::new(Dithering::new(held_max(config) / 2)),
+        stats: Arc::new(Stats::new(config.workers, sites, nodes)),
+    })
+}
+
 /// Throttles the classes of the configuration, and then as operators have ordered before: theirs is the
 /// later word.
 fn give_orders(
@@ -289,7 +303,8 @@ fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
     }
 }
 
-/// Most requests that throttles hold. Each has a connection: half of them stay for all others.
+/// Most requests that throttles hold. Each has a connection: half of them stay for all others, and of
+/// those a causal test has half at most.
 fn held_max(config: &ProxyConfig) -> usize {
     config.limits.connections * config.workers / 2
 }

@@ -12,7 +12,7 @@ use tidegate_core::policy::PolicyConfig;
 use tidegate_core::route::Routes;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, Group, NodeId, NodeSpec, SiteId, SiteSpec};
-use tidegate_proxy::{Shared, Stats, Throttling};
+use tidegate_proxy::{Dithering, Shared, Stats, Throttling};
 
 use crate::admin::plane::{Plane, Window};
 use crate::driver::{Driver, DriverParts};
@@ -61,6 +61,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
         routes: ArcSwap::new(Arc::new(Routes::new(&cluster().sites).unwrap())),
         room: tokio::sync::Notify::new(),
         throttles: Throttling::new(100),
+        dithering: Arc::new(Dithering::new(100)),
         stats: Arc::new(Stats::new(1, 2, 3)),
     });
     let driver = Driver::spawn(DriverParts {
