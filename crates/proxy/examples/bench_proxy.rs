@@ -17,7 +17,7 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::route::Routes;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
-use tidegate_proxy::{ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling};
+use tidegate_proxy::{Dithering, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling};
 
 // What the binary uses; the measure is of both.
 #[global_allocator]
@@ -87,10 +87,13 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         routes: ArcSwap::from_pointee(Routes::new(&spec.sites)?),
         room: tokio::sync::Notify::new(),
         throttles: Throttling::new(1000),
+        dithering: Arc::new(Dithering::new(1000)),
         stats: Arc::new(Stats::new(1, 1, nodes.len())),
     });
     let mut config = ProxyConfig::new(if refuses { standing_clock } else { clock });
     config.listeners.push(ListenerConfig { address: *listen });
+    // Discovery is told of requests, as in a front-end; nobody takes them out, so there is room for all.
+    config.events = 1 << 16;
     let proxy = Proxy::start(config, Arc::clone(&shared))?;
     #[expect(
         clippy::print_stdout,

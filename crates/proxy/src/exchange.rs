@@ -16,6 +16,7 @@ use tidegate_core::topology::SiteId;
 
 use crate::classify::SessionHash;
 use crate::config::LogFormat;
+use crate::dithering::Dithered;
 use crate::grpc::Form;
 use crate::log::{Head, Line, Recent, Tail};
 use crate::observed::Words;
@@ -40,6 +41,8 @@ pub(crate) struct Exchange {
     pub(crate) session: Option<SessionHash>,
     /// The throttle that it has met.
     pub(crate) throttled: Option<Throttled>,
+    /// The hold of a test.
+    pub(crate) dithered: Option<Dithered>,
     /// What the client takes for an answer, where it was looked for.
     pub(crate) form: Form,
     pub(crate) status: u16,
@@ -62,6 +65,7 @@ impl Default for Exchange {
             retry_denied: false,
             session: None,
             throttled: None,
+            dithered: None,
             form: Form::Http,
             status: 0,
             bytes: 0,
@@ -281,6 +285,7 @@ impl Exchange {
             worker.remember(Recent {
                 throttle: throttled.as_ref().map(|it| it.rule().id),
                 held: throttled.as_ref().and_then(|it| it.held(now)),
+                tested: self.dithered.map(|it| it.held(now)),
                 ..recent
             });
         }
@@ -317,6 +322,7 @@ impl Exchange {
             held_us: throttled
                 .and_then(|throttled| throttled.held(now))
                 .map(|held| held.as_micros() as u64),
+            test_us: (self.dithered).map(|it| it.held(now).as_micros() as u64),
             reason,
         };
         worker.log(&self.line, &tail);
@@ -339,6 +345,7 @@ impl Exchange {
             tries: self.tries,
             throttle: None,
             held: None,
+            tested: None,
             status: self.status,
             reason,
             words: self.words,
@@ -351,6 +358,7 @@ impl Exchange {
         self.tries = 0;
         self.retry_denied = false;
         self.session = None;
+        self.dithered = None;
         self.form = Form::Http;
         self.status = 0;
         self.bytes = 0;

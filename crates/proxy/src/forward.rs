@@ -1,4 +1,4 @@
-//! A request's way: checks, route, throttle, pick, connection, response head; and again elsewhere, if
+//! A request's way: checks, route, throttle, test, pick, connection, response head; and again elsewhere, if
 //! that failed and trying again can do no harm.
 //!
 //! What may be tried again, within the retry budget and the limit on tries:
@@ -28,6 +28,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
 use crate::body::RequestBody;
+use crate::dithering::{self, Hold};
 use crate::exchange::Live;
 use crate::head::{self, Checked, Facts, Hop};
 use crate::marking;
@@ -64,6 +65,8 @@ pub(crate) enum Outgoing {
 pub(crate) enum Wait {
     /// The throttle of its class, and then a node.
     Throttle(Held, Arrival),
+    /// The end of its hold in a test, and then a node.
+    Test(Hold, Arrival),
     /// Room at a node.
     Room(Waiting),
 }
@@ -152,7 +155,11 @@ pub(crate) async fn go_on_waiting(
     wait: Wait,
 ) -> Result<Response<Incoming>, Reason> {
     let waited = match wait {
-        Wait::Throttle(held, arrival) => until_passed(session, live, held, arrival).await,
+        Wait::Throttle(held, arrival) => {
+            let target = target(&request);
+            until_passed(session, live, held, arrival, target).await
+        }
+        Wait::Test(hold, arrival) => until_over(session, live, hold, arrival).await,
         Wait::Room(waiting) => until_room(session, live, waiting).await,
     };
     if let Err(reason) = waited {
@@ -176,12 +183,13 @@ pub(crate) async fn go_on_waiting(
     }
 }
 
-/// Waits for the throttle, and then for room.
+/// Waits for the throttle, for the test of its class, and then for room.
 async fn until_passed(
     session: &Rc<Session>,
     live: &mut Live,
     held: Held,
     arrival: Arrival,
+    target: (&Method, &str),
 ) -> Result<(), Reason> {
     // However long that takes: the throttle watches the time.
     session.suspend();
@@ -192,8 +200,39 @@ async fn until_passed(
     if let Some(throttled) = &mut exchange.throttled {
         throttled.pass(passed, now);
     }
+    if let Some(hold) = dithering::toss(worker, exchange, arrival.site, target, now) {
+        return until_over(session, live, hold, arrival).await;
+    }
+    until_picked(session, live, &arrival, now).await
+}
+
+/// Waits for the end of the hold, and then for room.
+async fn until_over(
+    session: &Rc<Session>,
+    live: &mut Live,
+    hold: Hold,
+    arrival: Arrival,
+) -> Result<(), Reason> {
+    session.suspend();
+    hold.over().await;
+    let now = session.worker.now();
+    let exchange = live.exchange().ok_or(Reason::ClientGone)?;
+    if let Some(dithered) = &mut exchange.dithered {
+        dithered.pass(now);
+    }
+    until_picked(session, live, &arrival, now).await
+}
+
+/// Asks for a node after a wait, and waits for room.
+async fn until_picked(
+    session: &Rc<Session>,
+    live: &mut Live,
+    arrival: &Arrival,
+    now: Timestamp,
+) -> Result<(), Reason> {
+    let worker = &session.worker;
     worker.refresh();
-    match pick(worker, live, &arrival, now)? {
+    match pick(worker, live, arrival, now)? {
         Some(waiting) => until_room(session, live, waiting).await,
         None => Ok(()),
     }
@@ -218,8 +257,17 @@ fn destination(worker: &Worker, live: &mut Live) -> Option<Way> {
     })
 }
 
-/// Checks what the head alone does not tell, finds the site, asks its throttle, if it has one, and then
-/// for a node: it has one now, or waits.
+/// What a class of requests is told by. The form of OPTIONS for a whole server stands for its root.
+fn target<B>(request: &Request<B>) -> (&Method, &str) {
+    let path = match request.uri().path() {
+        "*" => "/",
+        path => path,
+    };
+    (request.method(), path)
+}
+
+/// Checks what the head alone does not tell, finds the site, asks its throttle and its test, if it has
+/// them, and then for a node: it has one now, or waits.
 fn admit(
     session: &Rc<Session>,
     live: &mut Live,
@@ -242,11 +290,8 @@ fn admit(
         return Err(Reason::TooManyTunnels);
     }
     worker.refresh();
-    // The form of OPTIONS for a whole server stands for its root.
-    let path = match request.uri().path() {
-        "*" => "/",
-        path => path,
-    };
+    let target = target(request);
+    let path = target.1;
     let site = worker.site(checked.host, path).ok_or(Reason::NoSite)?;
     let Some(exchange) = live.exchange() else {
         return Err(Reason::ClientGone);
@@ -266,13 +311,16 @@ fn admit(
         class: worker.class(site, path, headers).with_known(known),
         id: worker.waiters.number(),
     };
-    let target = (request.method().as_str(), path);
-    let held = throttling::enter(worker, exchange, site, target)?;
+    let class = (target.0.as_str(), path);
+    let held = throttling::enter(worker, exchange, site, class)?;
     if exchange.gives_way() {
         arrival.class = lowered(arrival.class);
     }
     if let Some(held) = held {
         return Ok(Some(Wait::Throttle(held, arrival)));
+    }
+    if let Some(hold) = dithering::toss(worker, exchange, site, target, now) {
+        return Ok(Some(Wait::Test(hold, arrival)));
     }
     let waiting = pick(worker, live, &arrival, now)?;
     Ok(waiting.map(Wait::Room))
@@ -362,7 +410,7 @@ fn prepared(
     Ok(request)
 }
 
-fn is_idempotent(method: &Method) -> bool {
+pub(crate) fn is_idempotent(method: &Method) -> bool {
     // RFC 9110 §9.2.2; TRACE does not come this far.
     [
         Method::GET,

@@ -28,6 +28,7 @@ mod classify;
 mod config;
 mod cookie;
 mod deliver;
+mod dithering;
 mod exchange;
 mod forward;
 mod gate;
@@ -58,6 +59,7 @@ pub use config::{
     ForwardedConfig, Limits, ListenerConfig, LogConfig, LogFormat, LogTarget, Network,
     NetworkError, ProxyConfig, Timeouts,
 };
+pub use dithering::{DitherCounters, DitherError, Dithering, Tosses};
 pub use log::Recent;
 pub use observed::{Event, Observed, Words};
 pub use proxy::{Drained, Proxy, ProxyError, Shared};

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, watch};
 use crate::accept::Listener;
 use crate::classify::SessionTables;
 use crate::config::{LogFormat, ProxyConfig};
+use crate::dithering::Dithering;
 use crate::log::{Logger, Writer};
 use crate::observed::{Observed, Observer};
 use crate::reason::Reason;
@@ -43,6 +44,8 @@ pub struct Shared {
     pub room: Notify,
     /// Which classes of requests are slowed, and how.
     pub throttles: Throttling,
+    /// The test of a class that is suspected of a resource's load, if one runs.
+    pub dithering: Arc<Dithering>,
     /// What the workers count; made for as many workers as the configuration says.
     pub stats: Arc<Stats>,
 }

@@ -13,6 +13,7 @@ use hyper::client::conn::http1::Builder as ClientBuilder;
 use hyper::server::conn::http1::Builder as ServerBuilder;
 use tidegate_core::admission::{AcceptGate, Class};
 use tidegate_core::picker::Picker;
+use tidegate_core::prng::Prng;
 use tidegate_core::retry_budget::RetryBudget;
 use tidegate_core::route::Routes;
 use tidegate_core::time::{Timestamp, nanos};
@@ -25,6 +26,7 @@ use crate::accept::{Listener, accept};
 use crate::answers::Answers;
 use crate::classify::{ClassRules, SessionHash, SessionTables};
 use crate::config::{LogFormat, ProxyConfig, Timeouts};
+use crate::dithering::Dithering;
 use crate::linger::Lingering;
 use crate::log::{Line, Logger, Recent, Ring, Tail};
 use crate::observed::Observer;
@@ -44,6 +46,8 @@ const SWEEP_TICKS: u64 = 50;
 const FLUSH_TICKS: u64 = 5;
 /// How long a new connection may still send its first request during a drain.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
+/// So that coins are other numbers than the picker's: else who is held would go with who goes where.
+const COINS: u64 = 0x636f_696e_735f_6f66;
 /// Bytes of a request head that are read at once.
 const SCRATCH_BYTES: usize = 16 << 10;
 
@@ -107,6 +111,8 @@ pub(crate) struct Worker {
     pub(crate) picker: RefCell<Picker>,
     pub(crate) waiters: Waiters,
     pub(crate) throttles: throttling::Local,
+    /// For the requests of a class that is tested.
+    pub(crate) coins: RefCell<Prng>,
     pub(crate) pool: RefCell<Pool>,
     /// Of each site: how many of its requests may be tried again here.
     budgets: RefCell<Box<[RetryBudget]>>,
@@ -222,6 +228,7 @@ impl Worker {
             picker: RefCell::new(picker),
             waiters: Waiters::default(),
             throttles: throttling::Local::new(&shared),
+            coins: RefCell::new(Prng::new(seed ^ COINS)),
             pool: RefCell::new(Pool::default()),
             budgets: RefCell::new(budgets(&config, now)),
             classes: (config.sites.iter())
@@ -323,6 +330,11 @@ impl Worker {
     /// Which classes are slowed.
     pub(crate) fn throttling(&self) -> &Throttling {
         &self.shared.throttles
+    }
+
+    /// The test of a class, if one runs.
+    pub(crate) fn dithering(&self) -> &Dithering {
+        &self.shared.dithering
     }
 
     /// Until there may be room that another worker left.
@@ -620,6 +632,7 @@ mod tests {
             routes: ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap()),
             room: Notify::new(),
             throttles: Throttling::new(0),
+            dithering: Arc::new(Dithering::new(0)),
             stats: Arc::new(Stats::new(1, 1, 1)),
         })
     }

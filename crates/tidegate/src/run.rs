@@ -26,7 +26,7 @@ use tidegate_core::load::LoadTable;
 use tidegate_core::route::Routes;
 use tidegate_core::throttle::SetBy;
 use tidegate_proxy::{
-    Limits, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling, Timeouts,
+    Dithering, Limits, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling, Timeouts,
 };
 use tidegate_remote::clock;
 use tidegate_remote::reader::ReaderOptions;
@@ -271,6 +271,7 @@ fn shared(
         routes: ArcSwap::new(Arc::new(routes)),
         room: tokio::sync::Notify::new(),
         throttles: Throttling::new(held_max(config)),
+        dithering: Arc::new(Dithering::new(held_max(config) / 2)),
         stats: Arc::new(Stats::new(config.workers, sites, nodes)),
     })
 }
@@ -359,7 +360,8 @@ fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
     }
 }
 
-/// Most requests that throttles hold. Each has a connection: half of them stay for all others.
+/// Most requests that throttles hold. Each has a connection: half of them stay for all others, and of
+/// those a causal test has half at most.
 fn held_max(config: &ProxyConfig) -> usize {
     config.limits.connections * config.workers / 2
 }

@@ -13,7 +13,7 @@ use tidegate_core::policy::PolicyConfig;
 use tidegate_core::route::Routes;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, Group, NodeId, NodeSpec, SiteId, SiteSpec};
-use tidegate_proxy::{Shared, Stats, Throttling};
+use tidegate_proxy::{Dithering, Shared, Stats, Throttling};
 
 use crate::admin::plane::{Plane, Window};
 use crate::culprits::live::{Asks, Finding, Findings};
@@ -63,6 +63,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
         routes: ArcSwap::new(Arc::new(Routes::new(&cluster().sites).unwrap())),
         room: tokio::sync::Notify::new(),
         throttles: Throttling::new(100),
+        dithering: Arc::new(Dithering::new(100)),
         stats: Arc::new(Stats::new(1, 2, 3)),
     });
     let driver = Driver::spawn(DriverParts {
@@ -98,6 +99,7 @@ fn found() -> Findings {
             finding("shop GET /search?q", 0.5, Some((Confidence::Strong, since))),
             finding("shop GET /a", 0.02, None),
         ],
+        test: None,
         overflows: 0,
         evaluations: 3,
         evaluated: Duration::from_millis(15),

@@ -36,7 +36,7 @@ const LOOK_AGAIN: f64 = 1.5;
 /// Requests whose use is not known yet; further ones are not held and not counted.
 const WAITING_MAX: usize = 4096;
 /// Traffic that a test may take; one that needs more cannot be made here.
-const LONGEST: Duration = Duration::from_secs(60);
+pub const LONGEST: Duration = Duration::from_secs(60);
 /// The rule for how many requests it takes.
 const SIGMAS: f64 = 6.0;
 
@@ -69,6 +69,20 @@ pub fn requests_needed(sd: f64, cost: f64) -> f64 {
         true => (SIGMAS * sd / cost).powi(2).max(2.0 * LEAST as f64),
         false => f64::INFINITY,
     }
+}
+
+/// What was tossed for one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Toss {
+    /// When it would go on if it were not held.
+    pub at: Timestamp,
+    /// Whether it is held.
+    pub held: bool,
+}
+
+/// Whether a request is held: an even coin.
+pub fn coin(prng: &mut Prng) -> bool {
+    prng.bits() >> 63 == 1
 }
 
 /// How a test stands.
@@ -164,9 +178,19 @@ impl Dither {
         if self.waiting.len() == WAITING_MAX {
             return Duration::ZERO;
         }
-        let held = self.prng.bits() >> 63 == 1;
+        let held = coin(&mut self.prng);
         self.waiting.push_back((now, held));
         if held { HOLD } else { Duration::ZERO }
+    }
+
+    /// A request that somebody else tossed a [`coin`] for, held for [`HOLD`] or not at all; in about the
+    /// order of their times. False if it is not counted: too many are not settled yet.
+    pub fn on_toss(&mut self, toss: Toss) -> bool {
+        let room = self.waiting.len() < WAITING_MAX;
+        if room {
+            self.waiting.push_back((toss.at, toss.held));
+        }
+        room
     }
 
     /// Counts the requests whose use is known by now. `used` gives the use between two moments,
@@ -311,5 +335,35 @@ mod tests {
         assert_eq!(tosses(3), tosses(3));
         let held = tosses(3).iter().filter(|hold| **hold == HOLD).count();
         assert!((1900..2200).contains(&held), "{held}");
+    }
+
+    #[test]
+    fn it_is_the_same_whoever_tosses() {
+        let mut own = Dither::new(ClassId(1), 0.1, 3, Timestamp::ZERO);
+        let mut told = Dither::new(ClassId(1), 0.1, 4, Timestamp::ZERO);
+        let mut prng = Prng::new(3);
+        for ms in 0..WAITING_MAX as u64 {
+            let at = Timestamp::from_millis(ms);
+            let held = coin(&mut prng);
+            assert_eq!(own.toss(at), if held { HOLD } else { Duration::ZERO });
+            assert!(told.on_toss(Toss { at, held }));
+        }
+        let toss = Toss {
+            at: Timestamp::from_millis(5000),
+            held: true,
+        };
+        assert!(!told.on_toss(toss), "there is no more room");
+        // The resource works in every other second.
+        let used = |from: Timestamp, to: Timestamp| {
+            let busy = (from.nanos() / 1_000_000_000).is_multiple_of(2);
+            Some(if busy {
+                to.since(from).as_secs_f64()
+            } else {
+                0.0
+            })
+        };
+        let end = Timestamp::from_millis(6000);
+        assert_eq!(told.settle(end, used), own.settle(end, used));
+        assert!(told.on_toss(toss), "there is room again");
     }
 }

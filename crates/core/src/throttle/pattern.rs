@@ -78,6 +78,11 @@ impl ClassPattern {
         self.site.as_deref()
     }
 
+    /// Its method, if it has one method.
+    pub fn method(&self) -> Option<&str> {
+        self.method.as_deref()
+    }
+
     /// Whether a request is of the class.
     pub fn matches(&self, site: &str, method: &str, path: &str) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
@@ -262,5 +267,8 @@ mod tests {
             (pattern.name(), pattern.site()),
             ("shop GET /a", Some("shop"))
         );
+        assert_eq!(pattern.method(), Some("GET"));
+        let any: ClassPattern = "* /a".parse().unwrap();
+        assert_eq!((any.site(), any.method()), (None, None));
     }
 }

@@ -44,6 +44,7 @@ fn tail(reason: Option<Reason>) -> Tail<'static> {
         }),
         throttle: None,
         held_us: None,
+        test_us: None,
         reason,
     }
 }
@@ -121,6 +122,18 @@ fn a_throttle_is_told_by_its_class() {
     );
     let combined = line(LogFormat::Combined, &held);
     assert!(combined.contains(r#" throttle="GET /a\"b/*" held_us=1200 reason=throttled"#));
+}
+
+#[test]
+fn the_hold_of_a_test_is_told() {
+    let held = Tail {
+        test_us: Some(300_000),
+        ..tail(None)
+    };
+    let object: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, &held)).unwrap();
+    assert_eq!(object["test_us"], 300_000);
+    assert_eq!(object.get("held_us"), None);
+    assert!(line(LogFormat::Combined, &held).ends_with(" fail_open=false test_us=300000\n"));
 }
 
 #[test]

@@ -67,6 +67,9 @@ pub(crate) async fn answer(
             let (body, releases) = (request.body().clone(), *order == "release");
             apart(plane, move |plane| order_class(plane, &body, releases)).await
         }
+        ["api", "culprits", "test"] if *request.method() == Method::POST => {
+            test(plane, request.body()).await
+        }
         _ if !reads => not_allowed("GET, HEAD"),
         [""] => page::answer(),
         ["culprits"] => culprits::answer(),
@@ -84,6 +87,7 @@ pub(crate) async fn answer(
             apart(plane, |plane| json(StatusCode::OK, &throttles::list(plane))).await
         }
         ["api", "culprits"] => report(plane).await,
+        ["api", "culprits", "test"] => tested(plane),
         ["api", "culprits", "requests"] => requests(plane, request.uri().query()).await,
         ["api", "why", name] => {
             // A class has blanks and slashes in its name.
@@ -108,6 +112,29 @@ async fn report(plane: &Arc<Plane>) -> Answer {
         Ok(report) => apart(plane, move |_| json(StatusCode::OK, &report)).await,
         Err(why) => error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
     }
+}
+
+/// Begins a causal test.
+async fn test(plane: &Arc<Plane>, body: &[u8]) -> Answer {
+    let Some(culprits) = &plane.culprits else {
+        return error(StatusCode::NOT_FOUND, NOBODY_LOOKS);
+    };
+    let begun = match parsed(body) {
+        Ok(order) => culprits.test(order).await,
+        Err(why) => Err(why),
+    };
+    match begun {
+        Ok(begun) => json(StatusCode::OK, &begun),
+        Err(why) => error(StatusCode::BAD_REQUEST, &why),
+    }
+}
+
+/// The last causal test, or the one that runs.
+fn tested(plane: &Plane) -> Answer {
+    let Some(culprits) = &plane.culprits else {
+        return error(StatusCode::NOT_FOUND, NOBODY_LOOKS);
+    };
+    json(StatusCode::OK, &culprits.findings().test)
 }
 
 /// What ended after a number, for another front-end.

@@ -73,7 +73,10 @@ pub(super) fn reasons(plane: &Plane, class: &str) -> Vec<String> {
     let now = (plane.clock)();
     let own = findings.all.iter();
     let own = own.filter(|it| &*it.class == class || without_query(&it.class) == class);
-    own.filter_map(|it| sentence(it, now)).collect()
+    let mut reasons: Vec<_> = own.filter_map(|it| sentence(it, now)).collect();
+    let test = findings.test.iter().filter(|it| it.class == class);
+    reasons.extend(test.map(|it| it.text.clone()));
+    reasons
 }
 
 fn sentence(it: &Finding, now: Timestamp) -> Option<String> {

@@ -49,6 +49,7 @@ pub(crate) fn metrics(plane: &Plane) -> String {
     scene.reads(&mut text);
     throttles::metrics(plane, &mut text);
     findings::metrics(plane, &mut text);
+    scene.causal_tests(&mut text);
     text.finish()
 }
 
@@ -349,6 +350,20 @@ impl Scene<'_> {
             let mut family = text.family(name, Kind::Counter, help);
             self.each_site(|name, _, site| family.count(&[("site", name)], count(site)));
         }
+    }
+
+    fn causal_tests(&self, text: &mut Text) {
+        let counters = self.plane.shared.dithering.counters();
+        let help = "Requests of tested classes by whether they were held.";
+        let mut family = text.family("tidegate_causal_test_requests", Kind::Counter, help);
+        family.count(&[("held", "yes")], counters.held);
+        family.count(&[("held", "no")], counters.not_held);
+        let help = "Requests of tested classes that took no part: there was no room for them.";
+        let left_out = counters.left_out;
+        counter(text, "tidegate_causal_test_left_out", help, left_out);
+        let help = "Requests that a causal test holds now.";
+        let waiting = counters.waiting as f64;
+        gauge(text, "tidegate_causal_test_waiting", help, waiting);
     }
 
     fn node_requests(&self, text: &mut Text) {

@@ -13,6 +13,7 @@ use super::models::{
 };
 use super::openmetrics::{Family, Kind, Text};
 use super::plane::Plane;
+use crate::culprits::live::without_query;
 
 /// Longest time for which a class may be throttled: a year is for ever.
 const FOR_SECONDS_MAX: f64 = 366.0 * 86_400.0;
@@ -82,8 +83,9 @@ fn given(plane: &Plane, throttle: ThrottleStatus, now: Timestamp) -> ThrottleGiv
     }
 }
 
+/// Orders are on paths: of a class that discovery names with a query, all requests of its path are meant.
 fn parse(class: &str) -> Result<ClassPattern, String> {
-    let parsed: Result<ClassPattern, _> = class.parse();
+    let parsed: Result<ClassPattern, _> = without_query(class).parse();
     parsed.map_err(|error| error.to_string())
 }
 

@@ -28,7 +28,10 @@ table! {
         /// Slow culprits down by itself, and release them by itself: those that are strong or confirmed,
         /// while their resource is full and others wait longer than `slo`.
         automatic: bool = false;
-        /// What 95 of 100 requests of all other classes shall take at most, for `automatic`.
+        /// Test by experiment classes that cannot be told apart otherwise: a random half of their requests is
+        /// held for 300 ms, for a minute at most, while the others are within `slo`.
+        test_ambiguous: bool = false;
+        /// What 95 of 100 requests of all other classes shall take at most, for `automatic` and for tests.
         slo: Duration = Duration::from_millis(500), in Duration::from_millis(1)..=Duration::from_secs(60);
         /// Most classes that `automatic` slows at a time.
         most: u32 = 3, in 1..=64;
@@ -44,17 +47,12 @@ pub(crate) struct Culprits {
     pub(crate) patterns: Vec<Pattern>,
     /// Admin addresses of the other front-ends.
     pub(crate) peers: Vec<SocketAddr>,
-    /// What it does by itself; none: nothing.
-    pub(crate) automatic: Option<Automatic>,
-}
-
-/// What is done by itself.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Automatic {
-    /// Its bounds.
-    pub(crate) bounds: AutoConfig,
+    /// Whether classes that cannot be told apart are tested by experiment.
+    pub(crate) test_ambiguous: bool,
     /// What others' requests shall take at most.
     pub(crate) slo: Duration,
+    /// The bounds of what it does by itself; none: nothing.
+    pub(crate) automatic: Option<AutoConfig>,
 }
 
 /// What the file wants; none if nobody is to look. All that is wrong is among the problems.
@@ -75,17 +73,16 @@ pub(super) fn culprits(file: &ConfigFile, problems: &mut Problems) -> Option<Cul
         let message = format!("at most {PEERS_MAX} other front-ends");
         problems.push(Problem::new(over.place(), message, "one too many"));
     }
-    let automatic = file.automatic.value.then(|| Automatic {
-        bounds: AutoConfig {
-            most: file.most.value as usize,
-            least: file.least.value,
-            ..AutoConfig::default()
-        },
-        slo: file.slo.value,
+    let automatic = file.automatic.value.then(|| AutoConfig {
+        most: file.most.value as usize,
+        least: file.least.value,
+        ..AutoConfig::default()
     });
     file.enabled.value.then_some(Culprits {
         patterns,
         peers: file.peers.value.iter().map(|it| it.value).collect(),
+        test_ambiguous: file.test_ambiguous.value,
+        slo: file.slo.value,
         automatic,
     })
 }

@@ -7,6 +7,7 @@
 //! one report of it, which a running front-end makes as well.
 
 mod access;
+pub(crate) mod causal;
 mod correlate;
 pub(crate) mod evidence;
 mod files;

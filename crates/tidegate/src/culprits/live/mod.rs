@@ -11,13 +11,14 @@
 //! It decides nothing on a request's way; if it is slow or dies, traffic goes on. Resources are the nodes
 //! of each site together (a request may go to any of them), and each node with `role = "resource"`.
 
+mod experiment;
 pub(crate) mod peers;
 mod policy;
 mod requests;
 mod series;
 mod watched;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -25,19 +26,23 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use serde::{Deserialize, Serialize};
 use tidegate_core::classes::{ClassId, SLOTS};
+use tidegate_core::culprits::dither::may_hold;
 use tidegate_core::culprits::{Confidence, Discovery, EVERY, Limits};
 use tidegate_core::throttle::Throttle;
 use tidegate_core::time::Timestamp;
 use tidegate_proxy::{Observed, Shared};
 use tokio::sync::oneshot;
 
+use super::causal::CausalReport;
 use super::evidence::Lived;
 use super::picture::report::{self, Mode, Report};
 use super::picture::{self, ClassMaterial, Material};
 use crate::config::Culprits;
 use crate::output::Output;
 use crate::resources::Resources;
+use experiment::{Experiment, Suspect};
 use peers::Shipment;
 use policy::Policy;
 use requests::Requests;
@@ -47,6 +52,8 @@ use watched::{RESOURCES_MAX, Watched, WatchedAll};
 const TICK: Duration = Duration::from_millis(20);
 /// What a picture shows.
 const SHOWN: Duration = Duration::from_secs(60);
+/// For so long a class is not tested by itself again.
+const TESTED_LASTS: Duration = Duration::from_secs(600);
 /// Most questions that wait.
 const ASKS_MAX: usize = 16;
 
@@ -76,6 +83,8 @@ pub(crate) struct Finding {
 pub(crate) struct Findings {
     /// Each class with requests against each resource in use; what is told first, then by share.
     pub(crate) all: Vec<Finding>,
+    /// The last causal test, or the one that runs.
+    pub(crate) test: Option<CausalReport>,
     /// Times at which events of requests found no room.
     pub(crate) overflows: u64,
     /// Evaluations so far.
@@ -113,11 +122,22 @@ pub(crate) struct WatchParts {
 #[derive(Debug)]
 enum Ask {
     Report(oneshot::Sender<Report>),
+    /// Test this class by experiment, against this resource or the one that it is thought to use most.
+    Test(TestOrder, oneshot::Sender<Result<CausalReport, String>>),
     /// What ended after this, for another front-end.
     Requests(u64, oneshot::Sender<Shipment>),
     /// What another front-end told, and when.
     Told(SocketAddr, Result<Shipment, String>, Timestamp),
     Stop,
+}
+
+/// `POST /api/culprits/test`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TestOrder {
+    /// The class's name.
+    pub(crate) class: String,
+    /// The resource's; null is the one of which the class is thought to use most.
+    pub(crate) resource: Option<String>,
 }
 
 /// Why there is no report.
@@ -142,6 +162,14 @@ impl Asks {
         let (sender, answer) = oneshot::channel();
         self.ask(Ask::Report(sender))?;
         answer.await.map_err(|_| AskError::Gone)
+    }
+
+    /// Begins a causal test.
+    pub(crate) async fn test(&self, order: TestOrder) -> Result<CausalReport, String> {
+        let (sender, answer) = oneshot::channel();
+        let sent = self.ask(Ask::Test(order, sender));
+        sent.map_err(|error| error.to_string())?;
+        answer.await.map_err(|_| AskError::Gone.to_string())?
     }
 
     /// What another front-end is told that asks for what ended after this.
@@ -235,6 +263,14 @@ struct Running {
     /// Slows culprits down by itself, if that is wanted, and when it looks next.
     policy: Option<Policy>,
     policy_due: Timestamp,
+    /// What others' requests take, as a part of what they shall take.
+    latency: f64,
+    experiment: Option<Experiment>,
+    /// The last test, or the one that runs.
+    tested: Option<CausalReport>,
+    /// When classes and resources were tested by itself.
+    tested_at: BTreeMap<(String, String), Timestamp>,
+    config: Culprits,
     output: Output,
 }
 
@@ -250,7 +286,7 @@ impl Running {
             requests: Requests::new(
                 parts.observed,
                 parts.sites,
-                parts.config.patterns,
+                parts.config.patterns.clone(),
                 &parts.config.peers,
             ),
             watched,
@@ -261,6 +297,11 @@ impl Running {
             evaluated: Duration::ZERO,
             policy: parts.config.automatic.map(Policy::new),
             policy_due: Timestamp::ZERO,
+            latency: 0.0,
+            experiment: None,
+            tested: None,
+            tested_at: BTreeMap::new(),
+            config: parts.config,
             output: parts.output,
         }
     }
@@ -272,6 +313,12 @@ impl Running {
                 Ok(Ask::Report(answer)) => {
                     // Whoever asked may have left since.
                     answer.send(self.report()).ok();
+                }
+                Ok(Ask::Test(order, answer)) => {
+                    let class = order.class.as_str();
+                    answer
+                        .send(self.test(class, order.resource.as_deref()))
+                        .ok();
                 }
                 Ok(Ask::Requests(after, answer)) => {
                     let now = (self.clock)();
@@ -296,42 +343,117 @@ impl Running {
     fn handle_tick(&mut self, now: Timestamp) {
         self.requests.drain(&mut self.discovery, now);
         self.watched.read(&self.shared, &mut self.discovery, now);
+        self.look_at_test(now);
         let Some(due) = self.watched.due(now) else {
             return;
         };
         let begun = (self.clock)();
-        let then = self.watched.known_until(due) - self.requests.behind();
+        let then = self.watched.known_until() - self.requests.behind();
         self.requests.tell_unfinished(&mut self.discovery, then);
         self.watched.evaluate(due, &mut self.discovery, then, now);
         self.evaluations += 1;
         self.evaluated += (self.clock)().since(begun);
+        let all = self.found();
+        self.publish(all);
+        if now >= self.policy_due {
+            self.policy_due = now + EVERY;
+            self.act(now);
+        }
+    }
+
+    fn publish(&self, all: Vec<Finding>) {
         self.findings.store(Arc::new(Findings {
-            all: self.found(),
+            all,
+            test: self.tested.clone(),
             overflows: self.requests.overflows,
             evaluations: self.evaluations,
             evaluated: self.evaluated,
         }));
-        if now >= self.policy_due {
-            self.policy_due = now + EVERY;
-            self.slow_culprits(now);
-        }
     }
 
     /// Does by itself what the operator lets it do.
-    fn slow_culprits(&mut self, now: Timestamp) {
-        let Some(policy) = &mut self.policy else {
-            return;
-        };
-        let findings = self.findings.load();
+    fn act(&mut self, now: Timestamp) {
+        let findings = self.findings.load_full();
         let told: BTreeSet<&str> = findings.told().map(|it| &*it.class).collect();
         let seconds = self.requests.others_take(&told, now);
-        let latency = policy.latency(seconds.unwrap_or_default());
-        let throttling = &self.shared.throttles;
-        let pressed = self.watched.pressed();
-        let said = policy.act(&findings.all, &pressed, latency, throttling, now);
-        for (event, text) in said {
-            self.output.event(event, &text);
+        self.latency = seconds.unwrap_or_default() / self.config.slo.as_secs_f64();
+        if let Some(policy) = &mut self.policy {
+            let throttling = &self.shared.throttles;
+            let pressed = self.watched.pressed();
+            let said = policy.act(&findings.all, &pressed, self.latency, throttling, now);
+            for (event, text) in said {
+                self.output.event(event, &text);
+            }
         }
+        if self.config.test_ambiguous && self.experiment.is_none() && self.latency <= 1.0 {
+            self.test_ambiguous(&findings, now);
+        }
+    }
+
+    /// Tests the first class that cannot be told from others and was not tested of late.
+    fn test_ambiguous(&mut self, findings: &Findings, now: Timestamp) {
+        self.tested_at.retain(|_, at| now.since(*at) < TESTED_LASTS);
+        let unsure = findings.told().find(|it| {
+            let ambiguous = matches!(it.told, Some((Confidence::Ambiguous { .. }, _)));
+            let class = (it.class.to_string(), it.resource.to_string());
+            ambiguous && !self.tested_at.contains_key(&class)
+        });
+        let Some(unsure) = unsure else { return };
+        let class = (unsure.class.to_string(), unsure.resource.to_string());
+        self.tested_at.insert(class, now);
+        match self.test(&unsure.class, Some(&unsure.resource)) {
+            Ok(begun) => self.output.event("test", &begun.text),
+            Err(why) => self.output.event("test", &why),
+        }
+    }
+
+    /// Begins a causal test of a class against a resource, or the one of which it is thought to use most.
+    fn test(&mut self, class: &str, resource: Option<&str>) -> Result<CausalReport, String> {
+        if self.experiment.is_some() {
+            return Err("another class is being tested".into());
+        }
+        may_hold(true, self.latency > 1.0).map_err(|why| format!("not now: {why}"))?;
+        let found = self.found();
+        let own = found.iter().filter(|it| &*it.class == class);
+        let own = own.filter(|it| resource.is_none_or(|name| &*it.resource == name));
+        let most = own.max_by(|one, other| one.share.total_cmp(&other.share));
+        let most = most.ok_or_else(|| match resource {
+            Some(resource) => format!("no requests of `{class}` are known with {resource} in use"),
+            None => format!("no requests of `{class}` are known with any resource in use"),
+        })?;
+        let watched = self.watched.iter().find(|it| it.name == *most.resource);
+        let watched = watched.ok_or("the resource is gone")?;
+        let names = self.requests.names();
+        let number = names.iter().position(|name| name == class);
+        let suspect = Suspect {
+            class: ClassId(number.unwrap_or_default() as u16),
+            class_name: class,
+            resource: watched.id,
+            resource_name: &watched.name,
+            cost_seconds: most.cost_seconds,
+        };
+        let now = (self.clock)();
+        let experiment = Experiment::begin(&suspect, &self.shared.dithering, now)?;
+        let report = experiment.report(now);
+        self.tested = Some(report.clone());
+        self.experiment = Some(experiment);
+        self.publish(found);
+        Ok(report)
+    }
+
+    fn look_at_test(&mut self, now: Timestamp) {
+        let Some(experiment) = &mut self.experiment else {
+            return;
+        };
+        let known = self.watched.known_until();
+        let above_slo = self.latency > 1.0;
+        let over = experiment.look(&mut self.discovery, above_slo, known, now);
+        let report = experiment.report(now);
+        if over {
+            self.output.event("test", &report.text);
+            self.experiment = None;
+        }
+        self.tested = Some(report);
     }
 
     fn found(&self) -> Vec<Finding> {
@@ -421,6 +543,11 @@ impl Running {
             );
         }
         notes.extend(self.watched.notes());
+        notes.extend(
+            self.tested
+                .iter()
+                .map(|it| format!("Causal test: {}.", it.text)),
+        );
         for (address, why) in self.requests.silent() {
             notes.push(format!(
                 "What the front-end at {address} sends to servers is missing: {why}"

@@ -14,14 +14,13 @@ use std::collections::BTreeMap;
 
 use tidegate_core::culprits::Confidence as Sure;
 use tidegate_core::throttle::{
-    ClassPattern, Confidence, Culprit, Order, Pressure, SetBy, Standing, Step, Throttle,
-    WhyReleased, steps,
+    AutoConfig, ClassPattern, Confidence, Culprit, Order, Pressure, SetBy, Standing, Step,
+    Throttle, WhyReleased, steps,
 };
 use tidegate_core::time::Timestamp;
 use tidegate_proxy::Throttling;
 
 use super::{Finding, without_query};
-use crate::config::culprits::Automatic;
 
 /// How a resource does.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +33,7 @@ pub(super) struct Pressed {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Policy {
-    config: Automatic,
+    bounds: AutoConfig,
     /// By class.
     own: BTreeMap<String, Own>,
 }
@@ -51,19 +50,15 @@ struct Own {
 }
 
 impl Policy {
-    pub(super) fn new(config: Automatic) -> Self {
+    pub(super) fn new(bounds: AutoConfig) -> Self {
         Self {
-            config,
+            bounds,
             own: BTreeMap::new(),
         }
     }
 
-    /// Latency of which others are said to suffer, as a part of the SLO, where requests took so long.
-    pub(super) fn latency(&self, seconds: f64) -> f64 {
-        seconds / self.config.slo.as_secs_f64()
-    }
-
-    /// Looks at what was found, and acts; says what it did, for the operator.
+    /// Looks at what was found, and acts; says what it did, for the operator. `latency` is what others'
+    /// requests take as a part of what they shall take.
     pub(super) fn act(
         &mut self,
         found: &[Finding],
@@ -87,7 +82,7 @@ impl Policy {
             .collect();
         let own = self.own.clone();
         let own: Vec<_> = own.iter().map(|(class, own)| own.standing(class)).collect();
-        let wanted = steps(&self.config.bounds, &culprits, &pressures, &own, now);
+        let wanted = steps(&self.bounds, &culprits, &pressures, &own, now);
         let mut said = Vec::new();
         for step in wanted {
             said.extend(self.carry_out(step, throttling, now));
@@ -237,8 +232,6 @@ fn culprit<'a>(it: &'a Finding, standing: &[Throttle]) -> Option<Culprit<'a>> {
 mod tests {
     use std::time::Duration;
 
-    use tidegate_core::throttle::AutoConfig;
-
     use super::*;
 
     fn finding(class: &str, told: Option<Sure>) -> Finding {
@@ -255,10 +248,7 @@ mod tests {
     }
 
     fn policy() -> Policy {
-        Policy::new(Automatic {
-            bounds: AutoConfig::default(),
-            slo: Duration::from_millis(200),
-        })
+        Policy::new(AutoConfig::default())
     }
 
     fn full() -> [Pressed; 1] {
@@ -279,7 +269,6 @@ mod tests {
         let (mut policy, throttling) = (policy(), Throttling::new(10));
         let found = [finding("GET /search?q", Some(Sure::Strong))];
         let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
-        assert_eq!(policy.latency(0.4), 2.0);
         let said = policy.act(&found, &full(), 2.0, &throttling, at(100));
         assert_eq!(said[0].0, "throttled");
         assert_eq!(limit(&throttling, "GET /search"), Some(7));

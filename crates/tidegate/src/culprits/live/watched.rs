@@ -27,7 +27,7 @@ pub(super) struct Watched {
     /// The node that it belongs to; none if it is all of a site.
     node: Option<String>,
     series: Series,
-    id: ResourceId,
+    pub(super) id: ResourceId,
     /// When it is evaluated next.
     due: Timestamp,
     pub(super) verdicts: Option<Verdicts>,
@@ -164,9 +164,10 @@ impl WatchedAll {
         self.all.iter().position(due)
     }
 
-    /// Up to when its use is known.
-    pub(super) fn known_until(&self, place: usize) -> Timestamp {
-        self.all[place].series.known_until()
+    /// Up to when use is known: the grid is the same for all.
+    pub(super) fn known_until(&self) -> Timestamp {
+        let known = self.all.iter().map(|it| it.series.known_until());
+        known.min().unwrap_or(Timestamp::ZERO)
     }
 
     /// Asks who was to blame for it then.
