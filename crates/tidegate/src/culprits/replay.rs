@@ -81,7 +81,8 @@ pub(super) struct Replay<'a> {
     /// When the recording begins, and how much longer its time is than told time.
     start: i64,
     scale: f64,
-    /// Told time between evaluations, and of the last one and the next.
+    /// Told time: of the first request or reading, between evaluations, of the last one and the next.
+    first: f64,
     every: f64,
     end: f64,
     next: f64,
@@ -121,6 +122,7 @@ impl<'a> Replay<'a> {
             }),
             start,
             scale,
+            first,
             every: apart,
             end,
             next: first + apart,
@@ -144,7 +146,7 @@ impl<'a> Replay<'a> {
 
     /// How long what is evaluated is, in told time.
     pub(super) fn length(&self) -> Duration {
-        Duration::from_nanos((self.end - self.next + self.every).max(0.0) as u64)
+        Duration::from_nanos((self.end - self.first) as u64)
     }
 
     fn told(&self, at: i64) -> f64 {

@@ -6,11 +6,10 @@ use tidegate_core::culprits::Confidence;
 use tidegate_sim::elephants::{self, Family, Label, Trace, truths_between};
 
 use super::*;
-use crate::culprits::evidence::Lived;
 use crate::culprits::files::FileReport;
 use crate::culprits::recordings;
 use crate::culprits::requests::Requests;
-use crate::culprits::resource::{Recording, Series, Span};
+use crate::culprits::resource::Recording;
 
 /// A folder that goes away with the test.
 struct Folder(PathBuf);
