@@ -3,13 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use serde_json::Value;
+use serde_json::{Value, json as object};
 use tidegate_core::prng::Prng;
 
 fn folder() -> PathBuf {
@@ -599,6 +600,67 @@ fn files_come_in_pairs_and_a_front_end_is_asked_without_any() {
     assert_eq!(ran.status.code(), Some(1));
     let why = text(&ran.stderr);
     assert!(why.contains("no front-end answers at 127.0.0.1:1"), "{why}");
+}
+
+/// A front-end that gives each asker this answer.
+fn front_end(status: &'static str, body: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+            let length = body.len();
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            )
+            .unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn a_front_end_is_asked_where_there_are_no_files() {
+    let folder = Folder::new("live");
+    let (log, sadf) = apache_and_sadf(true);
+    let (log, sadf) = (
+        folder.file("access.log", log),
+        folder.file("sa31.csv", sadf),
+    );
+    let mut report = json(&["--access-log", &log, "--resource", &sadf]);
+    report["mode"] = "live".into();
+    report.as_object_mut().unwrap().remove("inputs");
+    let known = front_end("200 OK", report.to_string());
+    let page = folder.0.join("page.html");
+    let ran = culprits(&["--admin", &known, "--html", page.to_str().unwrap()]);
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    let shown = text(&ran.stdout);
+    assert!(
+        shown.contains("ms per request") && shown.contains("GET /report/{n}"),
+        "{shown}"
+    );
+    assert!(
+        std::fs::read_to_string(page)
+            .unwrap()
+            .contains("GET /report/{n}")
+    );
+    assert_eq!(json(&["--admin", &known]), report);
+    let empty = object!({ "mode": "live", "from": 0.0, "to": 0.0, "requests": 0, "notes": [],
+        "resources": [], "classes": [], "heatmap": null });
+    let ran = culprits(&["--admin", &front_end("200 OK", empty.to_string())]);
+    assert!(
+        text(&ran.stdout).starts_with("no data yet"),
+        "{}",
+        text(&ran.stdout)
+    );
+    let without = front_end("404 Not Found", "{}".into());
+    let ran = culprits(&["--admin", &without]);
+    assert_eq!(ran.status.code(), Some(1));
+    let why = text(&ran.stderr);
+    assert!(why.contains("does not look for culprits"), "{why}");
 }
 
 #[test]

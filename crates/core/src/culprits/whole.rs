@@ -8,6 +8,9 @@
 //! t          sum of t_k / sqrt(K)       over the K windows in them that have nothing in common
 //! ```
 //!
+//! Who cannot be told from others in a tenth of the evaluations or more stays ambiguous: that it was
+//! named alone in the rest is then as much chance as that the other was not.
+//!
 //! Evaluations that are 2.5 s apart share most of their windows, so two of them are no second
 //! opinion. One event, a crowd or a coincidence, is told as long as any window holds it, which is the
 //! length of a window and no longer. Who is told for longer was seen in two windows that have
@@ -34,8 +37,8 @@ const SHORT: Duration = Duration::from_secs(20);
 const FIRST: Duration = Duration::from_millis(7500);
 /// Holes in an episode.
 const HOLE_MAX: Duration = Duration::from_secs(10);
-/// From this part on of a class's evaluations that say so it is ambiguous.
-const AMBIGUOUS: f64 = 1.0 / 3.0;
+/// If at least this part of a class's evaluations say so it is ambiguous.
+const AMBIGUOUS: f64 = 0.1;
 /// Degrees of freedom of t: blocks of a window.
 const FREEDOM: f64 = 300.0;
 
@@ -465,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_told_apart_for_a_third_of_the_time_stays_so() {
+    fn who_cannot_be_told_apart_now_and_then_stays_so() {
         let with = |class: u16| Confidence::Ambiguous {
             with: vec![ClassId(class)],
         };
