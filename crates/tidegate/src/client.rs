@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HOST};
-use http::{Method, Request};
+use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
@@ -37,6 +37,15 @@ impl Client {
         self.ask(Method::GET, path, Bytes::new())
     }
 
+    /// Asks for something that may not be there.
+    pub(crate) fn find<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, String> {
+        let (status, body) = self.answer(Method::GET, path, Bytes::new())?;
+        match status {
+            StatusCode::NOT_FOUND => Ok(None),
+            status => self.read(status, &body).map(Some),
+        }
+    }
+
     /// Orders something.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
         self.ask(Method::POST, path, Bytes::new())
@@ -58,38 +67,53 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<T, String> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| format!("cannot start: {error}"))?;
-        // The timer of the time-out needs the runtime around it.
-        runtime.block_on(self.answer(method, path, body))
+        let (status, body) = self.answer(method, path, body)?;
+        self.read(status, &body)
     }
 
-    /// Asks for something, inside a runtime.
-    pub(crate) async fn fetch<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
-        self.answer(Method::GET, path, Bytes::new()).await
-    }
-
-    async fn answer<T: DeserializeOwned>(
+    fn answer(
         &self,
         method: Method,
         path: &str,
         body: Bytes,
-    ) -> Result<T, String> {
+    ) -> Result<(StatusCode, Bytes), String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| format!("cannot start: {error}"))?;
+        runtime.block_on(self.answer_soon(method, path, body))
+    }
+
+    /// Asks for something, inside a runtime.
+    pub(crate) async fn fetch<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+        let answer = self.answer_soon(Method::GET, path, Bytes::new()).await;
+        let (status, body) = answer?;
+        self.read(status, &body)
+    }
+
+    async fn answer_soon(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), String> {
         let address = self.address;
-        let (status, body) = match timeout(TIMEOUT, self.exchange(method, path, body)).await {
+        match timeout(TIMEOUT, self.exchange(method, path, body)).await {
             Ok(answer) => answer.map_err(|error| {
                 format!("no front-end answers at {address}: {error}; is it running? is this its [admin] address?")
-            })?,
-            Err(_) => return Err(format!("{address} did not answer in time")),
-        };
+            }),
+            Err(_) => Err(format!("{address} did not answer in time")),
+        }
+    }
+
+    fn read<T: DeserializeOwned>(&self, status: StatusCode, body: &[u8]) -> Result<T, String> {
+        let address = self.address;
         if status.is_success() {
-            return serde_json::from_slice(&body).map_err(|error| {
+            return serde_json::from_slice(body).map_err(|error| {
                 format!("{address} gave an answer that is not understood: {error}")
             });
         }
-        Err(match serde_json::from_slice::<ApiError>(&body) {
+        Err(match serde_json::from_slice::<ApiError>(body) {
             Ok(refused) => refused.error,
             Err(_) => format!("{address} answered {status}"),
         })
@@ -100,7 +124,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Bytes,
-    ) -> Result<(http::StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<(StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)

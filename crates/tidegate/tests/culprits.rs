@@ -3,13 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use serde_json::Value;
+use serde_json::{Value, json as object};
 use tidegate_core::prng::Prng;
 
 fn folder() -> PathBuf {
@@ -49,7 +50,7 @@ fn classes(value: &Value) -> Vec<(String, u64, i64)> {
         let millis = (it["seconds"].as_f64().unwrap() * 1000.0).round() as i64;
         (name, it["requests"].as_u64().unwrap(), millis)
     };
-    let mut classes: Vec<_> = value["classes"]
+    let mut classes: Vec<_> = value["inputs"]["classes"]
         .as_array()
         .unwrap()
         .iter()
@@ -154,12 +155,12 @@ fn check(golden: &Golden) {
     let mut arguments = vec!["--access-log", golden.file, "--resource", "cpu.csv"];
     arguments.extend(golden.arguments);
     let value = json(&arguments);
-    let log = &value["access_logs"][0];
+    let log = &value["inputs"]["access_logs"][0];
     assert_eq!(log["format"], golden.format, "{log}");
     assert_eq!(log["lines"], golden.lines, "{log}");
     assert_eq!(log["bad_lines"], golden.bad, "{log}");
     assert_eq!(
-        value["requests_not_sent"], golden.not_sent,
+        value["inputs"]["requests_not_sent"], golden.not_sent,
         "{}",
         golden.file
     );
@@ -168,10 +169,11 @@ fn check(golden: &Golden) {
         .map(|(name, count, ms)| ((*name).to_owned(), *count, *ms))
         .collect();
     assert_eq!(classes(&value), expected, "{}", golden.file);
-    let resource = &value["resources"][0];
+    let resource = &value["inputs"]["resources"][0];
     assert_eq!(resource["name"], "db1 cpu");
     assert_eq!(resource["capacity"], 2.0);
     assert_eq!(resource["interval_seconds"], 1.0);
+    assert_eq!(value["resources"][0]["name"], "db1 cpu");
 }
 
 #[test]
@@ -187,7 +189,7 @@ fn text_for_people_names_bad_lines_and_assumptions() {
         "times are known to 1 s, placed within it by the order of lines",
         "1 lines without a request",
         "5 requests in 4 classes, 2024-05-31 10:00:00 to 2024-05-31 10:00:03 UTC",
-        "db1 cpu: ",
+        "db1 cpu: mean use ",
         "GET /item/{n}",
     ] {
         assert!(shown.contains(part), "{part}:\n{shown}");
@@ -211,7 +213,7 @@ fn gzip_and_standard_input_are_read_like_files() {
     let of_file = json(&["--access-log", "nginx.log", "--resource", "cpu.csv"]);
     assert_eq!(value["classes"], of_file["classes"]);
     assert_eq!(value["resources"], of_file["resources"]);
-    assert_eq!(value["access_logs"][0]["file"], "-");
+    assert_eq!(value["inputs"]["access_logs"][0]["file"], "-");
 }
 
 /// A folder that goes away with the test.
@@ -268,7 +270,7 @@ fn hostile_lines_are_counted_and_nothing_more() {
     );
     let path = folder.file("hostile.log", log);
     let value = json(&["--access-log", &path, "--resource", "cpu.csv"]);
-    let read = &value["access_logs"][0];
+    let read = &value["inputs"]["access_logs"][0];
     assert_eq!(read["bad_lines"], 6, "{read}");
     assert_eq!(read["lines"], 6 + 3000 + 1, "{read}");
     assert_eq!(read["examples"].as_array().unwrap().len(), 3);
@@ -391,26 +393,274 @@ fn searches_are_found_though_zone_and_clock_are_wrong() {
     let sadf = folder.file("shop.sadf", &shop.sadf);
     let files = ["--access-log", &log, "--resource", &sadf];
     let value = json(&files);
-    let resource = &value["resources"][0];
-    assert_eq!(resource["clock"]["certain"], true, "{resource}");
-    assert_eq!(resource["clock"]["ahead_seconds"], 7217.0, "{resource}");
-    let first = &resource["pearson"][0];
-    assert_eq!(first["class"], "GET /search/{n}?q", "{resource}");
-    assert!(first["r"].as_f64().unwrap() > 0.4, "{first}");
-    assert!(first["p"].as_f64().unwrap() < 1e-6, "{first}");
+    let clock = |value: &Value| value["inputs"]["resources"][0]["clock"].clone();
+    assert_eq!(clock(&value)["certain"], true);
+    assert_eq!(clock(&value)["ahead_seconds"], 7217.0);
+    assert_eq!(accused(&value), ["GET /search/{n}?q"]);
+    let first = pair(&value, "GET /search/{n}?q");
+    assert!(first["pearson_r"].as_f64().unwrap() > 0.4, "{first}");
+    assert!(first["pearson_p"].as_f64().unwrap() < 1e-6, "{first}");
     // The zone alone leaves 17 s, and those are found as well.
     let value = json(&[&files[..], &["--utc-offset", "+02:00"]].concat());
-    assert_eq!(value["resources"][0]["clock"]["ahead_seconds"], 17.0);
+    assert_eq!(clock(&value)["ahead_seconds"], 17.0);
     // Without a look at the clocks nothing is left of it.
     let value = json(&[&files[..], &["--utc-offset", "+02:00", "--no-align"]].concat());
-    let resource = &value["resources"][0];
-    assert!(resource["clock"].is_null());
-    let pearson = resource["pearson"].as_array().unwrap();
-    let search = pearson
-        .iter()
-        .find(|it| it["class"] == "GET /search/{n}?q")
+    assert!(clock(&value).is_null());
+    let search = pair(&value, "GET /search/{n}?q");
+    assert!(search["pearson_r"].as_f64().unwrap() < 0.2, "{search}");
+    assert_eq!(accused(&value), [""; 0]);
+}
+
+/// What is said of a class and the first resource.
+fn pair<'a>(value: &'a Value, class: &str) -> &'a Value {
+    let mut classes = value["classes"].as_array().unwrap().iter();
+    let found = classes.find(|it| it["name"] == class);
+    &found.unwrap_or_else(|| panic!("no {class}"))["pairs"][0]
+}
+
+/// Names of accused classes.
+fn accused(value: &Value) -> Vec<&str> {
+    let classes = value["classes"].as_array().unwrap().iter();
+    let accused = classes.filter(|it| it["pairs"][0]["confidence"].is_string());
+    accused.map(|it| it["name"].as_str().unwrap()).collect()
+}
+
+/// A quarter of an hour of a site as Apache (`%D`, times in whole seconds) and `sadf -d` of each second
+/// have it. Searches and reports use 14 % and 7 % of the database; carts follow searches, and pages come
+/// in waves, and neither costs anything. Without elephants searches and reports are free as well.
+fn apache_and_sadf(elephants: bool) -> (String, String) {
+    const SECONDS: usize = 900;
+    let mut prng = Prng::new(11);
+    let mut busy = vec![0.0; SECONDS + 60];
+    // End, start, path.
+    let mut lines: Vec<(f64, f64, String)> = Vec::new();
+    let mut request =
+        |lines: &mut Vec<(f64, f64, String)>, at: f64, life: f64, path: String, cost: f64| {
+            for part in 0..20 {
+                busy[(at + life * f64::from(part) / 20.0) as usize] += cost / 20.0;
+            }
+            lines.push((at + life, at, path));
+            at + life
+        };
+    let dear = if elephants { 1.0 } else { 0.0 };
+    let mut at = 0.0;
+    while at < SECONDS as f64 {
+        at += prng.exponential(2.0);
+        let life = 0.05 + prng.exponential(0.55);
+        let path = format!("/search?q={}", prng.below(10_000));
+        let ended = request(&mut lines, at, life, path, 0.95 * life * dear);
+        if prng.unit() < 0.5 {
+            request(
+                &mut lines,
+                ended + prng.exponential(1.5),
+                0.03,
+                "/cart".into(),
+                0.0,
+            );
+        }
+    }
+    at = 0.0;
+    while at < SECONDS as f64 {
+        at += prng.exponential(15.0);
+        let life = 1.0 + prng.exponential(1.5);
+        let path = format!("/report/{}", prng.below(10_000));
+        request(&mut lines, at, life, path, 0.8 * life * dear);
+    }
+    at = 0.0;
+    while at < SECONDS as f64 {
+        let wave = 1.0 + 0.8 * (at / 40.0).sin();
+        at += prng.exponential(0.05 / wave);
+        let path = ["/", "/item/1", "/img/logo.png", "/help"][prng.below(4)].to_owned();
+        request(&mut lines, at, 0.002 + prng.exponential(0.01), path, 0.0005);
+    }
+    // The database has something of its own to do.
+    for second in &mut busy {
+        *second += 0.25 + 0.1 * (prng.unit() - 0.5);
+    }
+    lines.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let clock = |second: i64| {
+        let at = START + second;
+        (at / 3600 % 24, at / 60 % 60, at % 60)
+    };
+    let mut log = String::new();
+    for (end, start, path) in lines {
+        let (hour, minute, second) = clock(start as i64);
+        let micros = ((end - start) * 1e6) as u64;
+        writeln!(
+            log,
+            "10.1.1.2 - - [31/May/2024:{hour:02}:{minute:02}:{second:02} +0000] \"GET {path} HTTP/1.1\" 200 512 {micros}"
+        )
         .unwrap();
-    assert!(search["r"].as_f64().unwrap() < 0.2, "{search}");
+    }
+    let mut sadf = String::from(
+        "# hostname;interval;timestamp;CPU;%user;%nice;%system;%iowait;%steal;%idle\n\
+         db1;-1;2024-05-31 09:59:59 UTC;LINUX-RESTART\t(2 CPU)\n",
+    );
+    for (second, busy) in busy.iter().enumerate().take(SECONDS) {
+        let (hour, minute, at) = clock(second as i64 + 1);
+        let used = (100.0 * busy / 2.0).min(100.0);
+        writeln!(
+            sadf,
+            "db1;1;2024-05-31 {hour:02}:{minute:02}:{at:02} UTC;-1;{used:.2};0.00;0.00;0.00;0.00;{:.2}",
+            100.0 - used
+        )
+        .unwrap();
+    }
+    (log, sadf)
+}
+
+#[test]
+fn an_apache_log_and_a_sysstat_file_give_the_right_names() {
+    let folder = Folder::new("names");
+    let (log, sadf) = apache_and_sadf(true);
+    let (log, sadf) = (
+        folder.file("access.log", log),
+        folder.file("sa31.csv", sadf),
+    );
+    let page = folder.0.join("page.html");
+    let files = ["--access-log", &log, "--resource", &sadf];
+    let ran = culprits(&[&files[..], &["--html", page.to_str().unwrap()]].concat());
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    let shown = text(&ran.stdout);
+    let place = |part: &str| {
+        shown
+            .find(part)
+            .unwrap_or_else(|| panic!("{part}:\n{shown}"))
+    };
+    let verdicts = place("ms per request");
+    let search = verdicts + shown[verdicts..].find("GET /search?q").unwrap();
+    let report = verdicts + shown[verdicts..].find("GET /report/{n}").unwrap();
+    assert!(
+        search < report && report < place("completions and use"),
+        "{shown}"
+    );
+    let value = json(&files);
+    assert_eq!(accused(&value), ["GET /search?q", "GET /report/{n}"]);
+    for (class, cost, share) in [
+        ("GET /search?q", 570.0, 0.143),
+        ("GET /report/{n}", 2000.0, 0.067),
+    ] {
+        let pair = pair(&value, class);
+        let near =
+            |name: &str, truth: f64| (pair[name].as_f64().unwrap() / truth - 1.0).abs() < 0.2;
+        assert!(near("cost_ms", cost) && near("share", share), "{pair}");
+        assert!(pair["cost_error"].as_f64().unwrap() < 0.5, "{pair}");
+        let curve = pair["shift_r"].as_array().unwrap();
+        let middle = curve[curve.len() / 2].as_f64().unwrap();
+        assert!(
+            curve.iter().all(|it| it.as_f64().unwrap() <= middle),
+            "{pair}"
+        );
+    }
+    assert_eq!(value["mode"], "offline");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("\"name\":\"GET /report/{n}\"") && page.contains("connect-src 'none'"));
+}
+
+#[test]
+fn without_elephants_nobody_is_accused() {
+    let folder = Folder::new("nobody");
+    let (log, sadf) = apache_and_sadf(false);
+    let (log, sadf) = (
+        folder.file("access.log", log),
+        folder.file("sa31.csv", sadf),
+    );
+    let files = ["--access-log", &log, "--resource", &sadf];
+    assert_eq!(accused(&json(&files)), [""; 0]);
+    let ran = culprits(&files);
+    assert!(
+        text(&ran.stdout).contains("nobody is accused, by "),
+        "{}",
+        text(&ran.stdout)
+    );
+}
+
+#[test]
+fn files_come_in_pairs_and_a_front_end_is_asked_without_any() {
+    for (arguments, part) in [
+        (vec!["--access-log", "apache.log"], "--resource"),
+        (vec!["--resource", "cpu.csv"], "--access-log"),
+        (
+            vec![
+                "--access-log",
+                "apache.log",
+                "--resource",
+                "cpu.csv",
+                "--admin",
+                "127.0.0.1:1",
+            ],
+            "cannot be used with",
+        ),
+    ] {
+        let ran = culprits(&arguments);
+        assert_eq!(ran.status.code(), Some(2));
+        assert!(text(&ran.stderr).contains(part), "{}", text(&ran.stderr));
+    }
+    let ran = culprits(&["--admin", "127.0.0.1:1"]);
+    assert_eq!(ran.status.code(), Some(1));
+    let why = text(&ran.stderr);
+    assert!(why.contains("no front-end answers at 127.0.0.1:1"), "{why}");
+}
+
+/// A front-end that gives each asker this answer.
+fn front_end(status: &'static str, body: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+            let length = body.len();
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            )
+            .unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn a_front_end_is_asked_where_there_are_no_files() {
+    let folder = Folder::new("live");
+    let (log, sadf) = apache_and_sadf(true);
+    let (log, sadf) = (
+        folder.file("access.log", log),
+        folder.file("sa31.csv", sadf),
+    );
+    let mut report = json(&["--access-log", &log, "--resource", &sadf]);
+    report["mode"] = "live".into();
+    report.as_object_mut().unwrap().remove("inputs");
+    let known = front_end("200 OK", report.to_string());
+    let page = folder.0.join("page.html");
+    let ran = culprits(&["--admin", &known, "--html", page.to_str().unwrap()]);
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    let shown = text(&ran.stdout);
+    assert!(
+        shown.contains("ms per request") && shown.contains("GET /report/{n}"),
+        "{shown}"
+    );
+    assert!(
+        std::fs::read_to_string(page)
+            .unwrap()
+            .contains("GET /report/{n}")
+    );
+    assert_eq!(json(&["--admin", &known]), report);
+    let empty = object!({ "mode": "live", "from": 0.0, "to": 0.0, "requests": 0, "notes": [],
+        "resources": [], "classes": [], "heatmap": null });
+    let ran = culprits(&["--admin", &front_end("200 OK", empty.to_string())]);
+    assert!(
+        text(&ran.stdout).starts_with("no data yet"),
+        "{}",
+        text(&ran.stdout)
+    );
+    let without = front_end("404 Not Found", "{}".into());
+    let ran = culprits(&["--admin", &without]);
+    assert_eq!(ran.status.code(), Some(1));
+    let why = text(&ran.stderr);
+    assert!(why.contains("does not look for culprits"), "{why}");
 }
 
 #[test]

@@ -54,8 +54,11 @@ pub(super) fn culprits(args: &CulpritsArgs, output: Output) -> Result<(), Failur
     if !args.access_log.is_empty() {
         return culprits::run(args, output);
     }
-    let report: Report = client(&args.admin)?
-        .get("/api/culprits")
+    let found: Option<Report> = client(&args.admin)?
+        .find("/api/culprits")
         .map_err(Failure::Failed)?;
+    let nobody =
+        "this front-end does not look for culprits; of files, --access-log and --resource tell";
+    let report = found.ok_or_else(|| Failure::Failed(nobody.into()))?;
     culprits::show(args, &report, output)
 }

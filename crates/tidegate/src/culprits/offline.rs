@@ -265,3 +265,6 @@ fn clock(aligned: Aligned) -> String {
         found.r, found.r_unshifted
     )
 }
+
+#[cfg(test)]
+mod tests;

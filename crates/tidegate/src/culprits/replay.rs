@@ -81,7 +81,8 @@ pub(super) struct Replay<'a> {
     /// When the recording begins, and how much longer its time is than told time.
     start: i64,
     scale: f64,
-    /// Told time between evaluations, and of the last one and the next.
+    /// Told time: of the first request or reading, between evaluations, of the last one and the next.
+    first: f64,
     every: f64,
     end: f64,
     next: f64,
@@ -121,6 +122,7 @@ impl<'a> Replay<'a> {
             }),
             start,
             scale,
+            first,
             every: apart,
             end,
             next: first + apart,
@@ -144,7 +146,7 @@ impl<'a> Replay<'a> {
 
     /// How long what is evaluated is, in told time.
     pub(super) fn length(&self) -> Duration {
-        Duration::from_nanos((self.end - self.next + self.every).max(0.0) as u64)
+        Duration::from_nanos((self.end - self.first) as u64)
     }
 
     fn told(&self, at: i64) -> f64 {
@@ -231,4 +233,124 @@ impl Iterator for Replay<'_> {
 
 fn moment(told: f64) -> Timestamp {
     Timestamp::from_nanos(told.round().max(0.0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::classes::ClassId;
+    use tidegate_core::prng::Prng;
+
+    use super::*;
+    use crate::culprits::resource::Span;
+
+    const START: i64 = 1_717_149_600 * SECOND;
+
+    /// Class 1 uses a second of one of two cores per request, class 2 nothing.
+    fn recording(seconds: i64) -> (Vec<Lived>, Vec<Span>) {
+        let mut prng = Prng::new(3);
+        let mut busy = vec![0.1; seconds as usize];
+        let mut requests = Vec::new();
+        for class in [1, 2] {
+            let mut at = prng.exponential(2.0);
+            while at < seconds as f64 - 2.0 {
+                let sent = START + (at * 1e9) as i64;
+                let moment = |nanos: i64| Timestamp::from_nanos(nanos as u64);
+                requests.push(Lived {
+                    class: ClassId(class),
+                    sent: moment(sent),
+                    ended: moment(sent + SECOND),
+                });
+                if class == 1 {
+                    let part = at.fract();
+                    busy[at as usize] += 1.0 - part;
+                    busy[at as usize + 1] += part;
+                }
+                at += prng.exponential(if class == 1 { 4.0 } else { 2.0 });
+            }
+        }
+        let span = |(place, mean): (usize, f64)| {
+            let from = START + place as i64 * SECOND;
+            let to = from + SECOND;
+            Span { from, to, mean }
+        };
+        (requests, busy.into_iter().enumerate().map(span).collect())
+    }
+
+    fn series(spans: Vec<Span>) -> Series {
+        let (unit, zoned) = (Unit::Busy { capacity: 2.0 }, true);
+        Series { unit, spans, zoned }
+    }
+
+    #[test]
+    fn a_second_of_a_recording_is_a_bin_and_costs_come_back() {
+        let (requests, spans) = recording(400);
+        let (order, series) = (Order::of(&requests), series(spans));
+        let mut replay = Replay::new(&order, &series).unwrap();
+        assert_eq!(replay.scale(), 10.0);
+        let verdicts: Vec<Verdicts> = (&mut replay).collect();
+        let length = replay.length().as_secs_f64();
+        assert!((39.0..=40.0).contains(&length), "{length}");
+        assert_eq!(verdicts.len(), (length / 2.5) as usize);
+        let last = verdicts.last().unwrap();
+        let at = replay.at(last.at);
+        assert!((at - START - 400 * SECOND).abs() < 30 * SECOND, "{at}");
+        let told: Vec<_> = last.told().map(|it| it.class).collect();
+        assert_eq!(told, [ClassId(1)]);
+        let cost = last.classes[0].cost_seconds * replay.scale();
+        assert!((cost - 1.0).abs() < 0.15, "{cost}");
+        let mean = series.mean() / 2.0;
+        assert!(
+            (last.utilization - mean).abs() < 0.1,
+            "{}",
+            last.utilization
+        );
+    }
+
+    #[test]
+    fn a_hole_in_the_recording_is_not_idle() {
+        let (requests, mut spans) = recording(400);
+        let used = series(spans.clone());
+        // Five seconds of each ten are unknown, while nobody used anything in them.
+        let mut place = 0;
+        spans.retain(|_| {
+            place += 1;
+            place % 10 < 5
+        });
+        let order = Order::of(&requests);
+        let holes = series(spans);
+        let of = |series: &Series| Replay::new(&order, series).unwrap().last().unwrap();
+        let (all, part) = (of(&used), of(&holes));
+        assert!(
+            (all.utilization - part.utilization).abs() < 0.1,
+            "{} {}",
+            all.utilization,
+            part.utilization
+        );
+    }
+
+    #[test]
+    fn rates_long_intervals_and_other_days_are_not_told() {
+        let (requests, spans) = recording(100);
+        let order = Order::of(&requests);
+        let none = |series: &Series| assert!(Replay::new(&order, series).is_none());
+        let unit = Unit::Rate;
+        none(&Series {
+            unit,
+            ..series(spans.clone())
+        });
+        let long = |it: &Span| Span {
+            to: it.from + 600 * SECOND,
+            ..*it
+        };
+        none(&series(spans.iter().step_by(600).map(long).collect()));
+        let day = 86_400 * SECOND;
+        let later = |it: &Span| Span {
+            from: it.from + day,
+            to: it.to + day,
+            ..*it
+        };
+        none(&series(spans.iter().map(later).collect()));
+        none(&series(Vec::new()));
+        assert!(Replay::new(&Order::of(&[]), &series(spans)).is_none());
+    }
 }

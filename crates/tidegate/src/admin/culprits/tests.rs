@@ -444,3 +444,28 @@ fn without_a_report_the_page_waits_politely_and_nobody_asks_for_one_that_is_hidd
         true
     );
 }
+
+#[test]
+fn a_file_of_its_own_shows_the_culprit_that_was_found() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    // As the page is written by `tidegate culprits --html`.
+    let report = serde_json::to_string(&crate::culprits::picture::tests::sample()).unwrap();
+    let name = format!("tidegate-culprits-found-{}.html", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    std::fs::write(&file, offline_page(&report)).unwrap();
+    browser.go(&format!("file://{}", file.display()));
+    browser.wait_for("document.querySelectorAll('#classes tr[data-class]').length === 2");
+    let headline = browser.text("#headline");
+    assert!(
+        headline.contains("One class stands out: GET /search 25 % (strong)"),
+        "{headline}"
+    );
+    let first = "#classes tbody tr:first-child";
+    assert_eq!(browser.text(&format!("{first} .class")), "GET /search");
+    assert_eq!(browser.text(&format!("{first} .cost")), "500 ms ± 20 %");
+    assert!(browser.text("#about").starts_with("offline report"));
+    browser.assert_content();
+    std::fs::remove_file(&file).unwrap();
+}

@@ -12,6 +12,8 @@ mod build;
 mod lives;
 pub(crate) mod report;
 mod steps;
+#[cfg(test)]
+pub(crate) mod tests;
 mod text;
 
 use std::collections::BTreeMap;

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minute_is_six_hundred_tenths_and_a_day_minutes() {
+    fn a_minute_is_six_hundred_tenths_and_a_day_has_three_minutes() {
         let at = 1_700_000_000 * SECOND;
         let minute = Steps::of((at, at + 60 * SECOND), 600, SECOND / 10);
         assert_eq!(
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(minute.place(at + 60 * SECOND), Some(599));
         assert_eq!(minute.place(at + 61 * SECOND), None);
         let day = Steps::of((at, at + 86_400 * SECOND), 600, SECOND);
-        assert_eq!((day.seconds(), day.count), (300.0, 288));
+        assert_eq!((day.seconds(), day.count), (180.0, 481));
         let most = Steps::of((at, at + 3 * SECOND), 600, SECOND);
         assert_eq!((most.seconds(), most.count), (1.0, 3));
         let years = Steps::of((0, i64::MAX / 2), 600, SECOND);

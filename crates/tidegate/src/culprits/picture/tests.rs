@@ -1,0 +1,368 @@
+//! The report of plain values: a minute of three classes, one of which loads a database.
+
+use std::time::Duration;
+
+use tidegate_core::culprits::{Confidence, Pearson, ResourceId, Verdict};
+
+use super::report::{CLASSES_MAX, RESOURCES_MAX, ROWS_MAX, SCATTER_MAX, STEPS_MAX};
+use super::*;
+use crate::culprits::time::SECOND;
+
+/// Unix nanoseconds.
+const FROM: i64 = 1_717_149_600 * SECOND;
+const TO: i64 = FROM + 60 * SECOND;
+const SEARCH: ClassId = ClassId(1);
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_nanos((FROM + millis * SECOND / 1000) as u64)
+}
+
+fn lived(class: u16, sent_ms: i64, ended_ms: i64) -> Lived {
+    Lived {
+        class: ClassId(class),
+        sent: at(sent_ms),
+        ended: at(ended_ms),
+    }
+}
+
+/// A search of 500 ms every other second, an item of 10 ms every 100 ms, and one that ended before.
+fn requests() -> Vec<Lived> {
+    let searches = (0..30).map(|it| lived(1, 2000 * it, 2000 * it + 500));
+    let items = (0..600).map(|it| lived(2, 100 * it, 100 * it + 10));
+    let before = [lived(2, -5000, -4000)];
+    searches.chain(items).chain(before).collect()
+}
+
+/// One core of two while a search runs, a tenth else.
+fn spans() -> Vec<Span> {
+    let span = |place: i64| {
+        let from = FROM + place * SECOND / 10;
+        let mean = if place % 20 < 5 { 1.0 } else { 0.1 };
+        let to = from + SECOND / 10;
+        Span { from, to, mean }
+    };
+    (0..600).map(span).collect()
+}
+
+fn verdict(class: u16, share: f64, culprit: Option<Confidence>) -> Verdict {
+    let told = culprit.is_some();
+    Verdict {
+        class: ClassId(class),
+        requests: 30.0,
+        share,
+        cost_seconds: 2.0 * share,
+        relative_error: if told { 0.2 } else { f64::INFINITY },
+        t: if told { 10.0 } else { 0.0 },
+        z: 9.0,
+        shift_ratio: 2.5,
+        p: 1e-9,
+        p_adjusted: 1e-8,
+        pearson: Pearson::UNKNOWN,
+        shift_curve: if told {
+            vec![0.1, 0.8, 0.1]
+        } else {
+            Vec::new()
+        },
+        window: Duration::from_secs(30),
+        culprit,
+        told,
+    }
+}
+
+fn verdicts() -> Verdicts {
+    Verdicts {
+        resource: ResourceId(0),
+        at: Timestamp::ZERO,
+        utilization: 0.1625,
+        full: 0.02,
+        clock_shift_ms: -40,
+        classes: vec![
+            verdict(1, 0.25, Some(Confidence::Strong)),
+            verdict(2, 0.0, None),
+        ],
+    }
+}
+
+fn material<'a>(
+    requests: &'a [Lived],
+    spans: &'a [Span],
+    verdicts: Option<&'a Verdicts>,
+) -> Material<'a> {
+    let class = |name: &str| ClassMaterial {
+        name: name.into(),
+        throttle: None,
+    };
+    Material {
+        mode: Mode::Live,
+        from: FROM,
+        to: TO,
+        notes: vec!["a note".into()],
+        classes: vec![
+            class("other"),
+            class("GET /search"),
+            class("GET /item/{n}"),
+            class(""),
+        ],
+        requests,
+        unfinished: &[],
+        resources: vec![ResourceMaterial {
+            name: "db1 cpu".into(),
+            node: Some("db1".into()),
+            unit: Unit::Busy { capacity: 2.0 },
+            spans,
+            verdicts,
+            evaluated_at: Some(TO),
+            time_scale: 1.0,
+            named_at: BTreeMap::from([(SEARCH, FROM + 5 * SECOND)]),
+        }],
+    }
+}
+
+/// The report of it.
+pub(crate) fn sample() -> Report {
+    let (requests, spans, verdicts) = (requests(), spans(), verdicts());
+    report(&material(&requests, &spans, Some(&verdicts)))
+}
+
+#[test]
+fn a_minute_is_told_in_tenths_with_the_culprit_first() {
+    let (requests, spans, verdicts) = (requests(), spans(), verdicts());
+    let report = report(&material(&requests, &spans, Some(&verdicts)));
+    assert_eq!((report.from, report.to), (1_717_149_600.0, 1_717_149_660.0));
+    assert_eq!(report.requests, 630);
+    assert_eq!(
+        report.notes[1],
+        "The clock of db1 cpu is 40 ms behind; this is corrected."
+    );
+    let resource = &report.resources[0];
+    assert_eq!(
+        (resource.step_seconds, resource.used.len()),
+        (0.1, STEPS_MAX)
+    );
+    assert_eq!((resource.used[0], resource.used[5]), (Some(1.0), Some(0.1)));
+    assert_eq!(
+        (resource.unit.as_str(), resource.verdict_seconds),
+        ("cores", Some(30.0))
+    );
+    // 500 ms of the two cores per search, in the 500 ms in which it runs: all that is used then.
+    let part = &resource.parts[0];
+    assert_eq!(
+        (part.class.as_str(), part.used[0], part.used[7]),
+        ("GET /search", Some(1.0), Some(0.0))
+    );
+    let names: Vec<_> = report.classes.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["GET /search", "GET /item/{n}"]);
+    let search = &report.classes[0];
+    assert_eq!(
+        (search.requests, search.per_second, search.in_progress),
+        (30, Some(0.5), Some(0.25))
+    );
+    assert_eq!((search.p50_ms, search.max_ms), (Some(500.0), Some(500.0)));
+    let pair = &search.pairs[0];
+    assert_eq!(
+        (pair.share, pair.cost_ms, pair.cost_error),
+        (Some(0.25), Some(500.0), Some(0.2))
+    );
+    assert_eq!(
+        (pair.confidence.as_deref(), pair.named_at),
+        (Some("strong"), Some(1_717_149_605.0))
+    );
+    assert_eq!(pair.shift_ms, [-100.0, 0.0, 100.0]);
+    // 9.75 s of two cores in 30 s for 60 requests are 162.5 ms for each.
+    assert!(
+        (pair.lift.unwrap() - 0.5 / 0.1625).abs() < 0.01,
+        "{:?}",
+        pair.lift
+    );
+    assert!(pair.pearson_r.unwrap() > 0.9);
+    assert_eq!(pair.scatter.len(), SCATTER_MAX);
+    assert_eq!(pair.scatter[0], [1.0, 1.0]);
+    let item = &report.classes[1].pairs[0];
+    assert_eq!(
+        (item.confidence.as_deref(), item.t, item.cost_ms, item.p),
+        (None, None, None, None)
+    );
+    let map = report.heatmap.as_ref().unwrap();
+    assert_eq!((map.step_seconds, map.cells.len()), (0.5, 2));
+    assert_eq!(map.cells[0].counts.len(), ROWS_MAX);
+    // The first search ends at 0.5 s: in the second row.
+    assert_eq!(map.cells[0].counts[1].iter().sum::<u64>(), 1);
+}
+
+#[test]
+fn a_report_comes_back_from_json_as_it_was() {
+    let (requests, spans, verdicts) = (requests(), spans(), verdicts());
+    let report = report(&material(&requests, &spans, Some(&verdicts)));
+    let json = serde_json::to_string(&report).unwrap();
+    assert!(json.contains("\"mode\":\"live\""));
+    assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
+}
+
+#[test]
+fn a_second_handed_over_as_a_tenth_makes_costs_and_shifts_ten_times_as_long() {
+    let (requests, spans, verdicts) = (requests(), spans(), verdicts());
+    let mut material = material(&requests, &spans, Some(&verdicts));
+    material.resources[0].time_scale = 10.0;
+    let report = report(&material);
+    let pair = &report.classes[0].pairs[0];
+    assert_eq!((pair.cost_ms, pair.share), (Some(5000.0), Some(0.25)));
+    assert_eq!(pair.shift_ms, [-1000.0, 0.0, 1000.0]);
+    assert_eq!(report.resources[0].verdict_seconds, Some(300.0));
+    assert!((pair.lift.unwrap() - 0.5 / 0.1625).abs() < 0.01);
+    // Parts are never more than what was used.
+    let resource = &report.resources[0];
+    let parts = resource.parts[0].used.iter().zip(&resource.used);
+    parts.for_each(|(part, used)| assert!(part <= used));
+}
+
+#[test]
+fn without_verdicts_there_is_pearson_and_nobody_is_accused() {
+    let (requests, spans) = (requests(), spans());
+    let mut material = material(&requests, &spans, None);
+    material.resources[0].unit = Unit::Rate;
+    let report = report(&material);
+    let resource = &report.resources[0];
+    assert_eq!(
+        (resource.unit.as_str(), resource.capacity),
+        ("per second", 1.0)
+    );
+    assert_eq!((resource.verdict_seconds, resource.parts.len()), (None, 0));
+    let pair = &report.classes[0].pairs[0];
+    assert!(pair.pearson_r.is_some() && pair.confidence.is_none() && pair.share.is_none());
+    let text = report.text(1);
+    for part in [
+        "a note\n",
+        "db1 cpu: mean 0.3 per second",
+        "GET /search ",
+        "and 1 more classes",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+}
+
+#[test]
+fn text_tells_verdicts_first() {
+    let (requests, spans, mut verdicts) = (requests(), spans(), verdicts());
+    let with = vec![ClassId(2)];
+    verdicts.classes[0].culprit = Some(Confidence::Ambiguous { with });
+    let mut material = material(&requests, &spans, Some(&verdicts));
+    material.classes[1].throttle = Some(Throttle {
+        orders: "concurrency 2".into(),
+        by: "operator".into(),
+        since: None,
+        until: None,
+        held: None,
+        held_ms: None,
+        in_flight: None,
+        waiting: None,
+    });
+    let text = report(&material).text(20);
+    let lines: Vec<&str> = text.lines().collect();
+    let place = |part: &str| {
+        let found = lines.iter().position(|line| line.contains(part));
+        found.unwrap_or_else(|| panic!("{part}:\n{text}"))
+    };
+    assert_eq!(
+        lines[place("db1 cpu: mean use")],
+        "db1 cpu: mean use 0.325 of 2 cores, full 2.0 % of the time"
+    );
+    let row: Vec<&str> = lines[place("ambiguous")].split_whitespace().collect();
+    assert_eq!(
+        row[..9],
+        [
+            "GET",
+            "/search",
+            "ambiguous",
+            "25",
+            "%",
+            "500",
+            "±",
+            "20",
+            "%"
+        ]
+    );
+    assert_eq!(row[11..], ["2024-05-31", "10:00:05"]);
+    assert!(
+        place("cannot be told from GET /item/{n}: they run together")
+            < place("completions and use")
+    );
+    assert!(place("GET /search is throttled: concurrency 2, by operator") > 0);
+    verdicts.classes.iter_mut().for_each(|it| it.told = false);
+    let text = report(&self::material(&requests, &spans, Some(&verdicts))).text(20);
+    assert!(
+        text.contains("nobody is accused, by 30 s of data"),
+        "{text}"
+    );
+}
+
+#[test]
+fn names_of_clients_steer_no_terminal() {
+    let (requests, spans, verdicts) = (requests(), spans(), verdicts());
+    let mut material = material(&requests, &spans, Some(&verdicts));
+    material.classes[1].name = "GET /\u{1b}[2J\n".into();
+    let text = report(&material).text(20);
+    assert!(text.contains("GET /\u{fffd}[2J\u{fffd}") && !text.contains('\u{1b}'));
+}
+
+#[test]
+fn all_lists_keep_their_limits() {
+    let requests: Vec<Lived> = (0..300).map(|class| lived(class, 10, 900)).collect();
+    let spans = spans();
+    let classes = (0..300).map(|it| ClassMaterial {
+        name: format!("GET /{it}"),
+        throttle: None,
+    });
+    let classes: Vec<_> = classes.collect();
+    let verdicts = Verdicts {
+        classes: (0..300).map(|it| verdict(it, 0.1, None)).collect(),
+        ..verdicts()
+    };
+    let mut material = material(&requests, &spans, Some(&verdicts));
+    let resource = material.resources[0].clone();
+    material.classes = classes;
+    material.resources = (0..40)
+        .map(|it| ResourceMaterial {
+            name: format!("disk {it}"),
+            ..resource.clone()
+        })
+        .collect();
+    material.notes = vec!["again".into(); 1000];
+    // Eight days.
+    material.to = FROM + 8 * 86_400 * SECOND;
+    let report = report(&material);
+    assert_eq!(
+        (report.classes.len(), report.resources.len()),
+        (CLASSES_MAX, RESOURCES_MAX)
+    );
+    assert!(report.resources[0].used.len() <= STEPS_MAX && report.notes.len() == 50);
+    assert!(
+        report
+            .classes
+            .iter()
+            .all(|it| it.pairs.len() == RESOURCES_MAX)
+    );
+    let map = report.heatmap.unwrap();
+    assert!(map.cells.len() <= CLASSES_MAX + 1 && map.cells[0].counts.len() <= ROWS_MAX);
+    let counted: u64 = map
+        .cells
+        .iter()
+        .flat_map(|it| it.counts.iter().flatten())
+        .sum();
+    assert_eq!(
+        (counted, map.cells.last().unwrap().class.as_str()),
+        (300, "other")
+    );
+}
+
+#[test]
+fn nothing_at_all_is_a_report_too() {
+    let mut material = material(&[], &[], None);
+    material.resources.clear();
+    let report = report(&material);
+    assert!(report.classes.is_empty() && report.heatmap.is_none() && report.requests == 0);
+    assert!(report.text(20).ends_with("no resource is known\n"));
+    let mut of_one = self::material(&[], &[], None);
+    of_one.resources[0].unit = Unit::Rate;
+    let resource = &super::report(&of_one).resources[0];
+    assert!(resource.used.iter().all(Option::is_none) && resource.capacity > 0.0);
+}
