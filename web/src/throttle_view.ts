@@ -3,7 +3,7 @@
 import type { Client } from "./client";
 import { byId, make, named, setText } from "./dom";
 import { amount, clock, milliseconds, percent, plural, printable } from "./format";
-import { type Typed, sentences, typedOrder } from "./order";
+import { type Typed, ordered, sentences, typedOrder } from "./order";
 import type { RequestClass, Throttle } from "./report";
 import type { State } from "./state";
 
@@ -106,7 +106,10 @@ export class ThrottleView {
       this.ask({
         title: "Throttle this class?",
         name: this.it.name,
-        said,
+        said:
+          order.class === this.it.name
+            ? said
+            : [...said, "Requests of this path with other queries count, too."],
         path: "/api/throttle",
         body: order,
         what,
@@ -123,7 +126,7 @@ export class ThrottleView {
       name,
       said: ["All of its requests that wait go on at once."],
       path: "/api/release",
-      body: { class: name },
+      body: { class: ordered(name) },
       what: "released",
       watched: true,
     });

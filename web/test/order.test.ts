@@ -25,6 +25,11 @@ test("an order has the names of the interface", () => {
   });
 });
 
+test("an order is on a path, whatever the query is", () => {
+  const order = typedOrder("GET /search?page&q", { ...EMPTY, concurrency: "1" });
+  assert.equal(order.class, "GET /search");
+});
+
 test("an order that makes no sense is not sent", () => {
   const wrong: [Partial<Typed>, RegExp][] = [
     [{}, /at least one limit/],

@@ -17,6 +17,9 @@ use tokio::task::JoinSet;
 /// Time from a request's arrival to its end here, microseconds: tells the node's time from
 /// that of the network and the front-end.
 pub const TOOK_HEADER: &str = "x-lab-took-us";
+/// What a request of any path wants, as the query of `/work` says it: `cpu=1500us`. URLs can then look like
+/// those of a site.
+pub const WORK_HEADER: &str = "x-lab-work";
 /// What `file=` found: `hit` or `miss`.
 pub const CACHE_HEADER: &str = "x-lab-cache";
 /// Connections that the kernel may hold for us.
@@ -79,6 +82,16 @@ where
     }
 }
 
+/// What the request says of the work that it is: in its header, or of `/work` in the query; none if it is no work.
+pub(super) fn asked<B>(request: &Request<B>) -> Option<&str> {
+    match request.headers().get(WORK_HEADER) {
+        // What is no text is no parameter either, and is answered so.
+        Some(work) => Some(work.to_str().unwrap_or("?")),
+        None if request.uri().path() == "/work" => Some(request.uri().query().unwrap_or_default()),
+        None => None,
+    }
+}
+
 /// The answer to a request that was worked on.
 pub(super) fn done(bytes: u64, took: Duration, found: Option<Found>) -> Answer {
     let mut response = Response::new(Full::new(body(bytes)));
@@ -106,7 +119,9 @@ pub(super) fn text(status: StatusCode, text: &str) -> Answer {
 pub(super) fn unknown(path: &str) -> Answer {
     text(
         StatusCode::NOT_FOUND,
-        &format!("{path}: there are /work, /slow and /health\n"),
+        &format!(
+            "{path}: there are /work, /slow and /health, and any path with `{WORK_HEADER}: cpu=1500us`\n"
+        ),
     )
 }
 
@@ -118,5 +133,33 @@ fn body(bytes: u64) -> Bytes {
     match LETTERS.get(..length) {
         Some(letters) => Bytes::from_static(letters),
         None => vec![b'x'; length].into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_asked_for_in_a_header_or_in_the_query() {
+        let request = |uri: &str, work: Option<&[u8]>| {
+            let mut request = Request::new(());
+            *request.uri_mut() = uri.parse().unwrap();
+            if let Some(work) = work {
+                let work = HeaderValue::from_bytes(work).unwrap();
+                request.headers_mut().insert(WORK_HEADER, work);
+            }
+            request
+        };
+        for (uri, work, expected) in [
+            ("/work?cpu=1ms", None, Some("cpu=1ms")),
+            ("/work", None, Some("")),
+            ("/item/17?cpu=1ms", None, None),
+            ("/item/17?a=b", Some(&b"cpu=2ms"[..]), Some("cpu=2ms")),
+            ("/work?cpu=1ms", Some(b"cpu=2ms"), Some("cpu=2ms")),
+            ("/item/17", Some(b"\xff"), Some("?")),
+        ] {
+            assert_eq!(asked(&request(uri, work)), expected, "{uri}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! GET /work?cpu=1500us&mem=64KiB&sleep=5ms&bytes=1024&fds=3&file=17     see `work`
+//! GET /item/17    x-lab-work: cpu=1500us                               the same, at any path
 //! GET /slow?times=3                                                    see `slowdown`
 //! GET /health
 //!
@@ -30,7 +31,7 @@ use clap::Args;
 use tidegate_core::units::parse_duration;
 
 use crate::cluster::CachePlan;
-pub use http::{CACHE_HEADER, TOOK_HEADER};
+pub use http::{CACHE_HEADER, TOOK_HEADER, WORK_HEADER};
 pub use work::{Work, WorkError};
 
 /// Options of the hidden `tidegate-lab serve`.

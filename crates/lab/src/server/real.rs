@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_remote::clock;
 
 use super::cache::Files;
-use super::http::{Answer, accept, bind, done, text, unknown};
+use super::http::{Answer, accept, asked, bind, done, text, unknown};
 use super::slowdown::Slowdown;
 use super::workers::Workers;
 use super::{ServeArgs, ServeError, Work};
@@ -60,17 +60,19 @@ fn raise_file_limit() -> io::Result<()> {
 
 impl Server {
     async fn answer(&self, request: &Request<Incoming>) -> Answer {
+        if let Some(parameters) = asked(request) {
+            return self.work(parameters).await;
+        }
         match request.uri().path() {
             "/health" => text(StatusCode::OK, "fine\n"),
             "/slow" => self.slowdown.set(request.uri().query().unwrap_or_default()),
-            "/work" => self.work(request.uri().query().unwrap_or_default()).await,
             path => unknown(path),
         }
     }
 
-    async fn work(&self, query: &str) -> Answer {
+    async fn work(&self, parameters: &str) -> Answer {
         let arrived = clock::now();
-        let mut work = match Work::parse(query) {
+        let mut work = match Work::parse(parameters) {
             Ok(work) => work,
             Err(error) => return text(StatusCode::BAD_REQUEST, &format!("{error}\n")),
         };

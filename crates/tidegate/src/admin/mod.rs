@@ -28,7 +28,7 @@ pub(crate) mod server;
 mod status;
 #[cfg(test)]
 mod tests;
-mod throttles;
+pub(crate) mod throttles;
 mod why;
 
 pub(crate) use api::ORDER_HEADER;

@@ -38,7 +38,7 @@ pub(super) fn all(plane: &Plane) -> Vec<ThrottleStatus> {
 ///
 /// # Errors
 /// What is wrong with the order.
-pub(super) fn throttle(plane: &Plane, wanted: &ThrottleOrder) -> Result<ThrottleGiven, String> {
+pub(crate) fn throttle(plane: &Plane, wanted: &ThrottleOrder) -> Result<ThrottleGiven, String> {
     let now = (plane.clock)();
     let seconds = wanted.for_seconds;
     if seconds.is_some_and(|it| !(0.001..=FOR_SECONDS_MAX).contains(&it)) {

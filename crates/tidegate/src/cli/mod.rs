@@ -192,6 +192,9 @@ pub(crate) struct DemoArgs {
     /// Another seed gives other arrivals and antagonists.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Show one class of requests that costs everybody: it is found, and slowed down at a click.
+    #[arg(long)]
+    pub(crate) elephant: bool,
     /// Port of the live page; 0 is any free one.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
@@ -206,6 +209,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// It was tried and failed.
     Failed(String),
+    /// The same, and its result was printed: it says why.
+    Told,
     /// The result could not be written.
     Output(io::Error),
 }
@@ -256,6 +261,7 @@ impl Failure {
                 output.error(&format!("error: {text}"), None);
                 EXIT_FAILED.into()
             }
+            Self::Told => EXIT_FAILED.into(),
             // Whoever read the result has seen enough of it.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Self::Output(error) => {

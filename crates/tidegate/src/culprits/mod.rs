@@ -16,6 +16,8 @@ pub(crate) mod live;
 mod offline;
 mod order;
 pub(crate) mod picture;
+#[cfg(test)]
+mod recordings;
 mod replay;
 mod report;
 mod requests;

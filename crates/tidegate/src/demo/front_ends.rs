@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::policy::PolicyKind;
 use tidegate_core::route::Routes;
+use tidegate_core::topology::ClusterSpec;
 use tidegate_proxy::{ForwardedConfig, HistogramSnapshot, LogConfig};
 use tidegate_sim::model::Stream;
 
@@ -17,7 +18,7 @@ use crate::cli::Failure;
 use crate::config::file::{LimitsFile, defaults};
 use crate::config::setting::At;
 use crate::config::values::Auto;
-use crate::config::{FrontEnd, NodeRead};
+use crate::config::{Culprits, FrontEnd, NodeRead};
 use crate::output::Output;
 use crate::run::Running;
 
@@ -41,7 +42,8 @@ impl FrontEnds {
         let mut running = Vec::new();
         for index in 0..FRONT_ENDS {
             let seed = Stream::Picker(index).prng(seed).bits();
-            let front_end = front_end(cluster, policy, machines, seed)?;
+            let spec = cluster.spec(policy, machines.nodes.addresses());
+            let front_end = front_end(spec, machines, None, seed)?;
             // Their events are everyday ones here, six times over.
             running.push(Running::start(front_end, Output::QUIET)?);
         }
@@ -71,13 +73,13 @@ impl FrontEnds {
     }
 }
 
-fn front_end(
-    cluster: &Cluster,
-    policy: PolicyKind,
+/// A front-end of this process, as a file would describe it.
+pub(super) fn front_end(
+    cluster: ClusterSpec,
     machines: &Machines,
+    culprits: Option<Culprits>,
     seed: u64,
 ) -> Result<FrontEnd, Failure> {
-    let cluster = cluster.spec(policy, machines.nodes.addresses());
     let routes = Routes::new(&cluster.sites);
     let routes = routes.map_err(|error| Failure::Failed(error.to_string()))?;
     let regions = machines.regions().cloned();
@@ -89,7 +91,7 @@ fn front_end(
         resources: Vec::new(),
         interval: INTERVAL,
         timeout: TIMEOUT,
-        // Six readers above everything else would take a small machine from the workers.
+        // Readers above everything else would take a small machine from the workers.
         realtime: false,
         limits: LimitsFile {
             workers: At::default_of(Auto::Set(1)),
@@ -101,7 +103,7 @@ fn front_end(
         sites: Vec::new(),
         log: LogConfig::default(),
         throttles: Vec::new(),
-        culprits: None,
+        culprits,
         orders_file: None,
         seed: Some(seed),
     })

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use super::cluster::Cluster;
 use crate::output::Output;
 use tidegate_lab::server::emulated::NodeNow;
 
@@ -32,6 +31,11 @@ impl Live {
         }
     }
 
+    /// Whether tables are redrawn: somebody watches.
+    pub(super) fn is_watched(&self) -> bool {
+        self.redraws
+    }
+
     /// The nodes were emptied: what was done before counts no more.
     pub(super) fn begin(&mut self) {
         self.before.clear();
@@ -47,12 +51,12 @@ impl Live {
         self.output.raw(text)
     }
 
-    /// The table as of now; `seconds` since the last one.
+    /// The table of nodes as of now, each with its name and CPUs; `seconds` since the last one. The head
+    /// stands above it.
     pub(super) fn show(
         &mut self,
         head: &str,
-        cluster: &Cluster,
-        nodes: &[NodeNow],
+        nodes: &[(&str, u32, NodeNow)],
         seconds: f64,
     ) -> std::io::Result<()> {
         if !self.redraws {
@@ -62,7 +66,7 @@ impl Live {
             "{head}\n{:<8} {:>4} {:>12} {:>10} {:>10} {:>8}",
             "node", "CPUs", "antagonists", "run queue", "in flight", "done/s"
         );
-        for (index, (plan, now)) in cluster.nodes.iter().zip(nodes).enumerate() {
+        for (index, (name, cores, now)) in nodes.iter().enumerate() {
             let before = self.before.get(index).copied().unwrap_or_default();
             let done = now.completions.saturating_sub(before.completions) as f64;
             let antagonists = match now.antagonists {
@@ -72,16 +76,14 @@ impl Live {
             // Writing to a string cannot fail.
             write!(
                 text,
-                "\n{:<8} {:>4} {antagonists:>12} {:>10} {:>10} {:>8.0}",
-                plan.name,
-                plan.cores,
+                "\n{name:<8} {cores:>4} {antagonists:>12} {:>10} {:>10} {:>8.0}",
                 now.runnable,
                 now.in_flight,
                 done / seconds.max(1e-9)
             )
             .ok();
         }
-        self.before = nodes.to_vec();
+        self.before = nodes.iter().map(|(_, _, now)| *now).collect();
         // A line that wraps would count as two when the table is taken away.
         let columns = Output::columns().unwrap_or(usize::MAX);
         let cut = |line: &str| line.chars().take(columns).collect::<String>();

@@ -8,8 +8,6 @@ use tidegate_lab::cluster::CachePlan;
 use tidegate_lab::server::emulated::{self, AgentPlan, EmulatedError, WORKERS_MAX};
 use tidegate_remote::clock;
 
-use super::cluster::{Cluster, NodePlan};
-
 /// Time between two records of a node.
 const INTERVAL: Duration = Duration::from_millis(1);
 
@@ -21,12 +19,14 @@ pub(super) struct Machines {
 }
 
 impl Machines {
-    /// Starts the nodes of the cluster.
-    pub(super) fn start(cluster: &Cluster) -> Result<Self, EmulatedError> {
+    /// Starts nodes of these names, with so many CPUs.
+    pub(super) fn start<'a>(
+        nodes: impl Iterator<Item = (&'a str, u32)>,
+    ) -> Result<Self, EmulatedError> {
         let folder = Folder::make()?;
-        let plan = |node: &NodePlan| emulated::NodePlan {
-            name: node.name.clone(),
-            cores: f64::from(node.cores),
+        let plan = |(name, cores): (&str, u32)| emulated::NodePlan {
+            name: name.to_owned(),
+            cores: f64::from(cores),
             workers: WORKERS_MAX,
             cache: CachePlan::default(),
             agents: vec![AgentPlan {
@@ -34,7 +34,7 @@ impl Machines {
                 inside: false,
             }],
         };
-        let plans: Vec<_> = cluster.nodes.iter().map(plan).collect();
+        let plans: Vec<_> = nodes.map(plan).collect();
         Ok(Self {
             nodes: emulated::Machines::start(&plans, &folder.0)?,
             _folder: folder,

@@ -15,35 +15,36 @@
 //!
 //! What it is not: a benchmark of the proxy. The latencies are those of queues at the nodes.
 
+mod calibration;
 mod cluster;
+mod elephant;
 mod front_ends;
 mod live;
 mod load;
 mod machines;
+mod open_loop;
+mod page;
 mod report;
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::time::{ClockId, clock_gettime};
 use tidegate_core::policy::PolicyKind;
 use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 
 use crate::admin::plane::Plane;
-use crate::admin::server::{self, Access};
 use crate::cli::{DemoArgs, Failure};
 use crate::output::Output;
 use crate::signals::Stop;
+use calibration::{Cost, cpu_time, cpus};
 use cluster::{Cluster, POLICIES};
 use front_ends::FrontEnds;
 use live::Live;
 use load::{Load, Plan};
 use machines::Machines;
+use page::Page;
 use report::{Findings, Run};
 
 /// From this much time on there are two rounds.
@@ -60,17 +61,6 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// Between two looks at a run, and between two tables.
 const LOOK: Duration = Duration::from_millis(50);
 const SHOW: Duration = Duration::from_millis(500);
-/// Calibration: idle time, time under load, and how much the load is stretched.
-const CALIBRATION_IDLE: Duration = Duration::from_millis(300);
-const CALIBRATION: Duration = Duration::from_millis(1300);
-const CALIBRATION_WARM_UP: Duration = Duration::from_millis(300);
-const CALIBRATION_STRETCH: f64 = 4.0;
-/// Share of the machine's CPUs that the demo may use.
-const CPU_SHARE: f64 = 0.45;
-/// Time that a request may spend outside the nodes (p99), relative to the mean demand.
-const OVERHEAD_SHARE: f64 = 0.3;
-/// Beyond this the machine is too slow, and the report says so.
-const STRETCH_MAX: f64 = 10.0;
 /// Sockets and files that the demo may need open.
 const FILES: u64 = 16_384;
 
@@ -114,6 +104,11 @@ pub(crate) fn run(args: &DemoArgs, output: Output) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(failed)?;
+    if args.elephant {
+        let ended = runtime.block_on(elephant::run(args, output, started));
+        runtime.shutdown_background();
+        return ended;
+    }
     let findings = runtime.block_on(async {
         let mut demo = Demo::start(args, output)?;
         demo.run(started).await
@@ -134,8 +129,7 @@ struct Demo {
     cluster: Cluster,
     machines: Machines,
     /// What the live page looks at: the first front-end of the run at hand.
-    page: Option<Arc<ArcSwap<Plane>>>,
-    page_address: String,
+    page: Option<Page>,
     live: Live,
     stop: Stop,
 }
@@ -155,7 +149,8 @@ impl Demo {
     fn start(args: &DemoArgs, output: Output) -> Result<Self, Failure> {
         let stop = Stop::new()?;
         let cluster = Cluster::new();
-        let machines = Machines::start(&cluster);
+        let nodes = cluster.nodes.iter();
+        let machines = Machines::start(nodes.map(|node| (node.name.as_str(), node.cores)));
         Ok(Self {
             seconds: args.seconds,
             seed: args.seed,
@@ -163,7 +158,6 @@ impl Demo {
             machines: machines.map_err(|error| Failure::Failed(error.to_string()))?,
             cluster,
             page: None,
-            page_address: String::new(),
             live: Live::new(output),
             stop,
         })
@@ -189,7 +183,7 @@ impl Demo {
             },
             schedule.length.as_secs_f64(),
             schedule.warm_up.as_secs_f64(),
-            self.page_address
+            self.page_address()
         );
         self.live.say("runs", &text)?;
         let mut findings = Findings {
@@ -295,11 +289,14 @@ impl Demo {
                 now.since(start).min(task.length).as_secs_f64(),
                 task.length.as_secs_f64(),
                 sent.saturating_sub(ended),
-                self.page_address
+                self.page_address()
             );
-            let nodes = self.machines.nodes.now();
+            let nodes = self.cluster.nodes.iter().zip(self.machines.nodes.now());
+            let nodes: Vec<_> = nodes
+                .map(|(node, now)| (node.name.as_str(), node.cores, now))
+                .collect();
             let seconds = now.since(shown).as_secs_f64();
-            self.live.show(&head, &self.cluster, &nodes, seconds)?;
+            self.live.show(&head, &nodes, seconds)?;
             shown = now;
         }
         Ok(false)
@@ -307,7 +304,7 @@ impl Demo {
 
     /// Stretches the load until this machine can carry it; says so if it had to.
     async fn calibrate(&mut self) -> Result<Option<String>, Failure> {
-        self.cluster.stretch = CALIBRATION_STRETCH;
+        self.cluster.stretch = calibration::STRETCH;
         let idle_front_ends = FrontEnds::start(
             &self.cluster,
             PolicyKind::LeastRequest,
@@ -316,69 +313,42 @@ impl Demo {
         )?;
         tokio::time::sleep(SETTLE).await;
         let begin = (clock::now(), cpu_time());
-        tokio::time::sleep(CALIBRATION_IDLE).await;
+        tokio::time::sleep(calibration::IDLE).await;
         let idle = (cpu_time() - begin.1).as_secs_f64() / clock::now().seconds_since(begin.0);
         drop(idle_front_ends);
         let task = Task {
             policy: PolicyKind::LeastRequest,
             seed: self.seed,
-            length: CALIBRATION,
-            warm_up: CALIBRATION_WARM_UP,
+            length: calibration::LOADED,
+            warm_up: calibration::WARM_UP,
             title: "measuring this machine",
         };
         let (run, _) = self.one(&task).await?;
-        let beyond_idle = (run.busy * cpus() - idle).max(0.0) * run.elapsed.as_secs_f64();
-        let each = beyond_idle / run.tally.sent.max(1) as f64;
+        let cost = Cost {
+            idle,
+            loaded: run.busy * cpus(),
+            elapsed: run.elapsed,
+            sent: run.tally.sent,
+            overhead: Duration::from_secs_f64(run.tally.overhead_ms() * 1e-3),
+        };
         self.cluster.stretch = 1.0;
-        let overhead = run.tally.overhead_ms() * 1e-3;
-        let by_cpu = self.cluster.rate() * each / (CPU_SHARE * cpus() - idle).max(1e-3);
-        let by_overhead = overhead / OVERHEAD_SHARE / self.cluster.mean_demand().as_secs_f64();
-        let stretch = by_cpu.max(by_overhead).clamp(1.0, STRETCH_MAX);
+        let stretch = cost.stretch(self.cluster.rate(), self.cluster.mean_demand(), cpus());
         self.cluster.stretch = stretch;
-        Ok((stretch > 1.0).then(|| {
-            format!(
-                "machine: {:.0} CPUs, {:.0} us of CPU a request and {:.0} % all the time, {:.1} ms \
-                 outside the nodes (p99): demands are\n         stretched {stretch:.1} times and \
-                 requests made as much rarer, so that the machine is not the bottleneck",
-                cpus(),
-                each * 1e6,
-                idle / cpus() * 100.0,
-                overhead * 1e3,
-            )
-        }))
+        Ok(cost.describe(stretch, cpus()))
     }
 
     /// Lets the live page look at another front-end; the first time, opens it.
     async fn turn_page(&mut self, plane: Arc<Plane>) -> Result<(), Failure> {
-        if let Some(page) = &self.page {
-            page.store(plane);
-            return Ok(());
+        match &self.page {
+            Some(page) => page.turn(plane),
+            None => self.page = Some(Page::open(self.port, plane).await?),
         }
-        let address = (Ipv4Addr::LOCALHOST, self.port).into();
-        let failed =
-            |error| Failure::Failed(format!("cannot serve the page at {address}: {error}"));
-        let listener = server::bind(address).await.map_err(failed)?;
-        self.page_address = format!("http://{}/", listener.local_addr().map_err(failed)?);
-        let page = Arc::new(ArcSwap::new(plane));
-        let shown = Arc::clone(&page);
-        let planes = move || shown.load_full();
-        tokio::spawn(server::serve(listener, planes, Access { token: None }));
-        self.page = Some(page);
         Ok(())
     }
-}
 
-/// CPU time of this process so far.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(
-        time.tv_sec.try_into().unwrap_or(0),
-        time.tv_nsec.try_into().unwrap_or(0),
-    )
-}
-
-fn cpus() -> f64 {
-    available_parallelism().map_or(1.0, |cpus| cpus.get() as f64)
+    fn page_address(&self) -> &str {
+        self.page.as_ref().map_or("", |page| &page.address)
+    }
 }
 
 /// Every request in flight takes four sockets of this one process. Where the limit stays low,

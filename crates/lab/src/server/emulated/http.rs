@@ -9,7 +9,7 @@ use tidegate_remote::clock;
 use tokio::sync::oneshot;
 
 use super::super::Work;
-use super::super::http::{Answer, accept, done, text, unknown};
+use super::super::http::{Answer, accept, asked, done, text, unknown};
 use super::super::slowdown::Slowdown;
 use super::state::{Shared, Stay};
 
@@ -29,15 +29,15 @@ async fn answer(
     shared: &Arc<Shared>,
     slowdown: &Slowdown,
 ) -> Answer {
-    let query = request.uri().query().unwrap_or_default();
-    match request.uri().path() {
-        "/work" => {}
-        "/slow" => return slowdown.set(query),
-        // It costs nothing, and a node that stands still does not answer it.
-        "/health" => return work(Work::default(), node, shared).await,
-        path => return unknown(path),
-    }
-    match Work::parse(query) {
+    let Some(parameters) = asked(request) else {
+        return match request.uri().path() {
+            "/slow" => slowdown.set(request.uri().query().unwrap_or_default()),
+            // It costs nothing, and a node that stands still does not answer it.
+            "/health" => work(Work::default(), node, shared).await,
+            path => unknown(path),
+        };
+    };
+    match Work::parse(parameters) {
         Ok(mut asked) => {
             slowdown.apply(&mut asked);
             work(asked, node, shared).await

@@ -1,0 +1,480 @@
+//! `tidegate demo --elephant`: one class of requests costs everybody, is named, and is slowed down at a click.
+//!
+//! ```text
+//!  Visitors ──open loop──> front-end ──> emulated nodes of one shop
+//!  (Shop: who asks what)     as in `run`   └─ load records ──> discovery ──> findings ──> Story ──> throttle
+//! ```
+//!
+//! The name comes from the discovery of the front-end alone; who the elephant is, the demo only uses to say
+//! whether that is right. The click is the order that the page gives; nobody there to click, the demo gives the
+//! same one.
+
+mod report;
+mod shop;
+mod story;
+mod visitors;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::time::Timestamp;
+use tidegate_lab::server::emulated::NodeNow;
+use tidegate_remote::clock;
+use tidegate_sim::model::Stream;
+
+use super::calibration::{self, Cost, cpu_time, cpus};
+use super::front_ends::front_end;
+use super::live::Live;
+use super::machines::Machines;
+use super::open_loop::OpenLoop;
+use super::page::Page;
+use super::{LOOK, SETTLE, SHOW};
+use crate::admin::models::{OrderModel, ThrottleOrder};
+use crate::admin::plane::Plane;
+use crate::admin::throttles;
+use crate::cli::{DemoArgs, Failure};
+use crate::config::Culprits;
+use crate::culprits::live::{Finding, without_query};
+use crate::output::Output;
+use crate::run::Running;
+use crate::signals::Stop;
+use report::{Phase, Summary, ThrottleSummary, ms, rounded};
+use shop::{NODES, Shop};
+use story::{Schedule, Stage, Story, Turn};
+use visitors::{Book, Visitors};
+
+/// The last seconds, of which the live table tells.
+const LAST: Duration = Duration::from_secs(3);
+/// Between two lines where no table is redrawn.
+const LINE: Duration = Duration::from_secs(5);
+/// The class keeps this part of its requests in progress, and of all nodes at most.
+const KEEPS: f64 = 0.25;
+const KEEPS_OF_NODES: f64 = 0.5;
+
+/// A class that discovery has named.
+#[derive(Clone, Debug)]
+struct Named {
+    /// When, since the start.
+    at: Duration,
+    class: String,
+    resource: String,
+    right: bool,
+    confidence: &'static str,
+    share: f64,
+    cost_ms: f64,
+}
+
+/// The throttle of it.
+#[derive(Clone, Debug)]
+struct Throttled {
+    at: Duration,
+    order: String,
+    by_demo: bool,
+}
+
+/// Runs the demo and prints what it found. Fails if nobody is named.
+pub(super) async fn run(
+    args: &DemoArgs,
+    output: Output,
+    started: Timestamp,
+) -> Result<(), Failure> {
+    let stop = Stop::new()?;
+    let machines = Machines::start(NODES.into_iter());
+    let machines = machines.map_err(|error| Failure::Failed(error.to_string()))?;
+    let mut live = Live::new(output);
+    let (shop, told) = calibrated(&machines, args.seed).await?;
+    let running = start(&machines, args.seed)?;
+    let page = Page::open(args.port, Arc::clone(&running.plane)).await?;
+    live.say(
+        "page",
+        &format!(
+            "page:    {}culprits (it goes when the demo ends)",
+            page.address
+        ),
+    )?;
+    live.say("cluster", &shop.describe(args.seed))?;
+    if let Some(told) = told {
+        live.say("calibrated", &told)?;
+    }
+    tokio::time::sleep(SETTLE).await;
+    let all = Duration::from_secs(args.seconds.into());
+    let schedule = Schedule::of(
+        all.saturating_sub(clock::now().since(started)),
+        live.is_watched(),
+    );
+    let begin = clock::now();
+    let arrivals = shop.arrivals(args.seed, schedule.quiet, schedule.end);
+    let visitors = Arc::new(Visitors::new(arrivals, begin));
+    let mut demo = Demo {
+        shop,
+        schedule,
+        start: begin,
+        plane: Arc::clone(&running.plane),
+        page,
+        machines,
+        visitors: Arc::clone(&visitors),
+        live,
+        stop,
+        story: Story::new(schedule),
+        named: None,
+        wrong: Vec::new(),
+        throttled: None,
+    };
+    let requests = OpenLoop::start(visitors, &running.plane.listeners, begin);
+    let mut requests = requests.map_err(cannot_send)?;
+    let turn = demo.watch().await?;
+    let ended = clock::now().since(begin);
+    requests.end();
+    demo.live.say("end", "")?;
+    let summary = demo.summary(ended);
+    output.result(&summary.table(), &summary)?;
+    match turn {
+        Some(Turn::NotNamed) => Err(Failure::Told),
+        // It came to its end, or was interrupted.
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn cannot_send(error: std::io::Error) -> Failure {
+    Failure::Failed(format!("cannot send requests: {error}"))
+}
+
+/// The front-end, which watches for culprits as `run` does by default.
+fn start(machines: &Machines, seed: u64) -> Result<Running, Failure> {
+    let spec = Shop::spec(machines.nodes.addresses());
+    let culprits = Culprits {
+        patterns: Vec::new(),
+        peers: Vec::new(),
+        automatic: None,
+        test_ambiguous: false,
+        slo: Duration::from_millis(500),
+    };
+    let seed = Stream::Picker(0).prng(seed).bits();
+    let front_end = front_end(spec, machines, Some(culprits), seed)?;
+    Running::start(front_end, Output::QUIET)
+}
+
+/// The shop as this machine can carry it, and what is to be said of that.
+async fn calibrated(machines: &Machines, seed: u64) -> Result<(Shop, Option<String>), Failure> {
+    let running = start(machines, seed)?;
+    tokio::time::sleep(SETTLE).await;
+    let (begin, before) = (clock::now(), cpu_time());
+    tokio::time::sleep(calibration::IDLE).await;
+    let idle = (cpu_time() - before).as_secs_f64() / clock::now().seconds_since(begin);
+    let mut shop = Shop {
+        stretch: calibration::STRETCH,
+    };
+    let (begin, before) = (clock::now(), cpu_time());
+    let arrivals = shop.arrivals(seed, calibration::LOADED, calibration::LOADED);
+    let visitors = Arc::new(Visitors::new(arrivals, begin));
+    let requests = OpenLoop::start(Arc::clone(&visitors), &running.plane.listeners, begin);
+    let mut requests = requests.map_err(cannot_send)?;
+    while !requests.is_done() {
+        tokio::time::sleep(LOOK).await;
+    }
+    let elapsed = clock::now().since(begin);
+    let loaded = (cpu_time() - before).as_secs_f64() / elapsed.as_secs_f64();
+    requests.end();
+    let book = visitors.book();
+    let cost = Cost {
+        idle,
+        loaded,
+        elapsed,
+        sent: book.sent(),
+        overhead: book.overhead(calibration::WARM_UP),
+    };
+    shop.stretch = 1.0;
+    // What shall be seen is what elephants do to everybody.
+    shop.stretch = cost.stretch(shop.rate(), shop.elephant_demand(), cpus());
+    Ok((shop, cost.describe(shop.stretch, cpus())))
+}
+
+struct Demo {
+    shop: Shop,
+    schedule: Schedule,
+    start: Timestamp,
+    plane: Arc<Plane>,
+    page: Page,
+    machines: Machines,
+    visitors: Arc<Visitors>,
+    live: Live,
+    stop: Stop,
+    story: Story,
+    /// What was named first after the elephant had come, and classes that were named and are not it.
+    named: Option<Named>,
+    wrong: Vec<String>,
+    throttled: Option<Throttled>,
+}
+
+impl Demo {
+    /// Follows the story to its end; nothing if someone interrupts.
+    async fn watch(&mut self) -> Result<Option<Turn>, Failure> {
+        self.live
+            .say("phase", "quiet:   everything is as it should be")?;
+        let mut shown = self.start;
+        loop {
+            tokio::select! {
+                () = self.stop.wait() => {
+                    self.live.say("interrupted", "interrupted: this is what there is so far")?;
+                    return Ok(None);
+                }
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            let now = clock::now().since(self.start);
+            self.hear(now)?;
+            let turn = self
+                .story
+                .go_on(now, self.named.is_some(), self.is_throttled());
+            if let Some(turn) = turn {
+                self.turn(turn, now)?;
+                if matches!(turn, Turn::NotNamed | Turn::End) {
+                    return Ok(Some(turn));
+                }
+            }
+            let every = if self.live.is_watched() { SHOW } else { LINE };
+            let since = clock::now().since(shown);
+            if since >= every {
+                shown = clock::now();
+                self.show(now, since)?;
+            }
+        }
+    }
+
+    /// What discovery says.
+    fn hear(&mut self, now: Duration) -> Result<(), Failure> {
+        let Some(culprits) = &self.plane.culprits else {
+            return Ok(());
+        };
+        let findings = culprits.findings();
+        for named in findings.told().filter_map(|it| Named::of(it, now)) {
+            if !named.right && !self.wrong.contains(&named.class) {
+                self.wrong.push(named.class.clone());
+                let text = format!("named, too: {}", named.sentence());
+                self.live.say("wrong", &text)?;
+            }
+            if self.named.is_none() && self.story.stage() == Stage::Elephant {
+                self.named = Some(named);
+            }
+        }
+        Ok(())
+    }
+
+    /// The throttle of the class that was named, whoever has ordered it.
+    fn is_throttled(&self) -> bool {
+        self.order_in_force().is_some()
+    }
+
+    fn order_in_force(&self) -> Option<String> {
+        let class = without_query(&self.named.as_ref()?.class);
+        let all = self.plane.shared.throttles.all();
+        let own = all.iter().find(|it| it.pattern.name() == class)?;
+        Some(own.order.to_string())
+    }
+
+    fn turn(&mut self, turn: Turn, now: Duration) -> Result<(), Failure> {
+        match turn {
+            Turn::Elephant => {
+                let text = format!("elephant: {}", self.shop.describe_elephant());
+                self.live.say("phase", &text)?;
+            }
+            Turn::Named => {
+                let Some(named) = &self.named else {
+                    return Ok(());
+                };
+                let after = (named.at - self.schedule.quiet).as_secs_f64();
+                let mut text = format!("named after {after:.1} s: {}", named.sentence());
+                if self.live.is_watched() {
+                    text.push_str(&format!(
+                        "\nthrottle it: a click at {}culprits",
+                        self.page.address
+                    ));
+                }
+                self.live.say("named", &text)?;
+            }
+            Turn::Click => self.click(now)?,
+            Turn::Throttled => {
+                let order = self.order_in_force().unwrap_or_default();
+                let throttled = self.throttled.get_or_insert(Throttled {
+                    at: now,
+                    order,
+                    by_demo: false,
+                });
+                let who = if throttled.by_demo { "the demo" } else { "you" };
+                let text = format!("throttled by {who}: {}", throttled.order);
+                self.live.say("throttled", &text)?;
+            }
+            Turn::NotNamed => {
+                let seconds = self.schedule.naming.as_secs_f64();
+                let text = format!("nobody was named within {seconds:.0} s");
+                self.live.say("not_named", &text)?;
+            }
+            Turn::End => {}
+        }
+        Ok(())
+    }
+
+    /// The order that a click on the page gives.
+    fn click(&mut self, now: Duration) -> Result<(), Failure> {
+        let Some(named) = &self.named else {
+            return Ok(());
+        };
+        let class = without_query(&named.class);
+        let order = OrderModel {
+            concurrency: Some(self.concurrency(&named.class)),
+            ..OrderModel::default()
+        };
+        let wanted = ThrottleOrder {
+            class: class.to_owned(),
+            order,
+            for_seconds: None,
+        };
+        throttles::throttle(&self.plane, &wanted)
+            .map_err(|error| Failure::Failed(format!("cannot throttle {class}: {error}")))?;
+        self.throttled = Some(Throttled {
+            at: now,
+            order: self.order_in_force().unwrap_or_default(),
+            by_demo: true,
+        });
+        Ok(())
+    }
+
+    /// A quarter of what is in progress of the class, and no more than half of the nodes.
+    fn concurrency(&self, class: &str) -> u32 {
+        let findings = self.plane.culprits.as_ref().map(|it| it.findings());
+        let own = findings.and_then(|it| {
+            let own = it.all.iter().find(|finding| &*finding.class == class)?;
+            Some(own.in_progress)
+        });
+        let most = (NODES.len() as f64 * KEEPS_OF_NODES).max(1.0);
+        (own.unwrap_or_default() * KEEPS).round().clamp(1.0, most) as u32
+    }
+
+    fn show(&mut self, now: Duration, since: Duration) -> Result<(), Failure> {
+        let (others, elephants, waiting) = {
+            let book = self.visitors.book();
+            let from = now.saturating_sub(LAST);
+            let (others, elephants) = (book.sum(false, from, now), book.sum(true, from, now));
+            (others, elephants, book.elephants)
+        };
+        let (name, until) = self.phase();
+        let mut text = format!(
+            "{name}, {:.0} of {:.0} s. The last {:.0} s: all others {:.0} requests/s, p50 {} ms, p99 {} ms",
+            now.as_secs_f64(),
+            until.as_secs_f64(),
+            LAST.as_secs_f64(),
+            others.per_second,
+            ms(others.p50_ms),
+            ms(others.p99_ms)
+        );
+        if now > self.schedule.quiet {
+            text.push_str(&format!(
+                "; elephants {:.0}/s, p50 {} ms, {waiting} sent and not answered",
+                elephants.per_second,
+                ms(elephants.p50_ms)
+            ));
+        }
+        if !self.live.is_watched() {
+            return Ok(self.live.say("progress", &text)?);
+        }
+        if let Some(named) = &self.named {
+            text.push_str(&format!("\n{}", named.sentence()));
+        }
+        text = text
+            .replace(": all others", "\nall others:")
+            .replace("; elephants", "\nelephants: ");
+        text.push_str(&format!("\npage {}culprits", self.page.address));
+        let nodes = NODES.iter().zip(self.machines.nodes.now());
+        let nodes: Vec<(&str, u32, NodeNow)> = nodes
+            .map(|((name, cores), now)| (*name, *cores, now))
+            .collect();
+        Ok(self.live.show(&text, &nodes, since.as_secs_f64())?)
+    }
+
+    /// The name of the phase, and its end at the latest.
+    fn phase(&self) -> (&'static str, Duration) {
+        let Schedule {
+            quiet, naming, end, ..
+        } = self.schedule;
+        match self.story.stage() {
+            Stage::Quiet => ("quiet", quiet),
+            Stage::Elephant => ("elephant", quiet + naming),
+            Stage::Named(_) => ("named", end),
+            Stage::Throttled(until) => ("throttled", until),
+            Stage::End => ("end", end),
+        }
+    }
+
+    fn summary(&self, ended: Duration) -> Summary {
+        let book = self.visitors.book();
+        let injected = self.schedule.quiet;
+        let throttled = self.throttled.as_ref();
+        let mut summary = Summary {
+            mode: "elephant",
+            nodes: NODES.len(),
+            cpus: Shop::cpus(),
+            offered_rps: rounded(self.shop.rate()),
+            elephant_rps: rounded(self.shop.elephant_rate()),
+            named_after_seconds: None,
+            class: None,
+            resource: None,
+            right: false,
+            confidence: None,
+            share: None,
+            cost_ms: None,
+            true_cost_ms: rounded(self.shop.elephant_demand().as_secs_f64() * 1e3),
+            wrong: self.wrong.clone(),
+            throttle: throttled.map(|it| ThrottleSummary::new(it, injected)),
+            phases: phases(&book, injected, throttled.map(|it| it.at), ended),
+            elephants_waiting: book.elephants,
+        };
+        if let Some(named) = &self.named {
+            summary.name(named, injected);
+        }
+        summary
+    }
+}
+
+fn phases(
+    book: &Book,
+    injected: Duration,
+    throttled: Option<Duration>,
+    ended: Duration,
+) -> Vec<Phase> {
+    let calm = throttled.unwrap_or(ended);
+    let phases = [
+        ("quiet", Duration::ZERO, injected),
+        ("elephant", injected, calm),
+        ("throttled", calm, ended),
+    ];
+    let phases = phases.into_iter();
+    phases
+        .filter_map(|(name, from, to)| Phase::of(name, book, from, to.min(ended)))
+        .collect()
+}
+
+impl Named {
+    /// A finding, if it is told.
+    fn of(finding: &Finding, at: Duration) -> Option<Self> {
+        let (confidence, _) = finding.told.as_ref()?;
+        Some(Self {
+            at,
+            class: finding.class.to_string(),
+            resource: finding.resource.to_string(),
+            right: Shop::is_elephant(&finding.class),
+            confidence: confidence.label(),
+            share: finding.share,
+            cost_ms: finding.cost_seconds * 1e3,
+        })
+    }
+
+    fn sentence(&self) -> String {
+        format!(
+            "{} uses {:.0} % of {}, {}, {:.0} ms per request",
+            self.class,
+            self.share * 100.0,
+            self.resource,
+            self.confidence,
+            self.cost_ms
+        )
+    }
+}

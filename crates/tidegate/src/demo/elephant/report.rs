@@ -1,0 +1,290 @@
+//! What came of it: the table for people, the object for programs.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::visitors::{Book, Sum};
+use super::{Named, Throttled};
+
+/// What a change is given to settle before a phase is measured.
+pub(super) const SETTLE: Duration = Duration::from_secs(2);
+
+/// The object that `--json` prints. Scripts rely on it. Times count from the elephant's coming.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    pub(super) mode: &'static str,
+    pub(super) nodes: usize,
+    pub(super) cpus: f64,
+    /// Requests per second without elephants, and elephants per second.
+    pub(super) offered_rps: f64,
+    pub(super) elephant_rps: f64,
+    /// When a class was named first; null: none was.
+    pub(super) named_after_seconds: Option<f64>,
+    pub(super) class: Option<String>,
+    pub(super) resource: Option<String>,
+    /// Whether that class is the elephant.
+    pub(super) right: bool,
+    /// As the discovery says it, when it is named.
+    pub(super) confidence: Option<&'static str>,
+    pub(super) share: Option<f64>,
+    pub(super) cost_ms: Option<f64>,
+    /// What an elephant wants on the average.
+    pub(super) true_cost_ms: f64,
+    /// Classes that were named and are not the elephant, at any time.
+    pub(super) wrong: Vec<String>,
+    pub(super) throttle: Option<ThrottleSummary>,
+    pub(super) phases: Vec<Phase>,
+    /// Elephants that had no answer yet at the end.
+    pub(super) elephants_waiting: u64,
+}
+
+/// How the class was slowed.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ThrottleSummary {
+    /// In words.
+    order: String,
+    /// `demo`, or `operator` for whoever clicked.
+    by: &'static str,
+    after_seconds: f64,
+}
+
+/// One phase; requests count that ended in it, from two seconds after its begin on.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Phase {
+    name: &'static str,
+    /// Measured.
+    seconds: f64,
+    others: Requests,
+    elephants: Requests,
+}
+
+/// Requests of a phase.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Requests {
+    completed: u64,
+    /// Answered with an error.
+    refused: u64,
+    /// Not answered.
+    failed: u64,
+    throughput_rps: f64,
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+}
+
+impl From<Sum> for Requests {
+    fn from(sum: Sum) -> Self {
+        Self {
+            completed: sum.completed,
+            refused: sum.refused,
+            failed: sum.failed,
+            throughput_rps: rounded(sum.per_second),
+            p50_ms: sum.p50_ms.map(rounded),
+            p99_ms: sum.p99_ms.map(rounded),
+        }
+    }
+}
+
+impl Phase {
+    /// From one moment to another; none if nothing of it is left to measure.
+    pub(super) fn of(
+        name: &'static str,
+        book: &Book,
+        from: Duration,
+        to: Duration,
+    ) -> Option<Self> {
+        let from = from + SETTLE;
+        (from < to).then(|| Self {
+            name,
+            seconds: rounded((to - from).as_secs_f64()),
+            others: book.sum(false, from, to).into(),
+            elephants: book.sum(true, from, to).into(),
+        })
+    }
+}
+
+impl ThrottleSummary {
+    pub(super) fn new(throttled: &Throttled, injected: Duration) -> Self {
+        Self {
+            order: throttled.order.clone(),
+            by: if throttled.by_demo {
+                "demo"
+            } else {
+                "operator"
+            },
+            after_seconds: seconds_since(throttled.at, injected),
+        }
+    }
+}
+
+impl Summary {
+    /// What was named.
+    pub(super) fn name(&mut self, named: &Named, injected: Duration) {
+        self.named_after_seconds = Some(seconds_since(named.at, injected));
+        self.class = Some(named.class.clone());
+        self.resource = Some(named.resource.clone());
+        self.right = named.right;
+        self.confidence = Some(named.confidence);
+        self.share = Some(rounded(named.share));
+        self.cost_ms = Some(rounded(named.cost_ms));
+    }
+
+    /// For people.
+    pub(super) fn table(&self) -> String {
+        let mut text = format!(
+            "{:<10} {:>8} | {:>9} {:>7} {:>10} {:>8} {:>8} | {:>9} {:>7} {:>8}\n",
+            "phase",
+            "seconds",
+            "others",
+            "refused",
+            "requests/s",
+            "p50 ms",
+            "p99 ms",
+            "elephants",
+            "refused",
+            "p50 ms"
+        );
+        for phase in &self.phases {
+            let (others, elephants) = (&phase.others, &phase.elephants);
+            // Writing to a string cannot fail.
+            writeln!(
+                text,
+                "{:<10} {:>8.1} | {:>9} {:>7} {:>10.0} {:>8} {:>8} | {:>9} {:>7} {:>8}",
+                phase.name,
+                phase.seconds,
+                others.completed,
+                others.refused + others.failed,
+                others.throughput_rps,
+                ms(others.p50_ms),
+                ms(others.p99_ms),
+                elephants.completed,
+                elephants.refused + elephants.failed,
+                ms(elephants.p50_ms),
+            )
+            .ok();
+        }
+        text.push('\n');
+        text.push_str(&self.verdict());
+        text
+    }
+
+    fn verdict(&self) -> String {
+        let mut text = match (&self.class, self.named_after_seconds) {
+            (Some(class), Some(seconds)) => format!(
+                "named after {seconds:.1} s: {class}, which {}; a request costs {:.0} ms, and was told to cost {:.0}.",
+                if self.right {
+                    "is the elephant"
+                } else {
+                    "is NOT the elephant"
+                },
+                self.true_cost_ms,
+                self.cost_ms.unwrap_or_default(),
+            ),
+            (Some(_) | None, _) => "nobody was named.".to_owned(),
+        };
+        if !self.wrong.is_empty() {
+            write!(text, " Named without reason: {}.", self.wrong.join(", ")).ok();
+        }
+        if let (Some(crowded), Some(calm)) = (self.p99("elephant"), self.p99("throttled")) {
+            write!(
+                text,
+                "\nall others: p99 of {calm:.0} ms with the class throttled, {:.1} times below {crowded:.0} ms",
+                crowded / calm.max(1e-9)
+            )
+            .ok();
+        }
+        if let Some(quiet) = self.p99("quiet") {
+            write!(text, "; {quiet:.0} ms without it").ok();
+        }
+        write!(
+            text,
+            ". {} elephants still waited at the end.",
+            self.elephants_waiting
+        )
+        .ok();
+        text
+    }
+
+    /// p99 of others in a phase.
+    fn p99(&self, phase: &str) -> Option<f64> {
+        let phase = self.phases.iter().find(|it| it.name == phase)?;
+        phase.others.p99_ms
+    }
+}
+
+/// A latency, or that there is none.
+pub(super) fn ms(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| format!("{value:.1}"))
+}
+
+fn seconds_since(at: Duration, injected: Duration) -> f64 {
+    rounded(at.saturating_sub(injected).as_secs_f64())
+}
+
+/// To a thousandth: more was not measured.
+pub(super) fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(name: &'static str, p99_ms: f64) -> Phase {
+        let sum = Sum {
+            completed: 1000,
+            per_second: 500.0,
+            p50_ms: Some(5.0),
+            p99_ms: Some(p99_ms),
+            ..Sum::default()
+        };
+        Phase {
+            name,
+            seconds: 10.0,
+            others: sum.into(),
+            elephants: Sum::default().into(),
+        }
+    }
+
+    #[test]
+    fn the_verdict_says_who_it_was_and_what_it_brought() {
+        let mut summary = Summary {
+            mode: "elephant",
+            nodes: 4,
+            cpus: 8.0,
+            offered_rps: 500.0,
+            elephant_rps: 20.0,
+            named_after_seconds: None,
+            class: None,
+            resource: None,
+            right: false,
+            confidence: None,
+            share: None,
+            cost_ms: None,
+            true_cost_ms: 200.0,
+            wrong: Vec::new(),
+            throttle: None,
+            phases: vec![phase("quiet", 20.0), phase("elephant", 300.0)],
+            elephants_waiting: 7,
+        };
+        assert!(summary.table().contains("nobody was named."));
+        let named = Named {
+            at: Duration::from_millis(24_500),
+            class: "GET /report/{date}".into(),
+            resource: "shop cpu".into(),
+            right: true,
+            confidence: "strong",
+            share: 0.52,
+            cost_ms: 210.0,
+        };
+        summary.name(&named, Duration::from_secs(15));
+        summary.phases.push(phase("throttled", 30.0));
+        let table = summary.table();
+        assert!(table.contains("named after 9.5 s: GET /report/{date}, which is the elephant"));
+        assert!(table.contains("10.0 times below 300 ms"), "{table}");
+        let value = serde_json::to_value(&summary).unwrap();
+        assert_eq!(value["named_after_seconds"], 9.5);
+        assert_eq!(value["phases"][2]["others"]["p99_ms"], 30.0);
+    }
+}

@@ -1,0 +1,192 @@
+//! What happens when: a quiet time, the elephant, its name, the click, and calm.
+//!
+//! ```text
+//! quiet ──> elephant ──named──> named ──throttled──> throttled ──> end
+//!              └── nobody is named for too long ──> end     └ nobody clicks: the demo does
+//! ```
+//!
+//! It is told the time and what is to be seen, and says what is to be done; it does nothing itself.
+
+use std::time::Duration;
+
+/// Longest quiet time, and its part of all.
+const QUIET: Duration = Duration::from_secs(15);
+const QUIET_SHARE: f64 = 0.3;
+/// Longest search for a name.
+const NAMING: Duration = Duration::from_secs(30);
+/// How long a click is waited for, where somebody watches and where nobody does.
+const CLICK: Duration = Duration::from_secs(10);
+const NO_CLICK: Duration = Duration::from_secs(2);
+/// How long the site is watched when it is calm again, and what of it is kept free in any case.
+const CALM: Duration = Duration::from_secs(20);
+const CALM_LEAST: Duration = Duration::from_secs(8);
+const CALM_SHARE: f64 = 0.2;
+
+/// How long each part may take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Schedule {
+    /// When the elephant comes, since the start.
+    pub(super) quiet: Duration,
+    /// Longest time until it is named.
+    pub(super) naming: Duration,
+    click: Duration,
+    calm_least: Duration,
+    /// When all is over.
+    pub(super) end: Duration,
+}
+
+impl Schedule {
+    /// For so much time; `watched` by somebody who can click.
+    pub(super) fn of(left: Duration, watched: bool) -> Self {
+        let quiet = left.mul_f64(QUIET_SHARE).min(QUIET);
+        let calm_least = left.mul_f64(CALM_SHARE).min(CALM_LEAST);
+        let naming = left.saturating_sub(quiet + calm_least + NO_CLICK);
+        Self {
+            quiet,
+            naming: naming.min(NAMING),
+            click: if watched { CLICK } else { NO_CLICK },
+            calm_least,
+            end: left,
+        }
+    }
+}
+
+/// Where the story is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Stage {
+    Quiet,
+    Elephant,
+    /// Since when.
+    Named(Duration),
+    /// Until when.
+    Throttled(Duration),
+    End,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The elephant has come.
+    Elephant,
+    /// The class is named for the first time.
+    Named,
+    /// Nobody has clicked: the class is to be throttled now.
+    Click,
+    /// Somebody has throttled the class.
+    Throttled,
+    /// Nobody was named in time.
+    NotNamed,
+    /// The story is over.
+    End,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Story {
+    schedule: Schedule,
+    stage: Stage,
+}
+
+impl Story {
+    pub(super) fn new(schedule: Schedule) -> Self {
+        Self {
+            schedule,
+            stage: Stage::Quiet,
+        }
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// It is so late since the start, a class is named, and it is throttled.
+    pub(super) fn go_on(&mut self, now: Duration, named: bool, throttled: bool) -> Option<Turn> {
+        let Schedule {
+            quiet,
+            naming,
+            click,
+            calm_least,
+            end,
+        } = self.schedule;
+        let (stage, turn) = match self.stage {
+            Stage::Quiet if now >= quiet => (Stage::Elephant, Turn::Elephant),
+            Stage::Elephant if named => (Stage::Named(now), Turn::Named),
+            Stage::Elephant if now >= quiet + naming => (Stage::End, Turn::NotNamed),
+            Stage::Named(_) if throttled => {
+                (Stage::Throttled((now + CALM).min(end)), Turn::Throttled)
+            }
+            Stage::Named(since) if now >= (since + click).min(end.saturating_sub(calm_least)) => {
+                // Once: whoever does it sees the order in force the next time.
+                return Some(Turn::Click);
+            }
+            Stage::Throttled(until) if now >= until => (Stage::End, Turn::End),
+            Stage::Quiet | Stage::Elephant | Stage::Named(_) | Stage::Throttled(_) | Stage::End => {
+                return None;
+            }
+        };
+        self.stage = stage;
+        Some(turn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_minute_has_room_for_all() {
+        let minute = Schedule::of(s(58), true);
+        assert_eq!((minute.quiet, minute.naming), (s(15), s(30)));
+        let short = Schedule::of(s(40), false);
+        assert_eq!((short.quiet, short.naming), (s(12), s(18)));
+        assert_eq!(Schedule::of(Duration::ZERO, true).naming, Duration::ZERO);
+    }
+
+    /// Turns of a story in which a class is named and throttled at these seconds.
+    fn told(schedule: Schedule, named: u64, throttled: u64) -> Vec<(u64, Turn)> {
+        let mut story = Story::new(schedule);
+        let mut turns = Vec::new();
+        let mut clicked = false;
+        for now in 0..=100 {
+            let turn = story.go_on(s(now), now >= named, clicked || now >= throttled);
+            clicked |= turn == Some(Turn::Click);
+            turns.extend(turn.map(|turn| (now, turn)));
+        }
+        assert_eq!(story.stage(), Stage::End);
+        turns
+    }
+
+    #[test]
+    fn somebody_clicks() {
+        let turns = told(Schedule::of(s(58), true), 25, 30);
+        let expected = [
+            (15, Turn::Elephant),
+            (25, Turn::Named),
+            (30, Turn::Throttled),
+            (50, Turn::End),
+        ];
+        assert_eq!(turns, expected);
+    }
+
+    #[test]
+    fn nobody_clicks_and_nobody_watches() {
+        let turns = told(Schedule::of(s(58), true), 25, 1000);
+        assert_eq!(turns[2..4], [(35, Turn::Click), (36, Turn::Throttled)]);
+        let turns = told(Schedule::of(s(58), false), 25, 1000);
+        assert_eq!(turns[2], (27, Turn::Click));
+        // A late name leaves less time to click, so that some is left for calm.
+        let turns = told(Schedule::of(s(58), true), 45, 1000);
+        assert_eq!(turns[2], (50, Turn::Click));
+        assert_eq!(turns[4], (58, Turn::End));
+    }
+
+    #[test]
+    fn nobody_is_named() {
+        let turns = told(Schedule::of(s(58), true), 1000, 1000);
+        assert_eq!(turns[1..], [(45, Turn::NotNamed)]);
+    }
+}

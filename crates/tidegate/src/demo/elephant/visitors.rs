@@ -1,0 +1,205 @@
+//! Everybody who asks the shop for a page, and what became of each request.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::Request;
+use http::header::HOST;
+use tidegate_core::time::Timestamp;
+use tidegate_lab::load::NoBody;
+use tidegate_lab::server::WORK_HEADER;
+
+use super::super::open_loop::{Arrivals, Outcome};
+use super::shop::{self, Arrival};
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ended {
+    /// When, since the start.
+    pub(super) at: Duration,
+    /// From the moment at which it was due.
+    pub(super) latency: Duration,
+    pub(super) elephant: bool,
+    pub(super) outcome: Outcome,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Visitors {
+    arrivals: Vec<Arrival>,
+    start: Timestamp,
+    book: Mutex<Book>,
+}
+
+/// What is known by now.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    /// In the order in which they ended; as many as there are arrivals at most.
+    pub(super) ended: Vec<Ended>,
+    sent: u64,
+    /// Elephants that were sent and have not ended.
+    pub(super) elephants: u64,
+}
+
+/// What became of requests that ended in some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sum {
+    /// Answered by a node.
+    pub(super) completed: u64,
+    /// Answered with 4xx or 5xx.
+    pub(super) refused: u64,
+    /// Not answered.
+    pub(super) failed: u64,
+    /// Completed requests per second.
+    pub(super) per_second: f64,
+    /// Latency of completed requests; none where there are none.
+    pub(super) p50_ms: Option<f64>,
+    pub(super) p99_ms: Option<f64>,
+}
+
+impl Visitors {
+    /// They begin at `start`.
+    pub(super) fn new(arrivals: Vec<Arrival>, start: Timestamp) -> Self {
+        Self {
+            arrivals,
+            start,
+            book: Mutex::default(),
+        }
+    }
+
+    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
+        // A thread that panicked has said so; what was counted is still worth showing.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Arrivals for Visitors {
+    fn due(&self, number: usize) -> Option<Duration> {
+        self.arrivals.get(number).map(|arrival| arrival.at)
+    }
+
+    fn front_end(&self, _: usize) -> usize {
+        0
+    }
+
+    fn request(&self, number: usize) -> http::Result<Request<NoBody>> {
+        let arrival = &self.arrivals[number];
+        Request::builder()
+            .method(arrival.method())
+            .uri(arrival.target())
+            .header(HOST, shop::HOST)
+            .header(WORK_HEADER, format!("cpu={}us", arrival.demand.as_micros()))
+            .body(NoBody::new())
+    }
+
+    fn on_sent(&self, number: usize) {
+        let mut book = self.book();
+        book.sent += 1;
+        book.elephants += u64::from(self.arrivals[number].is_elephant());
+    }
+
+    fn on_ended(&self, number: usize, outcome: Outcome, now: Timestamp) {
+        let arrival = &self.arrivals[number];
+        let elephant = arrival.is_elephant();
+        let ended = Ended {
+            at: now.since(self.start),
+            latency: now.since(self.start + arrival.at),
+            elephant,
+            outcome,
+        };
+        let mut book = self.book();
+        book.elephants -= u64::from(elephant);
+        book.ended.push(ended);
+    }
+
+    /// Those that are still there are counted as such.
+    fn on_cut(&self, _: bool) {}
+}
+
+impl Book {
+    /// Requests that were sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// What became of elephants, or of all others, that ended between two moments.
+    pub(super) fn sum(&self, elephants: bool, from: Duration, to: Duration) -> Sum {
+        let mut sum = Sum::default();
+        let mut latencies = Vec::new();
+        let newest = self.ended.iter().rev();
+        let between = newest
+            .take_while(|it| it.at >= from)
+            .filter(|it| it.at < to && it.elephant == elephants);
+        for it in between {
+            match it.outcome {
+                Outcome::Answered(_) => latencies.push(it.latency),
+                Outcome::Refused(_) => sum.refused += 1,
+                Outcome::Broken => sum.failed += 1,
+            }
+        }
+        latencies.sort_unstable();
+        sum.completed = latencies.len() as u64;
+        sum.per_second = sum.completed as f64 / to.saturating_sub(from).as_secs_f64().max(1e-9);
+        sum.p50_ms = quantile_ms(&latencies, 0.5);
+        sum.p99_ms = quantile_ms(&latencies, 0.99);
+        sum
+    }
+
+    /// Time that 99 of 100 answered requests did not exceed outside the nodes.
+    pub(super) fn overhead(&self, from: Duration) -> Duration {
+        let overhead = |it: &Ended| match it.outcome {
+            Outcome::Answered(took) => Some(it.latency.saturating_sub(Duration::from_micros(took))),
+            Outcome::Refused(_) | Outcome::Broken => None,
+        };
+        let ended = self.ended.iter().filter(|it| it.at >= from);
+        let mut overheads: Vec<_> = ended.filter_map(overhead).collect();
+        overheads.sort_unstable();
+        let p99 = quantile_ms(&overheads, 0.99).unwrap_or_default();
+        Duration::from_secs_f64(p99 * 1e-3)
+    }
+}
+
+/// The value that this part of the sorted ones does not exceed.
+fn quantile_ms(sorted: &[Duration], quantile: f64) -> Option<f64> {
+    let rank = (sorted.len() as f64 * quantile).ceil() as usize;
+    let value = sorted.get(rank.saturating_sub(1))?;
+    Some(value.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(at_ms: u64, latency_ms: u64, elephant: bool, outcome: Outcome) -> Ended {
+        Ended {
+            at: Duration::from_millis(at_ms),
+            latency: Duration::from_millis(latency_ms),
+            elephant,
+            outcome,
+        }
+    }
+
+    #[test]
+    fn what_ended_between_two_moments_is_summed_up() {
+        let took = Outcome::Answered(4000);
+        let mut book = Book::default();
+        book.ended = (1..=100).map(|n| ended(1000 + n, n, false, took)).collect();
+        book.ended.push(ended(1150, 900, true, took));
+        book.ended.push(ended(1160, 5, false, Outcome::Broken));
+        book.ended.push(ended(
+            1170,
+            5,
+            false,
+            Outcome::Refused(http::StatusCode::TOO_MANY_REQUESTS),
+        ));
+        book.ended.push(ended(3000, 5, false, took));
+        let (from, to) = (Duration::from_secs(1), Duration::from_secs(3));
+        let sum = book.sum(false, from, to);
+        assert_eq!((sum.completed, sum.refused, sum.failed), (100, 1, 1));
+        assert_eq!((sum.p50_ms, sum.p99_ms), (Some(50.0), Some(99.0)));
+        assert_eq!(sum.per_second, 50.0);
+        assert_eq!(book.sum(true, from, to).p50_ms, Some(900.0));
+        assert_eq!(book.sum(false, to + to, to + to).p50_ms, None);
+        assert_eq!(book.overhead(to), Duration::from_millis(1));
+    }
+}
