@@ -371,7 +371,7 @@ fn shop(zone_seconds: i64) -> Shop {
     let mut sadf = String::from(
         "# hostname;interval;timestamp;CPU;%user;%nice;%system;%iowait;%steal;%idle\n",
     );
-    for (second, busy) in busy.iter().enumerate().take(SECONDS) {
+    for (second, busy) in busy.iter().enumerate() {
         let at = START + second as i64 + 1 + 17 + zone_seconds;
         let (hour, minute, second) = (at / 3600 % 24, at / 60 % 60, at % 60);
         let used = (100.0 * busy / 2.0).min(100.0);
@@ -478,6 +478,11 @@ fn apache_and_sadf(elephants: bool) -> (String, String) {
         *second += 0.25 + 0.1 * (prng.unit() - 0.5);
     }
     lines.sort_by(|one, other| one.0.total_cmp(&other.0));
+    written(lines, &busy[..SECONDS])
+}
+
+/// The log, of requests with end, start and path, and the recording, of use by second.
+fn written(lines: Vec<(f64, f64, String)>, busy: &[f64]) -> (String, String) {
     let clock = |second: i64| {
         let at = START + second;
         (at / 3600 % 24, at / 60 % 60, at % 60)
@@ -496,7 +501,7 @@ fn apache_and_sadf(elephants: bool) -> (String, String) {
         "# hostname;interval;timestamp;CPU;%user;%nice;%system;%iowait;%steal;%idle\n\
          db1;-1;2024-05-31 09:59:59 UTC;LINUX-RESTART\t(2 CPU)\n",
     );
-    for (second, busy) in busy.iter().enumerate().take(SECONDS) {
+    for (second, busy) in busy.iter().enumerate() {
         let (hour, minute, at) = clock(second as i64 + 1);
         let used = (100.0 * busy / 2.0).min(100.0);
         writeln!(
@@ -647,7 +652,15 @@ fn a_front_end_is_asked_where_there_are_no_files() {
             .unwrap()
             .contains("GET /report/{n}")
     );
-    assert_eq!(json(&["--admin", &known]), report);
+    let told = json(&["--admin", &known]);
+    assert_eq!(told["mode"], "live");
+    for (list, field) in [("classes", "requests"), ("resources", "name")] {
+        let of = |report: &Value| -> Vec<Value> {
+            let all = report[list].as_array().unwrap().iter();
+            all.map(|it| it[field].clone()).collect()
+        };
+        assert_eq!(of(&told), of(&report));
+    }
     let empty = object!({ "mode": "live", "from": 0.0, "to": 0.0, "requests": 0, "notes": [],
         "resources": [], "classes": [], "heatmap": null });
     let ran = culprits(&["--admin", &front_end("200 OK", empty.to_string())]);

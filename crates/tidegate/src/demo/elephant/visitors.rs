@@ -182,8 +182,10 @@ mod tests {
     #[test]
     fn what_ended_between_two_moments_is_summed_up() {
         let took = Outcome::Answered(4000);
-        let mut book = Book::default();
-        book.ended = (1..=100).map(|n| ended(1000 + n, n, false, took)).collect();
+        let mut book = Book {
+            ended: (1..=100).map(|n| ended(1000 + n, n, false, took)).collect(),
+            ..Book::default()
+        };
         book.ended.push(ended(1150, 900, true, took));
         book.ended.push(ended(1160, 5, false, Outcome::Broken));
         book.ended.push(ended(
