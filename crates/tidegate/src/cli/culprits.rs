@@ -1,6 +1,7 @@
 //! Arguments of `tidegate culprits`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use tidegate_core::classes::Pattern;
@@ -8,10 +9,15 @@ use tidegate_core::classes::Pattern;
 use super::commands::client;
 use super::{AdminArgs, Failure};
 use crate::culprits;
+use crate::culprits::causal::{CausalReport, State};
 use crate::culprits::class_pattern;
+use crate::culprits::live::TestOrder;
 use crate::culprits::picture::report::Report;
 use crate::culprits::time::utc_offset;
 use crate::output::Output;
+
+/// Time between two looks at a test that runs.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Options of `tidegate culprits`.
 #[derive(Debug, Args)]
@@ -45,6 +51,13 @@ pub(crate) struct CulpritsArgs {
     /// Also write the page with all pictures: one file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Test by experiment whether this class loads a resource: a random half of its requests is held for
+    /// 300 ms, for a minute at most; nobody is refused.
+    #[arg(long, value_name = "CLASS", conflicts_with_all = ["access_log", "html"])]
+    test: Option<String>,
+    /// The resource [default: the one of which the class is thought to use most].
+    #[arg(long, value_name = "RESOURCE", requires = "test")]
+    against: Option<String>,
     #[command(flatten)]
     admin: AdminArgs,
 }
@@ -54,6 +67,9 @@ pub(super) fn culprits(args: &CulpritsArgs, output: Output) -> Result<(), Failur
     if !args.access_log.is_empty() {
         return culprits::run(args, output);
     }
+    if let Some(class) = &args.test {
+        return test(args, class, output);
+    }
     let found: Option<Report> = client(&args.admin)?
         .find("/api/culprits")
         .map_err(Failure::Failed)?;
@@ -61,4 +77,25 @@ pub(super) fn culprits(args: &CulpritsArgs, output: Output) -> Result<(), Failur
         "this front-end does not look for culprits; of files, --access-log and --resource tell";
     let report = found.ok_or_else(|| Failure::Failed(nobody.into()))?;
     culprits::show(args, &report, output)
+}
+
+/// Begins a causal test and waits for its end.
+fn test(args: &CulpritsArgs, class: &str, output: Output) -> Result<(), Failure> {
+    let client = client(&args.admin)?;
+    let order = TestOrder {
+        class: class.into(),
+        resource: args.against.clone(),
+    };
+    let begun = client.post_json("/api/culprits/test", &order);
+    let mut report: CausalReport = begun.map_err(Failure::Failed)?;
+    while report.state == State::Running {
+        std::thread::sleep(LOOK);
+        report = client.get("/api/culprits/test").map_err(Failure::Failed)?;
+        if report.class != class {
+            return Err(Failure::Failed(
+                "another class is being tested by now".into(),
+            ));
+        }
+    }
+    Ok(output.result(&format!("{}\n", report.text), &report)?)
 }

@@ -9,7 +9,7 @@
 //! Plain values throughout: whoever runs it asks the proxy for tosses, and ends the test there when
 //! this one is over.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidegate_core::culprits::ClassId;
 use tidegate_core::culprits::dither::{Dither, Outcome, Refusal, Toss, may_hold};
 use tidegate_core::time::Timestamp;
@@ -34,7 +34,7 @@ pub(crate) struct CausalTest {
 }
 
 /// How far a test has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
     /// It goes on.
@@ -50,7 +50,7 @@ pub(crate) enum State {
 }
 
 /// What is said of a test.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CausalReport {
     /// Whose requests.
     pub(crate) class: String,
