@@ -13,12 +13,11 @@
 #![expect(clippy::print_stdout, reason = "printing the tables is what it is for")]
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use serde_json::{Value, json};
 use tidegate_core::culprits::dither::Outcome;
-use tidegate_sim::elephants::suite::{Found, scenario};
+use tidegate_sim::elephants::suite::{Found, on_threads, scenario};
 use tidegate_sim::elephants::{Family, Label, Replay, Score, causal, quiet, run};
 
 type Error = Box<dyn std::error::Error>;
@@ -90,32 +89,6 @@ fn main() -> Result<(), Error> {
         std::fs::write(file, format!("{result:#}\n"))?;
     }
     Ok(())
-}
-
-/// Does all jobs on some threads; results are in the order of the jobs, whoever did them.
-fn on_threads<J: Sync, R: Send>(
-    jobs: &[J],
-    threads: usize,
-    job: impl Fn(&J) -> R + Sync,
-) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut mine = Vec::new();
-        while let Some((place, it)) = {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            jobs.get(place).map(|it| (place, it))
-        } {
-            mine.push((place, job(it)));
-        }
-        mine
-    };
-    let mut all = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined.filter_map(Result::ok).flatten().collect::<Vec<_>>()
-    });
-    all.sort_by_key(|(place, _)| *place);
-    all.into_iter().map(|(_, result)| result).collect()
 }
 
 fn scenarios(options: &Options) -> Value {
@@ -218,19 +191,14 @@ fn quiet_hours(options: &Options) -> Value {
     })
 }
 
-/// Families on which the causal test is made.
-const CAUSAL: &str =
-    "steady,rare,low_traffic,session,ajax,lag,near_sat,noisy_bg,bursty,async,sync_cron,twin";
-
 fn causal_tests(options: &Options) -> Value {
-    let families = families(CAUSAL).unwrap_or_default();
-    let jobs: Vec<_> = families
+    let jobs: Vec<_> = causal::FAMILIES
         .iter()
         .flat_map(|family| options.seeds.clone().map(move |seed| (*family, seed)))
         .collect();
     println!("budget   culprits confirmed    innocents confirmed");
     let mut rows = Vec::new();
-    for budget in [10.0, 20.0, 40.0] {
+    for budget in causal::BUDGETS {
         let tests = on_threads(&jobs, options.threads, |(family, seed)| {
             causal::test(*family, *seed, budget)
         });

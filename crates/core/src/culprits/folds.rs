@@ -1,34 +1,47 @@
-//! The two halves of a window for cross-fitting: blocks of 2.5 s in turn.
+//! The parts of a window for cross-fitting: blocks of 2.5 s, each in turn a block of another part.
 //!
-//! Series are kept with one half behind the other, so that sums over a half run over one slice.
-//! Blocks are longer than most requests, so that what one half is told of the other's noise is little.
+//! Series are kept with one part behind the other, so that sums over a part run over one slice.
+//! Blocks are longer than most requests, so that what one part is told of the other's noise is little.
+
+use std::ops::Range;
 
 /// Bins of a block.
 const BLOCK: usize = 25;
+/// Parts. Of two, each would be told by only half of what is known.
+const PARTS: usize = 4;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Folds {
     /// Where in time each place lies.
     order: Vec<usize>,
-    /// Places of the first half.
-    split: usize,
+    /// The places of each part.
+    parts: Vec<Range<usize>>,
 }
 
 impl Folds {
     /// For so many bins.
     pub(super) fn new(bins: usize) -> Self {
-        let half = |rest: usize| (0..bins).filter(move |bin| (bin / BLOCK) % 2 == rest);
-        let order: Vec<_> = half(0).chain(half(1)).collect();
+        let mut order = Vec::with_capacity(bins);
+        let parts = (0..PARTS).map(|part| {
+            let from = order.len();
+            order.extend((0..bins).filter(|bin| (bin / BLOCK) % PARTS == part));
+            from..order.len()
+        });
         Self {
-            split: half(0).count(),
+            parts: parts.collect(),
             order,
         }
     }
 
-    /// The places of each half.
-    pub(super) fn halves(&self) -> [std::ops::Range<usize>; 2] {
-        [0..self.split, self.split..self.order.len()]
+    /// The places of each part.
+    pub(super) fn parts(&self) -> &[Range<usize>] {
+        &self.parts
+    }
+
+    /// So many bins.
+    pub(super) fn bins(&self) -> usize {
+        self.order.len()
     }
 
     /// Adds a series that is in time's order.
@@ -51,12 +64,12 @@ mod tests {
 
     #[test]
     fn there_and_back() {
-        let folds = Folds::new(60);
-        let series: Vec<f32> = (0..60u8).map(f32::from).collect();
+        let folds = Folds::new(110);
+        let series: Vec<f32> = (0..110u8).map(f32::from).collect();
         let mut permuted = Vec::new();
         folds.push_permuted(&series, &mut permuted);
-        assert_eq!(permuted[25], 50.0);
-        assert_eq!(folds.halves(), [0..35, 35..60]);
+        assert_eq!(permuted[25], 100.0);
+        assert_eq!(folds.parts(), [0..35, 35..60, 60..85, 85..110]);
         assert_eq!(folds.in_time(&permuted), series);
     }
 }

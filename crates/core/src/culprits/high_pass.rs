@@ -1,11 +1,12 @@
 //! Steps 2a and 2b: which bins count, and what is slower than ten seconds taken away.
 //!
 //! ```text
-//! bin counts    its use is known, and <= 95 % of the capacity
+//! bin counts    its use is known, and <= 95 % of the capacity or no more was asked for than there is
 //! x(k)          x(k) - mean of x over bins that count within 5 s of k;  0 where k does not count
 //! ```
 //!
-//! A full resource says nothing of who fills it. Trend, flash crowds and caches that warm up make
+//! A full resource says nothing of who fills it, unless nobody slowed anybody: one request that takes
+//! all of a core for a second fills it, and says so. Trend, flash crowds and caches that warm up make
 //! everything correlate with everything; they are slower than the requests that are looked for.
 //!
 //! Inputs: a series. Failure case: an elephant that comes once and stays for ten seconds is half gone.
@@ -25,15 +26,20 @@ pub(super) struct HighPass {
     /// For each bin: from where to where its mean goes, and one over how many count there.
     means: Vec<(u32, u32, f64)>,
     kept: usize,
-    /// Bins that were left out since the resource was full.
+    /// Bins in which the resource was full, and those whose use is known.
     full: usize,
+    known: usize,
 }
 
 impl HighPass {
-    /// For use `y` in busy seconds per bin, of which `cores` can be had.
-    pub(super) fn new(y: &[f32], cores: f64) -> Self {
+    /// For use `y` in busy seconds per bin, of which `cores` can be had; `crowded` says of a full bin
+    /// whether more was asked for than there was.
+    pub(super) fn new(y: &[f32], cores: f64, crowded: impl Fn(usize) -> bool) -> Self {
         let limit = (FULL * cores * BIN_SECONDS) as f32;
-        let counts: Vec<_> = y.iter().map(|used| *used <= limit).collect();
+        let bins = y.iter().enumerate();
+        let counts: Vec<_> = bins
+            .map(|(bin, used)| *used <= limit || (used.is_finite() && !crowded(bin)))
+            .collect();
         let full = y.iter().filter(|used| **used > limit).count();
         let mut before = Vec::with_capacity(y.len() + 1);
         before.push(0u32);
@@ -55,6 +61,7 @@ impl HighPass {
             counts,
             means,
             full,
+            known: y.iter().filter(|used| used.is_finite()).count(),
         }
     }
 
@@ -70,7 +77,7 @@ impl HighPass {
 
     /// Part of the known bins in which the resource was full.
     pub(super) fn full(&self) -> f64 {
-        self.full as f64 / ((self.full + self.kept) as f64).max(1.0)
+        self.full as f64 / (self.known as f64).max(1.0)
     }
 
     /// Takes away what is slow. `sums` is room to work in.
@@ -96,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_ramp_goes_and_a_pulse_stays() {
-        let filter = HighPass::new(&[0.01; 300], 1.0);
+        let filter = HighPass::new(&[0.01; 300], 1.0, |_| true);
         let mut series: Vec<f32> = (0..300u16).map(|k| f32::from(k) * 0.01).collect();
         series[150] += 1.0;
         filter.apply(&mut series, &mut Vec::new());
@@ -109,7 +116,7 @@ mod tests {
         let mut used = vec![0.05f32; 100];
         used[10] = 0.1;
         used[20] = f32::NAN;
-        let filter = HighPass::new(&used, 1.0);
+        let filter = HighPass::new(&used, 1.0, |_| true);
         assert_eq!(filter.kept(), 98);
         assert!((filter.full() - 1.0 / 99.0).abs() < 1e-9);
         let mut series = vec![1.0f32; 100];

@@ -23,7 +23,7 @@ const MOVED_MIN: f64 = 1e-4;
 const RIDGE: f64 = 1e-4;
 
 /// Normal equations.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Normal {
     gram: Vec<f64>,
     xy: Vec<f64>,
@@ -54,14 +54,20 @@ impl Normal {
         }
     }
 
-    /// Of the rows of both.
-    pub(super) fn plus(&self, other: &Self) -> Self {
-        let sum = |one: &[f64], other: &[f64]| one.iter().zip(other).map(|(x, y)| x + y).collect();
-        Self {
-            gram: sum(&self.gram, &other.gram),
-            xy: sum(&self.xy, &other.xy),
-            yy: self.yy + other.yy,
+    /// Of the rows of all.
+    pub(super) fn sum<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        let mut sum = Self::default();
+        for one in all {
+            sum.gram.resize(one.gram.len(), 0.0);
+            sum.xy.resize(one.xy.len(), 0.0);
+            let add = |sum: &mut [f64], one: &[f64]| {
+                sum.iter_mut().zip(one).for_each(|(sum, x)| *sum += x);
+            };
+            add(&mut sum.gram, &one.gram);
+            add(&mut sum.xy, &one.xy);
+            sum.yy += one.yy;
         }
+        sum
     }
 
     /// The coefficients, found from these on.
@@ -124,8 +130,8 @@ mod tests {
         let found = all.solve(&[]);
         assert!((found[0] - 3.0).abs() < 0.01, "{found:?}");
         assert!(found[1] > 0.5 && found[2] == 0.0, "{found:?}");
-        let halves = Normal::of(&columns, &y, 0..2).plus(&Normal::of(&columns, &y, 2..6));
-        assert_eq!(halves.gram, all.gram);
+        let parts = [0..2, 2..6].map(|rows| Normal::of(&columns, &y, rows));
+        assert_eq!(Normal::sum(parts.iter()).gram, all.gram);
     }
 
     #[test]

@@ -137,7 +137,7 @@ mod tests {
                 }
             }
         }
-        let (filter, folds) = (HighPass::new(&y, 1.0), Folds::new(300));
+        let (filter, folds) = (HighPass::new(&y, 1.0, |_| true), Folds::new(300));
         let maker = Maker {
             window,
             filter: &filter,

@@ -37,6 +37,10 @@ const VIRTUAL_FITS: usize = 2;
 const SHIFT_WORTH: f64 = 0.85;
 /// Part of the window that is full above which lives decide.
 pub(super) const FULL: f64 = 0.7;
+/// The same above which lives decide too.
+const HALF_FULL: f64 = 0.5;
+/// Demand over the capacity from which on requests slow each other.
+const CROWDED: f64 = 1.1;
 /// An unfinished request is thought to take so many times its age.
 const LIFE_OF_AGE: f64 = 1.3;
 
@@ -86,9 +90,9 @@ struct Used {
 }
 
 impl Used {
-    fn read(usage: &Usage, window: Window, cores: f64, shift: i64) -> Self {
+    fn read(usage: &Usage, window: Window, cores: f64, shift: i64, crowded: &[bool]) -> Self {
         let raw = usage.read(window, shift);
-        let filter = HighPass::new(&raw, cores);
+        let filter = HighPass::new(&raw, cores, |bin| crowded[bin]);
         let mut y = raw.clone();
         filter.apply(&mut y, &mut Vec::new());
         Self { raw, filter, y }
@@ -97,18 +101,19 @@ impl Used {
 
 /// A fit of all screened classes.
 struct Fit {
-    halves: [Normal; 2],
+    parts: Vec<Normal>,
     coefficients: Vec<f64>,
 }
 
 impl Fit {
     fn of(columns: &Columns, y: &[f32], folds: &Folds, start: &[f64]) -> Self {
-        let halves = folds
-            .halves()
-            .map(|rows| Normal::of(&columns.values, y, rows));
-        let coefficients = halves[0].plus(&halves[1]).solve(start);
+        let rows = folds.parts().iter().cloned();
+        let parts: Vec<_> = rows
+            .map(|rows| Normal::of(&columns.values, y, rows))
+            .collect();
+        let coefficients = Normal::sum(parts.iter()).solve(start);
         Self {
-            halves,
+            parts,
             coefficients,
         }
     }
@@ -140,6 +145,8 @@ pub(super) struct Student<'a> {
     now: i64,
     cores: f64,
     classes: Vec<(usize, ClassSeries)>,
+    /// In which bins more may have been asked for than there was.
+    crowded: Vec<bool>,
     filter: HighPass,
     folds: Folds,
     study: Study,
@@ -155,7 +162,8 @@ impl<'a> Student<'a> {
     pub(super) fn new(known: &'a Known<'a>, window: Window, now: i64) -> Self {
         let classes = with_unfinished(known, window, now);
         let cores = known.usage.cores();
-        let Used { raw, filter, y } = Used::read(known.usage, window, cores, 0);
+        let crowded = vec![true; window.bins];
+        let Used { raw, filter, y } = Used::read(known.usage, window, cores, 0, &crowded);
         let bins: Vec<_> = raw.iter().filter(|used| used.is_finite()).collect();
         let used: f64 = bins.iter().map(|used| f64::from(**used)).sum();
         let rate = used / (bins.len() as f64 * BIN_SECONDS).max(BIN_SECONDS);
@@ -190,6 +198,7 @@ impl<'a> Student<'a> {
             now,
             cores,
             classes,
+            crowded,
             filter,
             study,
             raw,
@@ -226,6 +235,9 @@ impl<'a> Student<'a> {
             self.by_occupancy();
         } else if dot(&self.y, &self.y) > 0.0 {
             self.by_regression();
+            if self.study.full > HALF_FULL {
+                self.by_occupancy();
+            }
         }
         self.study
     }
@@ -238,18 +250,30 @@ impl<'a> Student<'a> {
     /// Aligns the clocks, if that tells one half of the window more of the other.
     fn align(&mut self) -> Option<(Columns, Fit)> {
         let fitted = self.fit();
-        let shift = find_shift(self.known.usage, self.window, self.cores, &self.classes);
+        let shift = find_shift(
+            self.known.usage,
+            self.window,
+            self.cores,
+            &self.crowded,
+            &self.classes,
+        );
         if shift == 0 {
             return fitted;
         }
         let left = |fitted: &Option<(Columns, Fit)>, y: &[f32]| {
             let told = fitted.as_ref().map(|(columns, fit)| {
-                unexplained(columns, &fit.halves, &fit.coefficients, &self.folds, y)
+                unexplained(columns, &fit.parts, &fit.coefficients, &self.folds, y)
             });
             told.unwrap_or(1.0)
         };
         let before = left(&fitted, &self.y);
-        let mut used = Used::read(self.known.usage, self.window, self.cores, shift);
+        let mut used = Used::read(
+            self.known.usage,
+            self.window,
+            self.cores,
+            shift,
+            &self.crowded,
+        );
         std::mem::swap(&mut self.filter, &mut used.filter);
         std::mem::swap(&mut self.y, &mut used.y);
         let shifted = self.fit();
@@ -265,13 +289,17 @@ impl<'a> Student<'a> {
 
     /// Screens the classes and fits those that are left.
     fn fit(&self) -> Option<(Columns, Fit)> {
-        let classes = self.classes.iter().map(|(class, series)| (*class, series));
-        let columns = self.maker().screen(classes, &self.y);
+        let columns = self.screen();
         if columns.classes.is_empty() {
             return None;
         }
         let fit = Fit::of(&columns, &self.permuted(), &self.folds, &[]);
         Some((columns, fit))
+    }
+
+    fn screen(&self) -> Columns {
+        let classes = self.classes.iter().map(|(class, series)| (*class, series));
+        self.maker().screen(classes, &self.y)
     }
 
     fn maker(&self) -> Maker<'_> {
@@ -293,19 +321,21 @@ impl<'a> Student<'a> {
         let Some((mut columns, mut fit)) = self.align() else {
             return;
         };
-        let requests = columns.requests();
-        let y = self.permuted();
+        let mut requests = columns.requests();
         for _ in 0..VIRTUAL_FITS {
             if self.candidates(&columns, &fit, &requests).is_empty() {
                 break;
             }
-            self.stretch(&self.maker(), &mut columns, &fit);
-            fit = Fit::of(&columns, &y, &self.folds, &fit.coefficients);
+            let Some(again) = self.fit_by_virtual_time(&columns, &fit) else {
+                break;
+            };
+            (columns, fit) = again;
+            requests = columns.requests();
         }
         let candidates = self.candidates(&columns, &fit, &requests);
         let found = cross_fit(
             &columns,
-            &fit.halves,
+            &fit.parts,
             &fit.coefficients,
             &candidates,
             &self.folds,
@@ -363,40 +393,75 @@ impl<'a> Student<'a> {
         each.fold(1e-9, f64::max)
     }
 
-    /// Puts the columns of time in progress and mass on the clock that the fit implies.
-    fn stretch(&self, maker: &Maker<'_>, columns: &mut Columns, fit: &Fit) {
-        let bins = self.window.bins;
-        let mut demand = vec![0.0; bins * STEPS];
+    /// Fits again by the clock that a fit implies: time in progress and mass are on that clock, and
+    /// bins count in which nobody slowed anybody.
+    fn fit_by_virtual_time(&mut self, columns: &Columns, fit: &Fit) -> Option<(Columns, Fit)> {
+        let demand = self.demand(columns, fit);
+        let clock = VirtualTime::new(self.window, &demand, self.cores);
+        let most = CROWDED * self.cores * STEPS as f64;
+        let bins = demand.chunks_exact(STEPS);
+        let crowded = bins.map(|steps| steps.iter().sum::<f64>() > most).collect();
+        let (before, mut columns) = match crowded == self.crowded {
+            true => (fit.coefficients.as_slice(), columns.clone()),
+            false => {
+                self.crowded = crowded;
+                let (usage, window) = (self.known.usage, self.window);
+                let used = Used::read(usage, window, self.cores, self.study.shift, &self.crowded);
+                (self.filter, self.y) = (used.filter, used.y);
+                (&[][..], self.screen())
+            }
+        };
+        if columns.classes.is_empty() {
+            return None;
+        }
+        self.stretch(&clock, &mut columns);
+        let fit = Fit::of(&columns, &self.permuted(), &self.folds, before);
+        Some((columns, fit))
+    }
+
+    /// What all ask for in each step of 10 ms, in cores.
+    fn demand(&self, columns: &Columns, fit: &Fit) -> Vec<f64> {
+        let mut demand = vec![0.0; self.window.bins * STEPS];
         let mut explained = 0.0;
-        let mut lives = Vec::new();
+        let counted = self.filter.kept() as f64 / self.window.bins as f64;
         for (place, class) in columns.classes.iter().enumerate() {
-            let used = fit.used(columns, place).max(0.0);
+            explained += fit.used(columns, place).max(0.0) / counted.max(1e-9);
             let rate =
                 fit.used_in_life(columns, place) / columns.sums[place * ATOMS + PROGRESS].max(1e-9);
-            let counted = self.filter.kept() as f64 / bins as f64;
-            explained += used / counted.max(1e-9);
-            let covered = self.known.recent.covers(*class, self.window.start_ns());
-            let (finished, unfinished) = lives_of(self.known, self.window, *class, self.now);
-            let mine = covered.then(|| [finished, unfinished].concat());
-            match &mine {
-                _ if rate <= 0.0 => {}
-                Some(lives) => add_demand(&mut demand, self.window, lives, rate),
+            if rate <= 0.0 {
+                continue;
+            }
+            match self.lives(*class) {
+                Some(lives) => add_demand(&mut demand, self.window, &lives, rate),
                 None => {
                     let series = self.classes.iter().find(|(it, _)| it == class);
                     let progress = series.map(|(_, series)| series.progress_in(self.window));
                     add_binned_demand(&mut demand, progress.unwrap_or(&[]), rate);
                 }
             }
-            lives.push(mine);
         }
         let utilization = self.study.utilization * self.cores;
         let rest = (utilization - explained / self.window.seconds()).max(0.0);
         demand.iter_mut().for_each(|sum| *sum += rest);
-        let clock = VirtualTime::new(self.window, &demand, self.cores);
-        let mut room = Vec::new();
-        for (place, lives) in lives.iter().enumerate() {
-            let Some(lives) = lives else { continue };
-            let stretched = clock.stretch(lives).into_iter().zip([PROGRESS, MASS]);
+        demand
+    }
+
+    /// All lives of a class that reach into the window; none if some are forgotten.
+    fn lives(&self, class: usize) -> Option<Vec<Life>> {
+        let covered = self.known.recent.covers(class, self.window.start_ns());
+        let (finished, unfinished) = lives_of(self.known, self.window, class, self.now);
+        covered.then(|| [finished, unfinished].concat())
+    }
+
+    /// Puts the columns of time in progress and mass on this clock.
+    fn stretch(&self, clock: &VirtualTime, columns: &mut Columns) {
+        let bins = self.window.bins;
+        let (maker, mut room) = (self.maker(), Vec::new());
+        for place in 0..columns.classes.len() {
+            let Some(lives) = self.lives(columns.classes[place]) else {
+                continue;
+            };
+            let stretched = clock.stretch(&lives).into_iter().zip([PROGRESS, MASS]);
             for (mut column, atom) in stretched {
                 let at = place * ATOMS + atom;
                 columns.sums[at] = maker.finish(&mut column, &mut room);
@@ -461,6 +526,7 @@ impl<'a> Student<'a> {
                 t,
                 z,
                 rm,
+                slope,
                 cost: used / seen.evidence.requests.max(1e-9),
                 ..seen.evidence
             };
@@ -554,8 +620,14 @@ fn lives_of(known: &Known<'_>, window: Window, class: usize, now: i64) -> (Vec<L
     (finished, unfinished.collect())
 }
 
-fn find_shift(usage: &Usage, window: Window, cores: f64, classes: &[(usize, ClassSeries)]) -> i64 {
-    let filter = HighPass::new(&usage.read(window, 0), cores);
+fn find_shift(
+    usage: &Usage,
+    window: Window,
+    cores: f64,
+    crowded: &[bool],
+    classes: &[(usize, ClassSeries)],
+) -> i64 {
+    let filter = HighPass::new(&usage.read(window, 0), cores, |bin| crowded[bin]);
     let mut room = Vec::new();
     let mut flat = |series: &[f32]| {
         let mut series = series.to_vec();

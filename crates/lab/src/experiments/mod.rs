@@ -10,6 +10,7 @@ mod accuracy;
 mod admission;
 pub mod arms;
 mod crash;
+mod culprits_suite;
 mod drive;
 mod fitness;
 mod instructions;
@@ -66,6 +67,7 @@ pub const ALL: &[&Experiment] = &[
     &admission::goodput::EXPERIMENT,
     &admission::recovery::EXPERIMENT,
     &admission::priority::EXPERIMENT,
+    &culprits_suite::EXPERIMENT,
 ];
 
 /// One experiment.

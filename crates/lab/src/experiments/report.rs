@@ -79,7 +79,9 @@ pub(super) fn report_of(
     }
 }
 
-fn arm_result(arm: &str, peer: bool, metrics: &BTreeMap<String, Vec<f64>>) -> ArmResult {
+/// An arm of a report.
+#[must_use]
+pub(super) fn arm_result(arm: &str, peer: bool, metrics: &BTreeMap<String, Vec<f64>>) -> ArmResult {
     let range = |(name, rounds): (&String, &Vec<f64>)| (name.clone(), Range::of(rounds.clone()));
     ArmResult {
         arm: arm.into(),

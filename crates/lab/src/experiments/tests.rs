@@ -32,6 +32,7 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
         "admission-goodput",
         "admission-recovery",
         "admission-priority",
+        "culprits-suite",
     ];
     assert_eq!(names, expected);
     let distinct: BTreeSet<_> = names.iter().collect();

@@ -24,7 +24,15 @@ pub enum Better {
 }
 
 /// Endings and whole names of quantities that are better when there is more of them.
-const MORE: &[&str] = &["_rps", "completed", "gain_pct", "jain", "success_pct"];
+const MORE: &[&str] = &[
+    "_rps",
+    "completed",
+    "gain_pct",
+    "jain",
+    "success_pct",
+    "precision_pct",
+    "recall_pct",
+];
 /// Of those that are better when there is less. An ending of time or cost counts for all.
 const LESS: &[&str] = &[
     "_ms",

@@ -12,6 +12,24 @@ use super::trace::{Resource, Trace};
 use super::world::{self, Experiment};
 use super::{Family, run};
 
+/// Families on which the test is made.
+pub const FAMILIES: &[Family] = &[
+    Family::Steady,
+    Family::Rare,
+    Family::LowTraffic,
+    Family::Session,
+    Family::Ajax,
+    Family::Lag,
+    Family::NearSat,
+    Family::NoisyBg,
+    Family::Bursty,
+    Family::Async,
+    Family::SyncCron,
+    Family::Twin,
+];
+/// Seconds that a class is tested for.
+pub const BUDGETS: [f64; 3] = [10.0, 20.0, 40.0];
+
 /// Seconds before a test begins.
 const BEFORE: f64 = 30.0;
 /// Innocents that are tested beside the culprits of a scenario: those with the most use.

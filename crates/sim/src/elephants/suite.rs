@@ -1,6 +1,7 @@
 //! Runs scenarios through the discovery and the baselines, and scores them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidegate_core::culprits::{Verdict, Verdicts};
 
@@ -52,15 +53,49 @@ pub fn scenario(family: Family, seed: u64, with_baselines: bool) -> Found {
     found
 }
 
-/// Who was told, and since when, by resource.
-type Told = BTreeMap<Resource, (Named, BTreeMap<usize, f64>)>;
+/// Does all jobs on some threads; results are in the order of the jobs, whoever did them.
+pub fn on_threads<J: Sync, R: Send>(
+    jobs: &[J],
+    threads: usize,
+    job: impl Fn(&J) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut mine = Vec::new();
+        while let Some((place, it)) = {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            jobs.get(place).map(|it| (place, it))
+        } {
+            mine.push((place, job(it)));
+        }
+        mine
+    };
+    let mut all = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.filter_map(Result::ok).flatten().collect::<Vec<_>>()
+    });
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Who was told of one resource.
+#[derive(Default)]
+struct Told {
+    named: Named,
+    /// Since when, seconds after the start.
+    since: BTreeMap<usize, f64>,
+    /// Those that were innocent when they began to be told, as labels have it at that time: who was
+    /// not is no false accusation, even if it is innocent at the end, when a crowd has gone.
+    innocent: BTreeSet<usize>,
+}
 
 fn discover(family: Family, seed: u64, trace: &Trace) -> Found {
     let mut found = Found::default();
-    let mut told = Told::new();
+    let mut told = BTreeMap::new();
     let mut last = None;
     for turn in Replay::new(trace).filter(|turn| turn.at > trace.onset) {
-        note_told(&turn, &mut told);
+        note_told(trace, &turn, &mut told);
         last = Some(turn);
     }
     let Some(last) = last else {
@@ -68,7 +103,13 @@ fn discover(family: Family, seed: u64, trace: &Trace) -> Found {
     };
     for (resource, verdicts) in &last.verdicts {
         let truths = truths(trace, *resource, trace.length);
-        let (ever, since) = told.remove(resource).unwrap_or_default();
+        let Told {
+            named: mut ever,
+            since,
+            innocent,
+        } = told.remove(resource).unwrap_or_default();
+        ever.classes
+            .retain(|class, _| truths[*class].label != Label::Innocent || innocent.contains(class));
         let named = Named::of(verdicts.named());
         found.at_end.add(&truths, &named);
         found.told.add(&truths, &ever);
@@ -93,12 +134,21 @@ fn discover(family: Family, seed: u64, trace: &Trace) -> Found {
     found
 }
 
-fn note_told(turn: &Turn, told: &mut Told) {
+fn note_told(trace: &Trace, turn: &Turn, told: &mut BTreeMap<Resource, Told>) {
     for (resource, verdicts) in &turn.verdicts {
-        let (ever, since) = told.entry(*resource).or_default();
-        for (class, named) in Named::of(verdicts.told()).classes {
-            since.entry(class).or_insert(turn.at);
-            ever.classes.insert(class, named);
+        let now = Named::of(verdicts.told()).classes;
+        if now.is_empty() {
+            continue;
+        }
+        let truths = truths(trace, *resource, turn.at);
+        let told = told.entry(*resource).or_default();
+        for (class, named) in now {
+            let innocent = truths[class].label == Label::Innocent;
+            told.since.entry(class).or_insert_with(|| {
+                told.innocent.extend(innocent.then_some(class));
+                turn.at
+            });
+            told.named.classes.insert(class, named);
         }
     }
 }
