@@ -28,7 +28,7 @@ class Page {
   });
   private readonly actions: Actions = {
     chooseResource: (name) => this.change(() => this.state.chooseResource(name)),
-    select: (name) => this.change(() => (this.state.selected = name)),
+    select: (name) => this.change(() => this.state.select(name)),
     selectSpan: (span) => {
       const map = this.state.report?.heatmap;
       this.change(() => (this.state.span = span && map ? snapped(map, span) : null));
@@ -55,6 +55,8 @@ class Page {
 
   start(): void {
     this.watchColours();
+    // No other class may come under the hands of who types an order.
+    byId("orders").addEventListener("focusin", () => this.state.keepSelected());
     const embedded = byId("report").textContent?.trim() ?? "";
     if (embedded) return this.showEmbedded(embedded);
     this.state.live = true;
@@ -99,7 +101,7 @@ class Page {
     } catch (error) {
       byId("login").hidden = !(error instanceof TokenError);
       if (error instanceof NothingYet) this.nothing();
-      else this.notice(`${message(error)}${this.state.report ? " The last report is shown." : ""}`);
+      else this.notice(message(error) + (this.state.report ? ": the last report is shown." : ""));
     }
     this.schedule(PERIOD_MS);
   }

@@ -31,15 +31,27 @@ export class State {
   /** Whether orders can be given. */
   live = false;
   readonly slots = new Slots();
+  /** Whether the selected class stays, whoever else is accused: somebody has chosen it. */
+  private chosen = false;
   private resourceName: string | null = null;
 
   take(report: Report): void {
     this.report = report;
     this.assignColours();
     const selected = report.classes.some((it) => it.name === this.selected);
-    if (!selected) this.selected = this.firstClass();
+    if (!selected || !this.chosen) this.selected = this.firstClass();
     // A span that has left the window, in a live report, is over.
     if (this.span && report.heatmap) this.span = snapped(report.heatmap, this.span);
+  }
+
+  select(name: string): void {
+    this.selected = name;
+    this.chosen = true;
+  }
+
+  /** Somebody works on the selected class. */
+  keepSelected(): void {
+    this.chosen = true;
   }
 
   chooseResource(name: string): void {
@@ -67,11 +79,12 @@ export class State {
     this.slots.assign([...new Set(names)].slice(0, 4 * LAYERS_MAX));
   }
 
-  /** The class with the greatest share. */
+  /** The class with the greatest share, those that are accused before all others. */
   private firstClass(): string | null {
     const name = this.resource()?.name ?? null;
+    const accused = (it: RequestClass) => (pairOf(it, name)?.confidence != null ? 1 : 0);
     const share = (it: RequestClass) => pairOf(it, name)?.share ?? -1;
     const all = [...(this.report?.classes ?? [])];
-    return all.sort((a, b) => share(b) - share(a))[0]?.name ?? null;
+    return all.sort((a, b) => accused(b) - accused(a) || share(b) - share(a))[0]?.name ?? null;
   }
 }

@@ -47,6 +47,8 @@ use visitors::{Book, Visitors};
 const LAST: Duration = Duration::from_secs(3);
 /// Between two lines where no table is redrawn.
 const LINE: Duration = Duration::from_secs(5);
+/// Stretched more, too few requests come in the time that there is.
+const STRETCH_MAX: f64 = 3.0;
 /// The class keeps this part of its requests in progress, and of all nodes at most.
 const KEEPS: f64 = 0.25;
 const KEEPS_OF_NODES: f64 = 0.5;
@@ -185,7 +187,8 @@ async fn calibrated(machines: &Machines, seed: u64) -> Result<(Shop, Option<Stri
     };
     shop.stretch = 1.0;
     // What shall be seen is what elephants do to everybody.
-    shop.stretch = cost.stretch(shop.rate(), shop.elephant_demand(), cpus());
+    let stretch = cost.stretch(shop.rate(), shop.elephant_demand(), cpus());
+    shop.stretch = stretch.min(STRETCH_MAX);
     Ok((shop, cost.describe(shop.stretch, cpus())))
 }
 

@@ -4,7 +4,7 @@
 //! rate of the page of rank k  ~  1 / k^0.9                 Poisson, from the start
 //! demand of a request         exponential around the page's mean
 //! all pages together          40 % of the nodes' CPUs
-//! the elephant                56 %, each request 40 times the mean of all others, from some moment on
+//! the elephant                66 %, each request 40 times the mean of all others, from some moment on
 //! ```
 //!
 //! No page but the elephant is dear and frequent at once, so nobody else is to blame. What the discovery is
@@ -30,7 +30,7 @@ pub(super) const NODES: [(&str, u32); 4] =
     [("shop-1", 2), ("shop-2", 2), ("shop-3", 2), ("shop-4", 2)];
 /// Load as a share of all CPUs.
 const LOAD: f64 = 0.40;
-const ELEPHANT_LOAD: f64 = 0.56;
+const ELEPHANT_LOAD: f64 = 0.66;
 /// Demand of an elephant, in means of all others.
 const ELEPHANT_TIMES: f64 = 40.0;
 /// Exponent of the rates.
