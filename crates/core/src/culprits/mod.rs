@@ -9,7 +9,8 @@
 //! The idea in one sentence: regress the resource's use, in bins of 100 ms, on where each class's
 //! requests were in progress, rather than on how many came or ended in each second. One step a file:
 //! `clock`, `high_pass`, `atoms`, `screen`, `nnls`, `virtual_time`, `cross_fit`, `shift_null`,
-//! `occupancy`, `decision`; [`dither`] is the experiment for what observation cannot decide.
+//! `occupancy`, `decision`; [`dither`] is the experiment for what observation cannot decide, and [`Whole`]
+//! the judgement on a recording from all that was said while it was played.
 //!
 //! What it does not know: servers, URLs, files, clocks. Single-threaded on purpose: an evaluation
 //! takes some milliseconds every 2.5 s, and threads made it slower.
