@@ -1,8 +1,9 @@
 //! The decision: what a class must show before it is named.
 //!
 //! ```text
-//! share >= 4.2 % of the capacity,  cost >= 1.75 x the mean cost,  use <= 1.25 x what was measured
-//! slope <= 1.3
+//! share, less its error (1 / t)   >= 4.2 % of the capacity
+//! cost, less its error            >= 1.75 x the mean cost
+//! use <= 1.25 x what was measured,  slope <= 1.3
 //! and    t >= 3, z >= 3.7, rm >= 1.4    or    t >= 4.5, z >= 3, rm >= 1.3 with 10 requests or more
 //! below 20 s of data            t >= 5, z >= 6, rm >= 2
 //! cost > 4 x its mean life      t >= 4.5, z >= 4.5, rm >= 1.5, too: work behind the reply has more
@@ -69,7 +70,9 @@ pub(super) fn matters(share: f64, lift: f64, part: f64) -> bool {
 /// Whether a class is named.
 pub(super) fn is_culprit(seen: &Evidence) -> bool {
     let passes = |(t, z, rm): Gates| seen.t >= t && seen.z >= z && seen.rm >= rm;
-    if !matters(seen.share, seen.lift, 1.0) || seen.of_use > OF_USE_MAX || seen.slope > SLOPE_MAX {
+    let sure = 1.0 - seen.t.max(1.0).recip();
+    let great = matters(seen.share * sure, seen.lift * sure, 1.0);
+    if !great || seen.of_use > OF_USE_MAX || seen.slope > SLOPE_MAX {
         return false;
     }
     let behind = seen.cost > BEHIND * seen.mean_life;

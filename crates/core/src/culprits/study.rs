@@ -37,8 +37,6 @@ const VIRTUAL_FITS: usize = 2;
 const SHIFT_WORTH: f64 = 0.85;
 /// Part of the window that is full above which lives decide.
 pub(super) const FULL: f64 = 0.7;
-/// The same above which lives decide too.
-const HALF_FULL: f64 = 0.5;
 /// Demand over the capacity from which on requests slow each other.
 const CROWDED: f64 = 1.1;
 /// An unfinished request is thought to take so many times its age.
@@ -235,9 +233,6 @@ impl<'a> Student<'a> {
             self.by_occupancy();
         } else if dot(&self.y, &self.y) > 0.0 {
             self.by_regression();
-            if self.study.full > HALF_FULL {
-                self.by_occupancy();
-            }
         }
         self.study
     }
@@ -327,7 +322,7 @@ impl<'a> Student<'a> {
                 break;
             }
             let Some(again) = self.fit_by_virtual_time(&columns, &fit) else {
-                break;
+                return;
             };
             (columns, fit) = again;
             requests = columns.requests();
