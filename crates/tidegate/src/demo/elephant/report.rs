@@ -11,6 +11,9 @@ use super::{Named, Throttled};
 /// What a change is given to settle before a phase is measured.
 pub(super) const SETTLE: Duration = Duration::from_secs(2);
 
+/// Requests that are sent so late (p99) tell more of the machine than of the site.
+const LATE_MAX_MS: f64 = 20.0;
+
 /// The object that `--json` prints. Scripts rely on it. Times count from the elephant's coming.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
@@ -56,6 +59,8 @@ pub(super) struct Phase {
     name: &'static str,
     /// Measured.
     seconds: f64,
+    /// How late 99 of 100 requests were sent at most: what this machine itself adds.
+    late_p99_ms: Option<f64>,
     others: Requests,
     elephants: Requests,
 }
@@ -98,6 +103,7 @@ impl Phase {
         (from < to).then(|| Self {
             name,
             seconds: rounded((to - from).as_secs_f64()),
+            late_p99_ms: book.late_ms(from, to).map(rounded),
             others: book.sum(false, from, to).into(),
             elephants: book.sum(true, from, to).into(),
         })
@@ -203,6 +209,16 @@ impl Summary {
             self.elephants_waiting
         )
         .ok();
+        let late = self.phases.iter().filter_map(|it| it.late_p99_ms);
+        let late = late.fold(0.0, f64::max);
+        if late > LATE_MAX_MS {
+            write!(
+                text,
+                "\nThis machine was a bottleneck itself: requests were sent up to {late:.0} ms late (p99), so \
+                 latencies are partly its own."
+            )
+            .ok();
+        }
         text
     }
 
@@ -242,6 +258,7 @@ mod tests {
         Phase {
             name,
             seconds: 10.0,
+            late_p99_ms: Some(1.0),
             others: sum.into(),
             elephants: Sum::default().into(),
         }
@@ -283,6 +300,9 @@ mod tests {
         let table = summary.table();
         assert!(table.contains("named after 9.5 s: GET /report/{date}, which is the elephant"));
         assert!(table.contains("10.0 times below 300 ms"), "{table}");
+        assert!(!table.contains("bottleneck"));
+        summary.phases[1].late_p99_ms = Some(50.0);
+        assert!(summary.table().contains("sent up to 50 ms late"));
         let value = serde_json::to_value(&summary).unwrap();
         assert_eq!(value["named_after_seconds"], 9.5);
         assert_eq!(value["phases"][2]["others"]["p99_ms"], 30.0);

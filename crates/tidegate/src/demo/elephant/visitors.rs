@@ -8,6 +8,7 @@ use http::header::HOST;
 use tidegate_core::time::Timestamp;
 use tidegate_lab::load::NoBody;
 use tidegate_lab::server::WORK_HEADER;
+use tidegate_remote::clock;
 
 use super::super::open_loop::{Arrivals, Outcome};
 use super::shop::{self, Arrival};
@@ -36,7 +37,8 @@ pub(super) struct Visitors {
 pub(super) struct Book {
     /// In the order in which they ended; as many as there are arrivals at most.
     pub(super) ended: Vec<Ended>,
-    sent: u64,
+    /// Of requests that were sent: when they were due, and how much later they were sent.
+    sent: Vec<(Duration, Duration)>,
     /// Elephants that were sent and have not ended.
     pub(super) elephants: u64,
 }
@@ -93,9 +95,11 @@ impl Arrivals for Visitors {
     }
 
     fn on_sent(&self, number: usize) {
+        let arrival = &self.arrivals[number];
+        let late = clock::now().since(self.start + arrival.at);
         let mut book = self.book();
-        book.sent += 1;
-        book.elephants += u64::from(self.arrivals[number].is_elephant());
+        book.sent.push((arrival.at, late));
+        book.elephants += u64::from(arrival.is_elephant());
     }
 
     fn on_ended(&self, number: usize, outcome: Outcome, now: Timestamp) {
@@ -119,7 +123,16 @@ impl Arrivals for Visitors {
 impl Book {
     /// Requests that were sent.
     pub(super) fn sent(&self) -> u64 {
-        self.sent
+        self.sent.len() as u64
+    }
+
+    /// How late 99 of 100 requests were sent at most that were due between two moments: what this machine
+    /// itself adds, whatever is sent.
+    pub(super) fn late_ms(&self, from: Duration, to: Duration) -> Option<f64> {
+        let due = self.sent.iter().filter(|(at, _)| (from..to).contains(at));
+        let mut late: Vec<_> = due.map(|(_, late)| *late).collect();
+        late.sort_unstable();
+        quantile_ms(&late, 0.99)
     }
 
     /// What became of elephants, or of all others, that ended between two moments.
@@ -203,5 +216,9 @@ mod tests {
         assert_eq!(book.sum(true, from, to).p50_ms, Some(900.0));
         assert_eq!(book.sum(false, to + to, to + to).p50_ms, None);
         assert_eq!(book.overhead(to), Duration::from_millis(1));
+        let late = |ms: u64| (from + Duration::from_millis(ms), Duration::from_millis(ms));
+        book.sent = (1..=100).map(late).collect();
+        assert_eq!(book.late_ms(from, to), Some(99.0));
+        assert_eq!(book.late_ms(to, to), None);
     }
 }
