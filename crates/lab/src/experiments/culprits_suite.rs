@@ -332,10 +332,11 @@ fn verdicts(table: &Table) -> Vec<Option<crate::results::Verdict>> {
 }
 
 fn paper(table: &Table) -> BTreeMap<String, Value> {
+    let rounded = |arm: &str, metric: &str| median(table, arm, metric).map(f64::round);
     let of = |arm: &str| {
         json!({
-            "precision_pct": median(table, arm, "precision_pct"),
-            "recall_pct": median(table, arm, "recall_pct"),
+            "precision_pct": rounded(arm, "precision_pct"),
+            "recall_pct": rounded(arm, "recall_pct"),
         })
     };
     let row = beside(
