@@ -152,7 +152,8 @@ struct Resource {
     evaluations: u32,
     /// What the last two looks at the slow window both named, and the last one alone.
     slow: Vec<Seen>,
-    slow_once: BTreeSet<usize>,
+    /// None before the first look.
+    slow_once: Option<BTreeSet<usize>>,
 }
 
 impl Discovery {
@@ -319,7 +320,7 @@ impl Discovery {
             .filter(|seen| seen.named && !seen.by_occupancy)
             .collect();
         let once = named.iter().map(|seen| seen.class).collect();
-        let before = std::mem::replace(&mut resource.slow_once, once);
+        let before = resource.slow_once.replace(once).unwrap_or_default();
         resource.slow = named
             .into_iter()
             .filter(|seen| before.contains(&seen.class))
@@ -357,6 +358,11 @@ impl Discovery {
             if study.full <= study::FULL && short.full <= study::FULL {
                 take_named(&mut study, short.seen);
             }
+        }
+        for seen in &mut study.seen {
+            let by_long = resource.slow_once.as_ref();
+            let by_long = by_long.map(|named| named.contains(&seen.class));
+            seen.named &= seen.by_occupancy || decision::stands(seen.evidence.share, by_long);
         }
         take_named(&mut study, resource.slow.clone());
         (study, pearson)
