@@ -16,7 +16,7 @@ should=()
 if [ "${1:-build}" = test ]; then
   should=(git:git curl:curl nginx:nginx-light chromium:chromium node:nodejs npm:npm valgrind:valgrind ip:iproute2 clang:clang /usr/include/bpf/bpf_helpers.h:libbpf-dev qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio)
 elif [ "${1:-build}" = lab ]; then
-  should=(haproxy:haproxy nginx:nginx-light apache2:apache2-bin ip:iproute2 nsenter:util-linux setpriv:util-linux taskset:util-linux valgrind:valgrind pip:python3-pip)
+  should=(haproxy:haproxy nginx:nginx-light apache2:apache2-bin /usr/lib/postgresql:postgresql /usr/share/doc/php-fpm:php-fpm /usr/share/doc/php-pgsql:php-pgsql ip:iproute2 nsenter:util-linux setpriv:util-linux taskset:util-linux valgrind:valgrind pip:python3-pip)
 fi
 
 missing() {
@@ -26,11 +26,18 @@ missing() {
   done
 }
 
+# Servers are installed for tests, which start their own: none of them shall run by itself.
 install() {
-  local as=()
+  local as=() policy=/usr/sbin/policy-rc.d made= status=0
   [ "$(id -u)" = 0 ] || { have sudo && as=(sudo -n); } || return 1
+  if [ ! -e "$policy" ] && printf '#!/bin/sh\nexit 101\n' | "${as[@]}" tee "$policy" >/dev/null; then
+    made=yes
+    "${as[@]}" chmod 755 "$policy"
+  fi
   "${as[@]}" apt-get update -qq >/dev/null &&
-    DEBIAN_FRONTEND=noninteractive "${as[@]}" apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    DEBIAN_FRONTEND=noninteractive "${as[@]}" apt-get install -y -qq --no-install-recommends "$@" >/dev/null || status=1
+  [ -z "$made" ] || "${as[@]}" rm -f "$policy"
+  return "$status"
 }
 
 need=$(missing "${must[@]}")

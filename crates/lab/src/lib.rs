@@ -11,6 +11,7 @@
 //! What it does not know: how a node is chosen. It runs the product as its users run it.
 
 pub mod antagonist;
+pub mod auction;
 pub mod awake;
 pub mod cluster;
 pub mod experiments;

@@ -231,6 +231,7 @@ fn with_server(server: ServerKind) -> Option<Cluster> {
         ServerKind::Test => &[],
         ServerKind::Nginx => &["/usr/sbin/nginx"],
         ServerKind::ApachePhp => &["/usr/sbin/apache2", "/usr/lib/apache2/modules/libphp8.2.so"],
+        ServerKind::Auction | ServerKind::Database => unreachable!("they come together"),
     };
     if let Some(missing) = programs.iter().find(|path| !Path::new(path).exists()) {
         println!("SKIPPED: {missing} is not installed");

@@ -24,13 +24,14 @@ const READ: UdpOptions = UdpOptions {
     tries: 1,
 };
 
-/// Waits until the server answers `/health` with 200, asked from this place.
+/// Waits until the server answers this path with 200, asked from this place.
 pub(super) fn of_server(
     from: &Place,
     address: SocketAddr,
+    path: &str,
     process: &mut Process,
 ) -> Result<(), ClusterError> {
-    until(from, address, process, || get(address, "/health"))
+    until(from, address, process, || get(address, path))
 }
 
 /// Waits until the agent gives a load record, asked from this place. A record of another rung
@@ -62,7 +63,8 @@ pub(super) fn of_agent(
     until(from, address, process, read)
 }
 
-fn until(
+/// Waits until an attempt from this place succeeds, or the process has ended.
+pub(super) fn until(
     from: &Place,
     address: SocketAddr,
     process: &mut Process,

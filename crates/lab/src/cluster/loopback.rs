@@ -86,6 +86,7 @@ impl Machines {
             address: *address,
             agents: agents_at(plan, regions),
             share: plan.share,
+            server: plan.server,
             place: self.front.clone(),
         };
         self.plans.iter().zip(places).map(node).collect()

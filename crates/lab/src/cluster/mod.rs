@@ -52,6 +52,7 @@ pub use run::{lab, tidegate};
 pub use sweep::{Swept, clean};
 
 use crate::antagonist::Antagonist;
+use crate::auction::files;
 
 /// A running cluster; gone when dropped.
 #[derive(Debug)]
@@ -79,6 +80,8 @@ pub struct Node {
     pub agents: Vec<AgentAt>,
     /// Its share of one CPU.
     pub share: f64,
+    /// What serves there.
+    pub server: ServerKind,
     place: Place,
 }
 
@@ -86,6 +89,17 @@ impl Node {
     /// Where its server runs: what is started here takes from the node's share.
     pub fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// Asks its database something; what it answers, a line per row. That takes from the node's share.
+    ///
+    /// # Errors
+    /// If it has none, or the database refuses.
+    pub fn ask_database(&self, query: &str) -> Result<String, ClusterError> {
+        match self.server.is_web() {
+            true => Err(ClusterError::Plan(format!("{} is no database", self.name))),
+            false => servers::ask(&self.place, self.address, files::USER, query),
+        }
     }
 }
 

@@ -80,6 +80,10 @@ impl ClusterPlan {
     }
 }
 
+/// Where web servers listen.
+const WEB_PORT: u16 = 8080;
+/// Where databases listen.
+const DATABASE_PORT: u16 = 5432;
 /// The front's name; no node may have it.
 pub(super) const FRONT: &str = "front";
 /// The load generators' name; no node may have it either.
@@ -136,6 +140,10 @@ pub enum ServerKind {
     Nginx,
     /// Apache with PHP in its processes.
     ApachePhp,
+    /// nginx and PHP-FPM with the pages of the auction site; it asks the cluster's database.
+    Auction,
+    /// PostgreSQL with the tables of the auction site: no web server.
+    Database,
 }
 
 impl ServerKind {
@@ -145,6 +153,25 @@ impl ServerKind {
             Self::Test => "the test server",
             Self::Nginx => "nginx",
             Self::ApachePhp => "Apache with PHP",
+            Self::Auction => "nginx with PHP-FPM",
+            Self::Database => "PostgreSQL",
+        }
+    }
+
+    /// Whether it answers requests, and front-ends send some there.
+    #[must_use]
+    pub fn is_web(self) -> bool {
+        match self {
+            Self::Test | Self::Nginx | Self::ApachePhp | Self::Auction => true,
+            Self::Database => false,
+        }
+    }
+
+    /// Where it listens.
+    pub(super) fn port(self) -> u16 {
+        match self.is_web() {
+            true => WEB_PORT,
+            false => DATABASE_PORT,
         }
     }
 }

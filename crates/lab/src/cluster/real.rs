@@ -24,8 +24,6 @@ use super::{
 
 /// The place of a switch.
 const SWITCH: &str = "switch";
-/// Where servers listen.
-const PORT: u16 = 8080;
 /// Ports of connections that front-ends and load generators make. Servers, agents and front-ends
 /// listen below.
 const EPHEMERAL: &str = "16384 65535";
@@ -120,7 +118,7 @@ impl Maker<'_> {
         let files = self.stem.name(&format!("{}.www", node.name));
         Ok(Machine {
             plan: node.clone(),
-            address: (address, PORT).into(),
+            address: (address, node.server.port()).into(),
             files: self.folder.with_file_name(files),
             server: None,
             agents: node.agents.iter().map(|_| None).collect(),
@@ -234,6 +232,7 @@ impl Machines {
             address: machine.address,
             agents: machine.agents_at(&self.folder),
             share: machine.plan.share,
+            server: machine.plan.server,
             place: machine.inside.clone(),
         };
         self.machines.iter().map(node).collect()
@@ -268,8 +267,10 @@ impl Machines {
     /// Starts what of the node does not run, and waits until it answers.
     pub(super) fn revive(&mut self, node: usize) -> Result<(), ClusterError> {
         let (front, folder) = (self.front.clone(), self.folder.clone());
+        let mut databases = self.machines.iter().filter(|it| !it.plan.server.is_web());
+        let database = databases.next().map(|it| it.address);
         let machine = self.machine_mut(node)?;
-        machine.start_server(&front)?;
+        machine.start_server(&front, database)?;
         machine.start_agents(&front, &folder)
     }
 
@@ -332,14 +333,32 @@ impl Machine {
         folder.join(format!("{}.{}", self.plan.name, agent.name))
     }
 
-    fn start_server(&mut self, front: &Place) -> Result<(), ClusterError> {
+    fn start_server(
+        &mut self,
+        front: &Place,
+        database: Option<SocketAddr>,
+    ) -> Result<(), ClusterError> {
         if self.server.is_some() {
             return Ok(());
         }
-        let mut command = servers::command(&self.plan, self.address, &self.inside, &self.files)?;
-        let name = format!("the server of {}", self.plan.name);
+        let (plan, place) = (&self.plan, &self.inside);
+        if !plan.server.is_web() {
+            // Filling a database is no part of what is measured.
+            place.limit(None)?;
+        }
+        let mut command = servers::command(plan, self.address, database, place, &self.files)?;
+        let name = format!("the server of {}", plan.name);
         let mut process = Process::start(name, &mut command)?;
-        answer::of_server(front, self.address, &mut process)?;
+        servers::ready(
+            plan,
+            self.address,
+            (front, place),
+            &self.files,
+            &mut process,
+        )?;
+        if !plan.server.is_web() {
+            place.limit(Some(plan.share))?;
+        }
         self.server = Some(process);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::cluster::{Cluster, Process, lab};
-use crate::front::{self, FrontEnd, SiteTargets};
+use crate::front::{self, FrontEnd, FrontKind, SiteTargets, TidegateArm};
 use crate::load::{self, LoadPlan, Pacing, Stream};
 
 use super::ExperimentError;
@@ -27,6 +27,7 @@ pub(super) fn load_plan(point: &Point, knee: Option<f64>, fronts: &[FrontEnd]) -
         timeout: point.timeout,
         windows: point.windows,
         count_by: point.count_by.clone(),
+        sum_by: point.sum_by.clone(),
         slo: point.slo,
         rest: point.rest,
         ..LoadPlan::default()
@@ -53,12 +54,33 @@ pub(super) fn start(
     })
 }
 
-/// Every site of the streams, served by all nodes.
+/// Looks whether an arm that finds culprits itself does so, before it is measured.
+pub(super) fn trial(arm: &Arm, point: &Point, cluster: &Cluster) -> Result<(), String> {
+    let FrontKind::Tidegate(TidegateArm {
+        automatic: true, ..
+    }) = &arm.kind
+    else {
+        return Ok(());
+    };
+    let fronts = start(arm, point, cluster).map_err(|error| error.to_string())?;
+    let mut admins = fronts.processes.iter().filter_map(|front| front.admin);
+    admins.try_for_each(|admin| {
+        let report = front::report(cluster.front(), admin);
+        report
+            .map(drop)
+            .map_err(|why| format!("it finds no culprits by itself: {why}"))
+    })
+}
+
+/// Every site of the streams, served by all nodes that serve.
 pub(super) fn sites(streams: &[Stream], cluster: &Cluster) -> Vec<SiteTargets> {
     let names: BTreeSet<_> = streams.iter().map(|stream| stream.site.clone()).collect();
+    let nodes = cluster.nodes().iter().enumerate();
+    let nodes = nodes.filter(|(_, node)| node.server.is_web());
+    let nodes: Vec<_> = nodes.map(|(index, _)| index).collect();
     let site = |name| SiteTargets {
         name,
-        nodes: (0..cluster.nodes().len()).collect(),
+        nodes: nodes.clone(),
     };
     names.into_iter().map(site).collect()
 }

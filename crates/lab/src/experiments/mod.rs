@@ -12,6 +12,7 @@ pub mod arms;
 mod crash;
 mod culprits_suite;
 mod drive;
+mod elephants;
 mod fitness;
 mod instructions;
 pub mod judge;
@@ -68,6 +69,7 @@ pub const ALL: &[&Experiment] = &[
     &admission::recovery::EXPERIMENT,
     &admission::priority::EXPERIMENT,
     &culprits_suite::EXPERIMENT,
+    &elephants::EXPERIMENT,
 ];
 
 /// One experiment.

@@ -15,6 +15,8 @@ use crate::load::{Pacing, Stream};
 
 /// A cluster that comes up and goes away: about this long.
 pub(super) const SET_UP: Duration = Duration::from_secs(5);
+/// A database that is made and filled.
+const DATABASE: Duration = Duration::from_secs(10);
 /// Front-ends that start and stop: an arm, and each process of it.
 const ARM: Duration = Duration::from_millis(300);
 const PROCESS: Duration = Duration::from_millis(85);
@@ -93,12 +95,16 @@ pub struct Point {
     pub warm_up: Duration,
     /// What is measured.
     pub length: Duration,
+    /// How long the last answers take after that, about.
+    pub tail: Duration,
     /// A request that takes longer has failed.
     pub timeout: Duration,
     /// Length of the windows of the time series.
     pub windows: Option<Duration>,
     /// Answers are also counted by the value of this header.
     pub count_by: Option<String>,
+    /// Numbers in this header of answers are added up.
+    pub sum_by: Option<String>,
     /// Answers within this time are counted in the windows.
     pub slo: Option<Duration>,
     /// A refused client of a closed loop rests so long.
@@ -156,6 +162,8 @@ impl Point {
             timeout: Duration::from_secs(10),
             windows: None,
             count_by: None,
+            sum_by: None,
+            tail: Duration::ZERO,
             slo: None,
             rest: REST,
             front_ends: None,
@@ -185,7 +193,7 @@ impl Point {
     /// How long one run takes, about.
     #[must_use]
     pub fn run(&self, arm: &Arm) -> Duration {
-        ARM + PROCESS * self.processes(arm) + GENERATOR + self.warm_up + self.length
+        ARM + PROCESS * self.processes(arm) + GENERATOR + self.warm_up + self.length + self.tail
     }
 }
 
@@ -200,6 +208,14 @@ impl Stage {
             calibration: None,
             optional: false,
         }
+    }
+
+    /// How long its cluster takes to come up and to go away, about.
+    #[must_use]
+    pub fn set_up(&self) -> Duration {
+        let nodes = self.cluster.nodes.iter();
+        let databases = nodes.filter(|node| !node.server.is_web()).count();
+        SET_UP + DATABASE * databases as u32
     }
 
     /// What an arm of the plan is here.
@@ -223,7 +239,7 @@ impl Plan {
         let stage = |stage: &Stage| {
             let calibration = stage.calibration.as_ref();
             let walk = calibration.map_or(Duration::ZERO, Calibration::estimate);
-            SET_UP + walk + stage.points.iter().map(point).sum::<Duration>()
+            stage.set_up() + walk + stage.points.iter().map(point).sum::<Duration>()
         };
         self.stages.iter().map(stage).sum()
     }

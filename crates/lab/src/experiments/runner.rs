@@ -7,6 +7,7 @@
 //! second in which the nodes' CPU was there.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,10 +17,10 @@ use crate::cluster::Cluster;
 use crate::front::{self, FrontEnd};
 use crate::load::{self, Knee, LoadPlan, LoadResult, Sample};
 
-use super::drive::{load_plan, run_load, scaled, sites, start};
+use super::drive::{load_plan, run_load, scaled, sites, start, trial};
 use super::fitness::Fitness;
 use super::measured::Measured;
-use super::plan::{Arm, Calibration, GENERATOR, Plan, Point, SET_UP, Stage};
+use super::plan::{Arm, Calibration, GENERATOR, Plan, Point, Stage};
 use super::quiet;
 use super::reserve::Reserve;
 use super::usage::{Counters, Usage};
@@ -67,6 +68,8 @@ pub struct Run<'a> {
     pub knee: Option<f64>,
     /// The CPU that the nodes share.
     pub node_cpu: u32,
+    /// Where the arm's first process has its admin interface, if it has one and runs.
+    pub admin: Option<SocketAddr>,
 }
 
 /// See the module.
@@ -146,7 +149,7 @@ impl<'a> Runner<'a> {
         }
         let mut plan = stage.cluster.clone();
         plan.mode = self.lab.mode.or(plan.mode);
-        self.lab.progress.step("set-up", SET_UP);
+        self.lab.progress.step("set-up", stage.set_up());
         let mut cluster = match Cluster::start(&plan) {
             Err(why) if stage.optional => {
                 self.skip(stage, &why.to_string());
@@ -154,7 +157,7 @@ impl<'a> Runner<'a> {
             }
             started => started?,
         };
-        self.reserve.done(SET_UP);
+        self.reserve.done(stage.set_up());
         self.measured.mode = cluster.mode().name().into();
         for sentence in cluster.emulated() {
             if !self.measured.emulated.contains(&sentence) {
@@ -171,7 +174,8 @@ impl<'a> Runner<'a> {
         );
         let mut here = Vec::new();
         for arm in arms.iter().map(|arm| stage.arm(arm)) {
-            match front::fits(&arm.kind, &cluster) {
+            let fits = front::fits(&arm.kind, &cluster).map_err(|why| why.to_string());
+            match fits.and_then(|()| trial(arm, points[0], &cluster)) {
                 Ok(()) => here.push(arm),
                 Err(why) => self.note(format!("SKIPPED {}: {why}", arm.name)),
             }
@@ -250,6 +254,7 @@ impl<'a> Runner<'a> {
                     round,
                     knee,
                     node_cpu,
+                    admin: None,
                 };
                 if let Err(error) = self.quiet(&run, cluster, watch) {
                     self.note(format!("FAILED {} {}: {error}", arm.name, point.label));
@@ -333,7 +338,8 @@ impl<'a> Runner<'a> {
         };
         let before = count(&fronts.processes, cluster);
         let running = run_load(cluster, &plan)?;
-        let watched = watch.during(cluster, run);
+        let admin = fronts.processes.first().and_then(|front| front.admin);
+        let watched = watch.during(cluster, &Run { admin, ..*run });
         let result = running.wait()?;
         watched?;
         let usage = count(&fronts.processes, cluster).since(&before);

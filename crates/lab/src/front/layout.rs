@@ -19,6 +19,8 @@ pub struct Layout {
     pub folder: PathBuf,
     /// The sites, by `Host`; the only one of a single site serves all hosts.
     pub sites: Vec<Site>,
+    /// Nodes that serve nothing and are read, by those who do.
+    pub resources: Vec<Server>,
     /// Front-ends that stand before the same servers, this one included.
     pub front_ends: u32,
 }
@@ -116,6 +118,7 @@ pub(super) mod sample {
                     servers: vec![server("blog-n1", 11, Load::None)],
                 },
             ],
+            resources: Vec::new(),
             front_ends: 2,
         }
     }

@@ -17,6 +17,7 @@ mod ports;
 mod programs;
 mod ready;
 mod start;
+mod throttle;
 mod tidegate;
 mod two_sided;
 mod usage;
@@ -33,7 +34,8 @@ pub use haproxy::HaproxyBalance;
 pub use layout::{Layout, Load, Server, Site};
 pub use nginx::NginxBalance;
 pub use start::{helpers, start, start_many, start_under};
-pub use tidegate::TidegateArm;
+pub use throttle::report;
+pub use tidegate::{Throttled, TidegateArm};
 
 /// What is put before the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,7 +166,11 @@ pub fn available(kind: &FrontKind) -> Result<String, String> {
             programs::version(&program, "-v")
         }
         FrontKind::Haproxy(_) | FrontKind::Nginx(_) => programs::version(&program, "-v"),
-        FrontKind::Tidegate(_) | FrontKind::Envoy(_) => programs::version(&program, "--version"),
+        FrontKind::Tidegate(arm) => {
+            throttle::possible(&program, arm)?;
+            programs::version(&program, "--version")
+        }
+        FrontKind::Envoy(_) => programs::version(&program, "--version"),
     }
 }
 

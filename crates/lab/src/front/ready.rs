@@ -77,14 +77,20 @@ pub(super) fn alone(
     }
 }
 
-/// As its metrics say.
-fn counted(admin: SocketAddr) -> io::Result<u32> {
+/// What an admin interface answers to a GET: head and body.
+pub(super) fn get(admin: SocketAddr, path: &str, most: u64) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&admin, ANSWER_MAX)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
-    let request = format!("GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut text = String::new();
-    stream.take(METRICS_MAX).read_to_string(&mut text)?;
+    stream.take(most).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// As its metrics say.
+fn counted(admin: SocketAddr) -> io::Result<u32> {
+    let text = get(admin, "/metrics", METRICS_MAX)?;
     let mut lines = text.lines();
     let count = lines.find_map(|line| line.strip_prefix("tidegate_front_ends "));
     count

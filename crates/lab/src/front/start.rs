@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::cluster::{Cluster, LoadAt, Node, Place, Process, lab};
+use crate::cluster::{AgentAt, Cluster, LoadAt, Node, Place, Process, lab};
 
 use super::layout::{Layout, Load, Server, Site};
 use super::{
     FrontEnd, FrontError, FrontKind, HaproxyBalance, SiteTargets, TidegateArm, apache, envoy,
-    haproxy, nginx, ports, programs, ready, tidegate, two_sided,
+    haproxy, nginx, ports, programs, ready, throttle, tidegate, two_sided,
 };
 
 /// Front-ends that this process has started: each has a folder of its own.
@@ -170,6 +170,7 @@ impl Starter<'_> {
             listen,
             admin,
             sites: self.sites.iter().map(site).collect::<Result<_, _>>()?,
+            resources: resources(self.kind, self.cluster)?,
             front_ends: self.front_ends,
             folder,
         })
@@ -199,6 +200,13 @@ impl Spawned {
             (_, waited) => waited,
         };
         let name = starter.kind.label();
+        let waited = waited.and_then(|()| match starter.kind {
+            FrontKind::Tidegate(arm) => throttle::order(starter.place, self.layout.admin, arm),
+            FrontKind::Haproxy(_)
+            | FrontKind::Nginx(_)
+            | FrontKind::Apache
+            | FrontKind::Envoy(_) => Ok(()),
+        });
         if let Err(why) = waited {
             self.process.kill();
             return Err(FrontError::Silent {
@@ -315,15 +323,7 @@ fn server(
                 path: two_sided::region(cluster.folder(), node),
             },
             (None, None) => Load::None,
-            (None, Some(agent)) => {
-                let found = node.agents.iter().find(|it| it.name == agent);
-                let found = found.ok_or_else(|| FrontError::NoAgent {
-                    name: arm.name.clone(),
-                    agent,
-                    node: node.name.clone(),
-                })?;
-                load(&found.load)
-            }
+            (None, Some(agent)) => load(&agent_of(node, agent, &arm.name)?.load),
         },
         FrontKind::Haproxy(_) | FrontKind::Nginx(_) | FrontKind::Apache | FrontKind::Envoy(_) => {
             Load::None
@@ -336,6 +336,42 @@ fn server(
         load,
         agent_check: kind.needs_agent_check().then_some(agent_check),
     })
+}
+
+/// Nodes that serve nothing, for whoever reads them.
+fn resources(kind: &FrontKind, cluster: &Cluster) -> Result<Vec<Server>, FrontError> {
+    let FrontKind::Tidegate(TidegateArm {
+        name,
+        resources: Some(agent),
+        ..
+    }) = kind
+    else {
+        return Ok(Vec::new());
+    };
+    let nodes = cluster.nodes().iter();
+    let resources = nodes.filter(|node| !node.server.is_web());
+    resources
+        .map(|node| {
+            Ok(Server {
+                name: node.name.clone(),
+                address: node.address,
+                load: load(&agent_of(node, agent, name)?.load),
+                agent_check: None,
+            })
+        })
+        .collect()
+}
+
+/// The agent of this name, which an arm reads.
+fn agent_of<'a>(node: &'a Node, agent: &'static str, arm: &str) -> Result<&'a AgentAt, FrontError> {
+    let mut agents = node.agents.iter();
+    agents
+        .find(|it| it.name == agent)
+        .ok_or_else(|| FrontError::NoAgent {
+            name: arm.into(),
+            agent,
+            node: node.name.clone(),
+        })
 }
 
 fn load(at: &LoadAt) -> Load {

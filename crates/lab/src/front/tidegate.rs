@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::layout::{Layout, Load, push};
+use super::layout::{Layout, Load, Server, push};
 
 /// One way to run Tidegate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,21 @@ pub struct TidegateArm {
     pub poll: Duration,
     /// What is let in, as TOML; none: as it comes.
     pub admission: Option<String>,
+    /// Which agent of the nodes that serve nothing is read; none: they are not known to it.
+    pub resources: Option<&'static str>,
+    /// Classes that an operator throttles before the load begins.
+    pub throttles: Vec<Throttled>,
+    /// Whether it finds and throttles such classes itself.
+    pub automatic: bool,
+}
+
+/// What an operator says of a class: `tidegate throttle CLASS --concurrency N`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Throttled {
+    /// The class.
+    pub class: &'static str,
+    /// Most of its requests in flight.
+    pub concurrency: u32,
 }
 
 impl TidegateArm {
@@ -36,6 +51,9 @@ impl TidegateArm {
             asks: None,
             poll: POLL,
             admission: None,
+            resources: None,
+            throttles: Vec::new(),
+            automatic: false,
         }
     }
 
@@ -44,12 +62,9 @@ impl TidegateArm {
     pub fn reading(name: &str, policy: &str, agent: &'static str, poll: Duration) -> Self {
         Self {
             name: name.into(),
-            policy: policy.into(),
-            parameters: Vec::new(),
             agent: Some(agent),
-            asks: None,
             poll,
-            admission: None,
+            ..Self::blind(policy)
         }
     }
 
@@ -67,6 +82,28 @@ impl TidegateArm {
     #[must_use]
     pub fn admitting(mut self, admission: &str) -> Self {
         self.admission = Some(admission.into());
+        self
+    }
+
+    /// The same under another name, reading an agent of the nodes that serve nothing.
+    #[must_use]
+    pub fn watching(mut self, name: &str, agent: &'static str) -> Self {
+        self.name = name.into();
+        self.resources = Some(agent);
+        self
+    }
+
+    /// The same with classes that an operator throttles.
+    #[must_use]
+    pub fn throttling(mut self, throttles: Vec<Throttled>) -> Self {
+        self.throttles = throttles;
+        self
+    }
+
+    /// The same, finding and throttling classes itself.
+    #[must_use]
+    pub fn automatic(mut self) -> Self {
+        self.automatic = true;
         self
     }
 
@@ -108,6 +145,9 @@ timeout = \"{}\"
         micros(arm.poll),
         micros(READ_TIMEOUT_MIN),
     );
+    if arm.automatic {
+        push(&mut text, format_args!("\n[culprits]\nautomatic = true"));
+    }
     for site in &layout.sites {
         let host = if layout.single() { "*" } else { &site.name };
         let (name, policy) = (&site.name, policy(arm));
@@ -119,18 +159,26 @@ timeout = \"{}\"
         let admission = admission.unwrap_or("{ mode = \"off\" }");
         push(&mut text, format_args!("admission = {admission}"));
         for server in &site.servers {
-            push(
-                &mut text,
-                format_args!(
-                    "\n[[node]]\nname = \"{}\"\naddress = \"{}\"\nsite = \"{name}\"\nload = {}",
-                    server.name,
-                    server.address,
-                    load(&server.load)
-                ),
-            );
+            node(&mut text, server, &format!("site = \"{name}\""));
         }
     }
+    for resource in &layout.resources {
+        node(&mut text, resource, "role = \"resource\"");
+    }
     text
+}
+
+/// A node that is there for something.
+fn node(text: &mut String, server: &Server, what_for: &str) {
+    push(
+        text,
+        format_args!(
+            "\n[[node]]\nname = \"{}\"\naddress = \"{}\"\n{what_for}\nload = {}",
+            server.name,
+            server.address,
+            load(&server.load)
+        ),
+    );
 }
 
 fn policy(arm: &TidegateArm) -> String {
@@ -159,8 +207,34 @@ fn micros(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::super::layout::sample;
     use super::*;
+
+    #[test]
+    fn a_resource_is_read_and_serves_nothing() {
+        let mut layout = sample::single();
+        layout.resources.push(Server {
+            name: "db".into(),
+            address: SocketAddr::from(([10, 77, 0, 10], 5432)),
+            load: Load::Shm {
+                path: "/dev/shm/db".into(),
+            },
+            agent_check: None,
+        });
+        let arm = TidegateArm::blind("least_request").watching("stock", "beside");
+        let text = config(&layout, &arm);
+        assert!(!text.contains("culprits"), "{text}");
+        let node = "\n[[node]]\nname = \"db\"\naddress = \"10.77.0.10:5432\"\nrole = \"resource\"\n\
+                    load = { transport = \"shm\", path = \"/dev/shm/db\" }\n";
+        assert!(text.ends_with(node), "{text}");
+        let text = config(&layout, &arm.automatic());
+        assert!(
+            text.contains("\n[culprits]\nautomatic = true\n\n[[site]]\n"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn two_sites_with_all_ways_to_read_load() {

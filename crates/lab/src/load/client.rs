@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::connections::{Connections, NoBody};
 use super::plan::Stream;
+use super::requests::Asked;
 
 /// File descriptors kept back for everything that is no connection.
 const SPARE_FILES: u64 = 64;
@@ -20,14 +21,30 @@ const CAPACITY_MAX: u64 = 50_000;
 const COUNTED_MAX: usize = 64;
 
 /// What came of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
-    /// Answered as wanted; with the value of the counted header, if there was one.
-    Completed(Option<String>),
+    /// Answered as wanted.
+    Completed(Told),
     /// 503 or 429.
     Refused,
     /// Anything else, with its kind.
     Failed(String),
+}
+
+/// What an answer told in headers that are looked at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Told {
+    /// The value of the counted one.
+    pub(super) counted: Option<String>,
+    /// The number in the one that is added up.
+    pub(super) amount: Option<f64>,
+}
+
+/// Headers of answers that are looked at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Headers {
+    pub(super) count_by: Option<HeaderName>,
+    pub(super) sum_by: Option<HeaderName>,
 }
 
 /// What all requests of a stream carry.
@@ -60,31 +77,30 @@ pub(super) struct Client {
     in_flight: Cell<u64>,
     capacity: u64,
     per_request: bool,
-    count_by: Option<HeaderName>,
+    headers: Headers,
 }
 
 impl Client {
-    pub(super) fn new(
-        targets: &[SocketAddr],
-        per_request: bool,
-        count_by: Option<HeaderName>,
-    ) -> Self {
+    pub(super) fn new(targets: &[SocketAddr], per_request: bool, headers: Headers) -> Self {
         Self {
             connections: Connections::new(targets, !per_request),
             in_flight: Cell::new(0),
             capacity: raise_files().saturating_sub(SPARE_FILES).min(CAPACITY_MAX),
             per_request,
-            count_by,
+            headers,
         }
     }
 
     /// Sends a request and reads the whole answer.
-    pub(super) async fn exchange(&self, target: usize, head: &Head, path: &str) -> Outcome {
+    pub(super) async fn exchange(&self, target: usize, head: &Head, asked: &Asked) -> Outcome {
         if self.in_flight.get() >= self.capacity {
             return Outcome::Failed("no file descriptor left for a connection".to_owned());
         }
         let _counted = Counted::new(&self.in_flight);
-        let mut request = Request::builder().uri(path).header(HOST, &head.host);
+        let mut request = Request::builder()
+            .method(&asked.method)
+            .uri(&asked.path)
+            .header(HOST, &head.host);
         if let Some((name, value)) = &head.header {
             request = request.header(name, value);
         }
@@ -106,14 +122,17 @@ impl Client {
             status if status.is_client_error() || status.is_server_error() => {
                 Outcome::Failed(format!("status {}", status.as_u16()))
             }
-            _ => Outcome::Completed(self.counted(head)),
+            _ => Outcome::Completed(self.told(head)),
         }
     }
 
-    fn counted(&self, head: &response::Parts) -> Option<String> {
-        let value = head.headers.get(self.count_by.as_ref()?)?;
-        let value = value.to_str().ok()?;
-        Some(value.chars().take(COUNTED_MAX).collect())
+    fn told(&self, head: &response::Parts) -> Told {
+        let value = |name: &Option<HeaderName>| head.headers.get(name.as_ref()?)?.to_str().ok();
+        Told {
+            counted: value(&self.headers.count_by)
+                .map(|value| value.chars().take(COUNTED_MAX).collect()),
+            amount: value(&self.headers.sum_by).and_then(|value| value.parse().ok()),
+        }
     }
 }
 

@@ -20,14 +20,15 @@ use tidegate_remote::clock;
 use tokio::task::{JoinSet, LocalSet};
 
 use super::arrivals::{self, Arrival};
-use super::client::{Client, Head, Outcome};
-use super::plan::{Arrivals, LoadPlan, Pacing, Requests};
+use super::client::{Client, Head, Headers, Outcome};
+use super::plan::{Arrivals, LoadPlan, Pacing, Requests, Stream};
 use super::process::LoadError;
-use super::requests::Source;
+use super::requests::{Asked, Source};
 use super::result::{Generator, LoadResult};
 use super::tally::{Ended, Stretch, Tally};
 use super::timer::Timer;
 use super::traces::{self, Trace, TraceError};
+use super::walk::Session;
 
 /// From having everything ready to the run's beginning.
 const LEAD: Duration = Duration::from_millis(2);
@@ -53,7 +54,7 @@ struct Prepared {
     arrivals: Vec<Arrival>,
     sources: Vec<Source>,
     heads: Vec<Head>,
-    count_by: Option<HeaderName>,
+    headers: Headers,
     said: Vec<String>,
 }
 
@@ -81,15 +82,21 @@ impl Prepared {
             sources.push(Source::new(&stream.requests, log, plan.seed, prng(2)));
             heads.push(Head::of(stream).map_err(LoadError::Plan)?);
         }
-        let count_by = plan.count_by.as_ref().map(|name| {
-            let name = HeaderName::from_bytes(name.as_bytes());
-            name.map_err(|error| LoadError::Plan(format!("count_by: {error}")))
-        });
+        let header = |name: &Option<String>| {
+            let name = name
+                .as_ref()
+                .map(|name| HeaderName::from_bytes(name.as_bytes()));
+            name.transpose()
+                .map_err(|error| LoadError::Plan(format!("a header of answers: {error}")))
+        };
         Ok(Self {
             arrivals: arrivals::merge(streams),
             sources,
             heads,
-            count_by: count_by.transpose()?,
+            headers: Headers {
+                count_by: header(&plan.count_by)?,
+                sum_by: header(&plan.sum_by)?,
+            },
             said: traces.said(),
         })
     }
@@ -162,11 +169,11 @@ impl Run {
         &self,
         stream: usize,
         target: usize,
-        path: &str,
+        asked: &Asked,
         (due, begun): (Duration, Duration),
     ) -> bool {
         let left = (due + self.timeout).saturating_sub(begun);
-        let exchange = self.client.exchange(target, &self.heads[stream], path);
+        let exchange = self.client.exchange(target, &self.heads[stream], asked);
         let outcome = tokio::time::timeout(left, exchange)
             .await
             .unwrap_or_else(|_| Outcome::Failed("timed out".to_owned()));
@@ -175,6 +182,8 @@ impl Run {
             due,
             begun,
             ended: clock::now().since(self.start),
+            page: asked.page,
+            ends: asked.ends,
             outcome,
         });
         completed
@@ -187,15 +196,12 @@ async fn drive(plan: &LoadPlan, prepared: Prepared) -> io::Result<LoadResult> {
         from: plan.warm_up,
         to: plan.total(),
     };
-    let tally = |site: &str| RefCell::new(Tally::new(site, stretch, (plan.windows, plan.slo)));
+    let tally =
+        |stream: &Stream| RefCell::new(Tally::new(stream, stretch, (plan.windows, plan.slo)));
     let meter = Meter::start();
     let run = Rc::new(Run {
-        client: Client::new(
-            &plan.targets,
-            plan.connection_per_request,
-            prepared.count_by,
-        ),
-        tallies: plan.streams.iter().map(|it| tally(&it.site)).collect(),
+        client: Client::new(&plan.targets, plan.connection_per_request, prepared.headers),
+        tallies: plan.streams.iter().map(tally).collect(),
         heads: prepared.heads,
         timeout: plan.timeout,
         rest: plan.rest,
@@ -209,11 +215,11 @@ async fn drive(plan: &LoadPlan, prepared: Prepared) -> io::Result<LoadResult> {
         timer.sleep_until(run.start + arrival.at).await?;
         let Arrival { at, stream, record } = *arrival;
         let target = targets.below(plan.targets.len());
-        let path = sources[stream].borrow_mut().next(record);
+        let asked = Asked::get(sources[stream].borrow_mut().next(record));
         let run = Rc::clone(&run);
         tasks.spawn_local(async move {
             let begun = clock::now().since(run.start);
-            run.request(stream, target, &path, (at, begun)).await;
+            run.request(stream, target, &asked, (at, begun)).await;
         });
         while tasks.try_join_next().is_some() {}
     }
@@ -250,6 +256,7 @@ fn closed_loops(
                 targets: plan.targets.len(),
                 end: run.start + plan.total(),
                 prng: prng(plan.seed, 4 + stream as u64, number),
+                session: Session::default(),
             };
             tasks.spawn_local(user.live(Rc::clone(run), Rc::clone(sources)));
         }
@@ -263,6 +270,7 @@ struct User {
     targets: usize,
     end: Timestamp,
     prng: Prng,
+    session: Session,
 }
 
 impl User {
@@ -272,7 +280,9 @@ impl User {
         loop {
             let think = self.prng.exponential(self.think.as_secs_f64());
             if !self.think.is_zero() {
-                tokio::time::sleep(Duration::from_secs_f64(think)).await;
+                // Who would ask after the end need not be waited for.
+                let left = self.end.since(clock::now());
+                tokio::time::sleep(Duration::from_secs_f64(think).min(left)).await;
             }
             let now = clock::now();
             if now >= self.end {
@@ -281,9 +291,9 @@ impl User {
             // The same moment for the end and for the count: a request that is sent is counted.
             let begun = now.since(run.start);
             let target = self.prng.below(self.targets);
-            let path = sources[self.stream].borrow_mut().next(None);
+            let asked = sources[self.stream].borrow_mut().next_of(&mut self.session);
             if !run
-                .request(self.stream, target, &path, (begun, begun))
+                .request(self.stream, target, &asked, (begun, begun))
                 .await
             {
                 tokio::time::sleep(run.rest).await;

@@ -10,7 +10,7 @@
 //!
 //! Open loop: every request has an intended start, its latency counts from there, and no slow
 //! answer holds back the next one (no coordinated omission). Closed loop: so many clients, each of
-//! which waits for its answer, thinks and asks again.
+//! which waits for its answer, thinks and asks again; in a walk, for a page that follows the last one.
 //!
 //! What it does not know: who answers. It is pointed at addresses.
 
@@ -27,6 +27,8 @@ mod result;
 mod tally;
 mod timer;
 mod traces;
+mod visits;
+mod walk;
 
 pub use connections::{Connections, NoBody, SendError};
 pub use knee::{Knee, Sample, knee, knee_from};
@@ -35,3 +37,5 @@ pub use process::{LoadError, Running, answer, run, run_command, run_here, start,
 pub use result::{Generator, LoadResult, StreamResult, Window, decode, encode};
 pub use timer::Timer;
 pub use traces::{TraceError, recorded_world_cup};
+pub use visits::{PageResult, Sessions};
+pub use walk::{Draw, Page, Walk};

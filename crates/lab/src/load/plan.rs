@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::walk::Walk;
+
 /// Front-ends at most.
 const TARGETS_MAX: usize = 1024;
 /// Streams at most.
@@ -49,6 +51,8 @@ pub struct LoadPlan {
     pub connection_per_request: bool,
     /// Answers are also counted by the value of this response header (which node it was).
     pub count_by: Option<String>,
+    /// Numbers in this response header are added up, by page where clients walk.
+    pub sum_by: Option<String>,
     /// Answers within this time are counted in each window of the series; none: they are not.
     pub slo: Option<Duration>,
     /// A client of a closed loop rests so long after a refusal or a failure.
@@ -67,6 +71,7 @@ impl Default for LoadPlan {
             windows: None,
             connection_per_request: false,
             count_by: None,
+            sum_by: None,
             slo: None,
             rest: REST,
         }
@@ -173,6 +178,8 @@ pub enum Requests {
     },
     /// Several paths by their weights, drawn anew for each request.
     Mix(Vec<Mix>),
+    /// Pages of a site, each client going from one to the next: closed loops only.
+    Walk(Walk),
 }
 
 impl Requests {
@@ -307,6 +314,17 @@ impl LoadPlan {
     }
 }
 
+impl Pacing {
+    /// Clients of a closed loop; an open one has none.
+    #[must_use]
+    pub fn clients(&self) -> u32 {
+        match self {
+            Self::Closed { clients, .. } => *clients,
+            Self::Open { .. } => 0,
+        }
+    }
+}
+
 impl Arrivals {
     /// The greatest rate over the given one.
     fn greatest(self) -> f64 {
@@ -356,6 +374,10 @@ impl Stream {
                     return wrong("weights must be numbers from zero up, one of them above");
                 }
             }
+            Requests::Walk(_) if matches!(self.pacing, Pacing::Open { .. }) => {
+                return wrong("who walks waits for answers: a walk needs a closed loop");
+            }
+            Requests::Walk(walk) => return walk.check().or_else(|why| wrong(&why)),
             Requests::Single { .. } | Requests::Nasa { .. } => {}
         }
         Ok(())

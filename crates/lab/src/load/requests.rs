@@ -1,10 +1,34 @@
 //! What is asked for: the path of each request, from a template and a draw.
 
+use http::Method;
 use tidegate_core::prng::Prng;
 
 use super::files::{Trait, Zipf, draw, of_file};
 use super::plan::{Mix, Requests, Size};
 use super::traces::{Recorded, Trace};
+use super::walk::{Chain, Session, Walk};
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) method: Method,
+    pub(super) path: String,
+    /// Which page it is, where clients walk.
+    pub(super) page: Option<usize>,
+    /// Whether the client's session is over with it.
+    pub(super) ends: bool,
+}
+
+impl Asked {
+    pub(super) fn get(path: String) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            page: None,
+            ends: false,
+        }
+    }
+}
 
 /// Draws the paths of one stream.
 #[derive(Debug)]
@@ -34,6 +58,12 @@ enum Kind {
     Mix {
         whole: f64,
         kinds: Vec<(Mix, Template)>,
+    },
+    Walk {
+        chain: Chain,
+        pages: Vec<(Method, Template)>,
+        /// In the order of the walk's draws.
+        things: Vec<Zipf>,
     },
 }
 
@@ -66,12 +96,43 @@ impl Source {
                     .map(|mix| (mix.clone(), Template::new(&mix.path)))
                     .collect(),
             },
+            Requests::Walk(walk) => walking(walk),
         };
         Self {
             kind,
             prng,
             seed,
             number: 0,
+        }
+    }
+
+    /// What a client of a closed loop asks for next.
+    pub(super) fn next_of(&mut self, session: &mut Session) -> Asked {
+        let Kind::Walk {
+            chain,
+            pages,
+            things,
+        } = &self.kind
+        else {
+            return Asked::get(self.next(None));
+        };
+        let step = chain.step(session, &mut self.prng);
+        let Some((method, path)) = pages.get(step.page) else {
+            return Asked::get("/".into());
+        };
+        let prng = &mut self.prng;
+        let drawn = things.iter().map(|thing| thing.draw(prng) + 1).collect();
+        let number = self.number;
+        self.number += 1;
+        Asked {
+            method: method.clone(),
+            path: path.fill(&Values {
+                number,
+                drawn,
+                ..Values::default()
+            }),
+            page: Some(step.page),
+            ends: step.ends,
         }
     }
 
@@ -97,7 +158,7 @@ impl Source {
                     file,
                     bytes: of_file(*size, Trait::Size, file, self.seed),
                     cpu: of_file(*cost, Trait::Cost, file, self.seed),
-                    number,
+                    ..values
                 })
             }
             Kind::Log {
@@ -112,7 +173,7 @@ impl Source {
                     file,
                     bytes: bytes.into(),
                     cpu: of_file(*cost, Trait::Cost, file, self.seed),
-                    number,
+                    ..values
                 })
             }
             Kind::Mix { whole, kinds } => {
@@ -130,17 +191,38 @@ impl Source {
                     ..values
                 })
             }
+            // Who walks is asked by `next_of`.
+            Kind::Walk { .. } => String::new(),
         }
     }
 }
 
+fn walking(walk: &Walk) -> Kind {
+    let names: Vec<_> = walk.draws.iter().map(|draw| draw.name.as_str()).collect();
+    let method = |post| if post { Method::POST } else { Method::GET };
+    let pages = walk.pages.iter();
+    Kind::Walk {
+        chain: Chain::new(walk),
+        pages: pages
+            .map(|page| (method(page.post), Template::drawing(&page.path, &names)))
+            .collect(),
+        things: walk
+            .draws
+            .iter()
+            .map(|draw| Zipf::new(draw.alpha, draw.count))
+            .collect(),
+    }
+}
+
 /// What a template can be filled with.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Values {
     file: u32,
     bytes: u64,
     cpu: u64,
     number: u64,
+    /// Numbers for named holes.
+    drawn: Vec<u32>,
 }
 
 /// A path in pieces.
@@ -154,6 +236,8 @@ enum Piece {
     Bytes,
     Cpu,
     Number,
+    /// The draw of this place.
+    Drawn(usize),
 }
 
 /// Names of the holes.
@@ -166,12 +250,23 @@ const HOLES: [(&str, Piece); 4] = [
 
 impl Template {
     fn new(text: &str) -> Self {
+        Self::drawing(text, &[])
+    }
+
+    /// One that also has holes of these names.
+    fn drawing(text: &str, names: &[&str]) -> Self {
         let mut pieces = Vec::new();
         let mut rest = text;
+        let usual = HOLES
+            .into_iter()
+            .map(|(name, piece)| (name.to_owned(), piece));
+        let drawn = names.iter().enumerate();
+        let drawn = drawn.map(|(place, name)| (format!("{{{name}}}"), Piece::Drawn(place)));
+        let holes: Vec<_> = usual.chain(drawn).collect();
         let next = |rest: &str| {
-            let found = HOLES
-                .into_iter()
-                .map(|(name, piece)| Some((rest.find(name)?, name, piece)));
+            let found = holes
+                .iter()
+                .map(|(name, piece)| Some((rest.find(name.as_str())?, name, piece.clone())));
             found.flatten().min_by_key(|(at, ..)| *at)
         };
         while let Some((at, name, piece)) = next(rest) {
@@ -196,6 +291,10 @@ impl Template {
                 Piece::Bytes => path.push_str(&values.bytes.to_string()),
                 Piece::Cpu => path.push_str(&values.cpu.to_string()),
                 Piece::Number => path.push_str(&values.number.to_string()),
+                Piece::Drawn(place) => {
+                    let number = values.drawn.get(*place).copied().unwrap_or_default();
+                    path.push_str(&number.to_string());
+                }
             }
         }
         path
@@ -206,6 +305,7 @@ impl Template {
 mod tests {
     use super::*;
     use crate::load::plan::Spread;
+    use crate::load::walk::{Draw, Page};
 
     fn source(requests: &Requests) -> Source {
         Source::new(requests, None, 5, Prng::new(5))
@@ -289,5 +389,48 @@ mod tests {
         let count = |path: &str| drawn.iter().filter(|it| *it == path).count();
         assert_eq!(count("b"), 0);
         assert!((900..1100).contains(&count("a")), "{}", count("a"));
+    }
+
+    #[test]
+    fn who_walks_asks_for_pages_with_what_was_drawn() {
+        let page = |name: &str, post, path: &str, next| Page {
+            name: name.to_owned(),
+            post,
+            path: path.to_owned(),
+            next,
+        };
+        let walk = Walk {
+            pages: vec![
+                page("item", false, "/item/{item}?of={member}", vec![(1, 1.0)]),
+                page("bid", true, "/item/{item}/bid", vec![]),
+            ],
+            draws: vec![
+                Draw {
+                    name: "item".to_owned(),
+                    count: 1,
+                    alpha: 0.5,
+                },
+                Draw {
+                    name: "member".to_owned(),
+                    count: 1,
+                    alpha: 0.0,
+                },
+            ],
+        };
+        let mut source = source(&Requests::Walk(walk));
+        let mut session = Session::default();
+        // Wherever the client begins, after the bid it is at the item again.
+        while !source.next_of(&mut session).ends {}
+        let asked = source.next_of(&mut session);
+        assert_eq!(
+            asked,
+            Asked {
+                page: Some(0),
+                ..Asked::get("/item/1?of=1".to_owned())
+            }
+        );
+        let asked = source.next_of(&mut session);
+        assert_eq!((asked.method, asked.page), (Method::POST, Some(1)));
+        assert!(asked.ends && asked.path == "/item/1/bid");
     }
 }

@@ -12,6 +12,8 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use serde::{Deserialize, Serialize};
 
+use super::visits::{PageResult, Sessions};
+
 /// Longest latency that is told apart, microseconds.
 pub(super) const LATENCY_MAX_US: u64 = 3_600_000_000;
 /// Digits of a latency that are right.
@@ -84,6 +86,12 @@ pub struct StreamResult {
     pub errors: BTreeMap<String, u64>,
     /// Completed by the value of the header in the plan's `count_by`.
     pub counts: BTreeMap<String, u64>,
+    /// Page by page in the order of the walk, where clients walk.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<PageResult>,
+    /// The clients' sessions, where they walk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
 }
 
 /// What ended in one window of time.

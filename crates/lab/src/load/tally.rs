@@ -12,7 +12,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::client::Outcome;
+use super::plan::Stream;
 use super::result::{LATENCY_MAX_US, StreamResult, Window, latencies};
+use super::visits::Visits;
 
 /// Begun so much after it was due, a request is late,
 pub(super) const LATE: Duration = Duration::from_millis(1);
@@ -43,6 +45,10 @@ pub(super) struct Ended {
     pub(super) begun: Duration,
     /// When its answer was complete or it failed.
     pub(super) ended: Duration,
+    /// Which page of a walk it was.
+    pub(super) page: Option<usize>,
+    /// Whether a session was over with it.
+    pub(super) ends: bool,
     pub(super) outcome: Outcome,
 }
 
@@ -55,25 +61,27 @@ pub(super) struct Tally {
     /// Completed within the stretch, whenever due.
     in_time: u64,
     windows: Option<Windows>,
+    visits: Option<Visits>,
 }
 
 impl Tally {
     /// `windows` is the length of one, if a series is wanted, and the time within which answers are
     /// counted there.
     pub(super) fn new(
-        site: &str,
+        stream: &Stream,
         stretch: Stretch,
         (windows, slo): (Option<Duration>, Option<Duration>),
     ) -> Self {
         Self {
             stretch,
             result: StreamResult {
-                site: site.to_owned(),
+                site: stream.site.clone(),
                 ..StreamResult::default()
             },
             latencies: latencies(),
             in_time: 0,
             windows: windows.map(|length| Windows::new(stretch, length, slo)),
+            visits: Visits::of(stream),
         }
     }
 
@@ -86,18 +94,27 @@ impl Tally {
         if matches!(ended.outcome, Outcome::Completed(_)) && self.stretch.has(ended.ended) {
             self.in_time += 1;
         }
+        if let Some(visits) = &mut self.visits
+            && ended.ends
+            && self.stretch.has(ended.ended)
+        {
+            visits.session_ended();
+        }
         if !self.stretch.has(ended.due) {
             return;
+        }
+        if let Some(visits) = &mut self.visits {
+            visits.request(ended, micros);
         }
         let result = &mut self.result;
         result.offered += 1;
         let late = ended.begun.saturating_sub(ended.due);
         result.late += u64::from(late > LATE.max(latency / LATE_PART));
         match &ended.outcome {
-            Outcome::Completed(value) => {
+            Outcome::Completed(told) => {
                 result.completed += 1;
                 self.latencies.saturating_record(micros);
-                if let Some(value) = value {
+                if let Some(value) = &told.counted {
                     count(&mut result.counts, value);
                 }
             }
@@ -114,6 +131,9 @@ impl Tally {
         self.result.throughput_rps = self.in_time as f64 / length.as_secs_f64();
         self.result.latencies_are(&self.latencies);
         self.result.series = self.windows.map_or_else(Vec::new, Windows::finish);
+        if let Some(visits) = self.visits {
+            (self.result.pages, self.result.sessions) = visits.finish(length);
+        }
         self.result
     }
 }
@@ -164,11 +184,11 @@ impl Windows {
         let number = (since.as_nanos() / self.length.as_nanos()) as usize;
         self.close_before(number);
         match &ended.outcome {
-            Outcome::Completed(value) => {
+            Outcome::Completed(told) => {
                 self.open.completed += 1;
                 self.open.within += u64::from(self.slo.is_some_and(|slo| micros <= slo));
                 self.latencies.push(micros);
-                if let Some(value) = value {
+                if let Some(value) = &told.counted {
                     count(&mut self.open.counts, value);
                 }
             }
@@ -209,6 +229,8 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::client::Told;
+    use crate::load::plan::{Pacing, Requests};
 
     const STRETCH: Stretch = Stretch {
         from: Duration::from_secs(1),
@@ -220,14 +242,30 @@ mod tests {
             due: Duration::from_millis(due_ms),
             begun: Duration::from_millis(due_ms),
             ended: Duration::from_millis(ended_ms),
+            page: None,
+            ends: false,
             outcome,
+        }
+    }
+
+    fn stream() -> Stream {
+        Stream {
+            site: "shop".to_owned(),
+            pacing: Pacing::Closed {
+                clients: 1,
+                think: Duration::ZERO,
+            },
+            requests: Requests::Single {
+                path: "/".to_owned(),
+            },
+            header: None,
         }
     }
 
     #[test]
     fn what_was_due_counts_and_what_ended_is_throughput() {
-        let mut tally = Tally::new("shop", STRETCH, (None, None));
-        let done = || Outcome::Completed(None);
+        let mut tally = Tally::new(&stream(), STRETCH, (None, None));
+        let done = || Outcome::Completed(Told::default());
         tally.request(&ended(900, 1100, done())); // due in the warm-up
         tally.request(&ended(1000, 1500, done()));
         tally.request(&ended(1500, 2500, Outcome::Refused));
@@ -243,14 +281,14 @@ mod tests {
 
     #[test]
     fn a_request_is_late_by_over_a_millisecond_and_a_twentieth_of_what_it_took() {
-        let mut tally = Tally::new("shop", STRETCH, (None, None));
+        let mut tally = Tally::new(&stream(), STRETCH, (None, None));
         for (begun_us, ended_ms) in [
             (1_001_000, 1010),
             (1_001_100, 1010),
             (1_024_900, 1500),
             (1_025_100, 1500),
         ] {
-            let mut request = ended(1000, ended_ms, Outcome::Completed(None));
+            let mut request = ended(1000, ended_ms, Outcome::Completed(Told::default()));
             request.begun = Duration::from_micros(begun_us);
             tally.request(&request);
         }
@@ -261,8 +299,13 @@ mod tests {
     fn windows_cover_the_stretch_and_the_empty_ones_are_there() {
         let windows = Some(Duration::from_millis(500));
         let slo = Some(Duration::from_millis(300));
-        let mut tally = Tally::new("shop", STRETCH, (windows, slo));
-        let by = |node: &str| Outcome::Completed(Some(node.to_owned()));
+        let mut tally = Tally::new(&stream(), STRETCH, (windows, slo));
+        let by = |node: &str| {
+            Outcome::Completed(Told {
+                counted: Some(node.to_owned()),
+                amount: None,
+            })
+        };
         tally.request(&ended(900, 1100, by("n1")));
         tally.request(&ended(1000, 1400, by("n2")));
         tally.request(&ended(2000, 2100, Outcome::Refused));

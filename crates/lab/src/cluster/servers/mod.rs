@@ -4,27 +4,33 @@
 //! rest with 400 and a sentence: nobody shall believe that work was done which was not.
 
 mod apache;
+mod auction;
+mod database;
 mod nginx;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tidegate_core::units::format_duration;
 
 use super::run::installed;
-use super::{ClusterError, NodePlan, Place, ServerKind, lab};
+use super::{ClusterError, NodePlan, Place, Process, ServerKind, answer, lab};
 
 /// Who servers run as that do not want to be root: `nobody` on all systems.
 const NOBODY: u32 = 65_534;
 
+pub(super) use database::ask;
+
 /// A server of this kind at this address, in this place. Its files go into `folder`, which
-/// everybody may read.
+/// everybody may read. `database` is the cluster's, if it has one.
 pub(super) fn command(
     plan: &NodePlan,
     address: SocketAddr,
+    database: Option<SocketAddr>,
     place: &Place,
     folder: &Path,
 ) -> Result<Command, ClusterError> {
@@ -32,6 +38,33 @@ pub(super) fn command(
         ServerKind::Test => test(plan, address, place),
         ServerKind::Nginx => nginx::command(address, place, folder),
         ServerKind::ApachePhp => apache::command(plan, address, place, folder),
+        ServerKind::Database => database::command(plan, address, place, folder),
+        ServerKind::Auction => {
+            let database = database
+                .ok_or_else(|| ClusterError::Plan(format!("{} has no database", plan.name)))?;
+            auction::command(plan, address, database, place, folder)
+        }
+    }
+}
+
+/// Waits until it serves, asked from the front, with all that it shall have.
+pub(super) fn ready(
+    plan: &NodePlan,
+    address: SocketAddr,
+    (front, place): (&Place, &Place),
+    folder: &Path,
+    process: &mut Process,
+) -> Result<(), ClusterError> {
+    match plan.server {
+        ServerKind::Database => {
+            answer::until(front, address, process, || database::answers(address))?;
+            database::fill(place, address, folder)
+        }
+        // Its health says nothing of what is behind it.
+        ServerKind::Auction => answer::of_server(front, address, "/", process),
+        ServerKind::Test | ServerKind::Nginx | ServerKind::ApachePhp => {
+            answer::of_server(front, address, "/health", process)
+        }
     }
 }
 
@@ -69,4 +102,33 @@ fn make_folder(path: &Path) -> Result<(), ClusterError> {
 /// A file that everybody may read.
 fn write(path: &Path, text: &str) -> Result<(), ClusterError> {
     fs::write(path, text).map_err(ClusterError::file("write", path))
+}
+
+/// A program in this place that runs as nobody, and dies with the lab.
+fn as_nobody(place: &Place, program: impl AsRef<OsStr>) -> Command {
+    let nobody = nobody_options();
+    let mut command = place.command(SETPRIV);
+    command.args(nobody).arg(program);
+    command
+}
+
+/// The same behind what a command begins with.
+fn nobody(command: &mut Command) {
+    command.arg(SETPRIV).args(nobody_options());
+}
+
+const SETPRIV: &str = "setpriv";
+
+/// Another user loses the signal at the lab's death: it is asked for again.
+fn nobody_options() -> [String; 6] {
+    let ids = |kind| format!("--{kind}={NOBODY}");
+    let words = ["--clear-groups", "--pdeathsig", "KILL", "--"];
+    let [groups, signal, kill, end] = words.map(str::to_owned);
+    [ids("reuid"), ids("regid"), groups, signal, kill, end]
+}
+
+/// Gives a folder to nobody.
+fn own(path: &Path) -> Result<(), ClusterError> {
+    let owner = Some(NOBODY);
+    chown(path, owner, owner).map_err(ClusterError::file("give to nobody", path))
 }
