@@ -1,5 +1,6 @@
 //! The causal test, run: which class and resource, what the proxy tosses, what the resource did then.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::classes::ClassId;
@@ -11,7 +12,6 @@ use tidegate_proxy::{Dithering, Tosses};
 
 use super::super::causal::{CausalReport, CausalTest};
 use super::without_query;
-use std::sync::Arc;
 
 /// How often it is looked whether enough is known.
 const LOOK: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! workers ── events ──> Requests ──┐
-//! readers ── counters ──> Series ──┴──> Discovery ── each 2.5 s ──> verdicts ──> Told (metrics, why)
+//! readers ── counters ──> Series ──┴──> Discovery ── each 2.5 s ──> verdicts ──> Findings (metrics, why)
 //!                                                                      ├──> Policy ──> throttles
 //!                                                                      └──> Report, when asked
 //! ```
