@@ -9,11 +9,11 @@
 //! cost > 4 x its mean life      t >= 4.5, z >= 4.5, rm >= 1.5, too: work behind the reply has more
 //!                               places to be
 //! full resource                 share >= 3.5 %, cost >= 1.9 x the mean;  no t, z or rm
-//! where 90 s and more are known named there, too, unless its share is >= 10.5 %
+//! where 90 s and more are known named there, too, at >= 2 x the mean cost, unless its share is >= 10.5 %
 //! ```
 //!
 //! The last rule is for a site that runs for days: of many small classes and many windows of 30 s some pair
-//! meets by chance, and in 120 s it does not. A small culprit that is new is named after a minute or two
+//! meets by chance, and in 120 s it does not; costs are known better there, too. A small culprit that is new is named after a minute or two
 //! there.
 //!
 //! t alone is fooled by chance meetings with a cron job; z alone turns away elephants that are rare
@@ -47,6 +47,8 @@ pub(super) struct Evidence {
 /// Least share and lift.
 pub(super) const SHARE_MIN: f64 = 0.042;
 pub(super) const LIFT_MIN: f64 = 1.75;
+/// Least lift where much is known.
+const LONG_LIFT_MIN: f64 = 2.0;
 /// A share that needs no long window.
 const GREAT: f64 = 2.5 * SHARE_MIN;
 /// The same where occupancy decides.
@@ -92,6 +94,11 @@ pub(super) fn is_culprit(seen: &Evidence) -> bool {
     }
 }
 
+/// Whether a class is named by a long window.
+pub(super) fn is_culprit_of_long(seen: &Evidence) -> bool {
+    is_culprit(seen) && seen.lift >= LONG_LIFT_MIN
+}
+
 /// Whether what the usual window names stands where a long one is known and does or does not name it.
 pub(super) fn stands(share: f64, by_long: Option<bool>) -> bool {
     by_long.unwrap_or(true) || share >= GREAT
@@ -126,6 +133,13 @@ mod tests {
     fn small_shares_must_be_seen_in_the_long_window_where_there_is_one() {
         assert!(stands(0.05, None) && stands(0.05, Some(true)));
         assert!(!stands(0.05, Some(false)) && stands(0.11, Some(false)));
+        let cheap = Evidence {
+            lift: 1.9,
+            t: 1e6,
+            ..seen()
+        };
+        assert!(is_culprit(&cheap) && !is_culprit_of_long(&cheap));
+        assert!(is_culprit_of_long(&seen()));
     }
 
     #[test]

@@ -318,6 +318,7 @@ impl Discovery {
             .seen
             .into_iter()
             .filter(|seen| seen.named && !seen.by_occupancy)
+            .filter(|seen| decision::is_culprit_of_long(&seen.evidence))
             .collect();
         let once = named.iter().map(|seen| seen.class).collect();
         let before = resource.slow_once.replace(once).unwrap_or_default();
