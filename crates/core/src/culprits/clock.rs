@@ -59,13 +59,8 @@ fn score(used: &[f32], classes: &[[Vec<f32>; 2]]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::noise;
     use super::*;
-    use crate::prng::Prng;
-
-    fn noise(seed: u64) -> Vec<f32> {
-        let mut prng = Prng::new(seed);
-        (0..300).map(|_| prng.unit() as f32 - 0.5).collect()
-    }
 
     #[test]
     fn the_shift_at_which_they_meet_is_found() {

@@ -64,13 +64,8 @@ pub(super) fn shift_null(left: &[f32], predicted: &[f32]) -> ShiftNull {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::noise;
     use super::*;
-    use crate::prng::Prng;
-
-    fn noise(seed: u64) -> Vec<f32> {
-        let mut prng = Prng::new(seed);
-        (0..300).map(|_| prng.unit() as f32 - 0.5).collect()
-    }
 
     #[test]
     fn work_fits_at_its_own_time_only() {

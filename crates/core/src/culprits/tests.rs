@@ -7,6 +7,12 @@ const DATABASE: ResourceId = ResourceId(0);
 /// Runs begin here.
 const START_MS: u64 = 5_000;
 
+/// A window of nothing but noise, for the steps' own tests.
+pub(super) fn noise(seed: u64) -> Vec<f32> {
+    let mut prng = Prng::new(seed);
+    (0..300).map(|_| prng.unit() as f32 - 0.5).collect()
+}
+
 /// A class: requests a second, milliseconds of life, of which this part is work.
 type Class = (f64, u64, f64);
 

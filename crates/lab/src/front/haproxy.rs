@@ -26,22 +26,17 @@ pub enum HaproxyBalance {
         /// How long a request waits for its turn.
         queue: Duration,
     },
-    /// Fewest connections, and few at a server of those whose path begins so: what its users do about
-    /// pages that are dear.
-    ByPath(&'static [(&'static str, u32)]),
 }
 
 /// Requests at a server at once, of all front-ends together where that is possible: a node has a part
 /// of one CPU, so one request is served and the next one is at hand.
 const MAXCONN: u32 = 2;
-/// Requests that are held back wait as long as it takes.
-const QUEUE_OF_SLOW: Duration = Duration::from_secs(600);
 
 impl HaproxyBalance {
     fn keyword(self) -> &'static str {
         match self {
             Self::RoundRobin | Self::AgentCheck => "roundrobin",
-            Self::LeastConn | Self::Limited { .. } | Self::ByPath(_) => "leastconn",
+            Self::LeastConn | Self::Limited { .. } => "leastconn",
             Self::RandomTwo => "random(2)",
         }
     }
@@ -55,7 +50,6 @@ impl HaproxyBalance {
             Self::RandomTwo => "haproxy random(2)",
             Self::AgentCheck => "haproxy agent-check",
             Self::Limited { .. } => "haproxy maxconn",
-            Self::ByPath(_) => "haproxy by path",
         }
     }
 }
@@ -90,15 +84,6 @@ frontend in
             format_args!("    http-request set-priority-class req.hdr(x-tidegate-class)"),
         );
     }
-    if let (HaproxyBalance::ByPath(limits), Some(site)) = (balance, layout.sites.first()) {
-        for (number, (prefix, _)) in limits.iter().enumerate() {
-            let name = &site.name;
-            push(
-                &mut text,
-                format_args!("    use_backend {name}-{number} if {{ path_beg {prefix} }}"),
-            );
-        }
-    }
     for site in layout.sites.iter().filter(|_| !layout.single()) {
         let name = &site.name;
         push(
@@ -112,27 +97,7 @@ frontend in
     for site in &layout.sites {
         backend(&mut text, site, balance, layout.front_ends);
     }
-    if let (HaproxyBalance::ByPath(limits), Some(site)) = (balance, layout.sites.first()) {
-        for (number, (_, limit)) in limits.iter().enumerate() {
-            slow_backend(&mut text, site, number, *limit);
-        }
-    }
     text
-}
-
-/// The same servers with few connections, and a queue before them that is as long as it takes.
-fn slow_backend(text: &mut String, site: &Site, number: usize, limit: u32) {
-    let (name, wait) = (&site.name, QUEUE_OF_SLOW.as_secs());
-    push(text, format_args!("backend {name}-{number}"));
-    push(text, format_args!("    balance leastconn"));
-    push(text, format_args!("    timeout queue {wait}s"));
-    for server in &site.servers {
-        let (server, address) = (&server.name, server.address);
-        push(
-            text,
-            format_args!("    server {server}-{number} {address} maxconn {limit}"),
-        );
-    }
 }
 
 fn backend(text: &mut String, site: &Site, balance: HaproxyBalance, front_ends: u32) {
@@ -227,20 +192,6 @@ backend blog
             assert!(text.contains(line), "{text}");
         }
         assert!(limited(16).contains("check maxconn 1\n"));
-    }
-
-    #[test]
-    fn dear_paths_have_few_connections_to_the_same_servers() {
-        let by_path = HaproxyBalance::ByPath(&[("/search/", 2), ("/me/", 1)]);
-        let text = config(&sample::single(), by_path);
-        for lines in [
-            "    use_backend shop-0 if { path_beg /search/ }\n    use_backend shop-1 if { path_beg /me/ }\n    default_backend shop\n",
-            "    server shop-n1 10.77.0.11:8000 check\n",
-            "backend shop-0\n    balance leastconn\n    timeout queue 600s\n    server shop-n1-0 10.77.0.11:8000 maxconn 2\n",
-            "    server shop-n2-1 10.77.0.12:8000 maxconn 1\n",
-        ] {
-            assert!(text.contains(lines), "{lines}{text}");
-        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! mistake runs: names of classes come from clients.
 
 #[cfg(test)]
-mod browser;
+pub(in crate::admin) mod browser;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]

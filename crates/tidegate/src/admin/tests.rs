@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tidegate_core::topology::NodeId;
 
+use super::culprits::browser;
 use super::models::{ApiError, Ordered, Status, Why};
 use super::plane::Plane;
 use super::server::Access;
@@ -425,18 +426,9 @@ fn the_page_shows_a_row_for_each_node_in_a_browser() {
     let (_driver, address) = serve();
     let profile = std::env::temp_dir().join(format!("tidegate-page-{}", std::process::id()));
     let output = Command::new("chromium")
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            // The page's own timer runs on virtual time, which waits for the fetch.
-            "--virtual-time-budget=5000",
-            "--dump-dom",
-        ])
+        .args(browser::FLAGS)
+        // The page's own timer runs on virtual time, which waits for the fetch.
+        .args(["--virtual-time-budget=5000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg(format!("http://{address}/"))
         .output()

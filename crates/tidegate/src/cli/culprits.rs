@@ -16,7 +16,8 @@ use crate::culprits::picture::report::Report;
 use crate::culprits::time::utc_offset;
 use crate::output::Output;
 
-/// Time between two looks at a test that runs.
+/// Time between two looks at a test that runs: nobody tells this command when it is over, and the front-end
+/// ends each within a minute or so.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Options of `tidegate culprits`.

@@ -12,6 +12,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+/// Without a screen, and without asking anybody anything.
+pub(in crate::admin) const FLAGS: [&str; 7] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+];
 /// A browser that says nothing for so long has failed.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 /// So long a browser may take to end.
@@ -49,17 +59,8 @@ impl Browser {
                 "exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null",
                 "sh",
             ])
-            .args([
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--no-first-run",
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-                "--remote-debugging-pipe",
-                "--window-size=1300,1000",
-            ])
+            .args(FLAGS)
+            .args(["--remote-debugging-pipe", "--window-size=1300,1000"])
             .arg(format!("--user-data-dir={}", profile.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
