@@ -93,7 +93,7 @@ const NAME_MAX: usize = 32;
 /// Most workers of a server.
 const WORKERS_MAX: u32 = 512;
 
-/// Memory of each node, where the machine can limit it: enough for its server, and so little
+/// Memory of a usual node, where the machine can limit it: enough for its server, and so little
 /// that an antagonist of some hundred MiB is felt.
 pub const NODE_MEMORY: u64 = 512 << 20;
 
@@ -110,6 +110,8 @@ pub struct NodePlan {
     pub agents: Vec<AgentPlan>,
     /// Requests that it works on at once, as the processes of a prefork server.
     pub workers: u32,
+    /// Bytes that it may use, where the machine can limit it.
+    pub memory: u64,
     /// Which files are cheap.
     pub cache: CachePlan,
     /// For what is drawn at random on this node.
@@ -125,6 +127,7 @@ impl NodePlan {
             server: ServerKind::Test,
             agents: Vec::new(),
             workers: 16,
+            memory: NODE_MEMORY,
             cache: CachePlan::default(),
             seed: 1,
         }

@@ -18,8 +18,8 @@ use super::name::{Owner, Stem};
 use super::network::{self, Namespace, Network};
 use super::plan::{CLIENTS, FRONT};
 use super::{
-    AgentAt, AgentPlan, ClusterError, ClusterPlan, LoadAt, NODE_MEMORY, Node, NodePlan, Place,
-    Placed, Process, ending, servers, sweep,
+    AgentAt, AgentPlan, ClusterError, ClusterPlan, LoadAt, Node, NodePlan, Place, Placed, Process,
+    ending, servers, sweep,
 };
 
 /// The place of a switch.
@@ -173,7 +173,7 @@ impl Machines {
                 network.node(&stem, index, &node.name)?
             };
             let machine = maker.machine(index, node, namespace, (front_cpu, node_cpu))?;
-            if !machine.inside.limit_memory(NODE_MEMORY)? && index == 0 {
+            if !machine.inside.limit_memory(node.memory)? && index == 0 {
                 let said = "The nodes' memory is not limited: no memory controller is mounted.";
                 machines.emulated.push(said.into());
             }

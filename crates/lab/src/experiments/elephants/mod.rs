@@ -67,6 +67,8 @@ const DATABASE_PLACE: usize = 0;
 /// Of the nodes' CPU.
 const DATABASE_SHARE: f64 = 0.75;
 const WEB_SHARE: f64 = 0.2;
+/// For a process and the pages that it sorts in for each connection: with 512 MiB the kernel killed one.
+const DATABASE_MEMORY: u64 = 2 << 30;
 /// Between two samples of the database's host, and two reads of it.
 const INTERVAL: Duration = Duration::from_millis(10);
 const SITE: &str = "auction";
@@ -104,7 +106,10 @@ fn cluster(part: u32) -> ClusterPlan {
         ..NodePlan::new(name, share)
     };
     ClusterPlan::new(vec![
-        node(DATABASE, DATABASE_SHARE, ServerKind::Database),
+        NodePlan {
+            memory: DATABASE_MEMORY,
+            ..node(DATABASE, DATABASE_SHARE, ServerKind::Database)
+        },
         node("web", WEB_SHARE, ServerKind::Auction),
     ])
 }
