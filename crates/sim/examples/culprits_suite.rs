@@ -1,7 +1,7 @@
 //! The labelled scenarios of culprit discovery, scored, beside plain statistics on the same data.
 //!
 //! ```text
-//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|causal|cost]
+//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|late|causal|cost]
 //!     [--seeds A..B]   seeds of scenarios, or of hours for `quiet` (0..4)
 //!     [--json FILE]    writes the scores
 //!     [--errors]       a line for each error
@@ -27,6 +27,7 @@ type Error = Box<dyn std::error::Error>;
 enum What {
     Scenarios,
     Quiet,
+    Late,
     Causal,
     Cost,
 }
@@ -63,6 +64,7 @@ impl Options {
                 "--threads" => options.threads = value()?.parse()?,
                 "all" => {}
                 "quiet" => options.what = What::Quiet,
+                "late" => options.what = What::Late,
                 "cost" => options.what = What::Cost,
                 "causal" => options.what = What::Causal,
                 names => options.families = families(names)?,
@@ -82,6 +84,7 @@ fn main() -> Result<(), Error> {
     let result = match options.what {
         What::Scenarios => scenarios(&options),
         What::Quiet => quiet_hours(&options),
+        What::Late => late_elephants(&options),
         What::Causal => causal_tests(&options),
         What::Cost => cost(&options),
     };
@@ -189,6 +192,36 @@ fn quiet_hours(options: &Options) -> Value {
         "seeds": [options.seeds.start, options.seeds.end], "hours": all.hours, "evaluations": all.evaluations,
         "named": all.named, "told": all.told, "per_day": all.per_day(), "per_day_bound": all.per_day_bound(),
     })
+}
+
+/// How long after elephants came to sites that had run for five minutes they were told, by share.
+fn late_elephants(options: &Options) -> Value {
+    let seeds: Vec<_> = options.seeds.clone().collect();
+    let late = on_threads(&seeds, options.threads, |seed| quiet::late(*seed, 300.0));
+    println!("share of capacity   elephants   told after, s: 50 %    90 %   not within 180 s");
+    let mut rows = Vec::new();
+    for (from, to) in [(0.05, 0.08), (0.08, 0.12), (0.12, 0.2), (0.2, 1.0)] {
+        let of = late.iter().flatten();
+        let of = of.filter(|it| (from..to).contains(&it.share));
+        let mut delays: Vec<_> = of.map(|it| it.delay.unwrap_or(f64::INFINITY)).collect();
+        delays.sort_by(f64::total_cmp);
+        let part = |part: f64| delays.get((delays.len() as f64 * part) as usize).copied();
+        let missed = delays.iter().filter(|it| it.is_infinite()).count();
+        println!(
+            "{:>5.0} to {:>3.0} %      {:>9}   {:>19} {:>7} {missed:>18}",
+            100.0 * from,
+            100.0 * to,
+            delays.len(),
+            show(part(0.5)),
+            show(part(0.9)),
+        );
+        let finite = |it: Option<f64>| it.filter(|it| it.is_finite());
+        rows.push(json!({
+            "share": [from, to], "elephants": delays.len(), "missed": missed,
+            "told_after_p50": finite(part(0.5)), "told_after_p90": finite(part(0.9)),
+        }));
+    }
+    json!({"seeds": [options.seeds.start, options.seeds.end], "late": rows})
 }
 
 fn causal_tests(options: &Options) -> Value {

@@ -10,7 +10,7 @@
 //! taken for a shift, which does no harm since the fit then sees it where it is.
 //! Source: measured with clocks up to 200 ms apart.
 
-use super::series::correlation;
+use super::series::{dot, normalized};
 use super::usage::PART_NS;
 
 /// Steps of 20 ms that are tried on each side.
@@ -24,10 +24,18 @@ const BETTER_BY: f64 = 0.03;
 /// The shift to use, in parts of 20 ms. `used(s)` is the use at a shift and `classes` are the
 /// series to compare it with, two for each class.
 pub(super) fn best_shift(mut used: impl FnMut(i64) -> Vec<f32>, classes: &[[Vec<f32>; 2]]) -> i64 {
-    let none = score(&used(0), classes);
+    let classes: Vec<_> = classes
+        .iter()
+        .map(|class| {
+            class
+                .each_ref()
+                .map(|series| (series.as_slice(), dot(series, series)))
+        })
+        .collect();
+    let none = score(&used(0), &classes);
     let mut best = (0, none);
     for shift in -SHIFT_MAX..=SHIFT_MAX {
-        let found = score(&used(shift), classes);
+        let found = score(&used(shift), &classes);
         if found > best.1 {
             best = (shift, found);
         }
@@ -43,10 +51,14 @@ pub(super) fn milliseconds(shift: i64) -> i64 {
     shift * PART_NS / 1_000_000
 }
 
-fn score(used: &[f32], classes: &[[Vec<f32>; 2]]) -> f64 {
+/// `classes` are two series each, and each one's sum of squares.
+fn score(used: &[f32], classes: &[[(&[f32], f64); 2]]) -> f64 {
     let mut top = [0.0f64; TOP];
+    let all = dot(used, used);
     for class in classes {
-        let best = class.iter().map(|series| correlation(series, used));
+        let best = class
+            .iter()
+            .map(|(series, own)| normalized(dot(series, used), *own, all));
         let mut squared = best.fold(0.0, f64::max).powi(2);
         for place in &mut top {
             if squared > *place {

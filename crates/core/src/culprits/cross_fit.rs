@@ -18,7 +18,7 @@
 
 use super::atoms::ATOMS;
 use super::folds::Folds;
-use super::newey_west::{Regression, regress};
+use super::newey_west::{LAGS, Regression, regress};
 use super::nnls::Normal;
 use super::screen::Columns;
 use super::series::dot;
@@ -50,7 +50,7 @@ pub(super) fn cross_fit(
         .chain([&others])
         .map(|classes| predict(columns, classes, &taught, folds))
         .collect();
-    let regression = regress(&series, y);
+    let regression = regress(&series, y, LAGS);
     series.pop();
     CrossFit {
         predicted: series,
@@ -85,11 +85,11 @@ fn teach(parts: &[Normal], start: &[f64]) -> Vec<Vec<f64>> {
 
 /// What coefficients say of some classes; each part has its own.
 fn predict(columns: &Columns, classes: &[usize], taught: &[Vec<f64>], folds: &Folds) -> Vec<f32> {
-    let bins = folds.bins();
-    let mut permuted = vec![0.0f32; bins];
+    let places = folds.places();
+    let mut permuted = vec![0.0f32; places];
     for class in classes {
         for atom in class * ATOMS..(class + 1) * ATOMS {
-            let column = &columns.values[atom * bins..(atom + 1) * bins];
+            let column = &columns.values[atom * places..(atom + 1) * places];
             for (part, taught) in folds.parts().iter().zip(taught) {
                 let coefficient = taught[atom] as f32;
                 if coefficient > 0.0 {
@@ -110,6 +110,7 @@ mod tests {
     #[test]
     fn noise_does_not_carry_over_and_work_does() {
         let (bins, folds) = (200, Folds::new(200));
+        let places = folds.places();
         let mut prng = Prng::new(9);
         let mut values = Vec::new();
         for _ in 0..2 * ATOMS {
@@ -120,7 +121,7 @@ mod tests {
         let mut permuted = Vec::new();
         folds.push_permuted(&noise, &mut permuted);
         // The first class works by its second atom.
-        let atom = &values[bins..2 * bins];
+        let atom = &values[places..2 * places];
         let pairs = permuted.iter_mut().zip(atom);
         pairs.for_each(|(y, x)| *y += 2.0 * x);
         let columns = Columns {

@@ -9,7 +9,9 @@
 //! cost > 4 x its mean life      t >= 4.5, z >= 4.5, rm >= 1.5, too: work behind the reply has more
 //!                               places to be
 //! full resource                 share >= 3.5 %, cost >= 1.9 x the mean;  no t, z or rm
-//! where 90 s and more are known named there, too, at >= 2 x the mean cost, unless its share is >= 10.5 %
+//! where 90 s and more are known named there, too, at >= 2 x the mean cost, unless its share is >= 10.5 %:
+//!                               both by what is likely of share and cost by arrivals alone, unless it is new:
+//!                               had less than a quarter of its rate in the 90 s before
 //! ```
 //!
 //! The last rule is for a site that runs for days: of many small classes and many windows of 30 s some pair
@@ -42,6 +44,8 @@ pub(super) struct Evidence {
     pub(super) window: f64,
     /// Of the use on what other parts of the window taught of the class.
     pub(super) slope: f64,
+    /// What part of its share and cost is likely by its arrivals alone.
+    pub(super) arrivals: f64,
 }
 
 /// Least share and lift.
@@ -51,6 +55,8 @@ pub(super) const LIFT_MIN: f64 = 1.75;
 const LONG_LIFT_MIN: f64 = 2.0;
 /// A share that needs no long window.
 const GREAT: f64 = 2.5 * SHARE_MIN;
+/// Part of its rate that a new class had before at the most.
+const NEW: f64 = 0.25;
 /// The same where occupancy decides.
 const OCCUPIED_SHARE_MIN: f64 = 0.035;
 const OCCUPIED_LIFT_MIN: f64 = 1.9;
@@ -94,14 +100,30 @@ pub(super) fn is_culprit(seen: &Evidence) -> bool {
     }
 }
 
-/// Whether a class is named by a long window.
-pub(super) fn is_culprit_of_long(seen: &Evidence) -> bool {
-    is_culprit(seen) && seen.lift >= LONG_LIFT_MIN
+/// Whether what is likely by arrivals alone is so great, too.
+fn likely_matters(seen: &Evidence, share: f64) -> bool {
+    let sure = seen.arrivals * (1.0 - seen.t.max(1.0).recip());
+    seen.share * sure >= share && seen.lift * sure >= LONG_LIFT_MIN
 }
 
-/// Whether what the usual window names stands where a long one is known and does or does not name it.
-pub(super) fn stands(share: f64, by_long: Option<bool>) -> bool {
-    by_long.unwrap_or(true) || share >= GREAT
+/// Whether a class is named by a long window.
+pub(super) fn is_culprit_of_long(seen: &Evidence) -> bool {
+    is_culprit(seen) && likely_matters(seen, SHARE_MIN)
+}
+
+/// Whether what the usual window names stands where a long one is known and does or does not name it. A
+/// class is new if hardly any of its requests were there before the usual window.
+pub(super) fn stands(seen: &Evidence, by_long: Option<bool>, new: bool) -> bool {
+    let great = match new {
+        true => seen.share >= GREAT,
+        false => likely_matters(seen, GREAT),
+    };
+    by_long.unwrap_or(true) || great
+}
+
+/// Whether so many requests a second, after so many before, make a class a new one.
+pub(super) fn is_new(rate: f64, before: f64) -> bool {
+    before < NEW * rate
 }
 
 /// Whether a class is named that fills a full resource.
@@ -126,13 +148,22 @@ mod tests {
             mean_life: 0.1,
             window: 30.0,
             slope: 0.9,
+            arrivals: 1.0,
         }
     }
 
     #[test]
     fn small_shares_must_be_seen_in_the_long_window_where_there_is_one() {
-        assert!(stands(0.05, None) && stands(0.05, Some(true)));
-        assert!(!stands(0.05, Some(false)) && stands(0.11, Some(false)));
+        let of = |share| Evidence { share, ..seen() };
+        let [yes, no] = [Some(true), Some(false)];
+        assert!(stands(&of(0.05), None, false) && stands(&of(0.05), yes, false));
+        assert!(!stands(&of(0.05), no, true) && stands(&of(0.15), no, false));
+        let by_lives = Evidence {
+            arrivals: 0.4,
+            ..of(0.15)
+        };
+        assert!(!stands(&by_lives, no, false) && stands(&by_lives, no, true));
+        assert!(is_new(10.0, 2.0) && !is_new(10.0, 3.0));
         let cheap = Evidence {
             lift: 1.9,
             t: 1e6,

@@ -1,9 +1,12 @@
 //! The parts of a window for cross-fitting: blocks of 2.5 s, each in turn a block of another part.
 //!
-//! Series are kept with one part behind the other, so that sums over a part run over one slice.
+//! Series are kept with one part behind the other, so that sums over a part run over one slice; each
+//! part is filled up with zeros to whole lanes of vector instructions.
 //! Blocks are longer than most requests, so that what one part is told of the other's noise is little.
 
 use std::ops::Range;
+
+use super::series::LANES;
 
 /// Bins of a block.
 const BLOCK: usize = 25;
@@ -13,10 +16,11 @@ const PARTS: usize = 4;
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Folds {
-    /// Where in time each place lies.
-    order: Vec<usize>,
+    /// Where in time each place lies; none where a part is filled up.
+    order: Vec<Option<usize>>,
     /// The places of each part.
     parts: Vec<Range<usize>>,
+    bins: usize,
 }
 
 impl Folds {
@@ -25,12 +29,18 @@ impl Folds {
         let mut order = Vec::with_capacity(bins);
         let parts = (0..PARTS).map(|part| {
             let from = order.len();
-            order.extend((0..bins).filter(|bin| (bin / BLOCK) % PARTS == part));
+            order.extend(
+                (0..bins)
+                    .filter(|bin| (bin / BLOCK) % PARTS == part)
+                    .map(Some),
+            );
+            order.resize(order.len().next_multiple_of(LANES), None);
             from..order.len()
         });
         Self {
             parts: parts.collect(),
             order,
+            bins,
         }
     }
 
@@ -39,21 +49,25 @@ impl Folds {
         &self.parts
     }
 
-    /// So many bins.
-    pub(super) fn bins(&self) -> usize {
+    /// Places of a series: its bins, and what fills its parts up.
+    pub(super) fn places(&self) -> usize {
         self.order.len()
     }
 
     /// Adds a series that is in time's order.
     pub(super) fn push_permuted(&self, series: &[f32], to: &mut Vec<f32>) {
-        to.extend(self.order.iter().map(|bin| series[*bin]));
+        let place = |bin: &Option<usize>| bin.map_or(0.0, |bin| series[bin]);
+        to.extend(self.order.iter().map(place));
     }
 
     /// Back in time's order.
     pub(super) fn in_time(&self, permuted: &[f32]) -> Vec<f32> {
-        let mut series = vec![0.0; permuted.len()];
-        let pairs = self.order.iter().zip(permuted);
-        pairs.for_each(|(bin, value)| series[*bin] = *value);
+        let mut series = vec![0.0; self.bins];
+        for (bin, value) in self.order.iter().zip(permuted) {
+            if let Some(bin) = bin {
+                series[*bin] = *value;
+            }
+        }
         series
     }
 }
@@ -69,7 +83,11 @@ mod tests {
         let mut permuted = Vec::new();
         folds.push_permuted(&series, &mut permuted);
         assert_eq!(permuted[25], 100.0);
-        assert_eq!(folds.parts(), [0..35, 35..60, 60..85, 85..110]);
+        assert_eq!(folds.parts(), [0..40, 40..72, 72..104, 104..136]);
+        assert_eq!(
+            (permuted[34], permuted[35], permuted[40]),
+            (109.0, 0.0, 25.0)
+        );
         assert_eq!(folds.in_time(&permuted), series);
     }
 }

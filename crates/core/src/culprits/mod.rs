@@ -8,7 +8,7 @@
 //!
 //! The idea in one sentence: regress the resource's use, in bins of 100 ms, on where each class's
 //! requests were in progress, rather than on how many came or ended in each second. One step a file:
-//! `clock`, `high_pass`, `atoms`, `screen`, `nnls`, `virtual_time`, `cross_fit`, `shift_null`,
+//! `clock`, `high_pass`, `atoms`, `screen`, `nnls`, `virtual_time`, `cross_fit`, `arrivals`, `shift_null`,
 //! `occupancy`, `decision`; [`dither`] is the experiment for what observation cannot decide, and [`Whole`]
 //! the judgement on a recording from all that was said while it was played.
 //!
@@ -22,6 +22,7 @@
 
 mod alignment;
 mod ambiguous;
+mod arrivals;
 mod atoms;
 mod bins;
 mod clock;
@@ -363,10 +364,21 @@ impl Discovery {
         for seen in &mut study.seen {
             let by_long = resource.slow_once.as_ref();
             let by_long = by_long.map(|named| named.contains(&seen.class));
-            seen.named &= seen.by_occupancy || decision::stands(seen.evidence.share, by_long);
+            let named = seen.named && !seen.by_occupancy;
+            let new = named && self.is_new(seen.class, now);
+            seen.named &= seen.by_occupancy || decision::stands(&seen.evidence, by_long, new);
         }
         take_named(&mut study, resource.slow.clone());
         (study, pearson)
+    }
+
+    /// Whether hardly any requests of a class were there before the usual window.
+    fn is_new(&self, class: usize, now: Timestamp) -> bool {
+        let all = self.bins.completions(class, Window::before(now, SLOW));
+        let (before, usual) = all.split_at(SLOW - USUAL);
+        let rate =
+            |bins: &[f32]| bins.iter().map(|x| f64::from(*x)).sum::<f64>() / bins.len() as f64;
+        decision::is_new(rate(usual), rate(before))
     }
 
     fn verdict(&mut self, resource: ResourceId, seen: Seen, pearson: Pearson) -> Verdict {

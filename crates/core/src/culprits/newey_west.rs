@@ -3,7 +3,7 @@
 //! ```text
 //! s = (X'X)^-1 X'y
 //! V = (X'X)^-1 (G_0 + sum over l = 1..L of (1 - l / (L + 1)) (G_l + G_l')) (X'X)^-1
-//! G_l = sum over k of e_k e_(k-l) x_k x_(k-l)'       e = y - X s,  L = 10 bins
+//! G_l = sum over k of e_k e_(k-l) x_k x_(k-l)'       e = y - X s,  L lags
 //! t_j = s_j / sqrt(V_jj)
 //! ```
 //!
@@ -11,7 +11,7 @@
 //! Source: Newey and West, Econometrica 55 (1987), 703-708.
 
 /// Lags, bins: a second.
-const LAGS: usize = 10;
+pub(super) const LAGS: usize = 10;
 
 /// A regression's result.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +23,7 @@ pub(super) struct Regression {
 }
 
 /// Regresses `y` on all series at once. A series that others make up, or that is zero, has t = 0.
-pub(super) fn regress(series: &[Vec<f32>], y: &[f32]) -> Regression {
+pub(super) fn regress(series: &[Vec<f32>], y: &[f32], lags: usize) -> Regression {
     let many = series.len();
     let rows: Vec<Vec<f64>> = (0..y.len())
         .map(|k| series.iter().map(|x| f64::from(x[k])).collect())
@@ -51,8 +51,8 @@ pub(super) fn regress(series: &[Vec<f32>], y: &[f32]) -> Regression {
         .map(|(row, e)| row.iter().map(|x| x * f64::from(*e)).collect())
         .collect();
     let mut middle = vec![0.0; many * many];
-    for lag in 0..=LAGS.min(y.len().saturating_sub(1)) {
-        let weight = 1.0 - lag as f64 / (LAGS + 1) as f64;
+    for lag in 0..=lags.min(y.len().saturating_sub(1)) {
+        let weight = 1.0 - lag as f64 / (lags + 1) as f64;
         for (now, before) in scores[lag..].iter().zip(&scores) {
             add_outer(&mut middle, now, before, weight);
             if lag > 0 {
@@ -136,7 +136,7 @@ mod tests {
         let mut prng = Prng::new(3);
         let (one, two, three) = (noise(&mut prng), noise(&mut prng), noise(&mut prng));
         let y: Vec<f32> = (0..400).map(|k| 2.0 * one[k] + 0.5 * three[k]).collect();
-        let found = regress(&[one, two], &y);
+        let found = regress(&[one, two], &y, LAGS);
         let (slope, t) = found.slopes[0];
         // The error of the slope is sd of what is left over / (sd of the series x 20): 0.025.
         assert!(
@@ -155,7 +155,7 @@ mod tests {
         let brief = noise(&mut prng);
         let with = |noise: &[f32]| -> f64 {
             let y: Vec<f32> = x.iter().zip(noise).map(|(x, e)| x + e).collect();
-            regress(std::slice::from_ref(&x), &y).slopes[0].1
+            regress(std::slice::from_ref(&x), &y, LAGS).slopes[0].1
         };
         assert!(with(&brief) > 1.5 * with(&lasting));
     }
@@ -164,9 +164,9 @@ mod tests {
     fn a_series_twice_and_one_of_zeros_do_no_harm() {
         let mut prng = Prng::new(5);
         let one = noise(&mut prng);
-        let found = regress(&[one.clone(), one.clone(), vec![0.0; 400]], &one);
+        let found = regress(&[one.clone(), one.clone(), vec![0.0; 400]], &one, LAGS);
         assert!((found.slopes[0].0 - 1.0).abs() < 1e-6);
         assert_eq!((found.slopes[1].1, found.slopes[2].1), (0.0, 0.0));
-        assert!(regress(&[], &one).slopes.is_empty());
+        assert!(regress(&[], &one, LAGS).slopes.is_empty());
     }
 }

@@ -13,7 +13,7 @@
 //! costs come out too great, which cross-fitting corrects.
 //! Source: Lawson and Hanson 1974; Franc, Hlaváč and Navara 2005 for descent on the normal equations.
 
-use super::series::dot;
+use super::series::{dot, dots};
 
 /// Most rounds over all coefficients. The prediction stands long before the coefficients do.
 const ROUNDS_MAX: usize = 60;
@@ -39,19 +39,52 @@ impl Normal {
             .collect();
         let many = slices.len();
         let y = &y[rows];
-        let mut gram = vec![0.0; many * many];
-        for (i, one) in slices.iter().enumerate() {
-            for (j, other) in slices.iter().enumerate().take(i + 1) {
-                let product = dot(one, other);
-                gram[i * many + j] = product;
-                gram[j * many + i] = product;
-            }
-        }
-        Self {
-            gram,
+        let mut normal = Self {
+            gram: vec![0.0; many * many],
             xy: slices.iter().map(|column| dot(column, y)).collect(),
             yy: dot(y, y),
+        };
+        (0..many).for_each(|i| normal.multiply(i, &slices, 0..i + 1));
+        normal
+    }
+
+    /// The same where only these columns have changed.
+    pub(super) fn again(
+        &self,
+        columns: &[f32],
+        y: &[f32],
+        rows: std::ops::Range<usize>,
+        changed: &[usize],
+    ) -> Self {
+        let slices: Vec<_> = columns
+            .chunks_exact(y.len().max(1))
+            .map(|it| &it[rows.clone()])
+            .collect();
+        let mut normal = self.clone();
+        for i in changed {
+            normal.xy[*i] = dot(slices[*i], &y[rows.clone()]);
+            normal.multiply(*i, &slices, 0..slices.len());
         }
+        normal
+    }
+
+    /// Writes the products of column `i` with these.
+    fn multiply(&mut self, i: usize, slices: &[&[f32]], with: std::ops::Range<usize>) {
+        let many = slices.len();
+        let mut write = |j: usize, product: f64| {
+            self.gram[i * many + j] = product;
+            self.gram[j * many + i] = product;
+        };
+        let fours = slices[with.clone()].chunks_exact(4);
+        let rest = with.end - fours.remainder().len();
+        for (four, j) in fours.zip(with.clone().step_by(4)) {
+            let [a, b, c, d] = four else { continue };
+            let products = dots(slices[i], [a, b, c, d]);
+            (j..)
+                .zip(products)
+                .for_each(|(j, product)| write(j, product));
+        }
+        (rest..with.end).for_each(|j| write(j, dot(slices[i], slices[j])));
     }
 
     /// Of the rows of all.

@@ -12,7 +12,7 @@ use super::atoms::{ATOMS, MASS, write_atoms};
 use super::bins::{ClassSeries, Window};
 use super::folds::Folds;
 use super::high_pass::HighPass;
-use super::series::{correlation, dot};
+use super::series::{dot, normalized};
 
 /// Most classes that are fitted.
 pub(super) const SCREENED_MAX: usize = 20;
@@ -76,12 +76,14 @@ impl Maker<'_> {
         y: &[f32],
     ) -> Columns {
         let scale = (self.filter.kept() as f64).sqrt();
+        let used = dot(y, y);
         let mut ranked = Vec::new();
         for (class, series) in classes {
             let (atoms, sums) = self.atoms(series);
             let each = atoms.chunks_exact(self.window.bins);
-            let best = each.map(|atom| correlation(atom, y)).fold(0.0, f64::max);
-            if best * scale > RANK_MIN && sums[MASS] > 0.0 && dot(y, y) > 0.0 {
+            let each = each.map(|atom| normalized(dot(atom, y), dot(atom, atom), used));
+            let best = each.fold(0.0, f64::max);
+            if best * scale > RANK_MIN && sums[MASS] > 0.0 {
                 ranked.push((best, class, atoms, sums));
                 if ranked.len() > 2 * SCREENED_MAX {
                     keep_best(&mut ranked);
@@ -148,7 +150,10 @@ mod tests {
         let columns = maker.screen(series.iter().enumerate(), &y);
         assert_eq!(columns.classes[0], 7);
         assert!(columns.classes.len() <= SCREENED_MAX);
-        assert_eq!(columns.values.len(), columns.classes.len() * ATOMS * 300);
+        assert_eq!(
+            columns.values.len(),
+            columns.classes.len() * ATOMS * folds.places()
+        );
         assert!((columns.sums[MASS] - 60.0).abs() < 0.01);
     }
 }

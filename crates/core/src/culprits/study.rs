@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! 1 clock  2 mask, high-pass  3 atoms  4 screen, fit  5 virtual time, fit again, twice
-//! 6 cross-fit  7 shift null  8 occupancy, if the resource is full  ->  decision
+//! 6 cross-fit, arrivals  7 shift null  8 occupancy, if the resource is full  ->  decision
 //! ```
 //!
 //! Inputs: all that is known of classes and the resource. Failure case: each step tells its own.
 //! Source: each step tells its own; their order and their weights were measured.
 
 use super::ambiguous::groups;
+use super::arrivals::{LONGER, by_arrivals, reaching_into};
 use super::atoms::{ATOMS, BEHIND, MASS, PROGRESS};
 use super::bins::{BIN_SECONDS, Bins, ClassSeries, Window};
 use super::clock::best_shift;
@@ -17,6 +18,7 @@ use super::decision::{Evidence, is_culprit, matters, occupies};
 use super::folds::Folds;
 use super::high_pass::HighPass;
 use super::lives::STEPS;
+use super::newey_west::regress;
 use super::nnls::Normal;
 use super::occupancy::occupancy;
 use super::pearson::upper_tail;
@@ -37,6 +39,14 @@ const VIRTUAL_FITS: usize = 2;
 const SHIFT_WORTH: f64 = 0.85;
 /// Part of the window that is full above which lives decide.
 pub(super) const FULL: f64 = 0.7;
+/// How many errors above what arrivals tell a class's use may lie.
+const ARRIVALS_ERRORS: f64 = 2.0;
+/// Error of a fit's cost that is not seen in it, as a part of the cost.
+const FIT_ERROR: f64 = 1.0;
+/// From which t on work behind the reply counts.
+const BEHIND_T: f64 = 2.0;
+/// Lags for the errors of arrivals' slopes, bins: what work may take behind a reply, and more.
+const ARRIVALS_LAGS: usize = 25;
 /// Demand over the capacity from which on requests slow each other.
 const CROWDED: f64 = 1.1;
 /// An unfinished request is thought to take so many times its age.
@@ -109,6 +119,17 @@ impl Fit {
         let parts: Vec<_> = rows
             .map(|rows| Normal::of(&columns.values, y, rows))
             .collect();
+        Self::solve(parts, start)
+    }
+
+    /// The same of the same use, where only these columns have changed.
+    fn again(&self, columns: &Columns, y: &[f32], folds: &Folds, changed: &[usize]) -> Self {
+        let parts = self.parts.iter().zip(folds.parts());
+        let parts = parts.map(|(part, rows)| part.again(&columns.values, y, rows.clone(), changed));
+        Self::solve(parts.collect(), &self.coefficients)
+    }
+
+    fn solve(parts: Vec<Normal>, start: &[f64]) -> Self {
         let coefficients = Normal::sum(parts.iter()).solve(start);
         Self {
             parts,
@@ -134,6 +155,30 @@ impl Fit {
             .zip(&columns.sums[atoms]);
         pairs.map(|(coefficient, sum)| coefficient * sum).sum()
     }
+}
+
+/// What part of what the fit says of a class stands by its arrivals.
+#[derive(Clone, Copy, Debug)]
+struct ByArrivals {
+    at_most: f64,
+    likely: f64,
+}
+
+/// The most that a slope may be, of it and its t.
+fn most((slope, t): (f64, f64)) -> f64 {
+    match t == 0.0 {
+        true => 1.0,
+        false => slope + ARRIVALS_ERRORS * (slope / t).abs(),
+    }
+}
+
+/// The mean of the fit's word (a slope of one) and this slope, each weighed by its error.
+fn likely((slope, t): (f64, f64)) -> f64 {
+    if t == 0.0 {
+        return 1.0;
+    }
+    let weight = (FIT_ERROR * t / slope).powi(2);
+    (1.0 + weight * slope) / (1.0 + weight)
 }
 
 /// Studies a window. `now` is its end or a little later.
@@ -337,9 +382,86 @@ impl<'a> Student<'a> {
             &self.y,
         );
         self.note_shares(&columns, &fit, &requests);
-        for (place, group) in candidates.iter().enumerate() {
-            self.judge(place, group, &columns, &fit, &requests, &found);
+        let arrivals = self.by_arrivals(&columns, &fit, &requests, &candidates);
+        for ((place, group), arrivals) in candidates.iter().enumerate().zip(arrivals) {
+            let used = self.used_by(group, &columns, &fit, &requests);
+            let cost = used / self.most_requests(group, &columns);
+            let classes: Vec<_> = group.iter().map(|it| columns.classes[*it]).collect();
+            self.judge(place, &classes, [used, cost], &found, arrivals);
         }
+    }
+
+    /// How much of what the fit says of each candidate stands by its arrivals.
+    fn by_arrivals(
+        &self,
+        columns: &Columns,
+        fit: &Fit,
+        requests: &[f64],
+        candidates: &[Vec<usize>],
+    ) -> Vec<ByArrivals> {
+        if candidates.is_empty() {
+            return Vec::new();
+        }
+        let told = LONGER.map(|longer| {
+            let series = self.told_by_arrivals(columns, fit, requests, candidates, longer);
+            let together = regress(&series, &self.y, ARRIVALS_LAGS).slopes;
+            let alone = series.iter().map(|series| {
+                let found = regress(std::slice::from_ref(series), &self.y, ARRIVALS_LAGS);
+                found.slopes.first().copied().unwrap_or_default()
+            });
+            together.into_iter().zip(alone).collect::<Vec<_>>()
+        });
+        let [shorter, longer] = told;
+        let pairs = shorter.into_iter().zip(longer);
+        let better = pairs.map(|(one, other)| {
+            if other.1.1 > one.1.1.max(BEHIND_T) {
+                other
+            } else {
+                one
+            }
+        });
+        let bounds = better.map(|(together, alone)| ByArrivals {
+            at_most: most(together).max(most(alone)),
+            likely: likely(together).max(likely(alone)),
+        });
+        bounds.collect()
+    }
+
+    /// What each candidate, and all others together, would use by their arrivals.
+    fn told_by_arrivals(
+        &self,
+        columns: &Columns,
+        fit: &Fit,
+        requests: &[f64],
+        candidates: &[Vec<usize>],
+        longer: i64,
+    ) -> Vec<Vec<f32>> {
+        let (maker, mut room) = (self.maker(), Vec::new());
+        let mut series = vec![vec![0.0f32; self.window.bins]; candidates.len() + 1];
+        for (place, class) in columns.classes.iter().enumerate() {
+            let cost = fit.used(columns, place) / requests[place].max(1e-9);
+            if cost <= 0.0 {
+                continue;
+            }
+            let (finished, unfinished) = lives_of(self.known, self.window, *class, self.now);
+            let arrivals = self.arrivals(*class, &unfinished);
+            let mut expected = by_arrivals(&arrivals, self.window, &finished, longer, cost);
+            maker.finish(&mut expected, &mut room);
+            let group = candidates.iter().position(|group| group.contains(&place));
+            let sum = &mut series[group.unwrap_or(candidates.len())];
+            sum.iter_mut().zip(&expected).for_each(|(sum, x)| *sum += x);
+        }
+        series
+    }
+
+    /// A class's series in the window and what reaches into it.
+    fn arrivals(&self, class: usize, unfinished: &[Life]) -> ClassSeries {
+        let window = reaching_into(self.window);
+        let mut series = self.known.bins.read(class, window);
+        for (sent, ended) in unfinished {
+            series.add_unfinished(window, *sent, self.now, ended - sent);
+        }
+        series
     }
 
     /// Use of a group in the whole window, seconds.
@@ -367,7 +489,7 @@ impl<'a> Student<'a> {
 
     /// Groups whose share and cost come near the gates, the greatest use first.
     fn candidates(&self, columns: &Columns, fit: &Fit, requests: &[f64]) -> Vec<Vec<usize>> {
-        let groups = groups(columns, self.window.bins).into_iter();
+        let groups = groups(columns, self.folds.places()).into_iter();
         let mut candidates: Vec<_> = groups
             .filter_map(|group| {
                 let used = self.used_by(&group, columns, fit, requests);
@@ -396,21 +518,25 @@ impl<'a> Student<'a> {
         let most = CROWDED * self.cores * STEPS as f64;
         let bins = demand.chunks_exact(STEPS);
         let crowded = bins.map(|steps| steps.iter().sum::<f64>() > most).collect();
-        let (before, mut columns) = match crowded == self.crowded {
-            true => (fit.coefficients.as_slice(), columns.clone()),
-            false => {
-                self.crowded = crowded;
-                let (usage, window) = (self.known.usage, self.window);
-                let used = Used::read(usage, window, self.cores, self.study.shift, &self.crowded);
-                (self.filter, self.y) = (used.filter, used.y);
-                (&[][..], self.screen())
-            }
+        let same = crowded == self.crowded;
+        let mut columns = if same {
+            columns.clone()
+        } else {
+            self.crowded = crowded;
+            let (usage, window) = (self.known.usage, self.window);
+            let used = Used::read(usage, window, self.cores, self.study.shift, &self.crowded);
+            (self.filter, self.y) = (used.filter, used.y);
+            self.screen()
         };
         if columns.classes.is_empty() {
             return None;
         }
-        self.stretch(&clock, &mut columns);
-        let fit = Fit::of(&columns, &self.permuted(), &self.folds, before);
+        let changed = self.stretch(&clock, &mut columns);
+        let y = self.permuted();
+        let fit = match same {
+            true => fit.again(&columns, &y, &self.folds, &changed),
+            false => Fit::of(&columns, &y, &self.folds, &[]),
+        };
         Some((columns, fit))
     }
 
@@ -448,10 +574,10 @@ impl<'a> Student<'a> {
         covered.then(|| [finished, unfinished].concat())
     }
 
-    /// Puts the columns of time in progress and mass on this clock.
-    fn stretch(&self, clock: &VirtualTime, columns: &mut Columns) {
-        let bins = self.window.bins;
-        let (maker, mut room) = (self.maker(), Vec::new());
+    /// Puts the columns of time in progress and mass on this clock; which columns these are.
+    fn stretch(&self, clock: &VirtualTime, columns: &mut Columns) -> Vec<usize> {
+        let places = self.folds.places();
+        let (maker, mut room, mut changed) = (self.maker(), Vec::new(), Vec::new());
         for place in 0..columns.classes.len() {
             let Some(lives) = self.lives(columns.classes[place]) else {
                 continue;
@@ -460,11 +586,13 @@ impl<'a> Student<'a> {
             for (mut column, atom) in stretched {
                 let at = place * ATOMS + atom;
                 columns.sums[at] = maker.finish(&mut column, &mut room);
-                let mut permuted = Vec::with_capacity(bins);
+                let mut permuted = Vec::with_capacity(places);
                 self.folds.push_permuted(&column, &mut permuted);
-                columns.values[at * bins..(at + 1) * bins].copy_from_slice(&permuted);
+                columns.values[at * places..(at + 1) * places].copy_from_slice(&permuted);
+                changed.push(at);
             }
         }
+        changed
     }
 
     /// Share and cost of all that were screened, for those who want to look.
@@ -481,14 +609,14 @@ impl<'a> Student<'a> {
         }
     }
 
+    /// `used` and `cost` are what the fit says of them all in the window, seconds.
     fn judge(
         &mut self,
         place: usize,
-        group: &[usize],
-        columns: &Columns,
-        fit: &Fit,
-        requests: &[f64],
+        classes: &[usize],
+        [used, cost]: [f64; 2],
         found: &CrossFit,
+        arrivals: ByArrivals,
     ) {
         let Some((slope, t)) = found.regression.slopes.get(place).copied() else {
             return;
@@ -502,15 +630,14 @@ impl<'a> Student<'a> {
             .map(|(e, p)| e + slope as f32 * p)
             .collect();
         let ShiftNull { z, rm, curve } = shift_null(&left, predicted);
-        let used = self.used_by(group, columns, fit, requests) * slope.clamp(0.0, 1.0);
+        let holds = slope.min(arrivals.at_most).clamp(0.0, 1.0);
+        let (used, cost) = (used * holds, cost * holds);
         let whole = self.study.utilization * self.capacity();
-        let most = self.most_requests(group, columns);
         let freedom = (self.filter.kept() as f64 - 2.0).max(1.0);
-        for class in group {
-            let class = columns.classes[*class];
-            let with = group.iter().map(|it| columns.classes[*it]);
+        for class in classes.iter().copied() {
+            let with = classes.iter().copied();
             let with = with.filter(|other| *other != class).collect();
-            let (capacity, lift) = (self.capacity(), self.lift(used / most));
+            let (capacity, lift) = (self.capacity(), self.lift(cost));
             let Some(seen) = self.study.seen.iter_mut().find(|seen| seen.class == class) else {
                 continue;
             };
@@ -522,6 +649,7 @@ impl<'a> Student<'a> {
                 z,
                 rm,
                 slope,
+                arrivals: (arrivals.likely / arrivals.at_most.min(1.0)).clamp(0.0, 1.0),
                 cost: used / seen.evidence.requests.max(1e-9),
                 ..seen.evidence
             };

@@ -10,13 +10,15 @@
 
 use std::collections::BTreeSet;
 
+use tidegate_core::culprits::Verdict;
 use tidegate_core::prng::Prng;
 
 use super::draw::{Plan, between, log_between, site};
-use super::label::{Label, truths};
+use super::label::{Label, Truth, truths, truths_between};
 use super::replay::Replay;
 use super::score::Named;
-use super::site::{Background, Site, Traffic};
+use super::site::{Background, Onset, Site, Traffic};
+use super::trace::Resource;
 use super::world;
 
 /// What some hours came to.
@@ -54,7 +56,8 @@ impl Quiet {
 
 /// Runs one site without elephants for so many seconds.
 pub fn run(seed: u64, seconds: f64) -> Quiet {
-    let trace = world::run(&quiet_site(seed, seconds), seed);
+    let (site, _) = quiet_site(seed, seconds, 0);
+    let trace = world::run(&site, seed);
     let mut quiet = Quiet {
         hours: seconds / 3600.0,
         ..Quiet::default()
@@ -78,10 +81,18 @@ pub fn run(seed: u64, seconds: f64) -> Quiet {
                 quiet.named += wrong.count() as u64;
                 for (class, (with, _)) in &told.classes {
                     if innocent(class, with) && !before.contains(class) {
+                        let place = format!("seed {seed} at {} s: class {class}", turn.at);
+                        let seen = verdicts.classes.iter();
+                        let seen = seen.filter(|seen| usize::from(seen.class.0) == *class);
+                        let seen: String = seen.map(found).collect();
+                        let Truth {
+                            share,
+                            cost_seconds,
+                            ..
+                        } = truths[*class];
+                        let (share, cost) = (100.0 * share, 1e3 * cost_seconds);
                         quiet.told.push(format!(
-                            "seed {seed} at {} s: class {class}, {:.1} % of the capacity",
-                            turn.at,
-                            100.0 * truths[*class].share
+                            "{place}, {share:.1} % of the capacity, {cost:.1} ms each{seen}"
                         ));
                     }
                 }
@@ -92,17 +103,68 @@ pub fn run(seed: u64, seconds: f64) -> Quiet {
     quiet
 }
 
-fn quiet_site(seed: u64, seconds: f64) -> Site {
+/// An elephant that came to a site that had run for minutes.
+#[derive(Clone, Copy, Debug)]
+pub struct Late {
+    /// Part of the capacity that it used.
+    pub share: f64,
+    /// After how many seconds it was told, if it was within three minutes.
+    pub delay: Option<f64>,
+}
+
+/// How long it takes, on a site as in [`run`], until an elephant is told that comes after so many
+/// seconds; none if what came is no culprit by the labels.
+pub fn late(seed: u64, after: f64) -> Option<Late> {
+    let seconds = after + LATE_SECONDS;
+    let (mut site, elephants) = quiet_site(seed, seconds, 1);
+    site.onset = after;
+    let elephant = usize::from(*elephants.first()?);
+    site.classes[elephant].onset = Some(Onset {
+        at: after,
+        rate: 0.0,
+        work: 1.0,
+    });
+    let trace = world::run(&site, seed);
+    let truth = truths_between(&trace, Resource::Database, after, seconds)[elephant];
+    let told = Replay::new(&trace).find(|turn| {
+        let mut told = turn.verdicts.iter().flat_map(|(_, it)| it.told());
+        told.any(|verdict| usize::from(verdict.class.0) == elephant)
+    });
+    (truth.label == Label::Culprit).then(|| Late {
+        share: truth.share,
+        delay: told.map(|turn| turn.at - after),
+    })
+}
+
+/// How long an elephant is waited for.
+const LATE_SECONDS: f64 = 180.0;
+
+/// What was thought of it.
+fn found(seen: &Verdict) -> String {
+    format!(
+        "; thought {:.1} %, {:.1} ms, t {:.1}, z {:.1}, rm {:.2}, {:.0} requests in {} s",
+        100.0 * seen.share,
+        1e3 * seen.cost_seconds,
+        seen.t,
+        seen.z,
+        seen.shift_ratio,
+        seen.requests,
+        seen.window.as_secs_f64(),
+    )
+}
+
+fn quiet_site(seed: u64, seconds: f64, elephants: usize) -> (Site, Vec<u16>) {
     let mut prng = Prng::new(seed ^ 0x5bd1_e995_0000_0000);
     let plan = Plan {
         classes: (10, 60),
         rate: (40.0, 530.0),
-        elephants: (0, 0),
+        elephants: (elephants, elephants),
+        share: (0.06, 0.4),
         small: Some((0.12, 0.35)),
         seconds,
         ..Plan::default()
     };
-    let (mut site, _) = site(&plan, &mut prng);
+    let (mut site, elephants) = site(&plan, &mut prng);
     let cores = site.db_cores;
     match seed % 4 {
         0 => {}
@@ -138,7 +200,7 @@ fn quiet_site(seed: u64, seconds: f64) -> Site {
             };
         }
     }
-    site
+    (site, elephants)
 }
 
 /// The mean of a Poisson variate that is this small, or smaller, with a chance of 5 %.
