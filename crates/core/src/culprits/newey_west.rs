@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! s = (X'X)^-1 X'y
-//! V = (X'X)^-1 (G_0 + sum over l = 1..L of (1 - l / (L + 1)) (G_l + G_l')) (X'X)^-1
-//! G_l = sum over k of e_k e_(k-l) x_k x_(k-l)'       e = y - X s,  L lags
+//! u_j(k) = e_k ((X'X)^-1 x_k)_j                      e = y - X s: how a bin moves slope j
+//! V_jj = sum over k of u_j(k)^2 + 2 sum over l = 1..L of (1 - l / (L + 1)) sum over k of u_j(k) u_j(k-l)
 //! t_j = s_j / sqrt(V_jj)
 //! ```
 //!
@@ -31,7 +31,7 @@ pub(super) fn regress(series: &[Vec<f32>], y: &[f32], lags: usize) -> Regression
     let mut gram = vec![0.0; many * many];
     let mut xy = vec![0.0; many];
     for (row, y) in rows.iter().zip(y) {
-        add_outer(&mut gram, row, row, 1.0);
+        add_outer(&mut gram, row, row);
         let pairs = xy.iter_mut().zip(row);
         pairs.for_each(|(sum, x)| *sum += x * f64::from(*y));
     }
@@ -45,39 +45,44 @@ pub(super) fn regress(series: &[Vec<f32>], y: &[f32], lags: usize) -> Regression
             (f64::from(*y) - fitted) as f32
         })
         .collect();
-    let scores: Vec<Vec<f64>> = rows
-        .iter()
-        .zip(&residual)
-        .map(|(row, e)| row.iter().map(|x| x * f64::from(*e)).collect())
-        .collect();
-    let mut middle = vec![0.0; many * many];
-    for lag in 0..=lags.min(y.len().saturating_sub(1)) {
-        let weight = 1.0 - lag as f64 / (lags + 1) as f64;
-        for (now, before) in scores[lag..].iter().zip(&scores) {
-            add_outer(&mut middle, now, before, weight);
-            if lag > 0 {
-                add_outer(&mut middle, before, now, weight);
-            }
+    let slopes = (0..many).map(|j| {
+        let weights = &inverse[j * many..(j + 1) * many];
+        let influence: Vec<f64> = rows
+            .iter()
+            .zip(&residual)
+            .map(|(row, e)| {
+                let pull: f64 = row.iter().zip(weights).map(|(x, w)| x * w).sum();
+                pull * f64::from(*e)
+            })
+            .collect();
+        let variance = long_run_variance(&influence, lags);
+        match variance > f64::MIN_POSITIVE {
+            true => (slopes[j], slopes[j] / variance.sqrt()),
+            false => (slopes[j], 0.0),
         }
-    }
-    let slopes = (0..many)
-        .map(|j| {
-            let row = &inverse[j * many..(j + 1) * many];
-            let half = multiply(&middle, row, many);
-            let variance: f64 = half.iter().zip(row).map(|(x, y)| x * y).sum();
-            match variance > f64::MIN_POSITIVE {
-                true => (slopes[j], slopes[j] / variance.sqrt()),
-                false => (slopes[j], 0.0),
-            }
-        })
-        .collect();
+    });
+    let slopes = slopes.collect();
     Regression { slopes, residual }
 }
 
-fn add_outer(sum: &mut [f64], one: &[f64], other: &[f64], weight: f64) {
+/// Of the sum of a series: what it has in common with itself up to so many lags later.
+fn long_run_variance(series: &[f64], lags: usize) -> f64 {
+    let common = |lag: usize| -> f64 {
+        let later = series.get(lag..).unwrap_or(&[]);
+        later
+            .iter()
+            .zip(series)
+            .map(|(now, before)| now * before)
+            .sum()
+    };
+    let lagged = (1..=lags).map(|lag| 2.0 * (1.0 - lag as f64 / (lags + 1) as f64) * common(lag));
+    common(0) + lagged.sum::<f64>()
+}
+
+fn add_outer(sum: &mut [f64], one: &[f64], other: &[f64]) {
     for (row, x) in sum.chunks_exact_mut(other.len().max(1)).zip(one) {
         let pairs = row.iter_mut().zip(other);
-        pairs.for_each(|(sum, y)| *sum += weight * x * y);
+        pairs.for_each(|(sum, y)| *sum += x * y);
     }
 }
 
