@@ -26,6 +26,8 @@ use crate::time::Timestamp;
 const LIVES_MAX: usize = 200;
 /// Bins that a request's work may take; of what takes longer the rest is left out.
 const RESPONSE: usize = 64;
+/// Longest life that is told apart: hardly any of its work lies in so many bins, and the ring holds it.
+const LIFE_MAX: i64 = 1000 * BIN_NS;
 /// So much longer than a life work may take, nanoseconds: one of these.
 pub(super) const LONGER: [i64; 2] = [0, 8 * BIN_NS];
 
@@ -75,13 +77,13 @@ fn response(lives: &[Life], longer: i64) -> Vec<f32> {
     let at = |ns: i64| Timestamp::from_nanos(u64::try_from(ns).unwrap_or(0));
     let (mut bins, mut many) = (Bins::new(1), 0.0f32);
     for (sent, ended) in lives.iter().step_by(lives.len().div_ceil(LIVES_MAX).max(1)) {
-        let life = (ended - sent).max(0) + longer;
+        let life = ((ended - sent).max(0) + longer).min(LIFE_MAX);
         bins.add(0, at(begin), at(begin + life));
         many += 1.0;
     }
     let series = bins.read(0, window);
     let mut response = series.mass_in(window).to_vec();
-    // What few lives of hours leave is nothing to multiply with.
+    // Nobody works in the bins after the longest life.
     while response.last().is_some_and(|part| *part == 0.0) {
         response.pop();
     }
@@ -107,6 +109,10 @@ mod tests {
         near(&found, &[0.375, 0.375, 0.125, 0.125]);
         near(&response(&lives[..1], 200 * MS), &[0.25; 4]);
         assert!(response(&[], 0).is_empty());
+        // One that lives for an hour takes nothing from the others.
+        let hour = response(&[(0, 200 * MS), (0, 3_600_000 * MS)], 0);
+        assert_eq!(hour.len(), RESPONSE);
+        assert!((hour[0] - 0.25).abs() < 1e-3 && hour[2] < 1e-3, "{hour:?}");
     }
 
     #[test]

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! The last rule is for a site that runs for days: of many small classes and many windows of 30 s some pair
-//! meets by chance, and in 120 s it does not; costs are known better there, too. A small culprit that is new is named after a minute or two
-//! there.
+//! meets by chance, and in 120 s it does not; costs are known better there, too. It makes a small culprit
+//! wait for a minute or two.
 //!
 //! t alone is fooled by chance meetings with a cron job; z alone turns away elephants that are rare
 //! or take seconds, since few long requests have few ways to be shifted: hence two ways in. A class
