@@ -43,6 +43,8 @@ pub(super) const FULL: f64 = 0.7;
 const ARRIVALS_ERRORS: f64 = 2.0;
 /// Error of a fit's cost that is not seen in it, as a part of the cost.
 const FIT_ERROR: f64 = 1.0;
+/// Part of the window that may be full before arrivals tell nothing.
+const CROWDED_MAX: f64 = 0.25;
 /// From which t on work behind the reply counts.
 const BEHIND_T: f64 = 2.0;
 /// Lags for the errors of arrivals' slopes, bins: what work may take behind a reply, and more.
@@ -162,6 +164,14 @@ impl Fit {
 struct ByArrivals {
     at_most: f64,
     likely: f64,
+}
+
+impl ByArrivals {
+    /// All of it.
+    const ALL: Self = Self {
+        at_most: 1.0,
+        likely: 1.0,
+    };
 }
 
 /// The most that a slope may be, of it and its t.
@@ -399,8 +409,9 @@ impl<'a> Student<'a> {
         requests: &[f64],
         candidates: &[Vec<usize>],
     ) -> Vec<ByArrivals> {
-        if candidates.is_empty() {
-            return Vec::new();
+        // Where much waits for the resource, work comes later than its request's life on the average says.
+        if candidates.is_empty() || self.study.full > CROWDED_MAX {
+            return vec![ByArrivals::ALL; candidates.len()];
         }
         let told = LONGER.map(|longer| {
             let series = self.told_by_arrivals(columns, fit, requests, candidates, longer);
