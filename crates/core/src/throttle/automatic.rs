@@ -10,15 +10,22 @@
 //! tighten   pressed, 5 s after its last change:  max(least, 0.7 * limit)
 //! ease      calm, 5 s after its last change, somebody is held:  limit + max(1, 0.1 * limit)
 //! release   calm, nobody held for 30 s; or nobody has accused it for 60 s
+//!
+//! try       pressed, nobody sure is left to set, no other trial undecided: the one with the greatest
+//!             share, 10 % and more, of those that fill the resource as far as lives tell; as `set`
+//! acquit    of a trial: still pressed, 5 s at the least, latency > 0.8 x what it was: release, not again soon
 //! ```
+//!
+//! A resource that is full from the start tells nobody's name for sure, so it must be tried: with room again
+//! the use tells who it was, and who makes no difference goes free.
 //!
 //! One new throttle per call, so that its effect is seen before the next. Down by a factor and up by
 //! steps finds the limit at which the resource is just not the bottleneck, and comes back to it
 //! faster than it leaves. A class is never held below `least`, so its requests complete; whoever is
-//! not accused with confidence is never touched, nor is anybody's own order.
+//! not accused with confidence is never touched, but for one trial at a time, nor is anybody's own order.
 //!
 //! Inputs: culprits, resources, own throttles, a clock. What it does not know: how any of them is
-//! found out, and what an operator has ordered; the caller leaves such classes out.
+//! found out, what an operator has ordered, and who was acquitted; the caller leaves such classes out.
 //!
 //! Failure case: a resource that others load too, beyond what all culprits take: they end at
 //! `least`, and stay there. A class that is throttled takes less, so its verdict fades: that is
@@ -39,6 +46,8 @@ pub struct AutoConfig {
     pub least: u32,
     /// The least that a verdict must be.
     pub confidence: Confidence,
+    /// Whether those that only lives accuse are tried.
+    pub trials: bool,
 }
 
 impl Default for AutoConfig {
@@ -47,6 +56,7 @@ impl Default for AutoConfig {
             most: 3,
             least: 1,
             confidence: Confidence::Strong,
+            trials: true,
         }
     }
 }
@@ -107,6 +117,8 @@ pub struct Standing<'a> {
     pub accused_at: Timestamp,
     /// When somebody was last held.
     pub held_at: Timestamp,
+    /// Latency over SLO when it was set, as long as it is only a trial.
+    pub trial: Option<f64>,
 }
 
 /// Why a throttle is not needed any more.
@@ -116,6 +128,8 @@ pub enum WhyReleased {
     Idle,
     /// Nobody accuses the class.
     Cleared,
+    /// It was a trial, and made no difference.
+    Acquitted,
 }
 
 /// One thing to do.
@@ -129,6 +143,8 @@ pub enum Step<'a> {
         resource: &'a str,
         /// Its concurrency.
         limit: u32,
+        /// Latency over SLO as it is, if this is a trial.
+        trial: Option<f64>,
     },
     /// Less for the class.
     Tighten {
@@ -167,6 +183,10 @@ const SETTLE: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(30);
 /// How long nobody accuses a class before its throttle ends.
 const CLEARED: Duration = Duration::from_secs(60);
+/// Least share of a class that is tried.
+const TRIAL_SHARE: f64 = 0.1;
+/// Part of the latency that a trial must leave at the most.
+const TRIAL_HELPS: f64 = 0.8;
 
 impl Pressure<'_> {
     fn is_pressed(&self) -> bool {
@@ -193,19 +213,47 @@ pub fn steps<'a>(
     let released = |step: &&Step<'_>| matches!(step, Step::Release { .. });
     let left = standing.len() - steps.iter().filter(released).count();
     if left < config.most {
-        let wanted = culprits.iter().filter(|culprit| {
-            culprit.confidence >= config.confidence
-                && pressure(culprit.resource).is_some_and(Pressure::is_pressed)
-                && !standing.iter().any(|it| it.class == culprit.class)
-        });
-        let worst = wanted.max_by(|one, other| one.share.total_cmp(&other.share));
-        steps.extend(worst.map(|culprit| Step::Set {
-            class: culprit.class,
-            resource: culprit.resource,
-            limit: less(culprit.in_flight, config.least),
-        }));
+        steps.extend(next(config, culprits, &pressure, standing));
     }
     steps
+}
+
+/// The class that is throttled next: the worst that is sure, or else one to try.
+fn next<'a, 'p>(
+    config: &AutoConfig,
+    culprits: &[Culprit<'a>],
+    pressure: &impl Fn(&str) -> Option<&'p Pressure<'p>>,
+    standing: &[Standing<'a>],
+) -> Option<Step<'a>> {
+    let latency = |resource: &str| pressure(resource).map_or(0.0, |it| it.latency);
+    let undecided = standing
+        .iter()
+        .any(|it| (it.trial).is_some_and(|before| !helps(before, latency(it.resource))));
+    let may_try = config.trials && !undecided;
+    let wanted = culprits.iter().filter_map(|culprit| {
+        let sure = culprit.confidence >= config.confidence;
+        let try_it = may_try
+            && culprit.confidence == Confidence::FromOccupancy
+            && culprit.share >= TRIAL_SHARE;
+        let pressed = pressure(culprit.resource).is_some_and(Pressure::is_pressed);
+        let free = !standing.iter().any(|it| it.class == culprit.class);
+        (pressed && free && (sure || try_it)).then_some((sure, culprit))
+    });
+    let (sure, worst) = wanted.max_by(|one, other| {
+        let by_share = one.1.share.total_cmp(&other.1.share);
+        one.0.cmp(&other.0).then(by_share)
+    })?;
+    Some(Step::Set {
+        class: worst.class,
+        resource: worst.resource,
+        limit: less(worst.in_flight, config.least),
+        trial: (!sure).then(|| latency(worst.resource)),
+    })
+}
+
+/// Whether a trial has made a difference.
+fn helps(before: f64, latency: f64) -> bool {
+    latency <= TRIAL_HELPS * before
 }
 
 /// What becomes of one throttle. A resource that nobody knows is neither pressed nor calm.
@@ -231,7 +279,13 @@ fn change<'a>(
     }
     if pressure.is_some_and(Pressure::is_pressed) {
         let limit = less(standing.limit.into(), config.least);
-        return (limit < standing.limit).then_some(Step::Tighten { class, limit });
+        let latency = pressure.map_or(0.0, |it| it.latency);
+        let in_vain = (standing.trial).is_some_and(|before| !helps(before, latency));
+        let why = WhyReleased::Acquitted;
+        return match limit < standing.limit {
+            true => Some(Step::Tighten { class, limit }),
+            false => in_vain.then_some(Step::Release { class, why }),
+        };
     }
     let binds = standing.held_at > standing.changed_at;
     let more = (f64::from(standing.limit) * INCREASE).max(1.0) as u32;

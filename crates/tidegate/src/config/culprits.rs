@@ -28,6 +28,9 @@ table! {
         /// Slow culprits down by itself, and release them by itself: those that are strong or confirmed,
         /// while their resource is full and others wait longer than `slo`.
         automatic: bool = false;
+        /// Let `automatic` try whether it is who seems to fill a resource that has been full all the time, one
+        /// class after the other; with room again it is known for sure, and who makes no difference goes free.
+        trials: bool = true;
         /// Test by experiment classes that cannot be told apart otherwise: a random half of their requests is
         /// held for 300 ms, for a minute at most, while the others are within `slo`.
         test_ambiguous: bool = false;
@@ -76,6 +79,7 @@ pub(super) fn culprits(file: &ConfigFile, problems: &mut Problems) -> Option<Cul
     let automatic = file.automatic.value.then(|| AutoConfig {
         most: file.most.value as usize,
         least: file.least.value,
+        trials: file.trials.value,
         ..AutoConfig::default()
     });
     file.enabled.value.then_some(Culprits {

@@ -38,6 +38,7 @@ fn standing(class: &str, limit: u32) -> Standing<'_> {
         changed_at: ago(10),
         accused_at: ago(1),
         held_at: ago(1),
+        trial: None,
     }
 }
 
@@ -57,12 +58,12 @@ fn the_worst_sure_culprit_of_a_pressed_resource_is_throttled_first() {
         culprit("large", 0.4, Confidence::Strong),
         culprit("unsure", 0.9, Confidence::Likely),
         culprit("twin", 0.9, Confidence::Ambiguous),
-        culprit("guess", 0.9, Confidence::FromOccupancy),
     ];
     let set = |class| Step::Set {
         class,
         resource: "db",
         limit: 7,
+        trial: None,
     };
     assert_eq!(done(&culprits, PRESSED, &[]), [set("large")]);
     let mut large = standing("large", 7);
@@ -135,6 +136,62 @@ fn nobody_stays_throttled_whom_nobody_accuses() {
     for situation in [PRESSED, CALM, BETWEEN] {
         assert_eq!(done(&[], situation, &[cleared]), [release]);
     }
+}
+
+#[test]
+fn who_fills_a_full_resource_by_lives_alone_is_tried_one_at_a_time() {
+    let guesses = [
+        culprit("a", 0.5, Confidence::FromOccupancy),
+        culprit("b", 0.3, Confidence::FromOccupancy),
+        culprit("small", 0.09, Confidence::FromOccupancy),
+    ];
+    let set = |class, trial| Step::Set {
+        class,
+        resource: "db",
+        limit: 7,
+        trial,
+    };
+    assert_eq!(done(&guesses, PRESSED, &[]), [set("a", Some(1.5))]);
+    assert_eq!(done(&guesses[2..], PRESSED, &[]), []);
+    let sure = [guesses[0], culprit("c", 0.1, Confidence::Strong)];
+    assert_eq!(done(&sure, PRESSED, &[]), [set("c", None)]);
+    // Undecided, and decided: others wait less than they did.
+    let trial = |before| Standing {
+        changed_at: ago(1),
+        trial: Some(before),
+        ..standing("a", 7)
+    };
+    assert_eq!(done(&guesses, PRESSED, &[trial(1.6)]), []);
+    assert_eq!(
+        done(&guesses, PRESSED, &[trial(2.0)]),
+        [set("b", Some(1.5))]
+    );
+    let config = AutoConfig {
+        trials: false,
+        ..AutoConfig::default()
+    };
+    let pressed = pressure(PRESSED.0, PRESSED.1);
+    assert_eq!(steps(&config, &guesses, &pressed, &[], NOW), []);
+}
+
+#[test]
+fn a_trial_that_makes_no_difference_ends() {
+    let trial = |limit, before| Standing {
+        trial: Some(before),
+        ..standing("a", limit)
+    };
+    let tighten = Step::Tighten {
+        class: "a",
+        limit: 2,
+    };
+    assert_eq!(done(&[], PRESSED, &[trial(3, 1.5)]), [tighten]);
+    let acquitted = Step::Release {
+        class: "a",
+        why: WhyReleased::Acquitted,
+    };
+    assert_eq!(done(&[], PRESSED, &[trial(1, 1.5)]), [acquitted]);
+    assert_eq!(done(&[], PRESSED, &[trial(1, 2.0)]), [], "it helps");
+    assert_eq!(done(&[], BETWEEN, &[trial(1, 0.9)]), []);
 }
 
 #[test]

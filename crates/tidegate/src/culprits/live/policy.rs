@@ -8,9 +8,11 @@
 //! ```
 //!
 //! Orders are on paths: a class with a query is throttled with all that has its path. A class that an
-//! operator throttles or releases is his from then on, until it is accused anew.
+//! operator throttles or releases is his from then on, until it is accused anew. A class that was tried in
+//! vain is not tried again for five minutes.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tidegate_core::culprits::Confidence as Sure;
 use tidegate_core::throttle::{
@@ -21,6 +23,9 @@ use tidegate_core::time::Timestamp;
 use tidegate_proxy::Throttling;
 
 use super::{Finding, without_query};
+
+/// How long a class that was tried in vain is left alone.
+const ACQUITTED_FOR: Duration = Duration::from_secs(300);
 
 /// How a resource does.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +41,8 @@ pub(super) struct Policy {
     bounds: AutoConfig,
     /// By class.
     own: BTreeMap<String, Own>,
+    /// Classes that were tried in vain, and when.
+    acquitted: BTreeMap<String, Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,6 +54,8 @@ struct Own {
     held_at: Timestamp,
     /// Requests held so far.
     held: u64,
+    /// Latency over SLO when it was set, as long as it is a trial.
+    trial: Option<f64>,
 }
 
 impl Policy {
@@ -54,6 +63,7 @@ impl Policy {
         Self {
             bounds,
             own: BTreeMap::new(),
+            acquitted: BTreeMap::new(),
         }
     }
 
@@ -72,6 +82,7 @@ impl Policy {
         let culprits: Vec<_> = found
             .iter()
             .filter_map(|it| culprit(it, &standing))
+            .filter(|it| !self.is_acquitted(it))
             .collect();
         let pressures: Vec<_> = (pressed.iter())
             .map(|it| Pressure {
@@ -90,11 +101,19 @@ impl Policy {
         said
     }
 
+    /// Whether only lives accuse a class that was tried in vain not long ago.
+    fn is_acquitted(&self, it: &Culprit<'_>) -> bool {
+        it.confidence == Confidence::FromOccupancy && self.acquitted.contains_key(it.class)
+    }
+
     /// What became of own throttles since.
     fn note(&mut self, standing: &[Throttle], found: &[Finding], now: Timestamp) {
+        (self.acquitted).retain(|_, at| now.since(*at) < ACQUITTED_FOR);
+        let least = self.bounds.confidence;
         let told = |class: &str| {
-            let mut told = found.iter().filter(|it| it.told.is_some());
-            told.any(|it| without_query(&it.class) == class)
+            let of_class = found.iter().filter(|it| without_query(&it.class) == class);
+            let told = of_class.filter_map(|it| it.told.as_ref());
+            told.map(|(sure, _)| confidence(sure)).max()
         };
         self.own.retain(|class, own| {
             let set = standing.iter().find(|it| it.pattern.name() == class);
@@ -106,8 +125,12 @@ impl Policy {
                 own.held_at = now;
             }
             own.held = set.counters.held;
-            if told(class) {
+            let told = told(class);
+            if told.is_some() {
                 own.accused_at = now;
+            }
+            if told >= Some(least) {
+                own.trial = None;
             }
             true
         });
@@ -124,6 +147,7 @@ impl Policy {
                 class,
                 resource,
                 limit,
+                trial,
             } => {
                 let own = Own {
                     resource: resource.into(),
@@ -132,9 +156,14 @@ impl Policy {
                     accused_at: now,
                     held_at: now,
                     held: 0,
+                    trial,
                 };
                 self.own.insert(class.into(), own);
-                let why = format!("{class}: throttled to {limit} at a time, it fills {resource}");
+                let fills = match trial {
+                    None => "it fills",
+                    Some(_) => "on trial: it may be what fills",
+                };
+                let why = format!("{class}: throttled to {limit} at a time, {fills} {resource}");
                 Some(("throttled", self.order(class, limit, throttling, now, why)))
             }
             Step::Tighten { class, limit } => {
@@ -147,10 +176,14 @@ impl Policy {
             }
             Step::Release { class, why } => {
                 self.own.remove(class);
+                if why == WhyReleased::Acquitted {
+                    self.acquitted.insert(class.into(), now);
+                }
                 throttling.release(class, now)?;
                 let why = match why {
                     WhyReleased::Idle => "it has held nobody for a while",
                     WhyReleased::Cleared => "nobody accuses it any more",
+                    WhyReleased::Acquitted => "that made no difference",
                 };
                 Some((
                     "released",
@@ -199,14 +232,25 @@ impl Own {
             changed_at: self.changed_at,
             accused_at: self.accused_at,
             held_at: self.held_at,
+            trial: self.trial,
         }
+    }
+}
+
+fn confidence(sure: &Sure) -> Confidence {
+    match sure {
+        Sure::Confirmed => Confidence::Confirmed,
+        Sure::Strong => Confidence::Strong,
+        Sure::Likely => Confidence::Likely,
+        Sure::FromOccupancy => Confidence::FromOccupancy,
+        Sure::Ambiguous { .. } => Confidence::Ambiguous,
     }
 }
 
 /// What the core is told of a finding; nothing if it is not told, cannot be ordered, or is somebody
 /// else's already.
 fn culprit<'a>(it: &'a Finding, standing: &[Throttle]) -> Option<Culprit<'a>> {
-    let (confidence, _) = it.told.as_ref()?;
+    let (sure, _) = it.told.as_ref()?;
     let class = without_query(&it.class);
     let pattern: ClassPattern = class.parse().ok()?;
     let mut others = standing.iter().filter(|it| it.set_by != SetBy::Policy);
@@ -217,13 +261,7 @@ fn culprit<'a>(it: &'a Finding, standing: &[Throttle]) -> Option<Culprit<'a>> {
         class,
         resource: &it.resource,
         share: it.share,
-        confidence: match confidence {
-            Sure::Confirmed => Confidence::Confirmed,
-            Sure::Strong => Confidence::Strong,
-            Sure::Likely => Confidence::Likely,
-            Sure::FromOccupancy => Confidence::FromOccupancy,
-            Sure::Ambiguous { .. } => Confidence::Ambiguous,
-        },
+        confidence: confidence(sure),
         in_flight: it.in_progress,
     })
 }
@@ -305,6 +343,30 @@ mod tests {
         // Full, and nobody suffers.
         let calm = [finding("GET /d", Some(Sure::Strong))];
         assert_eq!(policy.act(&calm, &full(), 0.9, &throttling, now), []);
+    }
+
+    #[test]
+    fn a_trial_ends_by_proof_or_in_vain() {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let guess = |sure| [finding("GET /slow", Some(sure))];
+        let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
+        let mut act = |second, sure| {
+            let said = policy.act(&guess(sure), &full(), 2.0, &throttling, at(second));
+            said.into_iter().map(|(what, _)| what).collect::<Vec<_>>()
+        };
+        // 7, 4, 2, 1, and no better.
+        let said: Vec<_> = (0..6)
+            .flat_map(|step| act(100 + 5 * step, Sure::FromOccupancy))
+            .collect();
+        let [throttled, released] = ["throttled", "released"];
+        assert_eq!(said, [throttled, throttled, throttled, throttled, released]);
+        assert_eq!(act(400, Sure::FromOccupancy), [""; 0]);
+        assert_eq!(act(431, Sure::FromOccupancy), [throttled]);
+        // Sure by now, so it stays.
+        let stays = (0..6).flat_map(|step| act(436 + 5 * step, Sure::Strong));
+        assert!(stays.count() > 0);
+        assert_eq!(act(470, Sure::FromOccupancy), [""; 0]);
+        assert_eq!(limit(&throttling, "GET /slow"), Some(1));
     }
 
     #[test]
