@@ -9,7 +9,7 @@
 //! The idea in one sentence: regress the resource's use, in bins of 100 ms, on where each class's
 //! requests were in progress, rather than on how many came or ended in each second. One step a file:
 //! `clock`, `high_pass`, `atoms`, `screen`, `nnls`, `virtual_time`, `cross_fit`, `arrivals`, `shift_null`,
-//! `occupancy`, `decision`; [`dither`] is the experiment for what observation cannot decide, and [`Whole`]
+//! `occupancy`, `slowdown`, `decision`; [`dither`] is the experiment for what observation cannot decide, and [`Whole`]
 //! the judgement on a recording from all that was said while it was played.
 //!
 //! What it does not know: servers, URLs, files, clocks. Single-threaded on purpose: an evaluation
@@ -43,6 +43,7 @@ mod recent;
 mod screen;
 mod series;
 mod shift_null;
+mod slowdown;
 mod study;
 #[cfg(test)]
 mod tests;
@@ -51,7 +52,7 @@ mod verdict;
 mod virtual_time;
 mod whole;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use alignment::{Alignment, Binned, align};
@@ -65,6 +66,7 @@ use bins::{Bins, Window, signed};
 use onset::is_onset;
 use persistence::Persistence;
 use recent::Recent;
+use slowdown::{ROOM, Room};
 use study::{Known, Seen, Student, Study};
 use usage::Usage;
 
@@ -155,6 +157,8 @@ struct Resource {
     slow: Vec<Seen>,
     /// None before the first look.
     slow_once: Option<BTreeSet<usize>>,
+    /// Classes as they were when it last had room.
+    room: BTreeMap<usize, Room>,
 }
 
 impl Discovery {
@@ -247,6 +251,7 @@ impl Discovery {
         self.listen(now, place);
         self.look_back(now, place);
         let (study, pearson) = self.study(now, place, window);
+        self.note_room(place, &study);
         let mut classes: Vec<_> = study
             .seen
             .into_iter()
@@ -307,6 +312,7 @@ impl Discovery {
             recent: &self.recent,
             unfinished: &self.unfinished,
             usage: &resource.usage,
+            room: &resource.room,
         };
         let student = Student::new(&known, Window::before(now, bins), signed(now));
         let busy = student.utilization() > UTILIZATION_MIN;
@@ -336,6 +342,7 @@ impl Discovery {
             recent: &self.recent,
             unfinished: &self.unfinished,
             usage: &resource.usage,
+            room: &resource.room,
         };
         let at = signed(now);
         let student = Student::new(&known, window, at);
@@ -370,6 +377,28 @@ impl Discovery {
         }
         take_named(&mut study, resource.slow.clone());
         (study, pearson)
+    }
+
+    /// Keeps what was found of each class while the resource had room.
+    fn note_room(&mut self, place: usize, study: &Study) {
+        if study.full > ROOM || !study.fitted {
+            return;
+        }
+        let room = study.seen.iter().map(|seen| {
+            let room = Room {
+                cost: seen.evidence.cost,
+                life: seen.evidence.mean_life,
+                share: seen.evidence.share,
+                named: f64::from(u8::from(seen.named)),
+                windows: 1,
+            };
+            (seen.class, room)
+        });
+        let known = &mut self.resources[place].room;
+        for (class, room) in room {
+            let mean = known.get(&class).map_or(room, |known| known.with(room));
+            known.insert(class, mean);
+        }
     }
 
     /// Whether hardly any requests of a class were there before the usual window.

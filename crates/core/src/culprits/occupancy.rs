@@ -32,6 +32,8 @@ pub(super) struct Occupied {
     pub(super) share: f64,
     /// Seconds per request.
     pub(super) cost: f64,
+    /// Whether it is known not to be what fills the resource.
+    pub(super) cleared: bool,
 }
 
 /// For each class its finished lives, and its unfinished ones with the end that they are thought to have.
@@ -72,6 +74,7 @@ pub(super) fn occupancy(
             Occupied {
                 share: part / bins,
                 cost: if served > 0.0 { used / served } else { 0.0 },
+                cleared: false,
             }
         })
         .collect()

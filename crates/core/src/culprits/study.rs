@@ -2,14 +2,18 @@
 //!
 //! ```text
 //! 1 clock  2 mask, high-pass  3 atoms  4 screen, fit  5 virtual time, fit again, twice
-//! 6 cross-fit, arrivals  7 shift null  8 occupancy, if the resource is full  ->  decision
+//! 6 cross-fit, arrivals  7 shift null  8 occupancy, slowdown, if the resource is full  ->  decision
 //! ```
 //!
 //! Inputs: all that is known of classes and the resource. Failure case: each step tells its own.
 //! Source: each step tells its own; their order and their weights were measured.
 
+mod by_arrivals;
+
+use std::collections::BTreeMap;
+
+use self::by_arrivals::ByArrivals;
 use super::ambiguous::groups;
-use super::arrivals::{LONGER, by_arrivals, reaching_into};
 use super::atoms::{ATOMS, BEHIND, MASS, PROGRESS};
 use super::bins::{BIN_SECONDS, Bins, ClassSeries, Window};
 use super::clock::best_shift;
@@ -18,7 +22,6 @@ use super::decision::{Evidence, is_culprit, matters, occupies};
 use super::folds::Folds;
 use super::high_pass::HighPass;
 use super::lives::STEPS;
-use super::newey_west::regress;
 use super::nnls::Normal;
 use super::occupancy::occupancy;
 use super::pearson::upper_tail;
@@ -26,6 +29,7 @@ use super::recent::{Life, Recent};
 use super::screen::{Columns, Maker};
 use super::series::dot;
 use super::shift_null::{ShiftNull, shift_null};
+use super::slowdown::{Room, Slowed, WINDOWS_MIN, by_slowdown};
 use super::usage::Usage;
 use super::virtual_time::{VirtualTime, add_binned_demand, add_demand};
 
@@ -39,16 +43,6 @@ const VIRTUAL_FITS: usize = 2;
 const SHIFT_WORTH: f64 = 0.85;
 /// Part of the window that is full above which lives decide.
 pub(super) const FULL: f64 = 0.7;
-/// How many errors above what arrivals tell a class's use may lie.
-const ARRIVALS_ERRORS: f64 = 2.0;
-/// Error of a fit's cost that is not seen in it, as a part of the cost.
-const FIT_ERROR: f64 = 1.0;
-/// Part of the window that may be full before arrivals tell nothing.
-const CROWDED_MAX: f64 = 0.25;
-/// From which t on work behind the reply counts.
-const BEHIND_T: f64 = 2.0;
-/// Lags for the errors of arrivals' slopes, bins: what work may take behind a reply, and more.
-const ARRIVALS_LAGS: usize = 25;
 /// Demand over the capacity from which on requests slow each other.
 const CROWDED: f64 = 1.1;
 /// An unfinished request is thought to take so many times its age.
@@ -62,6 +56,16 @@ pub(super) struct Known<'a> {
     /// Class and when it was sent, of requests that have not ended.
     pub(super) unfinished: &'a [(usize, i64)],
     pub(super) usage: &'a Usage,
+    /// Classes as they were when the resource last had room.
+    pub(super) room: &'a BTreeMap<usize, Room>,
+}
+
+impl Known<'_> {
+    /// How a class did while the resource had room, if that was long enough.
+    fn room_of(&self, class: usize) -> Option<Room> {
+        let room = self.room.get(&class).copied();
+        room.filter(|room| room.windows >= WINDOWS_MIN)
+    }
 }
 
 /// What was found of a class.
@@ -89,6 +93,8 @@ pub(super) struct Study {
     pub(super) full: f64,
     /// Clock shift in parts of 20 ms.
     pub(super) shift: i64,
+    /// Whether costs were fitted.
+    pub(super) fitted: bool,
 }
 
 /// The use of the resource in a window: busy seconds per bin, what counts of it, and what is left
@@ -159,38 +165,6 @@ impl Fit {
     }
 }
 
-/// What part of what the fit says of a class stands by its arrivals.
-#[derive(Clone, Copy, Debug)]
-struct ByArrivals {
-    at_most: f64,
-    likely: f64,
-}
-
-impl ByArrivals {
-    /// All of it.
-    const ALL: Self = Self {
-        at_most: 1.0,
-        likely: 1.0,
-    };
-}
-
-/// The most that a slope may be, of it and its t.
-fn most((slope, t): (f64, f64)) -> f64 {
-    match t == 0.0 {
-        true => 1.0,
-        false => slope + ARRIVALS_ERRORS * (slope / t).abs(),
-    }
-}
-
-/// The mean of the fit's word (a slope of one) and this slope, each weighed by its error.
-fn likely((slope, t): (f64, f64)) -> f64 {
-    if t == 0.0 {
-        return 1.0;
-    }
-    let weight = (FIT_ERROR * t / slope).powi(2);
-    (1.0 + weight * slope) / (1.0 + weight)
-}
-
 /// Studies a window. `now` is its end or a little later.
 pub(super) struct Student<'a> {
     known: &'a Known<'a>,
@@ -242,6 +216,7 @@ impl<'a> Student<'a> {
             utilization: rate / cores.max(f64::MIN_POSITIVE),
             full: filter.full(),
             shift: 0,
+            fitted: false,
         };
         Self {
             mean_cost: rate * window.seconds() / all.max(1e-9),
@@ -392,6 +367,7 @@ impl<'a> Student<'a> {
             &self.y,
         );
         self.note_shares(&columns, &fit, &requests);
+        self.study.fitted = true;
         let arrivals = self.by_arrivals(&columns, &fit, &requests, &candidates);
         for ((place, group), arrivals) in candidates.iter().enumerate().zip(arrivals) {
             let used = self.used_by(group, &columns, &fit, &requests);
@@ -399,80 +375,6 @@ impl<'a> Student<'a> {
             let classes: Vec<_> = group.iter().map(|it| columns.classes[*it]).collect();
             self.judge(place, &classes, [used, cost], &found, arrivals);
         }
-    }
-
-    /// How much of what the fit says of each candidate stands by its arrivals.
-    fn by_arrivals(
-        &self,
-        columns: &Columns,
-        fit: &Fit,
-        requests: &[f64],
-        candidates: &[Vec<usize>],
-    ) -> Vec<ByArrivals> {
-        // Where much waits for the resource, work comes later than its request's life on the average says.
-        if candidates.is_empty() || self.study.full > CROWDED_MAX {
-            return vec![ByArrivals::ALL; candidates.len()];
-        }
-        let told = LONGER.map(|longer| {
-            let series = self.told_by_arrivals(columns, fit, requests, candidates, longer);
-            let together = regress(&series, &self.y, ARRIVALS_LAGS).slopes;
-            let alone = series.iter().map(|series| {
-                let found = regress(std::slice::from_ref(series), &self.y, ARRIVALS_LAGS);
-                found.slopes.first().copied().unwrap_or_default()
-            });
-            together.into_iter().zip(alone).collect::<Vec<_>>()
-        });
-        let [shorter, longer] = told;
-        let pairs = shorter.into_iter().zip(longer);
-        let better = pairs.map(|(one, other)| {
-            if other.1.1 > one.1.1.max(BEHIND_T) {
-                other
-            } else {
-                one
-            }
-        });
-        let bounds = better.map(|(together, alone)| ByArrivals {
-            at_most: most(together).max(most(alone)),
-            likely: likely(together).max(likely(alone)),
-        });
-        bounds.collect()
-    }
-
-    /// What each candidate, and all others together, would use by their arrivals.
-    fn told_by_arrivals(
-        &self,
-        columns: &Columns,
-        fit: &Fit,
-        requests: &[f64],
-        candidates: &[Vec<usize>],
-        longer: i64,
-    ) -> Vec<Vec<f32>> {
-        let (maker, mut room) = (self.maker(), Vec::new());
-        let mut series = vec![vec![0.0f32; self.window.bins]; candidates.len() + 1];
-        for (place, class) in columns.classes.iter().enumerate() {
-            let cost = fit.used(columns, place) / requests[place].max(1e-9);
-            if cost <= 0.0 {
-                continue;
-            }
-            let (finished, unfinished) = lives_of(self.known, self.window, *class, self.now);
-            let arrivals = self.arrivals(*class, &unfinished);
-            let mut expected = by_arrivals(&arrivals, self.window, &finished, longer, cost);
-            maker.finish(&mut expected, &mut room);
-            let group = candidates.iter().position(|group| group.contains(&place));
-            let sum = &mut series[group.unwrap_or(candidates.len())];
-            sum.iter_mut().zip(&expected).for_each(|(sum, x)| *sum += x);
-        }
-        series
-    }
-
-    /// A class's series in the window and what reaches into it.
-    fn arrivals(&self, class: usize, unfinished: &[Life]) -> ClassSeries {
-        let window = reaching_into(self.window);
-        let mut series = self.known.bins.read(class, window);
-        for (sent, ended) in unfinished {
-            series.add_unfinished(window, *sent, self.now, ended - sent);
-        }
-        series
     }
 
     /// Use of a group in the whole window, seconds.
@@ -689,12 +591,20 @@ impl<'a> Student<'a> {
             .map(|(class, _)| lives_of(self.known, self.window, *class, self.now))
             .collect();
         let occupied = occupancy(self.window, &lives, &full, self.cores);
+        let classes = self.study.seen.iter().zip(occupied);
+        let classes = classes.map(|(seen, occupied)| Slowed {
+            room: self.known.room_of(seen.class),
+            requests: seen.evidence.requests,
+            life: seen.evidence.mean_life,
+            occupied,
+        });
+        let occupied = by_slowdown(&classes.collect::<Vec<_>>(), self.capacity());
         for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
             if seen.named {
                 continue;
             }
             let lift = occupied.cost / self.mean_cost.max(f64::MIN_POSITIVE);
-            if occupies(occupied.share, lift) {
+            if !occupied.cleared && occupies(occupied.share, lift) {
                 seen.named = true;
                 seen.by_occupancy = true;
                 seen.with.clear();

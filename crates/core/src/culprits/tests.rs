@@ -183,6 +183,31 @@ fn a_full_resource_is_judged_by_lives() {
 }
 
 #[test]
+fn who_was_there_while_there_was_room_is_not_blamed_for_a_backup() {
+    let classes = [
+        (60.0, 12, 0.3),
+        (30.0, 10, 0.3),
+        (30.0, 8, 0.3),
+        (8.0, 400, 0.0),
+    ];
+    let mut site = Site::new(&classes, 115, 9);
+    let backup = 75_000..115_000;
+    site.busy[backup].iter_mut().for_each(|busy| *busy += 1.0);
+    let blamed = |from: u64| {
+        let (mut discovery, _) = site.evaluate(1.0, 0);
+        let at = |ms: u64| Timestamp::from_millis(START_MS + ms);
+        for turn in 0..16 {
+            discovery.evaluate(at(from + 2500 * turn), DATABASE);
+        }
+        let verdicts = discovery.evaluate(at(115_000), DATABASE);
+        assert!(verdicts.full > 0.9);
+        verdicts.named().map(|it| it.class).collect::<Vec<_>>()
+    };
+    assert_eq!(blamed(35_000), []);
+    assert_eq!(blamed(77_500), [ClassId(3)], "nobody has seen it with room");
+}
+
+#[test]
 fn what_goes_beyond_a_limit_is_refused() {
     let mut discovery = Discovery::new(Limits {
         classes: 2,
