@@ -48,25 +48,15 @@ pub(super) struct Maker<'a> {
 
 impl Maker<'_> {
     /// The atoms of one class without what is slow, in time's order, and their sums.
-    pub(super) fn atoms(&self, series: &ClassSeries) -> (Vec<f32>, [f64; ATOMS]) {
+    fn atoms(
+        &self,
+        series: &ClassSeries,
+        room: &mut Vec<[f64; ATOMS]>,
+    ) -> (Vec<f32>, [f64; ATOMS]) {
         let mut columns = vec![0.0; ATOMS * self.window.bins];
         write_atoms(series, self.window, &mut columns);
-        let mut sums = [0.0; ATOMS];
-        let mut room = Vec::with_capacity(self.window.bins + 1);
-        for (column, sum) in columns.chunks_exact_mut(self.window.bins).zip(&mut sums) {
-            *sum = self.finish(column, &mut room);
-        }
+        let sums = self.filter.apply(&mut columns, room);
         (columns, sums)
-    }
-
-    /// Takes what is slow from a column; what it summed up to.
-    pub(super) fn finish(&self, column: &mut [f32], room: &mut Vec<f64>) -> f64 {
-        let counting = column.iter().zip(self.filter.counts());
-        let sum = counting
-            .map(|(x, counts)| if *counts { f64::from(*x) } else { 0.0 })
-            .sum();
-        self.filter.apply(column, room);
-        sum
     }
 
     /// The classes worth fitting, best first, and their columns. `y` is in time's order.
@@ -77,9 +67,9 @@ impl Maker<'_> {
     ) -> Columns {
         let scale = (self.filter.kept() as f64).sqrt();
         let used = dot(y, y);
-        let mut ranked = Vec::new();
+        let (mut ranked, mut room) = (Vec::new(), Vec::new());
         for (class, series) in classes {
-            let (atoms, sums) = self.atoms(series);
+            let (atoms, sums) = self.atoms(series, &mut room);
             let each = atoms.chunks_exact(self.window.bins);
             let each = each.map(|atom| normalized(dot(atom, y), dot(atom, atom), used));
             let best = each.fold(0.0, f64::max);
@@ -145,7 +135,7 @@ mod tests {
             filter: &filter,
             folds: &folds,
         };
-        filter.apply(&mut y, &mut Vec::new());
+        filter.apply::<1>(&mut y, &mut Vec::new());
         let series: Vec<_> = (0..40).map(|class| bins.read(class, window)).collect();
         let columns = maker.screen(series.iter().enumerate(), &y);
         assert_eq!(columns.classes[0], 7);

@@ -110,7 +110,7 @@ impl Used {
         let raw = usage.read(window, shift);
         let filter = HighPass::new(&raw, cores, |bin| crowded[bin]);
         let mut y = raw.clone();
-        filter.apply(&mut y, &mut Vec::new());
+        filter.apply::<1>(&mut y, &mut Vec::new());
         Self { raw, filter, y }
     }
 }
@@ -490,7 +490,7 @@ impl<'a> Student<'a> {
     /// Puts the columns of time in progress and mass on this clock; which columns these are.
     fn stretch(&self, clock: &VirtualTime, columns: &mut Columns) -> Vec<usize> {
         let places = self.folds.places();
-        let (maker, mut room, mut changed) = (self.maker(), Vec::new(), Vec::new());
+        let (mut room, mut changed) = (Vec::new(), Vec::new());
         for place in 0..columns.classes.len() {
             let Some(lives) = self.lives(columns.classes[place]) else {
                 continue;
@@ -498,7 +498,7 @@ impl<'a> Student<'a> {
             let stretched = clock.stretch(&lives).into_iter().zip([PROGRESS, MASS]);
             for (mut column, atom) in stretched {
                 let at = place * ATOMS + atom;
-                columns.sums[at] = maker.finish(&mut column, &mut room);
+                [columns.sums[at]] = self.filter.apply(&mut column, &mut room);
                 let mut permuted = Vec::with_capacity(places);
                 self.folds.push_permuted(&column, &mut permuted);
                 columns.values[at * places..(at + 1) * places].copy_from_slice(&permuted);
@@ -679,7 +679,7 @@ fn find_shift(
             .iter_mut()
             .filter(|x| !x.is_finite())
             .for_each(|x| *x = 0.0);
-        filter.apply(&mut series, &mut room);
+        filter.apply::<1>(&mut series, &mut room);
         series
     };
     let series: Vec<_> = classes

@@ -93,7 +93,6 @@ impl Student<'_> {
         candidates: &[Vec<usize>],
         longer: i64,
     ) -> Vec<Vec<f32>> {
-        let (maker, mut room) = (self.maker(), Vec::new());
         let mut series = vec![vec![0.0f32; self.window.bins]; candidates.len() + 1];
         for (place, class) in columns.classes.iter().enumerate() {
             let cost = fit.used(columns, place) / requests[place].max(1e-9);
@@ -102,11 +101,14 @@ impl Student<'_> {
             }
             let (finished, unfinished) = lives_of(self.known, self.window, *class, self.now);
             let arrivals = self.arrivals(*class, &unfinished);
-            let mut expected = by_arrivals(&arrivals, self.window, &finished, longer, cost);
-            maker.finish(&mut expected, &mut room);
+            let expected = by_arrivals(&arrivals, self.window, &finished, longer, cost);
             let group = candidates.iter().position(|group| group.contains(&place));
             let sum = &mut series[group.unwrap_or(candidates.len())];
             sum.iter_mut().zip(&expected).for_each(|(sum, x)| *sum += x);
+        }
+        let mut room = Vec::new();
+        for series in &mut series {
+            self.filter.apply::<1>(series, &mut room);
         }
         series
     }
