@@ -167,6 +167,29 @@ fn who_is_held_completes_and_everybody_else_passes_by() {
 }
 
 #[test]
+fn a_class_may_be_called_by_the_name_that_the_operator_gave_it() {
+    let server = Server::start();
+    let folder = folder("throttle-named");
+    let text = "[culprits]\nclasses = [\"cart=/cart/*\", \"login=POST /login\"]\n\
+                [[throttle]]\nclass = \"login\"\nconcurrency = 9\n";
+    let front_end = FrontEnd::start(&folder, &configuration(&server, text));
+    let given = said(&order(
+        &front_end,
+        &["throttle", "cart", "--concurrency", "2"],
+    ));
+    assert!(given.contains("* /cart/*"), "{given}");
+    assert_eq!(front_end.get("shop", "/cart/7").status, 200);
+    let all = throttles(&front_end);
+    let of = |class: &str| all.iter().find(|it| it["class"] == class).unwrap();
+    assert_eq!(of("* /cart/*")["arrived"], 1);
+    assert_eq!(of("POST /login")["set_by"], "config");
+    let why = said(&order(&front_end, &["why", "cart"]));
+    assert!(why.contains("throttled by an operator"), "{why}");
+    said(&order(&front_end, &["release", "cart"]));
+    assert_eq!(throttles(&front_end).len(), 1);
+}
+
+#[test]
 fn orders_outlive_the_front_end() {
     let server = Server::start();
     let folder = folder("throttle-kept");

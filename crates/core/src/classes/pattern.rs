@@ -77,6 +77,12 @@ impl Pattern {
         &self.name
     }
 
+    /// The same requests as an order on them names them: see [`crate::throttle::ClassPattern`].
+    pub fn order(&self) -> String {
+        let method = self.method.as_deref().unwrap_or("*");
+        format!("{method} /{}", self.segments.join("/"))
+    }
+
     /// Whether the request belongs to the class.
     pub fn fits(&self, request: &Request<'_>) -> bool {
         if self

@@ -5,7 +5,7 @@ use tidegate_core::time::Timestamp;
 
 use super::openmetrics::{Kind, Text};
 use super::plane::Plane;
-use crate::culprits::live::{Finding, without_query};
+use crate::culprits::live::Finding;
 
 /// A share that is worth a sentence though nobody is accused.
 const SHARE_TOLD: f64 = 0.01;
@@ -72,7 +72,7 @@ pub(super) fn reasons(plane: &Plane, class: &str) -> Vec<String> {
     let findings = culprits.findings();
     let now = (plane.clock)();
     let own = findings.all.iter();
-    let own = own.filter(|it| &*it.class == class || without_query(&it.class) == class);
+    let own = own.filter(|it| &*it.class == class || plane.order_of(&it.class) == class);
     let mut reasons: Vec<_> = own.filter_map(|it| sentence(it, now)).collect();
     let test = findings.test.iter().filter(|it| it.class == class);
     reasons.extend(test.map(|it| it.text.clone()));

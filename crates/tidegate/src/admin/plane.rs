@@ -11,6 +11,7 @@ use tidegate_core::topology::SiteSpec;
 use tidegate_proxy::{Shared, Snapshot};
 
 use crate::culprits::live::Asks;
+use crate::culprits::names::without_query;
 use crate::driver::{DriverStats, Orders};
 use crate::orders_file::OrdersFile;
 use crate::reads::Reads;
@@ -82,6 +83,14 @@ pub(crate) struct Look {
 }
 
 impl Plane {
+    /// A class's name as orders on it have it.
+    pub(crate) fn order_of<'a>(&'a self, class: &'a str) -> &'a str {
+        match &self.culprits {
+            Some(asks) => asks.names().order(class),
+            None => without_query(class),
+        }
+    }
+
     /// Reads all counters.
     pub(crate) fn look(&self) -> Look {
         let snapshot = Arc::new(self.shared.stats.snapshot());

@@ -13,7 +13,6 @@ use super::models::{
 };
 use super::openmetrics::{Family, Kind, Text};
 use super::plane::Plane;
-use crate::culprits::live::without_query;
 
 /// Longest time for which a class may be throttled: a year is for ever.
 const FOR_SECONDS_MAX: f64 = 366.0 * 86_400.0;
@@ -44,7 +43,7 @@ pub(crate) fn throttle(plane: &Plane, wanted: &ThrottleOrder) -> Result<Throttle
     if seconds.is_some_and(|it| !(0.001..=FOR_SECONDS_MAX).contains(&it)) {
         return Err("`for_seconds` must be from 0.001 to a year".into());
     }
-    let class: ClassPattern = parse(&wanted.class)?;
+    let class: ClassPattern = parse(plane, &wanted.class)?;
     if let Some(site) = class.site()
         && plane.shared.topology.load().site_named(site).is_none()
     {
@@ -52,7 +51,7 @@ pub(crate) fn throttle(plane: &Plane, wanted: &ThrottleOrder) -> Result<Throttle
     }
     let until = seconds.map(|seconds| now + Duration::from_secs_f64(seconds));
     let throttling = &plane.shared.throttles;
-    wanted.order.give(throttling, &wanted.class, until, now)?;
+    wanted.order.give(throttling, class.name(), until, now)?;
     let all = throttling.all();
     let set = all.iter().find(|it| it.pattern == class);
     let set = set.ok_or("it was released at once")?;
@@ -66,7 +65,7 @@ pub(crate) fn throttle(plane: &Plane, wanted: &ThrottleOrder) -> Result<Throttle
 pub(super) fn release(plane: &Plane, wanted: &ReleaseOrder) -> Result<ThrottleGiven, String> {
     let now = (plane.clock)();
     // So that the same class is meant however its words are spaced.
-    let class: ClassPattern = parse(&wanted.class)?;
+    let class: ClassPattern = parse(plane, &wanted.class)?;
     let released = plane.shared.throttles.release(class.name(), now);
     let released = released.ok_or_else(|| format!("class `{class}` is not throttled"))?;
     Ok(given(plane, status(&released, now), now))
@@ -83,9 +82,10 @@ fn given(plane: &Plane, throttle: ThrottleStatus, now: Timestamp) -> ThrottleGiv
     }
 }
 
-/// Orders are on paths: of a class that discovery names with a query, all requests of its path are meant.
-fn parse(class: &str) -> Result<ClassPattern, String> {
-    let parsed: Result<ClassPattern, _> = without_query(class).parse();
+/// Orders are on paths: of a class that discovery names with a query, all requests of its path are meant,
+/// and of one that the configuration names what that name stands for.
+fn parse(plane: &Plane, class: &str) -> Result<ClassPattern, String> {
+    let parsed: Result<ClassPattern, _> = plane.order_of(class).parse();
     parsed.map_err(|error| error.to_string())
 }
 
@@ -160,7 +160,8 @@ impl OrderModel {
         until: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<(), String> {
-        let (class, order) = (parse(class)?, self.order()?);
+        let class: Result<ClassPattern, _> = class.parse();
+        let (class, order) = (class.map_err(|error| error.to_string())?, self.order()?);
         let set = throttling.set(class, order, SetBy::Operator, until, now);
         set.map_err(|error| error.to_string())
     }

@@ -20,7 +20,6 @@ use super::models::{
 use super::plane::{Look, Plane};
 use super::status::node_status;
 use super::throttles;
-use crate::culprits::live::without_query;
 
 /// Requests that an answer shows.
 const DECISIONS_MAX: usize = 20;
@@ -40,8 +39,8 @@ pub(crate) fn why(plane: &Plane, name: &str) -> Option<Why> {
 
 fn why_class(plane: &Plane, topology: &Topology, name: &str) -> Option<WhyClass> {
     let mut reasons = findings::reasons(plane, name);
-    // Classes that discovery names may have a query; throttles are on paths.
-    let class: Option<ClassPattern> = without_query(name).parse().ok();
+    // Classes that discovery names may have a query or a name of their own; throttles are on paths.
+    let class: Option<ClassPattern> = plane.order_of(name).parse().ok();
     let all = plane.shared.throttles.all();
     let set = all.iter().find(|it| class.as_ref() == Some(&it.pattern));
     let id = set.map(|it| it.id);

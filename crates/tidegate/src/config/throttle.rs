@@ -8,6 +8,7 @@ use tidegate_core::units::Size;
 use super::file::ConfigFile;
 use super::problem::{Problem, Problems};
 use super::setting::{At, table};
+use crate::culprits::class_pattern;
 
 table! {
     /// A class of requests that is slowed, and still completes; other classes are never refused for it. See
@@ -15,6 +16,7 @@ table! {
     pub(crate) struct ThrottleFile {
         /// A method and a path, like `GET /search/*`, with a site's name before them where it is one
         /// site's: `shop GET /item/{n}`. `{…}` and `*` are any one segment, `*` at the end is all that is left.
+        /// Or a name of `[culprits] classes`.
         class: String;
         /// Most of its requests in flight; the others wait in order.
         concurrency: Option<u32> = None;
@@ -78,7 +80,10 @@ pub(super) fn throttles(file: &ConfigFile, problems: &mut Problems) -> Vec<Throt
 }
 
 fn class(name: &At<String>, file: &ConfigFile, problems: &mut Problems) -> Option<ClassPattern> {
-    let class: ClassPattern = match name.value.parse() {
+    let mut named = (file.culprits.classes.value.iter()).filter_map(|it| class_pattern(it).ok());
+    let named = named.find(|it| it.name() == name.value);
+    let order = named.map_or_else(|| name.value.clone(), |it| it.order());
+    let class: ClassPattern = match order.parse() {
         Ok(class) => class,
         Err(error) => {
             let message = format!("bad class `{}`", name.value);

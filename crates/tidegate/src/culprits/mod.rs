@@ -13,6 +13,7 @@ pub(crate) mod evidence;
 mod files;
 mod input;
 pub(crate) mod live;
+pub(crate) mod names;
 mod offline;
 mod order;
 pub(crate) mod picture;

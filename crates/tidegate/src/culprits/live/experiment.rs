@@ -11,7 +11,6 @@ use tidegate_core::time::Timestamp;
 use tidegate_proxy::{Dithering, Tosses};
 
 use super::super::causal::{CausalReport, CausalTest};
-use super::without_query;
 
 /// How often it is looked whether enough is known.
 const LOOK: Duration = Duration::from_secs(1);
@@ -31,6 +30,8 @@ pub(super) struct Experiment {
 pub(super) struct Suspect<'a> {
     pub(super) class: ClassId,
     pub(super) class_name: &'a str,
+    /// The same as an order has it.
+    pub(super) order: &'a str,
     pub(super) resource: ResourceId,
     pub(super) resource_name: &'a str,
     /// What a request is thought to cost the resource.
@@ -47,7 +48,7 @@ impl Experiment {
         dithering: &Arc<Dithering>,
         now: Timestamp,
     ) -> Result<Self, String> {
-        let class = without_query(suspect.class_name);
+        let class = suspect.order;
         let pattern: ClassPattern =
             (class.parse()).map_err(|error| format!("`{class}` cannot be tested: {error}"))?;
         let tosses = dithering.begin(pattern, HOLD, now + LONGEST);

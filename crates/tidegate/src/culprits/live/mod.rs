@@ -37,6 +37,7 @@ use tokio::sync::oneshot;
 
 use super::causal::CausalReport;
 use super::evidence::Lived;
+use super::names::ClassNames;
 use super::picture::report::{self, Mode, Report};
 use super::picture::{self, ClassMaterial, Material};
 use crate::config::Culprits;
@@ -154,9 +155,15 @@ pub(crate) enum AskError {
 pub(crate) struct Asks {
     sender: SyncSender<Ask>,
     findings: Arc<ArcSwap<Findings>>,
+    names: Arc<ClassNames>,
 }
 
 impl Asks {
+    /// What orders call classes.
+    pub(crate) fn names(&self) -> &ClassNames {
+        &self.names
+    }
+
     /// The picture as it is now.
     pub(crate) async fn report(&self) -> Result<Report, AskError> {
         let (sender, answer) = oneshot::channel();
@@ -203,6 +210,7 @@ impl Asks {
         Self {
             sender: sync_channel(1).0,
             findings: Arc::new(ArcSwap::from_pointee(findings)),
+            names: Arc::default(),
         }
     }
 
@@ -224,12 +232,17 @@ impl Watch {
     pub(crate) fn spawn(parts: WatchParts) -> std::io::Result<Self> {
         let (sender, receiver) = sync_channel(ASKS_MAX);
         let findings = Arc::new(ArcSwap::default());
-        let mut running = Running::new(parts, Arc::clone(&findings));
+        let names = Arc::new(ClassNames::new(&parts.config.patterns));
+        let mut running = Running::new(parts, Arc::clone(&findings), Arc::clone(&names));
         let thread = std::thread::Builder::new()
             .name("culprits".into())
             .spawn(move || running.run(&receiver))?;
         Ok(Self {
-            asks: Asks { sender, findings },
+            asks: Asks {
+                sender,
+                findings,
+                names,
+            },
             thread: Some(thread),
         })
     }
@@ -258,6 +271,7 @@ struct Running {
     requests: Requests,
     watched: WatchedAll,
     findings: Arc<ArcSwap<Findings>>,
+    names: Arc<ClassNames>,
     evaluations: u64,
     evaluated: Duration,
     /// Slows culprits down by itself, if that is wanted, and when it looks next.
@@ -275,13 +289,15 @@ struct Running {
 }
 
 impl Running {
-    fn new(parts: WatchParts, findings: Arc<ArcSwap<Findings>>) -> Self {
+    fn new(parts: WatchParts, findings: Arc<ArcSwap<Findings>>, names: Arc<ClassNames>) -> Self {
         let limits = Limits {
             classes: SLOTS as u16,
             resources: RESOURCES_MAX as u16,
         };
         let watched = WatchedAll::new(&parts.shared, parts.resources, &parts.sites);
+        let policy = |bounds| Policy::new(bounds, Arc::clone(&names));
         Self {
+            policy: parts.config.automatic.map(policy),
             discovery: Discovery::new(limits),
             requests: Requests::new(
                 parts.observed,
@@ -295,7 +311,7 @@ impl Running {
             findings,
             evaluations: 0,
             evaluated: Duration::ZERO,
-            policy: parts.config.automatic.map(Policy::new),
+            names,
             policy_due: Timestamp::ZERO,
             latency: 0.0,
             experiment: None,
@@ -428,6 +444,7 @@ impl Running {
         let suspect = Suspect {
             class: ClassId(number.unwrap_or_default() as u16),
             class_name: class,
+            order: self.names.order(class),
             resource: watched.id,
             resource_name: &watched.name,
             cost_seconds: most.cost_seconds,
@@ -524,7 +541,7 @@ impl Running {
     fn classes(&self, base: i64) -> Vec<ClassMaterial> {
         let throttles = self.shared.throttles.all();
         let class = |name: String| {
-            let of = |throttle: &&Throttle| throttle.pattern.name() == without_query(&name);
+            let of = |throttle: &&Throttle| throttle.pattern.name() == self.names.order(&name);
             ClassMaterial {
                 throttle: throttles.iter().find(of).map(|it| shown(it, base)),
                 name,
@@ -561,11 +578,6 @@ impl Running {
         }
         notes
     }
-}
-
-/// A class's name as an order on it has it: orders are on paths.
-pub(crate) fn without_query(class: &str) -> &str {
-    class.split_once('?').map_or(class, |(path, _)| path)
 }
 
 /// What slows a class, for the picture.

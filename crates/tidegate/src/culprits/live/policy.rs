@@ -12,6 +12,7 @@
 //! vain is not tried again for five minutes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::culprits::Confidence as Sure;
@@ -22,7 +23,8 @@ use tidegate_core::throttle::{
 use tidegate_core::time::Timestamp;
 use tidegate_proxy::Throttling;
 
-use super::{Finding, without_query};
+use super::Finding;
+use crate::culprits::names::ClassNames;
 
 /// How long a class that was tried in vain is left alone.
 const ACQUITTED_FOR: Duration = Duration::from_secs(300);
@@ -39,7 +41,8 @@ pub(super) struct Pressed {
 #[derive(Debug)]
 pub(super) struct Policy {
     bounds: AutoConfig,
-    /// By class.
+    names: Arc<ClassNames>,
+    /// By class, as orders have it.
     own: BTreeMap<String, Own>,
     /// Classes that were tried in vain, and when.
     acquitted: BTreeMap<String, Timestamp>,
@@ -59,9 +62,10 @@ struct Own {
 }
 
 impl Policy {
-    pub(super) fn new(bounds: AutoConfig) -> Self {
+    pub(super) fn new(bounds: AutoConfig, names: Arc<ClassNames>) -> Self {
         Self {
             bounds,
+            names,
             own: BTreeMap::new(),
             acquitted: BTreeMap::new(),
         }
@@ -77,11 +81,11 @@ impl Policy {
         throttling: &Throttling,
         now: Timestamp,
     ) -> Vec<(&'static str, String)> {
-        let standing = throttling.all();
+        let (standing, names) = (throttling.all(), Arc::clone(&self.names));
         self.note(&standing, found, now);
         let culprits: Vec<_> = found
             .iter()
-            .filter_map(|it| culprit(it, &standing))
+            .filter_map(|it| culprit(it, names.order(&it.class), &standing))
             .filter(|it| !self.is_acquitted(it))
             .collect();
         let pressures: Vec<_> = (pressed.iter())
@@ -109,9 +113,9 @@ impl Policy {
     /// What became of own throttles since.
     fn note(&mut self, standing: &[Throttle], found: &[Finding], now: Timestamp) {
         (self.acquitted).retain(|_, at| now.since(*at) < ACQUITTED_FOR);
-        let least = self.bounds.confidence;
+        let (least, names) = (self.bounds.confidence, &self.names);
         let told = |class: &str| {
-            let of_class = found.iter().filter(|it| without_query(&it.class) == class);
+            let of_class = found.iter().filter(|it| names.order(&it.class) == class);
             let told = of_class.filter_map(|it| it.told.as_ref());
             told.map(|(sure, _)| confidence(sure)).max()
         };
@@ -247,11 +251,10 @@ fn confidence(sure: &Sure) -> Confidence {
     }
 }
 
-/// What the core is told of a finding; nothing if it is not told, cannot be ordered, or is somebody
+/// What the core is told of a finding, whose class orders call so; nothing if it is not told, cannot be ordered, or is somebody
 /// else's already.
-fn culprit<'a>(it: &'a Finding, standing: &[Throttle]) -> Option<Culprit<'a>> {
+fn culprit<'a>(it: &'a Finding, class: &'a str, standing: &[Throttle]) -> Option<Culprit<'a>> {
     let (sure, _) = it.told.as_ref()?;
-    let class = without_query(&it.class);
     let pattern: ClassPattern = class.parse().ok()?;
     let mut others = standing.iter().filter(|it| it.set_by != SetBy::Policy);
     if others.any(|it| it.pattern == pattern) {
@@ -271,6 +274,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::culprits::class_pattern;
 
     fn finding(class: &str, told: Option<Sure>) -> Finding {
         Finding {
@@ -286,7 +290,8 @@ mod tests {
     }
 
     fn policy() -> Policy {
-        Policy::new(AutoConfig::default())
+        let cart = class_pattern("cart=/cart/*").unwrap();
+        Policy::new(AutoConfig::default(), Arc::new(ClassNames::new([&cart])))
     }
 
     fn full() -> [Pressed; 1] {
@@ -367,6 +372,18 @@ mod tests {
         assert!(stays.count() > 0);
         assert_eq!(act(470, Sure::FromOccupancy), [""; 0]);
         assert_eq!(limit(&throttling, "GET /slow"), Some(1));
+    }
+
+    #[test]
+    fn a_class_with_a_name_of_its_own_is_throttled_as_what_it_stands_for() {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let found = [finding("cart", Some(Sure::Strong))];
+        let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
+        for (second, wanted) in [(100, Some(7)), (106, Some(4)), (170, Some(2)), (231, None)] {
+            let accused = if second < 200 { &found[..] } else { &[] };
+            policy.act(accused, &full(), 2.0, &throttling, at(second));
+            assert_eq!(limit(&throttling, "* /cart/*"), wanted, "{second}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tidegate_core::throttle::ClassPattern;
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_sim::model::{Demand, Stream};
 
-use crate::culprits::live::without_query;
+use crate::culprits::names::without_query;
 
 /// The site's name and host.
 const SITE: &str = "shop";
