@@ -30,29 +30,30 @@ pub(super) const BEHIND: usize = 8;
 /// Writes the atoms of a class, one behind the other, each as long as the window.
 pub(super) fn write_atoms(series: &ClassSeries, window: Window, columns: &mut [f32]) {
     let bins = window.bins;
-    let at = |series: &[f32], bin: usize, shift: isize| {
-        series[(bin + MARGIN).wrapping_add_signed(shift)]
-    };
-    let mean = |series: &[f32], bin: usize, shifts: std::ops::RangeInclusive<isize>| {
-        let many = shifts.clone().count() as f32;
-        shifts.map(|shift| at(series, bin, shift)).sum::<f32>() / many
-    };
     let (sent, ended) = (&series.arrivals, &series.ends);
     columns[..bins].copy_from_slice(series.progress_in(window));
     columns[bins..2 * bins].copy_from_slice(series.mass_in(window));
-    for (atom, column) in columns.chunks_exact_mut(bins).enumerate().skip(2) {
-        for (bin, value) in column.iter_mut().enumerate() {
-            *value = match atom {
-                2 => at(ended, bin, 0),
-                3 => at(ended, bin, 1),
-                4 => mean(ended, bin, 2..=3),
-                5 => at(sent, bin, 0),
-                6 => at(sent, bin, -1),
-                7 => mean(sent, bin, -3..=-2),
-                8 => at(ended, bin, -2),
-                9 => mean(ended, bin, -4..=-3),
-                _ => mean(ended, bin, -8..=-5),
-            };
+    let means = [
+        (ended, 0..=0),
+        (ended, 1..=1),
+        (ended, 2..=3),
+        (sent, 0..=0),
+        (sent, -1..=-1),
+        (sent, -3..=-2),
+        (ended, -2..=-2),
+        (ended, -4..=-3),
+        (ended, -8..=-5),
+    ];
+    for ((series, shifts), column) in means
+        .into_iter()
+        .zip(columns[2 * bins..].chunks_exact_mut(bins))
+    {
+        let part = 1.0 / shifts.clone().count() as f32;
+        column.fill(0.0);
+        for shift in shifts {
+            let shifted = &series[MARGIN.wrapping_add_signed(shift)..][..bins];
+            let pairs = column.iter_mut().zip(shifted);
+            pairs.for_each(|(mean, x)| *mean += part * x);
         }
     }
 }
