@@ -53,6 +53,8 @@ pub(super) const SHARE_MIN: f64 = 0.042;
 pub(super) const LIFT_MIN: f64 = 1.75;
 /// Least lift where much is known.
 const LONG_LIFT_MIN: f64 = 2.0;
+/// Least t where much is known: a class that is worth telling has more by then.
+const LONG_T: f64 = 6.0;
 /// A share that needs no long window.
 const GREAT: f64 = 2.5 * SHARE_MIN;
 /// Part of its rate that a new class had before at the most.
@@ -108,7 +110,7 @@ fn likely_matters(seen: &Evidence, share: f64) -> bool {
 
 /// Whether a class is named by a long window.
 pub(super) fn is_culprit_of_long(seen: &Evidence) -> bool {
-    is_culprit(seen) && likely_matters(seen, SHARE_MIN)
+    is_culprit(seen) && seen.t >= LONG_T && likely_matters(seen, SHARE_MIN)
 }
 
 /// Whether what the usual window names stands where a long one is known and does or does not name it. A
@@ -170,7 +172,8 @@ mod tests {
             ..seen()
         };
         assert!(is_culprit(&cheap) && !is_culprit_of_long(&cheap));
-        assert!(is_culprit_of_long(&seen()));
+        let sure = Evidence { t: 6.0, ..seen() };
+        assert!(is_culprit_of_long(&sure) && is_culprit(&seen()) && !is_culprit_of_long(&seen()));
     }
 
     #[test]
