@@ -8,8 +8,13 @@ use super::{ALL, Scale, find};
 
 /// What a whole run may take; some need more requests or more arms than the others.
 const FULL_MAX: Duration = Duration::from_secs(600);
-const LONG_MAX: Duration = Duration::from_secs(750);
-const LONG: [&str; 3] = ["poll-interval", "tail", "admission-goodput"];
+const LONG_MAX: Duration = Duration::from_secs(900);
+const LONG: [&str; 4] = [
+    "poll-interval",
+    "tail",
+    "admission-goodput",
+    "culprits-suite",
+];
 /// Its longest requests take over a minute, and have to be seen to their end.
 const LONGEST: (&str, Duration) = ("elephants", Duration::from_secs(1200));
 

@@ -121,6 +121,7 @@ pub(super) async fn run(
         story: Story::new(schedule),
         named: None,
         wrong: Vec::new(),
+        before: Vec::new(),
         throttled: None,
     };
     let requests = OpenLoop::start(visitors, &running.plane.listeners, begin);
@@ -204,9 +205,12 @@ struct Demo {
     live: Live,
     stop: Stop,
     story: Story,
-    /// What was named first after the elephant had come, and classes that were named and are not it.
+    /// What was named first after the elephant had come, and was not before; classes that were named and are
+    /// not it.
     named: Option<Named>,
     wrong: Vec<String>,
+    /// What was named before it came.
+    before: Vec<String>,
     throttled: Option<Throttled>,
 }
 
@@ -253,10 +257,14 @@ impl Demo {
         for named in findings.told().filter_map(|it| Named::of(it, now)) {
             if !named.right && !self.wrong.contains(&named.class) {
                 self.wrong.push(named.class.clone());
+                if self.story.stage() == Stage::Quiet {
+                    self.before.push(named.class.clone());
+                }
                 let text = format!("named, too: {}", named.sentence());
                 self.live.say("wrong", &text)?;
             }
-            if self.named.is_none() && self.story.stage() == Stage::Elephant {
+            let known = self.before.contains(&named.class);
+            if self.named.is_none() && self.story.stage() == Stage::Elephant && !known {
                 self.named = Some(named);
             }
         }
