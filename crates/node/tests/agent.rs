@@ -79,6 +79,7 @@ fn a_front_end_reads_what_proc_says() {
         Sources::FILES,
         Sources::NETWORK,
         Sources::PER_CPU,
+        Sources::CONTEXT_SWITCHES,
     ] {
         assert!(first.sources.has(source), "{source:?}");
     }
@@ -103,6 +104,7 @@ fn a_front_end_reads_what_proc_says() {
     assert_eq!(second.generation, first.generation);
     assert!(second.sequence > first.sequence);
     assert!(second.runnable_ns > first.runnable_ns);
+    assert!(second.context_switches > first.context_switches);
 
     let status = agent.status();
     assert!(status.running);

@@ -55,6 +55,8 @@
 #define TIDEGATE_SOURCE_SERVICES (1ull << 21)
 /* the CPU lines */
 #define TIDEGATE_SOURCE_PER_CPU (1ull << 22)
+/* context_switches */
+#define TIDEGATE_SOURCE_CONTEXT_SWITCHES (1ull << 23)
 
 struct tidegate_record {
     __u32 sequence; /* number of this publication; grows by one, never zero */
@@ -111,7 +113,8 @@ struct tidegate_record {
     __u64 in_flight_ns; /* integral of in_flight, request·ns */
     __u64 completions; /* requests completed */
     __u64 softirq_ns; /* CPU time in soft interrupts, ns */
-    __u8 reserved304[12];
+    __u64 context_switches; /* switches from one task to another */
+    __u8 reserved312[4];
     __u32 tail4;
 } __attribute__((packed, aligned(64)));
 _Static_assert(__builtin_offsetof(struct tidegate_record, sequence) == 0, "sequence");
@@ -160,6 +163,7 @@ _Static_assert(__builtin_offsetof(struct tidegate_record, sent_bytes) == 272, "s
 _Static_assert(__builtin_offsetof(struct tidegate_record, in_flight_ns) == 280, "in_flight_ns");
 _Static_assert(__builtin_offsetof(struct tidegate_record, completions) == 288, "completions");
 _Static_assert(__builtin_offsetof(struct tidegate_record, softirq_ns) == 296, "softirq_ns");
+_Static_assert(__builtin_offsetof(struct tidegate_record, context_switches) == 304, "context_switches");
 _Static_assert(sizeof(struct tidegate_record) == 320, "tidegate_record");
 
 

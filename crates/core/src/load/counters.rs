@@ -16,6 +16,7 @@ const BUSY: u32 = 1;
 const FINE: u32 = 2;
 const DISK: u32 = 4;
 const NETWORK: u32 = 8;
+const SWITCHES: u32 = 16;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,8 +33,10 @@ pub struct Counters {
     pub fine: bool,
     /// Time that the busiest disk had work, nanoseconds.
     pub disk_ns: Option<u64>,
-    /// Bytes received and sent.
-    pub network: Option<(u64, u64)>,
+    /// Bytes received and sent, together.
+    pub network: Option<u64>,
+    /// Switches from one task to another.
+    pub context_switches: Option<u64>,
 }
 
 impl Counters {
@@ -48,7 +51,9 @@ impl Counters {
             fine: sources.has(Sources::BUSY_SWITCH) || sources.has(Sources::BUSY_ACCT),
             disk_ns: (sources.has(Sources::DISK)).then_some(record.disk_ns),
             network: (sources.has(Sources::NETWORK))
-                .then_some((record.received_bytes, record.sent_bytes)),
+                .then_some(record.received_bytes.saturating_add(record.sent_bytes)),
+            context_switches: (sources.has(Sources::CONTEXT_SWITCHES))
+                .then_some(record.context_switches),
         }
     }
 }
@@ -63,8 +68,8 @@ pub(super) struct CounterSlot {
     generation: AtomicU64,
     busy_ns: AtomicU64,
     disk_ns: AtomicU64,
-    received: AtomicU64,
-    sent: AtomicU64,
+    network: AtomicU64,
+    context_switches: AtomicU64,
     cores: AtomicU32,
     measured: AtomicU32,
 }
@@ -77,8 +82,8 @@ impl CounterSlot {
         let measured = bit(counters.busy_ns.is_some(), BUSY)
             | bit(counters.fine, FINE)
             | bit(counters.disk_ns.is_some(), DISK)
-            | bit(counters.network.is_some(), NETWORK);
-        let (received, sent) = counters.network.unwrap_or_default();
+            | bit(counters.network.is_some(), NETWORK)
+            | bit(counters.context_switches.is_some(), SWITCHES);
         let before = self.sequence.load(Ordering::Relaxed);
         self.sequence
             .store(before.wrapping_add(1), Ordering::Relaxed);
@@ -88,8 +93,11 @@ impl CounterSlot {
             (&self.generation, counters.generation),
             (&self.busy_ns, counters.busy_ns.unwrap_or_default()),
             (&self.disk_ns, counters.disk_ns.unwrap_or_default()),
-            (&self.received, received),
-            (&self.sent, sent),
+            (&self.network, counters.network.unwrap_or_default()),
+            (
+                &self.context_switches,
+                counters.context_switches.unwrap_or_default(),
+            ),
         ] {
             word.store(value, Ordering::Relaxed);
         }
@@ -117,7 +125,8 @@ impl CounterSlot {
             busy_ns: if_measured(BUSY, get(&self.busy_ns)),
             fine: measured & FINE != 0,
             disk_ns: if_measured(DISK, get(&self.disk_ns)),
-            network: (measured & NETWORK != 0).then(|| (get(&self.received), get(&self.sent))),
+            network: if_measured(NETWORK, get(&self.network)),
+            context_switches: if_measured(SWITCHES, get(&self.context_switches)),
         };
         fence(Ordering::Acquire);
         let whole = before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before;
@@ -139,7 +148,10 @@ mod tests {
             disk_ns: 8,
             received_bytes: 9,
             sent_bytes: 10,
-            sources: Sources::BUSY_ACCT.with(Sources::NETWORK),
+            context_switches: 11,
+            sources: Sources::BUSY_ACCT
+                .with(Sources::NETWORK)
+                .with(Sources::CONTEXT_SWITCHES),
             ..LoadRecord::default()
         };
         let counters = Counters::of_record(&record, Timestamp::from_nanos(5), 1.5);
@@ -152,7 +164,8 @@ mod tests {
                 busy_ns: Some(7),
                 fine: true,
                 disk_ns: None,
-                network: Some((9, 10)),
+                network: Some(19),
+                context_switches: Some(11),
             }
         );
         slot.store(&counters);
@@ -184,7 +197,8 @@ mod tests {
             busy_ns: Some(number),
             fine: true,
             disk_ns: Some(number),
-            network: Some((number, number)),
+            network: Some(number),
+            context_switches: Some(number),
         };
         std::thread::scope(|scope| {
             scope.spawn(|| (1..100_000).for_each(|number| slot.store(&at(number))));

@@ -160,6 +160,7 @@ layout! {
     280 in_flight_ns: u64,        "integral of in_flight, request·ns";
     288 completions: u64,         "requests completed";
     296 softirq_ns: u64,          "CPU time in soft interrupts, ns";
+    304 context_switches: u64,    "switches from one task to another";
 }
 
 layout! {

@@ -39,6 +39,7 @@ sources! {
     20 COMPLETIONS "completions and in_flight_ns";
     21 SERVICES "services";
     22 PER_CPU "the CPU lines";
+    23 CONTEXT_SWITCHES "context_switches";
 }
 
 impl Sources {

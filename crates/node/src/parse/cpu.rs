@@ -27,6 +27,8 @@ pub(crate) struct Stat {
     pub(crate) running: Option<u32>,
     /// Tasks that wait for IO.
     pub(crate) blocked: Option<u32>,
+    /// Switches from one task to another.
+    pub(crate) switches: Option<u64>,
 }
 
 /// Reads `/proc/stat`, giving each CPU's times to `per_cpu`.
@@ -46,6 +48,8 @@ pub(crate) fn stat(bytes: &[u8], mut per_cpu: impl FnMut(u32, Ticks)) -> Option<
             stat.running = number32(count.trim_ascii());
         } else if let Some(count) = line.strip_prefix(b"procs_blocked ") {
             stat.blocked = number32(count.trim_ascii());
+        } else if let Some(count) = line.strip_prefix(b"ctxt ") {
+            stat.switches = number(count.trim_ascii());
         }
     }
     stat.total = total?;
@@ -168,6 +172,7 @@ mod tests {
         };
         assert_eq!(stat.total, expected);
         assert_eq!((stat.running, stat.blocked), (Some(3), Some(2)));
+        assert_eq!(stat.switches, Some(5));
         assert_eq!(cpus.iter().map(|(cpu, _)| *cpu).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(cpus.iter().map(|(_, ticks)| ticks.busy).sum::<u64>(), 178);
     }

@@ -98,6 +98,7 @@ pub(super) struct Host {
     blocked: Integral,
     softirq: Counter,
     steal: Counter,
+    switches: Counter,
     tick_ns: u64,
 }
 
@@ -136,6 +137,7 @@ impl Host {
             blocked: Integral::default(),
             softirq: Counter::default(),
             steal: Counter::default(),
+            switches: Counter::default(),
             tick_ns: NANOS_PER_SECOND / rustix::param::clock_ticks_per_second().max(1),
         }
     }
@@ -217,7 +219,12 @@ impl Host {
         self.cores = online;
         self.stat_pace.end(turn);
         let Some(stat) = stat else {
-            for source in [Sources::STEAL, Sources::UNINTERRUPTIBLE, Sources::PER_CPU] {
+            for source in [
+                Sources::STEAL,
+                Sources::UNINTERRUPTIBLE,
+                Sources::PER_CPU,
+                Sources::CONTEXT_SWITCHES,
+            ] {
                 let file = &self.stat;
                 context.findings.missing(source, || file.why_not().into());
             }
@@ -231,6 +238,15 @@ impl Host {
         let findings = &mut *context.findings;
         findings.measured(Sources::STEAL, "in ticks from /proc/stat");
         findings.measured(Sources::PER_CPU, "their softirq_ns and steal_ns in ticks");
+        match stat.switches {
+            Some(switches) => {
+                record.context_switches = self.switches.follow(switches);
+                findings.measured(Sources::CONTEXT_SWITCHES, "as ctxt of /proc/stat");
+            }
+            None => findings.missing(Sources::CONTEXT_SWITCHES, || {
+                "/proc/stat has no ctxt".into()
+            }),
+        }
         match stat.blocked {
             Some(blocked) => {
                 record.uninterruptible = blocked;

@@ -126,6 +126,10 @@ impl System {
                     "the hypervisor steals from the whole machine",
                 );
                 context.missing(Sources::PER_CPU, "the lines are of the machine's CPUs");
+                context.missing(
+                    Sources::CONTEXT_SWITCHES,
+                    "a control group has no counter of them",
+                );
             }
         }
     }

@@ -62,6 +62,7 @@ fn a_version_1_host_has_exact_cpu_time() {
             Sources::NETWORK,
             Sources::DISK,
             Sources::PER_CPU,
+            Sources::CONTEXT_SWITCHES,
         ],
         &[
             Sources::BUSY_TICK,
@@ -86,6 +87,7 @@ fn a_version_1_host_has_exact_cpu_time() {
     assert_eq!((record.files_open, record.files_max), (2912, 1_625_084));
     assert_eq!((record.tcp_established, record.time_wait), (48, 1203));
     assert_eq!(record.accept_overflows, 17);
+    assert_eq!(record.context_switches, 498_169);
     assert_eq!(record.runnable_ns, 0, "one sample has no area below it");
     assert_eq!(lines.len(), 4);
     assert_eq!(lines[2].busy_ns, 13_004_000_000);
@@ -193,6 +195,7 @@ fn a_version_1_group_reports_itself() {
             Sources::DISK,
             Sources::STEAL,
             Sources::PER_CPU,
+            Sources::CONTEXT_SWITCHES,
         ],
     );
     assert_eq!(record.scope, 1);

@@ -43,16 +43,19 @@ pub(super) enum Kind {
     Disk,
     /// Bytes, both ways; there is no capacity.
     Network,
+    /// Switches from one task to another; there is no capacity.
+    Switches,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 3] = [Self::Cpu, Self::Disk, Self::Network];
+    pub(super) const ALL: [Self; 4] = [Self::Cpu, Self::Disk, Self::Network, Self::Switches];
 
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
             Self::Disk => "disk",
             Self::Network => "network",
+            Self::Switches => "context switches",
         }
     }
 
@@ -61,14 +64,15 @@ impl Kind {
         match self {
             Self::Cpu => counters.busy_ns,
             Self::Disk => counters.disk_ns,
-            Self::Network => counters.network.map(|(received, sent)| received + sent),
+            Self::Network => counters.network,
+            Self::Switches => counters.context_switches,
         }
     }
 
     fn capacity(self, counters: &Counters) -> f64 {
         match self {
             Self::Cpu => counters.cores.into(),
-            Self::Disk | Self::Network => 1.0,
+            Self::Disk | Self::Network | Self::Switches => 1.0,
         }
     }
 }
@@ -219,7 +223,7 @@ impl Series {
     fn keep(&mut self, from: u64, to: u64, used: f64) {
         let unit = match self.kind {
             Kind::Cpu | Kind::Disk => 1.0,
-            Kind::Network => 1e9,
+            Kind::Network | Kind::Switches => 1e9,
         };
         if self.spans.len() >= SPANS_MAX {
             self.spans.pop_front();
@@ -269,7 +273,8 @@ mod tests {
             busy_ns: Some(busy_ms * MS),
             fine: true,
             disk_ns: None,
-            network: Some((busy_ms, busy_ms)),
+            network: Some(2 * busy_ms),
+            context_switches: None,
         }
     }
 

@@ -254,7 +254,7 @@ impl Watched {
     fn explains(&self) -> bool {
         match self.series.kind() {
             Kind::Cpu | Kind::Disk => true,
-            Kind::Network => false,
+            Kind::Network | Kind::Switches => false,
         }
     }
 
@@ -263,7 +263,7 @@ impl Watched {
             Kind::Cpu | Kind::Disk => Unit::Busy {
                 capacity: self.series.capacity(),
             },
-            Kind::Network => Unit::Rate,
+            Kind::Network | Kind::Switches => Unit::Rate,
         };
         let on_unix = |at: Timestamp| at.nanos() as i64 + base;
         let named = self.named_at.iter();
