@@ -1,7 +1,7 @@
 //! The labelled scenarios of culprit discovery, scored, beside plain statistics on the same data.
 //!
 //! ```text
-//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|late|causal|cost]
+//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|late|dearer|flood|causal|cost]
 //!     [--seeds A..B]   seeds of scenarios, or of hours for `quiet` (0..4)
 //!     [--json FILE]    writes the scores
 //!     [--errors]       a line for each error
@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use tidegate_core::culprits::dither::Outcome;
+use tidegate_sim::elephants::quiet::Late;
 use tidegate_sim::elephants::suite::{Found, on_threads, scenario};
 use tidegate_sim::elephants::{Family, Label, Replay, Score, causal, quiet, run};
 
@@ -28,6 +29,8 @@ enum What {
     Scenarios,
     Quiet,
     Late,
+    Dearer,
+    Flood,
     Causal,
     Cost,
 }
@@ -65,6 +68,8 @@ impl Options {
                 "all" => {}
                 "quiet" => options.what = What::Quiet,
                 "late" => options.what = What::Late,
+                "dearer" => options.what = What::Dearer,
+                "flood" => options.what = What::Flood,
                 "cost" => options.what = What::Cost,
                 "causal" => options.what = What::Causal,
                 names => options.families = families(names)?,
@@ -84,7 +89,9 @@ fn main() -> Result<(), Error> {
     let result = match options.what {
         What::Scenarios => scenarios(&options),
         What::Quiet => quiet_hours(&options),
-        What::Late => late_elephants(&options),
+        What::Late => late_elephants(&options, |seed| quiet::late(seed, 300.0)),
+        What::Dearer => late_elephants(&options, |seed| quiet::dearer(seed, 300.0)),
+        What::Flood => late_elephants(&options, quiet::flood),
         What::Causal => causal_tests(&options),
         What::Cost => cost(&options),
     };
@@ -194,10 +201,17 @@ fn quiet_hours(options: &Options) -> Value {
     })
 }
 
-/// How long after elephants came to sites that had run for five minutes they were told, by share.
-fn late_elephants(options: &Options) -> Value {
+/// How long after elephants came to sites that had run for a while they were told, by share.
+fn late_elephants(options: &Options, run: fn(u64) -> Option<Late>) -> Value {
     let seeds: Vec<_> = options.seeds.clone().collect();
-    let late = on_threads(&seeds, options.threads, |seed| quiet::late(*seed, 300.0));
+    let late = on_threads(&seeds, options.threads, |seed| run(*seed));
+    if options.errors {
+        for (seed, late) in seeds.iter().zip(&late) {
+            if let Some(l) = late {
+                println!("{seed} {:.2} {:?}", l.share, l.delay);
+            }
+        }
+    }
     println!("share of capacity   elephants   told after, s: 50 %    90 %   not within 180 s");
     let mut rows = Vec::new();
     for (from, to) in [(0.05, 0.08), (0.08, 0.12), (0.12, 0.2), (0.2, 1.0)] {

@@ -11,12 +11,15 @@
 //! full resource                 share >= 3.5 %, cost >= 1.9 x the mean;  no t, z or rm
 //! where 90 s and more are known named there, too, at >= 2 x the mean cost, unless its share is >= 10.5 %:
 //!                               both by what is likely of share and cost by arrivals alone, unless it is new:
-//!                               had less than a quarter of its rate in the 90 s before
+//!                               had less than a quarter of its rate in the 90 s before; and if it is not, and
+//!                               costs 1.25 x and more of what it does there, its life must have grown by half
+//!                               of that
 //! ```
 //!
 //! The last rule is for a site that runs for days: of many small classes and many windows of 30 s some pair
 //! meets by chance, and in 120 s it does not; costs are known better there, too. It makes a small culprit
-//! wait for a minute or two.
+//! wait for a minute or two. Whoever costs five times of what it did takes longer than it did, unless the work
+//! goes on behind the reply; such a culprit waits, too.
 //!
 //! t alone is fooled by chance meetings with a cron job; z alone turns away elephants that are rare
 //! or take seconds, since few long requests have few ways to be shifted: hence two ways in. A class
@@ -59,6 +62,10 @@ const LONG_T: f64 = 6.0;
 const GREAT: f64 = 2.5 * SHARE_MIN;
 /// Part of its rate that a new class had before at the most.
 const NEW: f64 = 0.25;
+/// From how many times its cost in the long window on a class costs more than it did, and which part of that its
+/// life must have grown by.
+const DEARER: f64 = 1.25;
+const GROWN: f64 = 0.5;
 /// The same where occupancy decides.
 const OCCUPIED_SHARE_MIN: f64 = 0.035;
 const OCCUPIED_LIFT_MIN: f64 = 1.9;
@@ -113,14 +120,33 @@ pub(super) fn is_culprit_of_long(seen: &Evidence) -> bool {
     is_culprit(seen) && seen.t >= LONG_T && likely_matters(seen, SHARE_MIN)
 }
 
-/// Whether what the usual window names stands where a long one is known and does or does not name it. A
-/// class is new if hardly any of its requests were there before the usual window.
-pub(super) fn stands(seen: &Evidence, by_long: Option<bool>, new: bool) -> bool {
+/// What a class was in the long window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Long {
+    /// Seconds of the resource per request.
+    pub(super) cost: f64,
+    /// Mean life, seconds.
+    pub(super) life: f64,
+    /// Whether it is named there.
+    pub(super) named: bool,
+}
+
+impl Long {
+    /// Whether a class that costs more than here takes longer, too.
+    fn explains(&self, seen: &Evidence) -> bool {
+        let (cost, life) = (seen.cost - self.cost, seen.mean_life - self.life);
+        seen.cost <= DEARER * self.cost || life >= GROWN * cost
+    }
+}
+
+/// Whether what the usual window names stands where a long one is known. A class is new if hardly any of its
+/// requests were there before the usual window.
+pub(super) fn stands(seen: &Evidence, long: &Long, new: bool) -> bool {
     let great = match new {
         true => seen.share >= GREAT,
-        false => likely_matters(seen, GREAT),
+        false => likely_matters(seen, GREAT) && long.explains(seen),
     };
-    by_long.unwrap_or(true) || great
+    long.named || great
 }
 
 /// Whether so many requests a second, after so many before, make a class a new one.
@@ -157,14 +183,19 @@ mod tests {
     #[test]
     fn small_shares_must_be_seen_in_the_long_window_where_there_is_one() {
         let of = |share| Evidence { share, ..seen() };
-        let [yes, no] = [Some(true), Some(false)];
-        assert!(stands(&of(0.05), None, false) && stands(&of(0.05), yes, false));
-        assert!(!stands(&of(0.05), no, true) && stands(&of(0.15), no, false));
+        let no = Long {
+            cost: 0.05,
+            life: 0.1,
+            named: false,
+        };
+        let yes = Long { named: true, ..no };
+        assert!(stands(&of(0.05), &yes, false));
+        assert!(!stands(&of(0.05), &no, true) && stands(&of(0.15), &no, false));
         let by_lives = Evidence {
             arrivals: 0.4,
             ..of(0.15)
         };
-        assert!(!stands(&by_lives, no, false) && stands(&by_lives, no, true));
+        assert!(!stands(&by_lives, &no, false) && stands(&by_lives, &no, true));
         assert!(is_new(10.0, 2.0) && !is_new(10.0, 3.0));
         let cheap = Evidence {
             lift: 1.9,
@@ -174,6 +205,30 @@ mod tests {
         assert!(is_culprit(&cheap) && !is_culprit_of_long(&cheap));
         let sure = Evidence { t: 6.0, ..seen() };
         assert!(is_culprit_of_long(&sure) && is_culprit(&seen()) && !is_culprit_of_long(&seen()));
+    }
+
+    #[test]
+    fn whoever_costs_more_than_it_did_takes_longer() {
+        let great = Evidence {
+            share: 0.15,
+            ..seen()
+        };
+        let before = |cost, life| Long {
+            cost,
+            life,
+            named: false,
+        };
+        // 0.05 s now, with a life of 0.1 s.
+        assert!(!stands(&great, &before(0.01, 0.1), false));
+        assert!(!stands(&great, &before(0.01, 0.085), false));
+        assert!(stands(&great, &before(0.01, 0.075), false));
+        assert!(stands(&great, &before(0.045, 0.1), false));
+        assert!(stands(&great, &before(0.01, 0.1), true));
+        let named = Long {
+            named: true,
+            ..before(0.01, 0.1)
+        };
+        assert!(stands(&great, &named, false));
     }
 
     #[test]

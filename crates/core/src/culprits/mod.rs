@@ -63,6 +63,7 @@ pub use whole::{Told, Whole};
 pub use crate::classes::ClassId;
 use crate::time::Timestamp;
 use bins::{Bins, Window, signed};
+use decision::Long;
 use onset::is_onset;
 use persistence::Persistence;
 use recent::Recent;
@@ -153,10 +154,10 @@ struct Resource {
     /// When its use last changed all at once.
     alarm: Option<i64>,
     evaluations: u32,
-    /// What the last two looks at the slow window both named, and the last one alone.
+    /// What the last two looks at the slow window both named.
     slow: Vec<Seen>,
-    /// None before the first look.
-    slow_once: Option<BTreeSet<usize>>,
+    /// Classes as the last look at it saw them; none before the first.
+    long: Option<BTreeMap<usize, Long>>,
     /// Classes as they were when it last had room.
     room: BTreeMap<usize, Room>,
 }
@@ -321,18 +322,24 @@ impl Discovery {
         } else {
             student.leave()
         };
-        let named: Vec<_> = study
-            .seen
-            .into_iter()
-            .filter(|seen| seen.named && !seen.by_occupancy)
-            .filter(|seen| decision::is_culprit_of_long(&seen.evidence))
-            .collect();
-        let once = named.iter().map(|seen| seen.class).collect();
-        let before = resource.slow_once.replace(once).unwrap_or_default();
-        resource.slow = named
-            .into_iter()
-            .filter(|seen| before.contains(&seen.class))
-            .collect();
+        let long = study.seen.iter().map(|seen| {
+            let (named, evidence) = (seen.named && !seen.by_occupancy, &seen.evidence);
+            let long = Long {
+                cost: evidence.cost,
+                life: evidence.mean_life,
+                named: named && decision::is_culprit_of_long(evidence),
+            };
+            (seen.class, long)
+        });
+        let long: BTreeMap<_, _> = long.collect();
+        let names =
+            |long: &BTreeMap<usize, Long>, class| long.get(&class).is_some_and(|it| it.named);
+        let mut slow = study.seen;
+        slow.retain(|seen| {
+            let before = resource.long.as_ref();
+            names(&long, seen.class) && before.is_some_and(|it| names(it, seen.class))
+        });
+        (resource.slow, resource.long) = (slow, Some(long));
     }
 
     fn study(&self, now: Timestamp, place: usize, window: Window) -> (Study, Vec<Pearson>) {
@@ -368,12 +375,13 @@ impl Discovery {
                 take_named(&mut study, short.seen);
             }
         }
-        for seen in &mut study.seen {
-            let by_long = resource.slow_once.as_ref();
-            let by_long = by_long.map(|named| named.contains(&seen.class));
-            let named = seen.named && !seen.by_occupancy;
-            let new = named && self.is_new(seen.class, now);
-            seen.named &= seen.by_occupancy || decision::stands(&seen.evidence, by_long, new);
+        if let Some(all) = &resource.long {
+            let named = study.seen.iter_mut().filter(|seen| seen.named);
+            for seen in named.filter(|seen| !seen.by_occupancy) {
+                let long = all.get(&seen.class).copied().unwrap_or_default();
+                let new = self.is_new(seen.class, now);
+                seen.named = decision::stands(&seen.evidence, &long, new);
+            }
         }
         take_named(&mut study, resource.slow.clone());
         (study, pearson)

@@ -115,17 +115,57 @@ pub struct Late {
 /// How long it takes, on a site as in [`run`], until an elephant is told that comes after so many
 /// seconds; none if what came is no culprit by the labels.
 pub fn late(seed: u64, after: f64) -> Option<Late> {
-    let seconds = after + LATE_SECONDS;
-    let (mut site, elephants) = quiet_site(seed, seconds, 1);
-    site.onset = after;
-    let elephant = usize::from(*elephants.first()?);
-    site.classes[elephant].onset = Some(Onset {
+    let (site, elephants) = quiet_site(seed, after + LATE_SECONDS, 1);
+    comes(site, *elephants.first()?, absent(after), seed)
+}
+
+/// The same of one that was there before, with a tenth of the cost.
+pub fn dearer(seed: u64, after: f64) -> Option<Late> {
+    let (site, elephants) = quiet_site(seed, after + LATE_SECONDS, 1);
+    let before = Onset {
         at: after,
+        rate: 1.0,
+        work: 0.1,
+    };
+    comes(site, *elephants.first()?, before, seed)
+}
+
+/// The same of one that asks for more than there is, soon after the start: most of what is seen of it is seen
+/// while the resource is full.
+pub fn flood(seed: u64) -> Option<Late> {
+    let mut prng = Prng::new(seed ^ 0x0f10_0d00_0000_0000);
+    let after = between(&mut prng, (10.0, 60.0));
+    let plan = Plan {
+        classes: (10, 30),
+        rate: (100.0, 800.0),
+        elephants: (1, 1),
+        share: (0.6, 0.75),
+        cost: (0.02, 0.2),
+        small: Some((0.3, 0.45)),
+        seconds: after + LATE_SECONDS,
+        ..Plan::default()
+    };
+    let (site, elephants) = site(&plan, &mut prng);
+    comes(site, *elephants.first()?, absent(after), seed)
+}
+
+/// Not there before.
+fn absent(at: f64) -> Onset {
+    Onset {
+        at,
         rate: 0.0,
         work: 1.0,
-    });
+    }
+}
+
+fn comes(mut site: Site, elephant: u16, onset: Onset, seed: u64) -> Option<Late> {
+    let after = onset.at;
+    site.onset = after;
+    let elephant = usize::from(elephant);
+    site.classes[elephant].onset = Some(onset);
     let trace = world::run(&site, seed);
-    let truth = truths_between(&trace, Resource::Database, after, seconds)[elephant];
+    let until = after + LATE_SECONDS;
+    let truth = truths_between(&trace, Resource::Database, after, until)[elephant];
     let told = Replay::new(&trace).find(|turn| {
         let mut told = turn.verdicts.iter().flat_map(|(_, it)| it.told());
         told.any(|verdict| usize::from(verdict.class.0) == elephant)
