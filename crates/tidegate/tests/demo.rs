@@ -107,7 +107,7 @@ fn phase<'a>(object: &'a Value, name: &str) -> (&'a Value, f64) {
 #[test]
 fn the_elephant_is_named_and_the_site_is_calm_without_it() {
     let _alone = ALONE.lock();
-    let demo = start(&["--elephant", "--seconds", "45"]);
+    let demo = start(&["--elephant", "--seconds", "60"]);
     let output = demo.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let object = object(&output.stdout[..]);

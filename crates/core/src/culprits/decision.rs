@@ -3,28 +3,33 @@
 //! ```text
 //! share, less its error (1 / t)   >= 4.2 % of the capacity
 //! cost, less its error            >= 1.75 x the mean cost
-//! use <= 1.25 x what was measured,  slope <= 1.3
+//! use <= 1.25 x what was measured,  slope <= 1.3 unless 5 % of the window and more are full
 //! and    t >= 3, z >= 3.7, rm >= 1.4    or    t >= 4.5, z >= 3, rm >= 1.3 with 10 requests or more
 //! below 20 s of data            t >= 5, z >= 6, rm >= 2
 //! cost > 4 x its mean life      t >= 4.5, z >= 4.5, rm >= 1.5, too: work behind the reply has more
 //!                               places to be
 //! full resource                 share >= 3.5 %, cost >= 1.9 x the mean;  no t, z or rm
-//! where 90 s and more are known named there, too, at >= 2 x the mean cost, unless its share is >= 10.5 %:
-//!                               both by what is likely of share and cost by arrivals alone, unless it is new:
-//!                               had less than a quarter of its rate in the 90 s before; and if it is not, and
-//!                               costs 1.25 x and more of what it does there, its life must have grown by half
-//!                               of that
+//!
+//! where 90 s and more are known: named by the long window, too, with
+//!     t >= 6;  t >= 10 if cost > 1.5 x its mean life
+//!     likely share >= 4.2 %, likely cost >= 2 x the mean
+//! or else by the usual window alone, with
+//!     share >= 10.5 %                     a new class: it had less than a quarter of its rate before
+//!     likely share >= 10.5 %, likely cost >= 2 x the mean, and no more than 1.25 x its cost in the
+//!     long window unless its life has grown by half of that        any other class
+//! likely = what is likely by arrivals alone; what it is if t and z >= 10 and it takes what it costs
 //! ```
 //!
-//! The last rule is for a site that runs for days: of many small classes and many windows of 30 s some pair
-//! meets by chance, and in 120 s it does not; costs are known better there, too. It makes a small culprit
-//! wait for a minute or two. Whoever costs five times of what it did takes longer than it did, unless the work
-//! goes on behind the reply; such a culprit waits, too.
+//! The long window is for a site that runs for days: of many small classes and many windows of 30 s some
+//! pair meets by chance, and in 120 s it does not; costs are known better there, too. It makes a small
+//! culprit wait for a minute or two. Whoever costs five times of what it did takes longer than it did,
+//! unless the work goes on behind the reply; such a culprit waits, too.
 //!
 //! t alone is fooled by chance meetings with a cron job; z alone turns away elephants that are rare
 //! or take seconds, since few long requests have few ways to be shifted: hence two ways in. A class
 //! whose part of the window says 1.3 times as much of it as the fit did stands in for somebody who
-//! comes with it.
+//! comes with it. A part of the window in which the resource is full teaches too small a cost, so there the
+//! other parts may say more.
 //!
 //! Source: gates chosen on seeds below 32 of the simulator's suite, from those of the study.
 
@@ -49,6 +54,8 @@ pub(super) struct Evidence {
     pub(super) slope: f64,
     /// What part of its share and cost is likely by its arrivals alone.
     pub(super) arrivals: f64,
+    /// Part of the window in which the resource was full.
+    pub(super) full: f64,
 }
 
 /// Least share and lift.
@@ -58,6 +65,10 @@ pub(super) const LIFT_MIN: f64 = 1.75;
 const LONG_LIFT_MIN: f64 = 2.0;
 /// Least t where much is known: a class that is worth telling has more by then.
 const LONG_T: f64 = 6.0;
+/// Cost over life up to which the work may be done while the request waits for it.
+const INSIDE: f64 = 1.5;
+/// t and z from which on a class that takes no less than it costs is told by the usual lift, whatever its arrivals.
+const NO_DOUBT: f64 = 10.0;
 /// A share that needs no long window.
 const GREAT: f64 = 2.5 * SHARE_MIN;
 /// Part of its rate that a new class had before at the most.
@@ -73,6 +84,8 @@ const OCCUPIED_LIFT_MIN: f64 = 1.9;
 const OF_USE_MAX: f64 = 1.25;
 /// Greatest slope of the use on what other parts of the window taught.
 const SLOPE_MAX: f64 = 1.3;
+/// Part of the window that may be full where that counts.
+const FULL_MAX: f64 = 0.05;
 /// Seconds of data below which more is asked for.
 const WINDOW_MIN: f64 = 20.0;
 /// Cost over life from which work goes on behind the reply.
@@ -96,7 +109,8 @@ pub(super) fn is_culprit(seen: &Evidence) -> bool {
     let passes = |(t, z, rm): Gates| seen.t >= t && seen.z >= z && seen.rm >= rm;
     let sure = 1.0 - seen.t.max(1.0).recip();
     let great = matters(seen.share * sure, seen.lift * sure, 1.0);
-    if !great || seen.of_use > OF_USE_MAX || seen.slope > SLOPE_MAX {
+    let stands_in = seen.slope > SLOPE_MAX && seen.full < FULL_MAX;
+    if !great || seen.of_use > OF_USE_MAX || stands_in {
         return false;
     }
     let behind = seen.cost > BEHIND * seen.mean_life;
@@ -109,15 +123,21 @@ pub(super) fn is_culprit(seen: &Evidence) -> bool {
     }
 }
 
-/// Whether what is likely by arrivals alone is so great, too.
+/// Whether what is likely by arrivals alone is so great, too, unless there is no doubt.
 fn likely_matters(seen: &Evidence, share: f64) -> bool {
-    let sure = seen.arrivals * (1.0 - seen.t.max(1.0).recip());
-    seen.share * sure >= share && seen.lift * sure >= LONG_LIFT_MIN
+    let sure = 1.0 - seen.t.max(1.0).recip();
+    if seen.t >= NO_DOUBT && seen.z >= NO_DOUBT && seen.cost <= seen.mean_life {
+        return matters(seen.share * sure, seen.lift * sure, 1.0) && seen.share * sure >= share;
+    }
+    let likely = seen.arrivals * sure;
+    seen.share * likely >= share && seen.lift * likely >= LONG_LIFT_MIN
 }
 
 /// Whether a class is named by a long window.
 pub(super) fn is_culprit_of_long(seen: &Evidence) -> bool {
-    is_culprit(seen) && seen.t >= LONG_T && likely_matters(seen, SHARE_MIN)
+    let inside = seen.cost <= INSIDE * seen.mean_life;
+    let least = if inside { LONG_T } else { NO_DOUBT };
+    is_culprit(seen) && seen.t >= least && likely_matters(seen, SHARE_MIN)
 }
 
 /// What a class was in the long window.
@@ -177,6 +197,7 @@ mod tests {
             window: 30.0,
             slope: 0.9,
             arrivals: 1.0,
+            full: 0.0,
         }
     }
 
@@ -203,8 +224,24 @@ mod tests {
             ..seen()
         };
         assert!(is_culprit(&cheap) && !is_culprit_of_long(&cheap));
+        let no_doubt = Evidence {
+            z: 10.0,
+            arrivals: 0.1,
+            ..cheap
+        };
+        let behind = Evidence {
+            mean_life: 0.04,
+            ..no_doubt
+        };
+        assert!(is_culprit_of_long(&no_doubt) && !is_culprit_of_long(&behind));
         let sure = Evidence { t: 6.0, ..seen() };
         assert!(is_culprit_of_long(&sure) && is_culprit(&seen()) && !is_culprit_of_long(&seen()));
+        let outside = |t| Evidence {
+            t,
+            mean_life: 0.03,
+            ..seen()
+        };
+        assert!(!is_culprit_of_long(&outside(9.0)) && is_culprit_of_long(&outside(10.0)));
     }
 
     #[test]
@@ -265,6 +302,12 @@ mod tests {
         ];
         no.iter()
             .for_each(|seen| assert!(!is_culprit(seen), "{seen:?}"));
+        let in_a_full_part = Evidence {
+            slope: 2.0,
+            full: 0.1,
+            ..seen()
+        };
+        assert!(is_culprit(&in_a_full_part));
     }
 
     #[test]

@@ -562,6 +562,7 @@ impl<'a> Student<'a> {
                 z,
                 rm,
                 slope,
+                full: self.study.full,
                 arrivals: (arrivals.likely / arrivals.at_most.min(1.0)).clamp(0.0, 1.0),
                 cost: used / seen.evidence.requests.max(1e-9),
                 ..seen.evidence

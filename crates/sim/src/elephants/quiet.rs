@@ -18,7 +18,7 @@ use super::label::{Label, Truth, truths, truths_between};
 use super::replay::Replay;
 use super::score::Named;
 use super::site::{Background, Onset, Site, Traffic};
-use super::trace::Resource;
+use super::trace::{Resource, Trace};
 use super::world;
 
 /// What some hours came to.
@@ -91,8 +91,9 @@ pub fn run(seed: u64, seconds: f64) -> Quiet {
                             ..
                         } = truths[*class];
                         let (share, cost) = (100.0 * share, 1e3 * cost_seconds);
+                        let life = 1e3 * mean_life(&trace, *class);
                         quiet.told.push(format!(
-                            "{place}, {share:.1} % of the capacity, {cost:.1} ms each{seen}"
+                            "{place}, {share:.1} % of the capacity, {cost:.1} ms each in {life:.1} ms{seen}"
                         ));
                     }
                 }
@@ -178,6 +179,17 @@ fn comes(mut site: Site, elephant: u16, onset: Onset, seed: u64) -> Option<Late>
 
 /// How long an elephant is waited for.
 const LATE_SECONDS: f64 = 180.0;
+
+/// Of all requests of a class that ended, seconds.
+fn mean_life(trace: &Trace, class: usize) -> f64 {
+    let of = trace
+        .requests
+        .iter()
+        .filter(|it| usize::from(it.class.0) == class);
+    let lives = of.filter_map(|it| Some(it.ended?.since(it.sent).as_secs_f64()));
+    let (sum, count) = lives.fold((0.0, 0.0), |(sum, count), life| (sum + life, count + 1.0));
+    sum / f64::max(count, 1.0)
+}
 
 /// What was thought of it.
 fn found(seen: &Verdict) -> String {
