@@ -18,16 +18,13 @@
 //! Source: arrivals as an instrument for time in progress, as in Wright 1928; measured on sites without
 //! elephants, where work of nobody's that wanders made the busiest class look four times as dear as it was.
 
-use super::bins::{BIN_NS, Bins, ClassSeries, MARGIN, Window};
+use super::bins::{BIN_NS, ClassSeries, LIFE_MIN_NS, MARGIN, Window, spread};
 use super::recent::Life;
-use crate::time::Timestamp;
 
 /// Lives that a mean is taken of.
 const LIVES_MAX: usize = 200;
 /// Bins that a request's work may take; of what takes longer the rest is left out.
 const RESPONSE: usize = 64;
-/// Longest life that is told apart: hardly any of its work lies in so many bins, and the ring holds it.
-const LIFE_MAX: i64 = 1000 * BIN_NS;
 /// So much longer than a life work may take, nanoseconds: one of these.
 pub(super) const LONGER: [i64; 2] = [0, 8 * BIN_NS];
 
@@ -53,36 +50,25 @@ pub(super) fn by_arrivals(
     // Arrivals are spread over the 100 ms after a request was sent: its part lies in the next bin.
     let came = series.arrivals.iter().enumerate();
     for (place, came) in came.filter(|(_, came)| **came > 0.0) {
-        let (first, weight) = (
-            place as isize - (MARGIN + RESPONSE) as isize,
-            *came * cost as f32,
-        );
-        for (k, part) in response.iter().enumerate() {
-            let bin = usize::try_from(first + k as isize).ok();
-            if let Some(sum) = bin.and_then(|bin| expected.get_mut(bin)) {
-                *sum += weight * part;
-            }
-        }
+        let weight = *came * cost as f32;
+        // Where in the window it was sent, or how much of its work lies before.
+        let sent = place.saturating_sub(MARGIN + RESPONSE);
+        let before = (MARGIN + RESPONSE).saturating_sub(place);
+        let within = expected.iter_mut().skip(sent);
+        let pairs = within.zip(response.iter().skip(before));
+        pairs.for_each(|(sum, part)| *sum += weight * part);
     }
     expected
 }
 
 /// What part of one request's work lies in each bin from the one on in which it was sent.
 fn response(lives: &[Life], longer: i64) -> Vec<f32> {
-    let window = Window {
-        first: MARGIN as i64,
-        bins: RESPONSE,
-    };
-    let begin = window.start_ns();
-    let at = |ns: i64| Timestamp::from_nanos(u64::try_from(ns).unwrap_or(0));
-    let (mut bins, mut many) = (Bins::new(1), 0.0f32);
+    let (mut response, mut many) = (vec![0.0; RESPONSE], 0.0f32);
     for (sent, ended) in lives.iter().step_by(lives.len().div_ceil(LIVES_MAX).max(1)) {
-        let life = ((ended - sent).max(0) + longer).min(LIFE_MAX);
-        bins.add(0, at(begin), at(begin + life));
+        let life = ((ended - sent).max(0) + longer).max(LIFE_MIN_NS);
+        spread(0, life, 1.0, &mut response);
         many += 1.0;
     }
-    let series = bins.read(0, window);
-    let mut response = series.mass_in(window).to_vec();
     // Nobody works in the bins after the longest life.
     while response.last().is_some_and(|part| *part == 0.0) {
         response.pop();
@@ -93,7 +79,9 @@ fn response(lives: &[Life], longer: i64) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bins::Bins;
     use super::*;
+    use crate::time::Timestamp;
 
     const MS: i64 = 1_000_000;
 

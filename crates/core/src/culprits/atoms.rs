@@ -16,6 +16,7 @@
 //! Source: measured; without the last nine recall is three points lower.
 
 use super::bins::{ClassSeries, MARGIN, Window};
+use super::series::VECTOR;
 
 /// Atoms of a class.
 pub(super) const ATOMS: usize = 11;
@@ -27,35 +28,39 @@ pub(super) const MASS: usize = 1;
 /// The first of those behind the reply.
 pub(super) const BEHIND: usize = 8;
 
-/// Writes the atoms of a class, one behind the other, each as long as the window.
-pub(super) fn write_atoms(series: &ClassSeries, window: Window, columns: &mut [f32]) {
-    let bins = window.bins;
-    let (sent, ended) = (&series.arrivals, &series.ends);
-    columns[..bins].copy_from_slice(series.progress_in(window));
-    columns[bins..2 * bins].copy_from_slice(series.mass_in(window));
-    let means = [
-        (ended, 0..=0),
-        (ended, 1..=1),
-        (ended, 2..=3),
-        (sent, 0..=0),
-        (sent, -1..=-1),
-        (sent, -3..=-2),
-        (ended, -2..=-2),
-        (ended, -4..=-3),
-        (ended, -8..=-5),
-    ];
-    for ((series, shifts), column) in means
-        .into_iter()
-        .zip(columns[2 * bins..].chunks_exact_mut(bins))
-    {
-        let part = 1.0 / shifts.clone().count() as f32;
-        column.fill(0.0);
-        for shift in shifts {
-            let shifted = &series[MARGIN.wrapping_add_signed(shift)..][..bins];
-            let pairs = column.iter_mut().zip(shifted);
-            pairs.for_each(|(mean, x)| *mean += part * x);
-        }
-    }
+/// All atoms of a class in one bin, filled up with zeros to whole vectors.
+pub(super) type Row = [f32; ATOMS.next_multiple_of(VECTOR)];
+
+/// Writes the atoms of a class, a row for each bin of the window.
+pub(super) fn write_atoms(series: &ClassSeries, window: Window, rows: &mut Vec<Row>) {
+    let around = window.bins + 2 * MARGIN;
+    let (sent, ended) = (&series.arrivals[..around], &series.ends[..around]);
+    let (progress, mass) = (series.progress_in(window), series.mass_in(window));
+    let mean = |series: &[f32]| series.iter().sum::<f32>() / series.len() as f32;
+    rows.clear();
+    rows.extend(
+        progress
+            .iter()
+            .zip(mass)
+            .enumerate()
+            .map(|(bin, (progress, mass))| {
+                let at = bin + MARGIN;
+                [
+                    *progress,
+                    *mass,
+                    ended[at],
+                    ended[at + 1],
+                    mean(&ended[at + 2..at + 4]),
+                    sent[at],
+                    sent[at - 1],
+                    mean(&sent[at - 3..at - 1]),
+                    ended[at - 2],
+                    mean(&ended[at - 4..at - 2]),
+                    mean(&ended[at - 8..at - 4]),
+                    0.0,
+                ]
+            }),
+    );
 }
 
 #[cfg(test)]
@@ -74,8 +79,9 @@ mod tests {
             Timestamp::from_millis(3000),
         );
         let window = Window { first: 0, bins: 50 };
-        let mut columns = vec![0.0; ATOMS * 50];
-        write_atoms(&bins.read(0, window), window, &mut columns);
+        let mut rows = Vec::new();
+        write_atoms(&bins.read(0, window), window, &mut rows);
+        assert_eq!(rows.len(), 50);
         let expected = [
             (20, 29, 0.1),
             (20, 29, 0.1),
@@ -90,8 +96,8 @@ mod tests {
             (34, 37, 0.25),
         ];
         for (atom, (from, to, value)) in expected.into_iter().enumerate() {
-            let column = &columns[atom * 50..(atom + 1) * 50];
-            for (bin, found) in column.iter().enumerate() {
+            for (bin, row) in rows.iter().enumerate() {
+                let found = row[atom];
                 let wanted: f32 = if (from..=to).contains(&bin) {
                     value
                 } else {

@@ -28,7 +28,7 @@ pub(super) const MARGIN: usize = 8;
 
 const SERIES: usize = 5;
 /// Shortest life that counts: a request sent and ended in one instant was still somewhere.
-const LIFE_MIN_NS: i64 = 100_000;
+pub(super) const LIFE_MIN_NS: i64 = 100_000;
 
 /// What a row consists of.
 #[derive(Clone, Copy)]
@@ -115,7 +115,7 @@ impl ClassSeries {
 }
 
 /// Adds `mass`, spread evenly from one moment to another, nanoseconds from the first bin's start.
-fn spread(from: i64, to: i64, mass: f64, bins: &mut [f32]) {
+pub(super) fn spread(from: i64, to: i64, mass: f64, bins: &mut [f32]) {
     let end = bins.len() as i64 * BIN_NS;
     let (first, last) = (from.max(0), to.min(end));
     if first >= last {
@@ -219,13 +219,20 @@ impl Bins {
         let Some(row) = self.rows.get(class).and_then(Option::as_ref) else {
             return vec![0.0; window.bins];
         };
+        let mut found = vec![0.0; window.bins];
         let oldest = (self.newest - BINS as i64 + 1).max(0);
-        let bins = window.first..window.first + window.bins as i64;
-        bins.map(|bin| match (oldest..=self.newest).contains(&bin) {
-            true => row[place(series, bin)],
-            false => 0.0,
-        })
-        .collect()
+        let end = (window.first + window.bins as i64).min(self.newest + 1);
+        let mut bin = window.first.max(oldest);
+        while bin < end {
+            // To the end of the ring or of what is asked for.
+            let from = place(series, bin);
+            let ring_end = (series as usize + 1) * BINS;
+            let many = (ring_end - from).min((end - bin) as usize);
+            let to = (bin - window.first) as usize;
+            found[to..to + many].copy_from_slice(&row[from..from + many]);
+            bin += many as i64;
+        }
+        found
     }
 }
 

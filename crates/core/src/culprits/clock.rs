@@ -5,7 +5,7 @@
 //! shift    = argmax over -300, -280 .. 300 ms, if score(shift) >= 1.15 score(0) and >= score(0) + 0.03
 //! ```
 //!
-//! Inputs: use at each shift and the classes' time in progress and mass, without what is slow.
+//! Inputs: use at each shift; time in progress and mass of the classes that were screened, without what is slow.
 //! Failure case: clocks more than 300 ms apart are not found; work at one end of a long life is
 //! taken for a shift, which does no harm since the fit then sees it where it is.
 //! Source: measured with clocks up to 200 ms apart.
@@ -23,14 +23,10 @@ const BETTER_BY: f64 = 0.03;
 
 /// The shift to use, in parts of 20 ms. `used(s)` is the use at a shift and `classes` are the
 /// series to compare it with, two for each class.
-pub(super) fn best_shift(mut used: impl FnMut(i64) -> Vec<f32>, classes: &[[Vec<f32>; 2]]) -> i64 {
+pub(super) fn best_shift(used: impl Fn(i64) -> Vec<f32>, classes: &[[&[f32]; 2]]) -> i64 {
     let classes: Vec<_> = classes
         .iter()
-        .map(|class| {
-            class
-                .each_ref()
-                .map(|series| (series.as_slice(), dot(series, series)))
-        })
+        .map(|class| class.map(|series| (series, dot(series, series))))
         .collect();
     let none = score(&used(0), &classes);
     let mut best = (0, none);
@@ -84,14 +80,14 @@ mod tests {
                 noise(100)
             }
         };
-        assert_eq!(best_shift(used, &[[class.clone(), noise(2)]]), 7);
+        assert_eq!(best_shift(used, &[[&class, &noise(2)]]), 7);
         assert_eq!(milliseconds(7), 140);
     }
 
     #[test]
     fn noise_shifts_nothing() {
-        let classes = [[noise(3), noise(4)]];
+        let (one, other) = (noise(3), noise(4));
         let same = |_: i64| noise(5);
-        assert_eq!(best_shift(same, &classes), 0);
+        assert_eq!(best_shift(same, &[[&one, &other]]), 0);
     }
 }

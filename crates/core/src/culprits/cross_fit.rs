@@ -115,11 +115,10 @@ mod tests {
         let mut values = Vec::new();
         for _ in 0..2 * ATOMS {
             let column: Vec<f32> = (0..bins).map(|_| prng.unit() as f32 - 0.5).collect();
-            folds.push_permuted(&column, &mut values);
+            values.extend(folds.permuted(|bin| column[bin]));
         }
         let noise: Vec<f32> = (0..bins).map(|_| prng.unit() as f32 - 0.5).collect();
-        let mut permuted = Vec::new();
-        folds.push_permuted(&noise, &mut permuted);
+        let mut permuted: Vec<_> = folds.permuted(|bin| noise[bin]).collect();
         // The first class works by its second atom.
         let atom = &values[places..2 * places];
         let pairs = permuted.iter_mut().zip(atom);

@@ -54,10 +54,10 @@ impl Folds {
         self.order.len()
     }
 
-    /// Adds a series that is in time's order.
-    pub(super) fn push_permuted(&self, series: &[f32], to: &mut Vec<f32>) {
-        let place = |bin: &Option<usize>| bin.map_or(0.0, |bin| series[bin]);
-        to.extend(self.order.iter().map(place));
+    /// A series of which `value` tells each bin.
+    pub(super) fn permuted(&self, value: impl Fn(usize) -> f32) -> impl Iterator<Item = f32> {
+        let order = self.order.iter();
+        order.map(move |bin| bin.map_or(0.0, &value))
     }
 
     /// Back in time's order.
@@ -80,8 +80,7 @@ mod tests {
     fn there_and_back() {
         let folds = Folds::new(110);
         let series: Vec<f32> = (0..110u8).map(f32::from).collect();
-        let mut permuted = Vec::new();
-        folds.push_permuted(&series, &mut permuted);
+        let permuted: Vec<_> = folds.permuted(|bin| series[bin]).collect();
         assert_eq!(permuted[25], 100.0);
         assert_eq!(folds.parts(), [0..40, 40..72, 72..104, 104..136]);
         assert_eq!(

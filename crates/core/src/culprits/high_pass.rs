@@ -24,7 +24,7 @@ const FULL: f64 = 0.95;
 pub(super) struct HighPass {
     counts: Vec<bool>,
     /// For each bin: from where to where its mean goes, and one over how many count there.
-    means: Vec<(u32, u32, f64)>,
+    means: Vec<(usize, usize, f32)>,
     kept: usize,
     /// Bins in which the resource was full, and those whose use is known.
     full: usize,
@@ -53,7 +53,7 @@ impl HighPass {
                 let from = bin.saturating_sub(HALF_WIDTH);
                 let to = (bin + HALF_WIDTH + 1).min(y.len());
                 let many = (before[to] - before[from]).max(1);
-                (from as u32, to as u32, f64::from(many).recip())
+                (from, to, (many as f32).recip())
             })
             .collect();
         Self {
@@ -80,32 +80,42 @@ impl HighPass {
         self.full as f64 / (self.known as f64).max(1.0)
     }
 
-    /// Takes away what is slow from series that lie one behind the other; what each summed up to where
-    /// it counts. Many at once are faster, since sums of one wait for each other. `room` is to work in.
-    pub(super) fn apply<const N: usize>(
+    /// A series without what is slow, and what it sums up to where it counts.
+    pub(super) fn apply(&self, series: &[f32]) -> (Vec<f32>, f64) {
+        let (rows, _) = series.as_chunks::<1>();
+        let mut flat = Vec::with_capacity(rows.len());
+        let [sum] = self.apply_to_rows(rows, &mut flat);
+        (flat.into_flattened(), sum)
+    }
+
+    /// The same of many series at once, of which a row has a bin each: one vector instruction then
+    /// works on several of them.
+    pub(super) fn apply_to_rows<const N: usize>(
         &self,
-        series: &mut [f32],
-        room: &mut Vec<[f64; N]>,
+        rows: &[[f32; N]],
+        flat: &mut Vec<[f32; N]>,
     ) -> [f64; N] {
-        let bins = self.counts.len();
-        let mut each = series.chunks_exact_mut(bins.max(1));
-        let mut each: [&mut [f32]; N] = std::array::from_fn(|_| each.next().unwrap_or_default());
+        let (mut first, mut end, mut near) = (0, 0, [0.0f32; N]);
         let mut sums = [0.0; N];
-        room.clear();
-        room.push(sums);
-        for (bin, counts) in self.counts.iter().enumerate() {
-            if *counts {
-                let pairs = sums.iter_mut().zip(&each);
-                pairs.for_each(|(sum, series)| *sum += f64::from(series[bin]));
+        flat.clear();
+        for ((row, counts), (from, to, share)) in rows.iter().zip(&self.counts).zip(&self.means) {
+            for bin in (end..*to).filter(|bin| self.counts[*bin]) {
+                let pairs = near.iter_mut().zip(&rows[bin]);
+                pairs.for_each(|(near, x)| *near += x);
             }
-            room.push(sums);
-        }
-        let places = self.means.iter().zip(&self.counts);
-        for (bin, ((from, to, share), counts)) in places.enumerate() {
-            let (from, to) = (room[*from as usize], room[*to as usize]);
-            for (series, (from, to)) in each.iter_mut().zip(from.iter().zip(to)) {
-                let mean = ((to - from) * share) as f32;
-                series[bin] = if *counts { series[bin] - mean } else { 0.0 };
+            for bin in (first..*from).filter(|bin| self.counts[*bin]) {
+                let pairs = near.iter_mut().zip(&rows[bin]);
+                pairs.for_each(|(near, x)| *near -= x);
+            }
+            (first, end) = (*from, *to);
+            if *counts {
+                let pairs = sums.iter_mut().zip(row);
+                pairs.for_each(|(sum, x)| *sum += f64::from(*x));
+                flat.push(std::array::from_fn(|place| {
+                    row[place] - near[place] * share
+                }));
+            } else {
+                flat.push([0.0; N]);
             }
         }
         sums
@@ -121,7 +131,7 @@ mod tests {
         let filter = HighPass::new(&[0.01; 300], 1.0, |_| true);
         let mut series: Vec<f32> = (0..300u16).map(|k| f32::from(k) * 0.01).collect();
         series[150] += 1.0;
-        filter.apply::<1>(&mut series, &mut Vec::new());
+        let (series, _) = filter.apply(&series);
         assert!(series[100].abs() < 0.02, "{}", series[100]);
         assert!((series[150] - 0.99).abs() < 0.02, "{}", series[150]);
     }
@@ -137,7 +147,8 @@ mod tests {
         let mut series = vec![1.0f32; 100];
         series[10] = 1e6;
         series[20] = f32::NAN;
-        filter.apply::<1>(&mut series, &mut Vec::new());
+        let (series, sum) = filter.apply(&series);
+        assert_eq!(sum, 98.0);
         assert!(series.iter().all(|x| x.abs() < 1e-5), "{series:?}");
     }
 }

@@ -25,12 +25,13 @@ pub(super) struct Regression {
 /// Regresses `y` on all series at once. A series that others make up, or that is zero, has t = 0.
 pub(super) fn regress(series: &[Vec<f32>], y: &[f32], lags: usize) -> Regression {
     let many = series.len();
-    let rows: Vec<Vec<f64>> = (0..y.len())
-        .map(|k| series.iter().map(|x| f64::from(x[k])).collect())
-        .collect();
+    let places = 0..y.len();
+    let values = places.flat_map(|k| series.iter().map(move |x| f64::from(x[k])));
+    let values: Vec<_> = values.collect();
+    let rows = (0..y.len()).map(|k| &values[k * many..(k + 1) * many]);
     let mut gram = vec![0.0; many * many];
     let mut xy = vec![0.0; many];
-    for (row, y) in rows.iter().zip(y) {
+    for (row, y) in rows.clone().zip(y) {
         add_outer(&mut gram, row, row);
         let pairs = xy.iter_mut().zip(row);
         pairs.for_each(|(sum, x)| *sum += x * f64::from(*y));
@@ -38,7 +39,7 @@ pub(super) fn regress(series: &[Vec<f32>], y: &[f32], lags: usize) -> Regression
     let inverse = invert(&gram, many);
     let slopes = multiply(&inverse, &xy, many);
     let residual: Vec<f32> = rows
-        .iter()
+        .clone()
         .zip(y)
         .map(|(row, y)| {
             let fitted: f64 = row.iter().zip(&slopes).map(|(x, s)| x * s).sum();
@@ -48,7 +49,7 @@ pub(super) fn regress(series: &[Vec<f32>], y: &[f32], lags: usize) -> Regression
     let slopes = (0..many).map(|j| {
         let weights = &inverse[j * many..(j + 1) * many];
         let influence: Vec<f64> = rows
-            .iter()
+            .clone()
             .zip(&residual)
             .map(|(row, e)| {
                 let pull: f64 = row.iter().zip(weights).map(|(x, w)| x * w).sum();

@@ -8,7 +8,7 @@
 //! Failure case: a class whose work hides wholly behind another's is left out, and with it nothing.
 //! Source: measured; 20 instead of 12 classes find the same, and take twice as long.
 
-use super::atoms::{ATOMS, MASS, write_atoms};
+use super::atoms::{ATOMS, MASS, Row, write_atoms};
 use super::bins::{ClassSeries, Window};
 use super::folds::Folds;
 use super::high_pass::HighPass;
@@ -47,61 +47,55 @@ pub(super) struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// The atoms of one class without what is slow, in time's order, and their sums.
-    fn atoms(
-        &self,
-        series: &ClassSeries,
-        room: &mut Vec<[f64; ATOMS]>,
-    ) -> (Vec<f32>, [f64; ATOMS]) {
-        let mut columns = vec![0.0; ATOMS * self.window.bins];
-        write_atoms(series, self.window, &mut columns);
-        let sums = self.filter.apply(&mut columns, room);
-        (columns, sums)
-    }
-
     /// The classes worth fitting, best first, and their columns. `y` is in time's order.
-    pub(super) fn screen<'b>(
-        &self,
-        classes: impl Iterator<Item = (usize, &'b ClassSeries)>,
-        y: &[f32],
-    ) -> Columns {
+    pub(super) fn screen(&self, classes: &[(usize, ClassSeries)], y: &[f32]) -> Columns {
         let scale = (self.filter.kept() as f64).sqrt();
         let used = dot(y, y);
-        let (mut ranked, mut room) = (Vec::new(), Vec::new());
-        for (class, series) in classes {
-            let (atoms, sums) = self.atoms(series, &mut room);
-            let each = atoms.chunks_exact(self.window.bins);
-            let each = each.map(|atom| normalized(dot(atom, y), dot(atom, atom), used));
-            let best = each.fold(0.0, f64::max);
+        let (mut rows, mut flat) = (Vec::new(), Vec::new());
+        let mut ranked = Vec::new();
+        for (place, (_, series)) in classes.iter().enumerate() {
+            write_atoms(series, self.window, &mut rows);
+            let sums = self.filter.apply_to_rows(&rows, &mut flat);
+            let best = best_correlation(&flat, y, used);
             if best * scale > RANK_MIN && sums[MASS] > 0.0 {
-                ranked.push((best, class, atoms, sums));
-                if ranked.len() > 2 * SCREENED_MAX {
-                    keep_best(&mut ranked);
-                }
+                ranked.push((best, place));
             }
         }
-        keep_best(&mut ranked);
+        // Of equals the class with the lower number: the sort is stable.
+        ranked.sort_by(|one, other| other.0.total_cmp(&one.0));
+        ranked.truncate(SCREENED_MAX);
         let mut columns = Columns {
-            classes: Vec::new(),
-            values: Vec::new(),
-            sums: Vec::new(),
+            classes: Vec::with_capacity(ranked.len()),
+            values: Vec::with_capacity(ranked.len() * ATOMS * self.folds.places()),
+            sums: Vec::with_capacity(ranked.len() * ATOMS),
         };
-        for (_, class, atoms, sums) in ranked {
-            columns.classes.push(class);
-            columns.sums.extend(sums);
-            let each = atoms.chunks_exact(self.window.bins);
-            each.for_each(|atom| self.folds.push_permuted(atom, &mut columns.values));
+        for (_, place) in ranked {
+            let (class, series) = &classes[place];
+            write_atoms(series, self.window, &mut rows);
+            let sums = self.filter.apply_to_rows(&rows, &mut flat);
+            let flat = &flat;
+            columns.classes.push(*class);
+            columns.sums.extend(&sums[..ATOMS]);
+            let atoms = 0..ATOMS;
+            let column = |atom| self.folds.permuted(move |bin: usize| flat[bin][atom]);
+            columns.values.extend(atoms.flat_map(column));
         }
         columns
     }
 }
 
-type Ranked = (f64, usize, Vec<f32>, [f64; ATOMS]);
-
-/// The best, in order; of equals the class with the lower number.
-fn keep_best(ranked: &mut Vec<Ranked>) {
-    ranked.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
-    ranked.truncate(SCREENED_MAX);
+/// The greatest correlation of an atom with the use, whose sum of squares is `used`.
+fn best_correlation(rows: &[Row], y: &[f32], used: f64) -> f64 {
+    let (mut products, mut squares) = (Row::default(), Row::default());
+    for (row, y) in rows.iter().zip(y) {
+        for (place, x) in row.iter().enumerate() {
+            products[place] += x * y;
+            squares[place] += x * x;
+        }
+    }
+    let each = products.iter().zip(squares);
+    let each = each.map(|(product, own)| normalized(f64::from(*product), f64::from(own), used));
+    each.fold(0.0, f64::max)
 }
 
 #[cfg(test)]
@@ -135,9 +129,9 @@ mod tests {
             filter: &filter,
             folds: &folds,
         };
-        filter.apply::<1>(&mut y, &mut Vec::new());
-        let series: Vec<_> = (0..40).map(|class| bins.read(class, window)).collect();
-        let columns = maker.screen(series.iter().enumerate(), &y);
+        let (y, _) = filter.apply(&y);
+        let series = (0..40).map(|class| (class, bins.read(class, window)));
+        let columns = maker.screen(&series.collect::<Vec<_>>(), &y);
         assert_eq!(columns.classes[0], 7);
         assert!(columns.classes.len() <= SCREENED_MAX);
         assert_eq!(

@@ -3,6 +3,8 @@
 /// Parts of a sum that are added up side by side: so the compiler uses vector instructions, and the
 /// order of additions, and with it every bit of the result, is the same on all machines.
 pub(super) const LANES: usize = 8;
+/// Numbers of a vector that every machine of 64 bits has instructions for.
+pub(super) const VECTOR: usize = 4;
 
 /// Sum of products. Series are of one length; what one is longer is left out.
 pub(super) fn dot(one: &[f32], other: &[f32]) -> f64 {

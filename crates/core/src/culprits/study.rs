@@ -109,8 +109,7 @@ impl Used {
     fn read(usage: &Usage, window: Window, cores: f64, shift: i64, crowded: &[bool]) -> Self {
         let raw = usage.read(window, shift);
         let filter = HighPass::new(&raw, cores, |bin| crowded[bin]);
-        let mut y = raw.clone();
-        filter.apply::<1>(&mut y, &mut Vec::new());
+        let (y, _) = filter.apply(&raw);
         Self { raw, filter, y }
     }
 }
@@ -275,13 +274,7 @@ impl<'a> Student<'a> {
     /// Aligns the clocks, if that tells one half of the window more of the other.
     fn align(&mut self) -> Option<(Columns, Fit)> {
         let fitted = self.fit();
-        let shift = find_shift(
-            self.known.usage,
-            self.window,
-            self.cores,
-            &self.crowded,
-            &self.classes,
-        );
+        let shift = fitted.as_ref().map_or(0, |(it, _)| self.find_shift(it));
         if shift == 0 {
             return fitted;
         }
@@ -312,6 +305,21 @@ impl<'a> Student<'a> {
         fitted
     }
 
+    /// How far the clocks are apart, by the classes that were screened.
+    fn find_shift(&self, columns: &Columns) -> i64 {
+        let used = |shift| {
+            let mut used = self.known.usage.read(self.window, shift);
+            let unknown = used.iter_mut().filter(|used| !used.is_finite());
+            unknown.for_each(|used| *used = 0.0);
+            let (flat, _) = self.filter.apply(&used);
+            self.folds.permuted(|bin| flat[bin]).collect()
+        };
+        let atoms: Vec<_> = columns.values.chunks_exact(self.folds.places()).collect();
+        let classes = atoms.chunks_exact(ATOMS);
+        let classes: Vec<_> = classes.map(|it| [it[PROGRESS], it[MASS]]).collect();
+        best_shift(used, &classes)
+    }
+
     /// Screens the classes and fits those that are left.
     fn fit(&self) -> Option<(Columns, Fit)> {
         let columns = self.screen();
@@ -323,23 +331,17 @@ impl<'a> Student<'a> {
     }
 
     fn screen(&self) -> Columns {
-        let classes = self.classes.iter().map(|(class, series)| (*class, series));
-        self.maker().screen(classes, &self.y)
-    }
-
-    fn maker(&self) -> Maker<'_> {
-        Maker {
+        let maker = Maker {
             window: self.window,
             filter: &self.filter,
             folds: &self.folds,
-        }
+        };
+        maker.screen(&self.classes, &self.y)
     }
 
     /// The use in the order of the folds.
     fn permuted(&self) -> Vec<f32> {
-        let mut y = Vec::with_capacity(self.y.len());
-        self.folds.push_permuted(&self.y, &mut y);
-        y
+        self.folds.permuted(|bin| self.y[bin]).collect()
     }
 
     fn by_regression(&mut self) {
@@ -430,14 +432,13 @@ impl<'a> Student<'a> {
         let clock = VirtualTime::new(self.window, &demand, self.cores);
         let most = CROWDED * self.cores * STEPS as f64;
         let bins = demand.chunks_exact(STEPS);
-        let crowded = bins.map(|steps| steps.iter().sum::<f64>() > most).collect();
-        let same = crowded == self.crowded;
+        self.crowded = bins.map(|steps| steps.iter().sum::<f64>() > most).collect();
+        let (usage, window) = (self.known.usage, self.window);
+        let used = Used::read(usage, window, self.cores, self.study.shift, &self.crowded);
+        let same = used.filter.counts() == self.filter.counts();
         let mut columns = if same {
             columns.clone()
         } else {
-            self.crowded = crowded;
-            let (usage, window) = (self.known.usage, self.window);
-            let used = Used::read(usage, window, self.cores, self.study.shift, &self.crowded);
             (self.filter, self.y) = (used.filter, used.y);
             self.screen()
         };
@@ -483,25 +484,31 @@ impl<'a> Student<'a> {
     /// All lives of a class that reach into the window; none if some are forgotten.
     fn lives(&self, class: usize) -> Option<Vec<Life>> {
         let covered = self.known.recent.covers(class, self.window.start_ns());
-        let (finished, unfinished) = lives_of(self.known, self.window, class, self.now);
-        covered.then(|| [finished, unfinished].concat())
+        covered.then(|| {
+            let (mut lives, unfinished) = lives_of(self.known, self.window, class, self.now);
+            lives.extend(unfinished);
+            lives
+        })
     }
 
     /// Puts the columns of time in progress and mass on this clock; which columns these are.
     fn stretch(&self, clock: &VirtualTime, columns: &mut Columns) -> Vec<usize> {
         let places = self.folds.places();
-        let (mut room, mut changed) = (Vec::new(), Vec::new());
+        let mut changed = Vec::new();
         for place in 0..columns.classes.len() {
             let Some(lives) = self.lives(columns.classes[place]) else {
                 continue;
             };
             let stretched = clock.stretch(&lives).into_iter().zip([PROGRESS, MASS]);
-            for (mut column, atom) in stretched {
+            for (column, atom) in stretched {
                 let at = place * ATOMS + atom;
-                [columns.sums[at]] = self.filter.apply(&mut column, &mut room);
-                let mut permuted = Vec::with_capacity(places);
-                self.folds.push_permuted(&column, &mut permuted);
-                columns.values[at * places..(at + 1) * places].copy_from_slice(&permuted);
+                let (column, sum) = self.filter.apply(&column);
+                columns.sums[at] = sum;
+                let values = &mut columns.values[at * places..(at + 1) * places];
+                let permuted = values
+                    .iter_mut()
+                    .zip(self.folds.permuted(|bin| column[bin]));
+                permuted.for_each(|(value, x)| *value = x);
                 changed.push(at);
             }
         }
@@ -663,29 +670,4 @@ fn lives_of(known: &Known<'_>, window: Window, class: usize, now: i64) -> (Vec<L
         (*sent, *sent + age.max(median))
     });
     (finished, unfinished.collect())
-}
-
-fn find_shift(
-    usage: &Usage,
-    window: Window,
-    cores: f64,
-    crowded: &[bool],
-    classes: &[(usize, ClassSeries)],
-) -> i64 {
-    let filter = HighPass::new(&usage.read(window, 0), cores, |bin| crowded[bin]);
-    let mut room = Vec::new();
-    let mut flat = |series: &[f32]| {
-        let mut series = series.to_vec();
-        series
-            .iter_mut()
-            .filter(|x| !x.is_finite())
-            .for_each(|x| *x = 0.0);
-        filter.apply::<1>(&mut series, &mut room);
-        series
-    };
-    let series: Vec<_> = classes
-        .iter()
-        .map(|(_, it)| [flat(it.progress_in(window)), flat(it.mass_in(window))])
-        .collect();
-    best_shift(|shift| flat(&usage.read(window, shift)), &series)
 }

@@ -60,30 +60,27 @@ impl VirtualTime {
 
     /// Time in progress and mass in each bin of the window, by this clock.
     pub(super) fn stretch(&self, lives: &[Life]) -> [Vec<f32>; 2] {
-        let progress = lives.iter().map(|life| (*life, 1.0));
-        let mass = lives.iter().map(|(from, to)| {
+        let lives = lives.iter().map(|(from, to)| {
             let life = self.at(*to) - self.at(*from);
-            ((*from, *to), life.max(1e-4).recip())
+            ((*from, *to), [1.0, life.max(1e-4).recip()])
         });
-        [self.in_bins(progress), self.in_bins(mass)]
-    }
-
-    fn in_bins(&self, lives: impl Iterator<Item = (Life, f64)>) -> Vec<f32> {
-        let level = in_flight(self.window, lives);
-        let steps = level.iter().zip(self.clock.windows(2));
-        let passed: Vec<_> = steps
-            .map(|(level, clock)| level * (clock[1] - clock[0]))
-            .collect();
-        let bins = passed.chunks_exact(STEPS);
-        bins.map(|steps| steps.iter().sum::<f64>() as f32).collect()
+        let levels = in_flight(self.window, lives);
+        let mut bins = [vec![0.0; self.window.bins], vec![0.0; self.window.bins]];
+        for (step, (levels, clock)) in levels.iter().zip(self.clock.windows(2)).enumerate() {
+            let passed = clock[1] - clock[0];
+            for (bins, level) in bins.iter_mut().zip(levels) {
+                bins[step / STEPS] += level * passed;
+            }
+        }
+        bins.map(|bins| bins.iter().map(|sum| *sum as f32).collect())
     }
 }
 
 /// Adds what a class demands: its rate per request in flight times how many are.
 pub(super) fn add_demand(demand: &mut [f64], window: Window, lives: &[Life], rate: f64) {
-    let level = in_flight(window, lives.iter().map(|life| (*life, rate)));
-    let pairs = demand.iter_mut().zip(level);
-    pairs.for_each(|(sum, level)| *sum += level);
+    let levels = in_flight(window, lives.iter().map(|life| (*life, [rate])));
+    let pairs = demand.iter_mut().zip(levels);
+    pairs.for_each(|(sum, [level])| *sum += level);
 }
 
 /// The same for a class of which only its bins are known.

@@ -106,11 +106,8 @@ impl Student<'_> {
             let sum = &mut series[group.unwrap_or(candidates.len())];
             sum.iter_mut().zip(&expected).for_each(|(sum, x)| *sum += x);
         }
-        let mut room = Vec::new();
-        for series in &mut series {
-            self.filter.apply::<1>(series, &mut room);
-        }
-        series
+        let flat = series.iter().map(|series| self.filter.apply(series).0);
+        flat.collect()
     }
 
     /// A class's series in the window and what reaches into it.
