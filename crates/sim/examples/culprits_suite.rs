@@ -1,8 +1,8 @@
 //! The labelled scenarios of culprit discovery, scored, beside plain statistics on the same data.
 //!
 //! ```text
-//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|late|dearer|flood|causal|cost]
-//!     [--seeds A..B]   seeds of scenarios, or of hours for `quiet` (0..4)
+//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|start|late|dearer|flood|causal|cost]
+//!     [--seeds A..B]   seeds of scenarios, or of hours for `quiet`, of first two minutes for `start` (0..4)
 //!     [--json FILE]    writes the scores
 //!     [--errors]       a line for each error
 //!     [--threads N]    (2)
@@ -28,6 +28,7 @@ type Error = Box<dyn std::error::Error>;
 enum What {
     Scenarios,
     Quiet,
+    Start,
     Late,
     Dearer,
     Flood,
@@ -67,6 +68,7 @@ impl Options {
                 "--threads" => options.threads = value()?.parse()?,
                 "all" => {}
                 "quiet" => options.what = What::Quiet,
+                "start" => options.what = What::Start,
                 "late" => options.what = What::Late,
                 "dearer" => options.what = What::Dearer,
                 "flood" => options.what = What::Flood,
@@ -88,7 +90,8 @@ fn main() -> Result<(), Error> {
     let options = Options::parse(std::env::args().skip(1))?;
     let result = match options.what {
         What::Scenarios => scenarios(&options),
-        What::Quiet => quiet_hours(&options),
+        What::Quiet => quiet_sites(&options, 3600.0),
+        What::Start => quiet_sites(&options, 120.0),
         What::Late => late_elephants(&options, |seed| quiet::late(seed, 300.0)),
         What::Dearer => late_elephants(&options, |seed| quiet::dearer(seed, 300.0)),
         What::Flood => late_elephants(&options, quiet::flood),
@@ -179,25 +182,26 @@ fn object(score: &Score) -> Value {
     })
 }
 
-fn quiet_hours(options: &Options) -> Value {
+fn quiet_sites(options: &Options, seconds: f64) -> Value {
     let seeds: Vec<_> = options.seeds.clone().collect();
     let mut all = quiet::Quiet::default();
-    for hour in on_threads(&seeds, options.threads, |seed| quiet::run(*seed, 3600.0)) {
+    for hour in on_threads(&seeds, options.threads, |seed| quiet::run(*seed, seconds)) {
         all.merge(hour);
     }
     println!(
-        "{} hours, {} evaluations: {} named innocents, {} told; {:.2} in 24 h, at most {:.2} (95 %)",
+        "{:.1} hours, {} evaluations: {} named innocents, {} told, {} of them within two minutes of the start; {:.2} in 24 h, at most {:.2} (95 %)",
         all.hours,
         all.evaluations,
         all.named,
         all.told.len(),
+        all.at_start,
         all.per_day(),
         all.per_day_bound(),
     );
     all.told.iter().for_each(|line| println!("{line}"));
     json!({
         "seeds": [options.seeds.start, options.seeds.end], "hours": all.hours, "evaluations": all.evaluations,
-        "named": all.named, "told": all.told, "per_day": all.per_day(), "per_day_bound": all.per_day_bound(),
+        "named": all.named, "told": all.told, "at_start": all.at_start, "per_day": all.per_day(), "per_day_bound": all.per_day_bound(),
     })
 }
 

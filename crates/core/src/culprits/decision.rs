@@ -10,13 +10,15 @@
 //!                               places to be
 //! full resource                 share >= 3.5 %, cost >= 1.9 x the mean;  no t, z or rm
 //!
-//! where 90 s and more are known: named by the long window, too, with
+//! where 90 s and more are known, or 45 s without an alarm for a minute: named by the long window, too, with
 //!     t >= 6;  t >= 10 if cost > 1.5 x its mean life
 //!     likely share >= 4.2 %, likely cost >= 2 x the mean
 //! or else by the usual window alone, with
 //!     share >= 10.5 %                     a new class: it had less than a quarter of its rate before
 //!     likely share >= 10.5 %, likely cost >= 2 x the mean, and no more than 1.25 x its cost in the
 //!     long window unless its life has grown by half of that        any other class
+//! 5 % of the window and more are full: not who was known with room, is slowed no more than everybody, and was
+//!     named in less than a fifth of the windows with room, taking what it costs
 //! likely = what is likely by arrivals alone; what it is if t and z >= 10, its share is >= 10.5 %, and it
 //!     takes what it costs
 //! ```
@@ -86,7 +88,7 @@ const OF_USE_MAX: f64 = 1.25;
 /// Greatest slope of the use on what other parts of the window taught.
 const SLOPE_MAX: f64 = 1.3;
 /// Part of the window that may be full where that counts.
-const FULL_MAX: f64 = 0.05;
+pub(super) const FULL_MAX: f64 = 0.05;
 /// Seconds of data below which more is asked for.
 const WINDOW_MIN: f64 = 20.0;
 /// Cost over life from which work goes on behind the reply.
@@ -122,6 +124,11 @@ pub(super) fn is_culprit(seen: &Evidence) -> bool {
         true => passes(SHORT),
         false => passes(USUAL) || (passes(RARE) && seen.requests >= RARE_REQUESTS),
     }
+}
+
+/// Whether a class takes as long as it costs, or costs it without doubt.
+pub(super) fn takes_its_cost(seen: &Evidence) -> bool {
+    seen.cost <= seen.mean_life || seen.t >= NO_DOUBT
 }
 
 /// Whether what is likely by arrivals alone is so great, too, unless it is great and there is no doubt.
@@ -317,6 +324,17 @@ mod tests {
             ..seen()
         };
         assert!(is_culprit(&in_a_full_part));
+    }
+
+    #[test]
+    fn a_cost_beyond_its_life_takes_a_great_t() {
+        let beyond = |t| Evidence {
+            mean_life: 0.04,
+            t,
+            ..seen()
+        };
+        assert!(takes_its_cost(&seen()));
+        assert!(!takes_its_cost(&beyond(9.9)) && takes_its_cost(&beyond(10.0)));
     }
 
     #[test]

@@ -87,11 +87,16 @@ const USUAL: usize = 300;
 const AFTER_ONSET: usize = 100;
 const SLOW: usize = 1200;
 const LEAST: usize = 75;
-/// Least of the slow window that must be known, and how often it is looked at, in evaluations.
+/// Least of the slow window that must be known, also where the use has been steady; how often it is looked at, in
+/// evaluations.
 const SLOW_LEAST: i64 = 900;
+const STEADY_LEAST: i64 = 450;
 const SLOW_EVERY: u32 = 4;
+/// How long after an alarm the use is steady again, nanoseconds.
+const STEADY_AFTER: i64 = 60_000_000_000;
 /// How long after an alarm the short window is looked at, nanoseconds.
 const ALARM_LASTS: i64 = 15_000_000_000;
+
 /// From which t and shift ratio on a verdict is strong.
 const STRONG: (f64, f64) = (8.0, 2.0);
 
@@ -160,6 +165,24 @@ struct Resource {
     long: Option<BTreeMap<usize, Long>>,
     /// Classes as they were when it last had room.
     room: BTreeMap<usize, Room>,
+}
+
+impl Resource {
+    /// For how long use is known, bins.
+    fn known(&self, now: i64) -> i64 {
+        self.usage
+            .since()
+            .map_or(0, |since| (now - since) / bins::BIN_NS)
+    }
+
+    /// Whether enough is known for a look at the long window.
+    fn is_settled(&self, now: i64) -> bool {
+        let least = match self.alarm.is_some_and(|alarm| now - alarm < STEADY_AFTER) {
+            true => SLOW_LEAST,
+            false => STEADY_LEAST,
+        };
+        self.known(now) >= least
+    }
 }
 
 impl Discovery {
@@ -302,12 +325,15 @@ impl Discovery {
     fn look_back(&mut self, now: Timestamp, place: usize) {
         let resource = &mut self.resources[place];
         resource.evaluations = resource.evaluations.wrapping_add(1);
-        let since = resource.usage.since().unwrap_or(i64::MAX / 2);
-        let known = (signed(now) - since) / bins::BIN_NS;
-        if !resource.evaluations.is_multiple_of(SLOW_EVERY) || known < SLOW_LEAST {
+        if !resource.is_settled(signed(now)) {
+            resource.long = None;
             return;
         }
-        let bins = usize::try_from(known).unwrap_or(0).min(SLOW);
+        if !resource.evaluations.is_multiple_of(SLOW_EVERY) {
+            return;
+        }
+        let bins = usize::try_from(resource.known(signed(now))).unwrap_or(0);
+        let bins = bins.min(SLOW);
         let known = Known {
             bins: &self.bins,
             recent: &self.recent,
@@ -397,7 +423,7 @@ impl Discovery {
                 cost: seen.evidence.cost,
                 life: seen.evidence.mean_life,
                 share: seen.evidence.share,
-                named: f64::from(u8::from(seen.named)),
+                named: f64::from(u8::from(seen.alone)),
                 windows: 1,
             };
             (seen.class, room)

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! excess_c  = mean life now - mean life with room
-//! s         = median of excess_c / cost_c           classes that are known, and use 1 % and more
+//! s         = median of excess_c / cost_c           classes that are known, and use 1 % and more; of what they
+//!             are thought to cost no more than their life with room
 //! cost_c    = what it was with room;  excess_c / s where that is more than three times as much
 //! rest      = capacity - use of all that are known
 //! use_c     = of classes not known: their part of the rest by lives, but not more than life / (1 + s) each
@@ -13,6 +14,9 @@
 //! a database for a minute would be blamed on whoever takes longest. Who was known with room needs no
 //! dividing; all of them are slowed as far as they need the resource, and who is slowed far more needs more
 //! than it did. What is left when all that is known is told is nobody's, or of those that are new.
+//!
+//! Where a resource is full now and then only, the fit names; of it, too, who is cleared is innocent. A class that
+//! comes often is slowed at every moment at which something else fills the resource, and looks as if it had.
 //!
 //! Inputs: costs and lives from the last windows with room, lives now, and what lives alone say. Failure case: a
 //! class that waits for something else of late looks as if it cost more; nothing is known if there was never room.
@@ -47,7 +51,7 @@ pub(super) struct Room {
     pub(super) life: f64,
     /// Part of the capacity.
     pub(super) share: f64,
-    /// In what part of the windows it was named.
+    /// In what part of the windows the fit named it, and it took what it cost.
     pub(super) named: f64,
     /// How many windows tell.
     pub(super) windows: u32,
@@ -128,7 +132,7 @@ fn slowdown(classes: &[Slowed], capacity: f64) -> Option<f64> {
         .filter_map(|it| it.room.map(|room| (it, room)));
     let tell = known.filter(|(it, room)| it.use_at(room.cost, capacity).share >= TELL_SHARE);
     let mut slowed: Vec<_> = tell
-        .map(|(it, room)| (it.life - room.life) / room.cost)
+        .map(|(it, room)| (it.life - room.life) / room.cost.min(room.life))
         .collect();
     (slowed.len() >= TELL_MIN).then(|| quantile(&mut slowed, 0.5).max(0.0))
 }
@@ -219,6 +223,19 @@ mod tests {
         near(&by_slowdown(&long, CAPACITY), &[0.1, 0.1, 0.1, 0.7]);
         let short = [&old[..], &[class(None, 0.1)]].concat();
         near(&by_slowdown(&short, CAPACITY), &[0.1, 0.1, 0.1, 0.1]);
+    }
+
+    #[test]
+    fn who_is_thought_to_cost_more_than_it_takes_does_not_hide_how_slow_it_is() {
+        // Two are thought to cost 0.5 s within 0.1 s; all take a second longer for each second of life.
+        let all = [
+            known(0.5, 0.1, 0.2),
+            known(0.5, 0.1, 0.2),
+            known(0.1, 0.1, 0.2),
+            known(0.004, 0.1, 0.3),
+        ];
+        let found = by_slowdown(&all, CAPACITY);
+        assert!((found[3].cost - 0.2).abs() < 1e-9, "{found:?}");
     }
 
     #[test]

@@ -18,12 +18,12 @@ use super::atoms::{ATOMS, BEHIND, MASS, PROGRESS};
 use super::bins::{BIN_SECONDS, Bins, ClassSeries, Window};
 use super::clock::best_shift;
 use super::cross_fit::{CrossFit, cross_fit, unexplained};
-use super::decision::{Evidence, is_culprit, matters, occupies};
+use super::decision::{Evidence, FULL_MAX, is_culprit, matters, occupies, takes_its_cost};
 use super::folds::Folds;
 use super::high_pass::HighPass;
 use super::lives::STEPS;
 use super::nnls::Normal;
-use super::occupancy::occupancy;
+use super::occupancy::{Occupied, occupancy};
 use super::pearson::upper_tail;
 use super::recent::{Life, Recent};
 use super::screen::{Columns, Maker};
@@ -77,6 +77,8 @@ pub(super) struct Seen {
     pub(super) p: f64,
     pub(super) curve: Vec<f32>,
     pub(super) named: bool,
+    /// Whether it was by this window alone, and takes what it costs.
+    pub(super) alone: bool,
     /// Classes that it cannot be told from.
     pub(super) with: Vec<usize>,
     pub(super) by_occupancy: bool,
@@ -377,6 +379,9 @@ impl<'a> Student<'a> {
             let classes: Vec<_> = group.iter().map(|it| columns.classes[*it]).collect();
             self.judge(place, &classes, [used, cost], &found, arrivals);
         }
+        if self.study.full > FULL_MAX {
+            self.clear();
+        }
     }
 
     /// Use of a group in the whole window, seconds.
@@ -579,10 +584,33 @@ impl<'a> Student<'a> {
                 p: upper_tail(t, freedom),
                 curve: curve.clone(),
                 named: is_culprit(&evidence),
+                alone: is_culprit(&evidence) && takes_its_cost(&evidence),
                 with,
                 by_occupancy: false,
                 class,
             };
+        }
+    }
+
+    /// What each class uses by how much it is slowed; what it occupies, where too little is known.
+    fn by_slowdown(&self, occupied: Vec<Occupied>) -> Vec<Occupied> {
+        let classes = self.study.seen.iter().zip(occupied);
+        let classes = classes.map(|(seen, occupied)| Slowed {
+            room: self.known.room_of(seen.class),
+            requests: seen.evidence.requests,
+            life: seen.evidence.mean_life,
+            occupied,
+        });
+        by_slowdown(&classes.collect::<Vec<_>>(), self.capacity())
+    }
+
+    /// Who is slowed no more than everybody, and cost little before, is no culprit of a resource that is full now
+    /// and then.
+    fn clear(&mut self) {
+        let occupied = vec![Occupied::default(); self.study.seen.len()];
+        let occupied = self.by_slowdown(occupied);
+        for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
+            seen.named &= !occupied.cleared;
         }
     }
 
@@ -598,15 +626,7 @@ impl<'a> Student<'a> {
             .iter()
             .map(|(class, _)| lives_of(self.known, self.window, *class, self.now))
             .collect();
-        let occupied = occupancy(self.window, &lives, &full, self.cores);
-        let classes = self.study.seen.iter().zip(occupied);
-        let classes = classes.map(|(seen, occupied)| Slowed {
-            room: self.known.room_of(seen.class),
-            requests: seen.evidence.requests,
-            life: seen.evidence.mean_life,
-            occupied,
-        });
-        let occupied = by_slowdown(&classes.collect::<Vec<_>>(), self.capacity());
+        let occupied = self.by_slowdown(occupancy(self.window, &lives, &full, self.cores));
         for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
             if seen.named {
                 continue;

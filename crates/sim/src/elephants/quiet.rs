@@ -32,7 +32,12 @@ pub struct Quiet {
     pub named: u64,
     /// Innocents that were told, a line each.
     pub told: Vec<String>,
+    /// How many of them within two minutes of a site's start.
+    pub at_start: usize,
 }
+
+/// How long a site has just started, seconds.
+const START: f64 = 120.0;
 
 impl Quiet {
     /// Adds another's.
@@ -41,6 +46,7 @@ impl Quiet {
         self.evaluations += other.evaluations;
         self.named += other.named;
         self.told.extend(other.told);
+        self.at_start += other.at_start;
     }
 
     /// False accusations in 24 hours.
@@ -48,7 +54,12 @@ impl Quiet {
         self.told.len() as f64 * 24.0 / self.hours
     }
 
-    /// Upper end of its one-sided 95 % interval.
+    /// The same of those that came after a site's start.
+    pub fn later_per_day(&self) -> f64 {
+        (self.told.len() - self.at_start) as f64 * 24.0 / self.hours
+    }
+
+    /// Upper end of the one-sided 95 % interval of all.
     pub fn per_day_bound(&self) -> f64 {
         most_likely(self.told.len()) * 24.0 / self.hours
     }
@@ -92,8 +103,10 @@ pub fn run(seed: u64, seconds: f64) -> Quiet {
                         } = truths[*class];
                         let (share, cost) = (100.0 * share, 1e3 * cost_seconds);
                         let life = 1e3 * mean_life(&trace, *class);
+                        let full = 100.0 * verdicts.full;
+                        quiet.at_start += usize::from(turn.at <= START);
                         quiet.told.push(format!(
-                            "{place}, {share:.1} % of the capacity, {cost:.1} ms each in {life:.1} ms{seen}"
+                            "{place}, {share:.1} % of the capacity, {cost:.1} ms each in {life:.1} ms{seen}, {full:.0} % full"
                         ));
                     }
                 }
@@ -296,5 +309,12 @@ mod tests {
         // Of 40 classes and more on each of four sites.
         assert!(all.told.len() <= 2, "{:#?}", all.told);
         assert_eq!(all.evaluations, 4 * 48);
+    }
+
+    #[test]
+    fn a_job_that_fills_the_resource_now_and_then_is_blamed_on_nobody_who_comes_often() {
+        let found = run(2086, 200.0);
+        let frequent = found.told.iter().filter(|line| line.contains("class 1,"));
+        assert_eq!(frequent.count(), 0, "{:#?}", found.told);
     }
 }
