@@ -38,29 +38,23 @@ pub(super) fn write_atoms(series: &ClassSeries, window: Window, rows: &mut Vec<R
     let (progress, mass) = (series.progress_in(window), series.mass_in(window));
     let mean = |series: &[f32]| series.iter().sum::<f32>() / series.len() as f32;
     rows.clear();
-    rows.extend(
-        progress
-            .iter()
-            .zip(mass)
-            .enumerate()
-            .map(|(bin, (progress, mass))| {
-                let at = bin + MARGIN;
-                [
-                    *progress,
-                    *mass,
-                    ended[at],
-                    ended[at + 1],
-                    mean(&ended[at + 2..at + 4]),
-                    sent[at],
-                    sent[at - 1],
-                    mean(&sent[at - 3..at - 1]),
-                    ended[at - 2],
-                    mean(&ended[at - 4..at - 2]),
-                    mean(&ended[at - 8..at - 4]),
-                    0.0,
-                ]
-            }),
-    );
+    for (bin, (progress, mass)) in progress.iter().zip(mass).enumerate() {
+        let at = bin + MARGIN;
+        rows.push([
+            *progress,
+            *mass,
+            ended[at],
+            ended[at + 1],
+            mean(&ended[at + 2..at + 4]),
+            sent[at],
+            sent[at - 1],
+            mean(&sent[at - 3..at - 1]),
+            ended[at - 2],
+            mean(&ended[at - 4..at - 2]),
+            mean(&ended[at - 8..at - 4]),
+            0.0,
+        ]);
+    }
 }
 
 #[cfg(test)]
