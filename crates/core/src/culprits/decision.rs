@@ -10,7 +10,7 @@
 //!                               places to be
 //! full resource                 share >= 3.5 %, cost >= 1.9 x the mean;  no t, z or rm
 //!
-//! where 90 s and more are known, or 45 s without an alarm for a minute: named by the long window, too, with
+//! where 90 s and more are known, or live 45 s without an alarm for a minute: named by the long window, too, with
 //!     t >= 6;  t >= 10 if cost > 1.5 x its mean life
 //!     likely share >= 4.2 %, likely cost >= 2 x the mean
 //! or else by the usual window alone, with

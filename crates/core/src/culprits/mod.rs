@@ -151,6 +151,8 @@ pub struct Discovery {
     resources: Vec<Resource>,
     persistence: Persistence,
     confirmed: BTreeSet<(ResourceId, ClassId)>,
+    /// So much must be known of a steady resource before a look at the long window, bins.
+    steady_least: i64,
 }
 
 #[derive(Debug, Default)]
@@ -176,10 +178,10 @@ impl Resource {
     }
 
     /// Whether enough is known for a look at the long window.
-    fn is_settled(&self, now: i64) -> bool {
+    fn is_settled(&self, now: i64, steady_least: i64) -> bool {
         let least = match self.alarm.is_some_and(|alarm| now - alarm < STEADY_AFTER) {
             true => SLOW_LEAST,
-            false => STEADY_LEAST,
+            false => steady_least,
         };
         self.known(now) >= least
     }
@@ -197,6 +199,16 @@ impl Discovery {
             resources: Vec::new(),
             persistence: Persistence::default(),
             confirmed: BTreeSet::new(),
+            steady_least: STEADY_LEAST,
+        }
+    }
+
+    /// Of a recording. Whoever is accused of one must be told for longer than a window anyway ([`Whole`]), so a
+    /// steady start is no reason to ask the long window early.
+    pub fn of_recording(limits: Limits) -> Self {
+        Self {
+            steady_least: SLOW_LEAST,
+            ..Self::new(limits)
         }
     }
 
@@ -325,7 +337,7 @@ impl Discovery {
     fn look_back(&mut self, now: Timestamp, place: usize) {
         let resource = &mut self.resources[place];
         resource.evaluations = resource.evaluations.wrapping_add(1);
-        if !resource.is_settled(signed(now)) {
+        if !resource.is_settled(signed(now), self.steady_least) {
             resource.long = None;
             return;
         }

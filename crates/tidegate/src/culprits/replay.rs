@@ -116,7 +116,7 @@ impl<'a> Replay<'a> {
             order,
             series,
             capacity,
-            discovery: Discovery::new(Limits {
+            discovery: Discovery::of_recording(Limits {
                 classes: classes.saturating_add(1),
                 resources: 1,
             }),
