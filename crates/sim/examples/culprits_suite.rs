@@ -201,7 +201,8 @@ fn quiet_sites(options: &Options, seconds: f64) -> Value {
     all.told.iter().for_each(|line| println!("{line}"));
     json!({
         "seeds": [options.seeds.start, options.seeds.end], "hours": all.hours, "evaluations": all.evaluations,
-        "named": all.named, "told": all.told, "at_start": all.at_start, "per_day": all.per_day(), "per_day_bound": all.per_day_bound(),
+        "named": all.named, "told": all.told, "at_start": all.at_start, "per_day": all.per_day(),
+        "per_day_bound": all.per_day_bound(),
     })
 }
 
@@ -211,8 +212,15 @@ fn late_elephants(options: &Options, run: fn(u64) -> Option<Late>) -> Value {
     let late = on_threads(&seeds, options.threads, |seed| run(*seed));
     if options.errors {
         for (seed, late) in seeds.iter().zip(&late) {
-            if let Some(l) = late {
-                println!("{seed} {:.2} {:?}", l.share, l.delay);
+            let Some(Late { share, delay }) = late else {
+                continue;
+            };
+            let share = 100.0 * share;
+            match delay {
+                Some(delay) => {
+                    println!("seed {seed}: {share:.0} % of the capacity, told after {delay} s")
+                }
+                None => println!("seed {seed}: {share:.0} % of the capacity, not told"),
             }
         }
     }

@@ -87,8 +87,8 @@ const USUAL: usize = 300;
 const AFTER_ONSET: usize = 100;
 const SLOW: usize = 1200;
 const LEAST: usize = 75;
-/// Least of the slow window that must be known, also where the use has been steady; how often it is looked at, in
-/// evaluations.
+/// Least of the slow window that must be known, in bins, and least where the use has been steady; how often it is
+/// looked at, in evaluations.
 const SLOW_LEAST: i64 = 900;
 const STEADY_LEAST: i64 = 450;
 const SLOW_EVERY: u32 = 4;
@@ -96,7 +96,6 @@ const SLOW_EVERY: u32 = 4;
 const STEADY_AFTER: i64 = 60_000_000_000;
 /// How long after an alarm the short window is looked at, nanoseconds.
 const ALARM_LASTS: i64 = 15_000_000_000;
-
 /// From which t and shift ratio on a verdict is strong.
 const STRONG: (f64, f64) = (8.0, 2.0);
 
@@ -338,7 +337,8 @@ impl Discovery {
         let resource = &mut self.resources[place];
         resource.evaluations = resource.evaluations.wrapping_add(1);
         if !resource.is_settled(signed(now), self.steady_least) {
-            resource.long = None;
+            // What was seen before the change is no longer so.
+            (resource.slow, resource.long) = (Vec::new(), None);
             return;
         }
         if !resource.evaluations.is_multiple_of(SLOW_EVERY) {

@@ -77,7 +77,7 @@ pub(super) struct Seen {
     pub(super) p: f64,
     pub(super) curve: Vec<f32>,
     pub(super) named: bool,
-    /// Whether it was by this window alone, and takes what it costs.
+    /// Whether this window alone named it, whatever else is known, and it takes what it costs.
     pub(super) alone: bool,
     /// Classes that it cannot be told from.
     pub(super) with: Vec<usize>,
@@ -579,12 +579,13 @@ impl<'a> Student<'a> {
                 cost: used / seen.evidence.requests.max(1e-9),
                 ..seen.evidence
             };
+            let named = is_culprit(&evidence);
             *seen = Seen {
                 evidence,
                 p: upper_tail(t, freedom),
                 curve: curve.clone(),
-                named: is_culprit(&evidence),
-                alone: is_culprit(&evidence) && takes_its_cost(&evidence),
+                named,
+                alone: named && takes_its_cost(&evidence),
                 with,
                 by_occupancy: false,
                 class,

@@ -251,3 +251,25 @@ fn p_values_of_several_resources_are_adjusted_together() {
     assert!((both[0].classes[0].p_adjusted - 0.04).abs() < 1e-12);
     assert_eq!(both[1].classes[0].p_adjusted, 1.0);
 }
+
+#[test]
+fn a_steady_resource_is_settled_sooner_and_a_recording_is_not() {
+    let mut resource = Resource::default();
+    for millis in [0, 100] {
+        let at = Timestamp::from_millis(millis);
+        resource.usage.add(UsagePoint {
+            at,
+            busy_ns: 0,
+            cores: 1.0,
+        });
+    }
+    let settled = |resource: &Resource, seconds: i64| {
+        let at = seconds * 1_000_000_000;
+        [STEADY_LEAST, SLOW_LEAST].map(|least| resource.is_settled(at, least))
+    };
+    assert_eq!(settled(&resource, 44), [false, false]);
+    assert_eq!(settled(&resource, 45), [true, false]);
+    resource.alarm = Some(60_000_000_000);
+    assert_eq!(settled(&resource, 89), [false, false]);
+    assert_eq!(settled(&resource, 90), [true, true]);
+}

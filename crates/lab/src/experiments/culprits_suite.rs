@@ -201,7 +201,8 @@ impl Bench {
         let later = Some(all.later_per_day());
         self.put(OWN, "told_per_day_later", "quiet", later);
         self.raw.push(json!({
-            "at_start": all.at_start, "quiet_hours": all.hours, "evaluations": all.evaluations, "named": all.named, "told": all.told,
+            "quiet_hours": all.hours, "evaluations": all.evaluations, "named": all.named, "told": all.told,
+            "at_start": all.at_start,
         }));
     }
 
