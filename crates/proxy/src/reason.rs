@@ -26,6 +26,11 @@ impl Ending {
         (Self::Rejected, "rejected"),
         (Self::Cancelled, "cancelled"),
     ];
+
+    /// Its label.
+    pub const fn label(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
 }
 
 macro_rules! reasons {

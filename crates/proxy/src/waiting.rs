@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tidegate_core::admission::RejectReason;
 use tidegate_core::picker::{Decision, Ticket, WaitId};
+use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteId;
 use tokio::sync::{Notify, oneshot};
 
@@ -39,6 +40,7 @@ pub(crate) struct Waiting {
     worker: Rc<Worker>,
     site: SiteId,
     id: WaitId,
+    since: Timestamp,
     told: oneshot::Receiver<Told>,
 }
 
@@ -61,10 +63,14 @@ impl Waiting {
         let waiters = &worker.waiters;
         waiters.told.borrow_mut().insert(id, sender);
         waiters.some.notify_one();
+        if let Some(stats) = worker.stats().site(site) {
+            stats.queued.add(1);
+        }
         Self {
             worker: Rc::clone(worker),
             site,
             id,
+            since: worker.now(),
             told,
         }
     }
@@ -82,6 +88,10 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
+        if let Some(stats) = self.worker.stats().site(self.site) {
+            let waited = self.worker.now().since(self.since);
+            stats.queueing.record(waited.as_micros() as u64);
+        }
         let left = self.worker.waiters.told.borrow_mut().remove(&self.id);
         if left.is_some() {
             let mut picker = self.worker.picker.borrow_mut();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::{Bench, Gated, Message, ask, until};
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class, Rank};
 use tidegate_core::topology::{NodeId, SiteId};
-use tidegate_proxy::{ClassConfig, ProxyConfig, SessionConfig, SessionSource};
+use tidegate_proxy::{ClassConfig, ProxyConfig, Reason, SessionConfig, SessionSource};
 
 fn adaptive(slo: Duration, queue: u32) -> AdmissionConfig {
     AdmissionConfig {
@@ -54,6 +54,7 @@ fn whoever_finds_no_room_goes_on_when_there_is_some() {
         bench.shared.table.found_no_room(SiteId(0)) == 2
     });
     assert_eq!(bench.in_flight(), 1, "the others wait here, not there");
+    assert_eq!(bench.snapshot().sites[0].queued, 2);
     for client in &mut clients {
         gated.open();
         let answer = client.read_response(false);
@@ -110,7 +111,11 @@ fn whoever_waits_too_long_or_finds_the_queue_full_is_told() {
     assert_eq!(told(&refused[1]).as_deref(), Some("queue_timeout"));
     gated.open();
     assert_eq!(clients[0].read_response(false).status(), 200);
-    bench.settled();
+    let site = &bench.settled().sites[0];
+    let counts = [&site.latency, &site.refusals, &site.queueing].map(|it| it.count());
+    assert_eq!(counts, [1, 2, 2], "a refusal is no latency of the site");
+    assert_eq!(site.reason(Reason::QueueTimeout), 1);
+    assert_eq!(site.queued, 0);
 }
 
 #[test]

@@ -9,7 +9,10 @@
 //! |---|---|
 //! | request in | its head was read, or could not be read or awaited |
 //! | its end | once: with the last byte of the answer handed over, or at its failure |
-//! | latency of a site | from the head of the request to the end |
+//! | latency | from the head of the request to the end, of requests that their node answered whole |
+//! | refusal | from the head of the request to the end, of rejected requests |
+//! | tunnel | from the head of the request to the tunnel's end, however it ended |
+//! | queueing | from the first wait for room at a node to its end, whether a node was found or not |
 //! | latency of a node | from the try to the response head |
 //! | load age | at the decision, if it rests on a record |
 //! | lag | at each tick of the worker's clock: how late it was served |
@@ -32,22 +35,82 @@ use crate::reason::{Ending, Reason};
 
 /// Status classes 1xx to 5xx.
 pub const CLASSES: usize = 5;
+/// Status of a request that became a tunnel.
+const SWITCHING_PROTOCOLS: u16 = 101;
 
 fn class(status: u16) -> usize {
     usize::from(status / 100).clamp(1, CLASSES) - 1
 }
 
 /// One site, as one worker saw it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SiteStats {
     pub(crate) requests: Counter,
-    pub(crate) endings: [Counter; Ending::ALL.len()],
+    pub(crate) completed: Counter,
+    pub(crate) reasons: [Counter; Reason::COUNT],
     pub(crate) classes: [Counter; CLASSES],
     pub(crate) latency: Histogram,
+    pub(crate) refusals: Histogram,
+    pub(crate) tunnels: Histogram,
+    pub(crate) queued: Counter,
+    pub(crate) queueing: Histogram,
     pub(crate) retries: Counter,
     pub(crate) retries_denied: Counter,
     /// Requests of sessions that were let in a moment before.
     pub(crate) known: Counter,
+}
+
+impl Default for SiteStats {
+    fn default() -> Self {
+        Self {
+            requests: Counter::default(),
+            completed: Counter::default(),
+            reasons: std::array::from_fn(|_| Counter::default()),
+            classes: Default::default(),
+            latency: Histogram::default(),
+            refusals: Histogram::default(),
+            tunnels: Histogram::default(),
+            queued: Counter::default(),
+            queueing: Histogram::default(),
+            retries: Counter::default(),
+            retries_denied: Counter::default(),
+            known: Counter::default(),
+        }
+    }
+}
+
+impl SiteStats {
+    fn on_end(&self, status: u16, reason: Option<Reason>, micros: u64) {
+        self.classes[class(status)].add(1);
+        match duration_of(status, reason) {
+            Some(Duration::Latency) => self.latency.record(micros),
+            Some(Duration::Refusal) => self.refusals.record(micros),
+            Some(Duration::Tunnel) => self.tunnels.record(micros),
+            None => {}
+        }
+        match reason {
+            None => self.completed.add(1),
+            Some(reason) => self.reasons[reason.index()].add(1),
+        }
+    }
+}
+
+/// What the duration of an ended request says something about.
+enum Duration {
+    Latency,
+    Refusal,
+    Tunnel,
+}
+
+/// None for requests that failed or whose client left: how long that took is no speed of the site.
+fn duration_of(status: u16, reason: Option<Reason>) -> Option<Duration> {
+    let ending = reason.map_or(Ending::Completed, Reason::ending);
+    match (status == SWITCHING_PROTOCOLS, ending) {
+        (true, _) => Some(Duration::Tunnel),
+        (false, Ending::Completed) => Some(Duration::Latency),
+        (false, Ending::Rejected) => Some(Duration::Refusal),
+        (false, Ending::Failed | Ending::Cancelled) => None,
+    }
 }
 
 /// One node, as one worker saw it.
@@ -157,13 +220,12 @@ impl WorkerStats {
         reason: Option<Reason>,
         micros: u64,
     ) {
-        let ending = reason.map_or(Ending::Completed, Reason::ending);
         if let Some(site) = site.and_then(|site| self.site(site)) {
-            site.classes[class(status)].add(1);
-            site.latency.record(micros);
-            site.endings[ending as usize].add(1);
+            site.on_end(status, reason, micros);
         }
-        self.latency.record(micros);
+        if let Some(Duration::Latency) = duration_of(status, reason) {
+            self.latency.record(micros);
+        }
         match reason {
             None => self.completed.add(1),
             Some(reason) => self.reasons[reason.index()].add(1),
@@ -241,8 +303,35 @@ mod tests {
         });
         let end = stats.snapshot();
         assert_eq!((end.requests, end.in_flight()), (100_000, 0));
-        let site: u64 = end.sites[0].endings.iter().sum();
-        assert_eq!(site, 100_000);
+        assert_eq!(end.sites[0].ended(), 100_000);
+    }
+
+    #[test]
+    fn only_answers_of_nodes_count_as_latency() {
+        let stats = Stats::new(1, 1, 1);
+        let worker = stats.worker(0);
+        let ends = [
+            (200, None, 1),
+            (503, None, 2),
+            (101, None, 3_000_000),
+            (101, Some(Reason::TunnelIdle), 3_000_000),
+            (503, Some(Reason::QueueTimeout), 51_000),
+            (504, Some(Reason::ResponseTimeout), 30_000_000),
+            (499, Some(Reason::ClientGone), 9),
+        ];
+        for (status, reason, micros) in ends {
+            worker.requests.add(1);
+            worker.on_end(Some(SiteId(0)), status, reason, micros);
+        }
+        let seen = stats.snapshot();
+        let site = &seen.sites[0];
+        let counts = [&site.latency, &site.refusals, &site.tunnels].map(HistogramSnapshot::count);
+        assert_eq!(counts, [2, 1, 2]);
+        assert_eq!(seen.latency.count(), 2);
+        assert!(site.latency.quantile_seconds(1.0).unwrap() < 1e-5);
+        assert_eq!(site.reason(Reason::QueueTimeout), 1);
+        assert_eq!(site.ended_as(Ending::Cancelled), 2);
+        assert_eq!(seen.in_flight(), 0);
     }
 
     #[test]

@@ -8,12 +8,22 @@ use crate::reason::{Ending, Reason};
 pub struct SiteSnapshot {
     /// Requests that were routed here.
     pub requests: u64,
-    /// Their ends, as in [`Ending::ALL`].
-    pub endings: [u64; Ending::ALL.len()],
+    /// Requests that were answered whole by their node, tunnels among them.
+    pub completed: u64,
+    /// Requests that ended otherwise, as in [`Reason::ALL`].
+    pub reasons: Vec<u64>,
     /// Their answers by status class, 1xx first.
     pub classes: [u64; CLASSES],
-    /// From the head of the request to the end.
+    /// From the head of the request to the end, of requests that a node answered whole; no tunnels.
     pub latency: HistogramSnapshot,
+    /// From the head of the request to the end, of rejected requests.
+    pub refusals: HistogramSnapshot,
+    /// From the head of the request to the end of the tunnel.
+    pub tunnels: HistogramSnapshot,
+    /// How long requests waited for room at a node, whether they got it or not.
+    pub queueing: HistogramSnapshot,
+    /// Requests that wait for room now.
+    pub queued: u64,
     /// Requests tried again at a node.
     pub retries: u64,
     /// Retries that the budget refused.
@@ -56,7 +66,7 @@ pub struct Snapshot {
     pub sites: Vec<SiteSnapshot>,
     /// By node.
     pub nodes: Vec<NodeSnapshot>,
-    /// From the head of the request to the end.
+    /// From the head of the request to the end, of requests that a node answered whole; no tunnels.
     pub latency: HistogramSnapshot,
     /// Age of the load record at the decision.
     pub load_age: HistogramSnapshot,
@@ -101,17 +111,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// Requests that ended that way.
     pub fn ended_as(&self, ending: Ending) -> u64 {
-        let of_reasons = |ending| {
-            let pairs = Reason::ALL.iter().zip(&self.reasons);
-            pairs
-                .filter(|(reason, _)| reason.ending() == ending)
-                .map(|(_, count)| count)
-                .sum()
-        };
-        match ending {
-            Ending::Completed => self.completed,
-            Ending::Failed | Ending::Rejected | Ending::Cancelled => of_reasons(ending),
-        }
+        ended_as(ending, self.completed, &self.reasons)
     }
 
     /// Requests that ended.
@@ -177,20 +177,56 @@ impl Snapshot {
     }
 }
 
+/// Of all that ended, those that ended that way.
+fn ended_as(ending: Ending, completed: u64, reasons: &[u64]) -> u64 {
+    let of_reasons = || {
+        let pairs = Reason::ALL.iter().zip(reasons);
+        let those = pairs.filter(|(reason, _)| reason.ending() == ending);
+        those.map(|(_, count)| count).sum()
+    };
+    match ending {
+        Ending::Completed => completed,
+        Ending::Failed | Ending::Rejected | Ending::Cancelled => of_reasons(),
+    }
+}
+
 impl SiteSnapshot {
     /// Requests that have not ended.
     pub fn in_flight(&self) -> u64 {
-        self.requests.saturating_sub(self.endings.iter().sum())
+        self.requests.saturating_sub(self.ended())
+    }
+
+    /// Requests that ended.
+    pub fn ended(&self) -> u64 {
+        self.completed + self.reasons.iter().sum::<u64>()
+    }
+
+    /// Requests that ended that way.
+    pub fn ended_as(&self, ending: Ending) -> u64 {
+        ended_as(ending, self.completed, &self.reasons)
+    }
+
+    /// Requests that ended for that reason.
+    pub fn reason(&self, reason: Reason) -> u64 {
+        self.reasons.get(reason.index()).copied().unwrap_or(0)
     }
 
     fn add(&mut self, site: &SiteStats) {
-        for (total, count) in self.endings.iter_mut().zip(&site.endings) {
+        self.completed += site.completed.get();
+        self.reasons.resize(Reason::COUNT, 0);
+        for (total, count) in self.reasons.iter_mut().zip(&site.reasons) {
             *total += count.get();
         }
         for (total, count) in self.classes.iter_mut().zip(&site.classes) {
             *total += count.get();
         }
         site.latency.add_to(&mut self.latency);
+        site.refusals.add_to(&mut self.refusals);
+        site.tunnels.add_to(&mut self.tunnels);
+        let mut waited = HistogramSnapshot::default();
+        site.queueing.add_to(&mut waited);
+        self.queued += site.queued.get().saturating_sub(waited.count());
+        self.queueing.merge(&waited);
         self.retries += site.retries.get();
         self.retries_denied += site.retries_denied.get();
         self.known += site.known.get();

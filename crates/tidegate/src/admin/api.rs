@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST,
+    ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST,
     REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -25,6 +25,7 @@ use serde::de::DeserializeOwned;
 use tidegate_core::topology::AdminState;
 
 use super::culprits;
+use super::exposition::Format;
 use super::models::{ApiError, Ordered};
 use super::page;
 use super::plane::Plane;
@@ -35,7 +36,6 @@ use super::{metrics, status, throttles, why};
 pub(crate) const ORDER_HEADER: &str = "tidegate-order";
 
 const TEXT: &str = "text/plain; charset=utf-8";
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// An answer.
 type Answer = Response<Full<Bytes>>;
@@ -76,9 +76,14 @@ pub(crate) async fn answer(
         ["livez"] => text(StatusCode::OK, "ok\n"),
         ["readyz"] => readyz(plane),
         ["metrics"] => {
-            let metrics =
-                |plane: &Plane| body(StatusCode::OK, OPENMETRICS, metrics::metrics(plane));
-            apart(plane, metrics).await
+            let accept = request.headers().get(ACCEPT);
+            let format = Format::wanted(accept.and_then(|accept| accept.to_str().ok()));
+            let kind = format.content_type();
+            let metrics = move |plane: &Plane| metrics::metrics(plane, format);
+            apart(plane, move |plane| {
+                body(StatusCode::OK, kind, metrics(plane))
+            })
+            .await
         }
         ["api", "status"] => {
             apart(plane, |plane| json(StatusCode::OK, &status::status(plane))).await

@@ -3,7 +3,7 @@
 use tidegate_core::culprits::Confidence;
 use tidegate_core::time::Timestamp;
 
-use super::openmetrics::{Kind, Text};
+use super::exposition::{Kind, Text};
 use super::plane::Plane;
 use crate::culprits::live::Finding;
 

@@ -12,9 +12,10 @@ use tidegate_core::load::{NodeLoad, Rung};
 use tidegate_core::topology::{AdminState, GroupId, Health, NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot};
 
+use super::exposition::{Family, Format, Kind, Labels, Text};
 use super::findings;
-use super::openmetrics::{Family, Kind, Labels, Text};
 use super::plane::{Look, Plane};
+use super::process;
 use super::status::CLASSES;
 use super::throttles;
 
@@ -24,8 +25,20 @@ const BOUNDS_MICROS: &[u64] = &[
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
+/// The same for tunnels, which live longer: a tenth of a second to 19 hours.
+const TUNNEL_BOUNDS_MICROS: &[u64] = &[
+    100_000,
+    1_000_000,
+    10_000_000,
+    60_000_000,
+    600_000_000,
+    3_600_000_000,
+    21_600_000_000,
+    68_400_000_000,
+];
+
 /// The text.
-pub(crate) fn metrics(plane: &Plane) -> String {
+pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     let look = plane.look();
     let topology = plane.shared.topology.load();
     let scene = Scene {
@@ -33,14 +46,16 @@ pub(crate) fn metrics(plane: &Plane) -> String {
         look: &look,
         topology: &topology,
     };
-    let mut text = Text::default();
-    scene.process(&mut text);
+    let mut text = Text::new(format);
+    scene.front_end(&mut text);
+    process::metrics(&mut text);
     scene.requests(&mut text);
     scene.connections(&mut text);
     scene.accepting(&mut text);
     scene.decisions(&mut text);
     scene.sites(&mut text);
     scene.site_counts(&mut text);
+    scene.site_durations(&mut text);
     scene.node_requests(&mut text);
     scene.node_limits(&mut text);
     scene.groups(&mut text);
@@ -72,7 +87,11 @@ fn counter(text: &mut Text, name: &'static str, help: &str, value: u64) {
 }
 
 fn histogram(family: &mut Family<'_>, labels: Labels<'_>, of: &HistogramSnapshot) {
-    let below = BOUNDS_MICROS.iter().map(|micros| {
+    bounded(family, labels, BOUNDS_MICROS, of);
+}
+
+fn bounded(family: &mut Family<'_>, labels: Labels<'_>, bounds: &[u64], of: &HistogramSnapshot) {
+    let below = bounds.iter().map(|micros| {
         let bound = Duration::from_micros(*micros);
         (bound.as_secs_f64(), of.count_below(bound))
     });
@@ -80,7 +99,7 @@ fn histogram(family: &mut Family<'_>, labels: Labels<'_>, of: &HistogramSnapshot
 }
 
 impl Scene<'_> {
-    fn process(&self, text: &mut Text) {
+    fn front_end(&self, text: &mut Text) {
         let plane = self.plane;
         let driver = &plane.driver;
         let version = env!("CARGO_PKG_VERSION");
@@ -166,8 +185,7 @@ impl Scene<'_> {
         let help = "Requests that were not answered whole by their node, by reason.";
         let mut family = text.family("tidegate_requests_unserved", Kind::Counter, help);
         for reason in Reason::ALL {
-            let ending = Ending::ALL.iter().find(|(it, _)| *it == reason.ending());
-            let ending = ending.map_or("", |(_, label)| label);
+            let ending = reason.ending().label();
             let labels = [("ending", ending), ("reason", reason.label())];
             family.count(&labels, snapshot.reason(*reason));
         }
@@ -286,8 +304,24 @@ impl Scene<'_> {
         let help = "Requests of the site by how they ended.";
         let mut family = text.family("tidegate_site_requests_ended", Kind::Counter, help);
         self.each_site(|name, _, site| {
-            for ((_, ending), count) in Ending::ALL.iter().zip(site.endings) {
-                family.count(&[("site", name), ("ending", ending)], count);
+            for (ending, label) in Ending::ALL {
+                family.count(&[("site", name), ("ending", label)], site.ended_as(*ending));
+            }
+        });
+        let help = "Requests of the site that were not answered whole by their node, by reason.";
+        let mut family = text.family("tidegate_site_requests_unserved", Kind::Counter, help);
+        self.each_site(|name, _, site| {
+            for reason in Reason::ALL {
+                let count = site.reason(*reason);
+                let labels = [
+                    ("site", name),
+                    ("ending", reason.ending().label()),
+                    ("reason", reason.label()),
+                ];
+                // Most reasons never happen at most sites.
+                if count > 0 {
+                    family.count(&labels, count);
+                }
             }
         });
         let help = "Requests of the site that have not ended.";
@@ -307,13 +341,6 @@ impl Scene<'_> {
                 family.count(&[("site", name), ("class", class)], count);
             }
         });
-        let help = "From the head of the request to its end.";
-        let mut family = text.family(
-            "tidegate_site_request_duration_seconds",
-            Kind::Histogram,
-            help,
-        );
-        self.each_site(|name, _, site| histogram(&mut family, &[("site", name)], &site.latency));
         let help = "Nodes that requests may go to now.";
         let mut family = text.family("tidegate_site_candidates", Kind::Gauge, help);
         self.each_site(|name, id, _| {
@@ -349,6 +376,45 @@ impl Scene<'_> {
         for (name, help, count) in counters {
             let mut family = text.family(name, Kind::Counter, help);
             self.each_site(|name, _, site| family.count(&[("site", name)], count(site)));
+        }
+    }
+
+    fn site_durations(&self, text: &mut Text) {
+        let help = "Requests that wait for room at a node of the site now.";
+        let mut family = text.family("tidegate_site_queued", Kind::Gauge, help);
+        self.each_site(|name, _, site| family.count(&[("site", name)], site.queued));
+        type Durations = fn(&SiteSnapshot) -> &HistogramSnapshot;
+        let histograms: [(_, _, _, Durations); 4] = [
+            (
+                "tidegate_site_request_duration_seconds",
+                "From the head of a request to its end, of requests that a node answered whole.",
+                BOUNDS_MICROS,
+                |site| &site.latency,
+            ),
+            (
+                "tidegate_site_refusal_duration_seconds",
+                "From the head of a request to its end, of rejected requests.",
+                BOUNDS_MICROS,
+                |site| &site.refusals,
+            ),
+            (
+                "tidegate_site_queue_duration_seconds",
+                "Wait for room at a node, of requests that found none at once.",
+                BOUNDS_MICROS,
+                |site| &site.queueing,
+            ),
+            (
+                "tidegate_site_tunnel_duration_seconds",
+                "From the head of an upgraded request to the end of its tunnel.",
+                TUNNEL_BOUNDS_MICROS,
+                |site| &site.tunnels,
+            ),
+        ];
+        for (name, help, bounds, durations) in histograms {
+            let mut family = text.family(name, Kind::Histogram, help);
+            self.each_site(|name, _, site| {
+                bounded(&mut family, &[("site", name)], bounds, durations(site));
+            });
         }
     }
 

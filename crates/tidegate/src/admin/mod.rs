@@ -6,7 +6,7 @@
 //! | `/` | the live page |
 //! | `/culprits` | the page of culprits |
 //! | `/livez`, `/readyz` | health |
-//! | `/metrics` | OpenMetrics |
+//! | `/metrics` | OpenMetrics or Prometheus text |
 //! | `/api/status` | everything, as JSON |
 //! | `/api/why/NAME` | why a node gets what it gets, how a site chooses, what slows a class |
 //! | `/api/throttles` | which classes are throttled, and what that does |
@@ -18,12 +18,13 @@
 
 mod api;
 pub(crate) mod culprits;
+mod exposition;
 mod findings;
 mod metrics;
 pub(crate) mod models;
-mod openmetrics;
 mod page;
 pub(crate) mod plane;
+mod process;
 pub(crate) mod server;
 mod status;
 #[cfg(test)]

@@ -102,8 +102,27 @@ pub(crate) struct Recent {
     pub(crate) requests_per_second: f64,
     /// Answers with a server error, and failures, per second.
     pub(crate) errors_per_second: f64,
-    /// Time to the response head.
+    /// Of a site: from the request's head to the end of an answer of a node; neither refusals nor tunnels.
+    /// Of a node: time to the response head.
     pub(crate) latency: Quantiles,
+}
+
+/// Requests of a site that are no answers of its nodes, and what happens before those.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Apart {
+    /// Requests that wait for room at a node now.
+    pub(crate) queued: u64,
+    /// How long requests of the last seconds waited for room, whether they got it or not.
+    pub(crate) queue_wait: Quantiles,
+    /// Rejected requests per second.
+    pub(crate) refused_per_second: f64,
+    /// From their head to their end.
+    pub(crate) refusal: Quantiles,
+    /// Requests rejected since the start, by reason.
+    pub(crate) rejected: BTreeMap<String, u64>,
+    /// How long tunnels had been open that ended in the last seconds.
+    pub(crate) tunnel: Quantiles,
 }
 
 /// Quantiles; null without a sample.
@@ -132,6 +151,9 @@ pub(crate) struct SiteStatus {
     pub(crate) fail_open: bool,
     /// The last seconds.
     pub(crate) recent: Recent,
+    /// Refusals, waits and tunnels, which are not in `recent.latency`.
+    #[serde(default)]
+    pub(crate) apart: Apart,
     /// Its nodes.
     pub(crate) nodes: Vec<NodeStatus>,
 }

@@ -9,8 +9,8 @@ use tidegate_core::topology::{NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot, Snapshot};
 
 use super::models::{
-    LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent, Requests, ResourceStatus, SiteStatus,
-    Status,
+    Apart, LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent, Requests, ResourceStatus,
+    SiteStatus, Status,
 };
 use super::plane::{Look, Plane};
 use super::throttles;
@@ -86,18 +86,22 @@ impl Plane {
     }
 }
 
-fn requests(snapshot: &Snapshot) -> Requests {
-    let rejected = Reason::ALL
-        .iter()
+/// Rejected requests by reason, where there are any.
+fn rejected(count: impl Fn(Reason) -> u64) -> BTreeMap<String, u64> {
+    let rejected = Reason::ALL.iter().copied();
+    rejected
         .filter(|reason| reason.ending() == Ending::Rejected)
-        .map(|reason| (reason.label().to_owned(), snapshot.reason(*reason)))
+        .map(|reason| (reason.label().to_owned(), count(reason)))
         .filter(|(_, count)| *count > 0)
-        .collect();
+        .collect()
+}
+
+fn requests(snapshot: &Snapshot) -> Requests {
     Requests {
         received: snapshot.requests,
         completed: snapshot.completed,
         failed: snapshot.ended_as(Ending::Failed),
-        rejected,
+        rejected: rejected(|reason| snapshot.reason(reason)),
         cancelled: snapshot.ended_as(Ending::Cancelled),
         in_flight: snapshot.in_flight(),
         retries: snapshot.retries,
@@ -122,12 +126,26 @@ fn site_recent(look: &Look, site: SiteId) -> Recent {
     let Some((now, then)) = look.pair(|snapshot| snapshot.sites.get(site.index())) else {
         return Recent::default();
     };
-    let ended = |site: &SiteSnapshot| site.endings.iter().sum();
     Recent {
         seconds: look.seconds,
-        requests_per_second: look.rate(ended(now), ended(then)),
+        requests_per_second: look.rate(now.ended(), then.ended()),
         errors_per_second: look.rate(now.classes[SERVER_ERRORS], then.classes[SERVER_ERRORS]),
         latency: quantiles(&now.latency.since(&then.latency)),
+    }
+}
+
+fn site_apart(look: &Look, site: SiteId) -> Apart {
+    let Some((now, then)) = look.pair(|snapshot| snapshot.sites.get(site.index())) else {
+        return Apart::default();
+    };
+    let refused = |site: &SiteSnapshot| site.ended_as(Ending::Rejected);
+    Apart {
+        queued: now.queued,
+        queue_wait: quantiles(&now.queueing.since(&then.queueing)),
+        refused_per_second: look.rate(refused(now), refused(then)),
+        refusal: quantiles(&now.refusals.since(&then.refusals)),
+        rejected: rejected(|reason| now.reason(reason)),
+        tunnel: quantiles(&now.tunnels.since(&then.tunnels)),
     }
 }
 
@@ -195,6 +213,7 @@ fn site_status(plane: &Plane, look: &Look, topology: &Topology, id: SiteId) -> S
         candidates: site.candidates.len() as u32,
         fail_open: site.fail_open,
         recent: site_recent(look, id),
+        apart: site_apart(look, id),
         nodes: nodes
             .map(|(node, share)| node_status(plane, look, topology, *node, share))
             .collect(),

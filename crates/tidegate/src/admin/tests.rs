@@ -1,7 +1,8 @@
 //! The API's answers, who gets them, and the page in a browser.
 
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -46,6 +47,24 @@ impl Scene {
             let body = body.collect().await.unwrap().to_bytes();
             (head.status, head.headers, body.to_vec())
         })
+    }
+
+    /// The metrics for those that accept this, in the form that their type promises.
+    fn metrics(&self, accept: Option<&str>) -> String {
+        let mut request = request(Method::GET, "/metrics");
+        if let Some(accept) = accept {
+            let accept = accept.parse().unwrap();
+            request.headers_mut().insert("accept", accept);
+        }
+        let (status, headers, body) = self.ask(false, &request);
+        assert_eq!(status, StatusCode::OK);
+        let text = String::from_utf8(body).unwrap();
+        let kind = match text.ends_with("# EOF\n") {
+            true => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            false => "text/plain; version=0.0.4; charset=utf-8",
+        };
+        assert_eq!(headers["content-type"], kind);
+        text
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str) -> (StatusCode, T) {
@@ -171,8 +190,7 @@ fn a_class_is_throttled_shown_and_released() {
     };
     let told = |reason: &String| reason.contains("throttled by an operator");
     assert!(why.reasons.iter().any(told), "{:?}", why.reasons);
-    let (_, _, metrics) = scene.ask(false, &request(Method::GET, "/metrics"));
-    let metrics = String::from_utf8(metrics).unwrap();
+    let metrics = scene.metrics(None);
     let waiting = "tidegate_throttle_waiting{class=\"shop GET /search/*\"} 0\n";
     assert!(metrics.contains(waiting));
     let wanted = json!({ "class": "shop GET /search/*" });
@@ -313,19 +331,15 @@ fn with_a_token_only_its_bearer_is_answered() {
 #[test]
 fn metrics_are_as_expected() {
     let scene = Scene::new();
-    let (status, headers, body) = scene.ask(false, &request(Method::GET, "/metrics"));
-    assert_eq!(status, StatusCode::OK);
-    assert!(
-        headers["content-type"]
-            .to_str()
-            .unwrap()
-            .starts_with("application/openmetrics-text")
-    );
-    let text = String::from_utf8(body).unwrap();
+    let text = scene.metrics(Some("application/openmetrics-text; version=1.0.0"));
     let mut lines = Vec::new();
     for line in text.lines() {
         // Values that run while the test does.
-        let runs = ["tidegate_director_", "tidegate_topology_version "];
+        let runs = [
+            "tidegate_director_",
+            "tidegate_topology_version ",
+            "process_",
+        ];
         let stable = match line.rsplit_once(' ') {
             Some((name, _)) if runs.iter().any(|run| line.starts_with(run)) => format!("{name} N"),
             _ => line.replace(env!("CARGO_PKG_VERSION"), "VERSION"),
@@ -342,6 +356,28 @@ fn metrics_are_as_expected() {
         found == wanted,
         "UPDATE_EXPECT=1 rewrites it. Found:\n{found}"
     );
+}
+
+/// `promtool` reads Prometheus text and finds fault with names.
+#[test]
+fn promtool_has_nothing_to_say_about_the_metrics() {
+    let scene = Scene::new();
+    let wanted = json!({ "class": "GET /a", "order": { "concurrency": 1 } });
+    post(&scene, "/api/throttle", &wanted);
+    let metrics = scene.metrics(None);
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]);
+    let pipes = promtool.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut promtool) = pipes.spawn() else {
+        println!("SKIPPED: promtool is not installed");
+        return;
+    };
+    let mut input = promtool.stdin.take().unwrap();
+    input.write_all(metrics.as_bytes()).unwrap();
+    drop(input);
+    let said = promtool.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success() && text.is_empty(), "{text}");
 }
 
 #[test]

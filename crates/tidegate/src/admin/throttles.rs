@@ -8,10 +8,10 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::units::{Size, format_size};
 use tidegate_proxy::Throttling;
 
+use super::exposition::{Family, Kind, Text};
 use super::models::{
     OrderModel, ReleaseOrder, ThrottleGiven, ThrottleOrder, ThrottleStatus, Throttles,
 };
-use super::openmetrics::{Family, Kind, Text};
 use super::plane::Plane;
 
 /// Longest time for which a class may be throttled: a year is for ever.

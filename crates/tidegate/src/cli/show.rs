@@ -1,7 +1,8 @@
 //! Answers of the admin API as text for people.
 
 use crate::admin::models::{
-    Decision, NodeStatus, Quantiles, SiteStatus, Status, TermStatus, ThrottleStatus, Throttles, Why,
+    Apart, Decision, NodeStatus, Quantiles, SiteStatus, Status, TermStatus, ThrottleStatus,
+    Throttles, Why,
 };
 
 /// `tidegate status`.
@@ -134,6 +135,7 @@ fn site_table(site: &SiteStatus) -> String {
             ""
         },
     );
+    out.push_str(&apart(&site.apart));
     let header = [
         "node", "state", "rung", "queue", "cpu", "age", "rif", "share", "req/s", "err/s", "p50",
         "p99",
@@ -142,6 +144,26 @@ fn site_table(site: &SiteStatus) -> String {
     rows.extend(site.nodes.iter().map(row));
     out.push_str(&table(&rows));
     out
+}
+
+/// What is no answer of a node, where there is any of it.
+fn apart(apart: &Apart) -> String {
+    let mut parts = Vec::new();
+    if apart.queued > 0 || apart.queue_wait.p50_seconds.is_some() {
+        let wait = quantiles(&apart.queue_wait);
+        parts.push(format!("{} queued, wait {wait}", apart.queued));
+    }
+    if apart.refused_per_second > 0.0 {
+        let (rate, after) = (apart.refused_per_second, quantiles(&apart.refusal));
+        parts.push(format!("{rate:.1} refused/s after {after}"));
+    }
+    if apart.tunnel.p50_seconds.is_some() {
+        parts.push(format!("tunnels ended after {}", quantiles(&apart.tunnel)));
+    }
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("  {}\n", parts.join(" · ")),
+    }
 }
 
 fn row(node: &NodeStatus) -> [String; 12] {
@@ -338,6 +360,26 @@ mod tests {
         assert_eq!(seconds(Some(2.0)), "2.0s");
         assert_eq!(duration(59.9), "59s");
         assert_eq!(duration(90_061.0), "1d 1h");
+    }
+
+    #[test]
+    fn refusals_and_waits_have_a_line_of_their_own_where_there_are_any() {
+        assert_eq!(apart(&Apart::default()), "");
+        let both = |seconds| Quantiles {
+            p50_seconds: Some(seconds),
+            p99_seconds: Some(seconds),
+        };
+        let busy = Apart {
+            queued: 3,
+            queue_wait: both(0.051),
+            refused_per_second: 12.34,
+            refusal: both(0.311),
+            tunnel: both(3.1),
+            ..Apart::default()
+        };
+        let line = "  3 queued, wait p50 51.0ms p99 51.0ms · 12.3 refused/s after p50 311ms p99 311ms · \
+                    tunnels ended after p50 3.1s p99 3.1s\n";
+        assert_eq!(apart(&busy), line);
     }
 
     #[test]
