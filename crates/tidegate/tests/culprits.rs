@@ -400,6 +400,19 @@ fn searches_are_found_though_zone_and_clock_are_wrong() {
     let first = pair(&value, "GET /search/{n}?q");
     assert!(first["pearson_r"].as_f64().unwrap() > 0.4, "{first}");
     assert!(first["pearson_p"].as_f64().unwrap() < 1e-6, "{first}");
+    // Nor do they say how many CPUs there are, unless the user does.
+    let few = "db1: how many CPUs there are is not told";
+    let has = |value: &Value| value["notes"].to_string().contains(few);
+    assert!(has(&value), "{}", value["notes"]);
+    let cost = |value: &Value| {
+        pair(value, "GET /search/{n}?q")["cost_ms"]
+            .as_f64()
+            .unwrap()
+    };
+    let two = json(&[&files[..], &["--cpus", "2"]].concat());
+    assert!(!has(&two) && two["inputs"]["resources"][0]["capacity"] == 2.0);
+    let times = cost(&two) / cost(&value);
+    assert!((times - 2.0).abs() < 0.02, "{times}");
     // The zone alone leaves 17 s, and those are found as well.
     let value = json(&[&files[..], &["--utc-offset", "+02:00"]].concat());
     assert_eq!(clock(&value)["ahead_seconds"], 17.0);

@@ -296,6 +296,37 @@ fn a_resource_is_read_and_serves_nothing() {
 }
 
 #[test]
+fn a_resource_that_is_not_read_is_shown() {
+    let scene = Scene::new("unread");
+    let shown = |scene: &Scene| {
+        let status = tidegate(&["status", "--admin", &scene.admin]);
+        let culprits = tidegate(&["culprits", "--admin", &scene.admin]);
+        let text = |it: Output| String::from_utf8(it.stdout).unwrap();
+        (text(status), text(culprits))
+    };
+    let wait = |part: &str, note: bool| {
+        let deadline = std::time::Instant::now() + DEADLINE;
+        loop {
+            let (status, culprits) = shown(&scene);
+            let has =
+                culprits.contains("db (127.0.0.1:9) is not read, so whoever loads it is not known");
+            if status.contains(part) && has == note {
+                break culprits;
+            }
+            assert!(std::time::Instant::now() < deadline, "{status}{culprits}");
+        }
+    };
+    let culprits = wait("resource db (127.0.0.1:9): read (", false);
+    assert!(
+        culprits.contains("Watching began ") && culprits.contains("not known yet"),
+        "{culprits}"
+    );
+    scene.agent.signal("-TERM");
+    scene.agent.line("stopped after ");
+    wait("resource db (127.0.0.1:9): not read: ", true);
+}
+
+#[test]
 fn a_lost_agent_and_a_broken_file_do_not_stop_traffic() {
     let scene = Scene::new("lost");
     scene.run.line("node n1: load is read by ");

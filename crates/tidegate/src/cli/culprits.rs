@@ -32,13 +32,17 @@ pub(crate) struct CulpritsArgs {
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "access_log")]
     pub(crate) resource: Vec<PathBuf>,
     /// The access logs' format as it stands in the configuration of Apache (`%h %l %u %t …`) or
-    /// nginx (`$remote_addr …`).
+    /// nginx (`$remote_addr …`). `FILE=FORMAT` is for one of the files; repeatable.
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) log_format: Option<String>,
+    pub(crate) log_format: Vec<String>,
     /// Zone of times that do not say theirs, like +02:00 [default: UTC, unless the load tells
     /// otherwise].
     #[arg(long, value_name = "OFFSET", value_parser = utc_offset, allow_hyphen_values = true)]
     pub(crate) utc_offset: Option<i64>,
+    /// CPUs of hosts whose recordings do not say it, as sadf -d and vmstat; without it all of them count
+    /// as one.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) cpus: Option<u32>,
     /// Take clocks as they are, even if load and requests fit better otherwise.
     #[arg(long)]
     pub(crate) no_align: bool,
@@ -53,7 +57,7 @@ pub(crate) struct CulpritsArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Test by experiment whether this class loads a resource: a random half of its requests is held for
-    /// 300 ms, for a minute at most; nobody is refused.
+    /// 300 ms, for a minute at most; nobody is refused. Only GET and HEAD: other methods may change something.
     #[arg(long, value_name = "CLASS", conflicts_with_all = ["access_log", "html"])]
     test: Option<String>,
     /// The resource [default: the one of which the class is thought to use most].

@@ -57,6 +57,17 @@ pub(super) fn status(status: &Status) -> String {
             seconds(Some(reader.interval_seconds)),
         ));
     }
+    for resource in &status.resources {
+        let reads = match resource.reads.as_ref().map(|it| (it.reads, &it.last_error)) {
+            Some((_, Some(why))) => format!("not read: {why}"),
+            Some((0, None)) | None => "not read: no answer yet".to_owned(),
+            Some((_, None)) => format!("read ({})", resource.rung),
+        };
+        out.push_str(&format!(
+            "resource {} ({}): {reads}\n",
+            resource.name, resource.address
+        ));
+    }
     for site in &status.sites {
         out.push_str(&site_table(site));
     }

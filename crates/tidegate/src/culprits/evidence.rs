@@ -64,6 +64,8 @@ pub(super) struct Evidence {
     /// By class, and in order of their ends within it.
     pub(super) requests: Vec<Lived>,
     pub(super) resources: Vec<Resource>,
+    /// Hosts of which it is not known how many CPUs they have.
+    pub(super) unknown_cpus: Vec<String>,
 }
 
 impl Evidence {

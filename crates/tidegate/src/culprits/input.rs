@@ -20,6 +20,9 @@ pub(super) struct Lines {
     reader: Box<dyn BufRead>,
     line: Vec<u8>,
     number: u64,
+    packed: bool,
+    /// Why a compressed file ended before its end.
+    broken: Option<String>,
 }
 
 /// One line.
@@ -55,21 +58,50 @@ impl Lines {
             reader,
             line: Vec::new(),
             number: 0,
+            packed,
+            broken: None,
         })
+    }
+
+    /// Where and why a compressed file broke off, for people.
+    pub(super) fn broken(&self) -> Option<String> {
+        let why = self.broken.as_ref()?;
+        let line = self.number;
+        Some(format!(
+            "the file breaks off after line {line} ({why}); what came before is used"
+        ))
+    }
+
+    /// A compressed file that breaks off has come to its end.
+    fn unless_broken(&mut self, error: io::Error) -> io::Result<()> {
+        use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+        if self.packed && matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof) {
+            self.broken = Some(error.to_string());
+            return Ok(());
+        }
+        Err(error)
     }
 
     /// The next line. What is no UTF-8 is replaced.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         self.line.clear();
+        if self.broken.is_some() {
+            return Ok(None);
+        }
         let most = LINE_BYTES_MAX as u64 + 1;
         let mut limited = self.reader.by_ref().take(most);
-        if limited.read_until(b'\n', &mut self.line)? == 0 {
-            return Ok(None);
+        match limited.read_until(b'\n', &mut self.line) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            // A part of a line is not one.
+            Err(error) => return self.unless_broken(error).map(|()| None),
         }
         self.number += 1;
         let ended = self.line.last() == Some(&b'\n');
         if !ended && self.line.len() > LINE_BYTES_MAX {
-            self.skip_line()?;
+            if let Err(error) = self.skip_line() {
+                self.unless_broken(error)?;
+            }
             let start = String::from_utf8_lossy(&self.line[..80]);
             return Ok(Some(Line::Long(self.number, start)));
         }
@@ -81,7 +113,9 @@ impl Lines {
     pub(super) fn rest(&mut self, bytes_max: u64) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
         let mut limited = self.reader.by_ref().take(bytes_max + 1);
-        limited.read_to_end(&mut bytes)?;
+        if let Err(error) = limited.read_to_end(&mut bytes) {
+            self.unless_broken(error)?;
+        }
         let fits = bytes.len() as u64 <= bytes_max;
         Ok(fits.then(|| String::from_utf8_lossy(&bytes).into_owned()))
     }
@@ -155,15 +189,20 @@ mod tests {
         let bytes = [pack("a\nb\n"), pack("c\n")].concat();
         let texts: Vec<_> = all(bytes).into_iter().map(|(_, text, _)| text).collect();
         assert_eq!(texts, ["a", "b", "c"]);
-        // A file that was cut off is an error, not the end.
-        let mut cut = pack(&"a\n".repeat(1000));
+        // Of a file that was cut off comes what was whole, and it says where it broke off.
+        let mut cut = pack(&(0..20_000).map(|it| format!("{it}\n")).collect::<String>());
         cut.truncate(cut.len() / 2);
         let mut lines = Lines::new(Cursor::new(cut)).unwrap();
-        let ends = std::iter::from_fn(|| match lines.next() {
-            Ok(Some(_)) => Some(Ok(())),
-            Ok(None) => None,
-            Err(error) => Some(Err(error)),
-        });
-        assert!(ends.take(2000).any(|end| end.is_err()));
+        let mut last = 0;
+        while let Some(line) = lines.next().unwrap() {
+            let Line::Text(number, text) = line else {
+                panic!("a long line");
+            };
+            assert_eq!(text, (number - 1).to_string());
+            last = number;
+        }
+        assert!((1000..20_000).contains(&last), "{last}");
+        let broken = lines.broken().unwrap();
+        assert!(broken.contains(&format!("after line {last} (")), "{broken}");
     }
 }

@@ -44,8 +44,7 @@ use resource::Recording;
 
 /// Does what the arguments ask for.
 pub(crate) fn run(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
-    let format = args.log_format.as_deref().map(Format::parse).transpose();
-    let format = format.map_err(|why| Failure::Usage(format!("--log-format: {why}")))?;
+    let formats = LogFormats::parse(args)?;
     let twice = |path: &&std::path::PathBuf| path.as_path() == Path::new("-");
     let all = args.access_log.iter().chain(&args.resource);
     if all.filter(twice).count() > 1 {
@@ -59,7 +58,7 @@ pub(crate) fn run(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
     let mut logs = Vec::new();
     for path in &args.access_log {
         let mut report = FileReport::new(path);
-        let read = requests.read(path, format.as_ref(), &mut report);
+        let read = requests.read(path, formats.of(path), &mut report);
         read.map_err(|error| unreadable(path, &error))?;
         logs.push(report);
     }
@@ -70,12 +69,14 @@ pub(crate) fn run(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
         read.map_err(|error| unreadable(path, &error))?;
         recordings.push(report);
     }
+    let unknown_cpus = recording.count_cpus(args.cpus);
     recording.finish();
     understood(&logs)?;
     understood(&recordings)?;
     let (not_sent, left_out) = (requests.not_sent, recording.left_out);
     let logs_zoned = requests.zoned;
     let mut evidence = gather(requests, recording);
+    evidence.unknown_cpus = unknown_cpus;
     if !args.no_align {
         evidence.align(args.utc_offset.is_some(), logs_zoned);
     }
@@ -94,13 +95,65 @@ pub(crate) fn run(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
         report: &report,
         inputs: inputs.value(),
     };
-    Ok(output.result(&text, &printed)?)
+    output.result(&text, &printed)?;
+    logs.iter()
+        .chain(&recordings)
+        .try_for_each(mostly_understood)
+}
+
+/// What `--log-format` says: of one file each, and of all others.
+struct LogFormats<'a> {
+    of_files: Vec<(&'a Path, Format)>,
+    others: Option<Format>,
+}
+
+impl<'a> LogFormats<'a> {
+    fn parse(args: &'a CulpritsArgs) -> Result<Self, Failure> {
+        let usage = |why: String| Failure::Usage(format!("--log-format: {why}"));
+        let mut formats = Self {
+            of_files: Vec::new(),
+            others: None,
+        };
+        for text in &args.log_format {
+            // A format may have an equals sign itself: only a file that is read is a file's name.
+            let named = text.split_once('=').and_then(|(name, format)| {
+                let file = args
+                    .access_log
+                    .iter()
+                    .find(|it| it.as_path() == Path::new(name));
+                Some((file?.as_path(), format))
+            });
+            match named {
+                Some((file, format)) => {
+                    let format = Format::parse(format).map_err(usage)?;
+                    formats.of_files.push((file, format));
+                }
+                None if formats.others.is_some() => {
+                    return Err(usage("of several, each needs its file: FILE=FORMAT".into()));
+                }
+                None => formats.others = Some(Format::parse(text).map_err(usage)?),
+            }
+        }
+        Ok(formats)
+    }
+
+    fn of(&self, path: &Path) -> Option<&Format> {
+        let own = self.of_files.iter().find(|(file, _)| *file == path);
+        own.map(|(_, format)| format).or(self.others.as_ref())
+    }
 }
 
 /// Shows what a running front-end knows.
 pub(crate) fn show(args: &CulpritsArgs, report: &Report, output: Output) -> Result<(), Failure> {
     let text = match report.resources.is_empty() && report.classes.is_empty() {
-        true => "no data yet: discovery needs a resource and some seconds of requests\n".into(),
+        true => {
+            let notes: String = report
+                .notes
+                .iter()
+                .map(|note| format!("{note}\n"))
+                .collect();
+            notes + "no data yet: discovery needs a resource and some seconds of requests\n"
+        }
         false => report.text(args.top),
     };
     write_page(args, report)?;
@@ -130,6 +183,7 @@ fn gather(requests: Requests, recording: Recording) -> Evidence {
         classes,
         requests,
         resources: recording.series.into_iter().map(resource).collect(),
+        unknown_cpus: Vec::new(),
     }
 }
 
@@ -143,7 +197,7 @@ fn understood(files: &[FileReport]) -> Result<(), Failure> {
         return Ok(());
     }
     let told = |file: &FileReport| match file.bad_lines {
-        0 => format!("  {}: the file is empty\n", file.file),
+        0 if file.notes.is_empty() => format!("  {}: the file is empty\n", file.file),
         _ => file.text(),
     };
     let texts: String = files.iter().map(told).collect();
@@ -152,6 +206,22 @@ fn understood(files: &[FileReport]) -> Result<(), Failure> {
         texts.trim_end()
     )))
 }
+
+/// What was not understood may have been what matters: then the result stands, and the command fails.
+fn mostly_understood(file: &FileReport) -> Result<(), Failure> {
+    let (bad, all) = (file.bad_lines, file.lines + file.bad_lines);
+    if bad < BAD_LINES_MAX || bad * BAD_PART <= all {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "{}: {bad} of {all} lines were not understood, so what is said above rests on a part of it",
+        file.file
+    )))
+}
+
+/// So many bad lines, and one in so many of all, are no accident.
+const BAD_LINES_MAX: u64 = 20;
+const BAD_PART: u64 = 10;
 
 /// What `--class` takes: `/search/*`, or `name=/search/*`.
 pub(crate) fn class_pattern(text: &str) -> Result<Pattern, String> {

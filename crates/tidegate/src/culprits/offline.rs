@@ -186,6 +186,11 @@ fn notes(evidence: &Evidence, judged: &[Option<Judged>], (from, to): (i64, i64))
             notes.push(format!("{host}: {}.", clock(aligned)));
         }
     }
+    for host in &evidence.unknown_cpus {
+        notes.push(format!(
+            "{host}: how many CPUs there are is not told, so all of them count as one, and costs are as many times too low; --cpus N says it."
+        ));
+    }
     for (resource, judged) in evidence.resources.iter().zip(judged) {
         notes.extend(doubt(resource, judged.as_ref()));
     }

@@ -1,6 +1,7 @@
 //! All requests of the access logs: where they belong, and when they were at a server.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::Path;
 
@@ -9,7 +10,8 @@ use tidegate_core::classes::{
 };
 use tidegate_core::time::Timestamp;
 
-use super::access::{Entry, Format, Moment, SAMPLE_LINES};
+use super::access::formats::Formats;
+use super::access::{Entry, Format, Moment, SAMPLE_LINES, Wrong};
 use super::evidence::{Class, Lived};
 use super::files::FileReport;
 use super::input::{Line, Lines};
@@ -35,6 +37,8 @@ pub(super) struct Requests {
     pub(super) with_durations: bool,
     /// Requests that got to no server.
     pub(super) not_sent: u64,
+    /// How each file begins.
+    beginnings: BTreeMap<u64, String>,
 }
 
 /// A request.
@@ -70,6 +74,7 @@ impl Requests {
             zoned: true,
             with_durations: false,
             not_sent: 0,
+            beginnings: BTreeMap::new(),
         }
     }
 
@@ -92,17 +97,19 @@ impl Requests {
         }
         sample.retain(|(_, text)| !text.trim().is_empty());
         let texts: Vec<String> = sample.iter().map(|(_, text)| text.clone()).collect();
-        let Some(format) = format.cloned().or_else(|| Format::detect(&texts)) else {
+        self.is_new(&texts, report)?;
+        let Some(mut formats) = Formats::of(format, &texts) else {
             for (number, text) in &sample {
                 report.bad(*number, KNOWN, text);
             }
+            report.notes.extend(lines.broken());
             return Ok(());
         };
-        report.format = format.name();
+        report.format = formats.current().name();
         let from = self.held.len();
         let mut of_file = OfFile::default();
         for (number, text) in &sample {
-            self.line(&format, *number, text, &mut of_file, report);
+            self.line(&mut formats, *number, text, &mut of_file, report);
         }
         while let Some(line) = lines.next()? {
             if self.held.len() >= REQUESTS_MAX {
@@ -113,42 +120,82 @@ impl Requests {
             }
             match line {
                 Line::Text(_, text) if text.trim().is_empty() => {}
-                Line::Text(number, text) => self.line(&format, number, &text, &mut of_file, report),
+                Line::Text(number, text) => {
+                    self.line(&mut formats, number, &text, &mut of_file, report);
+                }
                 Line::Long(number, text) => report.bad(number, TOO_LONG, &text),
             }
         }
+        self.settle(&mut formats, &mut of_file, report);
+        report.notes.extend(lines.broken());
         self.place_ends(from, &of_file, report);
         of_file.tell(report);
         self.zoned &= !of_file.unzoned;
         Ok(())
     }
 
+    /// The same log twice would count each request twice: files that begin with the same lines are one.
+    fn is_new(&mut self, sample: &[String], report: &FileReport) -> io::Result<()> {
+        if sample.is_empty() {
+            return Ok(());
+        }
+        let mut hasher = DefaultHasher::new();
+        sample.hash(&mut hasher);
+        let other = self.beginnings.insert(hasher.finish(), report.file.clone());
+        let same = |other| format!("it begins with the same lines as {other}; name each log once");
+        other.map_or(Ok(()), |other| Err(io::Error::other(same(other))))
+    }
+
+    /// Takes a line, by whichever format of the file it is of.
     fn line(
         &mut self,
-        format: &Format,
+        formats: &mut Formats,
         number: u64,
         text: &str,
         of_file: &mut OfFile,
         report: &mut FileReport,
     ) {
-        match format.read(text) {
-            Ok(Some(entry)) if !entry.is_plausible() => {
-                report.bad(
-                    number,
-                    "a time after 1970 and durations below a month",
-                    text,
-                );
+        if self.take(formats, number, text, of_file, report).is_err() {
+            formats.keep(number, text);
+            if formats.is_settled() {
+                self.settle(formats, of_file, report);
             }
-            Ok(Some(entry)) => {
-                report.lines += 1;
-                self.add(&entry, of_file);
-            }
-            Ok(None) => {
-                report.lines += 1;
-                of_file.empty += 1;
-            }
-            Err(wrong) => report.bad(number, &wrong.0, text),
         }
+    }
+
+    /// Finds out what those lines are that no format of the file has understood.
+    fn settle(&mut self, formats: &mut Formats, of_file: &mut OfFile, report: &mut FileReport) {
+        let kept = formats.settle();
+        if let Some((number, _)) = kept.first().filter(|_| formats.has_changed()) {
+            let name = formats.current().name();
+            report.notes.push(format!("from line {number} on: {name}"));
+        }
+        for (number, text) in kept {
+            if let Err(wrong) = self.take(formats, number, &text, of_file, report) {
+                report.bad(number, &wrong.0, &text);
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        formats: &mut Formats,
+        number: u64,
+        text: &str,
+        of_file: &mut OfFile,
+        report: &mut FileReport,
+    ) -> Result<(), Wrong> {
+        match formats.read(text)? {
+            Some(entry) if !entry.is_plausible() => {
+                let expected = "a time after 1970 and durations below a month";
+                report.bad(number, expected, text);
+                return Ok(());
+            }
+            Some(entry) => self.add(&entry, of_file),
+            None => of_file.empty += 1,
+        }
+        report.lines += 1;
+        Ok(())
     }
 
     fn add(&mut self, entry: &Entry<'_>, of_file: &mut OfFile) {

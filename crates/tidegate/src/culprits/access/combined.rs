@@ -137,12 +137,25 @@ fn add_times<'a>(entry: &mut Entry<'a>, words: &'a str, tail: Tail) -> Result<()
         },
     };
     let mut bare = numbers(words);
+    let first = bare.next();
+    let fraction = first.filter(|it| *it != "-").map(|it| it.contains('.'));
+    // Lines that begin to tell durations within a file, or other ones, are of another format.
+    match (tail, fraction) {
+        (Tail::None, Some(_)) => return Err(Wrong::new("no number at the end")),
+        (Tail::Micros | Tail::Seconds, Some(true)) => {
+            return Err(Wrong::new("a whole number at the end"));
+        }
+        (Tail::Decimals, Some(false)) => {
+            return Err(Wrong::new("a number with a fraction at the end"));
+        }
+        _ => {}
+    }
     match tail {
         Tail::None => {}
-        Tail::Micros => entry.total = number(bare.next(), 1000)?,
-        Tail::Seconds => entry.total = number(bare.next(), SECOND)?,
+        Tail::Micros => entry.total = number(first, 1000)?,
+        Tail::Seconds => entry.total = number(first, SECOND)?,
         Tail::Decimals => {
-            entry.total = number(bare.next(), SECOND)?;
+            entry.total = number(first, SECOND)?;
             let times = second_list(words);
             if !times.is_empty() {
                 entry.upstream = upstream(&times, SECOND)?;

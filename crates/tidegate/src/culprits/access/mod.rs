@@ -13,6 +13,7 @@
 
 mod apache;
 mod combined;
+pub(super) mod formats;
 mod haproxy;
 mod json;
 mod nginx;

@@ -53,6 +53,8 @@ use watched::{RESOURCES_MAX, Watched, WatchedAll};
 const TICK: Duration = Duration::from_millis(20);
 /// What a picture shows.
 const SHOWN: Duration = Duration::from_secs(60);
+/// For so long it says that little is known yet: most false accusations come by then.
+const STARTS: Duration = Duration::from_secs(120);
 /// For so long a class is not tested by itself again.
 const TESTED_LASTS: Duration = Duration::from_secs(600);
 /// Most questions that wait.
@@ -267,6 +269,8 @@ impl Drop for Watch {
 struct Running {
     shared: Arc<Shared>,
     clock: fn() -> Timestamp,
+    /// When it was started.
+    began: Timestamp,
     discovery: Discovery,
     requests: Requests,
     watched: WatchedAll,
@@ -307,6 +311,7 @@ impl Running {
             ),
             watched,
             shared: parts.shared,
+            began: (parts.clock)(),
             clock: parts.clock,
             findings,
             evaluations: 0,
@@ -552,6 +557,14 @@ impl Running {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        let known = (self.clock)().since(self.began);
+        if known < STARTS {
+            notes.push(format!(
+                "Watching began {:.0} s ago. Who is not accused is not known yet, and who is may be innocent: after {} s more is known.",
+                known.as_secs_f64(),
+                STARTS.as_secs()
+            ));
+        }
         if self.watched.iter().len() == 0 {
             notes.push(
                 "No node's load is read, so there is no resource to explain: run `tidegate agent` on the \

@@ -2,11 +2,12 @@
 //! looked at next.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidegate_core::classes::ClassId;
 use tidegate_core::culprits::{Discovery, EVERY, ResourceId, Verdicts};
-use tidegate_core::load::Counters;
+use tidegate_core::load::{Counters, NodeLoad};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 use tidegate_proxy::Shared;
@@ -15,6 +16,7 @@ use super::super::picture::ResourceMaterial;
 use super::super::resource::{Span, Unit};
 use super::policy::Pressed;
 use super::series::{Kind, Series};
+use crate::admin::models::ReadStatus;
 use crate::resources::Resources;
 
 /// Most resources that are watched.
@@ -233,6 +235,7 @@ impl WatchedAll {
     /// What is doubtful.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        notes.extend(self.resources.iter().filter_map(silent));
         if self.left_out > 0 {
             notes.push(format!(
                 "{RESOURCES_MAX} resources are watched, and {} are not.",
@@ -247,6 +250,23 @@ impl WatchedAll {
         }
         notes
     }
+}
+
+/// Of a resource of which nothing is read: nobody is accused of loading it, and that is no good news.
+fn silent(
+    (name, address, _, reads): (&str, SocketAddr, NodeLoad, Option<ReadStatus>),
+) -> Option<String> {
+    let why = match reads {
+        Some(ReadStatus {
+            last_error: Some(why),
+            ..
+        }) => why,
+        Some(ReadStatus { reads: 0, .. }) | None => "no read was answered yet".into(),
+        Some(_) => return None,
+    };
+    Some(format!(
+        "{name} ({address}) is not read, so whoever loads it is not known: {why}."
+    ))
 }
 
 impl Watched {

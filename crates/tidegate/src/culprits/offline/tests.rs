@@ -40,6 +40,7 @@ fn evidence(name: &str, trace: &Trace, interval_seconds: i64) -> Evidence {
         .read(&log, None, &mut FileReport::new(&log))
         .unwrap();
     recording.read(&sadf, &mut FileReport::new(&sadf)).unwrap();
+    recording.count_cpus(None);
     recording.finish();
     let mut evidence = crate::culprits::gather(requests, recording);
     evidence.align(false, true);

@@ -351,7 +351,7 @@ impl<'a> Shown<'a> {
         let verdicts = self.material.verdicts?;
         let ahead = verdicts.clock_shift_ms as f64 * self.material.time_scale;
         let way = if ahead > 0.0 { "ahead" } else { "behind" };
-        let (name, by) = (&self.material.name, ahead.abs());
+        let (name, by) = (&self.material.name, short(ahead.abs()));
         (ahead != 0.0).then(|| format!("The clock of {name} is {by} ms {way}; this is corrected."))
     }
 }

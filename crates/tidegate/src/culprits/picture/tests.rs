@@ -305,6 +305,42 @@ fn names_of_clients_steer_no_terminal() {
 }
 
 #[test]
+fn long_names_are_told_apart() {
+    let (requests, spans, verdicts) = (requests(), spans(), verdicts());
+    let mut material = material(&requests, &spans, Some(&verdicts));
+    let name = |end: &str| format!("GET /{}/{end}", "catalogue/".repeat(8));
+    material.classes[1].name = name("search");
+    material.classes[2].name = name("item/{n}");
+    let shown = report(&material).text(20);
+    for end in ["search", "item/{n}"] {
+        assert!(!shown.contains(&name(end)) && shown.contains(&format!("/{end} ")));
+    }
+    assert!(
+        shown.contains("GET /catalogue/catalogue/catalogue/…"),
+        "{shown}"
+    );
+    // What differs in its middle alone is shown whole.
+    let middle = |middle: &str| format!("GET /{}/{middle}/{}", "a".repeat(50), "b".repeat(50));
+    material.classes[1].name = middle("x");
+    material.classes[2].name = middle("y");
+    let shown = report(&material).text(20);
+    assert!(
+        shown.contains(&middle("x")) && shown.contains(&middle("y")),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_clock_is_set_by_a_number_that_people_write() {
+    let (requests, spans, mut verdicts) = (requests(), spans(), verdicts());
+    verdicts.clock_shift_ms = 40;
+    let mut material = material(&requests, &spans, Some(&verdicts));
+    material.resources[0].time_scale = 9.999_99;
+    let note = "The clock of db1 cpu is 400 ms ahead; this is corrected.";
+    assert!(report(&material).notes.iter().any(|it| it == note));
+}
+
+#[test]
 fn all_lists_keep_their_limits() {
     let requests: Vec<Lived> = (0..300).map(|class| lived(class, 10, 900)).collect();
     let spans = spans();

@@ -1,11 +1,16 @@
 //! The report for people: verdicts first, then Pearson's r and p.
 
-use super::report::{Class, Pair, Report, Resource};
+use std::collections::BTreeMap;
+
+use super::report::{Class, Mode, Pair, Report, Resource};
 use crate::culprits::time::show;
 use crate::simulate::table;
 
-/// Letters of a class's name that are shown.
+/// Length of the window that verdicts usually rest on.
+const USUAL_SECONDS: f64 = 30.0;
+/// Letters of a class's name that are shown, unless it would look like another's; so many of them are its end.
 const CLASS_WIDTH: usize = 60;
+const CLASS_END: usize = 24;
 
 impl Report {
     /// All resources; so many classes in each table of correlations.
@@ -40,13 +45,21 @@ impl Report {
     }
 
     fn verdicts(&self, resource: &Resource) -> String {
+        let live = self.mode == Mode::Live;
         let Some(seconds) = resource.verdict_seconds else {
-            return String::new();
+            let rate = resource.unit == "per second";
+            return match live && !rate {
+                true => "not known yet: too little data for a verdict\n".into(),
+                false => String::new(),
+            };
         };
         let mut accused: Vec<_> = self
             .pairs(resource)
             .filter(|(_, pair)| pair.confidence.is_some())
             .collect();
+        if accused.is_empty() && live && seconds < USUAL_SECONDS {
+            return format!("not known yet: nobody is accused, by {seconds:.0} s of data\n");
+        }
         if accused.is_empty() {
             return format!("nobody is accused, by {seconds:.0} s of data\n");
         }
@@ -65,9 +78,10 @@ impl Report {
         ];
         let mut rows = vec![names.map(str::to_owned).to_vec()];
         let mut text = String::new();
-        for (class, pair) in accused {
+        let shown = shown(accused.iter().map(|(class, _)| class.name.as_str()));
+        for ((class, pair), name) in accused.into_iter().zip(shown) {
             rows.push(vec![
-                shown(&class.name),
+                name,
                 pair.confidence.clone().unwrap_or_default(),
                 percent(pair.share),
                 cost(pair),
@@ -101,9 +115,11 @@ impl Report {
         known.sort_by(|one, other| other.2.total_cmp(&one.2));
         let names = ["completions and use", "requests", "mean ms", "r", "p"];
         let mut rows = vec![names.map(str::to_owned).to_vec()];
-        for (class, pair, _) in known.iter().take(top) {
+        let most = &known[..top.min(known.len())];
+        let shown = shown(most.iter().map(|(class, ..)| class.name.as_str()));
+        for ((class, pair, _), name) in most.iter().zip(shown) {
             rows.push(vec![
-                shown(&class.name),
+                name,
                 class.requests.to_string(),
                 mean_ms(class).map_or("–".into(), table::millis),
                 correlation(pair.pearson_r),
@@ -165,8 +181,30 @@ fn correlation(value: Option<f64>) -> String {
     }
 }
 
-fn shown(name: &str) -> String {
-    visible(name).chars().take(CLASS_WIDTH).collect()
+/// Names of one table, without the middle of those that are too long. Those that would look alike are shown whole.
+fn shown<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let whole: Vec<String> = names.map(visible).collect();
+    let short: Vec<String> = whole.iter().map(|name| shortened(name)).collect();
+    let mut times: BTreeMap<&str, u32> = BTreeMap::new();
+    for name in &short {
+        *times.entry(name).or_default() += 1;
+    }
+    let pairs = short.iter().zip(&whole);
+    let name = |(short, whole): (&String, &String)| match times.get(short.as_str()) {
+        Some(1) => short.clone(),
+        Some(_) | None => whole.clone(),
+    };
+    pairs.map(name).collect()
+}
+
+fn shortened(name: &str) -> String {
+    let many = name.chars().count();
+    if many <= CLASS_WIDTH {
+        return name.to_owned();
+    }
+    let head = name.chars().take(CLASS_WIDTH - CLASS_END - 1);
+    let tail = name.chars().skip(many - CLASS_END);
+    head.chain(['…']).chain(tail).collect()
 }
 
 /// Names come from clients: what could steer a terminal does not get there.

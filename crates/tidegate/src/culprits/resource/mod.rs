@@ -103,6 +103,17 @@ pub(super) struct Recording {
     pub(super) left_out: u64,
     /// How far times without a zone are ahead of UTC, nanoseconds.
     ahead_of_utc: i64,
+    /// Hosts whose CPU use came as a part of all CPUs.
+    cpus: BTreeMap<String, Cpus>,
+}
+
+/// How many CPUs a host has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpus {
+    /// As its recording says.
+    told: Option<f64>,
+    /// As many as have rows of their own.
+    rows: u32,
 }
 
 impl Recording {
@@ -134,15 +145,27 @@ impl Recording {
             if reader.is_none() {
                 reader = detect(&text);
             }
-            let Some(reader) = &mut reader else {
+            let Some(known) = &mut reader else {
                 report.bad(number, KNOWN, &text);
                 if report.bad_lines >= HEADLESS_MAX {
                     return Ok(());
                 }
                 continue;
             };
-            report.format = reader.name().into();
-            match reader.line(&text, self) {
+            if report.format.is_empty() {
+                report.format = known.name().into();
+            }
+            let mut read = known.line(&text, self);
+            if let (Err(_), Some(mut other)) = (read, detect(&text))
+                && other.name() != known.name()
+            {
+                known.end(self);
+                let name = other.name();
+                report.notes.push(format!("from line {number} on: {name}"));
+                read = other.line(&text, self);
+                *known = other;
+            }
+            match read {
                 Ok(true) => report.lines += 1,
                 Ok(false) => {}
                 Err(expected) => report.bad(number, expected, &text),
@@ -151,6 +174,7 @@ impl Recording {
         if let Some(reader) = &mut reader {
             reader.end(self);
         }
+        report.notes.extend(lines.broken());
         Ok(())
     }
 
@@ -164,6 +188,7 @@ impl Recording {
             report.bad(1, "an object of at most 256 MiB", first);
             return Ok(());
         };
+        report.notes.extend(lines.broken());
         match json::read(&format!("{first}\n{rest}"), self) {
             Ok(records) => report.lines += records,
             Err((line, expected)) => report.bad(line, expected, first),
@@ -191,7 +216,6 @@ impl Recording {
                 spans: Vec::new(),
                 zoned: end.zoned,
             });
-        // The number of CPUs may stand behind the first values.
         series.unit = unit;
         series.zoned &= end.zoned;
         series.spans.push(Span {
@@ -200,6 +224,29 @@ impl Recording {
             mean,
         });
         self.spans += 1;
+    }
+
+    /// Gives series of CPUs their capacity; the user may say how many there are where a recording does not.
+    /// Hosts of which nobody says it come back: their use is a part of one.
+    pub(super) fn count_cpus(&mut self, told: Option<u32>) -> Vec<String> {
+        let mut unknown = Vec::new();
+        for (host, cpus) in &self.cpus {
+            let rows = (cpus.rows > 0).then(|| f64::from(cpus.rows));
+            let capacity = cpus.told.or(rows).or(told.map(f64::from));
+            if capacity.is_none() {
+                unknown.push(host.clone());
+            }
+            let capacity = capacity.unwrap_or(1.0);
+            if let Some(series) = self.series.get_mut(&format!("{host} cpu")) {
+                series.unit = Unit::Busy { capacity };
+                series
+                    .spans
+                    .iter_mut()
+                    .for_each(|span| span.mean *= capacity);
+            }
+        }
+        self.cpus.clear();
+        unknown
     }
 
     /// Puts all series in order; what overlaps with what was there goes.
@@ -264,16 +311,25 @@ fn row<'a>(
     device: &str,
     value: impl Fn(&'a str) -> Option<f64>,
 ) -> bool {
+    let all_cpus = matches!(device, "all" | "-1" | "-" | "");
+    let idle = value("%idle");
+    if idle.is_some() {
+        // The number of CPUs may stand behind the first values: parts become cores at the end.
+        let known = recording.cpus.entry(host.to_owned()).or_default();
+        known.told = cpus.or(known.told);
+        if let Ok(own) = device.parse::<u16>() {
+            known.rows = known.rows.max(u32::from(own) + 1);
+        }
+    }
     let mut add = |name: String, unit, mean| {
         recording.add(&name, unit, end, length, mean);
         true
     };
-    let all_cpus = matches!(device, "all" | "-1" | "-" | "");
-    if let Some(idle) = value("%idle") {
+    if let Some(idle) = idle {
         let away = value("%iowait").unwrap_or(0.0) + value("%steal").unwrap_or(0.0);
-        let capacity = cpus.unwrap_or(1.0);
-        let busy = ((100.0 - idle - away) / 100.0).clamp(0.0, 1.0) * capacity;
-        return all_cpus && add(format!("{host} cpu"), Unit::Busy { capacity }, busy);
+        let part = ((100.0 - idle - away) / 100.0).clamp(0.0, 1.0);
+        let unit = Unit::Busy { capacity: 1.0 };
+        return all_cpus && add(format!("{host} cpu"), unit, part);
     }
     if let Some(util) = value("%util") {
         let unit = Unit::Busy { capacity: 1.0 };

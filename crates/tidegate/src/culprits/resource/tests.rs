@@ -12,6 +12,7 @@ const AT: i64 = 1_717_149_600 * SECOND;
 struct Read {
     recording: Recording,
     report: FileReport,
+    unknown_cpus: Vec<String>,
 }
 
 /// Reads a text as if it were a file.
@@ -26,9 +27,40 @@ fn read_in_zone(text: &str, ahead_of_utc: i64) -> Read {
     let mut recording = Recording::new(ahead_of_utc);
     let mut report = FileReport::new(&path);
     recording.read(&path, &mut report).unwrap();
+    let unknown_cpus = recording.count_cpus(None);
     recording.finish();
     std::fs::remove_file(&path).unwrap();
-    Read { recording, report }
+    Read {
+        recording,
+        report,
+        unknown_cpus,
+    }
+}
+
+#[test]
+fn how_many_cpus_there_are_is_told_counted_or_unknown() {
+    const HEADER: &str = "# hostname;interval;timestamp;CPU;%user;%iowait;%steal;%idle\n";
+    let row = |second: u32, cpu: i32| {
+        format!("db1;1;2024-05-31 10:00:0{second} UTC;{cpu};50.00;0.00;0.00;50.00\n")
+    };
+    let restart = "db1;-1;2024-05-31 10:00:01 UTC;LINUX-RESTART\t(4 CPU)\n";
+    let of = |text: String| {
+        let found = read(&format!("{HEADER}{text}"));
+        let Unit::Busy { capacity } = unit(&found, "db1 cpu") else {
+            panic!("no capacity");
+        };
+        let spans = spans(&found, "db1 cpu");
+        let all: Vec<_> = spans.into_iter().map(|(_, _, mean)| mean).collect();
+        (capacity, all, found.unknown_cpus)
+    };
+    // `sadf -d` of a file without a restart says nothing: all of them count as one.
+    let nothing = of(row(1, -1) + &row(2, -1));
+    assert_eq!(nothing, (1.0, vec![500, 500], vec!["db1".to_owned()]));
+    // Rows of single CPUs (`-P ALL`) tell, and a restart does, for what was before it too.
+    let rows = of(row(1, -1) + &row(1, 0) + &row(1, 1) + &row(2, -1));
+    assert_eq!(rows, (2.0, vec![1000, 1000], Vec::new()));
+    let late = of(row(1, -1) + restart + &row(2, -1));
+    assert_eq!(late, (4.0, vec![2000, 2000], Vec::new()));
 }
 
 fn read(text: &str) -> Read {
