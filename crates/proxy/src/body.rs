@@ -84,16 +84,15 @@ impl RequestStream {
                 return Poll::Ready(None);
             }
             Some(Err(_)) => {
-                session.upload.set(Upload::Failed);
-                return Poll::Ready(Some(Err(BodyError(Reason::ClientGone))));
+                let broken = session.inflow.borrow().broken();
+                return self.fail(broken.map_or(Reason::ClientGone, Reason::from));
             }
             Some(Ok(frame)) => frame,
         };
         if let Some(data) = frame.data_ref() {
             let bytes = data.len() as u64;
             let Some(left) = self.left.checked_sub(bytes) else {
-                session.upload.set(Upload::TooLarge);
-                return Poll::Ready(Some(Err(BodyError(Reason::BodyTooLarge))));
+                return self.fail(Reason::BodyTooLarge);
             };
             self.left = left;
             session.uploaded.set(session.uploaded.get() + bytes);
@@ -107,6 +106,11 @@ impl RequestStream {
             self.done();
         }
         Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn fail(&self, reason: Reason) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.session.upload.set(Upload::Failed(reason));
+        Poll::Ready(Some(Err(BodyError(reason))))
     }
 
     /// All is sent: from now on the node's answer is due.
@@ -218,7 +222,11 @@ impl ResponseStream {
                 self.live.complete();
                 Poll::Ready(None)
             }
-            Some(Err(_)) => self.fail(Reason::ResponseBroken),
+            // A request body that breaks takes the connection to the node with it.
+            Some(Err(_)) => match session.upload.get() {
+                Upload::Failed(reason) => self.fail(reason),
+                Upload::Done | Upload::Active => self.fail(Reason::ResponseBroken),
+            },
         }
     }
 

@@ -12,7 +12,7 @@ use crate::body::{ResponseBody, ResponseStream};
 use crate::exchange::Live;
 use crate::forward::Passage;
 use crate::grpc::Form;
-use crate::head;
+use crate::head::{self, Facts};
 use crate::orca;
 use crate::reason::Reason;
 use crate::refuse;
@@ -42,7 +42,7 @@ pub(crate) fn deliver(
     let via = worker.config.forwarded.via.as_deref();
     let prepared = head::prepare_response(&mut parts.headers, parts.status, parts.version, via);
     let seen = match prepared {
-        Ok(seen) if !upgraded || passage.facts.tunnel => seen,
+        Ok(seen) if (!upgraded || passage.facts.tunnel) && begins(session, &incoming, seen) => seen,
         Ok(_) | Err(_) => {
             live.on_outcome(Outcome::TransportFailure);
             return Delivery::Response(refused(live, Reason::BadResponse));
@@ -73,6 +73,12 @@ pub(crate) fn deliver(
         ResponseBody::Stream(ResponseStream::new(incoming, live))
     };
     Delivery::Response(Response::from_parts(parts, body))
+}
+
+/// Whether the body that is on its way begins as it should.
+fn begins(session: &Session, body: &Incoming, head: Facts) -> bool {
+    let upstream = session.upstream.borrow();
+    (upstream.as_ref()).is_none_or(|upstream| upstream.expect(body, !head.chunked))
 }
 
 /// An answer of our own instead of the node's.

@@ -277,9 +277,7 @@ fn admit(
     let worker = &session.worker;
     let limits = &worker.config.limits;
     let facts = &checked.facts;
-    if facts.chunked
-        && session.with_raw_head(|raw| head::is_head_of(raw, request) && head::has_length(raw))
-    {
+    if facts.chunked && session.head_has_length() {
         return Err(Reason::LengthAndEncoding);
     }
     let length = request.body().size_hint().lower();
@@ -392,7 +390,6 @@ fn prepared(
         },
     )?;
     if has_body {
-        session.forget_raw_head();
         session.upload.set(Upload::Active);
         let wanted = facts.expects_continue.then(|| {
             let wanted = Arc::new(AtomicBool::new(false));
@@ -584,8 +581,7 @@ fn failure(
         };
     }
     match session.upload.get() {
-        Upload::TooLarge => return Failure::at_last(Reason::BodyTooLarge),
-        Upload::Failed => return Failure::at_last(Reason::ClientGone),
+        Upload::Failed(reason) => return Failure::at_last(reason),
         Upload::Done | Upload::Active => {}
     }
     let error = error.into_error();

@@ -85,6 +85,7 @@ fn code(reason: Reason) -> Option<&'static str> {
         | Reason::BadConnection
         | Reason::LengthAndEncoding
         | Reason::BadEncoding
+        | Reason::BadChunk
         | Reason::MethodRefused
         | Reason::BodyTooLarge
         | Reason::UriTooLong

@@ -9,9 +9,10 @@ use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::inflow::{Inflow, Metered, Scratch};
 use crate::reason::Reason;
 use crate::refuse;
 use crate::session::{Phase, Session};
@@ -19,23 +20,27 @@ use crate::session::{Phase, Session};
 /// Answers up to this size are gathered into one buffer.
 const GATHER_BYTES_MAX: usize = 4096;
 
-/// The client's side. Notes when a head begins and its raw bytes, counts a write as progress,
+/// The client's side. Notes when a head begins, counts a write as progress,
 /// and gives hyper's own answers to malformed heads our form.
 pub(crate) struct ClientIo {
-    stream: TokioIo<TcpStream>,
+    stream: TokioIo<Metered>,
     session: Rc<Session>,
 }
 
 impl ClientIo {
     pub(crate) fn new(stream: TcpStream, session: Rc<Session>) -> Self {
         Self {
-            stream: TokioIo::new(stream),
+            stream: Metered::new(stream),
             session,
         }
     }
 
     pub(crate) fn into_stream(self) -> TcpStream {
-        self.stream.into_inner()
+        self.stream.into_inner().stream
+    }
+
+    fn socket(&mut self) -> Pin<&mut TcpStream> {
+        Pin::new(&mut self.stream.inner_mut().stream)
     }
 
     /// While no request is being served and the last response is out, the only thing that hyper
@@ -52,7 +57,7 @@ impl ClientIo {
         };
         let ours = refuse::ready_made(reason);
         // Nothing was written on this connection since it was last flushed: there is room.
-        let written = ready!(Pin::new(self.stream.inner_mut()).poll_write(context, &ours))?;
+        let written = ready!(self.socket().poll_write(context, &ours))?;
         if written < ours.len() {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
@@ -66,7 +71,7 @@ impl ClientIo {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let stream = Pin::new(self.stream.inner_mut());
+        let stream = Pin::new(&mut self.stream.inner_mut().stream);
         if let [only] = slices {
             return stream.poll_write(context, only);
         }
@@ -74,7 +79,7 @@ impl ClientIo {
         if total > GATHER_BYTES_MAX {
             return stream.poll_write_vectored(context, slices);
         }
-        let mut scratch = self.session.worker.scratch.borrow_mut();
+        let mut scratch = self.session.worker.scratch.raw.borrow_mut();
         let mut at = 0;
         for slice in slices {
             scratch[at..at + slice.len()].copy_from_slice(slice);
@@ -94,7 +99,7 @@ impl ClientIo {
         }
         let mut byte = [MaybeUninit::uninit()];
         let mut peeked = ReadBuf::uninit(&mut byte);
-        match self.stream.inner().poll_peek(context, &mut peeked) {
+        match self.stream.inner().stream.poll_peek(context, &mut peeked) {
             Poll::Pending => Ok(()),
             Poll::Ready(Ok(0)) => Err(io::ErrorKind::ConnectionAborted.into()),
             Poll::Ready(Ok(_)) => {
@@ -123,27 +128,16 @@ impl Read for ClientIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
+        buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.session.phase() {
-            Phase::Idle | Phase::Head => {
-                let this = &mut *self;
-                let mut scratch = this.session.worker.scratch.borrow_mut();
-                let room = buffer.remaining().min(scratch.len());
-                let mut read = ReadBuf::new(&mut scratch[..room]);
-                let stream = Pin::new(this.stream.inner_mut());
-                ready!(stream.poll_read(context, &mut read))?;
-                let bytes = read.filled();
-                if !bytes.is_empty() {
-                    this.session.on_head_bytes(bytes);
-                    buffer.put_slice(bytes);
-                }
-                Poll::Ready(Ok(()))
-            }
-            Phase::Busy | Phase::Body | Phase::Tunnel => {
-                Pin::new(&mut self.stream).poll_read(context, buffer)
-            }
+        let Self { stream, session } = &mut *self;
+        let mut inflow = session.inflow.borrow_mut();
+        let is_head = !inflow.is_in_body();
+        let read = ready!(inflow.poll_read(stream, &session.worker.scratch, context, buffer))?;
+        if is_head && read > 0 {
+            session.on_head_bytes();
         }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -157,7 +151,7 @@ impl Write for ClientIo {
             ready!(self.poll_refusal(context, bytes))?;
             return Poll::Ready(Ok(bytes.len()));
         }
-        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        let polled = self.socket().poll_write(context, bytes);
         self.on_write(&polled);
         polled
     }
@@ -190,13 +184,15 @@ impl Write for ClientIo {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        self.socket().poll_shutdown(context)
     }
 }
 
 /// What is known of the bytes of the present request on an upstream connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Watch {
+    pub(crate) inflow: RefCell<Inflow>,
+    pub(crate) scratch: Rc<Scratch>,
     /// Reads that brought bytes or the end of the stream.
     pub(crate) reads: Cell<u32>,
     /// Whether what is sent is kept.
@@ -205,22 +201,38 @@ pub(crate) struct Watch {
     pub(crate) sent: RefCell<Vec<u8>>,
 }
 
+impl Watch {
+    pub(crate) fn new(scratch: Rc<Scratch>) -> Self {
+        Self {
+            inflow: RefCell::new(Inflow::of_node()),
+            scratch,
+            reads: Cell::new(0),
+            capturing: Cell::new(false),
+            sent: RefCell::default(),
+        }
+    }
+}
+
 /// The node's side.
 pub(crate) struct NodeIo {
-    stream: TokioIo<TcpStream>,
+    stream: TokioIo<Metered>,
     watch: Rc<Watch>,
 }
 
 impl NodeIo {
     pub(crate) fn new(stream: TcpStream, watch: Rc<Watch>) -> Self {
         Self {
-            stream: TokioIo::new(stream),
+            stream: Metered::new(stream),
             watch,
         }
     }
 
     pub(crate) fn into_stream(self) -> TcpStream {
-        self.stream.into_inner()
+        self.stream.into_inner().stream
+    }
+
+    fn socket(&mut self) -> Pin<&mut TcpStream> {
+        Pin::new(&mut self.stream.inner_mut().stream)
     }
 }
 
@@ -230,9 +242,10 @@ impl Read for NodeIo {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        let reads = self.watch.reads.get();
-        self.watch.reads.set(reads.saturating_add(1));
+        let Self { stream, watch } = &mut *self;
+        let mut inflow = watch.inflow.borrow_mut();
+        ready!(inflow.poll_read(stream, &watch.scratch, context, buffer))?;
+        watch.reads.set(watch.reads.get().saturating_add(1));
         Poll::Ready(Ok(()))
     }
 }
@@ -243,7 +256,7 @@ impl Write for NodeIo {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        let written = ready!(self.socket().poll_write(context, bytes))?;
         if self.watch.capturing.get() {
             let mut sent = self.watch.sent.borrow_mut();
             sent.extend_from_slice(&bytes[..written]);
@@ -256,7 +269,7 @@ impl Write for NodeIo {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let stream = Pin::new(self.stream.inner_mut());
+        let stream = self.socket();
         let written = ready!(match slices {
             [only] => stream.poll_write(context, only),
             slices => stream.poll_write_vectored(context, slices),
@@ -282,6 +295,6 @@ impl Write for NodeIo {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        self.socket().poll_shutdown(context)
     }
 }

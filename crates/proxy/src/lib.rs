@@ -24,6 +24,7 @@
 mod accept;
 mod answers;
 mod body;
+mod chunks;
 mod classify;
 mod config;
 mod cookie;
@@ -34,6 +35,8 @@ mod forward;
 mod gate;
 mod grpc;
 mod head;
+mod head_end;
+mod inflow;
 mod io;
 mod linger;
 mod log;

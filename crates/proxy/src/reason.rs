@@ -4,6 +4,8 @@
 use http::StatusCode;
 use tidegate_core::admission::RejectReason;
 
+use crate::chunks::ChunkError;
+
 /// How a request ended, for the books: requests in = completed + failed + rejected + cancelled
 /// + in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,10 +85,11 @@ reasons! {
     BadConnection = "bad_connection", 400, Rejected, "a Connection header that cannot be read";
     LengthAndEncoding = "length_and_encoding", 400, Rejected, "both Content-Length and Transfer-Encoding";
     BadEncoding = "bad_encoding", 400, Rejected, "a Transfer-Encoding other than chunked";
+    BadChunk = "bad_chunk", 400, Rejected, "a request body whose chunks are malformed";
     MethodRefused = "method_refused", 405, Rejected, "CONNECT or TRACE";
-    BodyTooLarge = "body_too_large", 413, Rejected, "a request body above the limit";
+    BodyTooLarge = "body_too_large", 413, Rejected, "a request body, or a chunk's size or extension, above the limit";
     UriTooLong = "uri_too_long", 414, Rejected, "a request target above the limit";
-    HeadTooLarge = "head_too_large", 431, Rejected, "a request head above the limit";
+    HeadTooLarge = "head_too_large", 431, Rejected, "a request head, or a body's trailers, above the limit";
     HeadTimeout = "head_timeout", 408, Rejected, "the request head did not come in time";
     BodyTimeout = "body_timeout", 408, Cancelled, "the client stopped sending its request body";
     TooManyConnections = "too_many_connections", 503, Rejected, "the worker holds as many connections as it may";
@@ -117,6 +120,16 @@ impl Reason {
     /// Its place in [`Reason::ALL`].
     pub(crate) const fn index(self) -> usize {
         self as usize
+    }
+}
+
+impl From<ChunkError> for Reason {
+    fn from(error: ChunkError) -> Self {
+        match error {
+            ChunkError::Malformed => Self::BadChunk,
+            ChunkError::LineTooLong => Self::BodyTooLarge,
+            ChunkError::TrailersTooLarge => Self::HeadTooLarge,
+        }
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) fn respond(
     session: &Rc<Session>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
+    session.inflow.borrow_mut().expect(request.body(), false);
     let mut live = Live::begin(session, &request);
     match forward::outgoing(session, &mut live, request) {
         Ok(Outgoing::Pooled(request, upstream, passage)) => Responder::Waiting {

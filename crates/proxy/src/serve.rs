@@ -15,7 +15,6 @@ use tokio::net::TcpStream;
 
 use crate::body::ResponseBody;
 use crate::exchange;
-use crate::head;
 use crate::io::ClientIo;
 use crate::linger::linger;
 use crate::reason::Reason;
@@ -53,18 +52,17 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
             let parts = connection.into_parts();
             if let Some(tunnel) = session.tunnel.take() {
                 let stream = parts.io.into_stream();
-                return tunnel.run(&session, stream, parts.read_buf).await;
+                let kept = session.inflow.borrow_mut().take_kept();
+                let early = [&parts.read_buf[..], &kept].concat();
+                return tunnel.run(&session, stream, early.into()).await;
             }
             let malformed = session.malformed.take();
             let parse_error = result.is_err_and(|error| error.is_parse());
-            // The one malformed head that hyper says nothing to is that of HTTP/2.
-            let answer = (parse_error && session.with_raw_head(head::is_http2))
-                .then(|| refuse::ready_made(Reason::BadRequest));
             if let Some(reason) = malformed.or(parse_error.then_some(Reason::BadRequest)) {
                 exchange::enter_headless(&session, reason);
             }
             if malformed.is_some() || parse_error || session.refused.get() {
-                linger(parts.io.into_stream(), answer, limit).await;
+                linger(parts.io.into_stream(), None, limit).await;
             }
         }
         End::HeadTimeout => {

@@ -19,6 +19,7 @@ use std::task::{Context, Waker};
 use http::HeaderValue;
 
 use crate::exchange::Exchange;
+use crate::inflow::Inflow;
 use crate::reason::Reason;
 use crate::tunnel::Tunnel;
 use crate::upstream::Upstream;
@@ -26,8 +27,6 @@ use crate::worker::Worker;
 
 /// A deadline that never comes.
 const NEVER: u64 = u64::MAX;
-/// A captured head that is longer is not kept; its length was refused anyhow.
-const CAPTURE_BYTES_MAX: usize = 256 << 10;
 
 /// What a session is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +45,8 @@ pub(crate) enum Upload {
     Done,
     /// It is being sent.
     Active,
-    /// It is longer than allowed.
-    TooLarge,
-    /// It could not be read: the client has left.
-    Failed,
+    /// It could not be read to its end: the client has left, or it is refused.
+    Failed(Reason),
 }
 
 /// See the module.
@@ -85,8 +82,8 @@ pub(crate) struct Session {
     /// The drain has been told to hyper.
     pub(crate) told: Cell<bool>,
     pub(crate) tunnel: Cell<Option<Box<Tunnel>>>,
-    /// Raw bytes of the head.
-    capture: RefCell<Vec<u8>>,
+    /// What comes from the client.
+    pub(crate) inflow: RefCell<Inflow>,
     spare: Cell<Option<Box<Exchange>>>,
 }
 
@@ -118,7 +115,7 @@ impl Session {
             cut: Cell::new(false),
             told: Cell::new(false),
             tunnel: Cell::new(None),
-            capture: RefCell::new(Vec::new()),
+            inflow: RefCell::new(Inflow::of_client()),
             spare: Cell::new(None),
         })
     }
@@ -192,28 +189,16 @@ impl Session {
     // What hyper does not keep.
 
     /// Bytes of a head have come.
-    pub(crate) fn on_head_bytes(&self, bytes: &[u8]) {
+    pub(crate) fn on_head_bytes(&self) {
         if self.phase.get() == Phase::Idle {
             self.enter(Phase::Head, self.worker.ticks.client_head);
         }
-        let mut capture = self.capture.borrow_mut();
-        // A head that was complete has been taken by hyper before it reads on.
-        if capture.ends_with(b"\n\r\n") || capture.ends_with(b"\n\n") {
-            capture.clear();
-        }
-        if capture.len() + bytes.len() <= CAPTURE_BYTES_MAX {
-            capture.extend_from_slice(bytes);
-        }
     }
 
-    /// Looks at the raw bytes of the last head.
-    pub(crate) fn with_raw_head<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
-        look(&self.capture.borrow())
-    }
-
-    /// The raw bytes of the last head are of no more use: a body follows them.
-    pub(crate) fn forget_raw_head(&self) {
-        self.capture.borrow_mut().clear();
+    /// Whether the last head has a `Content-Length`, which hyper takes away beside a
+    /// `Transfer-Encoding`.
+    pub(crate) fn head_has_length(&self) -> bool {
+        self.inflow.borrow().found()
     }
 
     // The upstream connection.

@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 
 use crate::body::RequestBody;
 use crate::gate::Gate;
+use crate::inflow::Scratch;
 use crate::io::{NodeIo, Watch};
 use crate::stats::Stats;
 
@@ -60,11 +61,11 @@ impl Upstream {
     pub(crate) async fn new(
         stream: TcpStream,
         way: Way,
-        builder: &Builder,
+        (builder, scratch): (&Builder, Rc<Scratch>),
         stats: Arc<Stats>,
         worker: usize,
     ) -> Result<Box<Self>, hyper::Error> {
-        let watch = Rc::new(Watch::default());
+        let watch = Rc::new(Watch::new(scratch));
         let io = NodeIo::new(stream, Rc::clone(&watch));
         let (sender, connection) = builder.handshake(io).await?;
         let gate = Arc::new(Gate::default());
@@ -95,6 +96,7 @@ impl Upstream {
     ) -> impl Future<Output = Sent> + use<> {
         self.gate.set_owner(owner);
         self.watch.reads.set(0);
+        self.watch.inflow.borrow_mut().expect_head();
         self.watch.capturing.set(capture);
         self.watch.sent.borrow_mut().clear();
         let sender = &mut self.sender;
@@ -143,13 +145,28 @@ impl Upstream {
     /// Takes the socket of a connection that has ended in an upgrade, and what was read ahead.
     pub(crate) fn take_stream(&mut self) -> Option<(TcpStream, Bytes)> {
         let parts = self.connection.take()?.into_parts();
-        Some((parts.io.into_stream(), parts.read_buf))
+        let kept = self.watch.inflow.borrow_mut().take_kept();
+        let early = [&parts.read_buf[..], &kept].concat();
+        Some((parts.io.into_stream(), early.into()))
     }
 
     /// Whether the connection is ready for another request.
     pub(crate) fn settle(&mut self) -> bool {
-        let ready = |this: &Self| !this.ended && this.sender.is_ready();
+        let ready = |this: &Self| {
+            !this.ended && this.sender.is_ready() && !this.watch.inflow.borrow().is_ahead()
+        };
         ready(self) || (!self.drive() && ready(self))
+    }
+
+    /// What its bytes are behind the head that has come: the body that hyper has read from it. False
+    /// if what is here of that is malformed.
+    pub(crate) fn expect(&self, body: &Incoming, until_end: bool) -> bool {
+        let mut inflow = self.watch.inflow.borrow_mut();
+        if !inflow.found() {
+            return true;
+        }
+        inflow.expect(body, until_end);
+        inflow.check_kept(&self.watch.scratch).is_ok()
     }
 
     /// What of the present request was sent, if there was no byte of an answer and all of it was

@@ -27,6 +27,7 @@ use crate::answers::Answers;
 use crate::classify::{ClassRules, SessionHash, SessionTables};
 use crate::config::{LogFormat, ProxyConfig, Timeouts};
 use crate::dithering::Dithering;
+use crate::inflow::Scratch;
 use crate::linger::Lingering;
 use crate::log::{Line, Logger, Recent, Ring, Tail};
 use crate::observed::Observer;
@@ -48,8 +49,6 @@ const FLUSH_TICKS: u64 = 5;
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
 /// So that coins are other numbers than the picker's: else who is held would go with who goes where.
 const COINS: u64 = 0x636f_696e_735f_6f66;
-/// Bytes of a request head that are read at once.
-const SCRATCH_BYTES: usize = 16 << 10;
 
 /// Time-outs in ticks.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +118,7 @@ pub(crate) struct Worker {
     classes: Box<[ClassRules]>,
     pub(crate) session_tables: Arc<SessionTables>,
     pub(crate) answers: Answers,
-    pub(crate) scratch: RefCell<Box<[u8]>>,
+    pub(crate) scratch: Rc<Scratch>,
     pub(crate) tunnels: Cell<usize>,
     pub(crate) draining: Cell<bool>,
     pub(crate) lingering: RefCell<Lingering>,
@@ -237,7 +236,7 @@ impl Worker {
             session_tables,
             // Other numbers than the picker's.
             answers: Answers::new(&config.sites, !seed),
-            scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
+            scratch: Rc::default(),
             tunnels: Cell::new(0),
             draining: Cell::new(false),
             lingering: RefCell::default(),
@@ -402,7 +401,8 @@ impl Worker {
         way: Way,
     ) -> Result<Box<Upstream>, hyper::Error> {
         let stats = Arc::clone(&self.shared.stats);
-        Upstream::new(stream, way, &self.client, stats, self.index).await
+        let scratch = Rc::clone(&self.scratch);
+        Upstream::new(stream, way, (&self.client, scratch), stats, self.index).await
     }
 
     /// Keeps an upstream connection for the next request.
@@ -474,7 +474,7 @@ impl Worker {
             for session in self.sessions.borrow().slots.iter().flatten() {
                 session.on_tick(tick);
             }
-            let mut scratch = self.scratch.borrow_mut();
+            let mut scratch = self.scratch.raw.borrow_mut();
             self.lingering.borrow_mut().on_tick(tick, &mut scratch);
             drop(scratch);
             if tick >= swept_at + SWEEP_TICKS {

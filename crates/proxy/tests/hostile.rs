@@ -246,6 +246,33 @@ const CASES: &[Case] = &[
     ),
 ];
 
+#[test]
+fn a_length_of_one_request_is_none_of_the_next() {
+    let node = Node::answering(|request| ok(request.text()));
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    let empty = "POST /a HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 0\r\n\r\n";
+    let chunked = "POST /a HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   5\r\nhello\r\n0\r\n\r\n";
+    let sized = "POST /a HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 3\r\n\r\nyes";
+    client.send(&[empty, chunked, sized, chunked, empty, empty, chunked].concat());
+    for expected in ["", "hello", "yes", "hello", "", "", "hello"] {
+        let answer = client.read_response(false);
+        assert_eq!((answer.status(), answer.text()), (200, expected));
+    }
+    // What is behind a body is looked at as well.
+    let both = "POST /a HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 5\r\n\
+                Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    client.send(&[sized, both].concat());
+    assert_eq!(client.read_response(false).text(), "yes");
+    assert_eq!(
+        client.read_response(false).reason(),
+        Some("length_and_encoding")
+    );
+    assert!(client.is_closed());
+    bench.settled();
+}
+
 /// A node that keeps every byte that it is sent.
 fn recorder() -> (Node, Arc<Mutex<Vec<u8>>>) {
     let record = Arc::new(Mutex::new(Vec::new()));

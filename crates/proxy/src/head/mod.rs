@@ -15,7 +15,7 @@
 //! | `TE` keeps only `trailers` | RFC 9110 §10.1.4 |
 //! | `Upgrade` goes on only if `Connection` names it, and never for h2c or TLS | RFC 9110 §7.8 |
 //!
-//! `Content-Length` beside `Transfer-Encoding` is found by the session, on the raw bytes: hyper
+//! `Content-Length` beside `Transfer-Encoding` is found on the raw bytes, as they come in: hyper
 //! takes the length away before it hands the head over.
 
 use std::net::IpAddr;
@@ -55,6 +55,8 @@ pub(crate) struct Facts {
     claims: bool,
     max_forwards: bool,
     lengths: u8,
+    /// A `Content-Length` is more than a number.
+    length_is_list: bool,
     has_host: bool,
     /// `Expect: 100-continue` is there, whether it counts or not.
     expect: bool,
@@ -511,6 +513,17 @@ fn append_via(headers: &mut HeaderMap, name: &str, version: Version) {
     append(headers, VIA, ours, true);
 }
 
+/// The one value of all `Content-Length` fields and of the lists in them (RFC 9112 §6.3). Where a
+/// response has no body hyper has not looked.
+fn one_length(headers: &HeaderMap) -> Option<HeaderValue> {
+    let values = headers.get_all(CONTENT_LENGTH).iter();
+    let mut all = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let length = all.next()?.trim_ascii();
+    let digits = !length.is_empty() && length.iter().all(u8::is_ascii_digit);
+    (digits && all.all(|other| other.trim_ascii() == length))
+        .then(|| HeaderValue::from_bytes(length).ok())?
+}
+
 /// Makes a response's head ready for the client.
 pub(crate) fn prepare_response(
     headers: &mut HeaderMap,
@@ -533,6 +546,10 @@ pub(crate) fn prepare_response(
                 facts.chunked = true;
             }
             "endpoint-load-metrics" => facts.load_metrics = true,
+            "content-length" => {
+                facts.lengths = facts.lengths.saturating_add(1);
+                facts.length_is_list |= !value.as_bytes().iter().all(u8::is_ascii_digit);
+            }
             name => facts.note(name, value).map_err(|_| Reason::BadResponse)?,
         }
     }
@@ -553,52 +570,14 @@ pub(crate) fn prepare_response(
             }
         }
     }
-    if facts.lengths > 1 && !facts.chunked {
-        // hyper has made sure that all are the same.
-        let length = headers.remove(CONTENT_LENGTH);
-        let length = length.ok_or(Reason::BadResponse)?;
+    if (facts.lengths > 1 || facts.length_is_list) && !facts.chunked {
+        let length = one_length(headers).ok_or(Reason::BadResponse)?;
         headers.insert(CONTENT_LENGTH, length);
     }
     if let Some(name) = via {
         append_via(headers, name, version);
     }
     Ok(facts)
-}
-
-/// Whether a raw head, as it came, has a `Content-Length` beside its `Transfer-Encoding`. `raw`
-/// begins with the head; what follows it is not looked at.
-pub(crate) fn has_length(raw: &[u8]) -> bool {
-    const NAME: &[u8] = b"content-length";
-    let lines = raw.split(|byte| *byte == b'\n');
-    lines
-        .skip_while(|line| line.trim_ascii().is_empty())
-        .take_while(|line| !line.trim_ascii().is_empty())
-        .any(|line| {
-            let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-            name.len() < line.len() && name.trim_ascii().eq_ignore_ascii_case(NAME)
-        })
-}
-
-/// Whether this is how HTTP/2 begins (RFC 9113 §3.4).
-pub(crate) fn is_http2(raw: &[u8]) -> bool {
-    raw.starts_with(b"PRI * HTTP/2.0\r\n")
-}
-
-/// Whether `raw` begins with this request's line: then its head can be read there.
-pub(crate) fn is_head_of<B>(raw: &[u8], request: &Request<B>) -> bool {
-    let raw = raw.trim_ascii_start();
-    let Some(rest) = raw.strip_prefix(request.method().as_str().as_bytes()) else {
-        return false;
-    };
-    let Some(target) = rest.strip_prefix(b" ") else {
-        return false;
-    };
-    let line = target
-        .split(|byte| *byte == b'\n')
-        .next()
-        .unwrap_or_default();
-    let path = request.uri().path().as_bytes();
-    line.windows(path.len().max(1)).any(|it| it == path)
 }
 
 #[cfg(test)]

@@ -1,0 +1,172 @@
+//! Where a head ends: at the first empty line behind one that is not, as the parser has it. So a
+//! head can be handed on without what follows it, whose form only the head can tell.
+
+/// Enough of a line to know its name.
+const KEPT: usize = 20;
+
+/// Looks for the end of a head, and whether a field of this name stands in it.
+#[derive(Clone, Debug)]
+pub(crate) struct HeadEnd {
+    name: &'static str,
+    found: bool,
+    /// How the present line begins, if it began in an earlier piece.
+    line: [u8; KEPT],
+    kept: usize,
+    /// How the first line begins that is not empty.
+    first: Option<[u8; FIRST]>,
+}
+
+/// Bytes of a first line that are kept: those of `HTTP/1.1 200`.
+const FIRST: usize = 12;
+
+impl HeadEnd {
+    /// Of a head in which a field of this name matters; in lower case.
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            found: false,
+            line: [0; KEPT],
+            kept: 0,
+            first: None,
+        }
+    }
+
+    /// Whether a field of the name was seen.
+    pub(crate) fn found(&self) -> bool {
+        self.found
+    }
+
+    /// Whether the head is a response's that another one follows: 100 to 199 without 101.
+    pub(crate) fn is_interim(&self) -> bool {
+        let status = self.first.as_ref().and_then(|first| first.get(9..12));
+        matches!(status, Some([b'1', ..])) && status != Some(b"101")
+    }
+
+    /// Reads on. Says how many bytes belong to the head, once it has ended.
+    pub(crate) fn find(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut from = 0;
+        for at in memchr::memchr_iter(b'\n', bytes) {
+            let line = &bytes[from..at];
+            from = at + 1;
+            let empty = if self.kept == 0 {
+                self.on_line(line)
+            } else {
+                self.keep(line);
+                let (line, kept) = (self.line, self.kept);
+                self.kept = 0;
+                self.on_line(&line[..kept])
+            };
+            if empty && self.first.is_some() {
+                return Some(from);
+            }
+        }
+        self.keep(&bytes[from..]);
+        None
+    }
+
+    /// A line without its end, or how it begins. Says whether it is empty.
+    fn on_line(&mut self, line: &[u8]) -> bool {
+        if let [] | [b'\r'] = line {
+            return true;
+        }
+        if self.first.is_none() {
+            let mut first = [0; FIRST];
+            let length = line.len().min(FIRST);
+            first[..length].copy_from_slice(&line[..length]);
+            self.first = Some(first);
+        } else if let Some(b':') = line.get(self.name.len()) {
+            let name = &line[..self.name.len()];
+            self.found |= name.eq_ignore_ascii_case(self.name.as_bytes());
+        }
+        false
+    }
+
+    fn keep(&mut self, part: &[u8]) {
+        let length = part.len().min(KEPT - self.kept);
+        self.line[self.kept..self.kept + length].copy_from_slice(&part[..length]);
+        self.kept += length;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long the head is, whether it has a length, whether another follows; the same in any pieces.
+    fn found(raw: &[u8]) -> Option<(usize, bool, bool)> {
+        let whole = in_pieces(raw, raw.len().max(1));
+        for piece in 1..raw.len() {
+            assert_eq!(in_pieces(raw, piece), whole, "{}", raw.escape_ascii());
+        }
+        whole
+    }
+
+    fn in_pieces(raw: &[u8], piece: usize) -> Option<(usize, bool, bool)> {
+        let mut end = HeadEnd::new("content-length");
+        let mut before = 0;
+        for part in raw.chunks(piece) {
+            if let Some(at) = end.find(part) {
+                return Some((before + at, end.found(), end.is_interim()));
+            }
+            before += part.len();
+        }
+        None
+    }
+
+    #[test]
+    fn a_head_ends_where_the_parser_ends_it() {
+        let cases: &[&[u8]] = &[
+            b"GET / HTTP/1.1\r\na: b\r\n\r\nrest\r\n\r\n",
+            b"\r\n\n\r\nGET / HTTP/1.1\r\na: b\r\n\r\nrest",
+            b"GET / HTTP/1.1\na: b\n\nrest",
+            b"GET / HTTP/1.1\na: b\n\r\nrest",
+            b"GET / HTTP/1.1\r\na: b\r\n\nrest",
+            b"GET / HTTP/1.1\r\n\r\n\r\n\r\n",
+            b"GET / HTTP/1.1\r\na: b\r\n",
+            b"GET / HTTP/1.1\r\na: b\r\n\r",
+            b"\r\n\r\n",
+            b"",
+        ];
+        for raw in cases {
+            let mut headers = [httparse::EMPTY_HEADER; 4];
+            let mut request = httparse::Request::new(&mut headers);
+            let parsed = match request.parse(raw).unwrap() {
+                httparse::Status::Complete(length) => Some(length),
+                httparse::Status::Partial => None,
+            };
+            let ours = found(raw).map(|(length, ..)| length);
+            assert_eq!(ours, parsed, "{}", raw.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let cases = [
+            ("content-length: 5", true),
+            ("CONTENT-length:5", true),
+            ("x-content-length: 5", false),
+            ("content-lengths: 5", false),
+            ("content-length", false),
+            ("a: content-length: 5", false),
+        ];
+        for (field, has) in cases {
+            let raw = format!("GET content-length: HTTP/1.1\r\n{field}\r\nb: c\r\n\r\n");
+            assert_eq!(found(raw.as_bytes()), Some((raw.len(), has, false)));
+        }
+        // What stands behind the head is not in it.
+        let raw = b"GET / HTTP/1.1\r\n\r\ncontent-length: 5\r\n\r\n";
+        assert_eq!(found(raw), Some((18, false, false)));
+    }
+
+    #[test]
+    fn interim_heads_are_known() {
+        for (status, interim) in [("100", true), ("103", true), ("101", false), ("200", false)] {
+            let raw = format!("HTTP/1.1 {status} x\r\n\r\n");
+            assert_eq!(
+                found(raw.as_bytes()),
+                Some((raw.len(), false, interim)),
+                "{status}"
+            );
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! What comes in on a connection, taken apart into heads and bodies before hyper sees it: hyper gets a
+//! head without what follows it, and chunked bodies written anew ([`Chunks`]). So the end of each message
+//! is known here, malformed chunks are known as such, and bytes that came early are known to be there.
+//!
+//! Where a head ends is found here; what follows it says hyper's parser ([`Inflow::expect`]), so the
+//! two never disagree. Bodies with a length pass by: they go straight into hyper's buffer.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::rt::{Read, ReadBufCursor};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::chunks::{ChunkError, Chunks};
+use crate::head_end::HeadEnd;
+
+/// Bytes that are read at once where they must be looked at.
+const SCRATCH_BYTES: usize = 64 << 10;
+/// The same of a request's head and what may follow it: what does is kept until it is wanted.
+const HEAD_READ_BYTES: usize = 16 << 10;
+
+/// Memory that all connections of a worker use in turn.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(crate) raw: RefCell<Box<[u8]>>,
+    rewritten: RefCell<Vec<u8>>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            raw: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
+            rewritten: RefCell::new(Vec::with_capacity(SCRATCH_BYTES + Chunks::GROWTH_MAX)),
+        }
+    }
+}
+
+/// A socket that knows how much its last read brought.
+#[derive(Debug)]
+pub(crate) struct Metered {
+    pub(crate) stream: TcpStream,
+    read: usize,
+}
+
+impl Metered {
+    pub(crate) fn new(stream: TcpStream) -> TokioIo<Self> {
+        TokioIo::new(Self { stream, read: 0 })
+    }
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.read = buffer.filled().len() - before;
+        polled
+    }
+}
+
+/// Who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sender {
+    Client,
+    Node,
+}
+
+/// What the next bytes are.
+#[derive(Debug)]
+enum Next {
+    Head(HeadEnd),
+    /// What the head's reader says.
+    Undecided,
+    /// A body of which so many bytes are left.
+    Length(u64),
+    Chunked(Box<Chunks>),
+    /// Whatever they are, they pass by.
+    Raw,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Inflow {
+    sender: Sender,
+    next: Next,
+    /// What was read and is not wanted yet, from `at` on.
+    kept: Vec<u8>,
+    at: usize,
+    /// The last head has the field that is looked for.
+    found: bool,
+    broken: Option<ChunkError>,
+}
+
+impl Inflow {
+    /// From a client.
+    pub(crate) fn of_client() -> Self {
+        Self::new(Sender::Client)
+    }
+
+    /// From a node.
+    pub(crate) fn of_node() -> Self {
+        Self::new(Sender::Node)
+    }
+
+    fn new(sender: Sender) -> Self {
+        Self {
+            sender,
+            next: Next::Head(head_end(sender)),
+            kept: Vec::new(),
+            at: 0,
+            found: false,
+            broken: None,
+        }
+    }
+
+    /// A head comes next.
+    pub(crate) fn expect_head(&mut self) {
+        self.next = Next::Head(head_end(self.sender));
+        self.broken = None;
+    }
+
+    /// This is the body that hyper has read from the head; one without a length is chunked, or
+    /// `until_end` of the stream.
+    pub(crate) fn expect(&mut self, body: &Incoming, until_end: bool) {
+        self.next = match (self.sender, body.size_hint().exact()) {
+            _ if body.is_end_stream() => self.after_body(),
+            (Sender::Client, Some(length)) => Next::Length(length),
+            (Sender::Node, Some(_)) => Next::Raw,
+            (_, None) if until_end => Next::Raw,
+            (Sender::Client, None) => Next::Chunked(Box::new(Chunks::of_request())),
+            (Sender::Node, None) => Next::Chunked(Box::new(Chunks::of_response())),
+        };
+    }
+
+    /// A node says nothing more of its own accord: if it does, hyper is to notice.
+    fn after_body(&self) -> Next {
+        match self.sender {
+            Sender::Client => Next::Head(head_end(self.sender)),
+            Sender::Node => Next::Raw,
+        }
+    }
+
+    /// Whether the last head has a `Content-Length` (a client's) or a `Transfer-Encoding` (a node's).
+    pub(crate) fn found(&self) -> bool {
+        self.found
+    }
+
+    /// Why the present body is refused.
+    pub(crate) fn broken(&self) -> Option<ChunkError> {
+        self.broken
+    }
+
+    /// Whether a body is on its way, or what follows a head is not known yet.
+    pub(crate) fn is_in_body(&self) -> bool {
+        !matches!(self.next, Next::Head(_))
+    }
+
+    /// Whether bytes were read that nobody has wanted yet.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.at < self.kept.len()
+    }
+
+    /// What was read and not wanted.
+    pub(crate) fn take_kept(&mut self) -> Vec<u8> {
+        let kept = self.kept.split_off(self.at);
+        (self.kept, self.at) = (Vec::new(), 0);
+        kept
+    }
+
+    /// Whether what is here of a chunked body is malformed.
+    pub(crate) fn check_kept(&self, scratch: &Scratch) -> Result<(), ChunkError> {
+        let Next::Chunked(chunks) = &self.next else {
+            return Ok(());
+        };
+        let mut out = scratch.rewritten.borrow_mut();
+        out.clear();
+        let mut chunks = Chunks::clone(chunks);
+        chunks.rewrite(&self.kept[self.at..], &mut out).map(drop)
+    }
+
+    /// Reads as hyper wants it read. Says how many bytes came; none means the end of the stream.
+    pub(crate) fn poll_read(
+        &mut self,
+        stream: &mut TokioIo<Metered>,
+        scratch: &Scratch,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let room = buffer.remaining();
+        let passing = match &self.next {
+            Next::Head(_) => return self.poll_head(stream, scratch, context, buffer),
+            // Whoever read the head says how to go on, and asks again.
+            Next::Undecided => return Poll::Pending,
+            Next::Raw => u64::MAX,
+            Next::Length(left) => *left,
+            Next::Chunked(chunks) => chunks.passing(),
+        };
+        if self.is_ahead() || passing < room as u64 {
+            return if let Next::Chunked(_) = self.next {
+                self.poll_chunks(stream, scratch, context, buffer)
+            } else {
+                self.poll_part(passing, stream, scratch, context, buffer)
+            };
+        }
+        ready!(Pin::new(&mut *stream).poll_read(context, buffer))?;
+        let read = stream.inner().read;
+        self.on_passed(read);
+        Poll::Ready(Ok(read))
+    }
+
+    fn on_passed(&mut self, read: usize) {
+        match &mut self.next {
+            Next::Length(left) => {
+                *left = left.saturating_sub(read as u64);
+                if *left == 0 {
+                    self.next = self.after_body();
+                }
+            }
+            Next::Chunked(chunks) => chunks.on_passed(read as u64),
+            Next::Head(_) | Next::Undecided | Next::Raw => {}
+        }
+    }
+
+    fn poll_head(
+        &mut self,
+        stream: &mut TokioIo<Metered>,
+        scratch: &Scratch,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let most = match self.sender {
+            Sender::Client => buffer.remaining().min(HEAD_READ_BYTES),
+            Sender::Node => buffer.remaining(),
+        };
+        let mut wanted = 0;
+        let polled = self.poll_bytes(stream, scratch, most, context, |this, bytes| {
+            wanted = this.head_part(bytes);
+            buffer.put_slice(&bytes[..wanted]);
+            Ok(wanted)
+        });
+        polled.map_ok(|()| wanted)
+    }
+
+    /// How many of these bytes go on: up to the end of the head, or all where it does not matter.
+    fn head_part(&mut self, bytes: &[u8]) -> usize {
+        let mut from = 0;
+        while let Next::Head(head) = &mut self.next {
+            let Some(length) = head.find(&bytes[from..]) else {
+                return bytes.len();
+            };
+            from += length;
+            let (found, interim) = (head.found(), head.is_interim());
+            self.found = found;
+            self.next = match self.sender {
+                Sender::Client => Next::Undecided,
+                Sender::Node if interim => Next::Head(head_end(self.sender)),
+                Sender::Node if found => Next::Undecided,
+                Sender::Node => Next::Raw,
+            };
+        }
+        if let Next::Raw = self.next {
+            return bytes.len();
+        }
+        from
+    }
+
+    /// Up to so many bytes that are kept, or come now.
+    fn poll_part(
+        &mut self,
+        most: u64,
+        stream: &mut TokioIo<Metered>,
+        scratch: &Scratch,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let room = buffer.remaining();
+        let most = usize::try_from(most).map_or(room, |most| most.min(room));
+        let mut read = 0;
+        let polled = self.poll_bytes(stream, scratch, most, context, |this, bytes| {
+            read = bytes.len();
+            buffer.put_slice(bytes);
+            this.on_passed(read);
+            Ok(read)
+        });
+        polled.map_ok(|()| read)
+    }
+
+    fn poll_chunks(
+        &mut self,
+        stream: &mut TokioIo<Metered>,
+        scratch: &Scratch,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let most = match buffer.remaining().checked_sub(Chunks::GROWTH_MAX) {
+            // hyper reads a body into an empty buffer.
+            None | Some(0) => return Poll::Ready(Err(io::ErrorKind::InvalidInput.into())),
+            Some(most) => most,
+        };
+        let mut out = scratch.rewritten.borrow_mut();
+        out.clear();
+        loop {
+            let mut ended = false;
+            let polled = self.poll_bytes(stream, scratch, most, context, |this, bytes| {
+                ended = bytes.is_empty();
+                this.rewrite(bytes, &mut out)
+            });
+            ready!(polled)?;
+            // Part of a size is nothing to hand on, and nothing would be the end of the stream.
+            if ended || !out.is_empty() {
+                buffer.put_slice(&out);
+                return Poll::Ready(Ok(out.len()));
+            }
+        }
+    }
+
+    fn rewrite(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<usize> {
+        let Next::Chunked(chunks) = &mut self.next else {
+            return Ok(0);
+        };
+        let rewritten = chunks.rewrite(bytes, out);
+        if chunks.is_done() {
+            self.next = self.after_body();
+        }
+        rewritten.map_err(|error| {
+            self.broken = Some(error);
+            io::ErrorKind::InvalidData.into()
+        })
+    }
+
+    /// Shows up to `most` bytes, kept ones first, and keeps what is not taken of them. None are shown
+    /// at the end of the stream.
+    fn poll_bytes(
+        &mut self,
+        stream: &mut TokioIo<Metered>,
+        scratch: &Scratch,
+        most: usize,
+        context: &mut Context<'_>,
+        take: impl FnOnce(&mut Self, &[u8]) -> io::Result<usize>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_ahead() {
+            let kept = std::mem::take(&mut self.kept);
+            let shown = kept.len().min(self.at.saturating_add(most));
+            let taken = take(self, &kept[self.at..shown])?;
+            self.at += taken;
+            if self.at < kept.len() {
+                self.kept = kept;
+            } else {
+                self.at = 0;
+            }
+            return Poll::Ready(Ok(()));
+        }
+        let mut raw = scratch.raw.borrow_mut();
+        let most = most.min(raw.len());
+        let mut read = ReadBuf::new(&mut raw[..most]);
+        ready!(Pin::new(stream.inner_mut()).poll_read(context, &mut read))?;
+        let bytes = read.filled();
+        let taken = take(self, bytes)?;
+        if taken < bytes.len() {
+            self.kept = bytes[taken..].to_vec();
+            self.at = 0;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The field that matters: a client's length beside its coding, a node's coding.
+fn head_end(sender: Sender) -> HeadEnd {
+    HeadEnd::new(match sender {
+        Sender::Client => "content-length",
+        Sender::Node => "transfer-encoding",
+    })
+}
