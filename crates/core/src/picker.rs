@@ -9,8 +9,10 @@
 //!   failure or cancellation): that is how long the node has it.
 //! * Its **latency**, which policies learn from, ends with the response head: later bytes wait
 //!   for the client, which is not the node's doing.
-//! * An answer with a server error (5xx) is a failure to learn from, but an answer: it never
-//!   ejects a node. Only failures of the transport and time-outs do.
+//! * Its **outcome** is known at the end of the body. A node that sends heads and breaks off would
+//!   otherwise look like the fastest of all, and attract everything.
+//! * An answer with a server error (5xx), or one that is malformed, is a failure to learn from,
+//!   but an answer. It may be the request's doing; `director::outliers` finds out.
 //!
 //! A request that finds no room at any node may wait here, as a number that the shell gave it;
 //! [`Picker::poll_waiting`] says what becomes of it. The shell asks after each request that ends, when
@@ -89,10 +91,13 @@ pub struct Why {
 pub enum Outcome {
     /// The node answered without a server error.
     Success,
-    /// The node answered with a server error.
+    /// The node answered with a server error, or with what is no answer.
     ServerError,
-    /// The node did not answer: no connection, a broken one, or a time-out.
-    TransportFailure,
+    /// The node was sent the request, and did not answer to the end: it closed, stood still, or
+    /// broke off.
+    Broken,
+    /// There was no connection to the node.
+    Unreachable,
 }
 
 /// One request on its way. Dropping it ends it.
@@ -108,6 +113,8 @@ pub struct Ticket {
     /// Whether it found hardly another one there.
     first: bool,
     dispatched_at: Timestamp,
+    /// When the head of the answer came.
+    began_at: Option<Timestamp>,
     table: TicketTable,
 }
 
@@ -517,14 +524,22 @@ impl Picker {
         self.sites[site.index()].policy.explain(&view, node)
     }
 
-    /// The response head of a request has come, or will never come. The ticket itself stays
-    /// with the response body, and ends with it.
+    /// The head of the answer has come, and a body follows. It is a sign of life, and ends the
+    /// latency; what the answer is worth is known at its end.
+    pub fn handle_head(&mut self, ticket: &mut Ticket, now: Timestamp) {
+        ticket.began_at = Some(now);
+        self.table.began(ticket.node);
+    }
+
+    /// The answer has ended, or will never come. The ticket itself ends when it is dropped.
     pub fn handle_outcome(&mut self, ticket: &Ticket, outcome: Outcome, now: Timestamp) {
-        let latency = now.since(ticket.dispatched_at);
+        let began_at = ticket.began_at.unwrap_or(now);
+        let latency = began_at.since(ticket.dispatched_at);
         match outcome {
             Outcome::Success => self.table.succeeded(ticket.node, latency, ticket.slowdown),
             Outcome::ServerError => self.table.failed(ticket.node, true),
-            Outcome::TransportFailure => self.table.failed(ticket.node, false),
+            Outcome::Broken => self.table.failed(ticket.node, false),
+            Outcome::Unreachable => self.table.unreachable(ticket.node),
         }
         let sample = Sample {
             node: ticket.node,
@@ -568,6 +583,7 @@ impl Picker {
             slowdown: choice.slowdown,
             first,
             dispatched_at: now,
+            began_at: None,
             table: Arc::clone(&self.table),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::admission::AdmissionConfig;
 use crate::policy::PolicyConfig;
+use crate::time::Timestamp;
 
 /// A node's place in the tables. Given out once, in configuration order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -129,7 +130,7 @@ pub enum Health {
     /// Answers.
     #[default]
     Up,
-    /// Taken out after failures in a row, until a probe is answered.
+    /// Taken out for a [`Cause`], until a probe is answered.
     Ejected,
 }
 
@@ -141,6 +142,47 @@ impl Health {
             Self::Ejected => "ejected",
         }
     }
+}
+
+/// Why a node was ejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Requests failed in a row, and nothing came back in between: connections could not be
+    /// made, or a probe was not answered either.
+    Failures,
+    /// Requests were under way, and neither they nor a probe were answered.
+    Silence,
+    /// It answered, and far more of its answers than of the others' were errors or broke off.
+    Errors,
+}
+
+impl Cause {
+    /// Every cause with its name in the API and the metrics.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Failures, "failures"),
+        (Self::Silence, "silence"),
+        (Self::Errors, "errors"),
+    ];
+
+    /// Its name in the API and the metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Failures => "failures",
+            Self::Silence => "silence",
+            Self::Errors => "errors",
+        }
+    }
+}
+
+/// Why a node is out now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ejection {
+    /// What it has done.
+    pub cause: Cause,
+    /// When it was ejected.
+    pub since: Timestamp,
+    /// It is not probed before.
+    pub until: Timestamp,
 }
 
 /// A node as it stands.
@@ -158,6 +200,10 @@ pub struct Node {
     pub admin: AdminState,
     /// Experience.
     pub health: Health,
+    /// Why it is ejected, if it is.
+    pub ejection: Option<Ejection>,
+    /// How often it was ejected so far.
+    pub ejections: u64,
 }
 
 /// A site as it stands.
@@ -173,8 +219,8 @@ pub struct Site {
     pub nodes: Vec<NodeId>,
     /// Those that requests may go to now, in ascending order.
     pub candidates: Vec<NodeId>,
-    /// So many nodes are ejected that the ejections are not believed: all ready nodes are
-    /// candidates.
+    /// No node is up, so ejected ones are candidates: those that answer with errors, or where there
+    /// is none of them either, all that are ready.
     pub fail_open: bool,
 }
 

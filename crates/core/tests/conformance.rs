@@ -66,7 +66,7 @@ fn drained_maint_and_ejected_nodes_are_never_picked() {
             assert_eq!(ticket.node, NodeId(2), "{name}");
             front
                 .picker
-                .handle_outcome(&ticket, Outcome::TransportFailure, now);
+                .handle_outcome(&ticket, Outcome::Unreachable, now);
         }
         front.tick(now);
         assert_eq!(front.director.topology().site(SITE).candidates.len(), 5);
@@ -376,7 +376,8 @@ fn nonsense_breaks_nobody() {
                         let outcomes = [
                             Outcome::Success,
                             Outcome::ServerError,
-                            Outcome::TransportFailure,
+                            Outcome::Broken,
+                            Outcome::Unreachable,
                         ];
                         let outcome = outcomes[prng.below(3)];
                         front.picker.handle_outcome(&ticket, outcome, now);

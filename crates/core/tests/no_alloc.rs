@@ -111,7 +111,7 @@ fn requests(picker: &mut Picker, tickets: &mut Vec<Ticket>, now: &mut Timestamp)
         let Ok(second) = picker.handle_retry(SITE, &tried, *now) else {
             panic!("there are other nodes");
         };
-        picker.handle_outcome(&first, Outcome::TransportFailure, *now);
+        picker.handle_outcome(&first, Outcome::Broken, *now);
         drop(first);
         let probe = Probe {
             node: second.node,

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
-use tidegate_core::picker::Outcome;
 use tidegate_core::policy::Probe;
 
 use crate::body::{ResponseBody, ResponseStream};
@@ -44,17 +43,14 @@ pub(crate) fn deliver(
     let seen = match prepared {
         Ok(seen) if (!upgraded || passage.facts.tunnel) && begins(session, &incoming, seen) => seen,
         Ok(_) | Err(_) => {
-            live.on_outcome(Outcome::TransportFailure);
+            live.on_failure(Reason::BadResponse);
             return Delivery::Response(refused(live, Reason::BadResponse));
         }
     };
-    if let Some(exchange) = live.exchange() {
-        exchange.status = parts.status.as_u16();
-    }
-    live.on_outcome(match parts.status.is_server_error() {
-        true => Outcome::ServerError,
-        false => Outcome::Success,
-    });
+    live.on_head(
+        parts.status.as_u16(),
+        !upgraded && !incoming.is_end_stream(),
+    );
     if seen.load_metrics {
         read_load(worker, &mut live, &mut parts.headers);
     }
@@ -63,6 +59,8 @@ pub(crate) fn deliver(
     }
     parts.version = Version::HTTP_11;
     if upgraded {
+        // Whatever becomes of the tunnel: the node has done what it was asked for.
+        live.settle(None);
         return Delivery::Tunnel(live, Response::from_parts(parts, ResponseBody::Empty));
     }
     let body = if incoming.is_end_stream() {

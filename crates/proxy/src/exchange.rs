@@ -32,6 +32,8 @@ pub(crate) struct Exchange {
     pub(crate) arrived_at: Timestamp,
     pub(crate) dispatched_at: Timestamp,
     upstream_us: Option<u64>,
+    /// What the node's answer is, if it comes to its end.
+    answers: Option<Outcome>,
     pub(crate) site: Option<SiteId>,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) tries: u32,
@@ -59,6 +61,7 @@ impl Default for Exchange {
             arrived_at: Timestamp::ZERO,
             dispatched_at: Timestamp::ZERO,
             upstream_us: None,
+            answers: None,
             site: None,
             ticket: None,
             tries: 0,
@@ -162,28 +165,43 @@ impl Live {
         }
     }
 
-    /// The response head has come, or never will.
-    pub(crate) fn on_outcome(&mut self, outcome: Outcome) {
+    /// The head of the node's answer has come; what it is worth is known at its end.
+    pub(crate) fn on_head(&mut self, status: u16, has_body: bool) {
         let Some((session, exchange)) = &mut self.inner else {
             return;
         };
-        let Some(ticket) = &exchange.ticket else {
+        exchange.status = status;
+        let Some(ticket) = &mut exchange.ticket else {
             return;
         };
         let worker = &session.worker;
         let now = worker.now();
+        if has_body {
+            worker.picker.borrow_mut().handle_head(ticket, now);
+        }
         let micros = micros_between(exchange.dispatched_at, now);
-        worker
-            .picker
-            .borrow_mut()
-            .handle_outcome(ticket, outcome, now);
         if let Some(node) = worker.stats().node(ticket.node) {
-            match outcome {
-                Outcome::Success | Outcome::ServerError => node.on_head(exchange.status, micros),
-                Outcome::TransportFailure => node.failures.add(1),
-            }
+            node.on_head(status, micros);
         }
         exchange.upstream_us = Some(micros);
+        exchange.answers = Some(match status {
+            500.. => Outcome::ServerError,
+            _ => Outcome::Success,
+        });
+    }
+
+    /// The node has not answered, or with what is no answer.
+    pub(crate) fn on_failure(&mut self, reason: Reason) {
+        if let Some((session, exchange)) = &mut self.inner {
+            exchange.on_failure(&session.worker, reason);
+        }
+    }
+
+    /// What the node's answer is worth is known: all of it has come, or it ends for this reason.
+    pub(crate) fn settle(&mut self, reason: Option<Reason>) {
+        if let Some((session, exchange)) = &mut self.inner {
+            exchange.settle(&session.worker, reason);
+        }
     }
 
     /// The answer went out whole.
@@ -261,11 +279,42 @@ impl Exchange {
         }
     }
 
+    fn on_failure(&mut self, worker: &Worker, reason: Reason) {
+        let (Some(ticket), Some(outcome)) = (&self.ticket, reason.outcome()) else {
+            return;
+        };
+        let now = worker.now();
+        let mut picker = worker.picker.borrow_mut();
+        picker.handle_outcome(ticket, outcome, now);
+        if let Some(node) = worker.stats().node(ticket.node) {
+            node.on_failure();
+        }
+        if self.upstream_us.is_none() {
+            self.upstream_us = Some(micros_between(self.dispatched_at, now));
+        }
+    }
+
+    /// The answer has ended: by itself, by its node, or by its client, who is not the node's doing.
+    fn settle(&mut self, worker: &Worker, reason: Option<Reason>) {
+        let Some(outcome) = self.answers.take() else {
+            return;
+        };
+        match (reason, &self.ticket) {
+            (Some(reason), _) if reason.outcome().is_some() => self.on_failure(worker, reason),
+            (_, Some(ticket)) => {
+                let mut picker = worker.picker.borrow_mut();
+                picker.handle_outcome(ticket, outcome, worker.now());
+            }
+            (_, None) => {}
+        }
+    }
+
     /// Enters the request in the books and lets go of everything.
     fn end(&mut self, session: &Session, worker: &Worker, reason: Option<Reason>) {
         let now = worker.now();
         self.observe_end(worker, now);
         let duration_us = micros_between(self.arrived_at, now);
+        self.settle(worker, reason);
         let ticket = self.ticket.take();
         let throttled = self.throttled.take();
         if self.status == 0 {
@@ -354,6 +403,7 @@ impl Exchange {
 
     fn reset(&mut self) {
         self.upstream_us = None;
+        self.answers = None;
         self.site = None;
         self.tries = 0;
         self.retry_denied = false;

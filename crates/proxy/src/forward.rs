@@ -7,7 +7,7 @@
 //! |---|---|
 //! | no connection | at another node: nothing was sent |
 //! | the request came back unsent from a pooled connection | at the same node, on a new connection, and free of charge: the node had merely closed an idle connection |
-//! | a pooled connection broke before the first byte of an answer | the same, if the method is idempotent and there is no body |
+//! | a pooled connection broke before the first byte of an answer | the same, if the method is idempotent and there is no body; an upgrade too |
 //! | a new connection broke before the first byte of an answer | at another node, if the method is idempotent and there is no body |
 //! | anything else, and every time-out of an answer | never |
 
@@ -22,7 +22,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
-use tidegate_core::picker::{Arrival, Decision, Outcome, Ticket};
+use tidegate_core::picker::{Arrival, Decision, Ticket};
 use tidegate_core::throttle::lowered;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
@@ -32,7 +32,7 @@ use crate::dithering::{self, Hold};
 use crate::exchange::Live;
 use crate::head::{self, Checked, Facts, Hop};
 use crate::marking;
-use crate::reason::{Ending, Reason};
+use crate::reason::Reason;
 use crate::session::{Session, Upload};
 use crate::throttling::{self, Held};
 use crate::upstream::{Sent, Upstream, Way};
@@ -78,8 +78,6 @@ pub(crate) struct Failure {
     request: Option<Request<RequestBody>>,
     /// It was a pooled connection that the node may have closed long before.
     stale: bool,
-    /// Not a byte of it was sent.
-    unsent: bool,
 }
 
 impl Failure {
@@ -88,7 +86,6 @@ impl Failure {
             reason,
             request: None,
             stale: false,
-            unsent: false,
         }
     }
 }
@@ -115,9 +112,7 @@ pub(crate) fn outgoing(
     let request = prepared(session, request, &facts)?;
     let passage = Passage {
         facts,
-        repeatable: is_idempotent(request.method())
-            && matches!(request.body(), RequestBody::Empty)
-            && !facts.tunnel,
+        repeatable: is_idempotent(request.method()) && matches!(request.body(), RequestBody::Empty),
         stale: false,
     };
     match waiting {
@@ -485,7 +480,7 @@ pub(crate) async fn go_on_after(
     passage: &Passage,
 ) -> Result<Response<Incoming>, Reason> {
     let request = if failure.stale {
-        again_on_new_connection(session, live, failure)?
+        again_on_new_connection(session, failure)?
     } else {
         again_elsewhere(session, live, failure, &mut Vec::new())?
     };
@@ -513,7 +508,6 @@ async fn attempt(
                 reason,
                 request: Some(request),
                 stale: false,
-                unsent: true,
             });
         }
     };
@@ -577,7 +571,6 @@ fn failure(
             reason: Reason::Reset,
             request: Some(request),
             stale,
-            unsent: true,
         };
     }
     match session.upload.get() {
@@ -593,29 +586,17 @@ fn failure(
         reason: Reason::Reset,
         stale: stale && request.is_some(),
         request,
-        unsent: false,
     }
 }
 
-/// The same node, which is not to blame, but not one of its pooled connections.
+/// The same node, which is not to blame, but not one of its pooled connections. That costs no
+/// budget: a request meets one such connection at most, and the next one is new.
 fn again_on_new_connection(
     session: &Session,
-    live: &mut Live,
     failure: Failure,
 ) -> Result<Request<RequestBody>, Reason> {
-    let worker = &session.worker;
-    worker.stats().stale.add(1);
-    let reason = failure.reason;
-    if !failure.unsent {
-        let exchange = live.exchange().ok_or(reason)?;
-        let site = exchange.site.ok_or(reason)?;
-        if !worker.may_retry(site) {
-            exchange.retry_denied = true;
-            return Err(reason);
-        }
-        worker.on_retry(site);
-    }
-    failure.request.ok_or(reason)
+    session.worker.stats().stale.add(1);
+    failure.request.ok_or(failure.reason)
 }
 
 /// Another node, if there is one and the budget allows it.
@@ -630,9 +611,7 @@ fn again_elsewhere(
     if reason == Reason::OutOfSockets {
         return Err(reason);
     }
-    if reason.ending() == Ending::Failed {
-        live.on_outcome(Outcome::TransportFailure);
-    }
+    live.on_failure(reason);
     let request = failure.request.ok_or(reason)?;
     let exchange = live.exchange().ok_or(reason)?;
     let (Some(site), Some(ticket)) = (exchange.site, &exchange.ticket) else {

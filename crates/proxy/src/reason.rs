@@ -3,6 +3,7 @@
 
 use http::StatusCode;
 use tidegate_core::admission::RejectReason;
+use tidegate_core::picker::Outcome;
 
 use crate::chunks::ChunkError;
 
@@ -117,6 +118,22 @@ impl Reason {
         StatusCode::from_u16(self.status_code()).unwrap_or(StatusCode::BAD_GATEWAY)
     }
 
+    /// What it says of the node; nothing if it is not the node's doing.
+    pub(crate) const fn outcome(self) -> Option<Outcome> {
+        if matches!(self, Self::ConnectFailed | Self::ConnectTimeout) {
+            return Some(Outcome::Unreachable);
+        }
+        // The same request may have the same answer at every node.
+        if matches!(self, Self::BadResponse) {
+            return Some(Outcome::ServerError);
+        }
+        let broken = matches!(
+            self,
+            Self::Reset | Self::ResponseTimeout | Self::ResponseBroken | Self::ResponseStalled
+        );
+        if broken { Some(Outcome::Broken) } else { None }
+    }
+
     /// Its place in [`Reason::ALL`].
     pub(crate) const fn index(self) -> usize {
         self as usize
@@ -156,6 +173,14 @@ mod tests {
             assert_eq!(reason.status().as_u16(), reason.status_code());
             let twins = Reason::ALL.iter().filter(|it| it.label() == reason.label());
             assert_eq!(twins.count(), 1, "{}", reason.label());
+        }
+    }
+
+    #[test]
+    fn whatever_fails_but_for_this_machine_says_something_of_the_node() {
+        for reason in Reason::ALL {
+            let failed = reason.ending() == Ending::Failed && *reason != Reason::OutOfSockets;
+            assert_eq!(reason.outcome().is_some(), failed, "{}", reason.label());
         }
     }
 

@@ -184,12 +184,66 @@ fn a_kept_connection_that_breaks_is_no_failure_of_the_node() {
     // Read by the node and lost with the connection: may be sent again, and is.
     assert_eq!(outcome(&client.get("/")), (200, None));
     let seen = bench.settled();
-    assert_eq!((seen.stale, seen.retries), (1, 1));
+    assert_eq!((seen.stale, seen.retries), (1, 0));
     assert_eq!((seen.nodes[0].failures, node.connections()), (0, 2));
     assert_eq!(requests.load(Ordering::SeqCst), 3);
     // The same with a POST: may not.
     assert_eq!(outcome(&post(&mut client, "")), (502, Some("reset")));
     assert_eq!(requests.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn pairs_at_a_node_that_cuts_each_reused_connection_all_succeed_without_a_budget() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let node = forgetful(&requests);
+    let bench = Bench::with(&[node.address], |config| {
+        config.sites[0].retry.ratio = 0.0;
+        config.sites[0].retry.min_per_second = 0.0;
+    });
+    let mut client = bench.client();
+    for _ in 0..200 {
+        assert_eq!(outcome(&client.get("/")), (200, None));
+        assert_eq!(outcome(&client.get("/")), (200, None));
+    }
+    let seen = bench.settled();
+    assert_eq!((seen.completed, seen.retries_denied), (400, 0));
+    assert_eq!((seen.stale, seen.nodes[0].failures), (399, 0));
+}
+
+#[test]
+fn an_upgrade_on_a_connection_that_was_closed_is_asked_for_again() {
+    let connections = AtomicUsize::new(0);
+    let node = Node::start(move |peer| {
+        let first = connections.fetch_add(1, Ordering::SeqCst) == 0;
+        peer.read_message();
+        if first {
+            peer.write(&ok("ok")).unwrap();
+            // The next one is read and lost.
+            peer.read_message();
+            return;
+        }
+        peer.send(
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n",
+        );
+        let mut said = [0; 4];
+        peer.reader.read_exact(&mut said).unwrap();
+        peer.write(&said).unwrap();
+    });
+    let bench = Bench::with(&[node.address], |config| {
+        config.sites[0].retry.ratio = 0.0;
+        config.sites[0].retry.min_per_second = 0.0;
+    });
+    let mut client = bench.client();
+    assert_eq!(outcome(&client.get("/")), (200, None));
+    client.send(
+        "GET /echo HTTP/1.1\r\nhost: shop.example\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n",
+    );
+    let head = client.read_head().unwrap();
+    assert_eq!((head.status(), head.get("upgrade")), (101, Some("echo")));
+    client.send("ping");
+    let mut said = [0; 4];
+    client.reader.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"ping");
 }
 
 #[test]
@@ -252,6 +306,9 @@ fn nonsense_is_not_passed_on() {
             "/status" => "HTTP/1.1 20 OK\r\n\r\n".into(),
             "/upgrade" => "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n".into(),
             "/large" => format!("HTTP/1.1 200 OK\r\nx-a: {}\r\n\r\n", "b".repeat(100_000)),
+            "/many" => format!("HTTP/1.1 200 OK\r\n{}\r\n", "x-a: b\r\n".repeat(200)),
+            "/control" => "HTTP/1.1 200 OK\r\nx-a: b\x01c\r\ncontent-length: 0\r\n\r\n".into(),
+            "/version" => "HTTP/2.0 200 OK\r\ncontent-length: 0\r\n\r\n".into(),
             _ => "SSH-2.0-OpenSSH_9.2\r\n".to_owned(),
         };
         answer.into_bytes()
@@ -259,7 +316,8 @@ fn nonsense_is_not_passed_on() {
     let bench = Bench::new(&[node.address]);
     let mut client = bench.client();
     let paths = [
-        "/length", "/sign", "/fold", "/gzip", "/status", "/upgrade", "/large", "/ssh",
+        "/length", "/sign", "/fold", "/gzip", "/status", "/upgrade", "/large", "/many", "/control",
+        "/version", "/ssh",
     ];
     for path in paths {
         assert_eq!(
@@ -271,6 +329,44 @@ fn nonsense_is_not_passed_on() {
     let seen = bench.settled();
     assert_eq!(seen.nodes[0].failures, paths.len() as u64);
     assert_eq!(seen.nodes[0].connections, 0);
+    let outcomes = bench.shared.table.outcomes(NodeId(0));
+    assert_eq!(outcomes.failures, paths.len() as u64);
+    assert_eq!((outcomes.streak, outcomes.unreachable), (0, 0));
+}
+
+#[test]
+fn one_url_whose_answer_is_malformed_or_none_ejects_no_node() {
+    let nodes = [0; 3].map(|_| {
+        Node::start(|peer| {
+            while let Some(request) = peer.read_message() {
+                let answer = match request.start.split(' ').nth(1).unwrap() {
+                    "/malformed" => b"HTTP/1.1 200 OK\r\nx-a: b\r\n c\r\n\r\n".to_vec(),
+                    // Its handler crashes.
+                    "/crash" => return,
+                    _ => ok("ok"),
+                };
+                peer.write(&answer).unwrap();
+            }
+        })
+    });
+    let addresses = nodes.each_ref().map(|node| node.address);
+    let bench = Bench::with(&addresses, |config| config.limits.tries = 1);
+    let mut director = Director::new(common::cluster(&addresses), 1);
+    let mut now = common::clock();
+    for (path, reason) in [("/malformed", "bad_response"), ("/crash", "reset")] {
+        for _ in 0..40 {
+            let answer = bench.client().get(path);
+            assert_eq!(outcome(&answer), (502, Some(reason)));
+            bench.settled();
+            now = now + Duration::from_millis(100);
+            director.handle_tick(&bench.shared.table, now);
+            while let Some(node) = director.poll_probe(now) {
+                let mut peer = Peer::connect(addresses[node.index()]);
+                director.handle_probe(node, peer.get("/").status() == 200, now);
+            }
+            assert_eq!(director.topology().sites[0].candidates.len(), 3, "{path}");
+        }
+    }
 }
 
 #[test]
@@ -300,6 +396,45 @@ fn an_answer_that_breaks_off_is_not_made_to_look_whole() {
         assert!(rest.len() < 200 && !rest.ends_with(b"0\r\n\r\n"), "{head}");
         assert_eq!(bench.settled().reason(Reason::ResponseBroken), 1, "{head}");
     }
+}
+
+#[test]
+fn what_an_answer_is_worth_is_known_at_its_end() {
+    let node = Node::start(|peer| {
+        let request = peer.read_message().unwrap();
+        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nhalf");
+        match request.start.contains("/break") {
+            true => {}
+            false => {
+                // Until the client has left, or for the other half.
+                peer.read_message();
+            }
+        }
+    });
+    let bench = Bench::new(&[node.address]);
+    let outcomes = || bench.shared.table.outcomes(NodeId(0));
+    let ask = |path: &str| {
+        let mut client = bench.client();
+        common::ask(&mut client, path);
+        client
+    };
+    for count in 1..=3 {
+        ask("/break").is_closed();
+        bench.settled();
+        let seen = outcomes();
+        assert_eq!((seen.successes, seen.failures), (0, count));
+        assert_eq!((seen.streak, seen.unreachable), (count as u32, 0));
+        assert_eq!(seen.heads, count as u32, "it is alive");
+    }
+    // A client that leaves is not the node's doing.
+    let mut client = ask("/hold");
+    assert_eq!(client.read_head().unwrap().status(), 200);
+    assert_eq!(outcomes().successes, 0, "not yet");
+    drop(client);
+    let seen = bench.settled();
+    assert_eq!(seen.reason(Reason::ClientGone), 1);
+    let after = outcomes();
+    assert_eq!((after.successes, after.failures, after.streak), (1, 3, 0));
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub enum FaultKind {
     Paused,
     /// It answers each new request at once with a server error, and looks idle: a sinkhole.
     Failing,
+    /// It answers each new request at once with a head and breaks off behind it.
+    Breaking,
     /// Its CPUs are so many times as slow; nothing tells but how long requests take.
     Slow {
         /// How many times.
@@ -81,6 +83,7 @@ pub(crate) fn spells(faults: &[Fault]) -> Vec<Spell> {
             FaultKind::Dead => spell(Condition::Dead, from, to),
             FaultKind::Paused => spell(Condition::Paused, from, to),
             FaultKind::Failing => spell(Condition::Failing, from, to),
+            FaultKind::Breaking => spell(Condition::Breaking, from, to),
             FaultKind::Slow { times } => spell(Condition::Slow { times }, from, to),
             FaultKind::Flapping { period, down } => {
                 let period = period.max(Duration::from_micros(1));

@@ -22,6 +22,7 @@ pub(crate) enum Condition {
     Dead,
     Paused,
     Failing,
+    Breaking,
     Slow { times: u32 },
 }
 

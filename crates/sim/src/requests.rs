@@ -57,7 +57,11 @@ pub(crate) enum Ended {
     Refused,
     /// It failed, and the node said so.
     Failed,
-    /// No connection, or a broken one.
+    /// It began to answer, and broke off.
+    Broken,
+    /// No connection.
+    Unreachable,
+    /// The connection broke before any answer, or there was none in time.
     Lost,
 }
 

@@ -135,7 +135,7 @@ fn a_dead_node_is_found_out_and_comes_back() {
 }
 
 #[test]
-fn a_flapping_node_and_a_sinkhole_cost_what_they_can() {
+fn a_flapping_node_costs_what_it_must() {
     let mut scenario = Scenario::new(5, 1, 0.5).requests(4000);
     let flapping = FaultKind::Flapping {
         period: 100 * MS,
@@ -144,22 +144,23 @@ fn a_flapping_node_and_a_sinkhole_cost_what_they_can() {
     scenario.faults = vec![fault(0, flapping, 0, 60_000)];
     let report = under(&scenario, PolicyKind::RoundRobin);
     let fair = report.sent.iter().sum::<u64>() / 5;
-    assert!(
-        (1..fair * 9 / 10).contains(&report.sent[0]),
-        "{:?}",
-        report.sent
-    );
+    assert!(report.sent[0] < fair * 9 / 10, "{:?}", report.sent);
     assert_eq!(report.failed, 0, "all are tried again elsewhere: {report}");
-    scenario.faults = vec![fault(0, FaultKind::Failing, 0, 60_000)];
-    let failed = |kind| {
-        let report = under(&scenario, kind);
-        report.failed as f64 / report.offered as f64
-    };
-    assert!((0.19..=0.21).contains(&failed(PolicyKind::RoundRobin)));
-    assert!(
-        failed(PolicyKind::LeastRequest) > 0.4,
-        "it always looks idle"
-    );
+}
+
+#[test]
+fn a_node_that_answers_worse_than_the_others_gets_little() {
+    // Four nodes at 0.3, a request takes 20 ms; one breaks bodies off, or says 503 at once.
+    let mut scenario = Scenario::new(4, 1, 0.3).mean_demand(20 * MS).requests(6000);
+    scenario.warm_up = 0.0;
+    for kind in [FaultKind::Breaking, FaultKind::Failing] {
+        scenario.faults = vec![fault(0, kind, 0, 600_000)];
+        for policy in [PolicyKind::Auto, PolicyKind::LeastRequest] {
+            let report = under(&scenario, policy);
+            let share = report.sent[0] as f64 / report.offered as f64;
+            assert!(share < 0.1, "{kind:?} {}: {share}", policy.name());
+        }
+    }
 }
 
 #[test]

@@ -128,6 +128,7 @@ impl Draw {
             FaultKind::Dead,
             FaultKind::Paused,
             FaultKind::Failing,
+            FaultKind::Breaking,
             FaultKind::Flapping {
                 period: length.mul_f64(0.1).max(Duration::from_micros(10)),
                 down: 0.4,

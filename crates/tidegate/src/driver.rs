@@ -291,17 +291,22 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
     match event {
         Event::Ejected(id, cause) => {
             let why = match cause {
-                Cause::Failures => "after failures in a row",
-                Cause::Silence => "because it answers neither requests nor a probe",
+                Cause::Failures => "after failures in a row, until it answers a probe",
+                Cause::Silence => {
+                    "because it answers neither requests nor a probe, until it answers one"
+                }
+                Cause::Errors => {
+                    "because most of its answers are errors and the others' are not, for a while"
+                }
             };
-            let text = format!("node {}: ejected {why}, until it answers a probe", node(id));
+            let text = format!("node {}: ejected {why}", node(id));
             ("ejected", text)
         }
         Event::Returned(id) => ("returned", format!("node {}: answers again", node(id))),
         Event::FailOpen(id) => (
             "fail_open",
             format!(
-                "site {}: more than half of its nodes are ejected, so ejections are ignored",
+                "site {}: no node is up, so ejected ones are used",
                 topology.site(id).name
             ),
         ),
@@ -341,6 +346,7 @@ mod tests {
         for event in [
             Event::Ejected(NodeId(0), Cause::Failures),
             Event::Ejected(NodeId(0), Cause::Silence),
+            Event::Ejected(NodeId(0), Cause::Errors),
             Event::Returned(NodeId(0)),
             Event::FailOpen(site),
             Event::FailClosed(site),

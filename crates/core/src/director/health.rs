@@ -1,38 +1,52 @@
-//! Passive ejection: nodes that fail in a row, or fall silent, get no requests until they answer
-//! a probe.
+//! Passive ejection: nodes that cannot be reached, fall silent, or answer far worse than the
+//! others get no requests until they answer a probe.
 //!
 //! ```text
-//!          3 transport failures in a row               probe answered
+//!        3 connections in a row fail, or            probe answered
+//!        far more errors than the others
 //!   Up ────────────────────────────────────> Ejected ───────────────────> Up
 //!   │ ^                                       ^  ^ │
 //!   │ │ anything answered                     │  └─┘ probe failed: wait twice as long
 //!   v │                          probe failed │
 //!   Suspected ────────────────────────────────┘
 //!
-//! Up -> Suspected: requests under way, and nothing came back for max(500 ms, 10 mean latencies)
+//! Up -> Suspected: a request failed, and nothing was answered since;
+//!                  or requests are under way, and nothing came back for max(500 ms, 10 mean latencies)
 //! ```
 //!
-//! A process that hangs fails nothing: its kernel accepts connections and no answer comes. What
-//! clients give up is no proof either, they may have been impatient. So silence only *asks*: the
-//! node is probed while it is in use, and is out if it does not answer the probe. A node that
-//! answers has one long request, and is asked half as often from then on until it answers that.
+//! Only a connection that cannot be made is the node's fault for sure. An answer that does not
+//! come, breaks off or is malformed may be the request's: one URL that crashes its handler would
+//! eject node after node. And a process that hangs fails nothing: its kernel accepts connections
+//! and no answer comes. What clients give up is no proof either, they may have been impatient. So
+//! failures and silence only *ask*: the node is probed while it is in use, and is out if it does
+//! not answer the probe. A node that answers probes and little else stands out among the others:
+//! `outliers`.
 //!
-//! A server error is an answer and ejects nobody. Ejection **fails open**: if more than half
-//! of a site's ready nodes are out, experience is not believed (the fault is likely ours, or the
-//! network's) and all of them are used. One of two may be out: many sites have two nodes. Waits are jittered by up to a half so that many
-//! front-ends do not probe in step, and end at two seconds: a dead node costs each front-end a
-//! refused connection a second, and one that is back is waited for no longer.
+//! Ejection **fails open**: while any node is up, requests go there, with the limits of what it
+//! bears. If none is, those serve that answer with errors, and if there are none of these either,
+//! all do. When the first node returns to a site like that, all others are asked at once, so that
+//! it is not alone for long.
+//!
+//! Waits are jittered by up to a half so that many front-ends do not probe in step, and end at two
+//! seconds: a dead node costs each front-end a refused connection a second, and one that is back
+//! is waited for no longer. A node that is out for errors answers probes, so it is tried again
+//! after ten seconds, and each time that it fails again soon after, after twice as long, five
+//! minutes at most.
 
 use std::time::Duration;
 
 use crate::prng::Prng;
 use crate::time::Timestamp;
+use crate::topology::{Cause, Ejection};
 
-/// Failures in a row that eject. Two happen by chance when a server is restarted.
-const STREAK: u64 = 3;
+/// Connections in a row that eject. Two fail by chance when a server is restarted.
+const STREAK: u32 = 3;
 /// First wait before a probe, and the longest one.
 const WAIT_FIRST: Duration = Duration::from_millis(250);
 const WAIT_MAX: Duration = Duration::from_secs(2);
+/// The same for nodes that answer with errors.
+const TRIAL_FIRST: Duration = Duration::from_secs(10);
+const TRIAL_MAX: Duration = Duration::from_secs(300);
 /// A shell that never answers a probe is asked again after this.
 const PROBE_LOST: Duration = Duration::from_secs(30);
 /// Silence that is suspicious: so long, and so many times what a request takes.
@@ -40,28 +54,18 @@ const PATIENCE_MIN: Duration = Duration::from_millis(500);
 const PATIENCE_LATENCIES: u32 = 10;
 /// Longest silence between two probes of a node in use.
 const PATIENCE_MAX: Duration = Duration::from_secs(15);
-
-/// Whether ejections are ignored: with more than half of the ready nodes out.
-pub(super) fn fail_open(up: usize, ready: usize) -> bool {
-    up * 2 < ready
-}
-
-/// Why a node was ejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Too many transport failures in a row.
-    Failures,
-    /// Requests were under way, and neither they nor a probe were answered.
-    Silence,
-}
+/// Time between two probes of a node in use because requests fail there.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// What has become of a node's requests by now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
-    /// Transport failures in a row.
-    pub(super) streak: u64,
-    /// Answers and failures so far.
-    pub(super) outcomes: u64,
+    /// Requests in a row without a whole answer.
+    pub(super) streak: u32,
+    /// Connections in a row that could not be made.
+    pub(super) unreachable: u32,
+    /// Signs of life so far.
+    pub(super) answers: u64,
     /// Own requests under way.
     pub(super) in_flight: u64,
     /// Mean latency of the answers.
@@ -72,69 +76,106 @@ pub(super) struct Seen {
 #[derive(Debug, Default)]
 pub(super) struct NodeHealth {
     ejected: Option<Ejected>,
-    /// Streak at the last return: only failures since then count.
-    forgiven: u64,
-    silence: Silence,
+    /// It has returned, and its streaks are to begin anew.
+    forgiving: bool,
+    doubt: Doubt,
+    /// The last wait of a node that was out for errors, and when it returned.
+    trial: Option<(Duration, Timestamp)>,
 }
 
 #[derive(Debug)]
 struct Ejected {
-    streak: u64,
+    cause: Cause,
+    since: Timestamp,
     wait: Duration,
     probe_at: Timestamp,
+    /// A probe is under way since then.
+    asked: Option<Timestamp>,
 }
 
-/// How long nothing has come back.
+/// What speaks against a node in use.
 #[derive(Debug, Default)]
-struct Silence {
-    outcomes: u64,
+struct Doubt {
+    answers: u64,
     /// When something came last, or nothing was under way, or a probe was answered.
     from: Timestamp,
     /// Probes answered since anything else was.
     answered: u32,
+    /// Failures in a row that a probe was asked about, and when.
+    streak: u32,
+    asked_at: Option<Timestamp>,
     suspected: Option<Suspected>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Suspected {
-    Unasked,
+#[derive(Clone, Copy, Debug)]
+struct Suspected {
+    cause: Cause,
     /// A probe is under way since then.
-    Asked(Timestamp),
+    asked: Option<Timestamp>,
 }
 
 impl NodeHealth {
+    /// Whether the node has returned since this was asked last: its streaks are to begin anew.
+    pub(super) fn take_forgiving(&mut self) -> bool {
+        std::mem::take(&mut self.forgiving)
+    }
+
     /// Takes in how the node's requests do. The cause, if that ejects it now.
     pub(super) fn on_look(&mut self, seen: Seen, now: Timestamp, prng: &mut Prng) -> Option<Cause> {
-        if seen.streak < self.forgiven {
-            self.forgiven = 0;
-        }
-        if let Some(ejected) = &mut self.ejected {
-            // Failures of requests that were under way when it was ejected.
-            ejected.streak = seen.streak;
+        if self.ejected.is_some() {
             return None;
         }
-        self.silence.on_look(seen, now);
-        if seen.streak < self.forgiven + STREAK {
+        self.doubt.on_look(seen, now);
+        if seen.unreachable < STREAK {
             return None;
         }
-        self.eject(seen.streak, now, prng);
+        self.eject(Cause::Failures, now, prng);
         Some(Cause::Failures)
+    }
+
+    /// It answers far worse than the others.
+    pub(super) fn on_outlier(&mut self, now: Timestamp, prng: &mut Prng) {
+        self.eject(Cause::Errors, now, prng);
+    }
+
+    /// Why it is out, if it is.
+    pub(super) fn ejection(&self) -> Option<Ejection> {
+        self.ejected.as_ref().map(|ejected| Ejection {
+            cause: ejected.cause,
+            since: ejected.since,
+            until: ejected.probe_at,
+        })
     }
 
     /// Whether a probe is under way or due some time.
     pub(super) fn wants_probe(&self) -> bool {
-        self.ejected.is_some() || self.silence.suspected.is_some()
+        self.ejected.is_some() || self.doubt.suspected.is_some()
     }
 
     /// Whether a probe is due; it is then under way.
     pub(super) fn poll_probe(&mut self, now: Timestamp) -> bool {
-        match &mut self.ejected {
-            Some(ejected) if ejected.probe_at <= now => {
-                ejected.probe_at = now + PROBE_LOST;
-                true
-            }
-            Some(_) => false,
-            None => self.silence.poll_probe(now),
+        let (due, asked) = match (&mut self.ejected, &mut self.doubt.suspected) {
+            (Some(ejected), _) => (ejected.probe_at <= now, &mut ejected.asked),
+            (None, Some(suspected)) => (true, &mut suspected.asked),
+            (None, None) => return false,
+        };
+        let due = match asked {
+            Some(at) => now.since(*at) >= PROBE_LOST,
+            None => due,
+        };
+        if due {
+            *asked = Some(now);
+        }
+        due
+    }
+
+    /// Probes it at the next occasion, if it is out and answered nothing before.
+    pub(super) fn hurry(&mut self, now: Timestamp) {
+        if let Some(ejected) = &mut self.ejected
+            && ejected.cause != Cause::Errors
+            && ejected.asked.is_none()
+        {
+            ejected.probe_at = now;
         }
     }
 
@@ -146,39 +187,56 @@ impl NodeHealth {
         prng: &mut Prng,
     ) -> Option<Change> {
         let Some(ejected) = &mut self.ejected else {
-            let silent = self.silence.on_probe(answered, now);
-            return silent.then(|| {
-                self.eject(self.forgiven, now, prng);
-                Change::Ejected(Cause::Silence)
-            });
+            let cause = self.doubt.on_probe(answered, now)?;
+            self.eject(cause, now, prng);
+            return Some(Change::Ejected(cause));
         };
         if answered {
-            self.forgiven = ejected.streak;
+            if ejected.cause == Cause::Errors {
+                self.trial = Some((ejected.wait, now));
+            }
+            self.forgiving = true;
             self.ejected = None;
-            self.silence.from = now;
+            self.doubt.from = now;
             return Some(Change::Returned);
         }
+        if ejected.cause == Cause::Errors {
+            // Now it does not answer at all.
+            self.eject(Cause::Failures, now, prng);
+            return Some(Change::Ejected(Cause::Failures));
+        }
+        ejected.asked = None;
         ejected.wait = (ejected.wait * 2).min(WAIT_MAX);
         ejected.probe_at = now + jittered(ejected.wait, prng);
         None
     }
 
-    /// The probe could not be sent: of an ejected node as good as failed, of one in use nothing.
+    /// The probe could not be sent. It says nothing, and is due again later.
     pub(super) fn on_unsent(&mut self, now: Timestamp, prng: &mut Prng) {
-        if self.ejected.is_some() {
-            self.on_probe(false, now, prng);
-        } else {
-            self.silence.suspected = None;
-            self.silence.from = now;
+        match &mut self.ejected {
+            Some(ejected) => {
+                ejected.asked = None;
+                ejected.probe_at = now + jittered(WAIT_MAX, prng);
+            }
+            None => self.doubt.on_unsent(now),
         }
     }
 
-    fn eject(&mut self, streak: u64, now: Timestamp, prng: &mut Prng) {
-        self.silence = Silence::default();
+    fn eject(&mut self, cause: Cause, now: Timestamp, prng: &mut Prng) {
+        let wait = match (cause, self.trial) {
+            (Cause::Failures | Cause::Silence, _) => WAIT_FIRST,
+            (Cause::Errors, Some((last, returned_at))) if now.since(returned_at) < last * 2 => {
+                (last * 2).min(TRIAL_MAX)
+            }
+            (Cause::Errors, _) => TRIAL_FIRST,
+        };
+        self.doubt = Doubt::default();
         self.ejected = Some(Ejected {
-            streak,
-            wait: WAIT_FIRST,
-            probe_at: now + jittered(WAIT_FIRST, prng),
+            cause,
+            since: now,
+            wait,
+            probe_at: now + jittered(wait, prng),
+            asked: None,
         });
     }
 }
@@ -190,20 +248,34 @@ pub(super) enum Change {
     Returned,
 }
 
-impl Silence {
+impl Doubt {
     fn on_look(&mut self, seen: Seen, now: Timestamp) {
-        if seen.outcomes != self.outcomes || self.from == Timestamp::ZERO {
-            *self = Self {
-                outcomes: seen.outcomes,
-                from: now,
-                ..Self::default()
-            };
-        } else if seen.in_flight == 0 {
+        if seen.answers != self.answers || self.from == Timestamp::ZERO {
+            self.answers = seen.answers;
             self.from = now;
+            self.answered = 0;
             self.suspected = None;
-        } else if self.suspected.is_none() && now.since(self.from) >= self.patience(seen.latency) {
-            self.suspected = Some(Suspected::Unasked);
         }
+        self.streak = self.streak.min(seen.streak);
+        let silent = seen.in_flight > 0 && now.since(self.from) >= self.patience(seen.latency);
+        if seen.in_flight == 0 {
+            self.from = now;
+            self.suspected = self.suspected.filter(|it| it.cause != Cause::Silence);
+        }
+        if self.suspected.is_some() {
+            return;
+        }
+        let rested = self.asked_at.is_none_or(|at| now.since(at) >= ASK_EVERY);
+        let cause = match (seen.streak > self.streak && rested, silent) {
+            (true, _) => Cause::Failures,
+            (false, true) => Cause::Silence,
+            (false, false) => return,
+        };
+        if cause == Cause::Failures {
+            self.streak = seen.streak;
+            self.asked_at = Some(now);
+        }
+        self.suspected = Some(Suspected { cause, asked: None });
     }
 
     fn patience(&self, latency: Duration) -> Duration {
@@ -214,29 +286,22 @@ impl Silence {
         doubled.min(PATIENCE_MAX)
     }
 
-    fn poll_probe(&mut self, now: Timestamp) -> bool {
-        let due = match self.suspected {
-            Some(Suspected::Unasked) => true,
-            Some(Suspected::Asked(at)) => now.since(at) >= PROBE_LOST,
-            None => false,
-        };
-        if due {
-            self.suspected = Some(Suspected::Asked(now));
-        }
-        due
-    }
-
-    /// True if the node is silent indeed.
-    fn on_probe(&mut self, answered: bool, now: Timestamp) -> bool {
-        let Some(Suspected::Asked(_)) = self.suspected.take() else {
-            // Something was answered meanwhile.
-            return false;
-        };
+    /// The cause, if the node answers nothing indeed.
+    fn on_probe(&mut self, answered: bool, now: Timestamp) -> Option<Cause> {
+        // If something was answered meanwhile, it is not suspected any more.
+        let suspected = self.suspected.take_if(|it| it.asked.is_some())?;
         if answered {
             self.answered += 1;
             self.from = now;
+            return None;
         }
-        !answered
+        Some(suspected.cause)
+    }
+
+    fn on_unsent(&mut self, now: Timestamp) {
+        self.suspected = None;
+        self.streak = 0;
+        self.from = now;
     }
 }
 

@@ -14,6 +14,7 @@
 mod base_time;
 mod health;
 mod learn;
+mod outliers;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,12 +24,13 @@ use crate::admission::{AdmissionConfig, AdmissionKind, Class, Control, Rank, Tic
 use crate::load::LoadTable;
 use crate::prng::Prng;
 use crate::time::Timestamp;
+pub use crate::topology::Cause;
 use crate::topology::{
     AdminState, ClusterSpec, GroupId, Health, Node, NodeId, Site, SiteId, Topology,
 };
-pub use health::Cause;
 use health::{Change, NodeHealth, Seen};
 use learn::SiteLearner;
+use outliers::Outliers;
 
 /// Most events kept for a shell that does not poll; older ones are dropped and counted.
 const EVENTS_MAX: usize = 1024;
@@ -36,11 +38,12 @@ const EVENTS_MAX: usize = 1024;
 /// Something worth a line in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A node failed or fell silent and gets no requests until it answers a probe.
+    /// A node failed, fell silent or answered worse than the others, and gets no requests until it
+    /// answers a probe.
     Ejected(NodeId, Cause),
     /// An ejected node answered a probe.
     Returned(NodeId),
-    /// So many nodes of a site are ejected that all are used again.
+    /// No node of a site is up, so ejected ones are used.
     FailOpen(SiteId),
     /// The ejections of a site are believed again.
     FailClosed(SiteId),
@@ -59,6 +62,7 @@ pub struct Director {
     health: Vec<NodeHealth>,
     probing: usize,
     sites: Vec<SiteLearner>,
+    outliers: Vec<Outliers>,
     /// Of sites that admit by what their servers can use.
     controls: Vec<Option<Control>>,
     events: VecDeque<Event>,
@@ -79,6 +83,8 @@ impl Director {
                 weight: node.weight,
                 admin: AdminState::default(),
                 health: Health::default(),
+                ejection: None,
+                ejections: 0,
             })
             .collect();
         let mut director = Self {
@@ -94,6 +100,7 @@ impl Director {
             health: spec.nodes.iter().map(|_| NodeHealth::default()).collect(),
             probing: 0,
             sites: spec.sites.iter().map(|_| SiteLearner::default()).collect(),
+            outliers: spec.sites.iter().map(|_| Outliers::default()).collect(),
             controls: spec
                 .sites
                 .iter()
@@ -132,7 +139,7 @@ impl Director {
     /// A probe was answered, with whatever status, or was not.
     pub fn handle_probe(&mut self, node: NodeId, answered: bool, now: Timestamp) {
         match self.health[node.index()].on_probe(answered, now, &mut self.prng) {
-            Some(Change::Returned) => self.set_health(node, Health::Up, Event::Returned(node)),
+            Some(Change::Returned) => self.take_back(node, now),
             Some(Change::Ejected(cause)) => self.eject(node, cause),
             None => {}
         }
@@ -148,6 +155,9 @@ impl Director {
         let mut probing = 0;
         for index in 0..self.health.len() {
             let node = NodeId(index as u32);
+            if self.health[index].take_forgiving() {
+                table.forgive(node);
+            }
             let seen = seen(table, node);
             if let Some(cause) = self.health[index].on_look(seen, now, &mut self.prng) {
                 self.eject(node, cause);
@@ -155,6 +165,15 @@ impl Director {
             probing += usize::from(self.health[index].wants_probe());
         }
         self.probing = probing;
+        for index in 0..self.outliers.len() {
+            let site = &self.topology.sites[index];
+            let outlier = self.outliers[index].on_tick(site, &self.topology, table, now);
+            if let Some(node) = outlier {
+                self.health[node.index()].on_outlier(now, &mut self.prng);
+                self.eject(node, Cause::Errors);
+                self.probing += 1;
+            }
+        }
         for (index, learner) in self.sites.iter_mut().enumerate() {
             let site = SiteId(index as u32);
             learner.on_tick(site, &self.topology, table, self.front_ends, now);
@@ -234,8 +253,23 @@ impl Director {
         self.set_health(node, Health::Ejected, Event::Ejected(node, cause));
     }
 
-    fn set_health(&mut self, node: NodeId, health: Health, event: Event) {
-        Arc::make_mut(&mut self.topology).nodes[node.index()].health = health;
+    /// A node has answered a probe. Where it is the first that is up, the others are asked at once:
+    /// alone it would have all of their requests.
+    fn take_back(&mut self, node: NodeId, now: Timestamp) {
+        self.set_health(node, Health::Up, Event::Returned(node));
+        let site = self.topology.site(self.topology.node(node).site);
+        if site.fail_open {
+            for other in &site.nodes {
+                self.health[other.index()].hurry(now);
+            }
+        }
+    }
+
+    fn set_health(&mut self, id: NodeId, health: Health, event: Event) {
+        let node = &mut Arc::make_mut(&mut self.topology).nodes[id.index()];
+        node.health = health;
+        node.ejection = self.health[id.index()].ejection();
+        node.ejections += u64::from(health == Health::Ejected);
         self.changed = true;
         self.event(event);
     }
@@ -283,15 +317,33 @@ impl Director {
                 .collect()
         };
         let ready = of(&|node| node.admin == AdminState::Ready);
-        let up = of(&|node| node.admin == AdminState::Ready && node.health == Health::Up);
-        let fail_open = health::fail_open(up.len(), ready.len());
+        let is_up = |node: &&NodeId| self.topology.node(**node).health == Health::Up;
+        let up: Vec<_> = ready.iter().filter(is_up).copied().collect();
+        let fail_open = up.is_empty() && !ready.is_empty();
         Site {
             name: spec.name.clone(),
             policy: spec.policy,
             admission: spec.admission,
             nodes: of(&|_| true),
-            candidates: if fail_open { ready } else { up },
+            candidates: if fail_open {
+                self.last_resort(ready)
+            } else {
+                up
+            },
             fail_open,
+        }
+    }
+
+    /// Of ready nodes none of which is up: those that answer, if only with errors, or else all.
+    fn last_resort(&self, ready: Vec<NodeId>) -> Vec<NodeId> {
+        let answers = |node: &&NodeId| {
+            let ejection = self.topology.node(**node).ejection;
+            ejection.is_none_or(|ejection| ejection.cause == Cause::Errors)
+        };
+        let answering: Vec<_> = ready.iter().filter(answers).copied().collect();
+        match answering.is_empty() {
+            true => ready,
+            false => answering,
         }
     }
 }
@@ -306,7 +358,8 @@ fn seen(table: &LoadTable, node: NodeId) -> Seen {
     let mean = outcomes.sum_seconds / (outcomes.successes as f64).max(1.0);
     Seen {
         streak: outcomes.streak,
-        outcomes: outcomes.successes + outcomes.failures,
+        unreachable: outcomes.unreachable,
+        answers: outcomes.successes + u64::from(outcomes.heads),
         in_flight: table.in_flight(node),
         latency: Duration::try_from_secs_f64(mean).unwrap_or_default(),
     }

@@ -33,10 +33,34 @@ impl World {
         (0..count).for_each(|_| self.tick(1));
     }
 
+    /// So many connections in a row cannot be made.
     fn fail(&self, node: NodeId, times: u32) {
         for _ in 0..times {
-            self.table.failed(node, false);
+            self.table.unreachable(node);
         }
+    }
+
+    /// Requests end at a node: so many well, and so many with an error.
+    fn answer(&self, node: NodeId, well: u32, errors: u32) {
+        for _ in 0..well {
+            self.table.succeeded(node, Duration::from_millis(10), 1.0);
+        }
+        for _ in 0..errors {
+            self.table.failed(node, true);
+        }
+    }
+
+    /// Time passes until a probe is due; it is answered or not.
+    fn probe(&mut self, answered: bool) -> NodeId {
+        for _ in 0..400_000 {
+            if let Some(node) = self.director.poll_probe(self.now) {
+                self.director.handle_probe(node, answered, self.now);
+                self.tick(1);
+                return node;
+            }
+            self.tick(1);
+        }
+        panic!("no probe is due");
     }
 
     fn candidates(&self) -> Vec<u32> {
@@ -55,11 +79,12 @@ impl World {
 }
 
 #[test]
-fn three_failures_in_a_row_eject_and_an_answered_probe_returns() {
+fn three_connections_in_a_row_that_fail_eject_and_an_answered_probe_returns() {
     let mut world = world(3);
     world.fail(NODE, 2);
     world.tick(1);
     assert_eq!(world.candidates(), [0, 1, 2]);
+    assert_eq!(world.director.poll_probe(world.now), Some(NODE), "it asks");
     world.fail(NODE, 1);
     world.tick(1);
     assert_eq!(world.candidates(), [1, 2]);
@@ -192,6 +217,118 @@ fn a_server_error_is_an_answer() {
 }
 
 #[test]
+fn requests_that_break_ask_and_the_probe_decides() {
+    let mut world = world(3);
+    world.tick(1);
+    // A URL that crashes its handler: the node answers everything else.
+    let mut asked = 0;
+    for _ in 0..5000 {
+        world.table.failed(NODE, false);
+        world.tick(1);
+        if world.director.poll_probe(world.now).is_some() {
+            world.director.handle_probe(NODE, true, world.now);
+            asked += 1;
+        }
+    }
+    assert_eq!(world.candidates(), [0, 1, 2]);
+    assert_eq!(asked, 5, "once a second at most");
+    world.ticks(1000);
+    world.table.failed(NODE, false);
+    world.tick(1);
+    assert_eq!(world.probe(false), NODE);
+    assert_eq!(world.candidates(), [1, 2]);
+    let last = world.events().pop();
+    assert_eq!(last, Some(Event::Ejected(NODE, Cause::Failures)));
+}
+
+#[test]
+fn one_failure_that_nobody_repeats_is_asked_about_once() {
+    let mut world = world(3);
+    world.tick(1);
+    world.fail(NODE, 1);
+    world.tick(1);
+    assert_eq!(world.probe(true), NODE);
+    world.ticks(5000);
+    assert_eq!(world.director.probing(), 0);
+    assert_eq!(world.candidates(), [0, 1, 2]);
+}
+
+#[test]
+fn a_node_that_answers_with_errors_while_the_others_do_not_is_ejected() {
+    let mut world = world(4);
+    world.tick(1);
+    // It fails fast, so it has most of the requests.
+    world.answer(NODE, 0, 30);
+    for other in 1..4 {
+        world.answer(NodeId(other), 2, 0);
+    }
+    world.ticks(1000);
+    assert_eq!(world.candidates(), [0, 1, 2, 3], "not at once");
+    world.ticks(200);
+    assert_eq!(world.candidates(), [1, 2, 3]);
+    let out = world.director.topology().node(NODE).ejection.unwrap();
+    assert_eq!(out.cause, Cause::Errors);
+    let waits = out.until.since(out.since).as_secs();
+    assert!((5..=10).contains(&waits), "{waits}");
+    assert_eq!(world.probe(true), NODE);
+    assert_eq!(world.candidates(), [0, 1, 2, 3], "it begins anew");
+    world.ticks(5000);
+    assert_eq!(world.candidates(), [0, 1, 2, 3]);
+    // The same again: it is out for longer.
+    for other in 0..4 {
+        world.answer(NodeId(other), 10, if other == 0 { 90 } else { 0 });
+    }
+    world.ticks(1200);
+    let out = world.director.topology().node(NODE).ejection.unwrap();
+    let waits = out.until.since(out.since).as_secs();
+    assert!((10..=20).contains(&waits), "{waits}");
+}
+
+#[test]
+fn errors_that_all_nodes_have_eject_none() {
+    for (nodes, errors) in [(1, 100), (2, 100), (3, 60), (5, 100)] {
+        let mut world = world(nodes);
+        for round in 0..200 {
+            for node in 0..nodes {
+                // Not all at the same time.
+                let failed = if (round + node) % 3 == 0 {
+                    errors
+                } else {
+                    errors / 2
+                };
+                world.answer(NodeId(node), 100 - failed, failed);
+            }
+            world.ticks(100);
+        }
+        assert_eq!(
+            world.candidates().len() as u32,
+            nodes,
+            "{nodes} nodes, {errors} %"
+        );
+        assert_eq!(world.events(), []);
+    }
+}
+
+#[test]
+fn errors_eject_half_of_the_nodes_at_most() {
+    for nodes in 1..=6 {
+        let mut world = world(nodes);
+        for _ in 0..100 {
+            for node in 0..nodes {
+                // The last one is well, and the others are not.
+                match node + 1 == nodes {
+                    true => world.answer(NodeId(node), 10, 0),
+                    false => world.answer(NodeId(node), 0, 10),
+                }
+            }
+            world.ticks(50);
+        }
+        let left = world.candidates().len() as u32;
+        assert!(left >= nodes.div_ceil(2), "{left} of {nodes}");
+    }
+}
+
+#[test]
 fn a_returned_node_is_judged_by_what_comes_after() {
     let mut world = world(3);
     world.fail(NODE, 5);
@@ -207,18 +344,89 @@ fn a_returned_node_is_judged_by_what_comes_after() {
 }
 
 #[test]
-fn with_more_than_half_of_the_nodes_out_all_are_used() {
+fn while_any_node_is_up_requests_go_there() {
     let mut world = world(4);
-    for node in 0..2 {
+    for node in 0..3 {
         world.fail(NodeId(node), 3);
     }
     world.tick(1);
-    assert_eq!(world.candidates(), [2, 3], "half may be out");
-    world.fail(NodeId(2), 3);
+    assert_eq!(world.candidates(), [3]);
+    assert!(!world.director.topology().site(SITE).fail_open);
+    world.fail(NodeId(3), 3);
     world.tick(1);
-    assert_eq!(world.candidates(), [0, 1, 2, 3]);
+    assert_eq!(world.candidates(), [0, 1, 2, 3], "none is, so all are used");
     assert!(world.director.topology().site(SITE).fail_open);
     assert!(world.events().contains(&Event::FailOpen(SITE)));
+}
+
+#[test]
+fn two_of_three_that_hang_are_out_after_a_probe_each_and_asked_for_as_long() {
+    let mut world = world(3);
+    world.tick(1);
+    for node in 0..2 {
+        world.table.dispatch(NodeId(node));
+    }
+    // The third one answers ten requests a second.
+    let mut out_after = None;
+    let mut asked = [0; 3];
+    for millis in 0..10_000 {
+        if millis % 100 == 0 {
+            world.answer(NodeId(2), 1, 0);
+        }
+        world.tick(1);
+        while let Some(node) = world.director.poll_probe(world.now) {
+            asked[node.index()] += 1;
+            world.director.handle_probe(node, false, world.now);
+        }
+        if out_after.is_none() && world.candidates() == [2] {
+            out_after = Some(millis);
+        }
+        if out_after.is_some() {
+            assert_eq!(world.candidates(), [2]);
+        }
+    }
+    assert!(
+        out_after.is_some_and(|millis| millis < 600),
+        "{out_after:?}"
+    );
+    assert!(asked[0] > 5 && asked[1] > 5, "{asked:?}");
+    assert_eq!(asked[2], 0);
+}
+
+#[test]
+fn nodes_that_answer_with_errors_serve_before_those_that_do_not_answer() {
+    let mut world = world(2);
+    world.tick(1);
+    world.answer(NodeId(0), 0, 50);
+    world.answer(NodeId(1), 50, 0);
+    world.ticks(1200);
+    assert_eq!(world.candidates(), [1]);
+    world.fail(NodeId(1), 3);
+    world.tick(1);
+    assert_eq!(world.candidates(), [0]);
+    assert!(world.director.topology().site(SITE).fail_open);
+}
+
+#[test]
+fn the_first_node_that_returns_is_not_alone_for_long() {
+    let mut world = world(10);
+    for node in 0..10 {
+        world.fail(NodeId(node), 3);
+    }
+    world.tick(1);
+    // All are asked in vain until their waits are long.
+    (0..100).for_each(|_| {
+        world.probe(false);
+    });
+    assert_eq!(world.candidates().len(), 10);
+    let first = world.probe(true);
+    assert_eq!(world.candidates(), [first.0]);
+    for _ in 0..9 {
+        assert_ne!(world.probe(true), first);
+    }
+    let before = world.now;
+    assert_eq!(world.candidates().len(), 10);
+    assert!(world.now.since(before) < Duration::from_millis(20));
 }
 
 #[test]

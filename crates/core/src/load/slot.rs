@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use super::table::{LoadReport, NodeTerms};
+use super::table::{LoadReport, NodeTerms, STREAK_MAX};
 use super::{LoadBrief, NodeLoad, OwnTraffic, Rung};
 use crate::admission::Rank;
 use crate::time::{Timestamp, nanos};
@@ -102,7 +102,11 @@ struct Rest {
 pub(super) struct Ended {
     pub(super) successes: AtomicU64,
     pub(super) failures: AtomicU64,
-    pub(super) streak: AtomicU64,
+    /// Requests in a row without a whole answer, and in the upper half connections in a row
+    /// that could not be made.
+    pub(super) streaks: AtomicU32,
+    /// Heads of answers, for whoever looks whether anything comes back.
+    pub(super) heads: AtomicU32,
     pub(super) sum_ln: AtomicU64,
     pub(super) sum_ln_squared: AtomicU64,
     pub(super) sum_nanos: AtomicU64,
@@ -238,6 +242,23 @@ impl Rest {
 }
 
 impl Ended {
+    /// Requests in a row without a whole answer, and connections in a row that could not be made.
+    pub(super) fn streaks(&self) -> (u32, u32) {
+        let streaks = self.streaks.load(Ordering::Relaxed);
+        (streaks & STREAK_MAX, streaks >> 16)
+    }
+
+    /// Changes both streaks at once. Neither grows beyond what its half holds.
+    pub(super) fn lengthen(&self, by: impl Fn(u32, u32) -> (u32, u32)) {
+        let longer = |streaks: u32| {
+            let (streak, unreachable) = by(streaks & STREAK_MAX, streaks >> 16);
+            Some(streak.min(STREAK_MAX) | (unreachable.min(STREAK_MAX) << 16))
+        };
+        // It always gives a value, so it always succeeds.
+        let order = Ordering::Relaxed;
+        self.streaks.fetch_update(order, order, longer).ok();
+    }
+
     /// Two words, each whole by itself: where two reports come at once, what is read may be the
     /// time of one and the numbers of the other, which are as new.
     pub(super) fn set_report(&self, report: &LoadReport) {

@@ -24,8 +24,12 @@ pub struct Outcomes {
     pub successes: u64,
     /// Requests that failed: no connection, no answer, or a server error.
     pub failures: u64,
-    /// Failures of the connection or of its time-outs since the last answer of any kind.
-    pub streak: u64,
+    /// Requests in a row that got no whole answer, up to 65 535.
+    pub streak: u32,
+    /// Connections in a row that could not be made, since anything came back; up to the same.
+    pub unreachable: u32,
+    /// Signs of life: heads of answers, in no order with the other counters. It wraps round.
+    pub heads: u32,
     /// Sum of ln(y / 1 ns), with y = latency / slowdown expected at dispatch; successes only.
     pub sum_ln: f64,
     /// Sum of the squares of the same.
@@ -33,6 +37,9 @@ pub struct Outcomes {
     /// Sum of y, seconds.
     pub sum_seconds: f64,
 }
+
+/// The longest streak that is told from longer ones.
+pub(super) const STREAK_MAX: u32 = u16::MAX as u32;
 
 /// What the director works out for one node and every picker uses; see `policy::auto`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -285,7 +292,7 @@ impl LoadTable {
         let service = (latency.as_nanos() as f64 / f64::from(slowdown)).max(1.0);
         let ln = service.ln();
         ended.successes.fetch_add(1, Ordering::Relaxed);
-        ended.streak.store(0, Ordering::Relaxed);
+        ended.streaks.store(0, Ordering::Relaxed);
         ended
             .sum_ln
             .fetch_add((ln * LN_SCALE) as u64, Ordering::Relaxed);
@@ -295,15 +302,34 @@ impl LoadTable {
         ended.sum_nanos.fetch_add(service as u64, Ordering::Relaxed);
     }
 
+    /// The head of an answer has come, and its body follows.
+    pub(crate) fn began(&self, node: NodeId) {
+        let ended = &self.slot(node).ended;
+        ended.heads.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts a failure; `answered` if the node did answer, with a server error.
     pub(crate) fn failed(&self, node: NodeId, answered: bool) {
         let ended = &self.slot(node).ended;
         ended.failures.fetch_add(1, Ordering::Relaxed);
         if answered {
-            ended.streak.store(0, Ordering::Relaxed);
+            ended.streaks.store(0, Ordering::Relaxed);
+            ended.heads.fetch_add(1, Ordering::Relaxed);
         } else {
-            ended.streak.fetch_add(1, Ordering::Relaxed);
+            ended.lengthen(|streak, _| (streak + 1, 0));
         }
+    }
+
+    /// Counts a failure: there was no connection.
+    pub(crate) fn unreachable(&self, node: NodeId) {
+        let ended = &self.slot(node).ended;
+        ended.failures.fetch_add(1, Ordering::Relaxed);
+        ended.lengthen(|streak, unreachable| (streak + 1, unreachable + 1));
+    }
+
+    /// Streaks begin anew.
+    pub(crate) fn forgive(&self, node: NodeId) {
+        self.slot(node).ended.streaks.store(0, Ordering::Relaxed);
     }
 
     /// Takes in what the node told with a response to a request that has not been completed yet.
@@ -330,10 +356,13 @@ impl LoadTable {
     pub fn outcomes(&self, node: NodeId) -> Outcomes {
         let ended = &self.slot(node).ended;
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let (streak, unreachable) = ended.streaks();
         Outcomes {
             successes: read(&ended.successes),
             failures: read(&ended.failures),
-            streak: read(&ended.streak),
+            streak,
+            unreachable,
+            heads: ended.heads.load(Ordering::Relaxed),
             sum_ln: read(&ended.sum_ln) as f64 / LN_SCALE,
             sum_ln_squared: read(&ended.sum_ln_squared) as f64 / LN_SCALE,
             sum_seconds: read(&ended.sum_nanos) as f64 * 1e-9,

@@ -148,7 +148,7 @@ impl Cluster {
             for request in running.extract_if(.., over) {
                 let outcome = match request.millis_left <= 0.0 {
                     true => Outcome::Success,
-                    false => Outcome::TransportFailure,
+                    false => Outcome::Broken,
                 };
                 self.late += u32::from(outcome != Outcome::Success);
                 self.picker.handle_outcome(&request.ticket, outcome, now);

@@ -269,7 +269,7 @@ impl Crowd {
             Outcome::Success,
             Outcome::Success,
             Outcome::ServerError,
-            Outcome::TransportFailure,
+            Outcome::Broken,
         ][self.prng.below(4)];
         if let Some(ticket) = self.any_ticket() {
             self.picker.handle_outcome(&ticket, outcome, self.now);

@@ -128,6 +128,10 @@ pub(crate) struct NodeStats {
 }
 
 impl NodeStats {
+    pub(crate) fn on_failure(&self) {
+        self.failures.add(1);
+    }
+
     pub(crate) fn on_head(&self, status: u16, micros: u64) {
         self.classes[class(status)].add(1);
         self.latency.record(micros);

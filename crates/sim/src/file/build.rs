@@ -325,10 +325,11 @@ fn fault(table: &Spanned<FaultTable>, count: usize, end: Duration) -> Checked<Ve
         (FaultName::Dead, None, None) => FaultKind::Dead,
         (FaultName::Paused, None, None) => FaultKind::Paused,
         (FaultName::Failing, None, None) => FaultKind::Failing,
+        (FaultName::Breaking, None, None) => FaultKind::Breaking,
         (FaultName::Flapping, Some(period), Some(down)) => FaultKind::Flapping { period, down },
         (FaultName::Flapping, None, _) => return Err(missing(at, "period")),
         (FaultName::Flapping, _, None) => return Err(missing(at, "down")),
-        (FaultName::Dead | FaultName::Paused | FaultName::Failing, _, _) => {
+        (FaultName::Dead | FaultName::Paused | FaultName::Failing | FaultName::Breaking, _, _) => {
             return Err(FileError::new(
                 at,
                 "only `flapping` has `period` and `down`",

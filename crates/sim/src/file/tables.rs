@@ -297,6 +297,7 @@ pub(super) enum FaultName {
     Dead,
     Paused,
     Failing,
+    Breaking,
     Flapping,
 }
 

@@ -31,7 +31,7 @@ impl World<'_> {
         let here = &mut self.nodes[node as usize];
         here.condition = spell.condition;
         match spell.condition {
-            Condition::Well | Condition::Failing => {}
+            Condition::Well | Condition::Failing | Condition::Breaking => {}
             Condition::Slow { times } => {
                 let speed = self.scenario.nodes[node as usize].speed;
                 here.processor
@@ -62,7 +62,7 @@ impl World<'_> {
         let here = &mut self.nodes[node as usize];
         here.condition = Condition::Well;
         match spell.condition {
-            Condition::Well | Condition::Failing => {}
+            Condition::Well | Condition::Failing | Condition::Breaking => {}
             Condition::Slow { .. } => {
                 let speed = self.scenario.nodes[node as usize].speed;
                 here.processor.set_speed(now, speed);

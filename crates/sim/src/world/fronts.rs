@@ -177,11 +177,17 @@ impl World<'_> {
             return Ok(());
         }
         self.measures.digest.add(self.now.nanos());
-        if let Some(ticket) = ticket {
+        if let Some(mut ticket) = ticket {
+            if ended == Ended::Broken
+                && let Some((front_end, now)) = self.front_end(wanted.front_end)
+            {
+                front_end.picker.handle_head(&mut ticket, now);
+            }
             let outcome = match ended {
                 Ended::Served => Outcome::Success,
                 Ended::Refused | Ended::Failed => Outcome::ServerError,
-                Ended::Lost => Outcome::TransportFailure,
+                Ended::Broken | Ended::Lost => Outcome::Broken,
+                Ended::Unreachable => Outcome::Unreachable,
             };
             if let (Some((in_flight, latency)), Some(front_end)) =
                 (report, self.front_end(wanted.front_end))
@@ -211,7 +217,7 @@ impl World<'_> {
             .schedule(at, Event::Cancelled { request, version });
         self.measures.digest.add(self.now.nanos());
         if let Some(ticket) = ticket {
-            self.end_ticket(&wanted, ticket, Outcome::TransportFailure)?;
+            self.end_ticket(&wanted, ticket, Outcome::Broken)?;
         }
         self.conclude(wanted, node, Ended::Lost)
     }
@@ -226,7 +232,7 @@ impl World<'_> {
         let Some((front_end, now)) = self.front_end(wanted.front_end) else {
             return Ok(());
         };
-        front_end.news |= outcome == Outcome::TransportFailure;
+        front_end.news |= outcome != Outcome::Success;
         front_end.picker.handle_outcome(&ticket, outcome, now);
         let node = ticket.node;
         drop(ticket);
@@ -238,7 +244,8 @@ impl World<'_> {
 
     /// A try has ended: another one, or the request's end.
     fn conclude(&mut self, mut wanted: Wanted, node: u32, ended: Ended) -> Result<(), Violation> {
-        if ended == Ended::Lost && wanted.tried.is_none() {
+        let unanswered = matches!(ended, Ended::Lost | Ended::Unreachable);
+        if unanswered && wanted.tried.is_none() {
             wanted.tried = Some(match &self.choosers {
                 Choosers::Oracle(_) => NodeId(node),
                 Choosers::FrontEnds(front_ends) => {

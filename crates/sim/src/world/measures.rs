@@ -130,7 +130,9 @@ impl Measures {
                 totals.failed += 1;
                 totals.refused += 1;
             }
-            Ended::Failed | Ended::Lost => totals.failed += 1,
+            Ended::Failed | Ended::Broken | Ended::Unreachable | Ended::Lost => {
+                totals.failed += 1;
+            }
         }
     }
 

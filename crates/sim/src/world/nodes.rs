@@ -57,8 +57,9 @@ impl World<'_> {
         } else {
             match here.condition {
                 Condition::Well | Condition::Slow { .. } => self.accept(request),
-                Condition::Dead => self.answer(request, Ended::Lost),
+                Condition::Dead => self.answer(request, Ended::Unreachable),
                 Condition::Failing => self.answer(request, Ended::Failed),
+                Condition::Breaking => self.answer(request, Ended::Broken),
                 Condition::Paused => {
                     entry.stage = Stage::Held;
                     here.held.push(request);
@@ -218,7 +219,8 @@ impl World<'_> {
         entry.stage = Stage::Back;
         entry.ended = ended;
         let node = entry.node as usize;
-        if self.scenario.nodes[node].reports && ended != Ended::Lost {
+        let tells = !matches!(ended, Ended::Lost | Ended::Unreachable);
+        if self.scenario.nodes[node].reports && tells {
             let here = &self.nodes[node];
             let latency = match here.latency {
                 0.0 => f32::NAN,
@@ -234,7 +236,7 @@ impl World<'_> {
         let condition = self.nodes[node as usize].condition;
         let round_trip = self.scenario.network.delay * 2;
         match condition {
-            Condition::Well | Condition::Failing | Condition::Slow { .. } => {
+            Condition::Well | Condition::Failing | Condition::Breaking | Condition::Slow { .. } => {
                 (true, self.now + round_trip)
             }
             Condition::Dead => (false, self.now + round_trip),

@@ -58,13 +58,15 @@ impl World<'_> {
                 self.queue.schedule(self.now + AGAIN, event);
                 return;
             }
-            Condition::Well | Condition::Failing | Condition::Slow { .. } => Event::WordAnswered {
-                front_end: number,
-                node: local.0,
-                ticket,
-                held: here.words.carry_out(op),
-                node_now: self.now,
-            },
+            Condition::Well | Condition::Failing | Condition::Breaking | Condition::Slow { .. } => {
+                Event::WordAnswered {
+                    front_end: number,
+                    node: local.0,
+                    ticket,
+                    held: here.words.carry_out(op),
+                    node_now: self.now,
+                }
+            }
         };
         let at = self.after_delay();
         self.queue.schedule(at, event);

@@ -155,12 +155,7 @@ impl Scene<'_> {
             late,
         );
         let ejections = driver.ejections.load(Ordering::Relaxed);
-        counter(
-            text,
-            "tidegate_ejections",
-            "Nodes ejected after failures in a row.",
-            ejections,
-        );
+        counter(text, "tidegate_ejections", "Nodes ejected.", ejections);
     }
 
     fn requests(&self, text: &mut Text) {
@@ -347,7 +342,7 @@ impl Scene<'_> {
             let candidates = self.topology.site(id).candidates.len();
             family.sample(&[("site", name)], candidates as f64);
         });
-        let help = "Whether ejections are ignored, because too many nodes are out.";
+        let help = "Whether no node is up, so that ejected ones are used.";
         let mut family = text.family("tidegate_site_fail_open", Kind::Gauge, help);
         self.each_site(|name, id, _| {
             family.sample(&[("site", name)], flag(self.topology.site(id).fail_open));
@@ -541,7 +536,7 @@ impl Scene<'_> {
                 family.sample(&[labels[0], labels[1], ("state", name)], flag(is));
             }
         });
-        let help = "Whether the node is out after failures in a row.";
+        let help = "Whether the node is ejected.";
         let mut family = text.family("tidegate_node_ejected", Kind::Gauge, help);
         self.each_node(|labels, id, _| {
             let ejected = self.topology.node(id).health == Health::Ejected;

@@ -147,7 +147,7 @@ pub(crate) struct SiteStatus {
     pub(crate) paths: Vec<String>,
     /// Nodes that requests may go to now.
     pub(crate) candidates: u32,
-    /// So many nodes are ejected that the ejections are not believed.
+    /// No node is up, so ejected ones are used.
     pub(crate) fail_open: bool,
     /// The last seconds.
     pub(crate) recent: Recent,

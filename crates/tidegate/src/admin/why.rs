@@ -202,7 +202,7 @@ fn node_reasons(
             "it gets no requests: it failed several times in a row or fell silent, and has not answered a probe since".into(),
         ),
         (Health::Ejected, true) => reasons.push(format!(
-            "it failed several times in a row, but so did more than half of {}: ejections are ignored",
+            "it is ejected, but no node of {} is up: it may get requests all the same",
             site.name
         )),
     }
@@ -289,7 +289,7 @@ fn site_reasons(plane: &Plane, now: Timestamp, topology: &Topology, id: SiteId) 
         }
     }
     if site.fail_open {
-        reasons.push("more than half of its nodes are ejected, so ejections are ignored".into());
+        reasons.push("no node is up, so ejected ones are used".into());
     }
     reasons.extend(admission_reason(plane, now, topology, id));
     reasons.extend(group_reason(plane, topology, id));

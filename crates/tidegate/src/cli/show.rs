@@ -141,7 +141,7 @@ fn site_table(site: &SiteStatus) -> String {
         site.recent.requests_per_second,
         quantiles(&site.recent.latency),
         if site.fail_open {
-            " · ejections ignored: too many nodes are out"
+            " · no node is up: ejected ones are used"
         } else {
             ""
         },
