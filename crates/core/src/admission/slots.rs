@@ -246,10 +246,8 @@ impl Slots {
                     self.done(pending.what, held, now);
                 }
                 WordReply::Lost => {
-                    *self = Self {
-                        rests_until: now + REST,
-                        ..Self::default()
-                    };
+                    self.start_anew();
+                    self.rests_until = now + REST;
                 }
             }
         }
@@ -261,7 +259,7 @@ impl Slots {
             What::Clock => {}
             What::Register { life, .. } if !is_of(life, held) => {
                 // Cleared or counted anew by others: our clock was wrong.
-                *self = Self::default();
+                self.start_anew();
             }
             What::Register {
                 life,
@@ -305,6 +303,14 @@ impl Slots {
             node.nanos()
                 .saturating_add((now.since(ours)).as_nanos() as u64),
         )
+    }
+
+    /// Forgets everything but what has ended so far, which never falls.
+    fn start_anew(&mut self) {
+        *self = Self {
+            ended: self.ended,
+            ..Self::default()
+        };
     }
 
     fn turn(&mut self, now: Timestamp) {
@@ -614,6 +620,30 @@ mod tests {
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::from_millis(1_000_000 + ms)
+    }
+
+    #[test]
+    fn what_has_ended_never_falls() {
+        let mut slots = Slots {
+            ended: 7,
+            ..Slots::default()
+        };
+        let asked = |slots: &mut Slots, what| {
+            slots.pending = Some(Pending { what, ticket: 1 });
+        };
+        asked(&mut slots, What::Clock);
+        slots.take_in(|_| Some(WordReply::Lost), at(0));
+        assert_eq!(slots.ended(), 7, "the server is lost");
+        let register = What::Register {
+            life: slots.life,
+            delta: Tally::default(),
+            asked: 0,
+            limit: 1.0,
+        };
+        asked(&mut slots, register);
+        let (held, node_now) = (fresh(slots.life + 1), at(0));
+        slots.take_in(|_| Some(WordReply::Done { held, node_now }), at(0));
+        assert_eq!(slots.ended(), 7, "the word is of another life");
     }
 
     #[test]
