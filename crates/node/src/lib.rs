@@ -26,4 +26,4 @@ pub use config::{
 pub use kernel::options as kernel_options;
 pub use parse::mounts::{Hierarchy, hierarchies};
 pub use privilege::keep_only_needed;
-pub use sampler::{CpuLines, Sampler, SamplerError};
+pub use sampler::{CpuLines, Sampler, SamplerError, process_names, short_name};

@@ -1,17 +1,23 @@
 //! `tidegate agent`: stands beside a server, samples its kernel and publishes its load.
 
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use tidegate_node::{Agent, AgentConfig, AgentHandle, AgentStatus};
+use tidegate_node::{
+    Agent, AgentConfig, AgentError, AgentHandle, AgentStatus, process_names, short_name,
+};
+use tidegate_remote::RegionError;
 use tidegate_remote::kernel::{self, Installed, KernelResponder};
 use tidegate_remote::udp::Key;
 
 use crate::cli::{AgentAction, AgentArgs, AgentCommand, Failure};
+use crate::config::problem::did_you_mean;
 use crate::config::{Config, load_key};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::signals::Stop;
 
 /// Between two looks at whether the sampling thread still runs.
@@ -155,8 +161,12 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
         let _guard = runtime.enter();
         Stop::new()?
     };
-    let mut agent = Agent::spawn(&config).map_err(|error| Failure::Failed(error.to_string()))?;
+    let agent = Agent::spawn(&config);
+    let mut agent = agent.map_err(|error| Failure::Failed(why_not(&error, config.listen)))?;
     tell("started", &agent, output);
+    for text in not_found(&config.watch, &process_names(&config.root)) {
+        output.event("watch", &text);
+    }
     runtime.block_on(async {
         loop {
             tokio::select! {
@@ -175,15 +185,44 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Why there is no agent; an address in use has its name.
+fn why_not(error: &AgentError, listen: SocketAddr) -> String {
+    if let AgentError::Region(RegionError::Io { error, .. }) = error
+        && error.kind() == ErrorKind::AddrInUse
+    {
+        return format!("cannot listen on {listen} (UDP): {error}; is there another agent?");
+    }
+    error.to_string()
+}
+
+/// What is to be watched and does not run now: perhaps later, perhaps never.
+fn not_found(watch: &[String], running: &BTreeSet<String>) -> Vec<String> {
+    let missing = |name: &&String| match name.contains('/') {
+        true => !Path::new(name).exists(),
+        false => !running.contains(short_name(name)),
+    };
+    let tell = |name: &String| {
+        let kind = if name.contains('/') {
+            "pid file"
+        } else {
+            "process"
+        };
+        let like = did_you_mean(name, running.iter().map(String::as_str));
+        let like = like.map_or(String::new(), |like| format!("; did you mean `{like}`?"));
+        format!("watch: there is no {kind} `{name}` now{like}")
+    };
+    watch.iter().filter(missing).map(tell).collect()
+}
+
 /// The file's settings, and what the command line says otherwise.
 fn config(args: AgentArgs) -> Result<AgentConfig, Failure> {
-    let mut config = match &args.config {
+    let mut config = match args.settings() {
         Some(file) => Config::load(file)?
             .agent
             .ok_or_else(|| Failure::Usage(format!("{} has no [agent]", file.display())))?,
         None => AgentConfig::new(key(args.key_file.as_deref())?),
     };
-    if args.config.is_some() && args.key_file.is_some() {
+    if args.settings().is_some() && args.key_file.is_some() {
         config.key = key(args.key_file.as_deref())?;
     }
     let AgentArgs {
@@ -228,13 +267,15 @@ fn tell(state: &'static str, agent: &AgentHandle, output: Output) {
     let text = if state == "started" {
         let why: String = status.why.iter().map(|why| format!("\n  {why}")).collect();
         format!(
-            "agent on {}: rung {}{why}",
+            "{} agent on {}: rung {}{why}",
+            output::now(),
             agent.address(),
             status.rung.label()
         )
     } else {
         format!(
-            "stopped after {} samples, {} overruns, {:.2} % of a CPU, {} reads answered",
+            "{} stopped after {} samples, {} overruns, {:.2} % of a CPU, {} reads answered",
+            output::now(),
             status.samples,
             status.overruns,
             status.cpu_share() * 100.0,
@@ -265,5 +306,29 @@ impl Report {
             cpu_share: status.cpu_share(),
             reads: reads(status),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_watched_and_does_not_run_is_named() {
+        let running = ["nginx", "mariadbd", "postgres"].map(str::to_owned);
+        let running = BTreeSet::from(running);
+        let watch = ["nginx", "ngnix", "zzzzzzzz", "/no/such.pid", "/"].map(str::to_owned);
+        let said = not_found(&watch, &running);
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said[0].contains("`ngnix`") && said[0].contains("did you mean `nginx`?"));
+        assert!(said[1].ends_with("no process `zzzzzzzz` now"), "{said:?}");
+        assert!(said[2].contains("pid file `/no/such.pid`"), "{said:?}");
+    }
+
+    #[test]
+    fn a_long_name_is_found_by_what_the_kernel_keeps_of_it() {
+        let running = BTreeSet::from(["a-process-with-a".to_owned()[..15].to_owned()]);
+        let watch = ["a-process-with-a-long-name".to_owned()];
+        assert_eq!(not_found(&watch, &running), Vec::<String>::new());
     }
 }

@@ -314,7 +314,15 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
             "fail_closed",
             format!("site {}: ejections count again", topology.site(id).name),
         ),
-        Event::Admin(id, state) => ("state", format!("node {}: {}", node(id), state.label())),
+        Event::Admin(id, state) => {
+            let site = topology.site(topology.node(id).site);
+            let last = match site.candidates.is_empty() {
+                true => format!("; no node of site {} takes requests now", site.name),
+                false => String::new(),
+            };
+            let text = format!("node {}: {}{last}", node(id), state.label());
+            ("state", text)
+        }
     }
 }
 

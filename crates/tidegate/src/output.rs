@@ -117,15 +117,16 @@ impl Output {
         !self.json && !dumb && io::stdout().is_terminal()
     }
 
-    /// Something that happened, for whoever watches. That nobody does is no error.
+    /// Something that happened and when, for whoever watches. That nobody does is no error.
     pub(crate) fn event(self, event: &str, text: &str) {
         if self.quiet {
             return;
         }
+        let time = now();
         let line = if self.json {
-            json!({ "event": event, "message": text }).to_string()
+            json!({ "time": time, "event": event, "message": text }).to_string()
         } else {
-            text.to_owned()
+            format!("{time} {text}")
         };
         match EVENTS.get() {
             None => report(&line),
@@ -150,21 +151,38 @@ impl Output {
         out.flush().unwrap_or_default();
     }
 
-    /// Why a command failed; `details` are for programs.
-    pub(crate) fn error(self, text: &str, details: Option<Value>) {
+    /// Why a command failed.
+    pub(crate) fn error(self, text: &str) {
         if self.json {
-            let details = details.unwrap_or_else(|| json!({ "error": text }));
-            // The command has failed already: that nobody reads why changes nothing.
-            print(&details.to_string()).unwrap_or_default();
+            self.report(&json!({ "error": text }));
+        } else {
+            report(&format!("error: {text}"));
+        }
+    }
+
+    /// Why a command failed, in full: `text` for people, `details` for programs.
+    pub(crate) fn detailed_error(self, text: &str, details: &Value) {
+        if self.json {
+            self.report(details);
         } else {
             report(text);
         }
+    }
+
+    /// The command has failed already: that nobody reads why changes nothing.
+    fn report(self, details: &Value) {
+        print(&details.to_string()).unwrap_or_default();
     }
 
     /// Whether errors are read by a person who sees colours.
     pub(crate) fn colour(self) -> bool {
         !self.json && io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
     }
+}
+
+/// The time of a log line: RFC 3339, in UTC, to a millisecond.
+pub(crate) fn now() -> String {
+    format!("{:.3}", jiff::Timestamp::now())
 }
 
 fn print(text: &str) -> io::Result<()> {
@@ -176,4 +194,15 @@ fn print(text: &str) -> io::Result<()> {
 fn report(text: &str) {
     // There is nowhere to say that standard error is gone.
     writeln!(io::stderr().lock(), "{text}").unwrap_or_default();
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_log_lines_time_is_of_rfc_3339_and_of_one_width() {
+        let time = super::now();
+        assert_eq!(time.len(), "2026-01-31T12:34:56.789Z".len(), "{time}");
+        let parsed: jiff::Timestamp = time.parse().unwrap();
+        assert!(jiff::Timestamp::now().duration_since(parsed).as_secs() < 60);
+    }
 }

@@ -59,7 +59,10 @@ const BLOCKING_THREADS_MAX: usize = 3;
 /// Runs until it is told to stop.
 pub(crate) fn run(config: Config, file: &Path, output: Output) -> Result<(), Failure> {
     let Config {
-        admin, front_end, ..
+        admin,
+        front_end,
+        notes,
+        ..
     } = config;
     let front_end = front_end.ok_or_else(|| {
         Failure::Usage(format!(
@@ -72,6 +75,9 @@ pub(crate) fn run(config: Config, file: &Path, output: Output) -> Result<(), Fai
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    for note in notes {
+        output.event("note", &format!("note: {note}"));
+    }
     let ended = runtime.block_on(serve(admin, front_end, file, output));
     // A drain that a second signal cut short is not waited for.
     runtime.shutdown_background();

@@ -18,7 +18,7 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-fn text(bytes: &[u8]) -> String {
+fn text_of(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
@@ -63,7 +63,7 @@ fn broken_files_get_exact_messages() {
         assert_eq!(checked.status.code(), Some(2), "{name}");
         assert!(checked.stdout.is_empty(), "{name}");
         // A new policy changes no message but for the list of policies in it.
-        let message = text(&checked.stderr).replace(&policies(), "EVERY POLICY");
+        let message = text_of(&checked.stderr).replace(&policies(), "EVERY POLICY");
         expect_file(&file.with_extension("txt"), &message);
 
         let json = tidegate(&["check", name, "--json"], &folder);
@@ -84,8 +84,13 @@ fn every_example_is_sound() {
     for file in examples {
         let file = file.to_str().unwrap();
         let checked = tidegate(&["check", file], &here(""));
-        assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
-        assert!(text(&checked.stdout).contains(": ok, "));
+        assert_eq!(
+            checked.status.code(),
+            Some(0),
+            "{}",
+            text_of(&checked.stderr)
+        );
+        assert!(text_of(&checked.stdout).contains(": ok, "));
         let json = tidegate(&["--json", "config", file], &here(""));
         let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
         assert!(value["admin"]["address"].is_string());
@@ -96,8 +101,62 @@ fn every_example_is_sound() {
 fn a_file_that_is_not_there_is_bad_usage() {
     let checked = tidegate(&["check", "no-such.toml"], &here(""));
     assert_eq!(checked.status.code(), Some(2));
-    let message = text(&checked.stderr);
+    let message = text_of(&checked.stderr);
     assert!(message.contains("cannot read no-such.toml"), "{message}");
+}
+
+/// What a newcomer's file may not mean is said, and stops nothing.
+#[test]
+fn notes_stand_behind_a_sound_configuration() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("notes");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("tidegate.toml");
+    let text = "[[listener]]\naddress = \"0.0.0.0:80\"\n[[site]]\nname = \"shop\"\nhosts = [\"shop.example\"]\n\
+                [[node]]\nname = \"n1\"\nsite = \"shop\"\naddress = \"10.0.0.11:80\"\n";
+    std::fs::write(&file, text).unwrap();
+    let checked = tidegate(&["check", "tidegate.toml"], &folder);
+    assert_eq!(checked.status.code(), Some(0));
+    let said = text_of(&checked.stdout);
+    assert!(
+        said.contains("note: no site has the host \"*\"") && said.contains("Host: shop.example"),
+        "{said}"
+    );
+    // With `-c`, as all commands take it.
+    let json = tidegate(&["check", "-c", "tidegate.toml", "--json"], &folder);
+    let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(value["notes"].as_array().unwrap().len(), 1, "{value}");
+}
+
+#[test]
+fn an_error_for_programs_is_the_sentence_alone() {
+    let answer = tidegate(
+        &["status", "--admin", "http://127.0.0.1:1/", "--json"],
+        &here(""),
+    );
+    assert_eq!(answer.status.code(), Some(1));
+    let value: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
+    let error = value["error"].as_str().unwrap();
+    assert!(
+        error.starts_with("no front-end answers at 127.0.0.1:1"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_agent_whose_address_is_taken_says_which() {
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("taken");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("key"), "0123456789abcdef0123456789abcdef").unwrap();
+    let agent = ["agent", "--key-file", "key", "--rung", "agent", "--listen"];
+    let agent = tidegate(&[&agent[..], &[&address]].concat(), &folder);
+    assert_eq!(agent.status.code(), Some(1));
+    let said = text_of(&agent.stderr);
+    assert!(
+        said.contains(&format!("cannot listen on {address} (UDP)")),
+        "{said}"
+    );
 }
 
 #[test]
@@ -105,7 +164,7 @@ fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = tidegate(&["completions", shell], &here(""));
         assert_eq!(script.status.code(), Some(0), "{shell}");
-        let script = text(&script.stdout);
+        let script = text_of(&script.stdout);
         for command in ["check", "config", "status", "why", "drain", "maint"] {
             assert!(script.contains(command), "{shell}: {command}");
         }
@@ -116,7 +175,7 @@ fn completions_know_the_commands() {
 fn the_help_is_as_expected() {
     let help = tidegate(&["--help"], &here(""));
     assert_eq!(help.status.code(), Some(0));
-    expect_file(&here("tests/help.txt"), &text(&help.stdout));
+    expect_file(&here("tests/help.txt"), &text_of(&help.stdout));
 }
 
 #[test]
@@ -124,7 +183,7 @@ fn a_front_end_that_is_not_there_is_a_failure() {
     // Port 1 of loopback: nobody listens there.
     let answer = tidegate(&["status", "--admin", "127.0.0.1:1"], &here(""));
     assert_eq!(answer.status.code(), Some(1));
-    let message = text(&answer.stderr);
+    let message = text_of(&answer.stderr);
     assert!(message.contains("no front-end answers"), "{message}");
 }
 
@@ -144,6 +203,6 @@ fn a_reader_that_went_away_is_no_failure() {
         .unwrap();
     drop(child.stdout.take());
     let ended = child.wait_with_output().unwrap();
-    assert_eq!(text(&ended.stderr), "");
+    assert_eq!(text_of(&ended.stderr), "");
     assert_eq!(ended.status.code(), Some(0));
 }

@@ -151,6 +151,12 @@ fn last(line: &str) -> String {
         .into()
 }
 
+/// The word behind these, without its colon.
+fn after(line: &str, words: &str) -> String {
+    let (_, rest) = line.split_once(words).unwrap();
+    rest.split(": ").next().unwrap().to_owned()
+}
+
 /// An agent, and a front-end before two servers of which one is read.
 struct Scene {
     agent: Tidegate,
@@ -175,8 +181,7 @@ impl Scene {
             key,
         ]);
         let started = agent.line("agent on ");
-        let words = started.split([' ', ':']).collect::<Vec<_>>();
-        let reads = format!("{}:{}", words[2], words[3]);
+        let reads = after(&started, "agent on ");
         let config = folder.join("config.toml");
         let text = format!(
             r#"
@@ -502,7 +507,7 @@ fn the_example_serves_two_sites_on_real_nginx() {
         let listen = format!("--listen={}:0", address.ip());
         let agent = Tidegate::start(&["agent", &listen, "--key-file", key.to_str().unwrap()]);
         let started = agent.line("agent on ");
-        let reads = started.split(": ").next().unwrap().replace("agent on ", "");
+        let reads = after(&started, "agent on ");
         let old = format!("\"{}:8081\"", address.ip());
         // Read where this agent answers, if the example names no other place.
         let load =

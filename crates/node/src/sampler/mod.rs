@@ -36,6 +36,7 @@ use crate::file::{Buffer, Shape, read_once, under};
 use crate::findings::Findings;
 
 pub(crate) use group::cpu_group;
+pub use watch::{process_names, short_name};
 
 /// Why there is no sampler.
 #[derive(Debug, thiserror::Error)]

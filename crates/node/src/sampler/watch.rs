@@ -5,6 +5,7 @@
 //! nearest to its limit. Processes are found by name again and again, a few per sample, because
 //! a walk over all of them would hold the sampler up.
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -194,6 +195,20 @@ fn open_files(directory: &Path, kernels: bool) -> Option<u32> {
             Some(saturated(entries.take(FILES_MAX).count() as u64))
         }
     }
+}
+
+/// What `/proc/PID/comm` keeps of a process's name.
+pub fn short_name(name: &str) -> &str {
+    &name[..name.floor_char_boundary(NAME_BYTES)]
+}
+
+/// Names of the processes that run now, as they are watched.
+pub fn process_names(root: &Path) -> BTreeSet<String> {
+    let name = |process| {
+        let comm = std::fs::read_to_string(under(root, format!("proc/{process}/comm")));
+        Some(comm.ok()?.trim_end_matches('\n').to_owned())
+    };
+    processes(root).into_iter().filter_map(name).collect()
 }
 
 /// All processes, as far as they are walked over.

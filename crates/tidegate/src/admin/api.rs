@@ -22,7 +22,7 @@ use http_body_util::Full;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidegate_core::topology::AdminState;
+use tidegate_core::topology::{AdminState, NodeId, Topology};
 
 use super::culprits;
 use super::exposition::Format;
@@ -271,8 +271,21 @@ async fn give_order(plane: &Plane, name: &str, order: &str) -> Answer {
         node: topology.node(node).name.clone(),
         state: topology.node(node).admin.label().into(),
         in_flight: plane.shared.table.in_flight(node),
+        warning: unserved(&topology, node),
     };
     json(StatusCode::OK, &done)
+}
+
+/// A site whose last node was taken away refuses all requests.
+fn unserved(topology: &Topology, node: NodeId) -> Option<String> {
+    let site = topology.site(topology.node(node).site);
+    let text = || {
+        format!(
+            "no node of site {} takes requests now: they are answered 503 (no_node)",
+            site.name
+        )
+    };
+    site.candidates.is_empty().then(text)
 }
 
 fn readyz(plane: &Plane) -> Answer {

@@ -347,6 +347,9 @@ pub(crate) struct Ordered {
     pub(crate) state: String,
     /// Own requests that are still in flight there.
     pub(crate) in_flight: u64,
+    /// What the order has done to the site; null if it goes on as before.
+    #[serde(default)]
+    pub(crate) warning: Option<String>,
 }
 
 /// Any answer that is not 200.

@@ -137,6 +137,10 @@ fn orders_are_carried_out_and_change_readiness() {
         assert_eq!(status, StatusCode::OK);
         let done: Ordered = serde_json::from_slice(&body).unwrap();
         assert_eq!((done.node.as_str(), done.state.as_str()), (node, order));
+        let warned = done
+            .warning
+            .is_some_and(|it| it.contains("no node of site"));
+        assert_eq!(warned, node != "n1", "n1 is not its site's last node");
     }
     let (status, _, _) = scene.ask(false, &request(Method::GET, "/readyz"));
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);

@@ -21,6 +21,8 @@ use super::plane::{Look, Plane};
 use super::status::node_status;
 use super::throttles;
 
+/// Nodes that one sentence names.
+const NODES_MAX: usize = 10;
 /// Requests that an answer shows.
 const DECISIONS_MAX: usize = 20;
 
@@ -333,7 +335,11 @@ fn admission_reason(
         AdmissionKind::EnvoyAdmissionControl => "by how many of them succeed",
         AdmissionKind::Adaptive => table.limited_by(id)?.what(),
     };
-    let nodes = site.candidates.iter().map(|node| {
+    let mut busiest = site.candidates.to_vec();
+    busiest.sort_by_key(|node| std::cmp::Reverse(table.in_flight(*node)));
+    let left = busiest.len().saturating_sub(NODES_MAX);
+    busiest.truncate(NODES_MAX);
+    let nodes = busiest.iter().map(|node| {
         let (name, in_flight) = (&topology.node(*node).name, table.in_flight(*node));
         let limit = table.limit(*node, Rank::LOWEST);
         let mut said = match limit.is_finite() {
@@ -352,7 +358,10 @@ fn admission_reason(
         }
         said
     });
-    let nodes: Vec<_> = nodes.collect();
+    let mut nodes: Vec<_> = nodes.collect();
+    if left > 0 {
+        nodes.push(format!("and {left} nodes with fewer"));
+    }
     let (mode, mostly) = match site.admission.dry_run {
         true => ("would limit", "would have found"),
         false => ("limits", "found"),

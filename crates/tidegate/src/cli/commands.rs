@@ -26,13 +26,13 @@ const TOKEN_VARIABLE: &str = "TIDEGATE_TOKEN";
 /// Does it.
 pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
     match command {
-        Command::Run { config } => run_front_end(&config, output),
+        Command::Run(file) => run_front_end(file.path(), output),
         Command::Agent(command) => agent::command(*command, output),
         Command::Demo(args) => demo::run(&args, output),
-        Command::Check { file } => check(&file, output),
-        Command::Config { file } => effective(&file, output),
+        Command::Check(file) => check(file.path(), output),
+        Command::Config(file) => effective(file.path(), output),
         Command::Status { admin } => status(&admin, output),
-        Command::Why { name, admin } => why(&name, &admin, output),
+        Command::Why { name, top, admin } => why(&name, top, &admin, output),
         Command::Drain(order) => give_order(&order, "drain", output),
         Command::Ready(order) => give_order(&order, "ready", output),
         Command::Maint(order) => give_order(&order, "maint", output),
@@ -65,8 +65,14 @@ fn check(file: &Path, output: Output) -> Result<(), Failure> {
         (Some(_), false) => format!("a front-end of {sites} sites and {nodes} nodes"),
         (None, _) => "an agent".into(),
     };
-    let value = json!({ "ok": true, "sites": sites, "nodes": nodes, "agent": agent });
-    Ok(output.result(&format!("{}: ok, {what}", file.display()), &value)?)
+    let notes = &config.notes;
+    let value =
+        json!({ "ok": true, "sites": sites, "nodes": nodes, "agent": agent, "notes": notes });
+    let mut text = format!("{}: ok, {what}", file.display());
+    for note in notes {
+        text.push_str(&format!("\nnote: {note}"));
+    }
+    Ok(output.result(&text, &value)?)
 }
 
 fn effective(file: &Path, output: Output) -> Result<(), Failure> {
@@ -105,23 +111,26 @@ fn status(args: &AdminArgs, output: Output) -> Result<(), Failure> {
     Ok(output.result(&show::status(&status), &status)?)
 }
 
-fn why(name: &str, args: &AdminArgs, output: Output) -> Result<(), Failure> {
+fn why(name: &str, top: usize, args: &AdminArgs, output: Output) -> Result<(), Failure> {
     // A class begins its path with a slash; nobody else's name has one.
     let path = match name.contains(" /") {
         true => format!("/api/why/{}", utf8_percent_encode(name, NON_ALPHANUMERIC)),
         false => format!("/api/why/{}", segment(name)?),
     };
     let why: Why = client(args)?.get(&path).map_err(Failure::Failed)?;
-    Ok(output.result(&show::why(&why), &why)?)
+    Ok(output.result(&show::why(&why, top), &why)?)
 }
 
 fn give_order(order: &OrderArgs, state: &str, output: Output) -> Result<(), Failure> {
     let path = format!("/api/nodes/{}/{state}", segment(&order.node)?);
     let done: Ordered = client(&order.admin)?.post(&path).map_err(Failure::Failed)?;
-    let text = match (done.state.as_str(), done.in_flight) {
+    let mut text = match (done.state.as_str(), done.in_flight) {
         ("ready", _) | (_, 0) => format!("{}: {}", done.node, done.state),
         (state, in_flight) => format!("{}: {state}, {in_flight} requests in flight", done.node),
     };
+    if let Some(warning) = &done.warning {
+        text.push_str(&format!("\nwarning: {warning}"));
+    }
     Ok(output.result(&text, &done)?)
 }
 

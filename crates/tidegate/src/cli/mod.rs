@@ -7,17 +7,18 @@ pub(crate) mod simulate;
 mod throttle;
 
 use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use serde_json::json;
 use tidegate_core::load::Rung;
 use tidegate_core::units::parse_duration;
-use tidegate_node::{LISTEN_DEFAULT, Scope};
+use tidegate_node::{LISTEN_DEFAULT, RUNGS, Scope};
 use tidegate_remote::udp::Network;
 
 use crate::config::{ConfigError, parse_rung, parse_scope};
@@ -37,25 +38,15 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve: listen for HTTP and send each request where there is room.
-    Run {
-        /// The configuration file.
-        #[arg(short, long, value_name = "FILE")]
-        config: PathBuf,
-    },
+    Run(FileArgs),
     /// Stand beside a server: sample its kernel and publish its load.
     Agent(Box<AgentCommand>),
     /// Show it all on one machine: two sites on emulated nodes, load, and the live page.
     Demo(DemoArgs),
     /// Say what is wrong with a configuration file.
-    Check {
-        /// The configuration file.
-        file: PathBuf,
-    },
+    Check(FileArgs),
     /// Print a configuration with every default.
-    Config {
-        /// The configuration file.
-        file: PathBuf,
-    },
+    Config(FileArgs),
     /// Show sites and nodes of a running front-end.
     Status {
         #[command(flatten)]
@@ -65,6 +56,9 @@ enum Command {
     Why {
         /// A node, a site, or a throttled class like `GET /search/*`.
         name: String,
+        /// Show at most so many of a site's nodes: those with most of its requests.
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        top: usize,
         #[command(flatten)]
         admin: AdminArgs,
     },
@@ -94,14 +88,34 @@ enum Command {
     },
 }
 
+/// A configuration file, with or without `-c` before it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FileArgs {
+    /// The configuration file.
+    #[arg(value_name = "FILE", required_unless_present = "config")]
+    file: Option<PathBuf>,
+    /// The same, as an option.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+}
+
+impl FileArgs {
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        let path = self.file.as_deref().or(self.config.as_deref());
+        // One of the two is required.
+        path.unwrap_or(Path::new(""))
+    }
+}
+
 /// How to reach a running front-end.
 #[derive(Debug, Args)]
 struct AdminArgs {
     /// Take address and token from the front-end's configuration file.
     #[arg(short, long, value_name = "FILE", conflicts_with = "admin")]
     config: Option<PathBuf>,
-    /// The admin address [default: 127.0.0.1:9900].
-    #[arg(long, value_name = "ADDRESS")]
+    /// The admin address, with or without `http://` before it [default: 127.0.0.1:9900].
+    #[arg(long, value_name = "ADDRESS", value_parser = admin_address)]
     admin: Option<SocketAddr>,
     /// File with the admin token; TIDEGATE_TOKEN in the environment holds the token itself.
     #[arg(long, value_name = "FILE")]
@@ -149,13 +163,16 @@ pub(crate) enum AgentAction {
 #[derive(Debug, Args)]
 pub(crate) struct AgentArgs {
     /// Take the settings from the agent's table of this file.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// The same, as an option.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     pub(crate) config: Option<PathBuf>,
     /// Where front-ends ask, over UDP [default: 0.0.0.0:9901].
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
     /// File with the key that front-ends must know.
-    #[arg(long, value_name = "FILE", required_unless_present = "config")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["config", "file"])]
     pub(crate) key_file: Option<PathBuf>,
     /// Time between two samples [default: 1ms].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
@@ -172,8 +189,8 @@ pub(crate) struct AgentArgs {
     /// Stay at normal priority.
     #[arg(long)]
     pub(crate) no_realtime: bool,
-    /// Try only these rungs: xdp_native, xdp_generic, tc, kernel_record, agent; repeatable.
-    #[arg(long = "rung", value_name = "RUNG", value_parser = agent_rung)]
+    /// Try only these ways to answer reads, best first; repeatable.
+    #[arg(long = "rung", value_name = "RUNG", value_parser = agent_rung())]
     pub(crate) rungs: Vec<Rung>,
     /// Listen only to these networks; repeatable.
     #[arg(long, value_name = "NETWORK")]
@@ -181,6 +198,13 @@ pub(crate) struct AgentArgs {
     /// The other end of a virtual cable (veth) has an XDP program, so native answers arrive.
     #[arg(long)]
     pub(crate) veth_native: bool,
+}
+
+impl AgentArgs {
+    /// The file with the agent's table.
+    pub(crate) fn settings(&self) -> Option<&Path> {
+        self.file.as_deref().or(self.config.as_deref())
+    }
 }
 
 /// Options of `tidegate demo`.
@@ -250,22 +274,22 @@ impl Failure {
         match self {
             Self::Config(error) => {
                 let problems = json!({ "ok": false, "problems": error.reports() });
-                output.error(&error.render(output.colour()), Some(problems));
+                output.detailed_error(&error.render(output.colour()), &problems);
                 EXIT_USAGE.into()
             }
             Self::Usage(text) => {
-                output.error(&format!("error: {text}"), None);
+                output.error(&text);
                 EXIT_USAGE.into()
             }
             Self::Failed(text) => {
-                output.error(&format!("error: {text}"), None);
+                output.error(&text);
                 EXIT_FAILED.into()
             }
             Self::Told => EXIT_FAILED.into(),
             // Whoever read the result has seen enough of it.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Self::Output(error) => {
-                output.error(&format!("error: cannot write the result: {error}"), None);
+                output.error(&format!("cannot write the result: {error}"));
                 EXIT_FAILED.into()
             }
         }
@@ -276,10 +300,88 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| error.to_string())
 }
 
-fn agent_rung(text: &str) -> Result<Rung, String> {
-    parse_rung(text).ok_or_else(|| format!("an agent has no rung `{text}`"))
+/// Help and errors list the names.
+fn agent_rung() -> impl TypedValueParser<Value = Rung> {
+    let names = PossibleValuesParser::new(RUNGS.map(Rung::label));
+    names.try_map(|name| parse_rung(&name).ok_or("no such rung"))
+}
+
+/// An address as a browser has it, or bare; a name is looked up.
+fn admin_address(text: &str) -> Result<SocketAddr, String> {
+    if text.starts_with("https://") {
+        return Err("the admin interface speaks plain HTTP: write http://, or nothing".into());
+    }
+    let bare = text.strip_prefix("http://").unwrap_or(text);
+    let bare = bare.strip_suffix('/').unwrap_or(bare);
+    let found = bare.to_socket_addrs().map(|mut found| found.next());
+    match found {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) | Err(_) => Err("an address and a port are needed, like 127.0.0.1:9900".into()),
+    }
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
     parse_scope(text).map_err(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_admin_address_is_taken_as_a_browser_shows_it() {
+        for text in [
+            "127.0.0.1:9900",
+            "http://127.0.0.1:9900",
+            "http://127.0.0.1:9900/",
+        ] {
+            let address = admin_address(text).unwrap();
+            assert_eq!(address, "127.0.0.1:9900".parse().unwrap(), "{text}");
+        }
+        let six = admin_address("http://[::1]:9900/").unwrap();
+        assert_eq!(six, "[::1]:9900".parse().unwrap());
+        for text in [
+            "",
+            "http://",
+            "127.0.0.1",
+            "https://127.0.0.1:9900",
+            "a/b:1",
+        ] {
+            assert!(admin_address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_command_that_reads_a_file_takes_it_both_ways() {
+        for command in ["run", "check", "config", "agent"] {
+            for arguments in [&["f.toml"][..], &["-c", "f.toml"], &["--config", "f.toml"]] {
+                let mut all = vec!["tidegate", command];
+                all.extend(arguments);
+                let cli = Cli::try_parse_from(all).unwrap();
+                let path = if let Command::Agent(agent) = &cli.command {
+                    agent.args.settings()
+                } else if let Command::Run(file) | Command::Check(file) | Command::Config(file) =
+                    &cli.command
+                {
+                    Some(file.path())
+                } else {
+                    None
+                };
+                assert_eq!(path, Some(Path::new("f.toml")), "{command} {arguments:?}");
+            }
+            let none = Cli::try_parse_from(["tidegate", command]);
+            assert!(none.is_err(), "{command}");
+            let both = Cli::try_parse_from(["tidegate", command, "f.toml", "-c", "g.toml"]);
+            assert!(both.is_err(), "{command}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_rung_is_answered_with_all_that_there_are() {
+        let wrong = ["tidegate", "agent", "--key-file", "k", "--rung", "xdp"];
+        let why = Cli::try_parse_from(wrong).unwrap_err().to_string();
+        for rung in RUNGS {
+            assert!(why.contains(rung.label()), "{why}");
+        }
+    }
 }

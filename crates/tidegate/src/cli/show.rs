@@ -2,7 +2,7 @@
 
 use crate::admin::models::{
     Apart, Decision, NodeStatus, Quantiles, SiteStatus, Status, TermStatus, ThrottleStatus,
-    Throttles, Why,
+    Throttles, Why, WhySiteNode,
 };
 
 /// `tidegate status`.
@@ -239,7 +239,7 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 /// `tidegate why`.
-pub(super) fn why(why: &Why) -> String {
+pub(super) fn why(why: &Why, top: usize) -> String {
     match why {
         Why::Node(why) => {
             let mut out = format!(
@@ -257,7 +257,7 @@ pub(super) fn why(why: &Why) -> String {
                 why.site, why.policy, why.policy_what
             );
             out.push_str(&sentences(&why.reasons));
-            for node in &why.nodes {
+            for node in most_used(&why.nodes, top) {
                 let share = node.share.map_or("no requests lately".into(), |share| {
                     format!("{:.0}% of the requests", share * 100.0)
                 });
@@ -269,6 +269,12 @@ pub(super) fn why(why: &Why) -> String {
                 out.push_str(&format!("\n{} · {share}{out_of}\n", node.name));
                 out.push_str(&terms(&node.terms));
             }
+            let left = why.nodes.len().saturating_sub(top);
+            if left > 0 {
+                out.push_str(&format!(
+                    "\n… and {left} nodes more: --top N shows more of them\n"
+                ));
+            }
             out.push_str(&decisions(&why.decisions));
             out
         }
@@ -279,6 +285,16 @@ pub(super) fn why(why: &Why) -> String {
             out
         }
     }
+}
+
+/// So many of a site's nodes: those with the most requests, in the order of the configuration.
+fn most_used(nodes: &[WhySiteNode], top: usize) -> Vec<&WhySiteNode> {
+    let mut order: Vec<_> = nodes.iter().enumerate().collect();
+    let share = |node: &WhySiteNode| node.share.unwrap_or_default();
+    order.sort_by(|(_, one), (_, other)| share(other).total_cmp(&share(one)));
+    order.truncate(top);
+    order.sort_by_key(|(place, _)| *place);
+    order.into_iter().map(|(_, node)| node).collect()
 }
 
 fn decisions(decisions: &[Decision]) -> String {
@@ -391,6 +407,31 @@ mod tests {
         let line = "  3 queued, wait p50 51.0ms p99 51.0ms · 12.3 refused/s after p50 311ms p99 311ms · \
                     tunnels ended after p50 3.1s p99 3.1s\n";
         assert_eq!(apart(&busy), line);
+    }
+
+    #[test]
+    fn a_large_sites_most_used_nodes_are_shown_and_the_others_counted() {
+        let nodes = (0..30).map(|number: u32| WhySiteNode {
+            name: format!("n{number}"),
+            candidate: true,
+            share: (number != 7).then(|| f64::from(number % 11) / 100.0),
+            terms: Vec::new(),
+        });
+        let why_site = crate::admin::models::WhySite {
+            site: "shop".into(),
+            policy: "auto".into(),
+            policy_what: "what".into(),
+            reasons: Vec::new(),
+            nodes: nodes.collect(),
+            decisions: Vec::new(),
+        };
+        let text = why(&Why::Site(Box::new(why_site)), 3);
+        let places = ["n9 ", "n10 ", "n21 "].map(|name| text.find(name).unwrap());
+        assert!(places.is_sorted(), "{text}");
+        assert!(
+            !text.contains("n8 ") && text.contains("and 27 nodes more"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -270,8 +270,9 @@ names! {
 table! {
     /// How load is read from all nodes.
     pub(crate) struct LoadFile {
-        /// Time between two reads of a node.
-        interval: Duration = ms(1), in INTERVAL_MIN..=INTERVAL_MAX;
+        /// Time between two reads of a node. Not set: 1 ms, and with more than 31 nodes so much longer that
+        /// reading them takes about a quarter of a CPU.
+        interval: Option<Duration> = None, in Some(INTERVAL_MIN)..=Some(INTERVAL_MAX);
         /// A read that is not answered in this time has failed.
         timeout: Duration = ms(5), in INTERVAL_MIN..=INTERVAL_MAX;
         /// File with the key that nodes share with this front-end: 32 hexadecimal digits.

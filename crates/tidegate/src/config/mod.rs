@@ -18,6 +18,7 @@ mod docs;
 pub(crate) mod file;
 mod group;
 mod mode;
+mod notes;
 pub(crate) mod policy;
 pub(crate) mod print;
 pub(crate) mod problem;
@@ -67,6 +68,8 @@ pub(crate) struct Config {
     pub(crate) front_end: Option<FrontEnd>,
     /// What `tidegate agent` needs; nothing if the file is a front-end's.
     pub(crate) agent: Option<AgentConfig>,
+    /// What is sound and perhaps not meant, in sentences.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The admin interface.
@@ -188,14 +191,19 @@ impl Config {
 
 fn parse(text: &str, folder: &Path, problems: &mut Problems) -> Option<Config> {
     let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
+    // Behind the first one the parser guesses: a bracket that is missing makes dozens.
+    let place = |error: &&toml::de::Error| error.span().map_or(0, |span| span.start);
+    if let Some(error) = errors.iter().min_by_key(place) {
         let at = error.span().unwrap_or(0..0);
         let mut lines = error.message().lines();
         let message = lines.next().unwrap_or("not TOML").to_owned();
         let rest: Vec<_> = lines.collect();
-        problems.push(Problem::new(at, message, rest.join("; ")));
-    }
-    if !problems.is_empty() {
+        let in_list = message.contains("array elements");
+        let mut problem = Problem::new(at, message, rest.join("; "));
+        if in_list {
+            problem = problem.help("or the `]` of the list before it is missing");
+        }
+        problems.push(problem);
         return None;
     }
     let raw: Raw<'_> = toml::Spanned::new(0..0, toml::de::DeValue::Table(table.into_inner()));

@@ -194,6 +194,27 @@ pub(crate) fn inline(encoded: &Encoded) -> Option<String> {
     }
 }
 
+/// What lists are called before what is in them is told.
+pub(crate) const LIST_OF: &str = "a list, each item ";
+/// What tables are called where a type is told.
+pub(crate) const TABLE: &str = "a table";
+
+/// `[listener]` where there may be several of them, or `[[admin]]` where there is one.
+fn wrong_brackets<T: Setting>(name: &str, raw: &Raw<'_>) -> Option<Problem> {
+    let wanted = T::kind();
+    let is_table = |raw: &Raw<'_>| matches!(raw.get_ref(), DeValue::Table(_));
+    if is_table(raw) && wanted.strip_prefix(LIST_OF) == Some(TABLE) {
+        let message =
+            format!("there may be several of `{name}`: write [[{name}]], with two brackets");
+        let problem = Problem::new(raw.span(), message, "a single table");
+        return Some(problem.help(format!("each [[{name}]] begins one more of them")));
+    }
+    let items = raw.get_ref().as_array()?;
+    let tables = wanted == TABLE && items.iter().all(is_table);
+    let message = format!("there is one `{name}` only: write [{name}], with one bracket");
+    tables.then(|| Problem::new(raw.span(), message, "a list of tables"))
+}
+
 /// Takes keys out of a table and notes what is missing, wrong or left.
 #[derive(Debug)]
 pub(crate) struct TableReader<'r, 'p> {
@@ -241,6 +262,12 @@ impl<'r, 'p> TableReader<'r, 'p> {
 
     /// The same for types that have no order.
     pub(crate) fn take_any<T: Setting>(&mut self, name: &str, default: Option<T>) -> Option<At<T>> {
+        if let Some(raw) = self.table.get(name)
+            && let Some(problem) = wrong_brackets::<T>(name, raw)
+        {
+            self.problems.push(problem);
+            return None;
+        }
         match (self.table.get(name), default) {
             (Some(raw), _) => At::decode(raw, self.problems),
             (None, Some(default)) => Some(At::default_of(default)),
@@ -316,7 +343,7 @@ macro_rules! table {
 
         impl $crate::config::setting::Setting for $name {
             fn kind() -> String {
-                "a table".into()
+                $crate::config::setting::TABLE.into()
             }
 
             fn decode(

@@ -53,7 +53,8 @@ fn every_key_is_printed() {
     let printed = print::print(&parsed(SMALL).file);
     for needed in [
         "[admin]\naddress = \"127.0.0.1:9900\"",
-        "interval = \"1ms\"",
+        "# interval is not set",
+        "timeout = \"5ms\"",
         "policy = \"auto\"",
         "load = { transport = \"auto\" }",
         "# key_file is not set",

@@ -25,8 +25,8 @@ use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
 use super::values::Auto;
 use super::{
-    Admin, Config, FrontEnd, NodeRead, Resource, Token, culprits, group, parse_rung, parse_scope,
-    site, throttle,
+    Admin, Config, FrontEnd, NodeRead, Resource, Token, culprits, group, notes, parse_rung,
+    parse_scope, site, throttle,
 };
 
 /// Letters of a site's or node's name: it stands in URLs, labels and log lines.
@@ -61,9 +61,13 @@ pub(super) fn validate(file: ConfigFile, folder: &Path, problems: &mut Problems)
     } else {
         None
     };
+    let front_end = front_end.map_or(Some(None), |front_end| front_end.map(Some))?;
+    let wanted = file.load.interval.value;
+    let notes = front_end.as_ref().map(|it| notes::notes(it, wanted));
     Some(Config {
         admin: admin?,
-        front_end: front_end.map_or(Some(None), |front_end| front_end.map(Some))?,
+        front_end,
+        notes: notes.unwrap_or_default(),
         agent: agent.map_or(Some(None), |agent| agent.map(Some))?,
         file,
     })
@@ -171,8 +175,9 @@ impl Checker<'_> {
             match parse_rung(&name.value) {
                 Some(rung) => rungs.push(rung),
                 None => {
-                    let message = format!("an agent has no rung `{}`", name.value);
-                    self.problem(name.place(), message, "unknown");
+                    let known = RUNGS.iter().map(|rung| rung.label());
+                    let problem = unknown_name(name.place(), "rung", &name.value, known);
+                    self.problems.push(problem);
                 }
             }
         }
@@ -238,10 +243,10 @@ impl Checker<'_> {
                 front_ends: file.cluster.front_ends.value,
             },
             routes,
+            interval: notes::interval(&reads, file.load.interval.value),
             reads,
             resources: resources?,
             seed: None,
-            interval: file.load.interval.value,
             timeout: file.load.timeout.value,
             realtime: file.load.realtime.value,
             limits: file.limits.value.clone(),
@@ -652,17 +657,17 @@ impl Checker<'_> {
 
     fn load(&mut self, load: &LoadFile) {
         let (interval, timeout) = (&load.interval, &load.timeout);
-        if timeout.value <= interval.value * READS_UNDER_WAY_MAX {
+        let least = interval.value.unwrap_or(notes::INTERVAL);
+        if timeout.value <= least * READS_UNDER_WAY_MAX {
             return;
         }
-        let most = format_duration(interval.value * READS_UNDER_WAY_MAX);
+        let most = format_duration(least * READS_UNDER_WAY_MAX);
         let message = format!("`timeout` must be at most {READS_UNDER_WAY_MAX} times `interval`");
-        let place = if timeout.at.is_some() {
-            timeout
-        } else {
-            interval
+        let place = match timeout.at.is_some() {
+            true => timeout.place(),
+            false => interval.place(),
         };
-        self.problem(place.place(), message, format!("so at most \"{most}\""));
+        self.problem(place, message, format!("so at most \"{most}\""));
     }
 
     fn every_site_has_a_node(&mut self, file: &ConfigFile) {

@@ -11,7 +11,7 @@ use tidegate_core::units::{
 use toml::de::DeValue;
 
 use super::problem::{Problem, Problems};
-use super::setting::{Encoded, Raw, Setting, inline, quoted, wrong_type};
+use super::setting::{Encoded, LIST_OF, Raw, Setting, inline, quoted, wrong_type};
 
 /// Longest list in the file: sites, nodes, hosts, names to watch.
 const LIST_MAX: usize = 10_000;
@@ -49,7 +49,7 @@ impl<T: Setting> Setting for Option<T> {
 
 impl<T: Setting> Setting for Vec<T> {
     fn kind() -> String {
-        format!("a list, each item {}", T::kind())
+        format!("{LIST_OF}{}", T::kind())
     }
 
     fn decode(raw: &Raw<'_>, problems: &mut Problems) -> Option<Self> {
@@ -229,7 +229,7 @@ fn with_unit<T>(
     if let DeValue::Integer(number) = raw.get_ref() {
         let (likely, units) = bare;
         let label = match number.as_str().parse() {
-            Ok(number) => format!("write \"{}\" if that is what is meant", likely(number)),
+            Ok(number) => format!("write {}", likely(number)),
             Err(_) => "no unit".into(),
         };
         problems.push(
@@ -262,7 +262,10 @@ impl Setting for Duration {
     }
 
     fn decode(raw: &Raw<'_>, problems: &mut Problems) -> Option<Self> {
-        let bare: (fn(u64) -> String, _) = (|number| format!("{number}ms"), time_units());
+        let bare: (fn(u64) -> String, _) = (
+            |number| format!("\"{number}s\" or \"{number}ms\", whichever is meant"),
+            time_units(),
+        );
         with_unit(raw, &Self::kind(), bare, parse_duration, problems)
     }
 
@@ -277,7 +280,10 @@ impl Setting for Size {
     }
 
     fn decode(raw: &Raw<'_>, problems: &mut Problems) -> Option<Self> {
-        let bare: (fn(u64) -> String, _) = (|number| format_size(Self(number)), size_units());
+        let bare: (fn(u64) -> String, _) = (
+            |number| format!("\"{}\" if bytes are meant", format_size(Self(number))),
+            size_units(),
+        );
         with_unit(raw, &Self::kind(), bare, parse_size, problems)
     }
 
