@@ -21,7 +21,7 @@ use crate::grpc::Form;
 use crate::log::{Head, Line, Recent, Tail};
 use crate::observed::Words;
 use crate::reason::Reason;
-use crate::session::{Phase, Session, Upload};
+use crate::session::{Phase, Session};
 use crate::throttling::Throttled;
 use crate::waiting;
 use crate::worker::Worker;
@@ -115,14 +115,7 @@ impl Live {
                 },
             );
         }
-        session.served.set(true);
-        session.flushed.set(false);
-        session.sent_ahead.set(false);
-        session.refused.set(false);
-        session.upload.set(Upload::Done);
-        session.uploaded.set(0);
-        session.abandon.set(Reason::ClientGone);
-        session.enter(Phase::Busy, worker.ticks.response_head);
+        session.on_request(request.version());
         Self {
             inner: Some((Rc::clone(session), exchange)),
         }

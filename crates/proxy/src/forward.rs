@@ -149,6 +149,7 @@ pub(crate) async fn go_on_waiting(
     passage: &mut Passage,
     wait: Wait,
 ) -> Result<Response<Incoming>, Reason> {
+    session.queued.set(true);
     let waited = match wait {
         Wait::Throttle(held, arrival) => {
             let target = target(&request);
@@ -157,6 +158,7 @@ pub(crate) async fn go_on_waiting(
         Wait::Test(hold, arrival) => until_over(session, live, hold, arrival).await,
         Wait::Room(waiting) => until_room(session, live, waiting).await,
     };
+    session.queued.set(false);
     if let Err(reason) = waited {
         live.note_form(request.headers());
         return Err(reason);

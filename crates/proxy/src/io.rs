@@ -3,15 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncWrite, ReadBuf};
+use tokio::io::{AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::departure::{self, PROBE, Verdict};
 use crate::inflow::{Inflow, Metered, Scratch};
 use crate::reason::Reason;
 use crate::refuse;
@@ -88,26 +89,55 @@ impl ClientIo {
         stream.poll_write(context, &scratch[..total])
     }
 
-    /// Looks whether a client that waits for its answer has left. hyper would look by reading
-    /// on, into a new buffer for every request; so it is told that half-closed connections are
+    /// Looks whether a client that waits for its answer has left ([`departure`]). hyper would look by
+    /// reading on, into a new buffer for every request; so it is told that half-closed connections are
     /// in order, and asks for a flush on every turn, which is when this looks.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let session = &self.session;
-        let waiting = matches!(session.phase(), Phase::Busy | Phase::Body);
-        if !waiting || session.is_uploading() || session.sent_ahead.get() {
+        // hyper sees the end of a body that it reads.
+        if !session.is_answered() || (session.is_uploading() && session.upload_waits.get()) {
             return Ok(());
         }
-        let mut byte = [MaybeUninit::uninit()];
-        let mut peeked = ReadBuf::uninit(&mut byte);
-        match self.stream.inner().stream.poll_peek(context, &mut peeked) {
-            Poll::Pending => Ok(()),
-            Poll::Ready(Ok(0)) => Err(io::ErrorKind::ConnectionAborted.into()),
-            Poll::Ready(Ok(_)) => {
-                // The next request; the end of the stream cannot be seen behind it.
-                session.sent_ahead.set(true);
-                Ok(())
+        if !session.watched.get() {
+            let mut byte = [MaybeUninit::uninit()];
+            let mut peeked = ReadBuf::uninit(&mut byte);
+            match self.stream.inner().stream.poll_peek(context, &mut peeked) {
+                Poll::Pending => return Ok(()),
+                // Behind what is here nothing more can be seen: from now on the clock sees to it.
+                Poll::Ready(Ok(_)) => session.watched.set(true),
+                Poll::Ready(Err(error)) => return Err(error),
             }
-            Poll::Ready(Err(error)) => Err(error),
+        }
+        self.look()
+    }
+
+    /// Looks at what the reactor knows of the socket, whatever is still unread.
+    fn look(&mut self) -> io::Result<()> {
+        let stream = &self.stream.inner().stream;
+        let ready = pin!(stream.ready(Interest::READABLE | Interest::WRITABLE));
+        let Poll::Ready(ready) = ready.poll(&mut Context::from_waker(Waker::noop())) else {
+            return Ok(());
+        };
+        let ready = ready?;
+        if ready.is_write_closed() {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if !ready.is_read_closed() {
+            return Ok(());
+        }
+        match departure::verdict(self.session.on_sending_ended()) {
+            Verdict::Answer => Ok(()),
+            Verdict::Gone => Err(io::ErrorKind::ConnectionAborted.into()),
+            Verdict::Probe => match stream.try_write(PROBE) {
+                Ok(written) if written == PROBE.len() => {
+                    self.session.probed.set(true);
+                    Ok(())
+                }
+                // Half a response would make the next one unreadable.
+                Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                Err(error) => Err(error),
+            },
         }
     }
 

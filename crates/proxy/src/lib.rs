@@ -29,6 +29,7 @@ mod classify;
 mod config;
 mod cookie;
 mod deliver;
+mod departure;
 mod dithering;
 mod exchange;
 mod forward;

@@ -16,8 +16,9 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
-use http::HeaderValue;
+use http::{HeaderValue, Version};
 
+use crate::departure::{Ended, LOOK_TICKS, Stage};
 use crate::exchange::Exchange;
 use crate::inflow::Inflow;
 use crate::reason::Reason;
@@ -71,8 +72,18 @@ pub(crate) struct Session {
     pub(crate) refused: Cell<bool>,
     /// hyper has found the head malformed, and this was said.
     pub(crate) malformed: Cell<Option<Reason>>,
-    /// The client has sent more than its present request.
-    pub(crate) sent_ahead: Cell<bool>,
+    /// The client has sent more than its present request, or ended its sending: whether it is still
+    /// there is looked at by the clock.
+    pub(crate) watched: Cell<bool>,
+    /// The tick at which the client was seen to have ended its sending, and whether its answer had
+    /// begun.
+    ended: Cell<Option<(u64, bool)>>,
+    /// Since then it was asked whether it is there.
+    pub(crate) probed: Cell<bool>,
+    /// The request waits for its turn.
+    pub(crate) queued: Cell<bool>,
+    /// The client reads interim responses.
+    pub(crate) reads_interim: Cell<bool>,
     /// All of the last response has gone to the socket.
     pub(crate) flushed: Cell<bool>,
     /// Why the present request ends, if it is dropped now.
@@ -109,7 +120,11 @@ impl Session {
             served: Cell::new(false),
             refused: Cell::new(false),
             malformed: Cell::new(None),
-            sent_ahead: Cell::new(false),
+            watched: Cell::new(false),
+            ended: Cell::new(None),
+            probed: Cell::new(false),
+            queued: Cell::new(false),
+            reads_interim: Cell::new(false),
             flushed: Cell::new(true),
             abandon: Cell::new(Reason::ClientGone),
             cut: Cell::new(false),
@@ -165,6 +180,10 @@ impl Session {
             self.late.set(true);
             self.wake();
         }
+        let unseen = self.watched.get() || (self.is_uploading() && !self.upload_waits.get());
+        if unseen && tick.is_multiple_of(LOOK_TICKS) && self.is_answered() {
+            self.wake();
+        }
     }
 
     pub(crate) fn wake(&self) {
@@ -184,6 +203,54 @@ impl Session {
     /// Whom to wake; nobody before the first poll.
     pub(crate) fn waker(&self) -> Option<Waker> {
         self.waker.borrow().clone()
+    }
+
+    // The client that waits for its answer.
+
+    /// A request has begun.
+    pub(crate) fn on_request(&self, version: Version) {
+        self.served.set(true);
+        self.flushed.set(false);
+        self.watched.set(false);
+        self.ended.set(None);
+        self.probed.set(false);
+        self.queued.set(false);
+        self.reads_interim.set(version == Version::HTTP_11);
+        self.refused.set(false);
+        self.upload.set(Upload::Done);
+        self.uploaded.set(0);
+        self.upload_waits.set(false);
+        self.abandon.set(Reason::ClientGone);
+        self.enter(Phase::Busy, self.worker.ticks.response_head);
+    }
+
+    /// Whether an answer is awaited or on its way.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.phase(), Phase::Busy | Phase::Body)
+    }
+
+    /// The client is seen to have ended its sending.
+    pub(crate) fn on_sending_ended(&self) -> Ended {
+        let tick = self.worker.tick();
+        let answered = self.phase() == Phase::Body;
+        let (since, late) = self.ended.get().unwrap_or((tick, answered));
+        self.ended.set(Some((since, late)));
+        let moved_at = self.due.get().saturating_sub(self.worker.ticks.body_idle);
+        Ended {
+            stage: match (answered, self.queued.get()) {
+                // A body that is paced or cut has no time of its own.
+                (true, _) if self.due.get() == NEVER => Stage::Answered { quiet: 0 },
+                (true, _) => Stage::Answered {
+                    quiet: tick.saturating_sub(moved_at),
+                },
+                (false, true) => Stage::Queued,
+                (false, false) => Stage::Sent,
+            },
+            reads_interim: self.reads_interim.get(),
+            probed: self.probed.get(),
+            late,
+            ticks: tick.saturating_sub(since),
+        }
     }
 
     // What hyper does not keep.

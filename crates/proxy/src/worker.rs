@@ -276,6 +276,11 @@ impl Worker {
         (self.config.clock)()
     }
 
+    /// The present tick.
+    pub(crate) fn tick(&self) -> u64 {
+        self.tick.get()
+    }
+
     /// The tick at which so many ticks have passed whole.
     pub(crate) fn due(&self, ticks: u64) -> u64 {
         self.tick.get().saturating_add(ticks).saturating_add(1)

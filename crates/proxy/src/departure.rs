@@ -1,0 +1,120 @@
+//! Whether a client that waits for its answer has left.
+//!
+//! A reset says so. The end of what it sends does not: a client may close its sending side and go on
+//! reading (half-close), and to us that looks the same. Only something that is sent tells: a machine that
+//! has closed answers it with a reset. So a client of HTTP/1.1 is sent an interim response, which every such
+//! client must be able to read and may ignore (RFC 9110 §15.2).
+//!
+//! | the client has ended its sending, and its request | then |
+//! |---|---|
+//! | waits for its turn, HTTP/1.1 | a `100 (Continue)` is sent at once |
+//! | waits for its turn, HTTP/1.0 | it has left: the turn is better spent on somebody who is there |
+//! | is at a node, HTTP/1.1 | the same interim response is sent, once the answer is slow |
+//! | is at a node, HTTP/1.0 | it is answered |
+//! | gets its answer, which had begun before the end | it has left, if nothing moves for a while: what is sent finds out otherwise |
+//! | gets its answer, which had not | it is answered |
+
+/// The interim response that finds out.
+pub(crate) const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// Ticks that a node may take before its client is asked. Most answers are there before.
+const SLOW_TICKS: u64 = 50;
+/// Ticks without a byte after which a client that left in the middle of its answer is given up.
+const QUIET_TICKS: u64 = 100;
+/// Ticks between two looks at a client that has sent more than its request.
+pub(crate) const LOOK_TICKS: u64 = 5;
+
+/// What becomes of the request meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It waits for its turn.
+    Queued,
+    /// It is at a node.
+    Sent,
+    /// Its answer is on its way.
+    Answered {
+        /// Ticks since something moved.
+        quiet: u64,
+    },
+}
+
+/// What is known of a client that has ended its sending.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) stage: Stage,
+    /// It reads interim responses.
+    pub(crate) reads_interim: bool,
+    /// It was sent one.
+    pub(crate) probed: bool,
+    /// The answer had begun before.
+    pub(crate) late: bool,
+    /// Ticks since the end was seen.
+    pub(crate) ticks: u64,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Answer,
+    Probe,
+    Gone,
+}
+
+pub(crate) fn verdict(ended: Ended) -> Verdict {
+    let asks = ended.reads_interim && !ended.probed;
+    match ended.stage {
+        Stage::Queued if !ended.reads_interim => Verdict::Gone,
+        Stage::Queued if asks => Verdict::Probe,
+        Stage::Sent if asks && ended.ticks >= SLOW_TICKS => Verdict::Probe,
+        Stage::Answered { quiet } if ended.late && quiet.min(ended.ticks) >= QUIET_TICKS => {
+            Verdict::Gone
+        }
+        Stage::Queued | Stage::Sent | Stage::Answered { .. } => Verdict::Answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waits_is_asked_and_whoever_is_served_is_answered() {
+        let queued = Ended {
+            stage: Stage::Queued,
+            reads_interim: true,
+            probed: false,
+            late: false,
+            ticks: 0,
+        };
+        let stage = |stage| Ended { stage, ..queued };
+        let sent = stage(Stage::Sent);
+        let old = |ended| Ended {
+            reads_interim: false,
+            ..ended
+        };
+        let asked = |ended| Ended {
+            probed: true,
+            ..ended
+        };
+        let after = |ticks, ended| Ended { ticks, ..ended };
+        let answered = |quiet, late| Ended {
+            late,
+            ..after(1000, stage(Stage::Answered { quiet }))
+        };
+        let cases = [
+            (queued, Verdict::Probe),
+            (asked(after(SLOW_TICKS, queued)), Verdict::Answer),
+            (old(queued), Verdict::Gone),
+            (sent, Verdict::Answer),
+            (after(SLOW_TICKS, sent), Verdict::Probe),
+            (asked(after(SLOW_TICKS, sent)), Verdict::Answer),
+            (old(after(SLOW_TICKS, sent)), Verdict::Answer),
+            (answered(QUIET_TICKS, false), Verdict::Answer),
+            (answered(QUIET_TICKS - 1, true), Verdict::Answer),
+            (answered(QUIET_TICKS, true), Verdict::Gone),
+            (after(1, answered(QUIET_TICKS, true)), Verdict::Answer),
+        ];
+        for (ended, expected) in cases {
+            assert_eq!(verdict(ended), expected, "{ended:?}");
+        }
+    }
+}
