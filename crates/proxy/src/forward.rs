@@ -454,6 +454,7 @@ pub(crate) fn poll_head(
         }
         polled = sending.poll(context);
     }
+    session.take_interims();
     polled.map_err(|error| failure(session, error, passage.stale))
 }
 
@@ -580,7 +581,8 @@ fn failure(
         Upload::Done | Upload::Active => {}
     }
     let error = error.into_error();
-    if error.is_parse() || error.is_parse_too_large() {
+    let flooded = upstream.as_ref().is_some_and(|it| it.is_flooded());
+    if error.is_parse() || error.is_parse_too_large() || flooded {
         return Failure::at_last(Reason::BadResponse);
     }
     let request = upstream.and_then(|upstream| upstream.unanswered(&error));

@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 
 use crate::chunks::{ChunkError, Chunks};
 use crate::head_end::HeadEnd;
+use crate::interim::{Flood, Interims};
 
 /// Bytes that are read at once where they must be looked at.
 const SCRATCH_BYTES: usize = 64 << 10;
@@ -98,6 +99,7 @@ pub(crate) struct Inflow {
     /// The last head has the field that is looked for.
     found: bool,
     broken: Option<ChunkError>,
+    pub(crate) interims: Interims,
 }
 
 impl Inflow {
@@ -119,6 +121,7 @@ impl Inflow {
             at: 0,
             found: false,
             broken: None,
+            interims: Interims::default(),
         }
     }
 
@@ -126,6 +129,7 @@ impl Inflow {
     pub(crate) fn expect_head(&mut self) {
         self.next = Next::Head(head_end(self.sender));
         self.broken = None;
+        self.interims.clear();
     }
 
     /// This is the body that hyper has read from the head; one without a length is chunked, or
@@ -237,13 +241,17 @@ impl Inflow {
         context: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<usize>> {
+        if self.interims.take_yield() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let most = match self.sender {
             Sender::Client => buffer.remaining().min(HEAD_READ_BYTES),
             Sender::Node => buffer.remaining(),
         };
         let mut wanted = 0;
         let polled = self.poll_bytes(stream, scratch, most, context, |this, bytes| {
-            wanted = this.head_part(bytes);
+            wanted = this.head_part(bytes)?;
             buffer.put_slice(&bytes[..wanted]);
             Ok(wanted)
         });
@@ -251,15 +259,26 @@ impl Inflow {
     }
 
     /// How many of these bytes go on: up to the end of the head, or all where it does not matter.
-    fn head_part(&mut self, bytes: &[u8]) -> usize {
+    fn head_part(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut from = 0;
         while let Next::Head(head) = &mut self.next {
             let Some(length) = head.find(&bytes[from..]) else {
-                return bytes.len();
+                if self.sender == Sender::Node {
+                    self.interims.on_part(&bytes[from..]);
+                }
+                return Ok(bytes.len());
             };
+            let part = &bytes[from..from + length];
             from += length;
             let (found, interim) = (head.found(), head.is_interim());
             self.found = found;
+            match interim {
+                true => self
+                    .interims
+                    .on_interim(part)
+                    .map_err(|Flood| io::Error::from(io::ErrorKind::InvalidData))?,
+                false => self.interims.on_final(),
+            }
             self.next = match self.sender {
                 Sender::Client => Next::Undecided,
                 Sender::Node if interim => Next::Head(head_end(self.sender)),
@@ -268,9 +287,9 @@ impl Inflow {
             };
         }
         if let Next::Raw = self.next {
-            return bytes.len();
+            return Ok(bytes.len());
         }
-        from
+        Ok(from)
     }
 
     /// Up to so many bytes that are kept, or come now.

@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
+use bytes::Buf;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncWrite, Interest, ReadBuf};
@@ -89,6 +90,26 @@ impl ClientIo {
         stream.poll_write(context, &scratch[..total])
     }
 
+    /// Writes interim responses, where nothing of hyper's is half written; before the answer itself
+    /// they are all out. Behind the rest of an earlier response that the client does not take they
+    /// would come too late to be of use, and are dropped.
+    fn poll_interims(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, session } = self;
+        let mut interims = session.interims.borrow_mut();
+        if !session.clean.get() {
+            interims.clear();
+        }
+        while !interims.is_empty() {
+            let stream = Pin::new(&mut stream.inner_mut().stream);
+            let written = ready!(stream.poll_write(context, &interims))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            interims.advance(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Looks whether a client that waits for its answer has left ([`departure`]). hyper would look by
     /// reading on, into a new buffer for every request; so it is told that half-closed connections are
     /// in order, and asks for a flush on every turn, which is when this looks.
@@ -128,6 +149,8 @@ impl ClientIo {
         match departure::verdict(self.session.on_sending_ended()) {
             Verdict::Answer => Ok(()),
             Verdict::Gone => Err(io::ErrorKind::ConnectionAborted.into()),
+            // One that is half written finds out as well.
+            Verdict::Probe if !self.session.interims.borrow().is_empty() => Ok(()),
             Verdict::Probe => match stream.try_write(PROBE) {
                 Ok(written) if written == PROBE.len() => {
                     self.session.probed.set(true);
@@ -181,6 +204,8 @@ impl Write for ClientIo {
             ready!(self.poll_refusal(context, bytes))?;
             return Poll::Ready(Ok(bytes.len()));
         }
+        ready!(self.poll_interims(context))?;
+        self.session.clean.set(false);
         let polled = self.socket().poll_write(context, bytes);
         self.on_write(&polled);
         polled
@@ -196,6 +221,8 @@ impl Write for ClientIo {
             ready!(self.poll_refusal(context, first))?;
             return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
         }
+        ready!(self.poll_interims(context))?;
+        self.session.clean.set(false);
         let polled = self.poll_gathered(context, slices);
         self.on_write(&polled);
         polled
@@ -209,6 +236,10 @@ impl Write for ClientIo {
         // hyper flushes when its own buffer is empty; a socket has nothing to flush.
         if matches!(self.session.phase(), Phase::Idle | Phase::Head) {
             self.session.flushed.set(true);
+        }
+        self.session.clean.set(true);
+        if let Poll::Ready(Err(error)) = self.poll_interims(context) {
+            return Poll::Ready(Err(error));
         }
         Poll::Ready(self.poll_gone(context))
     }

@@ -38,6 +38,7 @@ mod grpc;
 mod head;
 mod head_end;
 mod inflow;
+mod interim;
 mod io;
 mod linger;
 mod log;

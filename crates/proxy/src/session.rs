@@ -16,11 +16,13 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
+use bytes::BytesMut;
 use http::{HeaderValue, Version};
 
 use crate::departure::{Ended, LOOK_TICKS, Stage};
 use crate::exchange::Exchange;
 use crate::inflow::Inflow;
+use crate::interim;
 use crate::reason::Reason;
 use crate::tunnel::Tunnel;
 use crate::upstream::Upstream;
@@ -84,6 +86,10 @@ pub(crate) struct Session {
     pub(crate) queued: Cell<bool>,
     /// The client reads interim responses.
     pub(crate) reads_interim: Cell<bool>,
+    /// Interim responses that are to be written to the client.
+    pub(crate) interims: RefCell<BytesMut>,
+    /// hyper has nothing left to write to the client of what it has begun.
+    pub(crate) clean: Cell<bool>,
     /// All of the last response has gone to the socket.
     pub(crate) flushed: Cell<bool>,
     /// Why the present request ends, if it is dropped now.
@@ -125,6 +131,8 @@ impl Session {
             probed: Cell::new(false),
             queued: Cell::new(false),
             reads_interim: Cell::new(false),
+            interims: RefCell::default(),
+            clean: Cell::new(true),
             flushed: Cell::new(true),
             abandon: Cell::new(Reason::ClientGone),
             cut: Cell::new(false),
@@ -280,6 +288,21 @@ impl Session {
         match &mut *self.upstream.borrow_mut() {
             Some(upstream) => upstream.drive(),
             None => true,
+        }
+    }
+
+    /// Interim responses of the node go to a client that reads them.
+    pub(crate) fn take_interims(&self) {
+        let upstream = self.upstream.borrow();
+        let heads = upstream
+            .as_ref()
+            .map(|upstream| upstream.take_interims())
+            .filter(|heads| !heads.is_empty());
+        if let Some(heads) = heads
+            && self.reads_interim.get()
+        {
+            let via = self.worker.config.forwarded.via.as_deref();
+            interim::forward(&heads, via, &mut self.interims.borrow_mut());
         }
     }
 

@@ -169,6 +169,16 @@ impl Upstream {
         inflow.check_kept(&self.watch.scratch).is_ok()
     }
 
+    /// Interim responses that have come since this was asked last.
+    pub(crate) fn take_interims(&self) -> Vec<u8> {
+        self.watch.inflow.borrow_mut().interims.take()
+    }
+
+    /// Whether there were more of them than may be.
+    pub(crate) fn is_flooded(&self) -> bool {
+        self.watch.inflow.borrow().interims.is_flooded()
+    }
+
     /// What of the present request was sent, if there was no byte of an answer and all of it was
     /// kept: the request as it can be sent again.
     pub(crate) fn unanswered(&self, error: &hyper::Error) -> Option<Request<RequestBody>> {
