@@ -7,6 +7,9 @@
 //!
 //! * A request is **in flight** from the pick to the end of the response body (or to its
 //!   failure or cancellation): that is how long the node has it.
+//! * It is **at work** while it may take the node's time: limits that follow from the node's load count
+//!   those. A tunnel is not, nor a long answer on its way, nor a long poll: the shell says of each
+//!   that it rests ([`Picker::rest`]) until it ends.
 //! * Its **latency**, which policies learn from, ends with the response head: later bytes wait
 //!   for the client, which is not the node's doing.
 //! * Its **outcome** is known at the end of the body. A node that sends heads and breaks off would
@@ -20,6 +23,7 @@
 
 mod groups;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +31,7 @@ use std::time::Duration;
 use crate::admission::{
     Admission, AdmissionConfig, Class, Limits, Pushed, RejectReason, Verdict, WaitQueue, WaitRules,
 };
-use crate::load::LoadTable;
+use crate::load::{LoadTable, RestKind};
 use crate::policy::{Choice, Policy, PolicyConfig, Probe, Sample, Term, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
@@ -110,8 +114,8 @@ pub struct Ticket {
     pub why: Why,
     site: SiteId,
     slowdown: f32,
-    /// Whether it found hardly another one there.
-    first: bool,
+    /// Whether it found hardly another one there and has no answer yet.
+    first: Cell<bool>,
     dispatched_at: Timestamp,
     /// When the head of the answer came.
     began_at: Option<Timestamp>,
@@ -127,18 +131,42 @@ impl Ticket {
     pub fn site(&self) -> SiteId {
         self.site
     }
-}
 
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        self.table.complete(self.node);
-        if self.first {
+    fn end_first(&self) {
+        if self.first.replace(false) {
             self.table.first_ended(self.site);
         }
     }
 }
 
-/// Whoever is among so many requests at a node hardly waits for another there: his time is that of an
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.table.complete(self.node);
+        self.end_first();
+    }
+}
+
+/// A request rests while this lives, which is no longer than its ticket.
+#[derive(Debug)]
+#[must_use = "dropped, it rests no more"]
+pub struct Resting {
+    node: NodeId,
+    rest: RestKind,
+    table: TicketTable,
+}
+
+impl Drop for Resting {
+    fn drop(&mut self) {
+        self.table.end_rest(self.node, self.rest);
+    }
+}
+
+/// A request whose answer goes on for so long after its head rests: it has the pace of its client.
+pub const LONG_ANSWER: Duration = Duration::from_millis(100);
+/// A request without an answer for so many times the SLO rests, while others are answered.
+const OVERDUE: u32 = 2;
+
+/// Whoever is among so many requests at work at a node hardly waits for another there: his time is that of an
 /// unloaded server. Those of other front-ends count as far as they are known.
 const FIRST: u32 = 2;
 
@@ -528,6 +556,7 @@ impl Picker {
     /// latency; what the answer is worth is known at its end.
     pub fn handle_head(&mut self, ticket: &mut Ticket, now: Timestamp) {
         ticket.began_at = Some(now);
+        ticket.end_first();
         self.table.began(ticket.node);
     }
 
@@ -535,6 +564,7 @@ impl Picker {
     pub fn handle_outcome(&mut self, ticket: &Ticket, outcome: Outcome, now: Timestamp) {
         let began_at = ticket.began_at.unwrap_or(now);
         let latency = began_at.since(ticket.dispatched_at);
+        ticket.end_first();
         match outcome {
             Outcome::Success => self.table.succeeded(ticket.node, latency, ticket.slowdown),
             Outcome::ServerError => self.table.failed(ticket.node, true),
@@ -553,6 +583,22 @@ impl Picker {
         }
     }
 
+    /// A request of this site rests if it has no answer after so long.
+    pub fn overdue_after(&self, site: SiteId) -> Duration {
+        let slo = self.topology.site(site).admission.slo;
+        slo.saturating_mul(OVERDUE)
+    }
+
+    /// A request that has a ticket for this node rests from now on, and holds no room there.
+    pub fn rest(&self, node: NodeId, rest: RestKind) -> Resting {
+        self.table.begin_rest(node, rest);
+        Resting {
+            node,
+            rest,
+            table: Arc::clone(&self.table),
+        }
+    }
+
     /// A server told its load with a response to `site`.
     pub fn handle_probe(&mut self, site: SiteId, probe: &Probe, now: Timestamp) {
         self.table.reported(probe.node, probe.in_flight, now);
@@ -566,7 +612,9 @@ impl Picker {
         self.groups.dispatched(site, self.table.group_of(node));
         let load = self.table.brief(node);
         let in_flight = u32::try_from(self.table.dispatch(node)).unwrap_or(u32::MAX);
-        let first = in_flight <= FIRST && self.table.agreed(node).is_none_or(|it| it.held <= FIRST);
+        let at_work = u64::from(in_flight).saturating_sub(self.table.resting(node));
+        let first =
+            at_work <= FIRST.into() && self.table.agreed(node).is_none_or(|it| it.held <= FIRST);
         if first {
             self.table.add_first(site);
         }
@@ -581,7 +629,7 @@ impl Picker {
             },
             site,
             slowdown: choice.slowdown,
-            first,
+            first: Cell::new(first),
             dispatched_at: now,
             began_at: None,
             table: Arc::clone(&self.table),

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
+use tidegate_core::load::RestKind;
 use tidegate_core::policy::Probe;
 
 use crate::body::{ResponseBody, ResponseStream};
@@ -68,6 +69,9 @@ pub(crate) fn deliver(
         ResponseBody::Empty
     } else {
         session.enter(Phase::Body, worker.ticks.body_idle);
+        if let Some(node) = live.node() {
+            session.rest_after(node, RestKind::Answered, worker.ticks.long_answer);
+        }
         ResponseBody::Stream(ResponseStream::new(incoming, live))
     };
     Delivery::Response(Response::from_parts(parts, body))

@@ -12,7 +12,7 @@ use http::{HeaderMap, Request};
 use tidegate_core::picker::{Outcome, Ticket};
 use tidegate_core::throttle::{Marks, ThrottleId};
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::SiteId;
+use tidegate_core::topology::{NodeId, SiteId};
 
 use crate::classify::SessionHash;
 use crate::config::LogFormat;
@@ -129,6 +129,12 @@ impl Live {
     /// What is known of the request, while it is in progress.
     pub(crate) fn exchange(&mut self) -> Option<&mut Exchange> {
         self.inner.as_mut().map(|(_, exchange)| &mut **exchange)
+    }
+
+    /// The node that has it.
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        let (_, exchange) = self.inner.as_ref()?;
+        Some(exchange.ticket.as_ref()?.node)
     }
 
     /// The throttle of its class.
@@ -331,6 +337,7 @@ impl Exchange {
                 ..recent
             });
         }
+        session.end_rest();
         drop(ticket);
         drop(throttled);
         self.reset();

@@ -22,6 +22,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
+use tidegate_core::load::RestKind;
 use tidegate_core::picker::{Arrival, Decision, Ticket};
 use tidegate_core::throttle::lowered;
 use tidegate_core::time::Timestamp;
@@ -355,6 +356,12 @@ fn dispatch(worker: &Worker, live: &mut Live, ticket: Ticket, now: Timestamp) {
     if let Some(counters) = stats.node(ticket.node) {
         counters.tries.add(1);
     }
+    if let Some(session) = live.session() {
+        // What failed elsewhere is at work anew.
+        session.end_rest();
+        let overdue = worker.overdue(ticket.site());
+        session.rest_after(ticket.node, RestKind::Unanswered, overdue);
+    }
     if let Some(exchange) = live.exchange() {
         if let Some(session) = exchange.session.take() {
             worker.session_tables.mark(ticket.site(), session, now);
@@ -634,7 +641,8 @@ fn again_elsewhere(
         return Err(reason);
     }
     let now = worker.now();
-    match worker.picker.borrow_mut().handle_retry(site, tried, now) {
+    let retried = worker.picker.borrow_mut().handle_retry(site, tried, now);
+    match retried {
         Err(_) => Err(reason),
         Ok(ticket) => {
             worker.on_retry(site);

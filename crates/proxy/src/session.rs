@@ -18,6 +18,9 @@ use std::task::{Context, Waker};
 
 use bytes::BytesMut;
 use http::{HeaderValue, Version};
+use tidegate_core::load::RestKind;
+use tidegate_core::picker::Resting;
+use tidegate_core::topology::NodeId;
 
 use crate::departure::{Ended, LOOK_TICKS, Stage};
 use crate::exchange::Exchange;
@@ -52,6 +55,22 @@ pub(crate) enum Upload {
     Failed(Reason),
 }
 
+/// Whether the present request takes its node's time.
+#[derive(Default)]
+enum Repose {
+    /// There is none, or it does.
+    #[default]
+    Works,
+    /// It will take none from this tick on, if it is still there.
+    From {
+        tick: u64,
+        node: NodeId,
+        kind: RestKind,
+    },
+    /// It takes none.
+    Rests(#[expect(dead_code, reason = "the request rests while it is kept")] Resting),
+}
+
 /// See the module.
 pub(crate) struct Session {
     pub(crate) worker: Rc<Worker>,
@@ -62,6 +81,7 @@ pub(crate) struct Session {
     due: Cell<u64>,
     late: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+    repose: Cell<Repose>,
     /// The upstream connection that has the present request.
     pub(crate) upstream: RefCell<Option<Box<Upstream>>>,
     pub(crate) upload: Cell<Upload>,
@@ -119,6 +139,7 @@ impl Session {
             due,
             late: Cell::new(false),
             waker: RefCell::new(None),
+            repose: Cell::default(),
             upstream: RefCell::new(None),
             upload: Cell::new(Upload::Done),
             uploaded: Cell::new(0),
@@ -181,8 +202,8 @@ impl Session {
         self.late.replace(false)
     }
 
-    /// The worker's clock looks at the session.
-    pub(crate) fn on_tick(&self, tick: u64) {
+    /// The worker's clock looks at the session. True if its request rests from now on.
+    pub(crate) fn on_tick(&self, tick: u64) -> bool {
         if self.due.get() <= tick {
             self.due.set(NEVER);
             self.late.set(true);
@@ -192,6 +213,38 @@ impl Session {
         if unseen && tick.is_multiple_of(LOOK_TICKS) && self.is_answered() {
             self.wake();
         }
+        let repose = self.repose.take();
+        if let Repose::From {
+            tick: from,
+            node,
+            kind,
+        } = repose
+            && from <= tick
+        {
+            self.rest(node, kind);
+            return true;
+        }
+        self.repose.set(repose);
+        false
+    }
+
+    // Whether the request holds room at its node; see [`tidegate_core::picker::Picker::rest`].
+
+    /// The present request, which the node has, rests if it is still there so many ticks from now.
+    pub(crate) fn rest_after(&self, node: NodeId, kind: RestKind, ticks: u64) {
+        let tick = self.worker.due(ticks);
+        self.repose.set(Repose::From { tick, node, kind });
+    }
+
+    /// It rests from now on.
+    pub(crate) fn rest(&self, node: NodeId, kind: RestKind) {
+        let resting = self.worker.picker.borrow().rest(node, kind);
+        self.repose.set(Repose::Rests(resting));
+    }
+
+    /// It is about to end, or to be sent again.
+    pub(crate) fn end_rest(&self) {
+        self.repose.set(Repose::Works);
     }
 
     pub(crate) fn wake(&self) {

@@ -1,6 +1,6 @@
 //! An upgraded connection: bytes both ways, until both sides have said that they are done, one
 //! breaks, or nothing moves for too long. A side that is done is told to the other (half-close).
-//! The request that began it is in flight until then.
+//! The request that began it is in flight until then, and rests: it holds no room at its node.
 
 use std::future::poll_fn;
 use std::io;
@@ -9,12 +9,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use tidegate_core::load::RestKind;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::exchange::Live;
 use crate::reason::Reason;
 use crate::session::{Phase, Session};
+use crate::waiting;
 
 /// Bytes that are held in each direction.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -41,6 +43,10 @@ impl Tunnel {
             return Err(live);
         };
         live.on_server_done();
+        if let Some(node) = live.node() {
+            session.rest(node, RestKind::Answered);
+            waiting::serve(&session.worker);
+        }
         session.suspend();
         session
             .tunnel

@@ -12,7 +12,7 @@ use http::HeaderMap;
 use hyper::client::conn::http1::Builder as ClientBuilder;
 use hyper::server::conn::http1::Builder as ServerBuilder;
 use tidegate_core::admission::{AcceptGate, Class};
-use tidegate_core::picker::Picker;
+use tidegate_core::picker::{LONG_ANSWER, Picker};
 use tidegate_core::prng::Prng;
 use tidegate_core::retry_budget::RetryBudget;
 use tidegate_core::route::Routes;
@@ -61,6 +61,8 @@ pub(crate) struct Ticks {
     pub(crate) upstream_idle: u64,
     pub(crate) linger: u64,
     pub(crate) drain_grace: u64,
+    /// An answer that takes longer from its head on is a long one.
+    pub(crate) long_answer: u64,
 }
 
 impl Ticks {
@@ -75,6 +77,7 @@ impl Ticks {
             upstream_idle: ticks(timeouts.upstream_idle),
             linger: ticks(timeouts.linger),
             drain_grace: ticks(DRAIN_GRACE),
+            long_answer: ticks(LONG_ANSWER),
         }
     }
 }
@@ -286,6 +289,12 @@ impl Worker {
         self.tick.get().saturating_add(ticks).saturating_add(1)
     }
 
+    /// Ticks after which a request of the site that has no answer is overdue.
+    pub(crate) fn overdue(&self, site: SiteId) -> u64 {
+        let after = self.picker.borrow().overdue_after(site);
+        nanos(after).div_ceil(nanos(TICK))
+    }
+
     /// The Unix time of a point in time, nanoseconds.
     pub(crate) fn unix_nanos(&self, at: Timestamp) -> u64 {
         self.unix_base.get().saturating_add(at.nanos())
@@ -476,8 +485,12 @@ impl Worker {
             let tick = nanos(start.elapsed()) / nanos(TICK);
             self.tick.set(tick);
             self.set_wall_clock();
+            let mut room = false;
             for session in self.sessions.borrow().slots.iter().flatten() {
-                session.on_tick(tick);
+                room |= session.on_tick(tick);
+            }
+            if room {
+                waiting::serve(&self);
             }
             let mut scratch = self.scratch.raw.borrow_mut();
             self.lingering.borrow_mut().on_tick(tick, &mut scratch);

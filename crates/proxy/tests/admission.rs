@@ -2,9 +2,12 @@
 
 mod common;
 
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use common::{Bench, Gated, Message, ask, until};
+use common::{Bench, Gated, Message, Node, ask, ok, until};
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class, Rank};
 use tidegate_core::topology::{NodeId, SiteId};
 use tidegate_proxy::{ClassConfig, ProxyConfig, Reason, SessionConfig, SessionSource};
@@ -27,7 +30,15 @@ fn bench_with(
     admission: AdmissionConfig,
     change: impl FnOnce(&mut ProxyConfig),
 ) -> Bench {
-    let bench = Bench::admitting_with(&[gated.node.address], admission, change);
+    bench_at(gated.node.address, admission, change)
+}
+
+fn bench_at(
+    node: SocketAddr,
+    admission: AdmissionConfig,
+    change: impl FnOnce(&mut ProxyConfig),
+) -> Bench {
+    let bench = Bench::admitting_with(&[node], admission, change);
     // The highest of several classes finds room a little longer, and so do known sessions.
     let several = admission.classes > 1;
     let high = |class: Class| class.is_known() || several && class.index() == 0;
@@ -84,6 +95,121 @@ fn room_that_others_left_is_taken_when_it_is_told() {
     });
     assert_eq!(client.read_response(false).status(), 200);
     bench.settled();
+}
+
+/// A node that says yes to `/tunnel`, begins the answer to `/long` and ends it when it is told to, does
+/// not answer `/poll` before that, and everything else at once.
+fn unhurried() -> (Node, Sender<()>) {
+    let (go_on, gate) = channel();
+    let gate: Arc<Mutex<Receiver<()>>> = Arc::new(Mutex::new(gate));
+    let node = Node::start(move |peer| {
+        let wait = || {
+            let gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
+            gate.recv().ok();
+        };
+        while let Some(request) = peer.read_message() {
+            let answer = ok("served");
+            let sent = match request.start.split(' ').nth(1) {
+                Some("/tunnel") => peer.write(
+                    b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+                ),
+                Some("/long") => {
+                    let (begin, end) = answer.split_at(answer.len() - 3);
+                    let begun = peer.write(begin);
+                    wait();
+                    begun.and_then(|()| peer.write(end))
+                }
+                Some("/poll") => {
+                    wait();
+                    peer.write(&answer)
+                }
+                _ => peer.write(&answer),
+            };
+            if sent.is_err() {
+                break;
+            }
+        }
+    });
+    (node, go_on)
+}
+
+/// With room for one request at the node, and one there that rests, this many are served beside it.
+fn are_served_beside(bench: &Bench) {
+    let table = &bench.shared.table;
+    let mut client = bench.client();
+    for _ in 0..5 {
+        assert_eq!(client.get("/").status(), 200);
+    }
+    until("those have ended", || table.in_flight(NodeId(0)) == 1);
+    assert_eq!((table.at_work(NodeId(0)), table.resting(NodeId(0))), (0, 1));
+}
+
+fn settled_without_rest(bench: &Bench) {
+    bench.settled();
+    let table = &bench.shared.table;
+    assert_eq!((table.at_work(NodeId(0)), table.resting(NodeId(0))), (0, 0));
+}
+
+#[test]
+fn a_tunnel_holds_no_room() {
+    let (node, _go_on) = unhurried();
+    let bench = bench_at(node.address, adaptive(LONG, 10), |_| ());
+    let mut client = bench.client();
+    client.send(
+        "GET /tunnel HTTP/1.1\r\nhost: shop.example\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+    );
+    assert_eq!(client.read_head().unwrap().status(), 101);
+    are_served_beside(&bench);
+    drop(client);
+    settled_without_rest(&bench);
+}
+
+#[test]
+fn an_answer_that_goes_on_for_long_holds_no_room() {
+    let (node, go_on) = unhurried();
+    let bench = bench_at(node.address, adaptive(LONG, 10), |_| ());
+    let mut client = bench.client();
+    ask(&mut client, "/long");
+    are_served_beside(&bench);
+    go_on.send(()).unwrap();
+    assert_eq!(client.read_response(false).text(), "served");
+    settled_without_rest(&bench);
+}
+
+#[test]
+fn whoever_waits_gets_the_room_of_what_begins_to_rest() {
+    let (node, go_on) = unhurried();
+    let bench = bench_at(node.address, adaptive(LONG, 10), |_| ());
+    let (mut client, mut other) = (bench.client(), bench.client());
+    ask(&mut client, "/long");
+    until("it is at the node", || bench.in_flight() == 1);
+    assert_eq!(other.get("/").status(), 200);
+    go_on.send(()).unwrap();
+    assert_eq!(client.read_response(false).text(), "served");
+    settled_without_rest(&bench);
+}
+
+#[test]
+fn an_answer_that_is_long_overdue_holds_no_room_where_others_are_answered() {
+    let (node, go_on) = unhurried();
+    let bench = bench_at(
+        node.address,
+        adaptive(Duration::from_millis(50), 10),
+        |_| (),
+    );
+    let table = &bench.shared.table;
+    let mut client = bench.client();
+    ask(&mut client, "/poll");
+    until("it is at the node", || bench.in_flight() == 1);
+    // The director has seen that others are answered.
+    table.believe_unanswered(NodeId(0), true);
+    until("it rests", || table.resting(NodeId(0)) == 1);
+    are_served_beside(&bench);
+    table.believe_unanswered(NodeId(0), false);
+    assert_eq!((table.at_work(NodeId(0)), table.resting(NodeId(0))), (1, 0));
+    go_on.send(()).unwrap();
+    assert_eq!(client.read_response(false).status(), 200);
+    settled_without_rest(&bench);
 }
 
 #[test]

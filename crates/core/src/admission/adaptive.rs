@@ -38,7 +38,7 @@ impl Admission for Adaptive {
 
     fn has_room(&self, view: &View<'_>, node: NodeId, class: Class) -> bool {
         let limit = view.table.limit(node, Rank::of(class));
-        (view.table.in_flight(node) as f32) < limit
+        (view.table.at_work(node) as f32) < limit
     }
 
     fn looks_further(&self) -> bool {

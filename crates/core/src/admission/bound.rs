@@ -3,13 +3,19 @@
 //!
 //! ```text
 //! r, u, q   mean run queue, busy CPUs and accept queue, as the record's integrals tell
-//! w         = max(0, r - u) * min(1, n / r) + q    requests that wait for a CPU or a worker
-//! useful    = n - w                                n in flight: what the server is at work on
+//! n, X      our requests at work there, and how many end per second; what rests does not count
+//! e         time that a request spends off the run queue: n - r over X while the CPUs have time (1 s);
+//!           nothing before that was seen for half a second
+//! h         tasks of others on the run queue: r - (n - 0.9 e X), found in 0.5 s and forgotten in 5 s,
+//!           and no more than r (means of 100 ms)
+//! w         = max(0, min(r - h, n) - u) + q        requests that wait for others of ours
+//! useful    = n - w                                what the server is at work on
 //! target    = useful + max(1, (gamma - 1) * useful)
+//!             and 9 for each task of others, up to X SLO / 4
 //!
 //! n > gamma * useful and n > target:  L += (target - L) * (1 - e^(-dt / 10 ms)), L >= floor
-//! else if the limit binds and the CPUs are full, or answers come as fast as ever, or take longer
-//! than half the SLO by nature:
+//! else if the limit binds and the CPUs are full, or answers come as fast as ever, or within a quarter
+//! of the SLO, or take longer than half of it by nature:
 //!                                     L += max(1, 0.1 L) * dt / W, up to 1.05 * target, where
 //!                                     slots that are held and empty count as useful
 //!                                     without waiting for W where CPUs have time and nobody waits for
@@ -18,22 +24,27 @@
 //! floor     = C + max(1, 0.25 C), at least 2: one in service and the next one at hand
 //! ```
 //!
-//! Inputs: records (any interval), own requests in flight, whether the limit binds.
+//! Inputs: records (any interval), own requests at work, whether the limit binds.
 //!
 //! A server that computes needs as many requests as it has CPUs; one that also waits for disks or
 //! databases shows by itself how many more, since a request that waits for those is not on the
 //! run queue; one with few workers shows it in its accept queue. No history and no baseline are
-//! needed, so nothing is wrong after a change. Of the run queue only the part that is the
-//! requests' counts: antagonists make it long without any request's doing.
+//! needed for that, so nothing is wrong after a change.
 //!
-//! Failure case: a server that queues by itself, unseen (an event loop, a pool that accepts all):
+//! Where others take the CPUs (hogs, other sites on the same host) requests are slow without being too
+//! many: a request that waits for tasks of others is not kept from them by holding back the next
+//! one, it is only served less. So what others' tasks do to the run queue is not ours, and with so
+//! many of ours as are nine to one of theirs the site has nine tenths of the CPUs, which is all it can
+//! get. Not more than a quarter of the SLO's worth: beyond that its answers would come late.
+//!
+//! Failure case: requests that are many tasks each look like tasks of others; a server that queues by itself, unseen (an event loop, a pool that accepts all):
 //! then all in flight look useful and the bound grows with them; [`super::control`] caps it by
 //! Little's law at half the SLO.
 //!
-//! Source: the admission study, "Specification"; gamma from its table, where 1.25 is the best of
+//! Source: the admission study, "Specification" (there others' part of the run queue is taken in proportion); gamma from its table, where 1.25 is the best of
 //! five over all scenarios.
 
-use super::ewma::Ewma;
+use super::ewma::{Ewma, weight};
 use super::{SLO_PART, WithoutRecords};
 
 /// How much more than useful may be in flight.
@@ -55,6 +66,20 @@ const NOBODY: f64 = 0.1;
 const ABOVE_TARGET: f64 = 1.05;
 /// CPUs count as full from here.
 const FULL: f64 = 0.93;
+/// Time constants of what is seen of others' tasks, of finding more of them, and of forgetting them,
+/// seconds.
+const TAU_OTHERS: f64 = 0.1;
+const TAU_FIND: f64 = 0.5;
+const TAU_FORGET: f64 = 5.0;
+/// So many of ours for each task of others: nine tenths of the CPUs.
+const AGAINST_OTHERS: f64 = 9.0;
+/// Fewer of them than this are no matter.
+const OTHERS_MIN: f64 = 0.5;
+/// Time constant of the time that a request is elsewhere, seconds, and the part of it that is relied upon.
+const TAU_ELSEWHERE: f64 = 1.0;
+const SURELY: f64 = 0.9;
+/// Answers come well within the SLO below this part of half of it.
+const WELL_WITHIN: f64 = 0.5;
 /// Answers are as fast as ever below this many times the base, and half the SLO.
 const SWIFT: f64 = 1.5;
 
@@ -71,8 +96,12 @@ pub(super) struct Seen {
     pub(super) busy: f64,
     /// Mean accept queue.
     pub(super) accept_queue: f64,
-    /// Requests in flight, those of all front-ends.
+    /// Requests at work, those of all front-ends.
     pub(super) in_flight: f64,
+    /// Those that have ended since the last record.
+    pub(super) ended: f64,
+    /// So many at work make answers take half the SLO.
+    pub(super) little: f64,
     /// Slots that front-ends hold for requests to come.
     pub(super) empty: f64,
     /// Whether it is too old to act upon at once.
@@ -105,6 +134,18 @@ pub(super) struct Bound {
     in_flight: Ewma,
     busy: Ewma,
     empty: Ewma,
+    /// The run queue and our requests over a longer time.
+    run_queue: Ewma,
+    present: Ewma,
+    /// Tasks of others.
+    others: f64,
+    /// Time of requests off the run queue and requests that ended, fading, while the CPUs had time.
+    elsewhere: f64,
+    elsewhere_ended: f64,
+    /// That time.
+    calm: f64,
+    /// Requests that end per second.
+    rate: Ewma,
 }
 
 impl Bound {
@@ -116,6 +157,13 @@ impl Bound {
             in_flight: Ewma::new(TAU),
             busy: Ewma::new(TAU),
             empty: Ewma::new(TAU),
+            run_queue: Ewma::new(TAU_OTHERS),
+            present: Ewma::new(TAU_OTHERS),
+            others: 0.0,
+            elsewhere: 0.0,
+            elsewhere_ended: 0.0,
+            calm: 0.0,
+            rate: Ewma::new(TAU_OTHERS),
         }
     }
 
@@ -151,8 +199,9 @@ impl Bound {
     /// Takes in what a record tells.
     pub(super) fn on_record(&mut self, seen: &Seen, pressure: &Pressure) {
         let n = seen.in_flight;
-        let ours = (n / seen.run_queue.max(f64::MIN_POSITIVE)).min(1.0);
-        let waiting = (seen.run_queue - seen.busy).max(0.0) * ours + seen.accept_queue;
+        self.follow_others(seen);
+        let ours = (seen.run_queue - self.others).clamp(0.0, n);
+        let waiting = (ours - seen.busy).max(0.0) + seen.accept_queue;
         self.in_flight.add(n, seen.dt);
         self.useful.add((n - waiting).max(0.0), seen.dt);
         self.busy.add(seen.busy, seen.dt);
@@ -160,11 +209,13 @@ impl Bound {
         let gamma = if seen.stale { GAMMA_STALE } else { GAMMA };
         let (n, useful) = (self.in_flight.value(), self.useful.value());
         let target = useful + f64::max(1.0, (gamma - 1.0) * useful);
+        let against = AGAINST_OTHERS * (self.others - OTHERS_MIN).max(0.0);
+        let target = target.max((WELL_WITHIN * seen.little).min(target + against));
         let floor = floor(seen.capacity);
         if n > gamma * useful && n > target {
             let step = 1.0 - (-seen.dt / TAU).exp();
             self.limit += (target - self.limit) * step;
-        } else if pressure.binds && self.may_grow(seen.capacity, pressure) {
+        } else if pressure.binds && self.may_grow(seen, pressure) {
             let request = pressure.residence.clamp(REQUEST_MIN, REQUEST_MAX);
             let by_request = f64::max(1.0, STEP * self.limit) * seen.dt / request;
             let grown = match self.has_time(seen.capacity) {
@@ -175,6 +226,34 @@ impl Bound {
             self.limit = grown.min(f64::max(self.limit, reach));
         }
         self.limit = self.limit.max(floor);
+    }
+
+    /// What of the run queue is others'. Of our requests some wait elsewhere, as long as they did while
+    /// the CPUs had time.
+    fn follow_others(&mut self, seen: &Seen) {
+        self.run_queue.add(seen.run_queue, seen.dt);
+        self.present.add(seen.in_flight, seen.dt);
+        self.rate.add(seen.ended / seen.dt, seen.dt);
+        let (present, most) = (self.present.value(), self.run_queue.value());
+        if self.busy.value() < TIME * seen.capacity {
+            let kept = 1.0 - weight(seen.dt, TAU_ELSEWHERE);
+            let elsewhere = present - most;
+            self.elsewhere = self.elsewhere * kept + elsewhere * seen.dt;
+            self.elsewhere_ended = self.elsewhere_ended * kept + self.rate.value() * seen.dt;
+            self.calm = self.calm * kept + seen.dt;
+        }
+        let each = match self.calm > TAU_ELSEWHERE / 2.0 && self.elsewhere_ended > 0.0 {
+            true => self.elsewhere.max(0.0) / self.elsewhere_ended,
+            false => 0.0,
+        };
+        let ours = present - SURELY * each * self.rate.value();
+        let least = (most - ours.max(0.0)).max(0.0);
+        let tau = match least > self.others {
+            true => TAU_FIND,
+            false => TAU_FORGET,
+        };
+        self.others += (least - self.others) * weight(seen.dt, tau);
+        self.others = self.others.min(most);
     }
 
     /// Lowers it to what Little's law allows, but not below the floor.
@@ -189,13 +268,14 @@ impl Bound {
     }
 
     /// More requests would be of use: the CPUs are full and want a queue before them, or the server
-    /// answers as fast as if it were idle, or nothing can make it fast.
-    fn may_grow(&self, capacity: f64, pressure: &Pressure) -> bool {
-        let full = self.busy.value() > FULL * capacity;
+    /// answers as fast as if it were idle, or well within the SLO, or nothing can make it fast.
+    fn may_grow(&self, seen: &Seen, pressure: &Pressure) -> bool {
+        let full = self.busy.value() > FULL * seen.capacity;
         let swift = pressure
             .base
             .is_some_and(|base| pressure.residence < (SWIFT * base).min(SLO_PART * pressure.slo));
-        full || swift || pressure.natural
+        let well = self.in_flight.value() < WELL_WITHIN * seen.little;
+        full || swift || well || pressure.natural
     }
 }
 
@@ -233,6 +313,8 @@ mod tests {
             busy,
             accept_queue: 0.0,
             in_flight: n,
+            ended: 0.0,
+            little: 0.0,
             empty: 0.0,
             stale: false,
         }
@@ -296,6 +378,78 @@ mod tests {
             ..seen(bound.limit(), 1.0)
         });
         assert!(limit >= 5.0, "{limit}");
+    }
+
+    /// A server to which hogs come after a second, and so many requests a second of 10 ms of CPU and so
+    /// much of something else; those at work in the end, and the limit.
+    fn beside_hogs(hogs: f64, offered: f64, io: f64) -> (f64, f64) {
+        let mut bound = Bound::new(CPUS);
+        let (mut computing, mut waiting): (f64, f64) = (0.0, 0.0);
+        let mut n = 0.0;
+        for millis in 0..5000 {
+            let hogs = if millis < 1000 { 0.0 } else { hogs };
+            let run_queue = computing + hogs;
+            let share = (CPUS / run_queue.max(CPUS)).min(1.0);
+            let computed = computing * share / 0.01 * 0.001;
+            let ended = match io > 0.0 {
+                true => waiting / io * 0.001,
+                false => computed,
+            };
+            computing -= computed;
+            waiting += computed - ended;
+            let wanted = computing + waiting + offered * 0.001;
+            let binds = wanted > bound.limit();
+            n = wanted.min(bound.limit().max(computing + waiting));
+            computing = n - waiting;
+            let seen = Seen {
+                run_queue,
+                busy: run_queue.min(CPUS),
+                ended,
+                little: ended * 250.0,
+                ..seen(n, 0.0)
+            };
+            let pressure = Pressure {
+                base: None,
+                ..pressure(binds)
+            };
+            bound.on_record(&seen, &pressure);
+        }
+        (n, bound.limit())
+    }
+
+    #[test]
+    fn tasks_of_others_keep_no_request_away() {
+        // Three CPUs' worth of requests beside four hogs on four CPUs: twelve at work share them with
+        // four, and each takes 40 ms. And requests that wait for a database beside them.
+        for (offered, io, n) in [(300.0, 0.0, 12.0), (200.0, 0.05, 14.0), (20.0, 0.0, 0.21)] {
+            let (at_work, limit) = beside_hogs(4.0, offered, io);
+            assert!((at_work / n - 1.0).abs() < 0.2, "{at_work} of {n}");
+            assert!(limit >= at_work, "{limit} for {at_work}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_others_is_not_more_than_there_is() {
+        let mut bound = Bound::new(CPUS);
+        let at = |n: f64, run_queue: f64| Seen {
+            run_queue,
+            busy: run_queue.min(CPUS),
+            ..seen(n, 0.0)
+        };
+        let mut others = |n, run_queue, millis| {
+            for _ in 0..millis {
+                bound.on_record(&at(n, run_queue), &pressure(false));
+            }
+            bound.others
+        };
+        assert!((others(0.5, 4.5, 3000) - 4.0).abs() < 0.1, "hogs");
+        assert!((others(12.0, 16.0, 3000) - 4.0).abs() < 0.1, "and requests");
+        assert!(others(12.0, 12.0, 20_000) < 0.1, "they have left");
+        assert!(
+            others(40.0, 8.0, 3000) < 0.1,
+            "requests that wait elsewhere"
+        );
+        assert!(others(0.0, 0.0, 500) < 0.05, "nobody");
     }
 
     #[test]

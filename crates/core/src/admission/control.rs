@@ -181,7 +181,7 @@ impl Control {
             let node = server.node;
             let answered = |ticket| table.answered_word(node, ticket);
             server.slots.take_in(answered, now);
-            let in_flight = table.in_flight(node) as i64;
+            let in_flight = table.at_work(node) as i64;
             let total = server.slots.total(in_flight, vote, now);
             server.total = total.filter(|_| several);
         }
@@ -267,7 +267,7 @@ impl Control {
         let keeps = self.keeps(share);
         for server in &mut self.servers {
             let limit = server.limit * server.scale;
-            let in_flight = table.in_flight(server.node) as i64;
+            let in_flight = table.at_work(server.node) as i64;
             server.near = false;
             server.held = in_flight;
             let total = server.total.filter(|_| limit.is_finite());
@@ -344,7 +344,7 @@ impl Control {
             }
             let limit = server.limit * server.scale;
             let mut wanted = Wanted {
-                in_flight: table.in_flight(server.node) as i64,
+                in_flight: table.at_work(server.node) as i64,
                 held: server.held,
                 vote,
                 asked: 0,
@@ -448,7 +448,7 @@ impl Needs {
 fn is_near(server: &Server, table: &LoadTable, share: f64) -> bool {
     match &server.total {
         Some(total) => total.held as f64 >= NEAR * server.limit,
-        None => table.in_flight(server.node) as f64 >= NEAR * server.limit * share,
+        None => table.at_work(server.node) as f64 >= NEAR * server.limit * share,
     }
 }
 

@@ -25,6 +25,8 @@ const STALE: Duration = Duration::from_millis(5);
 const LOST: Duration = Duration::from_secs(1);
 /// Time constant of a server's completions, seconds.
 const TAU: f64 = 0.15;
+/// And over which it is told whether others are answered while some are not, seconds.
+const TAU_OVERDUE: f64 = 2.0;
 /// CPUs count as full from here.
 const FULL: f64 = 0.9;
 
@@ -42,6 +44,13 @@ pub(super) struct Server {
     /// As the words told last.
     ended_by_all: u64,
     completions: Ewma,
+    /// Requests of all that ended since the record that was taken in last.
+    ended_since: f64,
+    /// Own requests that end per second, and those at work that are not overdue, over a longer time.
+    answers: Ewma,
+    prompt: Ewma,
+    /// Whether those that are overdue are taken to rest.
+    overdue_rest: bool,
     /// Own requests that ended in the last tick.
     pub(super) ended: f64,
     /// Below this part of the time a fraction counts as a whole request.
@@ -92,6 +101,10 @@ impl Server {
             own: table.own(node),
             ended_by_all: 0,
             completions: Ewma::new(TAU),
+            ended_since: 0.0,
+            answers: Ewma::new(TAU_OVERDUE),
+            prompt: Ewma::new(TAU_OVERDUE),
+            overdue_rest: false,
             ended: 0.0,
             coin: 0.5,
             limit: f64::INFINITY,
@@ -123,7 +136,8 @@ impl Server {
         let ended = own.completed.wrapping_sub(self.own.completed) as f64;
         self.own = own;
         self.ended = ended;
-        let in_flight = own.in_flight() as f64;
+        self.judge_overdue(table, (dt, ended), pressure.slo);
+        let in_flight = table.at_work(self.node) as f64;
         let ended_by_all = self.slots.ended() - self.ended_by_all;
         self.ended_by_all += ended_by_all;
         let (all, empty, all_ended) = match &self.total {
@@ -145,7 +159,10 @@ impl Server {
                 let capacity = f64::from(load.capacity);
                 let little = self.completions.value() * SLO_PART * pressure.slo;
                 let slow = little > 0.0 && all > little;
-                let bound = self.by_record(&load, (dt, all, empty), age, pressure);
+                self.ended_since += all_ended;
+                let resting = table.resting(self.node) as f64 / share;
+                let seen = (dt, all, empty, resting, little);
+                let bound = self.by_record(&load, seen, age, pressure);
                 let (busy, at_work) = (bound.busy(), bound.at_work());
                 if slow && pressure.binds && busy > FULL * capacity {
                     bound.cap(little, capacity);
@@ -165,6 +182,24 @@ impl Server {
         sum.ended += all_ended;
         sum.limits += self.limit;
         age
+    }
+
+    /// Whether requests whose answer is overdue wait for something that takes nobody's time here: they
+    /// do while the others are answered.
+    fn judge_overdue(&mut self, table: &LoadTable, (dt, ended): (f64, f64), slo: f64) {
+        let overdue = table.unanswered(self.node);
+        let others = match self.overdue_rest {
+            true => table.at_work(self.node),
+            false => table.at_work(self.node).saturating_sub(overdue),
+        };
+        self.answers.add(ended / dt, dt);
+        self.prompt.add(others as f64, dt);
+        let in_time = self.prompt.value() <= self.answers.value() * SLO_PART * slo;
+        let rest = overdue > 0 && in_time && self.answers.value() > 0.0;
+        if rest != self.overdue_rest {
+            self.overdue_rest = rest;
+            table.believe_unanswered(self.node, rest);
+        }
     }
 
     /// The law for a server that tells nothing speaks of own requests; the share is taken off
@@ -198,7 +233,7 @@ impl Server {
     fn by_record(
         &mut self,
         load: &NodeLoad,
-        (dt, in_flight, empty): (f64, f64, f64),
+        (dt, in_flight, empty, resting, little): (f64, f64, f64, f64, f64),
         age: Age,
         pressure: &Pressure,
     ) -> &mut Bound {
@@ -213,11 +248,13 @@ impl Server {
             };
             self.observed_at = load.observed_at;
             let all = match load.in_flight.is_finite() {
-                true => f64::from(load.in_flight),
+                true => (f64::from(load.in_flight) - resting).max(0.0),
                 false => in_flight,
             };
             let seen = Seen {
                 dt: since,
+                ended: std::mem::take(&mut self.ended_since),
+                little,
                 empty,
                 stale: age == Age::Old,
                 ..seen(load, all)
@@ -268,6 +305,8 @@ fn seen(load: &NodeLoad, in_flight: f64) -> Seen {
         busy: known(load.utilization) * f64::from(load.capacity),
         accept_queue: known(load.accept_queue),
         in_flight,
+        ended: 0.0,
+        little: 0.0,
         empty: 0.0,
         stale: false,
     }

@@ -209,7 +209,7 @@ impl Director {
             };
             let has_room = |node: &NodeId| {
                 let limit = table.limit(*node, Rank::of(class));
-                (table.in_flight(*node) as f32) < limit && table.has_group_room(*node)
+                (table.at_work(*node) as f32) < limit && table.has_group_room(*node)
             };
             site.candidates.iter().any(has_room)
         })

@@ -21,5 +21,5 @@ pub use history::{History, Progress, Reading};
 pub use node_load::{LoadBrief, NodeLoad, OwnTraffic};
 pub use rates::{Point, Rates};
 pub use rung::Rung;
-pub use table::{LoadReport, LoadTable, NodeTerms, Outcomes, SiteTerms};
+pub use table::{LoadReport, LoadTable, NodeTerms, Outcomes, RestKind, SiteTerms};
 pub use words::{Agreed, WordOp, WordReply, WordRequest};

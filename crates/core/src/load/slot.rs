@@ -2,7 +2,7 @@
 //!
 //! | line | written by | read by |
 //! |---|---|---|
-//! | load, what `auto` compares | the node's one reader | pickers, director, admin |
+//! | load, what `auto` compares; who rests | the node's one reader; shells, now and then | pickers, director, admin |
 //! | own traffic and terms | pickers (counters), director (terms) | pickers, director |
 //! | load, the rest | the node's one reader | other policies, director, admin |
 //! | outcomes, reports in responses | pickers | director, `auto` where records are old |
@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use super::table::{LoadReport, NodeTerms, STREAK_MAX};
+use super::table::{LoadReport, NodeTerms, RestKind, STREAK_MAX};
 use super::{LoadBrief, NodeLoad, OwnTraffic, Rung};
 use crate::admission::Rank;
 use crate::time::{Timestamp, nanos};
@@ -57,6 +57,17 @@ struct Brief {
     completed: AtomicU64,
     runnable: AtomicF32,
     in_flight: AtomicF32,
+    /// Of no record: here is room, and they change seldom.
+    rests: Rests,
+}
+
+/// Own requests in flight that take none of the node's time.
+#[derive(Debug, Default)]
+struct Rests {
+    answered: AtomicU32,
+    unanswered: AtomicU32,
+    /// Whether those that are not answered are believed to rest.
+    believed: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -150,6 +161,40 @@ impl Slot {
     #[inline]
     pub(super) fn try_brief(&self) -> Option<LoadBrief> {
         self.try_read(|| self.brief.load())
+    }
+
+    /// Own requests at work: in flight, but for those that rest.
+    #[inline]
+    pub(super) fn at_work(&self) -> u64 {
+        self.own
+            .traffic()
+            .in_flight()
+            .saturating_sub(self.resting())
+    }
+
+    /// Own requests that rest, as far as it is believed.
+    #[inline]
+    pub(super) fn resting(&self) -> u64 {
+        let rests = &self.brief.rests;
+        let answered = rests.answered.load(Ordering::Relaxed);
+        let unanswered = match rests.believed.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => rests.unanswered.load(Ordering::Relaxed),
+        };
+        u64::from(answered) + u64::from(unanswered)
+    }
+
+    /// The count of those that rest for this reason.
+    pub(super) fn rests(&self, rest: RestKind) -> &AtomicU32 {
+        match rest {
+            RestKind::Answered => &self.brief.rests.answered,
+            RestKind::Unanswered => &self.brief.rests.unanswered,
+        }
+    }
+
+    pub(super) fn believe_unanswered(&self, believed: bool) {
+        let word = &self.brief.rests.believed;
+        word.store(believed.into(), Ordering::Relaxed);
     }
 
     pub(super) fn brief(&self) -> LoadBrief {

@@ -86,6 +86,15 @@ pub struct LoadReport {
     pub own: u32,
 }
 
+/// Why a request that is in flight rests: it takes none of its node's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestKind {
+    /// Its answer has begun and goes on for long, at the pace of its client; or it has become a tunnel.
+    Answered,
+    /// Its answer is long overdue: a long poll. Or the node hangs.
+    Unanswered,
+}
+
 /// What the director works out for a whole site.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiteTerms {
@@ -260,6 +269,41 @@ impl LoadTable {
     /// Own requests in flight at the node.
     pub fn in_flight(&self, node: NodeId) -> u64 {
         self.own(node).in_flight()
+    }
+
+    /// Own requests at work at the node: in flight, but for those that rest.
+    #[inline]
+    pub fn at_work(&self, node: NodeId) -> u64 {
+        self.slot(node).at_work()
+    }
+
+    /// Own requests in flight that rest, as far as it is believed.
+    #[inline]
+    pub fn resting(&self, node: NodeId) -> u64 {
+        self.slot(node).resting()
+    }
+
+    /// Own requests in flight that wait for an answer which is long overdue.
+    pub(crate) fn unanswered(&self, node: NodeId) -> u64 {
+        let unanswered = self.slot(node).rests(RestKind::Unanswered);
+        unanswered.load(Ordering::Relaxed).into()
+    }
+
+    /// Whether own requests whose answer is overdue rest, as it seems, or keep the node busy.
+    pub fn believe_unanswered(&self, node: NodeId, rest: bool) {
+        self.slot(node).believe_unanswered(rest);
+    }
+
+    /// A request in flight rests from now on.
+    pub(crate) fn begin_rest(&self, node: NodeId, rest: RestKind) {
+        let count = self.slot(node).rests(rest);
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It rests no more, or is about to end.
+    pub(crate) fn end_rest(&self, node: NodeId, rest: RestKind) {
+        let count = self.slot(node).rests(rest);
+        count.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Counts a request on its way to the node; returns how many are in flight with it.

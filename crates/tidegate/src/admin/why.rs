@@ -340,12 +340,16 @@ fn admission_reason(
     let left = busiest.len().saturating_sub(NODES_MAX);
     busiest.truncate(NODES_MAX);
     let nodes = busiest.iter().map(|node| {
-        let (name, in_flight) = (&topology.node(*node).name, table.in_flight(*node));
+        let (name, in_flight) = (&topology.node(*node).name, table.at_work(*node));
         let limit = table.limit(*node, Rank::LOWEST);
         let mut said = match limit.is_finite() {
             true => format!("{name} {in_flight} of {limit:.0}"),
             false => format!("{name} {in_flight}"),
         };
+        let resting = table.resting(*node);
+        if resting > 0 {
+            said.push_str(&format!(" and {resting} at rest"));
+        }
         let load = table.last(*node);
         let age = now.since(load.observed_at).as_secs_f64() * 1e3;
         if load.observed_at != Timestamp::ZERO && load.utilization.is_finite() {
@@ -367,7 +371,7 @@ fn admission_reason(
         false => ("limits", "found"),
     };
     Some(format!(
-        "admission {} {mode} requests in flight {by}: {}; {} {mostly} no room so far",
+        "admission {} {mode} requests at work {by}: {}; {} {mostly} no room so far",
         site.admission.kind.label(),
         nodes.join(", "),
         table.found_no_room(id),
