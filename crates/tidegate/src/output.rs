@@ -105,6 +105,14 @@ impl Output {
         out.flush()
     }
 
+    /// A text as it fits the terminal that results go to: lines are broken at blanks.
+    pub(crate) fn fit(self, text: &str) -> String {
+        match Self::columns().filter(|_| !self.json) {
+            Some(columns) => wrapped(text, columns),
+            None => text.to_owned(),
+        }
+    }
+
     /// Columns of the terminal that results go to; none if they go elsewhere.
     pub(crate) fn columns() -> Option<usize> {
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
@@ -185,6 +193,34 @@ pub(crate) fn now() -> String {
     format!("{:.3}", jiff::Timestamp::now())
 }
 
+/// Lines of at most so many letters, broken at blanks. What is broken off begins below the text of its
+/// line: behind its blanks, or behind its `label:`.
+fn wrapped(text: &str, columns: usize) -> String {
+    let mut out = String::new();
+    for line in text.split('\n') {
+        let blanks = line.len() - line.trim_start().len();
+        let label = line.find(": ").filter(|end| !line[..*end].contains(' '));
+        let behind = label.map_or(0, |end| line.len() - line[end + 1..].trim_start().len());
+        let indent = " ".repeat(blanks.max(behind).min(columns / 2));
+        let mut length = 0;
+        // Blanks within a line stay as they are: they may be columns.
+        for word in line.split_inclusive(' ') {
+            let letters = word.trim_end().chars().count();
+            if length > indent.len() && length + letters > columns {
+                out.truncate(out.trim_end_matches(' ').len());
+                out.push('\n');
+                out.push_str(&indent);
+                length = indent.len();
+            }
+            out.push_str(word);
+            length += word.chars().count();
+        }
+        out.push('\n');
+    }
+    out.pop();
+    out
+}
+
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;
@@ -198,6 +234,29 @@ fn report(text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn long_lines_are_broken_at_blanks_below_their_text() {
+        let text = "load:    226 requests/s, open loop\n  two  columns";
+        let expected = "load:    226 requests/s,\n         open loop\n  two  columns";
+        assert_eq!(wrapped(text, 24), expected);
+        assert_eq!(wrapped(text, 80), text);
+        for columns in 24..60 {
+            let lines = wrapped(text, columns);
+            assert!(
+                lines.lines().all(|line| line.chars().count() <= columns),
+                "{lines}"
+            );
+            let words = |text: &str| {
+                text.split_whitespace()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(words(&lines), words(text));
+        }
+    }
+
     #[test]
     fn a_log_lines_time_is_of_rfc_3339_and_of_one_width() {
         let time = super::now();

@@ -102,9 +102,9 @@ impl Scene<'_> {
     fn front_end(&self, text: &mut Text) {
         let plane = self.plane;
         let driver = &plane.driver;
-        let version = env!("CARGO_PKG_VERSION");
+        let (version, revision) = (env!("CARGO_PKG_VERSION"), env!("TIDEGATE_REVISION"));
         text.family("tidegate_build", Kind::Info, "The running version.")
-            .sample(&[("version", version)], 1.0);
+            .sample(&[("version", version), ("revision", revision)], 1.0);
         let uptime = self.look.now.since(plane.started).as_secs_f64();
         gauge(
             text,

@@ -27,7 +27,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
     let reads = &plane.reads;
     let realtime = reads.realtime();
     Status {
-        version: env!("CARGO_PKG_VERSION").into(),
+        version: env!("TIDEGATE_VERSION").into(),
         uptime_seconds: look.now.since(plane.started).as_secs_f64(),
         ready: plane.is_ready(),
         draining: plane.is_draining(),

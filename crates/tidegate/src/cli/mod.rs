@@ -26,7 +26,7 @@ use crate::output::Output;
 
 /// A load-aware front tier for clusters of web servers.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version, max_term_width = 100)]
+#[command(name = "tidegate", version = env!("TIDEGATE_VERSION"), max_term_width = 100)]
 struct Cli {
     /// Write JSON for programs instead of text for people.
     #[arg(long, global = true)]

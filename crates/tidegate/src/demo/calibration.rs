@@ -63,7 +63,7 @@ impl Cost {
         (stretch > 1.0).then(|| {
             format!(
                 "machine: {cpus:.0} CPUs, {:.0} us of CPU a request and {:.0} % all the time, {:.1} ms \
-                 outside the nodes (p99): demands are\n         stretched {stretch:.1} times and \
+                 outside the nodes (p99): demands are stretched {stretch:.1} times and \
                  requests made as much rarer, so that the machine is not the bottleneck",
                 self.each() * 1e6,
                 self.idle / cpus * 100.0,

@@ -216,9 +216,9 @@ impl Cluster {
         write!(
             text,
             "nodes:   real HTTP servers on 127.0.0.1; their CPUs are virtual: requests share them \
-             by processor sharing,\n         computed in real time. Each publishes a load record \
+             by processor sharing, computed in real time. Each publishes a load record \
              every 1 ms in shared memory\nload:    {:.0} requests/s (open loop, Poisson, seed \
-             {seed}), {:.0} ms of CPU each on the average (exponential):\n         {:.0} % of what \
+             {seed}), {:.0} ms of CPU each on the average (exponential): {:.0} % of what \
              antagonists leave of the {cores} CPUs",
             self.rate(),
             self.mean_demand().as_secs_f64() * 1e3,

@@ -5,9 +5,18 @@ use std::fmt::Write;
 use crate::output::Output;
 use tidegate_lab::server::emulated::NodeNow;
 
-/// Up by so many lines and clear what is below.
+/// Clears so many lines above the cursor and goes up to the first. Line by line: terminals that are told to
+/// clear all of their screen keep what was there as history.
 fn rewind(lines: usize) -> String {
-    format!("\x1b[{lines}A\x1b[J")
+    "\x1b[A\x1b[2K".repeat(lines)
+}
+
+/// The table as lines that fit: one that wraps would count as two when the table is taken away, and some
+/// terminals wrap one that is as long as they are wide.
+fn lines(text: &str, columns: usize) -> Vec<String> {
+    let most = columns.saturating_sub(1);
+    let cut = |line: &str| line.chars().take(most).collect();
+    text.lines().map(cut).collect()
 }
 
 /// See the module.
@@ -48,7 +57,7 @@ impl Live {
             return Ok(());
         }
         self.clear()?;
-        self.output.raw(text)
+        self.output.raw(&self.output.fit(text))
     }
 
     /// The table of nodes as of now, each with its name and CPUs; `seconds` since the last one. The head
@@ -84,13 +93,11 @@ impl Live {
             .ok();
         }
         self.before = nodes.iter().map(|(_, _, now)| *now).collect();
-        // A line that wraps would count as two when the table is taken away.
         let columns = Output::columns().unwrap_or(usize::MAX);
-        let cut = |line: &str| line.chars().take(columns).collect::<String>();
-        let text = text.lines().map(cut).collect::<Vec<_>>().join("\n");
+        let lines = lines(&text, columns);
         self.clear()?;
-        self.lines = text.lines().count();
-        self.output.raw(&text)
+        self.lines = lines.len();
+        self.output.raw(&lines.join("\n"))
     }
 
     /// Takes the table away.
@@ -100,5 +107,19 @@ impl Live {
             0 => Ok(()),
             lines => self.output.control(&rewind(lines)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_narrower_than_its_terminal_and_goes_away_line_by_line() {
+        let text = format!("{}\nshort", "long ".repeat(40));
+        let lines = lines(&text, 80);
+        assert_eq!(lines[0].len(), 79);
+        assert_eq!(lines[1], "short");
+        assert_eq!(rewind(lines.len()), "\x1b[A\x1b[2K\x1b[A\x1b[2K");
     }
 }

@@ -119,7 +119,7 @@ pub(crate) fn run(args: &DemoArgs, output: Output) -> Result<(), Failure> {
     if output.json {
         output.event("machine", &findings.machine());
     }
-    Ok(output.result(&findings.table(), &findings.summary())?)
+    Ok(output.result(&output.fit(&findings.table()), &findings.summary())?)
 }
 
 struct Demo {
@@ -284,7 +284,7 @@ impl Demo {
                 (tally.sent, tally.ended)
             };
             let head = format!(
-                "{}: {:.1} of {:.1} s, {sent} sent, {} in flight, page {}",
+                "{}: {:.1} of {:.1} s, {sent} sent, {} in flight\npage {}",
                 task.title,
                 now.since(start).min(task.length).as_secs_f64(),
                 task.length.as_secs_f64(),

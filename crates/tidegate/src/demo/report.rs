@@ -116,21 +116,21 @@ impl Findings {
     pub(super) fn table(&self) -> String {
         let summary = self.summary();
         let mut text = format!(
-            "{:<13} {:>9} {:>6} {:>10} {:>8} {:>8} {:>15} {:>9} {:>13}\n",
+            "{:<13} {:>6} {:>6} {:>6} {:>7} {:>7} {:>11} {:>7} {:>8}\n",
             "policy",
-            "completed",
+            "done",
             "failed",
-            "requests/s",
+            "req/s",
             "p50 ms",
             "p99 ms",
             "(by round)",
-            "p99.9 ms",
-            "load age p99"
+            "p99.9",
+            "load age"
         );
         for policy in &summary.policies {
             let (least, most) = policy.p99_range;
             let range = if policy.rounds > 1 {
-                format!("{least:.1}-{most:.1}")
+                format!("{least:.0}-{most:.0}")
             } else {
                 "-".into()
             };
@@ -141,7 +141,7 @@ impl Findings {
             // Writing to a string cannot fail.
             writeln!(
                 text,
-                "{:<13} {:>9} {:>6} {:>10.0} {:>8.1} {:>8.1} {:>15} {:>9.1} {:>13}",
+                "{:<13} {:>6} {:>6} {:>6.0} {:>7.1} {:>7.1} {:>11} {:>7.1} {:>8}",
                 policy.name,
                 policy.completed,
                 policy.failed,
@@ -154,7 +154,7 @@ impl Findings {
             )
             .ok();
         }
-        text.push('\n');
+        text.push_str("load age: p99 of the age of the load record at a decision\n\n");
         text.push_str(&summary.verdict());
         text.push_str(&self.machine());
         text
@@ -172,7 +172,7 @@ impl Findings {
         }
         let text = format!(
             "This machine: the demo used at most {:.0} % of its CPUs; of a request's latency at \
-             most {most:.1} ms (p99)\nwere spent outside the nodes.",
+             most {most:.1} ms (p99) were spent outside the nodes.",
             busiest * 100.0,
         );
         match strained {
@@ -231,7 +231,7 @@ impl Run {
     /// One line.
     pub(super) fn line(&self) -> String {
         format!(
-            "{:<13} p50 {:>6.1} ms   p99 {:>7.1} ms   p99.9 {:>7.1} ms   {} completed, {} failed",
+            "{:<13} p50 {:>6.1}  p99 {:>7.1}  p99.9 {:>7.1} ms  {} done, {} failed",
             self.policy.name(),
             self.tally.quantile_ms(0.5),
             self.tally.quantile_ms(0.99),
@@ -321,6 +321,20 @@ mod tests {
             "{table}"
         );
         assert!(!table.contains("bottleneck"), "{table}");
+    }
+
+    #[test]
+    fn tables_fit_a_terminal_of_eighty_columns() {
+        let mut findings = findings();
+        for run in &mut findings.runs {
+            run.tally.completed = 123_456;
+            run.tally.latencies.saturating_record(12_345_600);
+        }
+        let table = findings.table();
+        let rows = table.lines().take_while(|line| !line.is_empty());
+        for line in rows.map(str::to_owned).chain([findings.runs[0].line()]) {
+            assert!(line.chars().count() < 80, "{line}");
+        }
     }
 
     #[test]

@@ -120,6 +120,7 @@ pub(super) async fn run(
         stop,
         story: Story::new(schedule),
         named: None,
+        last_cost_ms: None,
         wrong: Vec::new(),
         before: Vec::new(),
         throttled: None,
@@ -131,7 +132,7 @@ pub(super) async fn run(
     requests.end();
     demo.live.say("end", "")?;
     let summary = demo.summary(ended);
-    output.result(&summary.table(), &summary)?;
+    output.result(&output.fit(&summary.table()), &summary)?;
     match turn {
         Some(Turn::NotNamed) => Err(Failure::Told),
         // It came to its end, or was interrupted.
@@ -208,6 +209,8 @@ struct Demo {
     /// What was named first after the elephant had come, and was not before; classes that were named and are
     /// not it.
     named: Option<Named>,
+    /// What it was told to cost last, before it was throttled.
+    last_cost_ms: Option<f64>,
     wrong: Vec<String>,
     /// What was named before it came.
     before: Vec<String>,
@@ -262,6 +265,13 @@ impl Demo {
                 }
                 let text = format!("named, too: {}", named.sentence());
                 self.live.say("wrong", &text)?;
+            }
+            let same = self
+                .named
+                .as_ref()
+                .is_some_and(|it| it.class == named.class);
+            if same && self.throttled.is_none() {
+                self.last_cost_ms = Some(named.cost_ms);
             }
             let known = self.before.contains(&named.class);
             if self.named.is_none() && self.story.stage() == Stage::Elephant && !known {
@@ -433,6 +443,7 @@ impl Demo {
             confidence: None,
             share: None,
             cost_ms: None,
+            last_cost_ms: self.last_cost_ms.map(rounded),
             true_cost_ms: rounded(self.shop.elephant_demand().as_secs_f64() * 1e3),
             wrong: self.wrong.clone(),
             throttle: throttled.map(|it| ThrottleSummary::new(it, injected)),

@@ -33,6 +33,8 @@ pub(super) struct Summary {
     pub(super) confidence: Option<&'static str>,
     pub(super) share: Option<f64>,
     pub(super) cost_ms: Option<f64>,
+    /// The cost that was told last before it was throttled.
+    pub(super) last_cost_ms: Option<f64>,
     /// What an elephant wants on the average.
     pub(super) true_cost_ms: f64,
     /// Classes that were named and are not the elephant, at any time.
@@ -139,16 +141,19 @@ impl Summary {
     /// For people.
     pub(super) fn table(&self) -> String {
         let mut text = format!(
-            "{:<10} {:>8} | {:>9} {:>7} {:>10} {:>8} {:>8} | {:>9} {:>7} {:>8}\n",
+            "{:<16} | {:^36} | {:^20}\n{:<9} {:>6} | {:>6} {:>5} {:>6} {:>7} {:>8} | {:>5} {:>5} {:>8}\n",
+            "",
+            "all others",
+            "elephants",
             "phase",
-            "seconds",
-            "others",
-            "refused",
-            "requests/s",
+            "s",
+            "done",
+            "lost",
+            "req/s",
             "p50 ms",
             "p99 ms",
-            "elephants",
-            "refused",
+            "done",
+            "lost",
             "p50 ms"
         );
         for phase in &self.phases {
@@ -156,7 +161,7 @@ impl Summary {
             // Writing to a string cannot fail.
             writeln!(
                 text,
-                "{:<10} {:>8.1} | {:>9} {:>7} {:>10.0} {:>8} {:>8} | {:>9} {:>7} {:>8}",
+                "{:<9} {:>6.1} | {:>6} {:>5} {:>6.0} {:>7} {:>8} | {:>5} {:>5} {:>8}",
                 phase.name,
                 phase.seconds,
                 others.completed,
@@ -178,14 +183,14 @@ impl Summary {
     fn verdict(&self) -> String {
         let mut text = match (&self.class, self.named_after_seconds) {
             (Some(class), Some(seconds)) => format!(
-                "named after {seconds:.1} s: {class}, which {}; a request costs {:.0} ms, and was told to cost {:.0}.",
+                "named after {seconds:.1} s: {class}, which {}; a request costs {:.0} ms, told were {}.",
                 if self.right {
                     "is the elephant"
                 } else {
                     "is NOT the elephant"
                 },
                 self.true_cost_ms,
-                self.cost_ms.unwrap_or_default(),
+                self.costs(),
             ),
             (Some(_) | None, _) => "nobody was named.".to_owned(),
         };
@@ -193,22 +198,21 @@ impl Summary {
             write!(text, " Named without reason: {}.", self.wrong.join(", ")).ok();
         }
         if let (Some(crowded), Some(calm)) = (self.p99("elephant"), self.p99("throttled")) {
+            let change = match crowded > calm {
+                true => format!("{:.1} times below", crowded / calm.max(1e-9)),
+                false => "not below the".into(),
+            };
             write!(
                 text,
-                "\nall others: p99 of {calm:.0} ms with the class throttled, {:.1} times below {crowded:.0} ms",
-                crowded / calm.max(1e-9)
+                "\nall others: p99 of {calm:.0} ms with the class throttled, {change} {crowded:.0} ms"
             )
             .ok();
         }
         if let Some(quiet) = self.p99("quiet") {
             write!(text, "; {quiet:.0} ms without it").ok();
         }
-        write!(
-            text,
-            ". {} elephants still waited at the end.",
-            self.elephants_waiting
-        )
-        .ok();
+        text.push('.');
+        text.push_str(&self.elephants());
         let late = self.phases.iter().filter_map(|it| it.late_p99_ms);
         let late = late.fold(0.0, f64::max);
         if late > LATE_MAX_MS {
@@ -219,6 +223,37 @@ impl Summary {
             )
             .ok();
         }
+        text
+    }
+
+    /// The costs that were told, of which the first rests on little.
+    fn costs(&self) -> String {
+        let first = self.cost_ms.unwrap_or_default();
+        match self.last_cost_ms {
+            Some(last) => format!("{first:.0} ms at first and {last:.0} ms at last"),
+            None => format!("{first:.0} ms"),
+        }
+    }
+
+    /// What became of the elephants: those that come faster than the throttle lets them on wait ever longer.
+    fn elephants(&self) -> String {
+        let waiting = self.elephants_waiting;
+        let throttled = self.phases.iter().find(|it| it.name == "throttled");
+        let Some(throttled) = throttled else {
+            return format!(" {waiting} elephants had no answer yet at the end.");
+        };
+        let (came, done) = (self.elephant_rps, throttled.elephants.throughput_rps);
+        let mut text = format!(
+            "\nelephants: {came:.1} a second came and {done:.1} were completed, a few at a time"
+        );
+        if waiting > 0 {
+            let why = match came > done {
+                true => ": more come than the throttle lets on, so that queue grows",
+                false => "",
+            };
+            write!(text, "; {waiting} still waited when the demo ended{why}").ok();
+        }
+        text.push('.');
         text
     }
 
@@ -279,6 +314,7 @@ mod tests {
             confidence: None,
             share: None,
             cost_ms: None,
+            last_cost_ms: None,
             true_cost_ms: 200.0,
             wrong: Vec::new(),
             throttle: None,
@@ -296,8 +332,24 @@ mod tests {
             cost_ms: 210.0,
         };
         summary.name(&named, Duration::from_secs(15));
-        summary.phases.push(phase("throttled", 30.0));
         let table = summary.table();
+        assert!(table.contains("7 elephants had no answer yet"), "{table}");
+        summary.phases.push(phase("throttled", 30.0));
+        summary.last_cost_ms = Some(180.0);
+        let table = summary.table();
+        assert!(
+            table.contains("20.0 a second came and 0.0 were completed"),
+            "{table}"
+        );
+        assert!(
+            table.contains("7 still waited when the demo ended: more come"),
+            "{table}"
+        );
+        assert!(table.contains("costs 200 ms, told were 210 ms at first and 180 ms at last"));
+        let rows = table.lines().take_while(|line| !line.is_empty());
+        for line in rows {
+            assert!(line.chars().count() < 80, "{line}");
+        }
         assert!(table.contains("named after 9.5 s: GET /report/{date}, which is the elephant"));
         assert!(table.contains("10.0 times below 300 ms"), "{table}");
         assert!(!table.contains("bottleneck"));
