@@ -194,3 +194,43 @@ fn lines_reach_the_file_and_rotation_begins_a_new_one() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// docs/access-log.md names every field that a line can have, and every reason.
+#[test]
+fn fields_and_reasons_are_documented() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/access-log.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once("log:: -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end -->").unwrap();
+    let mut table = "| reason | status | ending | meaning |\n|---|---|---|---|\n".to_owned();
+    for reason in Reason::ALL {
+        let (label, status) = (reason.label(), reason.status_code());
+        let (ending, what) = (reason.ending().label(), reason.what());
+        table.push_str(&format!("| `{label}` | {status} | {ending} | {what} |\n"));
+    }
+    let wanted = format!("{before}log:: -->\n{table}<!-- end -->{after}");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, &wanted).unwrap();
+    }
+    let page = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        page == wanted,
+        "UPDATE_EXPECT=1 rewrites {}",
+        path.display()
+    );
+
+    let full = Tail {
+        throttle: Some("GET /a"),
+        held_us: Some(1),
+        test_us: Some(1),
+        retry_denied: true,
+        ..tail(Some(Reason::Throttled))
+    };
+    let object: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, &full)).unwrap();
+    for name in object.as_object().unwrap().keys() {
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "docs/access-log.md lacks `{name}`"
+        );
+    }
+}

@@ -68,7 +68,7 @@ pub(crate) fn page() -> String {
             modes(&mut out);
         }
     }
-    out.push_str("\nThe policies are in [policies.md](policies.md).\n");
+    out.push_str("\nThe policies are in [policies.md](policies.md); papers have the numbers of [papers.md](papers.md).\n");
     out
 }
 
