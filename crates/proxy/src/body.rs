@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -17,10 +16,6 @@ use crate::exchange::Live;
 use crate::pacing::Pacing;
 use crate::reason::Reason;
 use crate::session::{Phase, Session, Upload};
-
-/// How long a node may take to ask for a body that the client holds back (`Expect`); then the
-/// client is asked anyhow: the node may not know the rule (RFC 9110 §10.1.1).
-const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a body ends before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +36,7 @@ pub(crate) struct RequestStream {
     left: u64,
 }
 
-/// Holds a body back until the node wants it.
+/// Holds a body back until the node wants it, or the client sends it unasked.
 struct Hold {
     wanted: Arc<AtomicBool>,
     at_latest: Pin<Box<Sleep>>,
@@ -60,7 +55,9 @@ impl RequestBody {
             session: Rc::clone(session),
             hold: wanted.map(|wanted| Hold {
                 wanted,
-                at_latest: Box::pin(tokio::time::sleep(CONTINUE_WAIT)),
+                at_latest: Box::pin(tokio::time::sleep(
+                    session.worker.config.timeouts.expect_continue,
+                )),
             }),
             left: limit.unwrap_or(u64::MAX),
         }))
@@ -70,7 +67,7 @@ impl RequestBody {
 impl RequestStream {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Some(hold) = &mut self.hold {
-            if !hold.wanted.load(Ordering::Relaxed) {
+            if !hold.wanted.load(Ordering::Relaxed) && !self.session.has_sent_more() {
                 ready!(hold.at_latest.as_mut().poll(context));
             }
             self.hold = None;

@@ -68,6 +68,9 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From the end of the request to the response head: 504.
     pub response_head: Duration,
+    /// How long a node may take to ask for a body that the client holds back (`Expect`); then the
+    /// client is asked anyhow: the node may not know the rule (RFC 9110 §10.1.1).
+    pub expect_continue: Duration,
     /// For a body that stands still, in either direction.
     pub body_idle: Duration,
     /// For a tunnel that carries nothing in either direction.
@@ -85,6 +88,7 @@ impl Default for Timeouts {
             client_idle: Duration::from_secs(60),
             connect: Duration::from_secs(2),
             response_head: Duration::from_secs(60),
+            expect_continue: Duration::from_secs(1),
             body_idle: Duration::from_secs(60),
             tunnel_idle: Duration::from_secs(3600),
             upstream_idle: Duration::from_secs(30),

@@ -562,7 +562,7 @@ async fn connect(session: &Session, way: Way) -> Result<Box<Upstream>, Reason> {
 }
 
 /// Who has stood still.
-fn late(session: &Session) -> Reason {
+pub(crate) fn late(session: &Session) -> Reason {
     if session.is_uploading() && session.upload_waits.get() {
         Reason::BodyTimeout
     } else {

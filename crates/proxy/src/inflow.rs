@@ -3,7 +3,8 @@
 //! is known here, malformed chunks are known as such, and bytes that came early are known to be there.
 //!
 //! Where a head ends is found here; what follows it says hyper's parser ([`Inflow::expect`]), so the
-//! two never disagree. Bodies with a length pass by: they go straight into hyper's buffer.
+//! two never disagree. Heads and bodies with a length are read straight into hyper's buffer; only what came
+//! behind their end is copied, and kept until it is wanted. That is less than hyper's buffer holds.
 
 use std::cell::RefCell;
 use std::io;
@@ -21,10 +22,8 @@ use crate::chunks::{ChunkError, Chunks};
 use crate::head_end::HeadEnd;
 use crate::interim::{Flood, Interims};
 
-/// Bytes that are read at once where they must be looked at.
+/// Bytes of a chunked body that are read at once.
 const SCRATCH_BYTES: usize = 64 << 10;
-/// The same of a request's head and what may follow it: what does is kept until it is wanted.
-const HEAD_READ_BYTES: usize = 16 << 10;
 
 /// Memory that all connections of a worker use in turn.
 #[derive(Debug)]
@@ -39,32 +38,6 @@ impl Default for Scratch {
             raw: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             rewritten: RefCell::new(Vec::with_capacity(SCRATCH_BYTES + Chunks::GROWTH_MAX)),
         }
-    }
-}
-
-/// A socket that knows how much its last read brought.
-#[derive(Debug)]
-pub(crate) struct Metered {
-    pub(crate) stream: TcpStream,
-    read: usize,
-}
-
-impl Metered {
-    pub(crate) fn new(stream: TcpStream) -> TokioIo<Self> {
-        TokioIo::new(Self { stream, read: 0 })
-    }
-}
-
-impl AsyncRead for Metered {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        self.read = buffer.filled().len() - before;
-        polled
     }
 }
 
@@ -194,72 +167,84 @@ impl Inflow {
     /// Reads as hyper wants it read. Says how many bytes came; none means the end of the stream.
     pub(crate) fn poll_read(
         &mut self,
-        stream: &mut TokioIo<Metered>,
+        stream: &mut TcpStream,
         scratch: &Scratch,
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<usize>> {
-        let room = buffer.remaining();
-        let passing = match &self.next {
-            Next::Head(_) => return self.poll_head(stream, scratch, context, buffer),
-            // Whoever read the head says how to go on, and asks again.
-            Next::Undecided => return Poll::Pending,
-            Next::Raw => u64::MAX,
-            Next::Length(left) => *left,
-            Next::Chunked(chunks) => chunks.passing(),
-        };
-        if self.is_ahead() || passing < room as u64 {
-            return if let Next::Chunked(_) = self.next {
-                self.poll_chunks(stream, scratch, context, buffer)
-            } else {
-                self.poll_part(passing, stream, scratch, context, buffer)
-            };
-        }
-        ready!(Pin::new(&mut *stream).poll_read(context, buffer))?;
-        let read = stream.inner().read;
-        self.on_passed(read);
-        Poll::Ready(Ok(read))
+        let mut shaped = TokioIo::new(Shaped {
+            inflow: self,
+            stream,
+            scratch,
+            read: 0,
+        });
+        ready!(Pin::new(&mut shaped).poll_read(context, buffer))?;
+        Poll::Ready(Ok(shaped.inner().read))
     }
 
-    fn on_passed(&mut self, read: usize) {
-        match &mut self.next {
+    /// Fills an empty buffer.
+    fn poll_fill(
+        &mut self,
+        stream: &mut TcpStream,
+        scratch: &Scratch,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &self.next {
+            // Whoever read the head says how to go on, and asks again.
+            Next::Undecided => return Poll::Pending,
+            Next::Chunked(chunks) => {
+                if self.is_ahead() || chunks.passing() < buffer.remaining() as u64 {
+                    return self.poll_chunks(stream, scratch, context, buffer);
+                }
+            }
+            Next::Head(_) if self.interims.take_yield() => {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Next::Head(_) | Next::Length(_) | Next::Raw => {}
+        }
+        if self.is_ahead() {
+            let kept = std::mem::take(&mut self.kept);
+            let end = kept.len().min(self.at + buffer.remaining());
+            let wanted = self.take(&kept[self.at..end])?;
+            buffer.put_slice(&kept[self.at..self.at + wanted]);
+            self.kept = kept;
+            self.on_taken(wanted);
+            return Poll::Ready(Ok(()));
+        }
+        ready!(Pin::new(stream).poll_read(context, buffer))?;
+        let bytes = buffer.filled();
+        let wanted = self.take(bytes)?;
+        if wanted < bytes.len() {
+            self.keep(&bytes[wanted..]);
+            buffer.set_filled(wanted);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// How many of these bytes go on.
+    fn take(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(match &mut self.next {
+            Next::Head(_) => self.take_head(bytes)?,
             Next::Length(left) => {
-                *left = left.saturating_sub(read as u64);
+                let wanted = usize::try_from(*left).map_or(bytes.len(), |it| it.min(bytes.len()));
+                *left -= wanted as u64;
                 if *left == 0 {
                     self.next = self.after_body();
                 }
+                wanted
             }
-            Next::Chunked(chunks) => chunks.on_passed(read as u64),
-            Next::Head(_) | Next::Undecided | Next::Raw => {}
-        }
+            Next::Chunked(chunks) => {
+                chunks.on_passed(bytes.len() as u64);
+                bytes.len()
+            }
+            Next::Undecided | Next::Raw => bytes.len(),
+        })
     }
 
-    fn poll_head(
-        &mut self,
-        stream: &mut TokioIo<Metered>,
-        scratch: &Scratch,
-        context: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<usize>> {
-        if self.interims.take_yield() {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let most = match self.sender {
-            Sender::Client => buffer.remaining().min(HEAD_READ_BYTES),
-            Sender::Node => buffer.remaining(),
-        };
-        let mut wanted = 0;
-        let polled = self.poll_bytes(stream, scratch, most, context, |this, bytes| {
-            wanted = this.head_part(bytes)?;
-            buffer.put_slice(&bytes[..wanted]);
-            Ok(wanted)
-        });
-        polled.map_ok(|()| wanted)
-    }
-
-    /// How many of these bytes go on: up to the end of the head, or all where it does not matter.
-    fn head_part(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    /// Up to the end of the head, or all where it does not matter what follows.
+    fn take_head(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut from = 0;
         while let Next::Head(head) = &mut self.next {
             let Some(length) = head.find(&bytes[from..]) else {
@@ -292,34 +277,25 @@ impl Inflow {
         Ok(from)
     }
 
-    /// Up to so many bytes that are kept, or come now.
-    fn poll_part(
-        &mut self,
-        most: u64,
-        stream: &mut TokioIo<Metered>,
-        scratch: &Scratch,
-        context: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<usize>> {
-        let room = buffer.remaining();
-        let most = usize::try_from(most).map_or(room, |most| most.min(room));
-        let mut read = 0;
-        let polled = self.poll_bytes(stream, scratch, most, context, |this, bytes| {
-            read = bytes.len();
-            buffer.put_slice(bytes);
-            this.on_passed(read);
-            Ok(read)
-        });
-        polled.map_ok(|()| read)
+    /// So many of the kept bytes are taken.
+    fn on_taken(&mut self, count: usize) {
+        self.at += count;
+        if self.at == self.kept.len() {
+            (self.kept, self.at) = (Vec::new(), 0);
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        (self.kept, self.at) = (bytes.to_vec(), 0);
     }
 
     fn poll_chunks(
         &mut self,
-        stream: &mut TokioIo<Metered>,
+        stream: &mut TcpStream,
         scratch: &Scratch,
         context: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<usize>> {
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let most = match buffer.remaining().checked_sub(Chunks::GROWTH_MAX) {
             // hyper reads a body into an empty buffer.
             None | Some(0) => return Poll::Ready(Err(io::ErrorKind::InvalidInput.into())),
@@ -327,19 +303,31 @@ impl Inflow {
         };
         let mut out = scratch.rewritten.borrow_mut();
         out.clear();
-        loop {
-            let mut ended = false;
-            let polled = self.poll_bytes(stream, scratch, most, context, |this, bytes| {
-                ended = bytes.is_empty();
-                this.rewrite(bytes, &mut out)
-            });
-            ready!(polled)?;
-            // Part of a size is nothing to hand on, and nothing would be the end of the stream.
-            if ended || !out.is_empty() {
-                buffer.put_slice(&out);
-                return Poll::Ready(Ok(out.len()));
+        // Part of a size is nothing to hand on, and nothing would be the end of the stream.
+        while out.is_empty() {
+            if self.is_ahead() {
+                let kept = std::mem::take(&mut self.kept);
+                let end = kept.len().min(self.at + most);
+                let taken = self.rewrite(&kept[self.at..end], &mut out)?;
+                self.kept = kept;
+                self.on_taken(taken);
+                continue;
+            }
+            let mut raw = scratch.raw.borrow_mut();
+            let most = most.min(raw.len());
+            let mut read = ReadBuf::new(&mut raw[..most]);
+            ready!(Pin::new(&mut *stream).poll_read(context, &mut read))?;
+            let bytes = read.filled();
+            if bytes.is_empty() {
+                break;
+            }
+            let taken = self.rewrite(bytes, &mut out)?;
+            if taken < bytes.len() {
+                self.keep(&bytes[taken..]);
             }
         }
+        buffer.put_slice(&out);
+        Poll::Ready(Ok(()))
     }
 
     fn rewrite(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<usize> {
@@ -355,40 +343,28 @@ impl Inflow {
             io::ErrorKind::InvalidData.into()
         })
     }
+}
 
-    /// Shows up to `most` bytes, kept ones first, and keeps what is not taken of them. None are shown
-    /// at the end of the stream.
-    fn poll_bytes(
-        &mut self,
-        stream: &mut TokioIo<Metered>,
-        scratch: &Scratch,
-        most: usize,
+/// The socket as [`Inflow`] lets it be seen: in this form the bytes can be looked at where they lie.
+struct Shaped<'a> {
+    inflow: &'a mut Inflow,
+    stream: &'a mut TcpStream,
+    scratch: &'a Scratch,
+    read: usize,
+}
+
+impl AsyncRead for Shaped<'_> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        take: impl FnOnce(&mut Self, &[u8]) -> io::Result<usize>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.is_ahead() {
-            let kept = std::mem::take(&mut self.kept);
-            let shown = kept.len().min(self.at.saturating_add(most));
-            let taken = take(self, &kept[self.at..shown])?;
-            self.at += taken;
-            if self.at < kept.len() {
-                self.kept = kept;
-            } else {
-                self.at = 0;
-            }
-            return Poll::Ready(Ok(()));
-        }
-        let mut raw = scratch.raw.borrow_mut();
-        let most = most.min(raw.len());
-        let mut read = ReadBuf::new(&mut raw[..most]);
-        ready!(Pin::new(stream.inner_mut()).poll_read(context, &mut read))?;
-        let bytes = read.filled();
-        let taken = take(self, bytes)?;
-        if taken < bytes.len() {
-            self.kept = bytes[taken..].to_vec();
-            self.at = 0;
-        }
-        Poll::Ready(Ok(()))
+        let this = &mut *self;
+        let polled = this
+            .inflow
+            .poll_fill(this.stream, this.scratch, context, buffer);
+        this.read = buffer.filled().len();
+        polled
     }
 }
 

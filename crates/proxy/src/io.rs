@@ -9,12 +9,11 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Buf;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::departure::{self, PROBE, Verdict};
-use crate::inflow::{Inflow, Metered, Scratch};
+use crate::inflow::{Inflow, Scratch};
 use crate::reason::Reason;
 use crate::refuse;
 use crate::session::{Phase, Session};
@@ -25,24 +24,21 @@ const GATHER_BYTES_MAX: usize = 4096;
 /// The client's side. Notes when a head begins, counts a write as progress,
 /// and gives hyper's own answers to malformed heads our form.
 pub(crate) struct ClientIo {
-    stream: TokioIo<Metered>,
+    stream: TcpStream,
     session: Rc<Session>,
 }
 
 impl ClientIo {
     pub(crate) fn new(stream: TcpStream, session: Rc<Session>) -> Self {
-        Self {
-            stream: Metered::new(stream),
-            session,
-        }
+        Self { stream, session }
     }
 
     pub(crate) fn into_stream(self) -> TcpStream {
-        self.stream.into_inner().stream
+        self.stream
     }
 
     fn socket(&mut self) -> Pin<&mut TcpStream> {
-        Pin::new(&mut self.stream.inner_mut().stream)
+        Pin::new(&mut self.stream)
     }
 
     /// While no request is being served and the last response is out, the only thing that hyper
@@ -73,7 +69,7 @@ impl ClientIo {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let stream = Pin::new(&mut self.stream.inner_mut().stream);
+        let stream = Pin::new(&mut self.stream);
         if let [only] = slices {
             return stream.poll_write(context, only);
         }
@@ -100,7 +96,7 @@ impl ClientIo {
             interims.clear();
         }
         while !interims.is_empty() {
-            let stream = Pin::new(&mut stream.inner_mut().stream);
+            let stream = Pin::new(&mut *stream);
             let written = ready!(stream.poll_write(context, &interims))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
@@ -122,7 +118,7 @@ impl ClientIo {
         if !session.watched.get() {
             let mut byte = [MaybeUninit::uninit()];
             let mut peeked = ReadBuf::uninit(&mut byte);
-            match self.stream.inner().stream.poll_peek(context, &mut peeked) {
+            match self.stream.poll_peek(context, &mut peeked) {
                 Poll::Pending => return Ok(()),
                 // Behind what is here nothing more can be seen: from now on the clock sees to it.
                 Poll::Ready(Ok(_)) => session.watched.set(true),
@@ -134,7 +130,7 @@ impl ClientIo {
 
     /// Looks at what the reactor knows of the socket, whatever is still unread.
     fn look(&mut self) -> io::Result<()> {
-        let stream = &self.stream.inner().stream;
+        let stream = &self.stream;
         let ready = pin!(stream.ready(Interest::READABLE | Interest::WRITABLE));
         let Poll::Ready(ready) = ready.poll(&mut Context::from_waker(Waker::noop())) else {
             return Ok(());
@@ -276,24 +272,21 @@ impl Watch {
 
 /// The node's side.
 pub(crate) struct NodeIo {
-    stream: TokioIo<Metered>,
+    stream: TcpStream,
     watch: Rc<Watch>,
 }
 
 impl NodeIo {
     pub(crate) fn new(stream: TcpStream, watch: Rc<Watch>) -> Self {
-        Self {
-            stream: Metered::new(stream),
-            watch,
-        }
+        Self { stream, watch }
     }
 
     pub(crate) fn into_stream(self) -> TcpStream {
-        self.stream.into_inner().stream
+        self.stream
     }
 
     fn socket(&mut self) -> Pin<&mut TcpStream> {
-        Pin::new(&mut self.stream.inner_mut().stream)
+        Pin::new(&mut self.stream)
     }
 }
 

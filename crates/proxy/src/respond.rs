@@ -172,6 +172,6 @@ async fn tunnel(
 ) -> Response<ResponseBody> {
     match Tunnel::begin(session, live).await {
         Ok(()) => response,
-        Err(live) => refused(live, Reason::BadResponse),
+        Err((live, reason)) => refused(live, reason),
     }
 }

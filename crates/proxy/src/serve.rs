@@ -61,7 +61,9 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
             if let Some(reason) = malformed.or(parse_error.then_some(Reason::BadRequest)) {
                 exchange::enter_headless(&session, reason);
             }
-            if malformed.is_some() || parse_error || session.refused.get() {
+            // An answer that came before the whole request must be read as well.
+            let unread = session.inflow.borrow().is_in_body();
+            if malformed.is_some() || parse_error || session.refused.get() || unread {
                 linger(parts.io.into_stream(), None, limit).await;
             }
         }

@@ -285,6 +285,12 @@ impl Session {
         self.enter(Phase::Busy, self.worker.ticks.response_head);
     }
 
+    /// Whether there is more of the client than the head of its request: a body that it was to hold
+    /// back, or its end.
+    pub(crate) fn has_sent_more(&self) -> bool {
+        self.watched.get() || self.inflow.borrow().is_ahead()
+    }
+
     /// Whether an answer is awaited or on its way.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(self.phase(), Phase::Busy | Phase::Body)

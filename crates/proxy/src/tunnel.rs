@@ -14,8 +14,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::exchange::Live;
+use crate::forward;
 use crate::reason::Reason;
-use crate::session::{Phase, Session};
+use crate::session::{Phase, Session, Upload};
 use crate::waiting;
 
 /// Bytes that are held in each direction.
@@ -31,16 +32,25 @@ pub(crate) struct Tunnel {
 
 impl Tunnel {
     /// Waits until hyper is done with the node's connection, and lays the tunnel ready for the
-    /// session. Gives the request back if there is no connection any more.
-    pub(crate) async fn begin(session: &Rc<Session>, mut live: Live) -> Result<(), Live> {
-        poll_fn(|_| match session.drive() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-        .await;
+    /// session. A node may agree before it has the request's body, which must come first all the same
+    /// (RFC 9110 §7.8). Gives the request back if there is no connection any more.
+    pub(crate) async fn begin(session: &Rc<Session>, mut live: Live) -> Result<(), (Live, Reason)> {
+        let sent = poll_fn(|_| {
+            if session.take_late() {
+                return Poll::Ready(Err(forward::late(session)));
+            }
+            match (session.drive(), session.upload.get()) {
+                (_, Upload::Failed(reason)) => Poll::Ready(Err(reason)),
+                (true, _) => Poll::Ready(Ok(())),
+                (false, _) => Poll::Pending,
+            }
+        });
+        if let Err(reason) = sent.await {
+            return Err((live, reason));
+        }
         let upstream = session.upstream.take();
         let Some((node, early)) = upstream.and_then(|mut it| it.take_stream()) else {
-            return Err(live);
+            return Err((live, Reason::BadResponse));
         };
         live.on_server_done();
         if let Some(node) = live.node() {
