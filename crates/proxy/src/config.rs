@@ -160,6 +160,9 @@ pub struct ForwardedConfig {
     /// Clients whose own claims are believed: theirs are appended to. Claims of all others are
     /// replaced.
     pub trusted: Vec<Network>,
+    /// Pass on fields whose names many servers take for one that is set or ends here, since they do not
+    /// tell `_` from `-`: `X_Forwarded_For`, `Transfer_Encoding`.
+    pub underscores: bool,
     /// Our name in `Via` (RFC 9110 §7.6.3). None by default: a `Via` makes nginx, for one, send
     /// uncompressed answers unless it is told otherwise.
     pub via: Option<String>,
@@ -171,6 +174,7 @@ impl Default for ForwardedConfig {
             x_forwarded: true,
             forwarded: false,
             trusted: Vec::new(),
+            underscores: false,
             via: None,
         }
     }

@@ -181,6 +181,14 @@ const CASES: &[Case] = &[
         },
     ),
     case(
+        "names that some servers take for others",
+        b"POST / HTTP/1.1\r\nHost: shop.example\r\nX_Forwarded_For: 10.0.0.1\r\nX-Forwarded_For: 10.0.0.1\r\nx_forwarded_host: evil.example\r\nTransfer_Encoding: chunked\r\nContent_Length: 5\r\nProxy_Connection: x\r\nX_Kept: 1\r\nX_Forwarded_Fox: 2\r\n\r\n",
+        Forwarded {
+            has: &["x-forwarded-for: 127.0.0.1", "x_kept: 1", "x_forwarded_fox: 2"],
+            lacks: &["10.0.0.1", "evil", "x_forwarded_for", "x_forwarded_host", "transfer", "content_length", "proxy"],
+        },
+    ),
+    case(
         "absolute form against another Host",
         b"GET http://shop.example/a?b HTTP/1.1\r\nHost: evil.example\r\n\r\n",
         Forwarded {
@@ -422,6 +430,20 @@ fn a_trusted_client_is_believed() {
         "{seen}"
     );
     assert!(seen.contains("via: 1.1 gate\r\n"), "{seen}");
+}
+
+#[test]
+fn names_that_some_servers_take_for_others_may_be_wanted() {
+    let (node, record) = recorder();
+    let bench = Bench::with(&[node.address], |config| {
+        config.forwarded.underscores = true;
+    });
+    let mut client = bench.client();
+    client.send("GET / HTTP/1.1\r\nHost: shop.example\r\nX_Forwarded_For: 192.0.2.1\r\n\r\n");
+    assert_eq!(client.read_response(false).text(), "done");
+    let seen = String::from_utf8(record.lock().unwrap().clone()).unwrap();
+    assert!(seen.contains("x_forwarded_for: 192.0.2.1\r\n"), "{seen}");
+    assert!(seen.contains("x-forwarded-for: 127.0.0.1\r\n"), "{seen}");
 }
 
 #[test]

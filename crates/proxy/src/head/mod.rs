@@ -13,6 +13,7 @@
 //! | `Transfer-Encoding` is exactly `chunked` | RFC 9112 §6.1, stricter |
 //! | `Connection`, what it names, and other hop-by-hop fields end here | RFC 9110 §7.6.1 |
 //! | `TE` keeps only `trailers` | RFC 9110 §10.1.4 |
+//! | names with `_` that are one of these with `-` end here, unless they are wanted | gateways that fold both (RFC 3875 §4.1.18) |
 //! | `Upgrade` goes on only if `Connection` names it, and never for h2c or TLS | RFC 9110 §7.8 |
 //!
 //! `Content-Length` beside `Transfer-Encoding` is found on the raw bytes, as they come in: hyper
@@ -55,6 +56,8 @@ pub(crate) struct Facts {
     claims: bool,
     max_forwards: bool,
     lengths: u8,
+    /// A name is one of [`NOTED`] but for its underscores.
+    underscores: bool,
     /// A `Content-Length` is more than a number.
     length_is_list: bool,
     has_host: bool,
@@ -211,7 +214,7 @@ impl Facts {
             "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" => {
                 self.claims = true;
             }
-            _ => {}
+            name => self.underscores |= is_folded(name),
         }
         Ok(())
     }
@@ -249,6 +252,21 @@ impl Facts {
             headers.remove(PROXY_CONNECTION);
         }
         Ok(())
+    }
+}
+
+/// Whether a name is one of [`NOTED`] where servers do not tell `_` from `-`.
+fn is_folded(name: &str) -> bool {
+    let fold = |byte| if byte == b'_' { b'-' } else { byte };
+    let folded = || name.bytes().map(fold);
+    name.contains('_') && NOTED.iter().any(|noted| folded().eq(noted.bytes()))
+}
+
+#[cold]
+fn drop_folded(headers: &mut HeaderMap) {
+    let folded = headers.keys().filter(|name| is_folded(name.as_str()));
+    for name in folded.cloned().collect::<Vec<_>>() {
+        headers.remove(name);
     }
 }
 
@@ -368,6 +386,9 @@ pub(crate) fn prepare<B>(
     let version = std::mem::replace(request.version_mut(), Version::HTTP_11);
     let headers = request.headers_mut();
     facts.strip(headers)?;
+    if facts.underscores && !hop.config.underscores {
+        drop_folded(headers);
+    }
     if facts.te {
         headers.remove(TE);
         if facts.te_trailers {

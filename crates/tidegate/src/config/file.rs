@@ -381,6 +381,9 @@ table! {
         /// Addresses or ranges (`10.0.0.0/8`) of clients whose own claims are believed and
         /// appended to; claims of all others are replaced.
         trusted: Vec<At<String>> = Vec::new();
+        /// Pass on fields that many servers take for one that Tidegate sets or strips, since they do not
+        /// tell `_` from `-`: `X_Forwarded_For`, `Transfer_Encoding`. Not set, they are dropped.
+        underscores: bool = false;
         /// Tidegate's name in `Via`; not set is no `Via`, since it makes some servers send
         /// uncompressed answers.
         via: Option<String> = None;

@@ -295,6 +295,7 @@ impl Checker<'_> {
             x_forwarded: file.x_forwarded.value,
             forwarded: file.forwarded.value,
             trusted: trusted.into_iter().collect::<Option<_>>()?,
+            underscores: file.underscores.value,
             via: via.clone(),
         })
     }
