@@ -259,6 +259,16 @@ fn a_tunnel_carries_both_ways_and_closes_by_halves() {
     let seen = bench.settled();
     assert_eq!((seen.completed, seen.tunnels, seen.tunnels_open), (1, 1, 0));
     assert_eq!((seen.bytes_in, seen.bytes_out), (11, 3 + 11 + 3));
+    let durations = [
+        &seen.sites[0].tunnels,
+        &seen.sites[0].latency,
+        &seen.latency,
+    ];
+    assert_eq!(
+        durations.map(|it| it.count()),
+        [1, 0, 0],
+        "a tunnel is no answer"
+    );
     assert_eq!(seen.sites[0].classes[0], 1);
 }
 

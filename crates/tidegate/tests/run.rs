@@ -219,8 +219,11 @@ impl Scene {
         );
         std::fs::write(&config, text).unwrap();
         let run = Tidegate::start(&["run", "-c", config.to_str().unwrap()]);
+        let listening = run.line("listening on ");
+        let time = listening.split(' ').next().unwrap();
+        assert!(time.starts_with("20") && time.ends_with('Z'), "{listening}");
         Self {
-            web: last(&run.line("listening on ")),
+            web: last(&listening),
             admin: last(&run.line("page, API and metrics at ")),
             agent,
             run,
