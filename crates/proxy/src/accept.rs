@@ -25,10 +25,13 @@ use tokio::net::TcpStream;
 use crate::linger::linger;
 use crate::reason::Reason;
 use crate::serve::serve;
+use crate::sockets::stop_new;
 use crate::worker::Worker;
 
 /// Pause after a failed accept: mostly too many open files, which others must close first.
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
+/// What a handshake may take that has begun when the worker stops accepting.
+const HANDSHAKE: Duration = Duration::from_millis(250);
 /// More is to come (send(2)): the answer leaves with the end of the stream, in one segment.
 const MSG_MORE: i32 = 0x8000;
 /// Connections that are accepted before others get their turn.
@@ -64,13 +67,17 @@ impl Listener {
     }
 }
 
-/// Accepts until the worker drains.
+/// Accepts until the worker drains, and then those whose handshake has begun.
 pub(crate) async fn accept(worker: Rc<Worker>, listener: Listener) {
     tokio::select! {
         () = accept_for_ever(&worker, &listener) => {}
         () = worker.drains() => {}
     }
-    // Whoever is connected already would be reset when the socket closes.
+    // Whoever is connected already, or thinks so, would be reset when the socket closes.
+    if stop_new(&SockRef::from(&listener.0)).is_ok() {
+        let late = accept_for_ever(&worker, &listener);
+        tokio::time::timeout(HANDSHAKE, late).await.ok();
+    }
     while listener.accept(on_accept(&worker)).is_ok() {}
 }
 
@@ -103,11 +110,12 @@ fn on_accept(worker: &Rc<Worker>) -> impl Fn(Socket, SocketAddr) {
 fn admit(worker: &Rc<Worker>, socket: Socket, peer: SocketAddr) {
     worker.refresh();
     let verdict = worker.picker.borrow_mut().handle_accept(worker.now());
-    let full = worker.connections() >= worker.config.limits.connections;
-    match verdict {
-        Verdict::Reject(reason) => refuse(worker, socket, reason.into()),
-        Verdict::Admit if full => refuse(worker, socket, Reason::TooManyConnections),
-        Verdict::Admit => {
+    if let Verdict::Reject(reason) = verdict {
+        return refuse(worker, socket, reason.into());
+    }
+    match worker.seats.connections.take() {
+        None => refuse(worker, socket, Reason::TooManyConnections),
+        Some(seat) => {
             // Without it small answers wait for acknowledgements. A socket that does not take the
             // option is one that its client has closed.
             if socket.set_tcp_nodelay(true).is_err() {
@@ -115,7 +123,7 @@ fn admit(worker: &Rc<Worker>, socket: Socket, peer: SocketAddr) {
             }
             match TcpStream::from_std(socket.into()) {
                 Ok(stream) => {
-                    tokio::task::spawn_local(serve(Rc::clone(worker), stream, peer));
+                    tokio::task::spawn_local(serve(Rc::clone(worker), stream, peer, seat));
                 }
                 Err(_) => worker.stats().accept_errors.add(1),
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidegate_core::time::Timestamp;
 
 use crate::site::SiteConfig;
+use crate::sockets::Ports;
 
 /// A socket that clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,39 +18,48 @@ pub struct ListenerConfig {
     pub address: SocketAddr,
 }
 
-/// Limits; each has a named refusal. Per worker where nothing else is said.
+/// Limits; each has a named refusal.
+///
+/// With the defaults the dearest connection there can be holds about 130 KiB (both bodies stuck behind a
+/// head of 16 KiB), so all of them together less than a gibibyte; an idle one holds 20 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Client connections; one more is answered 503 and closed.
+    /// Client connections, over all workers; one more is answered 503 and closed.
     pub connections: usize,
-    /// Upgraded connections; one more is answered 503.
+    /// Upgraded connections and those that ask for it, over all workers; one more is answered 503.
     pub tunnels: usize,
-    /// Refused connections that are kept until the client has read its answer.
+    /// Refused connections that are kept until the client has read its answer, per worker.
     pub lingering: usize,
     /// Bytes of a request head, and of a response head: 431, 502. At least 8 KiB.
     pub head_bytes: usize,
+    /// Header fields of a request, and of a response: 431, 502. Up to 100 cost nothing.
+    pub fields: usize,
     /// Bytes of a request target: 414.
     pub uri_bytes: usize,
     /// Bytes of a request body: 413. None: no limit.
     pub body_bytes: Option<u64>,
     /// Bytes that are buffered per connection and direction. At least 8 KiB.
     pub buffer_bytes: usize,
-    /// Idle upstream connections per node.
+    /// Idle upstream connections per node and worker.
     pub pool_per_node: usize,
     /// Nodes that a request may be tried at, the first included.
     pub tries: u32,
 }
 
+/// So many header fields hyper reads without memory of their own.
+pub(crate) const FIELDS: usize = 100;
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 16_384,
+            connections: 7000,
             tunnels: 4096,
             lingering: 1024,
-            head_bytes: 64 << 10,
-            uri_bytes: 16 << 10,
+            head_bytes: 16 << 10,
+            fields: FIELDS,
+            uri_bytes: 8 << 10,
             body_bytes: None,
-            buffer_bytes: 64 << 10,
+            buffer_bytes: 16 << 10,
             pool_per_node: 128,
             tries: 3,
         }
@@ -77,6 +87,9 @@ pub struct Timeouts {
     pub tunnel_idle: Duration,
     /// For an idle upstream connection in the pool.
     pub upstream_idle: Duration,
+    /// A TCP connection without a sign of life is probed after this time, and closed when probes stay
+    /// unanswered for as long again. To within seconds.
+    pub keepalive: Duration,
     /// How long a refused client may take to read its answer.
     pub linger: Duration,
 }
@@ -92,6 +105,7 @@ impl Default for Timeouts {
             body_idle: Duration::from_secs(60),
             tunnel_idle: Duration::from_secs(3600),
             upstream_idle: Duration::from_secs(30),
+            keepalive: Duration::from_secs(60),
             linger: Duration::from_secs(1),
         }
     }
@@ -237,6 +251,8 @@ impl Default for LogConfig {
 pub struct ProxyConfig {
     /// Sockets to listen on; each worker opens its own (`SO_REUSEPORT`).
     pub listeners: Vec<ListenerConfig>,
+    /// How the listening sockets come by their ports.
+    pub ports: Ports,
     /// Worker threads, at least one.
     pub workers: usize,
     /// Seeds the pickers: worker w draws from `seed + w`.
@@ -266,6 +282,7 @@ impl ProxyConfig {
     pub fn new(clock: fn() -> Timestamp) -> Self {
         Self {
             listeners: Vec::new(),
+            ports: Ports::default(),
             workers: 1,
             seed: 0,
             limits: Limits::default(),

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use http::header::CONNECTION;
 use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -48,6 +49,9 @@ pub(crate) fn deliver(
             return Delivery::Response(refused(live, Reason::BadResponse));
         }
     };
+    if !upgraded && let Some(exchange) = live.exchange() {
+        exchange.tunnel = None;
+    }
     live.on_head(
         parts.status.as_u16(),
         !upgraded && !incoming.is_end_stream(),
@@ -64,6 +68,7 @@ pub(crate) fn deliver(
         live.settle(None);
         return Delivery::Tunnel(live, Response::from_parts(parts, ResponseBody::Empty));
     }
+    announce_close(worker, &mut parts.headers);
     let body = if incoming.is_end_stream() {
         live.complete();
         ResponseBody::Empty
@@ -90,13 +95,24 @@ pub(crate) fn refused(mut live: Live, reason: Reason) -> Response<ResponseBody> 
         Some(exchange) => (exchange.site, exchange.form),
         None => (None, Form::Http),
     };
-    let response = match live.session() {
+    let mut response = match live.session() {
         Some(session) => session.worker.answers.answer(reason, site, form),
         None => refuse::answer(reason),
     };
+    if let Some(session) = live.session() {
+        announce_close(&session.worker, response.headers_mut());
+    }
     let bytes = response.body().size_hint().lower();
     live.refuse(reason, response.status().as_u16(), bytes);
     response
+}
+
+/// While it drains, a worker closes each connection behind its next answer, and says so in it: the
+/// client then sends nothing more into a connection that closes.
+pub(crate) fn announce_close(worker: &Worker, headers: &mut http::HeaderMap) {
+    if worker.draining.get() {
+        headers.insert(CONNECTION, refuse::CLOSE);
+    }
 }
 
 /// Reads the node's load report, which is not for the client, if the site wants it.

@@ -21,6 +21,7 @@ use crate::grpc::Form;
 use crate::log::{Head, Line, Recent, Tail};
 use crate::observed::Words;
 use crate::reason::Reason;
+use crate::seats::Seat;
 use crate::session::{Phase, Session};
 use crate::throttling::Throttled;
 use crate::waiting;
@@ -45,6 +46,8 @@ pub(crate) struct Exchange {
     pub(crate) throttled: Option<Throttled>,
     /// The hold of a test.
     pub(crate) dithered: Option<Dithered>,
+    /// Its place among the tunnels, if it asks to be one.
+    pub(crate) tunnel: Option<Seat>,
     /// What the client takes for an answer, where it was looked for.
     pub(crate) form: Form,
     pub(crate) status: u16,
@@ -69,6 +72,7 @@ impl Default for Exchange {
             session: None,
             throttled: None,
             dithered: None,
+            tunnel: None,
             form: Form::Http,
             status: 0,
             bytes: 0,
@@ -409,6 +413,7 @@ impl Exchange {
         self.retry_denied = false;
         self.session = None;
         self.dithered = None;
+        self.tunnel = None;
         self.form = Form::Http;
         self.status = 0;
         self.bytes = 0;

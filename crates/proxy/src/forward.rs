@@ -22,6 +22,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
+use socket2::SockRef;
 use tidegate_core::load::RestKind;
 use tidegate_core::picker::{Arrival, Decision, Ticket};
 use tidegate_core::throttle::lowered;
@@ -35,6 +36,7 @@ use crate::head::{self, Checked, Facts, Hop};
 use crate::marking;
 use crate::reason::Reason;
 use crate::session::{Session, Upload};
+use crate::sockets::probes;
 use crate::throttling::{self, Held};
 use crate::upstream::{Sent, Upstream, Way};
 use crate::waiting::Waiting;
@@ -282,9 +284,11 @@ fn admit(
     if limits.body_bytes.is_some_and(|most| length > most) {
         return Err(Reason::BodyTooLarge);
     }
-    if facts.tunnel && worker.tunnels.get() >= limits.tunnels {
-        return Err(Reason::TooManyTunnels);
-    }
+    // Counted before it is allowed: those that wait for a node's word are tunnels to be.
+    let tunnel = match facts.tunnel {
+        true => Some(worker.seats.tunnels.take().ok_or(Reason::TooManyTunnels)?),
+        false => None,
+    };
     worker.refresh();
     let target = target(request);
     let path = target.1;
@@ -293,6 +297,7 @@ fn admit(
         return Err(Reason::ClientGone);
     };
     exchange.site = Some(site);
+    exchange.tunnel = tunnel;
     if let Some(counters) = worker.stats().site(site) {
         counters.requests.add(1);
     }
@@ -551,6 +556,10 @@ async fn connect(session: &Session, way: Way) -> Result<Box<Upstream>, Reason> {
         Ok(Err(_)) => return Err(Reason::ConnectFailed),
         Err(_) => return Err(Reason::ConnectTimeout),
     };
+    let probes = probes(worker.config.timeouts.keepalive);
+    if SockRef::from(&stream).set_tcp_keepalive(&probes).is_err() {
+        return Err(Reason::ConnectFailed);
+    }
     // Without it small answers wait for acknowledgements; a socket that refuses it still works.
     if stream.set_nodelay(true).is_err() {
         return Err(Reason::ConnectFailed);

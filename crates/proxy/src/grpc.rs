@@ -75,7 +75,7 @@ fn code(reason: Reason) -> Option<&'static str> {
         | Reason::QueueTimeout
         | Reason::Throttled
         | Reason::ThrottleFull => Some(RESOURCE_EXHAUSTED),
-        Reason::NoNode | Reason::Drained => Some(UNAVAILABLE),
+        Reason::NoNode | Reason::Drained | Reason::WorkerFailed => Some(UNAVAILABLE),
         Reason::NoSite
         | Reason::BadRequest
         | Reason::MissingHost

@@ -20,6 +20,8 @@ use crate::session::{Phase, Session};
 
 /// Answers up to this size are gathered into one buffer.
 const GATHER_BYTES_MAX: usize = 4096;
+/// Memory for what was sent that an idle connection to a node keeps.
+const SENT_KEPT: usize = 1 << 10;
 
 /// The client's side. Notes when a head begins, counts a write as progress,
 /// and gives hyper's own answers to malformed heads our form.
@@ -267,6 +269,13 @@ impl Watch {
             capturing: Cell::new(false),
             sent: RefCell::default(),
         }
+    }
+
+    /// What was sent will not be sent again.
+    pub(crate) fn forget(&self) {
+        let mut sent = self.sent.borrow_mut();
+        sent.clear();
+        sent.shrink_to(SENT_KEPT);
     }
 }
 

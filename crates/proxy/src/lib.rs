@@ -50,9 +50,11 @@ mod proxy;
 mod reason;
 mod refuse;
 mod respond;
+mod seats;
 mod serve;
 mod session;
 mod site;
+mod sockets;
 mod stats;
 mod throttling;
 mod tunnel;
@@ -67,12 +69,13 @@ pub use config::{
 pub use dithering::{DitherCounters, DitherError, Dithering, Tosses};
 pub use log::Recent;
 pub use observed::{Event, Observed, Words};
-pub use proxy::{Drained, Proxy, ProxyError, Shared};
+pub use proxy::{Drained, Proxy, ProxyError, Shared, WorkerFailure};
 pub use reason::{Ending, Reason};
 pub use site::{
     AnswerConfig, ClassConfig, CustomBody, LimitStatus, Quota, SessionConfig, SessionSource,
     SiteConfig,
 };
+pub use sockets::{PortSharing, Ports, listen_first};
 pub use stats::{CLASSES, HistogramSnapshot, NodeSnapshot, SiteSnapshot, Snapshot, Stats};
 pub use throttling::Throttling;
 pub use worker::TICK;

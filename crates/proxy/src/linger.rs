@@ -24,7 +24,7 @@ pub(crate) async fn linger(mut stream: TcpStream, answer: Option<Bytes>, limit: 
             stream.write_all(&answer).await?;
         }
         stream.shutdown().await?;
-        let mut sink = [0; 4096];
+        let mut sink = vec![0; 4096];
         let mut left = BYTES_MAX;
         while left > 0 {
             let read = stream.read(&mut sink).await?;

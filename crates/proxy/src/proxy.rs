@@ -1,34 +1,40 @@
 //! Start and end of the data plane: sockets, worker threads, drain.
 
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 use tidegate_core::load::LoadTable;
 use tidegate_core::route::Routes;
 use tidegate_core::topology::Topology;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
-use crate::accept::Listener;
 use crate::classify::SessionTables;
 use crate::config::{LogFormat, ProxyConfig};
 use crate::dithering::Dithering;
 use crate::log::{Logger, Writer};
 use crate::observed::{Observed, Observer};
 use crate::reason::Reason;
+use crate::seats::AllSeats;
 use crate::site::SiteConfig;
+use crate::sockets::{listen_again, listen_first};
 use crate::stats::{Snapshot, Stats};
 use crate::throttling::Throttling;
-use crate::worker::Worker;
+use crate::worker::{Failed, Worker};
 
-/// Connections that the kernel holds until they are accepted; it may hold fewer.
-const BACKLOG: i32 = 4096;
+/// Before a worker that failed is replaced: one that fails at once shall not take the processor.
+const RESTART_PAUSE: Duration = Duration::from_millis(50);
+/// Failures of workers that wait to be read.
+const FAILURES_MAX: usize = 16;
 
 /// What the data plane shares with the control plane.
 #[derive(Debug)]
@@ -88,6 +94,15 @@ pub(crate) enum Order {
     Cut,
 }
 
+/// A worker has failed: its connections are gone, and another one has taken its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerFailure {
+    /// Which.
+    pub worker: usize,
+    /// What its panic said.
+    pub cause: String,
+}
+
 /// How a drain went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
@@ -112,6 +127,7 @@ pub struct Proxy {
     writer: Option<Writer>,
     /// The mutex makes the proxy shareable, here too.
     observed: Mutex<Observed>,
+    failures: mpsc::Receiver<WorkerFailure>,
 }
 
 impl Proxy {
@@ -134,9 +150,11 @@ impl Proxy {
         let sites = shared.topology.load().sites.len().max(config.sites.len());
         config.sites.resize_with(sites, SiteConfig::default);
         let session_tables = SessionTables::new(&config.sites);
+        let seats = Arc::new(AllSeats::new(&config.limits));
         let config = Arc::new(config);
         let (orders, receiver) = watch::channel(Order::Run);
         let (alive, running) = channel();
+        let (failures, failed) = mpsc::channel(FAILURES_MAX);
         let mut proxy = Self {
             addresses,
             shared,
@@ -146,19 +164,22 @@ impl Proxy {
             running: Mutex::new(running),
             writer,
             observed: Mutex::default(),
+            failures: failed,
         };
         let events = config.events;
         for (index, sockets) in sockets.into_iter().enumerate() {
             let observer = (events > 0).then(|| proxy.observed_mut().add_worker(index, events));
             let seed = WorkerSeed {
-                observer,
+                observer: Cell::new(observer),
                 config: Arc::clone(&config),
                 shared: Arc::clone(&proxy.shared),
                 session_tables: Arc::clone(&session_tables),
+                seats: Arc::clone(&seats),
                 index,
                 sender: proxy.writer.as_ref().and_then(Writer::sender),
-                sockets,
+                sockets: Cell::new(sockets),
                 orders: receiver.clone(),
+                failures: failures.clone(),
             };
             proxy.spawn(seed, alive.clone())?;
         }
@@ -171,13 +192,10 @@ impl Proxy {
         let thread = std::thread::Builder::new()
             .name(format!("tidegate-w{}", seed.index))
             .spawn(move || {
-                let runtime = Builder::new_current_thread()
-                    .enable_all()
-                    .build_local(LocalOptions::default());
-                match runtime {
+                match runtime() {
                     Ok(runtime) => {
                         drop(said);
-                        seed.run(&runtime);
+                        seed.run_on(runtime);
                     }
                     // Whoever starts us waits for this.
                     Err(error) => said.send(error).unwrap_or_default(),
@@ -189,6 +207,11 @@ impl Proxy {
             Ok(error) => Err(ProxyError::Worker(error)),
             Err(_) => Ok(()),
         }
+    }
+
+    /// Workers that failed, as they do. Given once: then nothing more comes.
+    pub fn failures(&mut self) -> mpsc::Receiver<WorkerFailure> {
+        std::mem::replace(&mut self.failures, mpsc::channel(1).1)
     }
 
     /// Where it listens, one address per configured listener.
@@ -277,37 +300,64 @@ struct WorkerSeed {
     config: Arc<ProxyConfig>,
     shared: Arc<Shared>,
     session_tables: Arc<SessionTables>,
+    seats: Arc<AllSeats>,
     index: usize,
     sender: Option<std::sync::mpsc::SyncSender<crate::log::Batch>>,
-    sockets: Vec<Socket>,
+    sockets: Cell<Vec<Socket>>,
     orders: watch::Receiver<Order>,
-    observer: Option<Observer>,
+    observer: Cell<Option<Observer>>,
+    failures: mpsc::Sender<WorkerFailure>,
 }
 
 impl WorkerSeed {
-    fn run(self, runtime: &LocalRuntime) {
+    /// Runs workers on this thread, one after the other, until one ends as it was told to. Its sockets stay,
+    /// so clients that connect in between wait for the next one.
+    fn run_on(self, mut made: LocalRuntime) {
+        let observer = self.observer.take().map(Rc::new);
+        loop {
+            let run = || self.run(&made, observer.clone());
+            let failed = match catch_unwind(AssertUnwindSafe(run)) {
+                Ok(Ok(())) => return,
+                Ok(Err(failed)) => failed,
+                Err(payload) => Failed::of_panic(&*payload),
+            };
+            self.shared.stats.worker(self.index).on_failure();
+            // If too many of them wait to be read, the counter tells of the rest.
+            let failure = WorkerFailure {
+                worker: self.index,
+                cause: failed.0,
+            };
+            drop(self.failures.try_send(failure));
+            drop(made);
+            made = loop {
+                std::thread::sleep(RESTART_PAUSE);
+                if let Ok(made) = runtime() {
+                    break made;
+                }
+            };
+        }
+    }
+
+    fn run(&self, runtime: &LocalRuntime, observer: Option<Rc<Observer>>) -> Result<(), Failed> {
         let stats = Arc::clone(&self.shared.stats);
-        let logger = Logger::new(self.config.log.format, self.sender, stats, self.index);
-        let (shared, tables) = (self.shared, self.session_tables);
+        let sender = self.sender.clone();
+        let logger = Logger::new(self.config.log.format, sender, stats, self.index);
         let worker = Worker::new(
-            self.config,
-            shared,
-            tables,
-            (self.index, self.observer),
+            Arc::clone(&self.config),
+            Arc::clone(&self.shared),
+            Arc::clone(&self.session_tables),
+            Arc::clone(&self.seats),
+            (self.index, observer),
             logger,
         );
-        let counters = std::rc::Rc::clone(&worker);
-        runtime.block_on(async move {
-            let mut listeners = Vec::new();
-            for socket in self.sockets {
-                match Listener::new(socket) {
-                    Ok(listener) => listeners.push(listener),
-                    Err(_) => counters.stats().accept_errors.add(1),
-                }
-            }
-            worker.run(listeners, self.orders).await;
-        });
+        runtime.block_on(worker.run(&self.sockets, self.orders.clone()))
     }
+}
+
+fn runtime() -> io::Result<LocalRuntime> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
 }
 
 type Sockets = Vec<Vec<Socket>>;
@@ -316,26 +366,23 @@ type Sockets = Vec<Vec<Socket>>;
 fn listen(config: &ProxyConfig, workers: usize) -> Result<(Vec<SocketAddr>, Sockets), ProxyError> {
     let mut addresses = Vec::new();
     let mut sockets: Sockets = (0..workers).map(|_| Vec::new()).collect();
+    let keepalive = config.timeouts.keepalive;
     for listener in &config.listeners {
         let mut address = listener.address;
+        let failed = |error| ProxyError::Listen { address, error };
+        let mut first = Some(listen_first(address, config.ports, keepalive).map_err(failed)?);
+        let bound = first.as_ref().map(Socket::local_addr).transpose();
+        if let Some(bound) = bound.map_err(failed)?.and_then(|bound| bound.as_socket()) {
+            address = bound;
+        }
         for sockets in &mut sockets {
-            let socket = bind(address).map_err(|error| ProxyError::Listen { address, error })?;
-            let bound = socket.local_addr();
-            let bound = bound.map_err(|error| ProxyError::Listen { address, error })?;
-            address = bound.as_socket().unwrap_or(address);
-            sockets.push(socket);
+            let socket = match first.take() {
+                Some(first) => Ok(first),
+                None => listen_again(address, keepalive),
+            };
+            sockets.push(socket.map_err(|error| ProxyError::Listen { address, error })?);
         }
         addresses.push(address);
     }
     Ok((addresses, sockets))
-}
-
-fn bind(address: SocketAddr) -> io::Result<Socket> {
-    let domain = Domain::for_address(address);
-    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket)
 }

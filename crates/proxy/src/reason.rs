@@ -93,8 +93,8 @@ reasons! {
     HeadTooLarge = "head_too_large", 431, Rejected, "a request head, or a body's trailers, above the limit";
     HeadTimeout = "head_timeout", 408, Rejected, "the request head did not come in time";
     BodyTimeout = "body_timeout", 408, Cancelled, "the client stopped sending its request body";
-    TooManyConnections = "too_many_connections", 503, Rejected, "the worker holds as many connections as it may";
-    TooManyTunnels = "too_many_tunnels", 503, Rejected, "the worker holds as many tunnels as it may";
+    TooManyConnections = "too_many_connections", 503, Rejected, "as many client connections are open as may be";
+    TooManyTunnels = "too_many_tunnels", 503, Rejected, "as many tunnels are open as may be";
     ConnectFailed = "connect_failed", 502, Failed, "the node refused the connection";
     ConnectTimeout = "connect_timeout", 504, Failed, "the node did not accept the connection in time";
     OutOfSockets = "out_of_sockets", 503, Failed, "this machine has no socket or port left for a connection to the node";
@@ -106,6 +106,7 @@ reasons! {
     ClientGone = "client_gone", 499, Cancelled, "the client left before the end";
     ClientStalled = "client_stalled", 499, Cancelled, "the client stopped reading the answer";
     TunnelIdle = "tunnel_idle", 101, Cancelled, "a tunnel carried nothing for too long";
+    WorkerFailed = "worker_failed", 503, Failed, "the worker of its connection failed and was replaced";
     Drained = "drained", 503, Cancelled, "the proxy was stopped before the end";
 }
 
@@ -179,7 +180,8 @@ mod tests {
     #[test]
     fn whatever_fails_but_for_this_machine_says_something_of_the_node() {
         for reason in Reason::ALL {
-            let failed = reason.ending() == Ending::Failed && *reason != Reason::OutOfSockets;
+            let ours = [Reason::OutOfSockets, Reason::WorkerFailed].contains(reason);
+            let failed = reason.ending() == Ending::Failed && !ours;
             assert_eq!(reason.outcome().is_some(), failed, "{}", reason.label());
         }
     }

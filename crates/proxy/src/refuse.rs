@@ -12,7 +12,7 @@ pub(crate) const REASON: HeaderName = HeaderName::from_static("x-tidegate-reason
 /// Methods that are not refused as such (RFC 9110 §15.5.6 wants them named).
 const ALLOWED: HeaderValue =
     HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS");
-const CLOSE: HeaderValue = HeaderValue::from_static("close");
+pub(crate) const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// An answer on a connection that stays, unless the head was malformed.

@@ -20,6 +20,7 @@ use crate::linger::linger;
 use crate::reason::Reason;
 use crate::refuse;
 use crate::respond::respond;
+use crate::seats::Seat;
 use crate::session::{Phase, Session};
 use crate::worker::{Registered, Worker};
 
@@ -36,9 +37,9 @@ enum End {
 }
 
 /// Serves one connection.
-pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
+pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr, seat: Seat) {
     let session = Session::new(Rc::clone(&worker), peer.ip());
-    let _registered = Registered::new(&session);
+    let _registered = Registered::new(&session, seat);
     let io = ClientIo::new(stream, Rc::clone(&session));
     let service = {
         let session = Rc::clone(&session);
@@ -74,7 +75,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
             linger(stream, Some(answer), limit).await;
         }
         End::ClientStalled => session.abandon.set(Reason::ClientStalled),
-        End::Cut => session.abandon.set(Reason::Drained),
+        End::Cut => session.abandon.set(worker.cut_for.get()),
     }
 }
 
@@ -92,9 +93,6 @@ where
         return Poll::Ready(End::Cut);
     }
     let mut connection = Pin::new(connection);
-    if session.worker.draining.get() {
-        drain(session, connection.as_mut());
-    }
     if session.is_late() {
         match session.phase() {
             Phase::Head => return Poll::Ready(End::HeadTimeout),
@@ -117,22 +115,4 @@ where
         return Poll::Ready(End::ClientStalled);
     }
     Poll::Pending
-}
-
-/// Tells hyper of the drain: an idle connection closes, a busy one says so in its response. A
-/// new one may still send its first request, for a moment.
-fn drain<S>(session: &Session, connection: Pin<&mut Connection<ClientIo, S>>)
-where
-    S: HttpService<Incoming, ResBody = ResponseBody>,
-    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    if session.told.get() {
-        return;
-    }
-    if session.served.get() || session.phase() != Phase::Idle {
-        session.told.set(true);
-        connection.graceful_shutdown();
-    } else {
-        session.extend(session.worker.ticks.drain_grace);
-    }
 }

@@ -116,8 +116,6 @@ pub(crate) struct Session {
     pub(crate) abandon: Cell<Reason>,
     /// The session must end now.
     pub(crate) cut: Cell<bool>,
-    /// The drain has been told to hyper.
-    pub(crate) told: Cell<bool>,
     pub(crate) tunnel: Cell<Option<Box<Tunnel>>>,
     /// What comes from the client.
     pub(crate) inflow: RefCell<Inflow>,
@@ -157,7 +155,6 @@ impl Session {
             flushed: Cell::new(true),
             abandon: Cell::new(Reason::ClientGone),
             cut: Cell::new(false),
-            told: Cell::new(false),
             tunnel: Cell::new(None),
             inflow: RefCell::new(Inflow::of_client()),
             spare: Cell::new(None),

@@ -68,7 +68,6 @@ impl Tunnel {
     pub(crate) async fn run(mut self, session: &Session, mut client: TcpStream, early: Bytes) {
         let worker = &session.worker;
         let stats = worker.stats();
-        worker.tunnels.set(worker.tunnels.get() + 1);
         stats.tunnels.add(1);
         session.enter(Phase::Tunnel, worker.ticks.tunnel_idle);
         let mut up = Pipe::new(&early);
@@ -76,7 +75,7 @@ impl Tunnel {
         let reason = poll_fn(|context| {
             session.register(context.waker());
             if session.cut.get() {
-                return Poll::Ready(Some(Reason::Drained));
+                return Poll::Ready(Some(worker.cut_for.get()));
             }
             if session.take_late() {
                 return Poll::Ready(Some(Reason::TunnelIdle));
@@ -98,7 +97,6 @@ impl Tunnel {
         .await;
         session.uploaded.set(up.bytes);
         self.live.on_bytes(down.bytes);
-        worker.tunnels.set(worker.tunnels.get().saturating_sub(1));
         stats.tunnels_closed.add(1);
         match reason {
             None => self.live.complete(),

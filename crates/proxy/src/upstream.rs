@@ -29,8 +29,6 @@ use crate::stats::Stats;
 
 /// Polls in a row that a connection may ask for by waking itself.
 const TURNS_MAX: u32 = 4;
-/// Header fields of a request that is sent again; what was sent has no more.
-const FIELDS_MAX: usize = 256;
 
 /// Where a connection goes, and as what: only one that is the same in all of it can stand in for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +206,8 @@ pub(crate) type Sent = Result<Response<Incoming>, TrySendError<Request<RequestBo
 
 /// A bodyless request from the bytes that were sent.
 fn parse_again(sent: &[u8]) -> Option<Request<RequestBody>> {
-    let mut fields = vec![httparse::EMPTY_HEADER; FIELDS_MAX];
+    let lines = sent.iter().filter(|byte| **byte == b'\n').count();
+    let mut fields = vec![httparse::EMPTY_HEADER; lines];
     let mut parsed = httparse::Request::new(&mut fields);
     if parsed.parse(sent).ok()?.is_partial() {
         return None;
@@ -263,6 +262,7 @@ impl Pool {
         let idle = &mut self.nodes[index];
         if idle.len() < most {
             upstream.gate.set_owner(None);
+            upstream.watch.forget();
             upstream.parked_at = tick;
             count(&upstream, |node| node.parked.add(1));
             idle.push(upstream);
@@ -285,6 +285,12 @@ impl Pool {
     /// Drops all.
     pub(crate) fn clear(&mut self) {
         self.sweep(u64::MAX);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 

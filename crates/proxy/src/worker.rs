@@ -1,6 +1,7 @@
 //! One worker: a thread with its own runtime, sockets, picker, pool and counters. Workers share
 //! nothing that is written on a request's way, so they never wait for each other.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use arc_swap::{ArcSwap, Cache};
 use http::HeaderMap;
 use hyper::client::conn::http1::Builder as ClientBuilder;
 use hyper::server::conn::http1::Builder as ServerBuilder;
+use socket2::Socket;
 use tidegate_core::admission::{AcceptGate, Class};
 use tidegate_core::picker::{LONG_ANSWER, Picker};
 use tidegate_core::prng::Prng;
@@ -20,18 +22,21 @@ use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{NodeId, SiteId, Topology};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::accept::{Listener, accept};
 use crate::answers::Answers;
 use crate::classify::{ClassRules, SessionHash, SessionTables};
-use crate::config::{LogFormat, ProxyConfig, Timeouts};
+use crate::config::{FIELDS, LogFormat, ProxyConfig, Timeouts};
 use crate::dithering::Dithering;
 use crate::inflow::Scratch;
 use crate::linger::Lingering;
 use crate::log::{Line, Logger, Recent, Ring, Tail};
 use crate::observed::Observer;
 use crate::proxy::{Order, Shared};
+use crate::reason::Reason;
+use crate::seats::{AllSeats, Seat};
 use crate::session::Session;
 use crate::site::SiteConfig;
 use crate::stats::WorkerStats;
@@ -45,8 +50,6 @@ pub const TICK: Duration = Duration::from_millis(20);
 const SWEEP_TICKS: u64 = 50;
 /// Ticks between two flushes of the access log.
 const FLUSH_TICKS: u64 = 5;
-/// How long a new connection may still send its first request during a drain.
-const DRAIN_GRACE: Duration = Duration::from_millis(500);
 /// So that coins are other numbers than the picker's: else who is held would go with who goes where.
 const COINS: u64 = 0x636f_696e_735f_6f66;
 
@@ -60,7 +63,6 @@ pub(crate) struct Ticks {
     pub(crate) tunnel_idle: u64,
     pub(crate) upstream_idle: u64,
     pub(crate) linger: u64,
-    pub(crate) drain_grace: u64,
     /// An answer that takes longer from its head on is a long one.
     pub(crate) long_answer: u64,
 }
@@ -76,7 +78,6 @@ impl Ticks {
             tunnel_idle: ticks(timeouts.tunnel_idle),
             upstream_idle: ticks(timeouts.upstream_idle),
             linger: ticks(timeouts.linger),
-            drain_grace: ticks(DRAIN_GRACE),
             long_answer: ticks(LONG_ANSWER),
         }
     }
@@ -122,8 +123,10 @@ pub(crate) struct Worker {
     pub(crate) session_tables: Arc<SessionTables>,
     pub(crate) answers: Answers,
     pub(crate) scratch: Rc<Scratch>,
-    pub(crate) tunnels: Cell<usize>,
+    pub(crate) seats: Arc<AllSeats>,
     pub(crate) draining: Cell<bool>,
+    /// Why requests end that are cut off.
+    pub(crate) cut_for: Cell<Reason>,
     pub(crate) lingering: RefCell<Lingering>,
     /// Refused connections that take their answer slowly, in tasks of their own.
     pub(crate) refused_slowly: Cell<usize>,
@@ -132,7 +135,7 @@ pub(crate) struct Worker {
     resumed: Notify,
     logger: RefCell<Logger>,
     /// Tells discovery of requests, if somebody listens.
-    pub(crate) observer: Option<Observer>,
+    pub(crate) observer: Option<Rc<Observer>>,
     log_format: LogFormat,
     sessions: RefCell<Sessions>,
     /// Told when the last session has ended, and when the worker drains.
@@ -154,10 +157,11 @@ struct Sessions {
 pub(crate) struct Registered {
     session: Rc<Session>,
     slot: usize,
+    _seat: Seat,
 }
 
 impl Registered {
-    pub(crate) fn new(session: &Rc<Session>) -> Self {
+    pub(crate) fn new(session: &Rc<Session>, seat: Seat) -> Self {
         let worker = &session.worker;
         worker.stats().accepted.add(1);
         let mut sessions = worker.sessions.borrow_mut();
@@ -173,6 +177,7 @@ impl Registered {
         Self {
             session: Rc::clone(session),
             slot,
+            _seat: seat,
         }
     }
 }
@@ -200,7 +205,8 @@ impl Worker {
         config: Arc<ProxyConfig>,
         shared: Arc<Shared>,
         session_tables: Arc<SessionTables>,
-        (index, observer): (usize, Option<Observer>),
+        seats: Arc<AllSeats>,
+        (index, observer): (usize, Option<Rc<Observer>>),
         logger: Logger,
     ) -> Rc<Self> {
         let seed = config.seed.wrapping_add(index as u64);
@@ -220,6 +226,10 @@ impl Worker {
             .max_buf_size(buffer_bytes)
             // A request is mostly its head: one buffer is less work than a list of one.
             .writev(false);
+        if limits.fields != FIELDS {
+            server.max_headers(limits.fields);
+            client.max_headers(limits.fields);
+        }
         let now = (config.clock)();
         let worker = Self {
             ticks: Ticks::new(&config.timeouts),
@@ -240,8 +250,9 @@ impl Worker {
             // Other numbers than the picker's.
             answers: Answers::new(&config.sites, !seed),
             scratch: Rc::default(),
-            tunnels: Cell::new(0),
+            seats,
             draining: Cell::new(false),
+            cut_for: Cell::new(Reason::Drained),
             lingering: RefCell::default(),
             refused_slowly: Cell::new(0),
             gate: RefCell::default(),
@@ -421,10 +432,8 @@ impl Worker {
 
     /// Keeps an upstream connection for the next request.
     pub(crate) fn park(&self, upstream: Box<Upstream>) {
-        if !self.draining.get() {
-            let most = self.config.limits.pool_per_node;
-            self.pool.borrow_mut().put(upstream, self.tick.get(), most);
-        }
+        let most = self.config.limits.pool_per_node;
+        self.pool.borrow_mut().put(upstream, self.tick.get(), most);
     }
 
     pub(crate) fn log_format(&self) -> LogFormat {
@@ -443,11 +452,6 @@ impl Worker {
     }
 
     // Connections.
-
-    /// Client connections that are open.
-    pub(crate) fn connections(&self) -> usize {
-        self.sessions.borrow().count
-    }
 
     /// Refused connections that are still open.
     pub(crate) fn refused_now(&self) -> usize {
@@ -546,20 +550,36 @@ impl Worker {
         }
     }
 
-    async fn drain(&self) {
+    /// Listens on these, and leaves them as they are.
+    fn listeners(&self, sockets: &Cell<Vec<Socket>>) -> Vec<Listener> {
+        let kept = sockets.take();
+        let listening = (kept.iter())
+            .map(|socket| socket.try_clone().and_then(Listener::new))
+            .filter_map(|made| match made {
+                Ok(listener) => Some(listener),
+                Err(_) => {
+                    self.stats().accept_errors.add(1);
+                    None
+                }
+            });
+        let listening = listening.collect();
+        sockets.set(kept);
+        listening
+    }
+
+    /// Lets end what there is. Idle connections stay: each closes behind its next answer.
+    async fn drain(&self, accepting: &mut JoinSet<()>, sockets: &Cell<Vec<Socket>>) {
         self.draining.set(true);
         self.changed.notify_waiters();
-        self.pool.borrow_mut().clear();
-        // Let the listeners take in what is connected already.
-        tokio::task::yield_now().await;
-        self.for_each_session(Session::wake);
+        // The listeners take in what is connected already.
+        while accepting.join_next().await.is_some() {}
+        drop(sockets.take());
         self.idle().await;
     }
 
     async fn cut(&self) {
         self.draining.set(true);
         self.changed.notify_waiters();
-        tokio::task::yield_now().await;
         self.for_each_session(|session| {
             session.cut.set(true);
             session.wake();
@@ -567,29 +587,67 @@ impl Worker {
         self.idle().await;
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until it is told to stop, or until one of its own tasks fails: without its clock, say, no
+    /// time-out holds, so the worker ends, and its connections with it. Then its listening `sockets` stay
+    /// open for its successor.
     pub(crate) async fn run(
         self: Rc<Self>,
-        listeners: Vec<Listener>,
+        sockets: &Cell<Vec<Socket>>,
         mut orders: watch::Receiver<Order>,
-    ) {
-        for listener in listeners {
-            tokio::task::spawn_local(accept(Rc::clone(&self), listener));
+    ) -> Result<(), Failed> {
+        let mut accepting = JoinSet::new();
+        for listener in self.listeners(sockets) {
+            accepting.spawn_local(accept(Rc::clone(&self), listener));
         }
-        tokio::task::spawn_local(Rc::clone(&self).keep_time());
-        tokio::task::spawn_local(waiting::look(Rc::clone(&self)));
-        tokio::task::spawn_local(throttling::look(Rc::clone(&self)));
-        let order = orders.wait_for(|order| *order != Order::Run).await;
-        let drains = order.is_ok_and(|order| *order == Order::Drain);
-        if drains {
-            tokio::select! {
-                () = self.drain() => {}
-                _ = orders.wait_for(|order| *order == Order::Cut) => {}
+        let mut timers = JoinSet::new();
+        timers.spawn_local(Rc::clone(&self).keep_time());
+        timers.spawn_local(waiting::look(Rc::clone(&self)));
+        timers.spawn_local(throttling::look(Rc::clone(&self)));
+        let stopped = async {
+            let order = tokio::select! {
+                order = orders.wait_for(|order| *order != Order::Run) => order,
+                failed = failure(&mut accepting) => return Err(failed),
+            };
+            if order.is_ok_and(|order| *order == Order::Drain) {
+                tokio::select! {
+                    () = self.drain(&mut accepting, sockets) => {}
+                    _ = orders.wait_for(|order| *order == Order::Cut) => {}
+                }
             }
+            Ok(())
+        };
+        let ended = tokio::select! {
+            ended = stopped => ended,
+            failed = failure(&mut timers) => Err(failed),
+        };
+        if ended.is_err() {
+            self.cut_for.set(Reason::WorkerFailed);
         }
+        drop(accepting);
         self.cut().await;
         self.pool.borrow_mut().clear();
         self.logger.borrow_mut().flush();
+        ended
+    }
+}
+
+/// Why a worker failed, as its panic said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failed(pub(crate) String);
+
+impl Failed {
+    pub(crate) fn of_panic(payload: &(dyn Any + Send)) -> Self {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        Self(text.unwrap_or("a panic without a text").to_owned())
+    }
+}
+
+/// Waits until one of these tasks ends; none does unless it fails.
+async fn failure(tasks: &mut JoinSet<()>) -> Failed {
+    match tasks.join_next().await {
+        Some(Err(error)) if error.is_panic() => Failed::of_panic(&*error.into_panic()),
+        Some(_) | None => Failed("a task ended that has no end".to_owned()),
     }
 }
 
@@ -617,7 +675,6 @@ mod tests {
     use tokio::runtime::{Builder, LocalOptions};
 
     use super::*;
-    use crate::reason::Reason;
     use crate::stats::Stats;
 
     fn shared() -> Arc<Shared> {
@@ -666,7 +723,8 @@ mod tests {
             .unwrap();
         runtime.block_on(async move {
             let tables = SessionTables::new(&config.sites);
-            let worker = Worker::new(config, shared, tables, (0, None), logger);
+            let seats = Arc::new(AllSeats::new(&config.limits));
+            let worker = Worker::new(config, shared, tables, seats, (0, None), logger);
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             listener.set_nonblocking(true).unwrap();
             let address = listener.local_addr().unwrap();
@@ -685,8 +743,8 @@ mod tests {
                 orders.send_replace(Order::Cut);
                 answers
             });
-            let listener = Listener::new(listener.into()).unwrap();
-            worker.run(vec![listener], receiver).await;
+            let sockets = Cell::new(vec![listener.into()]);
+            worker.run(&sockets, receiver).await.unwrap();
             client.join().unwrap()
         })
     }

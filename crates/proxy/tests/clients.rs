@@ -263,7 +263,7 @@ fn noise_is_answered_or_closed_and_harms_nobody() {
 }
 
 #[test]
-fn a_drain_lets_requests_end_and_closes_what_is_idle() {
+fn a_drain_lets_requests_end_and_closes_connections_behind_their_next_answer() {
     let release = Arc::new(Mutex::new(()));
     let held = release.lock().unwrap();
     let reached = Arc::new(AtomicUsize::new(0));
@@ -287,10 +287,23 @@ fn a_drain_lets_requests_end_and_closes_what_is_idle() {
     let mut fresh = bench.client();
     let proxy = bench.proxy.take().unwrap();
     let drain = std::thread::spawn(move || proxy.drain(PATIENCE));
+    let mut asked = 0;
+    until("an answer says that the connection closes", || {
+        asked += 1;
+        let answer = fresh.get("/");
+        assert_eq!(answer.text(), "ok");
+        answer.get("connection") == Some("close")
+    });
+    assert!(fresh.is_closed());
+    // An idle connection waits for its next request, even if that comes in pieces.
+    idle.send("GET / HTTP/1.1\r\nho");
+    idle.send("st: shop.example\r\n\r\n");
+    let answer = idle.read_response(false);
+    assert_eq!(
+        (answer.text(), answer.get("connection")),
+        ("ok", Some("close"))
+    );
     assert!(idle.is_closed());
-    fresh.send(GET);
-    let answer = fresh.read_response(false);
-    assert_eq!(answer.get("connection"), Some("close"));
     drop(held);
     let answer = busy.read_response(false);
     assert_eq!(
@@ -298,10 +311,24 @@ fn a_drain_lets_requests_end_and_closes_what_is_idle() {
         ("ok", Some("close"))
     );
     let drained = drain.join().unwrap();
-    assert_eq!((drained.finished, drained.cut), (2, 0));
+    assert_eq!(drained.cut, 0);
     let seen = bench.settled();
-    assert_eq!((seen.completed, seen.connections), (3, 0));
+    assert_eq!((seen.completed, seen.connections), (3 + asked, 0));
     assert!(std::net::TcpStream::connect(bench.address).is_err());
+}
+
+#[test]
+fn what_is_idle_closes_when_a_drain_runs_out_of_time() {
+    let node = Node::ok();
+    let mut bench = Bench::new(&[node.address]);
+    let mut idle = bench.client();
+    assert_eq!(idle.get("/").status(), 200);
+    let mut silent = bench.client();
+    until("both are accepted", || bench.snapshot().connections == 2);
+    let drained = bench.proxy.take().unwrap().drain(SOON);
+    assert_eq!((drained.finished, drained.cut), (0, 0));
+    assert!(idle.is_closed() && silent.is_closed());
+    assert_eq!(bench.settled().requests, 1);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod config;
 mod culprits;
 mod demo;
 mod driver;
+mod open_files;
 mod orders_file;
 mod output;
 mod probe;

@@ -9,16 +9,20 @@
 //! | the reader's | loads of the nodes |
 //! | workers | data plane |
 //!
-//! SIGTERM and SIGINT drain: `/readyz` says no, nothing new is accepted, requests in flight end
-//! by themselves until the drain's time-out; a second signal ends at once. SIGUSR1 opens the
+//! SIGTERM and SIGINT drain, in this order: `/readyz` says no; after a delay the admin address is given
+//! up, so that a successor can have it, and nothing new is accepted; requests in flight end by themselves,
+//! and idle connections behind their next answer, until the drain's time-out. A second signal ends at
+//! once. SIGUSR1 opens the
 //! access log anew after it was renamed. SIGHUP checks the configuration file and says what it
 //! finds; to take it over the process must be restarted in this version.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tidegate_core::director::Director;
@@ -26,7 +30,8 @@ use tidegate_core::load::LoadTable;
 use tidegate_core::route::Routes;
 use tidegate_core::throttle::SetBy;
 use tidegate_proxy::{
-    Dithering, Limits, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling, Timeouts,
+    Dithering, Limits, ListenerConfig, PortSharing, Ports, Proxy, ProxyConfig, ProxyError, Shared,
+    Stats, Throttling, Timeouts, WorkerFailure,
 };
 use tidegate_remote::clock;
 use tidegate_remote::reader::ReaderOptions;
@@ -44,6 +49,7 @@ use crate::config::values::Auto;
 use crate::config::{Admin, Config, Culprits, FrontEnd, Token};
 use crate::culprits::live::{Watch, WatchParts, peers};
 use crate::driver::{Driver, DriverParts};
+use crate::open_files;
 use crate::orders_file::OrdersFile;
 use crate::output::{self, Output};
 use crate::probe;
@@ -53,23 +59,35 @@ use crate::signals::{Stop, listen};
 
 /// Room for events of requests, per worker: half a second of 16 000 requests a second.
 const EVENTS: usize = 16_384;
+/// How long a port is asked for that another process has: one that was told to stop is about to give it up.
+const PORT_PATIENCE: Duration = Duration::from_secs(2);
 /// Threads that work out answers of the admin interface, and one that waits for a drain.
 const BLOCKING_THREADS_MAX: usize = 3;
 
 /// Runs until it is told to stop.
-pub(crate) fn run(config: Config, file: &Path, output: Output) -> Result<(), Failure> {
+pub(crate) fn run(
+    config: Config,
+    file: &Path,
+    sharing: PortSharing,
+    output: Output,
+) -> Result<(), Failure> {
     let Config {
         admin,
         front_end,
         notes,
         ..
     } = config;
-    let front_end = front_end.ok_or_else(|| {
+    let mut front_end = front_end.ok_or_else(|| {
         Failure::Usage(format!(
             "{} is an agent's: it has no [[listener]], [[site]] and [[node]]",
             file.display()
         ))
     })?;
+    front_end.ports = Ports {
+        sharing,
+        patience: PORT_PATIENCE,
+    };
+    share_open_files(&mut front_end, output);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .enable_all()
@@ -94,23 +112,25 @@ async fn serve(
     let mut stop = Stop::new()?;
     let mut hang_up = listen(SignalKind::hangup())?;
     let mut reopen = listen(SignalKind::user_defined1())?;
-    let listener = server::bind(admin.address).await.map_err(|error| {
-        Failure::Failed(format!(
-            "cannot listen on the admin address {}: {error}",
-            admin.address
-        ))
+    let listener = server::bind(admin.address, front_end.ports).map_err(|error| {
+        let what = format!("the admin address {}", admin.address);
+        cannot_listen(&what, &error)
     })?;
     // From here on nobody waits for whoever reads our events.
     output::run_in_background();
-    let drain = front_end.timeouts.drain.value;
+    let (delay, drain) = (
+        front_end.timeouts.drain_delay.value,
+        front_end.timeouts.drain.value,
+    );
     let peers = front_end.culprits.as_ref().map(|it| it.peers.clone());
-    let running = Running::start(front_end, output)?;
+    let mut running = Running::start(front_end, output)?;
     running.say(&listener, output);
     running.ask_peers(peers.unwrap_or_default(), admin.token.as_ref());
     let access = Access { token: admin.token };
     let plane = Arc::clone(&running.plane);
     let shown = Arc::clone(&plane);
-    tokio::spawn(server::serve(listener, move || Arc::clone(&shown), access));
+    let admin = tokio::spawn(server::serve(listener, move || Arc::clone(&shown), access));
+    let mut failures = running.proxy.failures();
     loop {
         tokio::select! {
             () = stop.wait() => break,
@@ -119,9 +139,39 @@ async fn serve(
                 running.proxy.reopen_log();
                 output.event("log_reopened", "access log: opened anew");
             }
+            Some(failure) = failures.recv() => {
+                let WorkerFailure { worker, cause } = failure;
+                let text = format!("worker {worker} failed and was replaced; its connections are lost: {cause}");
+                output.event("worker_failed", &text);
+            }
         }
     }
     plane.draining.store(true, Ordering::Relaxed);
+    let at_once = if delay.is_zero() {
+        false
+    } else {
+        output.event("stopping", "told to stop: not ready any more");
+        tokio::select! {
+            () = tokio::time::sleep(delay) => false,
+            () = stop.wait() => true,
+        }
+    };
+    // Its address is free before anything else is: connections that are open stay.
+    admin.abort();
+    // It ends as one that was aborted.
+    admin.await.unwrap_or_default();
+    end(
+        running,
+        if at_once { Duration::ZERO } else { drain },
+        stop,
+        output,
+    )
+    .await;
+    Ok(())
+}
+
+/// Lets what is in flight end.
+async fn end(running: Running, drain: Duration, mut stop: Stop, output: Output) {
     let Running {
         mut proxy,
         driver,
@@ -129,7 +179,10 @@ async fn serve(
         ..
     } = running;
     proxy.begin_drain();
-    output.event("draining", "draining: requests in flight end by themselves");
+    output.event(
+        "draining",
+        "draining: requests in flight end by themselves; told once more it stops at once",
+    );
     let drained = tokio::task::spawn_blocking(move || proxy.drain(drain));
     tokio::select! {
         drained = drained => {
@@ -142,7 +195,39 @@ async fn serve(
     drop(driver);
     drop(watch);
     output::flush();
-    Ok(())
+}
+
+/// Asks the system for as many open files as may be, and gives clients no more of them than leave enough for
+/// nodes and operators.
+fn share_open_files(front_end: &mut FrontEnd, output: Output) {
+    let connections = front_end.limits.connections.value as usize;
+    let limit = open_files::raise();
+    let shares = open_files::shares(open_files::Wanted {
+        limit,
+        workers: workers(&front_end.limits),
+        listeners: front_end.listeners.len(),
+        nodes: front_end.cluster.nodes.len() + front_end.resources.len(),
+        connections,
+    });
+    if limit < shares.enough {
+        let text = format!(
+            "the limit on open files is {limit}: at most {} client connections instead of {connections}; \
+             {} would do (ulimit -n, LimitNOFILE=)",
+            shares.connections, shares.enough
+        );
+        output.event("open_files", &text);
+    }
+    front_end.open_files = Some(shares);
+}
+
+/// Why there is no listening, and what could be done.
+fn cannot_listen(what: &str, error: &std::io::Error) -> Failure {
+    let hint = if error.kind() == ErrorKind::AddrInUse {
+        "; if that is a tidegate to be replaced, --reuse-port shares its ports until it has ended"
+    } else {
+        ""
+    };
+    Failure::Failed(format!("cannot listen on {what}: {error}{hint}"))
 }
 
 /// A running front-end.
@@ -188,7 +273,12 @@ impl Running {
         let started = clock::now();
         let window = Window::new(started, shared.stats.snapshot());
         let proxy = Proxy::start(proxy_config, Arc::clone(&shared));
-        let mut proxy = proxy.map_err(|error| failed(&error))?;
+        let mut proxy = proxy.map_err(|error| match &error {
+            ProxyError::Listen { address, error } => cannot_listen(&address.to_string(), error),
+            ProxyError::Log(_) | ProxyError::Worker(_) | ProxyError::Counters { .. } => {
+                failed(&error)
+            }
+        })?;
         let watching = |culprits| watch(culprits, &mut proxy, &shared, &resources, output);
         let watch = culprits.map(watching).transpose()?;
         let (probes, asked) = mpsc::channel(probe::WAITING_MAX);
@@ -342,20 +432,21 @@ fn reader_options(front_end: &FrontEnd) -> ReaderOptions {
 }
 
 fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
-    let limits = &front_end.limits;
-    let workers = match limits.workers.value {
-        Auto::Auto => available_parallelism().map_or(1, usize::from),
-        Auto::Set(workers) => workers as usize,
-    };
+    let mut limits = proxy_limits(&front_end.limits);
+    if let Some(shares) = front_end.open_files {
+        limits.connections = shares.connections;
+        limits.lingering = shares.lingering;
+    }
     ProxyConfig {
         listeners: front_end
             .listeners
             .iter()
             .map(|address| ListenerConfig { address: *address })
             .collect(),
-        workers,
+        ports: front_end.ports,
+        workers: workers(&front_end.limits),
         seed: front_end.seed.unwrap_or_else(seed),
-        limits: proxy_limits(limits, workers),
+        limits,
         timeouts: proxy_timeouts(&front_end.timeouts),
         sites: front_end.sites.clone(),
         forwarded: front_end.forwarded.clone(),
@@ -366,18 +457,24 @@ fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
     }
 }
 
+fn workers(limits: &LimitsFile) -> usize {
+    match limits.workers.value {
+        Auto::Auto => available_parallelism().map_or(1, usize::from),
+        Auto::Set(workers) => workers as usize,
+    }
+}
+
 /// Most requests that throttles hold. Each has a connection: half of them stay for all others, and of
 /// those a causal test has half at most.
 fn held_max(config: &ProxyConfig) -> usize {
-    config.limits.connections * config.workers / 2
+    config.limits.connections / 2
 }
 
-fn proxy_limits(limits: &LimitsFile, workers: usize) -> Limits {
-    // Rounded up: a limit below the number of workers still lets each have one.
-    let share = |all: u32| (all as usize).div_ceil(workers);
+fn proxy_limits(limits: &LimitsFile) -> Limits {
     Limits {
-        connections: share(limits.connections.value),
-        tunnels: share(limits.tunnels.value),
+        connections: limits.connections.value as usize,
+        tunnels: limits.tunnels.value as usize,
+        fields: limits.fields.value as usize,
         head_bytes: limits.head.bytes(),
         uri_bytes: limits.uri.bytes(),
         body_bytes: limits.body.value.map(|size| size.0),
@@ -397,6 +494,7 @@ fn proxy_timeouts(timeouts: &TimeoutsFile) -> Timeouts {
         body_idle: timeouts.body_idle.value,
         tunnel_idle: timeouts.tunnel_idle.value,
         upstream_idle: timeouts.upstream_idle.value,
+        keepalive: timeouts.tcp_keepalive.value,
         ..Timeouts::default()
     }
 }
@@ -420,15 +518,7 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_data_plane() {
         let file: ConfigFile = defaults();
-        let limits = proxy_limits(&file.limits, 1);
-        let own = Limits::default();
-        assert_eq!(
-            limits,
-            Limits {
-                connections: limits.connections,
-                ..own
-            }
-        );
+        assert_eq!(proxy_limits(&file.limits), Limits::default());
         assert_eq!(proxy_timeouts(&file.timeouts), Timeouts::default());
         let text = "[[listener]]\naddress = \"127.0.0.1:8080\"\n[[site]]\nname = \"a\"\n\
                     [[node]]\nname = \"n\"\naddress = \"10.0.0.1:80\"\nsite = \"a\"\n";
@@ -438,12 +528,5 @@ mod tests {
         assert_eq!(site.classes, ClassConfig::default());
         assert_eq!(site.retry, RetryConfig::default());
         assert_eq!(site.sessions, None);
-    }
-
-    #[test]
-    fn a_limit_is_shared_among_the_workers() {
-        let file: ConfigFile = defaults();
-        let limits = proxy_limits(&file.limits, 3);
-        assert_eq!(limits.connections, 6667);
     }
 }

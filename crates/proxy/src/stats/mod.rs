@@ -172,6 +172,8 @@ pub(crate) struct WorkerStats {
     pub(crate) log_lines: Counter,
     pub(crate) log_drops: Counter,
     pub(crate) recent: Mutex<Ring>,
+    /// Times at which it failed and was replaced.
+    pub(crate) failures: Counter,
 }
 
 impl WorkerStats {
@@ -203,7 +205,16 @@ impl WorkerStats {
             log_lines: Counter::default(),
             log_drops: Counter::default(),
             recent: Mutex::default(),
+            failures: Counter::default(),
         }
+    }
+
+    /// The worker has failed; its successor begins with what it has left.
+    pub(crate) fn on_failure(&self) {
+        self.failures.add(1);
+        let pauses = self.accept_pauses.get();
+        let ended = self.accept_pauses_ended.get();
+        self.accept_pauses_ended.add(pauses.saturating_sub(ended));
     }
 
     /// The site's counters. A site that came after the start has none.

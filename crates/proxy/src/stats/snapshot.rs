@@ -102,6 +102,8 @@ pub struct Snapshot {
     pub tunnels: u64,
     /// Tunnels open now.
     pub tunnels_open: u64,
+    /// Workers that failed and were replaced.
+    pub worker_failures: u64,
     /// Lines written to the access log.
     pub log_lines: u64,
     /// Lines that the access log was too slow for.
@@ -171,6 +173,7 @@ impl Snapshot {
         let opened = worker.tunnels.get();
         self.tunnels += opened;
         self.tunnels_open += opened.saturating_sub(closed);
+        self.worker_failures += worker.failures.get();
         self.log_lines += worker.log_lines.get();
         self.log_drops += worker.log_drops.get();
         self.requests += worker.requests.get();

@@ -251,6 +251,13 @@ impl Scene<'_> {
         }
         let help = "Failed accepts: mostly too many open files.";
         counter(text, "tidegate_accept_errors", help, snapshot.accept_errors);
+        let help = "Workers that failed and were replaced.";
+        counter(
+            text,
+            "tidegate_worker_failures",
+            help,
+            snapshot.worker_failures,
+        );
         let open = snapshot.tunnels_open as f64;
         gauge(
             text,

@@ -14,6 +14,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tidegate_proxy::{Ports, listen_first};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -34,6 +35,8 @@ const HEADERS_MAX: usize = 64;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// For a whole connection: the page opens another one.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
+/// Before a silent connection is probed.
+const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Wait after a failed accept: mostly too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -44,9 +47,10 @@ pub(crate) struct Access {
     pub(crate) token: Option<Token>,
 }
 
-/// Binds the address.
-pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    TcpListener::bind(address).await
+/// Binds the address. May block for as long as the ports' patience says; needs a runtime around it.
+pub(crate) fn bind(address: SocketAddr, ports: Ports) -> std::io::Result<TcpListener> {
+    let socket = listen_first(address, ports, KEEPALIVE)?;
+    TcpListener::from_std(socket.into())
 }
 
 /// Serves, and keeps the window of the last seconds, until the task is dropped. Each request is

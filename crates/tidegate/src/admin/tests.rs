@@ -20,6 +20,7 @@ use super::{ORDER_HEADER, api, server};
 use crate::config::Token;
 use crate::driver::Driver;
 use crate::testing;
+use tidegate_proxy::Ports;
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -431,7 +432,7 @@ fn serve() -> (Driver, std::net::SocketAddr) {
     let (told, address) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         testing::runtime().block_on(async move {
-            let listener = server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+            let listener = server::bind(([127, 0, 0, 1], 0).into(), Ports::default()).unwrap();
             told.send(listener.local_addr().unwrap()).unwrap();
             server::serve(listener, move || Arc::clone(&plane), Access { token: None }).await;
         });

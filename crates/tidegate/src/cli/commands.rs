@@ -17,6 +17,7 @@ use crate::client::Client;
 use crate::config::{Config, Token, print};
 use crate::demo;
 use crate::output::Output;
+use tidegate_proxy::PortSharing;
 
 /// Where a front-end's admin interface is, if nothing else is said.
 const ADMIN_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9900);
@@ -26,7 +27,7 @@ const TOKEN_VARIABLE: &str = "TIDEGATE_TOKEN";
 /// Does it.
 pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
     match command {
-        Command::Run(file) => run_front_end(file.path(), output),
+        Command::Run { file, reuse_port } => run_front_end(file.path(), reuse_port, output),
         Command::Agent(command) => agent::command(*command, output),
         Command::Demo(args) => demo::run(&args, output),
         Command::Check(file) => check(file.path(), output),
@@ -48,9 +49,13 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
     }
 }
 
-fn run_front_end(file: &Path, output: Output) -> Result<(), Failure> {
+fn run_front_end(file: &Path, reuse_port: bool, output: Output) -> Result<(), Failure> {
     let config = Config::load(file)?;
-    crate::run::run(config, file, output)
+    let sharing = match reuse_port {
+        true => PortSharing::Others,
+        false => PortSharing::Own,
+    };
+    crate::run::run(config, file, sharing, output)
 }
 
 fn check(file: &Path, output: Output) -> Result<(), Failure> {

@@ -38,7 +38,13 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve: listen for HTTP and send each request where there is room.
-    Run(FileArgs),
+    Run {
+        #[command(flatten)]
+        file: FileArgs,
+        /// Share ports with a tidegate of the same user that runs already: to replace it without a gap.
+        #[arg(long)]
+        reuse_port: bool,
+    },
     /// Stand beside a server: sample its kernel and publish its load.
     Agent(Box<AgentCommand>),
     /// Show it all on one machine: two sites on emulated nodes, load, and the live page.
@@ -360,8 +366,9 @@ mod tests {
                 let cli = Cli::try_parse_from(all).unwrap();
                 let path = if let Command::Agent(agent) = &cli.command {
                     agent.args.settings()
-                } else if let Command::Run(file) | Command::Check(file) | Command::Config(file) =
-                    &cli.command
+                } else if let Command::Run { file, .. }
+                | Command::Check(file)
+                | Command::Config(file) = &cli.command
                 {
                     Some(file.path())
                 } else {

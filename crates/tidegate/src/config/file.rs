@@ -329,19 +329,21 @@ table! {
     pub(crate) struct LimitsFile {
         /// Threads that serve requests; `auto` is one per CPU.
         workers: Auto<u32> = Auto::Auto;
-        /// Client connections, shared evenly among the workers; one more is answered 503.
-        connections: u32 = 20_000, in 1..=4_000_000;
-        /// Upgraded connections (WebSocket), shared evenly among the workers; one more is
-        /// answered 503.
+        /// Client connections; one more is answered 503. One holds up to 20 KiB while it is idle and up to
+        /// 130 KiB with the defaults of `head` and `buffer`: less than 1 GiB in all.
+        connections: u32 = 7000, in 1..=4_000_000;
+        /// Upgraded connections (WebSocket), those included that ask for it; one more is answered 503.
         tunnels: u32 = 4096, in 1..=4_000_000;
         /// Bytes of a request's head (431) and of a response's (502).
-        head: Size = Size::kib(64), in Size::kib(8)..=Size::kib(1024);
+        head: Size = Size::kib(16), in Size::kib(8)..=Size::kib(1024);
+        /// Header fields of a request (431) and of a response (502). Up to 100 cost nothing.
+        fields: u32 = 100, in 10..=1000;
         /// Bytes of a request's target (414).
-        uri: Size = Size::kib(16), in Size::kib(1)..=Size::kib(1024);
+        uri: Size = Size::kib(8), in Size::kib(1)..=Size::kib(1024);
         /// Bytes of a request's body (413); not set is no limit.
         body: Option<Size> = None;
         /// Bytes buffered for each connection and direction.
-        buffer: Size = Size::kib(64), in Size::kib(8)..=Size::kib(4096);
+        buffer: Size = Size::kib(16), in Size::kib(8)..=Size::kib(4096);
         /// Idle connections that each worker keeps to each node.
         pool_per_node: u32 = 128, in 0..=10_000;
         /// Nodes that a request may be tried at, the first included.
@@ -366,7 +368,14 @@ table! {
         tunnel_idle: Duration = seconds(3600), in TIMEOUT_MIN..=TIMEOUT_MAX;
         /// An idle connection to a node in the pool.
         upstream_idle: Duration = seconds(30), in TIMEOUT_MIN..=TIMEOUT_MAX;
-        /// Requests in flight when Tidegate is told to stop.
+        /// A TCP connection of any kind without a sign of life is probed after this time, and closed when
+        /// probes stay unanswered for as long again. To within seconds.
+        tcp_keepalive: Duration = seconds(60), in seconds(1)..=seconds(7200);
+        /// From being told to stop, when `/readyz` begins to say no, until nothing new is accepted: time for a
+        /// load balancer before Tidegate to notice.
+        drain_delay: Duration = ms(0), in ms(0)..=seconds(3600);
+        /// From then on, for requests in flight to end and for idle connections to close behind their next
+        /// answer.
         drain: Duration = seconds(30), in TIMEOUT_MIN..=TIMEOUT_MAX;
     }
 }

@@ -40,9 +40,11 @@ use tidegate_core::load::Rung;
 use tidegate_core::route::Routes;
 use tidegate_core::topology::ClusterSpec;
 use tidegate_node::{AgentConfig, RUNGS, Scope};
-use tidegate_proxy::{ForwardedConfig, LogConfig, SiteConfig};
+use tidegate_proxy::{ForwardedConfig, LogConfig, Ports, SiteConfig};
 use tidegate_remote::udp::Key;
 use toml::de::DeTable;
+
+use crate::open_files::Shares;
 
 pub(crate) use problem::ConfigError;
 pub(crate) use secrets::Token;
@@ -121,6 +123,10 @@ pub(crate) struct FrontEnd {
     pub(crate) culprits: Option<Culprits>,
     /// Where orders are kept over a restart.
     pub(crate) orders_file: Option<PathBuf>,
+    /// How listening sockets come by their ports: said on the command line.
+    pub(crate) ports: Ports,
+    /// What the limit on open files leaves; nothing if it has not been looked at.
+    pub(crate) open_files: Option<Shares>,
 }
 
 /// A node that serves nothing and is read.

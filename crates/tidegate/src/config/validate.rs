@@ -13,7 +13,7 @@ use tidegate_core::route::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_core::units::format_duration;
 use tidegate_node::{AgentConfig, RUNGS};
-use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget, SiteConfig};
+use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget, Ports, SiteConfig};
 use tidegate_remote::udp::{Key, KeyError, Network};
 
 use super::file::{
@@ -258,6 +258,8 @@ impl Checker<'_> {
             throttles,
             culprits,
             orders_file: (file.admin.orders_file.as_ref()).map(|path| self.path(path)),
+            ports: Ports::default(),
+            open_files: None,
         })
     }
 

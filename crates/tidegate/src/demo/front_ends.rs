@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_core::policy::PolicyKind;
 use tidegate_core::route::Routes;
 use tidegate_core::topology::ClusterSpec;
-use tidegate_proxy::{ForwardedConfig, HistogramSnapshot, LogConfig};
+use tidegate_proxy::{ForwardedConfig, HistogramSnapshot, LogConfig, Ports};
 use tidegate_sim::model::Stream;
 
 use super::cluster::{Cluster, FRONT_ENDS};
@@ -105,6 +105,8 @@ pub(super) fn front_end(
         throttles: Vec::new(),
         culprits,
         orders_file: None,
+        ports: Ports::default(),
+        open_files: None,
         seed: Some(seed),
     })
 }

@@ -224,7 +224,7 @@ impl Demo {
     /// One policy on its arrivals; whether it was interrupted.
     async fn one(&mut self, task: &Task<'_>) -> Result<(Run, bool), Failure> {
         let front_ends = FrontEnds::start(&self.cluster, task.policy, &self.machines, task.seed)?;
-        self.turn_page(front_ends.plane()).await?;
+        self.turn_page(front_ends.plane())?;
         tokio::time::sleep(SETTLE).await;
         let start = clock::now();
         let antagonists = self.cluster.antagonists(task.seed);
@@ -338,10 +338,10 @@ impl Demo {
     }
 
     /// Lets the live page look at another front-end; the first time, opens it.
-    async fn turn_page(&mut self, plane: Arc<Plane>) -> Result<(), Failure> {
+    fn turn_page(&mut self, plane: Arc<Plane>) -> Result<(), Failure> {
         match &self.page {
             Some(page) => page.turn(plane),
-            None => self.page = Some(Page::open(self.port, plane).await?),
+            None => self.page = Some(Page::open(self.port, plane)?),
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use crate::admin::plane::Plane;
 use crate::admin::server::{self, Access};
 use crate::cli::Failure;
+use tidegate_proxy::Ports;
 
 /// See the module.
 #[derive(Debug)]
@@ -19,11 +20,11 @@ pub(super) struct Page {
 
 impl Page {
     /// Serves it from now on, on the runtime around the caller.
-    pub(super) async fn open(port: u16, plane: Arc<Plane>) -> Result<Self, Failure> {
+    pub(super) fn open(port: u16, plane: Arc<Plane>) -> Result<Self, Failure> {
         let address = (Ipv4Addr::LOCALHOST, port).into();
         let failed =
             |error| Failure::Failed(format!("cannot serve the page at {address}: {error}"));
-        let listener = server::bind(address).await.map_err(failed)?;
+        let listener = server::bind(address, Ports::default()).map_err(failed)?;
         let address = format!("http://{}/", listener.local_addr().map_err(failed)?);
         let plane = Arc::new(ArcSwap::new(plane));
         let shown = Arc::clone(&plane);

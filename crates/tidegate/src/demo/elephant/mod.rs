@@ -87,7 +87,7 @@ pub(super) async fn run(
     let mut live = Live::new(output);
     let (shop, told) = calibrated(&machines, args.seed).await?;
     let running = start(&machines, args.seed)?;
-    let page = Page::open(args.port, Arc::clone(&running.plane)).await?;
+    let page = Page::open(args.port, Arc::clone(&running.plane))?;
     live.say(
         "page",
         &format!(
