@@ -45,23 +45,44 @@ impl HeadEnd {
     /// Reads on. Says how many bytes belong to the head, once it has ended.
     pub(crate) fn find(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut from = 0;
-        for at in memchr::memchr_iter(b'\n', bytes) {
-            let line = &bytes[from..at];
-            from = at + 1;
-            let empty = if self.kept == 0 {
-                self.on_line(line)
-            } else {
-                self.keep(line);
-                let (line, kept) = (self.line, self.kept);
-                self.kept = 0;
-                self.on_line(&line[..kept])
-            };
-            if empty && self.first.is_some() {
-                return Some(from);
+        // Lines of heads are short: eight bytes at a time need less work than a search for each end.
+        let (words, rest) = bytes.as_chunks::<WORD>();
+        for (index, word) in words.iter().enumerate() {
+            let mut feeds = line_feeds(*word);
+            while feeds != 0 {
+                let at = index * WORD + feeds.trailing_zeros() as usize / WORD;
+                if self.on_end(&bytes[from..at]) {
+                    return Some(at + 1);
+                }
+                from = at + 1;
+                feeds &= feeds - 1;
+            }
+        }
+        let before = bytes.len() - rest.len();
+        for (index, byte) in rest.iter().enumerate() {
+            let at = before + index;
+            if *byte == b'\n' {
+                if self.on_end(&bytes[from..at]) {
+                    return Some(at + 1);
+                }
+                from = at + 1;
             }
         }
         self.keep(&bytes[from..]);
         None
+    }
+
+    /// The present line ends behind this. Says whether the head ends as well.
+    fn on_end(&mut self, line: &[u8]) -> bool {
+        let empty = if self.kept == 0 {
+            self.on_line(line)
+        } else {
+            self.keep(line);
+            let (line, kept) = (self.line, self.kept);
+            self.kept = 0;
+            self.on_line(&line[..kept])
+        };
+        empty && self.first.is_some()
     }
 
     /// A line without its end, or how it begins. Says whether it is empty.
@@ -86,6 +107,17 @@ impl HeadEnd {
         self.line[self.kept..self.kept + length].copy_from_slice(&part[..length]);
         self.kept += length;
     }
+}
+
+/// Bytes that are looked at in one go.
+const WORD: usize = size_of::<u64>();
+
+/// The highest bit of each byte that ends a line, the first byte lowest.
+fn line_feeds(word: [u8; WORD]) -> u64 {
+    const FEEDS: u64 = u64::from_ne_bytes([b'\n'; WORD]);
+    const LOW: u64 = u64::from_ne_bytes([0x7f; WORD]);
+    let differs = u64::from_le_bytes(word) ^ FEEDS;
+    !(((differs & LOW) + LOW) | differs | LOW)
 }
 
 #[cfg(test)]
@@ -136,6 +168,21 @@ mod tests {
             };
             let ours = found(raw).map(|(length, ..)| length);
             assert_eq!(ours, parsed, "{}", raw.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn every_line_end_is_seen() {
+        for byte in 0..=u8::MAX {
+            for ends in 0..=u8::MAX {
+                let is_end = |at: usize| (ends >> at) & 1 == 1;
+                let word = std::array::from_fn(|at| if is_end(at) { b'\n' } else { byte });
+                let feeds = line_feeds(word);
+                for at in 0..WORD {
+                    let found = (feeds >> (at * WORD)) & 0xff == 0x80;
+                    assert_eq!(found, is_end(at) || byte == b'\n', "{word:?}");
+                }
+            }
         }
     }
 
