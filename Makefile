@@ -21,10 +21,10 @@ lab:
 	@echo "run one:    target/release/tidegate-lab run single-site --quick   (as root: namespaces and CPU quotas)"
 	@echo "run all:    target/release/tidegate-lab run all --quick && target/release/tidegate-lab report"
 
-# The binary that you put before real servers: target/release/tidegate
+# The binary that you put before real servers: target/release/tidegate, its debug information beside it
 build:
 	@scripts/setup.sh build
-	cargo build --release --locked --package tidegate
+	@scripts/build.sh
 
 clean:
 	cargo clean

@@ -11,7 +11,7 @@ have cargo || { echo "setup: cargo is missing: install Rust with rustup (https:/
 
 # command:package (or header:package), for what must be there and for what should. The loader of
 # the kernel's programs is compiled against libelf and zlib.
-must=(cc:gcc make:make pkg-config:pkg-config /usr/include/libelf.h:libelf-dev /usr/include/zlib.h:zlib1g-dev)
+must=(cc:gcc make:make pkg-config:pkg-config /usr/include/libelf.h:libelf-dev /usr/include/zlib.h:zlib1g-dev readelf:binutils)
 should=()
 if [ "${1:-build}" = test ]; then
   should=(git:git curl:curl nginx:nginx-light chromium:chromium node:nodejs npm:npm valgrind:valgrind ip:iproute2 clang:clang /usr/include/bpf/bpf_helpers.h:libbpf-dev qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio)

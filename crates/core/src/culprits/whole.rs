@@ -362,7 +362,8 @@ impl OfClass {
             share,
             cost_seconds: cost,
             relative_error: if t > 0.0 {
-                (2.0 / t).hypot(SYSTEMATIC)
+                // `hypot` would be the one function that asks for glibc 2.35.
+                (2.0 / t).mul_add(2.0 / t, SYSTEMATIC * SYSTEMATIC).sqrt()
             } else {
                 f64::INFINITY
             },
