@@ -184,7 +184,7 @@ impl Live {
         }
         let micros = micros_between(exchange.dispatched_at, now);
         if let Some(node) = worker.stats().node(ticket.node) {
-            node.on_head(status, micros);
+            node.on_head(status, micros, now);
         }
         exchange.upstream_us = Some(micros);
         exchange.answers = Some(match status {
@@ -290,7 +290,7 @@ impl Exchange {
         let mut picker = worker.picker.borrow_mut();
         picker.handle_outcome(ticket, outcome, now);
         if let Some(node) = worker.stats().node(ticket.node) {
-            node.on_failure();
+            node.on_failure(reason, now);
         }
         if self.upstream_us.is_none() {
             self.upstream_us = Some(micros_between(self.dispatched_at, now));

@@ -535,7 +535,7 @@ async fn attempt(
 }
 
 /// Whether it is this machine that cannot connect: then no node is to blame.
-fn is_own_fault(error: &std::io::Error) -> bool {
+pub fn is_own_fault(error: &std::io::Error) -> bool {
     const ENOMEM: i32 = 12;
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;

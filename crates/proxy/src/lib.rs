@@ -67,6 +67,7 @@ pub use config::{
     NetworkError, ProxyConfig, Timeouts,
 };
 pub use dithering::{DitherCounters, DitherError, Dithering, Tosses};
+pub use forward::is_own_fault;
 pub use log::Recent;
 pub use observed::{Event, Observed, Words};
 pub use proxy::{Drained, Proxy, ProxyError, Shared, WorkerFailure};
@@ -76,6 +77,8 @@ pub use site::{
     SiteConfig,
 };
 pub use sockets::{PortSharing, Ports, listen_first};
-pub use stats::{CLASSES, HistogramSnapshot, NodeSnapshot, SiteSnapshot, Snapshot, Stats};
+pub use stats::{
+    CLASSES, HistogramSnapshot, LastError, NodeError, NodeSnapshot, SiteSnapshot, Snapshot, Stats,
+};
 pub use throttling::Throttling;
 pub use worker::TICK;

@@ -23,6 +23,7 @@ use tidegate_proxy::Shared;
 use tokio::sync::oneshot;
 
 use crate::output::Output;
+use crate::probe::Probed;
 use crate::reads::Reads;
 use crate::rungs::RungWatch;
 
@@ -37,7 +38,7 @@ const MESSAGES_MAX: usize = 1024;
 #[derive(Debug)]
 enum Message {
     Order(NodeId, AdminState, oneshot::Sender<()>),
-    Probed(NodeId, bool),
+    Probed(NodeId, Probed),
     Stop,
 }
 
@@ -67,8 +68,8 @@ impl Orders {
     }
 
     /// A probe was answered or not. A probe whose answer is lost is sent again by the director.
-    pub(crate) fn probed(&self, node: NodeId, answered: bool) {
-        self.0.try_send(Message::Probed(node, answered)).ok();
+    pub(crate) fn probed(&self, node: NodeId, probed: Probed) {
+        self.0.try_send(Message::Probed(node, probed)).ok();
     }
 }
 
@@ -188,9 +189,14 @@ impl Running {
                     self.parts.director.handle_order(node, state);
                     self.waiting.push(done);
                 }
-                Ok(Message::Probed(node, answered)) => {
+                Ok(Message::Probed(node, probed)) => {
                     let now = (self.parts.clock)();
-                    self.parts.director.handle_probe(node, answered, now);
+                    let director = &mut self.parts.director;
+                    match probed {
+                        Probed::Answered => director.handle_probe(node, true, now),
+                        Probed::Unanswered => director.handle_probe(node, false, now),
+                        Probed::Unsent => director.handle_unsent_probe(node, now),
+                    }
                 }
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}

@@ -7,23 +7,29 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{CONNECTION, HOST, USER_AGENT};
-use http::{Method, Request};
-use http_body_util::Empty;
-use hyper_util::rt::TokioIo;
+use tidegate_core::director::probe_patience;
 use tidegate_core::topology::{NodeId, SiteSpec};
-use tidegate_proxy::Shared;
+use tidegate_proxy::{Shared, is_own_fault};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use crate::driver::Orders;
 
-/// A node that takes longer is not well yet.
-const TIMEOUT: Duration = Duration::from_secs(1);
 /// Probes that wait to be sent; the director asks again for those beyond.
 pub(crate) const WAITING_MAX: usize = 256;
+
+/// What has become of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probed {
+    /// Something was answered.
+    Answered,
+    /// Nothing was, in time.
+    Unanswered,
+    /// This machine could not ask.
+    Unsent,
+}
 
 /// Sends probes as they are asked for, until nobody asks any more.
 pub(crate) async fn run(
@@ -37,8 +43,9 @@ pub(crate) async fn run(
         let known = topology.node(node);
         let host = host(sites.get(known.site.index()), known.address);
         let (address, orders) = (known.address, orders.clone());
+        let patience = probe_patience(&shared.table.outcomes(node));
         tokio::spawn(async move {
-            orders.probed(node, answers(address, &host).await);
+            orders.probed(node, probe(address, &host, patience).await);
         });
     }
 }
@@ -51,49 +58,49 @@ fn host(site: Option<&SiteSpec>, address: SocketAddr) -> String {
 }
 
 /// Whether somebody answers there in time.
-async fn answers(address: SocketAddr, host: &str) -> bool {
-    timeout(TIMEOUT, ask(address, host))
-        .await
-        .is_ok_and(|answer| answer.is_ok())
+async fn probe(address: SocketAddr, host: &str, patience: Duration) -> Probed {
+    let asked = timeout(patience, async {
+        match TcpStream::connect(address).await {
+            Err(error) if is_own_fault(&error) => Probed::Unsent,
+            Err(_) => Probed::Unanswered,
+            Ok(stream) => match ask(stream, host).await {
+                Ok(true) => Probed::Answered,
+                Ok(false) | Err(_) => Probed::Unanswered,
+            },
+        }
+    });
+    asked.await.unwrap_or(Probed::Unanswered)
 }
 
-async fn ask(
-    address: SocketAddr,
-    host: &str,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let request = Request::builder()
-        .method(Method::HEAD)
-        .uri("/")
-        .header(HOST, host)
-        .header(USER_AGENT, "tidegate-probe")
-        .header(CONNECTION, "close")
-        .body(Empty::<Bytes>::new())?;
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // The response may come with the connection's end, so its head decides.
-    let (answer, _) = tokio::join!(
-        async {
-            let answer = sender.send_request(request).await.map(drop);
-            drop(sender);
-            answer
-        },
-        connection
+/// Whether what comes back is the begin of an HTTP response. The rest may be malformed: that may be this
+/// one page's doing.
+async fn ask(mut stream: TcpStream, host: &str) -> std::io::Result<bool> {
+    let request = format!(
+        "HEAD / HTTP/1.1\r\nhost: {host}\r\nuser-agent: tidegate-probe\r\nconnection: close\r\n\r\n"
     );
-    Ok(answer?)
+    stream.write_all(request.as_bytes()).await?;
+    let mut begin = [0; BEGIN.len() + 3];
+    stream.read_exact(&mut begin).await?;
+    let like =
+        |(byte, wanted): (&u8, &u8)| byte == wanted || (*wanted == b'?' && byte.is_ascii_digit());
+    let (version, status) = begin.split_at(BEGIN.len());
+    let known = version.iter().zip(BEGIN).all(like);
+    Ok(known && status.iter().all(u8::is_ascii_digit))
 }
+
+/// What a response begins with, before its status.
+const BEGIN: &[u8] = b"HTTP/1.? ";
 
 #[cfg(test)]
 mod tests {
     use tidegate_core::admission::AdmissionConfig;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
     use crate::testing;
 
     /// What the probe makes of a server that answers so.
-    fn probe(answer: &'static [u8]) -> bool {
+    fn answers(answer: &'static [u8]) -> bool {
         testing::runtime().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
@@ -104,25 +111,32 @@ mod tests {
                 assert!(head[..read].starts_with(b"HEAD / HTTP/1.1\r\nhost: shop.example\r\n"));
                 stream.write_all(answer).await.unwrap();
             });
-            answers(address, "shop.example").await
+            let probed = probe(address, "shop.example", Duration::from_secs(60)).await;
+            probed == Probed::Answered
         })
     }
 
     #[test]
     fn any_status_is_an_answer_and_nothing_else_is() {
-        assert!(probe(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"));
-        assert!(probe(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"));
-        assert!(probe(
+        assert!(answers(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"));
+        assert!(answers(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"));
+        assert!(answers(
             b"HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n"
         ));
-        assert!(!probe(b""));
-        assert!(!probe(b"SSH-2.0-OpenSSH_9.2\r\n"));
+        assert!(
+            answers(b"HTTP/1.1 200 OK\r\na: b\r\n c\r\n\r\n"),
+            "malformed"
+        );
+        assert!(!answers(b"HTTP/1.1 "));
+        assert!(!answers(b""));
+        assert!(!answers(b"SSH-2.0-OpenSSH_9.2\r\n"));
     }
 
     #[test]
     fn a_closed_port_is_no_answer() {
-        let closed = testing::runtime().block_on(answers(([127, 0, 0, 1], 1).into(), "x"));
-        assert!(!closed);
+        let patience = Duration::from_secs(60);
+        let closed = probe(([127, 0, 0, 1], 1).into(), "x", patience);
+        assert_eq!(testing::runtime().block_on(closed), Probed::Unanswered);
     }
 
     #[test]

@@ -35,6 +35,7 @@
 
 use std::time::Duration;
 
+use crate::load::Outcomes;
 use crate::prng::Prng;
 use crate::time::Timestamp;
 use crate::topology::{Cause, Ejection};
@@ -56,6 +57,22 @@ const PATIENCE_LATENCIES: u32 = 10;
 const PATIENCE_MAX: Duration = Duration::from_secs(15);
 /// Time between two probes of a node in use because requests fail there.
 const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the answer to a probe may take, at least, and of a node that is slow by nature.
+const PROBE_MIN: Duration = Duration::from_secs(1);
+const PROBE_MAX: Duration = Duration::from_secs(5);
+
+/// How long a probe of a node waits for an answer, by what its requests take.
+pub fn probe_patience(outcomes: &Outcomes) -> Duration {
+    let usual = latency(outcomes).saturating_mul(PATIENCE_LATENCIES);
+    usual.clamp(PROBE_MIN, PROBE_MAX)
+}
+
+/// Mean latency of the answers.
+pub(super) fn latency(outcomes: &Outcomes) -> Duration {
+    let mean = outcomes.sum_seconds / (outcomes.successes as f64).max(1.0);
+    Duration::try_from_secs_f64(mean).unwrap_or_default()
+}
 
 /// What has become of a node's requests by now.
 #[derive(Clone, Copy, Debug, Default)]
@@ -187,6 +204,8 @@ impl NodeHealth {
         prng: &mut Prng,
     ) -> Option<Change> {
         let Some(ejected) = &mut self.ejected else {
+            // A node that answers begins anew.
+            self.forgiving |= answered;
             let cause = self.doubt.on_probe(answered, now)?;
             self.eject(cause, now, prng);
             return Some(Change::Ejected(cause));

@@ -18,7 +18,6 @@ mod outliers;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::admission::{AdmissionConfig, AdmissionKind, Class, Control, Rank, Tick};
 use crate::load::LoadTable;
@@ -28,6 +27,7 @@ pub use crate::topology::Cause;
 use crate::topology::{
     AdminState, ClusterSpec, GroupId, Health, Node, NodeId, Site, SiteId, Topology,
 };
+pub use health::probe_patience;
 use health::{Change, NodeHealth, Seen};
 use learn::SiteLearner;
 use outliers::Outliers;
@@ -355,13 +355,12 @@ fn control(config: AdmissionConfig) -> Option<Control> {
 /// What has become of a node's requests, by the table.
 fn seen(table: &LoadTable, node: NodeId) -> Seen {
     let outcomes = table.outcomes(node);
-    let mean = outcomes.sum_seconds / (outcomes.successes as f64).max(1.0);
     Seen {
         streak: outcomes.streak,
         unreachable: outcomes.unreachable,
         answers: outcomes.successes + u64::from(outcomes.heads),
         in_flight: table.in_flight(node),
-        latency: Duration::try_from_secs_f64(mean).unwrap_or_default(),
+        latency: health::latency(&outcomes),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The director with plain values: health, orders, snapshots.
 
+use std::time::Duration;
+
 use super::*;
 use crate::policy::{PolicyConfig, PolicyKind};
 use crate::testing::cluster;

@@ -18,14 +18,18 @@
 //! | lag | at each tick of the worker's clock: how late it was served |
 
 mod counter;
+mod error;
 mod histogram;
 mod snapshot;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{NodeId, SiteId};
 
 pub(crate) use counter::Counter;
+pub use error::{LastError, NodeError};
 pub(crate) use histogram::Histogram;
 pub use histogram::HistogramSnapshot;
 pub use snapshot::{NodeSnapshot, SiteSnapshot, Snapshot};
@@ -113,11 +117,24 @@ fn duration_of(status: u16, reason: Option<Reason>) -> Option<Duration> {
     }
 }
 
+/// How often a reason came about, as in [`Reason::ALL`].
+#[derive(Debug)]
+pub(crate) struct Reasons(pub(crate) [Counter; Reason::COUNT]);
+
+impl Default for Reasons {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
 /// One node, as one worker saw it.
 #[derive(Debug, Default)]
 pub(crate) struct NodeStats {
     pub(crate) tries: Counter,
     pub(crate) failures: Counter,
+    pub(crate) reasons: Reasons,
+    /// See [`LastError`].
+    pub(crate) last_error: AtomicU64,
     pub(crate) classes: [Counter; CLASSES],
     pub(crate) latency: Histogram,
     pub(crate) connects: Counter,
@@ -128,11 +145,21 @@ pub(crate) struct NodeStats {
 }
 
 impl NodeStats {
-    pub(crate) fn on_failure(&self) {
+    pub(crate) fn on_failure(&self, reason: Reason, at: Timestamp) {
         self.failures.add(1);
+        self.reasons.0[reason.index()].add(1);
+        self.note_error(NodeError::Reason(reason), at);
     }
 
-    pub(crate) fn on_head(&self, status: u16, micros: u64) {
+    fn note_error(&self, what: NodeError, at: Timestamp) {
+        let packed = LastError { what, at }.packed();
+        self.last_error.store(packed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn on_head(&self, status: u16, micros: u64, at: Timestamp) {
+        if status >= 500 {
+            self.note_error(NodeError::Status(status), at);
+        }
         self.classes[class(status)].add(1);
         self.latency.record(micros);
     }

@@ -1,6 +1,8 @@
 //! The counters of all workers at one moment, as plain numbers.
 
-use super::{CLASSES, HistogramSnapshot, NodeStats, SiteStats, WorkerStats};
+use std::sync::atomic::Ordering;
+
+use super::{CLASSES, HistogramSnapshot, LastError, NodeStats, SiteStats, WorkerStats};
 use crate::reason::{Ending, Reason};
 
 /// One site.
@@ -37,8 +39,12 @@ pub struct SiteSnapshot {
 pub struct NodeSnapshot {
     /// Requests sent here, retries among them.
     pub tries: u64,
-    /// Tries without an answer.
+    /// Tries without an answer, or with one that broke off.
     pub failures: u64,
+    /// The same, as in [`Reason::ALL`].
+    pub reasons: Vec<u64>,
+    /// The last of them, or the last server error.
+    pub last_error: Option<LastError>,
     /// Answers by status class, 1xx first.
     pub classes: [u64; CLASSES],
     /// From the try to the response head.
@@ -240,6 +246,13 @@ impl SiteSnapshot {
 impl NodeSnapshot {
     fn add(&mut self, node: &NodeStats) {
         self.failures += node.failures.get();
+        self.reasons.resize(Reason::COUNT, 0);
+        for (total, count) in self.reasons.iter_mut().zip(&node.reasons.0) {
+            *total += count.get();
+        }
+        let last = LastError::unpacked(node.last_error.load(Ordering::Relaxed));
+        let both = [self.last_error, last].into_iter().flatten();
+        self.last_error = both.max_by_key(|error| error.at);
         for (total, count) in self.classes.iter_mut().zip(&node.classes) {
             *total += count.get();
         }

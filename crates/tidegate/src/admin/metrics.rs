@@ -493,6 +493,26 @@ impl Scene<'_> {
         self.each_node(|labels, id, _| family.count(labels, self.plane.shared.table.in_flight(id)));
     }
 
+    fn node_errors(&self, text: &mut Text) {
+        let help = "Tries that failed at the node, by reason.";
+        let mut family = text.family("tidegate_node_errors", Kind::Counter, help);
+        self.each_node(|labels, _, node| {
+            for (reason, count) in Reason::ALL.iter().zip(&node.reasons) {
+                // Most reasons are no node's.
+                if *count > 0 {
+                    family.count(&[labels[0], labels[1], ("reason", reason.label())], *count);
+                }
+            }
+        });
+        let help = "Time since the node's last failure or server error, if there was one.";
+        let mut family = text.family("tidegate_node_last_error_age_seconds", Kind::Gauge, help);
+        self.each_node(|labels, _, node| {
+            if let Some(last) = node.last_error {
+                family.sample(labels, self.look.now.since(last.at).as_secs_f64());
+            }
+        });
+    }
+
     fn node_limits(&self, text: &mut Text) {
         let help = "Most own requests in flight at the node, where admission limits them.";
         let mut family = text.family("tidegate_node_limit", Kind::Gauge, help);
@@ -549,6 +569,16 @@ impl Scene<'_> {
             let ejected = self.topology.node(id).health == Health::Ejected;
             family.sample(labels, flag(ejected));
         });
+        let help = "How often the node was ejected.";
+        let mut family = text.family("tidegate_node_ejections", Kind::Counter, help);
+        self.each_node(|labels, id, _| family.count(labels, self.topology.node(id).ejections));
+        let help = "Requests that in a row failed at the node since it answered anything.";
+        let mut family = text.family("tidegate_node_failures_in_a_row", Kind::Gauge, help);
+        self.each_node(|labels, id, _| {
+            let streak = self.plane.shared.table.outcomes(id).streak;
+            family.count(labels, streak.into());
+        });
+        self.node_errors(text);
         let help = "How the node's load is read now; none while it is not known.";
         let mut family = text.family("tidegate_node_rung", Kind::Gauge, help);
         self.each_node(|labels, id, _| {

@@ -30,6 +30,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 pub(crate) mod throttles;
+mod trouble;
 mod why;
 
 pub(crate) use api::ORDER_HEADER;

@@ -167,8 +167,11 @@ pub(crate) struct NodeStatus {
     pub(crate) address: String,
     /// The operator's word: ready, drain or maint.
     pub(crate) state: String,
-    /// Experience: up or ejected.
+    /// Experience: up, failing or ejected.
     pub(crate) health: String,
+    /// What speaks against it.
+    #[serde(default)]
+    pub(crate) trouble: Trouble,
     /// Whether requests may go there now.
     pub(crate) candidate: bool,
     /// Configured share.
@@ -187,6 +190,27 @@ pub(crate) struct NodeStatus {
     pub(crate) share: Option<f64>,
     /// The last seconds.
     pub(crate) recent: Recent,
+}
+
+/// What speaks against a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Trouble {
+    /// Requests that failed there since it answered anything.
+    pub(crate) in_a_row: u32,
+    /// All errors so far, by reason; server errors as `5xx`.
+    pub(crate) errors: BTreeMap<String, u64>,
+    /// The last one; null if there was none.
+    pub(crate) error: Option<String>,
+    /// How long ago that was.
+    pub(crate) error_seconds_ago: Option<f64>,
+    /// How often it was ejected so far.
+    pub(crate) ejections: u64,
+    /// Why it is ejected, if it is: failures, silence or errors.
+    pub(crate) ejected_for: Option<String>,
+    /// Since when.
+    pub(crate) ejected_seconds_ago: Option<f64>,
+    /// All this in sentences, and what brings it back; none if it is well.
+    pub(crate) notes: Vec<String>,
 }
 
 /// A load as it was read.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use tidegate_core::load::{NodeLoad, Rung};
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{NodeId, SiteId, Topology};
+use tidegate_core::topology::{Health, NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot, Snapshot};
 
 use super::models::{
@@ -14,6 +14,7 @@ use super::models::{
 };
 use super::plane::{Look, Plane};
 use super::throttles;
+use super::trouble::trouble;
 
 /// Names of the status classes, as the counters have them.
 pub(super) const CLASSES: [&str; tidegate_proxy::CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -232,11 +233,16 @@ pub(super) fn node_status(
     let last = plane.shared.table.last(id);
     let load = load_status(&last, look.now);
     let rung = known_rung(load.as_ref(), &last);
+    let trouble = trouble(plane, look, topology, id);
     NodeStatus {
         name: node.name.clone(),
         address: node.address.to_string(),
         state: node.admin.label().into(),
-        health: node.health.label().into(),
+        health: match (node.health, trouble.in_a_row) {
+            (Health::Up, 1..) => "failing".into(),
+            (health, _) => health.label().into(),
+        },
+        trouble,
         candidate: topology.site(node.site).candidates.contains(&id),
         weight: node.weight,
         rung: rung.label().into(),

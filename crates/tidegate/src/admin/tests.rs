@@ -418,7 +418,7 @@ fn fields(value: &serde_json::Value, names: &mut Vec<String>) {
     for (name, member) in members {
         names.push(name.clone());
         // The keys of these are counted things, not fields.
-        if name != "responses" && name != "rejected" {
+        if name != "responses" && name != "errors" && name != "rejected" {
             fields(member, names);
         }
     }

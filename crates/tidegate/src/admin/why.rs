@@ -200,14 +200,13 @@ fn node_reasons(
     }
     match (node.health, site.fail_open) {
         (Health::Up, _) => {}
-        (Health::Ejected, false) => reasons.push(
-            "it gets no requests: it failed several times in a row or fell silent, and has not answered a probe since".into(),
-        ),
+        (Health::Ejected, false) => reasons.push("it gets no requests: it is ejected".into()),
         (Health::Ejected, true) => reasons.push(format!(
             "it is ejected, but no node of {} is up: it may get requests all the same",
             site.name
         )),
     }
+    reasons.extend(status.trouble.notes.iter().cloned());
     if status.candidate {
         reasons.push(match site.candidates.len() {
             0 | 1 => format!("it is the only candidate of {}", site.name),
@@ -287,7 +286,8 @@ fn site_reasons(plane: &Plane, now: Timestamp, topology: &Topology, id: SiteId) 
             AdminState::Maint => reasons.push(format!("{} is out of service", node.name)),
         }
         if node.health == Health::Ejected {
-            reasons.push(format!("{} is ejected after failures in a row", node.name));
+            let cause = node.ejection.map_or("failures", |it| it.cause.label());
+            reasons.push(format!("{} is ejected ({cause})", node.name));
         }
     }
     if site.fail_open {

@@ -154,6 +154,10 @@ fn site_table(site: &SiteStatus) -> String {
     let mut rows = vec![header.map(str::to_owned)];
     rows.extend(site.nodes.iter().map(row));
     out.push_str(&table(&rows));
+    for node in site.nodes.iter().filter(|it| !it.trouble.notes.is_empty()) {
+        let notes = node.trouble.notes.join("; ");
+        out.push_str(&format!("  {}: {notes}\n", node.name));
+    }
     out
 }
 
