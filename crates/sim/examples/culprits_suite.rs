@@ -1,7 +1,7 @@
 //! The labelled scenarios of culprit discovery, scored, beside plain statistics on the same data.
 //!
 //! ```text
-//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|start|late|dearer|flood|causal|cost]
+//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|start|late|dearer|flood|nobodys|causal|cost]
 //!     [--seeds A..B]   seeds of scenarios, or of hours for `quiet`, of first two minutes for `start` (0..4)
 //!     [--json FILE]    writes the scores
 //!     [--errors]       a line for each error
@@ -32,6 +32,7 @@ enum What {
     Late,
     Dearer,
     Flood,
+    Nobodys,
     Causal,
     Cost,
 }
@@ -72,6 +73,7 @@ impl Options {
                 "late" => options.what = What::Late,
                 "dearer" => options.what = What::Dearer,
                 "flood" => options.what = What::Flood,
+                "nobodys" => options.what = What::Nobodys,
                 "cost" => options.what = What::Cost,
                 "causal" => options.what = What::Causal,
                 names => options.families = families(names)?,
@@ -95,6 +97,7 @@ fn main() -> Result<(), Error> {
         What::Late => late_elephants(&options, |seed| quiet::late(seed, 300.0)),
         What::Dearer => late_elephants(&options, |seed| quiet::dearer(seed, 300.0)),
         What::Flood => late_elephants(&options, quiet::flood),
+        What::Nobodys => nobodys(&options),
         What::Causal => causal_tests(&options),
         What::Cost => cost(&options),
     };
@@ -203,6 +206,30 @@ fn quiet_sites(options: &Options, seconds: f64) -> Value {
         "seeds": [options.seeds.start, options.seeds.end], "hours": all.hours, "evaluations": all.evaluations,
         "named": all.named, "told": all.told, "at_start": all.at_start, "per_day": all.per_day(),
         "per_day_bound": all.per_day_bound(),
+    })
+}
+
+/// Sites that are filled by what no request asked for, with a class that is merely slow.
+fn nobodys(options: &Options) -> Value {
+    let seeds: Vec<_> = options.seeds.clone().collect();
+    let mut all = quiet::Nobodys::default();
+    for one in on_threads(&seeds, options.threads, |seed| quiet::nobodys(*seed)) {
+        all.merge(one);
+    }
+    println!(
+        "{} sites: {} innocents told, {} of them merely slow; {} of {} elephants told",
+        seeds.len(),
+        all.told.len(),
+        all.slow,
+        all.found,
+        all.elephants,
+    );
+    all.told.iter().for_each(|line| println!("{line}"));
+    let missed = all.missed.iter();
+    missed.for_each(|line| println!("{line}: not told"));
+    json!({
+        "seeds": [options.seeds.start, options.seeds.end], "told": all.told, "slow": all.slow,
+        "elephants": all.elephants, "found": all.found,
     })
 }
 

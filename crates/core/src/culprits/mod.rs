@@ -286,7 +286,10 @@ impl Discovery {
         self.listen(now, place);
         self.look_back(now, place);
         let (study, pearson) = self.study(now, place, window);
-        self.note_room(place, &study);
+        match study.utilization > UTILIZATION_MIN {
+            true => self.note_room(place, &study, 1),
+            false => self.note_calm(now, place, window),
+        }
         let mut classes: Vec<_> = study
             .seen
             .into_iter()
@@ -425,9 +428,29 @@ impl Discovery {
         (study, pearson)
     }
 
-    /// Keeps what was found of each class while the resource had room.
-    fn note_room(&mut self, place: usize, study: &Study) {
-        if study.full > ROOM || !study.fitted {
+    /// A resource that hardly anything uses has no culprits, but says most clearly who needs nothing of it. It is
+    /// studied now and then, and each look counts for those in between.
+    fn note_calm(&mut self, now: Timestamp, place: usize, window: Window) {
+        let resource = &self.resources[place];
+        if !resource.evaluations.is_multiple_of(SLOW_EVERY) {
+            return;
+        }
+        let known = Known {
+            bins: &self.bins,
+            recent: &self.recent,
+            unfinished: &self.unfinished,
+            usage: &resource.usage,
+            room: &resource.room,
+        };
+        let mut study = Student::new(&known, window, signed(now)).study();
+        study.seen.iter_mut().for_each(|seen| seen.alone = false);
+        self.note_room(place, &study, SLOW_EVERY);
+    }
+
+    /// Keeps what was found of each class while the resource had room, by so many windows.
+    fn note_room(&mut self, place: usize, study: &Study, windows: u32) {
+        // Where nothing at all was used, nothing was fitted, and nobody used anything.
+        if study.full > ROOM || (!study.fitted && study.utilization > 0.0) {
             return;
         }
         let room = study.seen.iter().map(|seen| {
@@ -436,7 +459,7 @@ impl Discovery {
                 life: seen.evidence.mean_life,
                 share: seen.evidence.share,
                 named: f64::from(u8::from(seen.alone)),
-                windows: 1,
+                windows,
             };
             (seen.class, room)
         });

@@ -36,9 +36,14 @@ const TELL_SHARE: f64 = 0.01;
 /// From how many times the known cost on, and from which part of the known life on, an excess tells another.
 const CHANGED: f64 = 3.0;
 const CHANGED_LIFE: f64 = 1.0;
+/// By which part of its life with room a request that uses a full resource takes longer, at least.
+const SAME_LIFE: f64 = 0.5;
 /// Part of the windows with room in which a culprit was named, and from how many times its use on it is another.
 const NAMED: f64 = 0.2;
 const MORE: f64 = 2.0;
+/// Steps in which all are thought to be slowed more, and how many at the most.
+const STEP: f64 = 1.25;
+const STEPS_MAX: u32 = 40;
 /// Least slowdown that anything is divided by.
 const SLOWED_MIN: f64 = 0.1;
 
@@ -96,21 +101,36 @@ impl Slowed {
 /// What each class uses; what lives alone say if too little is known. `capacity` is that of the window, seconds.
 pub(super) fn by_slowdown(classes: &[Slowed], capacity: f64) -> Vec<Occupied> {
     let Some(slowed) = slowdown(classes, capacity) else {
-        return classes.iter().map(|it| it.occupied).collect();
+        return by_lives(classes, capacity);
     };
-    let known = |it: &Slowed| {
-        let room = it.room?;
-        let excess = it.life - room.life;
-        let by_excess = excess / slowed.max(SLOWED_MIN);
-        let changed = by_excess > CHANGED * room.cost && excess > CHANGED_LIFE * room.life;
-        let cost = if changed { by_excess } else { room.cost };
-        let found = it.use_at(cost, capacity);
-        Some(Occupied {
-            cleared: !changed && room.named < NAMED && found.share < MORE * room.share,
-            ..found
-        })
+    let known = |slowed: f64| {
+        move |it: &Slowed| {
+            let room = it.room?;
+            let excess = it.life - room.life;
+            let by_excess = excess / slowed.max(SLOWED_MIN);
+            let changed = by_excess > CHANGED * room.cost && excess > CHANGED_LIFE * room.life;
+            let cost = if changed { by_excess } else { room.cost };
+            let found = it.use_at(cost, capacity);
+            Some(Occupied {
+                cleared: !changed && room.named < NAMED && found.share < MORE * room.share,
+                ..found
+            })
+        }
     };
-    let all_known: f64 = classes.iter().filter_map(known).map(|it| it.share).sum();
+    let sum = |slowed| -> f64 {
+        let shares = classes.iter().filter_map(known(slowed));
+        shares.map(|it| it.share).sum()
+    };
+    // Who tells may be slowed less than others are; all that is known cannot use more than there is.
+    let mut slowed = slowed;
+    let may_fit = sum(f64::INFINITY) <= 1.0;
+    for _ in 0..STEPS_MAX {
+        if !may_fit || sum(slowed) <= 1.0 {
+            break;
+        }
+        slowed = STEP * slowed.max(SLOWED_MIN);
+    }
+    let (known, all_known) = (known(slowed), sum(slowed));
     let rest = (1.0 - all_known).max(0.0);
     let new = classes.iter().filter(|it| it.room.is_none());
     let by_lives: f64 = new.map(|it| it.occupied.share).sum();
@@ -122,6 +142,21 @@ pub(super) fn by_slowdown(classes: &[Slowed], capacity: f64) -> Vec<Occupied> {
     let found = classes
         .iter()
         .map(|it| known(it).unwrap_or_else(|| divided(it)));
+    found.collect()
+}
+
+/// What lives alone say, where nothing says how much all are slowed: but who takes hardly longer than with room
+/// uses what it did then, however long that is, and the rest is divided between the others.
+fn by_lives(classes: &[Slowed], capacity: f64) -> Vec<Occupied> {
+    let same = |it: &Slowed| {
+        let room = it
+            .room
+            .filter(|room| it.life < (1.0 + SAME_LIFE) * room.life)?;
+        let found = it.use_at(room.cost, capacity);
+        let cleared = room.named < NAMED;
+        Some(Occupied { cleared, ..found })
+    };
+    let found = classes.iter().map(|it| same(it).unwrap_or(it.occupied));
     found.collect()
 }
 
@@ -242,7 +277,26 @@ mod tests {
     fn without_room_lives_decide() {
         let all = [class(None, 0.1), class(None, 0.2)];
         near(&by_slowdown(&all, CAPACITY), &[0.25, 0.25]);
-        let few = [known(0.05, 0.1, 0.15), known(0.05, 0.1, 0.15)];
+        let few = [known(0.05, 0.1, 0.2), known(0.05, 0.1, 0.2)];
         near(&by_slowdown(&few, CAPACITY), &[0.25, 0.25]);
+    }
+
+    #[test]
+    fn who_takes_as_long_as_ever_does_not_fill_the_resource() {
+        // A download at a set pace is in progress for longest, and is as slow as it was; the page is not.
+        let all = [known(0.0001, 10.0, 10.5), known(0.05, 0.1, 0.2)];
+        let found = by_slowdown(&all, CAPACITY);
+        near(&found, &[0.0002, 0.25]);
+        assert!(found[0].cleared && !found[1].cleared);
+    }
+
+    #[test]
+    fn all_that_is_known_uses_no_more_than_there_is() {
+        // Those that tell are hardly slowed, those that need next to nothing are.
+        let mut all = vec![known(0.02, 0.1, 0.102); 3];
+        all.extend(vec![known(0.0001, 0.1, 0.3); 4]);
+        let found = by_slowdown(&all, CAPACITY);
+        let sum: f64 = found.iter().map(|it| it.share).sum();
+        assert!(sum <= 1.0 && found[3].share > 0.1, "{sum} {found:?}");
     }
 }

@@ -43,6 +43,11 @@ const VIRTUAL_FITS: usize = 2;
 const SHIFT_WORTH: f64 = 0.85;
 /// Part of the window that is full above which lives decide.
 pub(super) const FULL: f64 = 0.7;
+/// Seconds of data below which lives alone accuse nobody.
+const OCCUPIED_WINDOW_MIN: f64 = 15.0;
+/// Requests whose lives scatter by less than this part of their mean are paced; so many tell.
+const PACED: f64 = 0.1;
+const PACED_MIN: usize = 5;
 /// Demand over the capacity from which on requests slow each other.
 const CROWDED: f64 = 1.1;
 /// An unfinished request is thought to take so many times its age.
@@ -628,12 +633,15 @@ impl<'a> Student<'a> {
             .map(|(class, _)| lives_of(self.known, self.window, *class, self.now))
             .collect();
         let occupied = self.by_slowdown(occupancy(self.window, &lives, &full, self.cores));
-        for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
+        let early = self.window.seconds() < OCCUPIED_WINDOW_MIN;
+        let seen = self.study.seen.iter_mut().zip(occupied);
+        for ((seen, occupied), (lives, _)) in seen.zip(lives) {
             if seen.named {
                 continue;
             }
             let lift = occupied.cost / self.mean_cost.max(f64::MIN_POSITIVE);
-            if !occupied.cleared && occupies(occupied.share, lift) {
+            let cleared = occupied.cleared || is_paced(&lives) || early;
+            if !cleared && occupies(occupied.share, lift) {
                 seen.named = true;
                 seen.by_occupancy = true;
                 seen.with.clear();
@@ -669,6 +677,16 @@ fn with_unfinished(known: &Known<'_>, window: Window, now: i64) -> Vec<(usize, C
     }
     all.retain(|(_, series)| series.mass_in(window).iter().any(|mass| *mass > 0.0));
     all
+}
+
+/// Whether a class's requests all take as long as each other: at a set pace, or until a timer ends them. Whoever
+/// shares a full resource with others does not.
+fn is_paced(lives: &[Life]) -> bool {
+    let lives: Vec<_> = lives.iter().map(|(from, to)| (to - from) as f64).collect();
+    let many = lives.len() as f64;
+    let mean = lives.iter().sum::<f64>() / many.max(1.0);
+    let squares: f64 = lives.iter().map(|life| (life - mean).powi(2)).sum();
+    lives.len() >= PACED_MIN && (squares / many).sqrt() < PACED * mean
 }
 
 /// How long an unfinished request is thought to take, nanoseconds.

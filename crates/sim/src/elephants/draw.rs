@@ -82,6 +82,7 @@ pub(super) fn plain(prng: &mut Prng, rate: f64, noise_of: Option<Noise>) -> Clas
         } else {
             0.0
         },
+        paced: 0.0,
         db: 0.0,
         rounds: 1,
         parallel: 1,

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use tidegate_core::culprits::Verdict;
 use tidegate_core::prng::Prng;
 
-use super::draw::{Plan, between, log_between, site};
+use super::draw::{Plan, between, log_between, plain, site, whole};
 use super::label::{Label, Truth, truths, truths_between};
 use super::replay::Replay;
 use super::score::Named;
@@ -188,6 +188,115 @@ fn comes(mut site: Site, elephant: u16, onset: Onset, seed: u64) -> Option<Late>
         share: truth.share,
         delay: told.map(|turn| turn.at - after),
     })
+}
+
+/// A site that others' jobs fill, with a class that is merely slow on it.
+#[derive(Clone, Debug, Default)]
+pub struct Nobodys {
+    /// Innocents that were told, a line each.
+    pub told: Vec<String>,
+    /// How many of them were the slow class.
+    pub slow: usize,
+    /// Elephants that were not, a line each.
+    pub missed: Vec<String>,
+    /// Elephants that were there.
+    pub elephants: usize,
+    /// Those of them that were told.
+    pub found: usize,
+}
+
+impl Nobodys {
+    /// Adds another's.
+    pub fn merge(&mut self, other: Self) {
+        self.told.extend(other.told);
+        self.missed.extend(other.missed);
+        self.slow += other.slow;
+        self.elephants += other.elephants;
+        self.found += other.found;
+    }
+}
+
+/// Downloads at a set pace, which need no CPU, while jobs that no request asked for fill all of it: from the start
+/// (even seeds) or after a minute. On each third site an elephant comes as well, half a minute after the start.
+pub fn nobodys(seed: u64) -> Nobodys {
+    let mut prng = Prng::new(seed ^ 0x0b0d_1e50_0000_0000);
+    let plan = Plan {
+        classes: (5, 30),
+        rate: (20.0, 300.0),
+        elephants: if seed % 3 == 2 { (1, 1) } else { (0, 0) },
+        share: (0.3, 0.6),
+        cost: (0.02, 0.2),
+        small: Some((0.03, 0.2)),
+        seconds: NOBODYS_SECONDS,
+        ..Plan::default()
+    };
+    let (mut site, elephants) = site(&plan, &mut prng);
+    for elephant in &elephants {
+        site.classes[usize::from(*elephant)].onset = Some(absent(30.0));
+    }
+    let slow = site.classes.len();
+    let rate = between(&mut prng, (0.3, 3.0));
+    let mut class = plain(&mut prng, rate, None);
+    class.db = 1e-4;
+    let pace = between(&mut prng, (2.0, 12.0));
+    // Downloads of one size, or of all sizes.
+    match prng.unit() < 0.5 {
+        true => class.paced = pace,
+        false => class.wait_after = pace,
+    }
+    site.classes.push(class);
+    let from = if seed.is_multiple_of(2) { 0.0 } else { 60.0 };
+    let cores = site.db_cores;
+    let (every, many) = (between(&mut prng, (1.0, 4.0)), whole(&mut prng, (2, 8)));
+    let work = between(&mut prng, (0.9, 1.3)) * every * cores / many as f64;
+    site.background.push(Background::Builds {
+        from,
+        every,
+        many,
+        work,
+    });
+    let trace = world::run(&site, seed);
+    judge_nobodys(&trace, seed, slow)
+}
+
+const NOBODYS_SECONDS: f64 = 150.0;
+
+fn judge_nobodys(trace: &Trace, seed: u64, slow: usize) -> Nobodys {
+    let mut found = Nobodys::default();
+    let (mut there, mut named, mut before) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for turn in Replay::new(trace) {
+        let truths = truths(trace, Resource::Database, turn.at);
+        let culprits = (0..truths.len()).filter(|it| truths[*it].label == Label::Culprit);
+        there.extend(culprits);
+        for (_, verdicts) in &turn.verdicts {
+            let told = Named::of(verdicts.told()).classes;
+            for class in told.keys() {
+                named.insert(*class);
+                let new = !before.contains(class) && truths[*class].label == Label::Innocent;
+                if new {
+                    found.slow += usize::from(*class == slow);
+                    let mut seen = verdicts.classes.iter();
+                    let seen = seen.find(|seen| usize::from(seen.class.0) == *class);
+                    let how = seen.and_then(|seen| seen.culprit.as_ref());
+                    let share = seen.map_or(0.0, |seen| 100.0 * seen.share);
+                    found.told.push(format!(
+                        "seed {seed} at {} s: class {class}{}, thought {share:.0} %, {:.0} % full, {}",
+                        turn.at,
+                        if *class == slow { " (slow)" } else { "" },
+                        100.0 * verdicts.full,
+                        how.map_or("-", |it| it.label()),
+                    ));
+                }
+            }
+            before = told.into_keys().collect();
+        }
+    }
+    for class in there.difference(&named) {
+        found.missed.push(format!("seed {seed}: class {class}"));
+    }
+    found.elephants = there.len();
+    found.found = there.intersection(&named).count();
+    found
 }
 
 /// How long an elephant is waited for.

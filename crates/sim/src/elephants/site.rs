@@ -45,6 +45,8 @@ pub(super) struct Class {
     /// Waits for something else before the database and after it.
     pub(super) wait_before: f64,
     pub(super) wait_after: f64,
+    /// A wait after the database that is always as long: a download at a set pace.
+    pub(super) paced: f64,
     /// Work of the database.
     pub(super) db: f64,
     /// Rounds of waiting, working and waiting that the database's work is split into, one after the other.
@@ -100,6 +102,13 @@ pub(super) enum Background {
     Wandering { rate: f64, work: f64, lasts: f64 },
     /// A job every `period` seconds.
     Cron { period: f64, phase: f64, work: f64 },
+    /// So many jobs at once, again and again from a time on, as a compiler's: `work` of each is a mean.
+    Builds {
+        from: f64,
+        every: f64,
+        many: usize,
+        work: f64,
+    },
 }
 
 /// See the module.

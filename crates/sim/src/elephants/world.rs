@@ -178,8 +178,10 @@ impl<'a> World<'a> {
             }
         }
         for (place, background) in self.site.background.iter().enumerate() {
-            if let Background::Cron { phase, .. } = background {
-                self.at(*phase, Later::Cron(place));
+            if let Background::Cron { phase: from, .. } | Background::Builds { from, .. } =
+                background
+            {
+                self.at(*from, Later::Cron(place));
             }
         }
     }
@@ -337,18 +339,32 @@ impl<'a> World<'a> {
                     left,
                 });
             }
-            Later::Cron(place) => {
-                if let Background::Cron { period, work, .. } = self.site.background[place] {
-                    self.tiers[0].arrive(Job {
-                        task: NOBODY,
-                        class: None,
-                        left: work,
-                    });
-                    let next = self.now() + period;
-                    self.at(next, Later::Cron(place));
-                }
-            }
+            Later::Cron(place) => self.cron(place),
         }
+    }
+
+    /// Jobs of nobody at a time that was set.
+    fn cron(&mut self, place: usize) {
+        let (every, many, work) = match self.site.background[place] {
+            Background::Cron { period, work, .. } => (period, None, work),
+            Background::Builds {
+                every, many, work, ..
+            } => (every, Some(many), work),
+            Background::Wandering { .. } => return,
+        };
+        for _ in 0..many.unwrap_or(1) {
+            let left = match many {
+                Some(_) => self.prng.exponential(work),
+                None => work,
+            };
+            self.tiers[0].arrive(Job {
+                task: NOBODY,
+                class: None,
+                left,
+            });
+        }
+        let next = self.now() + every;
+        self.at(next, Later::Cron(place));
     }
 
     fn run(&mut self) {
@@ -455,7 +471,7 @@ impl<'a> World<'a> {
             db,
             disk,
             wait_before: wait(spec.wait_before),
-            wait_after: wait(spec.wait_after),
+            wait_after: wait(spec.wait_after) + spec.paced,
             client: wait(spec.client),
         }
     }
