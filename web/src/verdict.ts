@@ -23,15 +23,26 @@ export function headline(report: Report, resource: Resource): string {
     .map((it) => ({ it, pair: pairOf(it, resource.name) }))
     .filter(({ pair }) => pair?.confidence != null)
     .sort((a, b) => (b.pair?.share ?? 0) - (a.pair?.share ?? 0));
-  if (!accused.length) return `${first} No class stands out.`;
-  const named = accused
-    .slice(0, NAMED_MAX)
-    .map(
-      ({ it, pair }) => `${printable(it.name)} ${percent(pair?.share ?? null)} (${pair?.confidence ?? ""})`,
-    );
-  const more = accused.length > NAMED_MAX ? `, and ${accused.length - NAMED_MAX} more` : "";
-  const who = accused.length === 1 ? "One class stands out" : `${accused.length} classes stand out`;
-  return `${first} ${who}: ${named.join(", ")}${more}.`;
+  const sure = accused.filter(({ pair }) => !isDoubtful(pair?.confidence ?? null));
+  const doubtful = accused.filter(({ pair }) => isDoubtful(pair?.confidence ?? null));
+  const list = (some: typeof accused, most: string) => {
+    const named = some
+      .slice(0, NAMED_MAX)
+      .map(
+        ({ it, pair }) =>
+          `${printable(it.name)} ${most}${percent(pair?.share ?? null)} (${pair?.confidence ?? ""})`,
+      );
+    return named.join(", ") + (some.length > NAMED_MAX ? `, and ${some.length - NAMED_MAX} more` : "");
+  };
+  const who = sure.length === 1 ? "One class stands out" : `${sure.length} classes stand out`;
+  const told = sure.length ? `${who}: ${list(sure, "")}.` : "No class stands out.";
+  const maybe = doubtful.length ? ` It is full, and these may fill it or be merely slow: ${list(doubtful, "up to ")}.` : "";
+  return `${first} ${told}${maybe}`;
+}
+
+/** Whether a verdict rests on durations alone, which cannot tell slow from dear. */
+export function isDoubtful(confidence: Pair["confidence"]): boolean {
+  return confidence === "from occupancy";
 }
 
 export interface Spike {
@@ -61,7 +72,8 @@ export const MEANING: Record<NonNullable<Pair["confidence"]>, string> = {
   strong: "the data leave hardly any doubt",
   likely: "the data speak for it",
   ambiguous: "the data cannot tell it from others that run at the same times",
-  "from occupancy": "the resource was saturated: told by how long requests stay, not by when they come",
+  "from occupancy":
+    "the resource was full, so only durations tell: it may be merely slow, and the work somebody else’s",
 };
 
 /** The verdict on a class and a resource, as sentences. */
@@ -74,7 +86,7 @@ export function story(it: RequestClass, pair: Pair | null, resource: Resource | 
   } else {
     const error = pair.cost_error === null ? "" : ` ± ${percent(pair.cost_error)}`;
     const cost = pair.cost_ms === null ? "" : `, ${milliseconds(pair.cost_ms)}${error} in each request`;
-    said.push(`It uses about ${use}${cost}.`);
+    said.push(isDoubtful(pair.confidence) ? `It uses at most ${use}${cost}.` : `It uses about ${use}${cost}.`);
     said.push(`The verdict is “${pair.confidence}”: ${MEANING[pair.confidence]}.`);
   }
   const found = spike(pair);

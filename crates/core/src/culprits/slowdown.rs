@@ -15,11 +15,14 @@
 //! dividing; all of them are slowed as far as they need the resource, and who is slowed far more needs more
 //! than it did. What is left when all that is known is told is nobody's, or of those that are new.
 //!
+//! Where nothing tells how much all are slowed, who takes hardly longer than with room uses what it did then.
+//!
 //! Where a resource is full now and then only, the fit names; of it, too, who is cleared is innocent. A class that
 //! comes often is slowed at every moment at which something else fills the resource, and looks as if it had.
 //!
 //! Inputs: costs and lives from the last windows with room, lives now, and what lives alone say. Failure case: a
-//! class that waits for something else of late looks as if it cost more; nothing is known if there was never room.
+//! class that waits for something else of late looks as if it cost more; nothing is known if there was never room,
+//! and then a class that is slow in its own way looks guilty, unless all its requests take the same time.
 //! Source: processor sharing, under which excess goes with work; measured on sites that a backup fills.
 
 use super::occupancy::Occupied;

@@ -421,6 +421,18 @@ mod tests {
     }
 
     #[test]
+    fn who_is_merely_slow_does_not_get_the_work_of_others() {
+        let mut all = Nobodys::default();
+        // Jobs begin after a minute; seeds of all elephants that come.
+        for seed in [1, 5, 7, 9, 15, 25] {
+            all.merge(nobodys(seed));
+        }
+        assert_eq!(all.slow, 0, "{:#?}", all.told);
+        assert_eq!(all.found, all.elephants, "{:?}", all.missed);
+        assert!(all.elephants > 0);
+    }
+
+    #[test]
     fn a_job_that_fills_the_resource_now_and_then_is_blamed_on_nobody_who_comes_often() {
         let found = run(2086, 200.0);
         let frequent = found.told.iter().filter(|line| line.contains("class 1,"));

@@ -177,7 +177,7 @@ fn the_page_shows_who_loads_what() {
     let headline = browser.text("#headline");
     assert!(headline.starts_with("db cpu is "), "{headline}");
     assert!(
-        headline.contains("5 classes stand out: GET /search?q "),
+        headline.contains("4 classes stand out: GET /search?q "),
         "{headline}"
     );
     let first = "#classes tbody tr:first-child";

@@ -242,6 +242,7 @@ impl<'a> Builder<'a> {
             pearson_r: known(r),
             pearson_p: known(p),
             confidence: accused.map(word),
+            doubtful: accused.is_some_and(|it| it.culprit == Some(Confidence::FromOccupancy)),
             ambiguous_with: with.iter().map(|it| self.name(*it).to_owned()).collect(),
             named_at: named_at.map(|at| unix_seconds(*at)),
             shift_ms: (0..curve.len()).map(|it| short(shift(it))).collect(),

@@ -160,6 +160,10 @@ pub(crate) struct Pair {
     pub(crate) pearson_p: Option<f64>,
     /// How sure it is that the class is a culprit; null: it is not accused.
     pub(crate) confidence: Option<String>,
+    /// Whether the verdict rests on durations alone: the class may be merely slow, and share and cost are at most
+    /// so great.
+    #[serde(default)]
+    pub(crate) doubtful: bool,
     /// Classes that it cannot be told from.
     pub(crate) ambiguous_with: Vec<String>,
     /// Since when it is accused.

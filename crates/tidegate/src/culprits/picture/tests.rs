@@ -296,6 +296,24 @@ fn text_tells_verdicts_first() {
 }
 
 #[test]
+fn what_rests_on_durations_alone_does_not_look_sure() {
+    let (requests, spans, mut verdicts) = (requests(), spans(), verdicts());
+    verdicts.classes[0].culprit = Some(Confidence::FromOccupancy);
+    verdicts.classes[0].relative_error = f64::INFINITY;
+    let report = report(&material(&requests, &spans, Some(&verdicts)));
+    assert!(report.classes[0].pairs[0].doubtful && !report.classes[1].pairs[0].doubtful);
+    let text = report.text(20);
+    for part in [
+        "from occupancy?",
+        "≤ 25 %",
+        "≤ 500",
+        "GET /search may be merely slow",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
 fn names_of_clients_steer_no_terminal() {
     let (requests, spans, verdicts) = (requests(), spans(), verdicts());
     let mut material = material(&requests, &spans, Some(&verdicts));

@@ -82,14 +82,20 @@ impl Report {
         for ((class, pair), name) in accused.into_iter().zip(shown) {
             rows.push(vec![
                 name,
-                pair.confidence.clone().unwrap_or_default(),
-                percent(pair.share),
-                cost(pair),
+                pair.confidence.clone().unwrap_or_default() + if doubtful(pair) { "?" } else { "" },
+                at_most(pair, percent(pair.share)),
+                at_most(pair, cost(pair)),
                 correlation(pair.pearson_r),
                 correlation(pair.pearson_p),
                 pair.named_at
                     .map_or("–".into(), |at| show((at * 1e9) as i64)),
             ]);
+            if doubtful(pair) {
+                let class = visible(&class.name);
+                text += &format!(
+                    "{class} may be merely slow: the resource is full, and only durations tell\n"
+                );
+            }
             if !pair.ambiguous_with.is_empty() {
                 let with: Vec<_> = pair.ambiguous_with.iter().map(|it| visible(it)).collect();
                 let (class, with) = (visible(&class.name), with.join(", "));
@@ -132,6 +138,18 @@ impl Report {
             text += &format!("and {more} more classes: see --top\n");
         }
         text
+    }
+}
+
+/// Whether it rests on durations alone, which cannot tell slow from dear.
+fn doubtful(pair: &Pair) -> bool {
+    pair.doubtful
+}
+
+fn at_most(pair: &Pair, figure: String) -> String {
+    match doubtful(pair) {
+        true => format!("≤ {figure}"),
+        false => figure,
     }
 }
 
