@@ -21,6 +21,7 @@
 //! * [`units`]: durations and sizes as people write them.
 
 pub mod admission;
+pub mod allowance;
 pub mod classes;
 pub mod culprits;
 pub mod director;

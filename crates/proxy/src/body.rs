@@ -96,7 +96,7 @@ impl RequestStream {
             if self.incoming.is_end_stream() {
                 self.done();
             } else {
-                session.extend(session.worker.ticks.body_idle);
+                session.on_body_bytes(bytes);
             }
         } else {
             // Trailers are the last.
@@ -114,6 +114,7 @@ impl RequestStream {
     fn done(&self) {
         self.session.upload.set(Upload::Done);
         if self.session.phase() == Phase::Busy {
+            self.session.end_body();
             self.session.extend(self.session.worker.ticks.response_head);
         }
     }
@@ -180,12 +181,15 @@ impl ResponseStream {
             return Poll::Ready(None);
         };
         if session.take_late() {
-            // The client's side has room, so it is the node that stands still.
-            return self.fail(Reason::ResponseStalled);
+            return self.fail(match session.node_stands_still() {
+                true => Reason::ResponseStalled,
+                false => Reason::AnswerSlow,
+            });
         }
         if let Some(pacing) = &mut self.pacing {
             session.suspend();
             let piece = ready!(pacing.poll(&session.worker, context));
+            session.extend(session.worker.ticks.body_idle);
             self.pacing = self.pacing.take().filter(|pacing| !pacing.is_done());
             return self.hand_on(Frame::data(piece));
         }
@@ -203,6 +207,9 @@ impl ResponseStream {
             session.drive();
             driven = true;
         };
+        if polled.is_pending() {
+            session.await_node();
+        }
         match ready!(polled) {
             Some(Ok(frame)) => match (self.live.throttle(), frame.into_data()) {
                 (Some(throttle), Ok(chunk)) => {
@@ -230,7 +237,7 @@ impl ResponseStream {
     /// It goes to the client.
     fn hand_on(&mut self, frame: Frame<Bytes>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Some(session) = self.live.session() {
-            session.extend(session.worker.ticks.body_idle);
+            session.on_node_bytes();
         }
         if let Some(data) = frame.data_ref() {
             self.live.on_bytes(data.len() as u64);

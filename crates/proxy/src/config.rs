@@ -38,6 +38,9 @@ pub struct Limits {
     pub uri_bytes: usize,
     /// Bytes of a request body: 413. None: no limit.
     pub body_bytes: Option<u64>,
+    /// Bytes per second of a body that a client sends (408) or reads (cut), in the long run: `body_idle` is free,
+    /// and what is faster earns that time again. Zero: no limit.
+    pub body_rate: u64,
     /// Bytes that are buffered per connection and direction. At least 8 KiB.
     pub buffer_bytes: usize,
     /// Idle upstream connections per node and worker.
@@ -59,6 +62,7 @@ impl Default for Limits {
             fields: FIELDS,
             uri_bytes: 8 << 10,
             body_bytes: None,
+            body_rate: 250,
             buffer_bytes: 16 << 10,
             pool_per_node: 128,
             tries: 3,
@@ -83,6 +87,10 @@ pub struct Timeouts {
     pub expect_continue: Duration,
     /// For a body that stands still, in either direction.
     pub body_idle: Duration,
+    /// For a request's body in all: 408.
+    pub request_body: Option<Duration>,
+    /// For a response's body in all: cut.
+    pub response_body: Option<Duration>,
     /// For a tunnel that carries nothing in either direction.
     pub tunnel_idle: Duration,
     /// For an idle upstream connection in the pool.
@@ -103,6 +111,8 @@ impl Default for Timeouts {
             response_head: Duration::from_secs(60),
             expect_continue: Duration::from_secs(1),
             body_idle: Duration::from_secs(60),
+            request_body: None,
+            response_body: None,
             tunnel_idle: Duration::from_secs(3600),
             upstream_idle: Duration::from_secs(30),
             keepalive: Duration::from_secs(60),

@@ -73,6 +73,7 @@ pub(crate) fn deliver(
         live.complete();
         ResponseBody::Empty
     } else {
+        session.begin_body(worker.ticks.response_body);
         session.enter(Phase::Body, worker.ticks.body_idle);
         if let Some(node) = live.node() {
             session.rest_after(node, RestKind::Answered, worker.ticks.long_answer);

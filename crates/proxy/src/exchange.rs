@@ -241,6 +241,7 @@ impl Live {
         };
         let worker = &session.worker;
         exchange.end(&session, worker, reason);
+        session.end_body();
         session.enter(Phase::Idle, worker.ticks.client_idle);
         session.put_spare(exchange);
     }

@@ -437,6 +437,7 @@ pub(crate) fn send(
 ) -> impl Future<Output = Sent> + use<> {
     let ticks = &session.worker.ticks;
     session.extend(if session.is_uploading() {
+        session.begin_body(ticks.request_body);
         ticks.body_idle
     } else {
         ticks.response_head
@@ -573,7 +574,10 @@ async fn connect(session: &Session, way: Way) -> Result<Box<Upstream>, Reason> {
 /// Who has stood still.
 pub(crate) fn late(session: &Session) -> Reason {
     if session.is_uploading() && session.upload_waits.get() {
-        Reason::BodyTimeout
+        match session.is_slow() {
+            true => Reason::BodySlow,
+            false => Reason::BodyTimeout,
+        }
     } else {
         Reason::ResponseTimeout
     }

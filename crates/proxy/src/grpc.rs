@@ -104,6 +104,8 @@ fn code(reason: Reason) -> Option<&'static str> {
         | Reason::ResponseStalled
         | Reason::ClientGone
         | Reason::ClientStalled
+        | Reason::BodySlow
+        | Reason::AnswerSlow
         | Reason::TunnelIdle => None,
     }
 }

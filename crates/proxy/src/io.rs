@@ -163,12 +163,12 @@ impl ClientIo {
     }
 
     fn on_write(&self, polled: &Poll<io::Result<usize>>) {
-        if matches!(polled, Poll::Ready(Ok(1..))) {
+        if let Poll::Ready(Ok(written @ 1..)) = polled {
             let ticks = &self.session.worker.ticks;
             match self.session.phase() {
                 // The rest of a response is still going out.
                 Phase::Idle => self.session.extend(ticks.client_idle),
-                Phase::Body => self.session.extend(ticks.body_idle),
+                Phase::Body => self.session.on_body_bytes(*written as u64),
                 Phase::Head | Phase::Busy | Phase::Tunnel => {}
             }
         }

@@ -103,6 +103,8 @@ reasons! {
     ResponseTimeout = "response_timeout", 504, Failed, "the node's answer did not begin in time";
     ResponseBroken = "response_broken", 502, Failed, "the node broke off in the middle of its answer";
     ResponseStalled = "response_stalled", 504, Failed, "the node stood still in the middle of its answer";
+    BodySlow = "body_slow", 408, Cancelled, "the request body came too slowly, or took too long in all";
+    AnswerSlow = "answer_slow", 499, Cancelled, "the client read the answer too slowly, or it took too long in all";
     ClientGone = "client_gone", 499, Cancelled, "the client left before the end";
     ClientStalled = "client_stalled", 499, Cancelled, "the client stopped reading the answer";
     TunnelIdle = "tunnel_idle", 101, Cancelled, "a tunnel carried nothing for too long";

@@ -74,7 +74,10 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
             let answer = refuse::ready_made(Reason::HeadTimeout);
             linger(stream, Some(answer), limit).await;
         }
-        End::ClientStalled => session.abandon.set(Reason::ClientStalled),
+        End::ClientStalled => session.abandon.set(match session.is_slow() {
+            true => Reason::AnswerSlow,
+            false => Reason::ClientStalled,
+        }),
         End::Cut => session.abandon.set(worker.cut_for.get()),
     }
 }

@@ -18,6 +18,7 @@ use std::task::{Context, Waker};
 
 use bytes::BytesMut;
 use http::{HeaderValue, Version};
+use tidegate_core::allowance::Allowance;
 use tidegate_core::load::RestKind;
 use tidegate_core::picker::Resting;
 use tidegate_core::topology::NodeId;
@@ -79,6 +80,13 @@ pub(crate) struct Session {
     pub(crate) client_value: HeaderValue,
     phase: Cell<Phase>,
     due: Cell<u64>,
+    /// When the present body must be over.
+    ends: Cell<u64>,
+    /// When the present phase began, or its body last went on.
+    moved: Cell<u64>,
+    allowance: Cell<Allowance>,
+    /// While the node is waited for: what is left of the client's time.
+    clients: Cell<Option<u64>>,
     late: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     repose: Cell<Repose>,
@@ -129,12 +137,17 @@ impl Session {
         let client_value =
             HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"));
         let due = Cell::new(worker.due(worker.ticks.client_head));
+        let moved = Cell::new(worker.tick());
         Rc::new(Self {
             worker,
             client,
             client_value,
             phase: Cell::new(Phase::Idle),
             due,
+            ends: Cell::new(NEVER),
+            moved,
+            allowance: Cell::default(),
+            clients: Cell::new(None),
             late: Cell::new(false),
             waker: RefCell::new(None),
             repose: Cell::default(),
@@ -180,8 +193,74 @@ impl Session {
 
     /// Gives the present phase so many ticks from now.
     pub(crate) fn extend(&self, ticks: u64) {
-        self.due.set(self.worker.due(ticks));
+        self.due.set(self.worker.due(ticks).min(self.ends.get()));
+        self.moved.set(self.worker.tick());
         self.late.set(false);
+    }
+
+    /// A body begins that may take so many ticks in all.
+    pub(crate) fn begin_body(&self, total: Option<u64>) {
+        let ends = total.map_or(NEVER, |ticks| self.worker.due(ticks));
+        self.ends.set(ends);
+        self.allowance.take();
+        self.clients.set(None);
+    }
+
+    /// The body is over: nothing is left of its limits.
+    pub(crate) fn end_body(&self) {
+        self.ends.set(NEVER);
+    }
+
+    /// So many bytes of a body went on.
+    pub(crate) fn on_body_bytes(&self, bytes: u64) {
+        let worker = &self.worker;
+        self.moved.set(worker.tick());
+        if self.late.get() {
+            return;
+        }
+        let (idle, rate) = (worker.ticks.body_idle, worker.ticks.body_bytes);
+        let mut allowance = self.allowance.get();
+        match self.clients.get() {
+            Some(left) => {
+                let left = allowance.on_bytes(left, bytes, idle, rate);
+                self.clients.set(Some(left));
+            }
+            None => {
+                let latest = worker.due(idle).min(self.ends.get());
+                let due = self.due.get().min(latest);
+                self.due.set(allowance.on_bytes(due, bytes, latest, rate));
+            }
+        }
+        self.allowance.set(allowance);
+    }
+
+    /// The client has taken all that there is of the answer: from now on it is the node's time that runs.
+    pub(crate) fn await_node(&self) {
+        if self.clients.get().is_none() {
+            let worker = &self.worker;
+            let left = self.due.get().saturating_sub(worker.tick());
+            self.clients.set(Some(left.min(worker.ticks.body_idle)));
+            let due = worker.due(worker.ticks.body_idle);
+            self.due.set(due.min(self.ends.get()));
+        }
+    }
+
+    /// The node has sent more: the client has the time that was left to it.
+    pub(crate) fn on_node_bytes(&self) {
+        if let Some(left) = self.clients.take() {
+            self.extend(left);
+        }
+    }
+
+    /// Whether a late answer is the node's doing.
+    pub(crate) fn node_stands_still(&self) -> bool {
+        self.clients.get().is_some() && self.worker.tick() < self.ends.get()
+    }
+
+    /// Whether a late body is one that moves, but too slowly or for too long.
+    pub(crate) fn is_slow(&self) -> bool {
+        let still = self.worker.tick().saturating_sub(self.moved.get());
+        still < self.worker.ticks.body_idle
     }
 
     /// Gives the present phase as long as it takes: somebody else watches the time.
@@ -299,13 +378,12 @@ impl Session {
         let answered = self.phase() == Phase::Body;
         let (since, late) = self.ended.get().unwrap_or((tick, answered));
         self.ended.set(Some((since, late)));
-        let moved_at = self.due.get().saturating_sub(self.worker.ticks.body_idle);
         Ended {
             stage: match (answered, self.queued.get()) {
                 // A body that is paced or cut has no time of its own.
                 (true, _) if self.due.get() == NEVER => Stage::Answered { quiet: 0 },
                 (true, _) => Stage::Answered {
-                    quiet: tick.saturating_sub(moved_at),
+                    quiet: tick.saturating_sub(self.moved.get()),
                 },
                 (false, true) => Stage::Queued,
                 (false, false) => Stage::Sent,

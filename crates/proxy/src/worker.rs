@@ -46,6 +46,7 @@ use crate::waiting::{self, Waiters};
 
 /// How often deadlines are looked at. Time-outs are kept to within one of these.
 pub const TICK: Duration = Duration::from_millis(20);
+const TICKS_PER_SECOND: u64 = 1000 / TICK.as_millis() as u64;
 /// Ticks between two sweeps of the pool.
 const SWEEP_TICKS: u64 = 50;
 /// Ticks between two flushes of the access log.
@@ -60,6 +61,10 @@ pub(crate) struct Ticks {
     pub(crate) client_idle: u64,
     pub(crate) response_head: u64,
     pub(crate) body_idle: u64,
+    pub(crate) request_body: Option<u64>,
+    pub(crate) response_body: Option<u64>,
+    /// Bytes of a body that buy a tick.
+    pub(crate) body_bytes: u64,
     pub(crate) tunnel_idle: u64,
     pub(crate) upstream_idle: u64,
     pub(crate) linger: u64,
@@ -68,13 +73,16 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    fn new(timeouts: &Timeouts) -> Self {
+    fn new(timeouts: &Timeouts, body_rate: u64) -> Self {
         let ticks = |timeout| nanos(timeout).div_ceil(nanos(TICK));
         Self {
             client_head: ticks(timeouts.client_head),
             client_idle: ticks(timeouts.client_idle),
             response_head: ticks(timeouts.response_head),
             body_idle: ticks(timeouts.body_idle),
+            request_body: timeouts.request_body.map(ticks),
+            response_body: timeouts.response_body.map(ticks),
+            body_bytes: body_rate.div_ceil(TICKS_PER_SECOND),
             tunnel_idle: ticks(timeouts.tunnel_idle),
             upstream_idle: ticks(timeouts.upstream_idle),
             linger: ticks(timeouts.linger),
@@ -232,7 +240,7 @@ impl Worker {
         }
         let now = (config.clock)();
         let worker = Self {
-            ticks: Ticks::new(&config.timeouts),
+            ticks: Ticks::new(&config.timeouts, config.limits.body_rate),
             server,
             client,
             topology: RefCell::new(Cache::new(TopologyOf(Arc::clone(&shared)))),

@@ -342,6 +342,10 @@ table! {
         uri: Size = Size::kib(8), in Size::kib(1)..=Size::kib(1024);
         /// Bytes of a request's body (413); not set is no limit.
         body: Option<Size> = None;
+        /// Bytes per second that a client must send of a body (408) and read of an answer (cut), in the long run:
+        /// `body_idle` is free, and whoever is faster earns that time again. Waiting for a node does not
+        /// count. 0 is no limit.
+        body_rate: Size = Size(250), in Size(0)..=Size::kib(1024);
         /// Bytes buffered for each connection and direction.
         buffer: Size = Size::kib(16), in Size::kib(8)..=Size::kib(4096);
         /// Idle connections that each worker keeps to each node.
@@ -364,6 +368,10 @@ table! {
         response_head: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
         /// A body that stands still, in either direction.
         body_idle: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// A request's body in all (408); not set is no limit.
+        request_body: Option<Duration> = None, in Some(TIMEOUT_MIN)..=Some(TIMEOUT_MAX);
+        /// A response's body in all (cut); not set is no limit.
+        response_body: Option<Duration> = None, in Some(TIMEOUT_MIN)..=Some(TIMEOUT_MAX);
         /// An upgraded connection that carries nothing in either direction.
         tunnel_idle: Duration = seconds(3600), in TIMEOUT_MIN..=TIMEOUT_MAX;
         /// An idle connection to a node in the pool.
