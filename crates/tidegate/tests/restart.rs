@@ -143,19 +143,17 @@ fn admin_status(admin: SocketAddr, path: &str) -> Option<u16> {
 
 /// A closed loop over one connection at a time, by the rules: it is used until an answer says that it
 /// closes. Whatever else goes wrong is a lost request.
-fn closed_loop(web: SocketAddr, stop: &AtomicBool) -> (usize, Vec<String>) {
-    let mut done = 0;
+fn closed_loop(web: SocketAddr, stop: &AtomicBool, done: &AtomicUsize) -> Vec<String> {
     let mut lost = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        match connection(web, stop) {
-            Ok(requests) => done += requests,
-            Err((requests, error)) => {
-                done += requests;
-                lost.push(error);
-            }
-        }
+        let (requests, error) = match connection(web, stop) {
+            Ok(requests) => (requests, None),
+            Err((requests, error)) => (requests, Some(error)),
+        };
+        done.fetch_add(requests, Ordering::Relaxed);
+        lost.extend(error);
     }
-    (done, lost)
+    lost
 }
 
 fn connection(web: SocketAddr, stop: &AtomicBool) -> Result<usize, (usize, String)> {
@@ -197,17 +195,26 @@ fn connection(web: SocketAddr, stop: &AtomicBool) -> Result<usize, (usize, Strin
 fn a_rolling_restart_loses_no_request() {
     const CLIENTS: usize = 6;
     const RESTARTS: usize = 3;
+    const BETWEEN: usize = 1000;
     let scene = Scene::new("rolling", "limits = { workers = 2 }\n");
     let mut running = scene.start("0.log", &[]);
     let stop = Arc::new(AtomicBool::new(false));
+    let done = Arc::new(AtomicUsize::new(0));
     let web = scene.web;
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
-            let stop = Arc::clone(&stop);
-            std::thread::spawn(move || closed_loop(web, &stop))
+            let (stop, done) = (Arc::clone(&stop), Arc::clone(&done));
+            std::thread::spawn(move || closed_loop(web, &stop, &done))
         })
         .collect();
+    let go_on = || {
+        let before = done.load(Ordering::Relaxed);
+        eventually("clients go on", || {
+            (done.load(Ordering::Relaxed) >= before + BETWEEN).then_some(())
+        });
+    };
     for restart in 1..=RESTARTS {
+        go_on();
         let successor = scene.start(&format!("{restart}.log"), &["--reuse-port"]);
         let mut former = std::mem::replace(&mut running, successor);
         former.signal("TERM");
@@ -217,18 +224,14 @@ fn a_rolling_restart_loses_no_request() {
         let log = scene.log(&format!("{}.log", restart - 1));
         assert!(log.contains(" 0 cut off"), "{log}");
     }
+    go_on();
     stop.store(true, Ordering::Relaxed);
-    let (mut done, mut lost) = (0, Vec::new());
-    for client in clients {
-        let (requests, errors) = client.join().unwrap();
-        done += requests;
-        lost.extend(errors);
-    }
-    println!(
-        "{done} requests over {RESTARTS} restarts, lost: {}",
-        lost.len()
-    );
-    assert!(done > 100 && lost.is_empty(), "{done}: {lost:?}");
+    let lost: Vec<_> = (clients.into_iter())
+        .flat_map(|client| client.join().unwrap())
+        .collect();
+    let done = done.load(Ordering::Relaxed);
+    println!("{done} requests, {RESTARTS} restarts, lost: {}", lost.len());
+    assert!(lost.is_empty(), "{done}: {lost:?}");
 }
 
 #[test]
