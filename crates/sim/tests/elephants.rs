@@ -1,8 +1,9 @@
 //! Culprit discovery on a part of the labelled suite; the whole of it is the example `culprits_suite`.
 
 use tidegate_sim::elephants::baselines::Baseline;
+
 use tidegate_sim::elephants::suite::{Found, scenario};
-use tidegate_sim::elephants::{Family, run};
+use tidegate_sim::elephants::{Family, Label, Replay, Resource, run, truths};
 
 fn found(families: &[Family], seeds: std::ops::Range<u64>) -> Found {
     let mut all = Found::default();
@@ -44,6 +45,34 @@ fn culprits_are_named_and_innocents_are_not() {
     assert!(
         pearson.precision().unwrap() < 0.8 && pearson.recall().unwrap() < 0.8,
         "the paper's statistic has become good: {pearson:?}"
+    );
+}
+
+#[test]
+fn where_the_resource_is_full_the_true_cost_lies_in_the_range_that_is_told() {
+    let (mut all, mut held, mut near) = (0, 0, 0);
+    for family in [Family::Saturated, Family::SaturatedPool, Family::NearSat] {
+        for seed in 0..4 {
+            let trace = run(family, seed);
+            let truths = truths(&trace, Resource::Database, trace.length);
+            let last = Replay::new(&trace).last().unwrap();
+            for verdict in last.verdicts.iter().flat_map(|(_, it)| it.named()) {
+                let truth = truths[usize::from(verdict.class.0)];
+                let [low, high] = verdict.cost_range;
+                assert!(low <= verdict.cost_seconds && verdict.cost_seconds <= high);
+                if truth.label == Label::Culprit {
+                    all += 1;
+                    held += usize::from((low..=high).contains(&truth.cost_seconds));
+                    near +=
+                        usize::from((verdict.cost_seconds / truth.cost_seconds - 1.0).abs() < 0.1);
+                }
+            }
+        }
+    }
+    // One figure alone would mislead: of many it is a tenth off or more.
+    assert!(
+        all >= 10 && 20 * held >= 19 * all && 2 * near < all,
+        "{held}, {near} of {all}"
     );
 }
 

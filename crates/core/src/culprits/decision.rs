@@ -60,6 +60,10 @@ pub(super) struct Evidence {
     pub(super) arrivals: f64,
     /// Part of the window in which the resource was full.
     pub(super) full: f64,
+    /// The most that a request may cost where the fit cannot tell, seconds; zero where it can.
+    pub(super) most: f64,
+    /// The least cost that would be named, seconds; zero where nobody is looked for.
+    pub(super) least: f64,
 }
 
 /// Least share and lift.
@@ -103,6 +107,10 @@ const SHORT: Gates = (5.0, 6.0, 2.0);
 const RARE_REQUESTS: f64 = 10.0;
 const BEHIND_GATES: Gates = (4.5, 4.5, 1.5);
 
+/// The part of each gate at which a class that is told stays so. How dear it is beside others is not eased: where
+/// others have become dearer it is no culprit any more.
+const KEPT: f64 = 0.75;
+
 /// Whether share and cost are this part of what the gates ask for: candidates pass with less.
 pub(super) fn matters(share: f64, lift: f64, part: f64) -> bool {
     share >= part * SHARE_MIN && lift >= part * LIFT_MIN
@@ -124,6 +132,18 @@ pub(super) fn is_culprit(seen: &Evidence) -> bool {
     match seen.window < WINDOW_MIN {
         true => passes(SHORT),
         false => passes(USUAL) || (passes(RARE) && seen.requests >= RARE_REQUESTS),
+    }
+}
+
+/// What a class showed that is told already, as it is judged from then on: it goes only when it is clearly below the
+/// gates, since what comes and goes at one of them is no news each time.
+pub(super) fn eased(seen: &Evidence) -> Evidence {
+    Evidence {
+        share: seen.share / KEPT,
+        t: seen.t / KEPT,
+        z: seen.z / KEPT,
+        rm: seen.rm / KEPT,
+        ..*seen
     }
 }
 
@@ -208,6 +228,8 @@ mod tests {
             slope: 0.9,
             arrivals: 1.0,
             full: 0.0,
+            most: 0.0,
+            least: 0.0,
         }
     }
 
@@ -325,6 +347,24 @@ mod tests {
             ..seen()
         };
         assert!(is_culprit(&in_a_full_part));
+    }
+
+    #[test]
+    fn who_is_told_goes_when_it_is_clearly_below_the_gates() {
+        let of = |share| Evidence {
+            share,
+            t: 8.0,
+            ..seen()
+        };
+        let stays = |seen: &Evidence| is_culprit(&eased(seen));
+        assert!(is_culprit(&of(0.05)) && !is_culprit(&of(0.041)));
+        assert!(stays(&of(0.041)) && stays(&of(0.036)) && !stays(&of(0.033)));
+        // Where others have become as dear it is no culprit any more.
+        let usual = Evidence {
+            lift: 1.5,
+            ..of(0.2)
+        };
+        assert!(!stays(&usual));
     }
 
     #[test]

@@ -294,7 +294,7 @@ impl Discovery {
             .seen
             .into_iter()
             .zip(pearson)
-            .map(|(seen, pearson)| self.verdict(resource, seen, pearson))
+            .map(|(seen, pearson)| self.verdict(resource, seen, pearson, study.utilization))
             .collect();
         classes.sort_by(|one, other| {
             let order = other.share.total_cmp(&one.share);
@@ -363,8 +363,14 @@ impl Discovery {
         } else {
             student.leave()
         };
+        let id = ResourceId(u16::try_from(place).unwrap_or(u16::MAX));
         let long = study.seen.iter().map(|seen| {
-            let (named, evidence) = (seen.named && !seen.by_occupancy, &seen.evidence);
+            let (mut named, mut evidence) = (seen.named && !seen.by_occupancy, seen.evidence);
+            if self.persistence.is_told(id, class_of(seen.class)) && !seen.cleared {
+                evidence = decision::eased(&seen.evidence);
+                named |= evidence.t > 0.0 && decision::is_culprit(&evidence);
+            }
+            let evidence = &evidence;
             let long = Long {
                 cost: evidence.cost,
                 life: evidence.mean_life,
@@ -416,12 +422,18 @@ impl Discovery {
                 take_named(&mut study, short.seen);
             }
         }
-        if let Some(all) = &resource.long {
-            let named = study.seen.iter_mut().filter(|seen| seen.named);
-            for seen in named.filter(|seen| !seen.by_occupancy) {
+        let id = ResourceId(u16::try_from(place).unwrap_or(u16::MAX));
+        for seen in study.seen.iter_mut().filter(|seen| !seen.by_occupancy) {
+            let told = self.persistence.is_told(id, class_of(seen.class));
+            let mut evidence = seen.evidence;
+            if told && !seen.cleared && evidence.t > 0.0 {
+                evidence = decision::eased(&evidence);
+                seen.named |= decision::is_culprit(&evidence);
+            }
+            if let Some(all) = resource.long.as_ref().filter(|_| seen.named) {
                 let long = all.get(&seen.class).copied().unwrap_or_default();
                 let new = self.is_new(seen.class, now);
-                seen.named = decision::stands(&seen.evidence, &long, new);
+                seen.named = decision::stands(&evidence, &long, new);
             }
         }
         take_named(&mut study, resource.slow.clone());
@@ -479,16 +491,34 @@ impl Discovery {
         decision::is_new(rate(usual), rate(before))
     }
 
-    fn verdict(&mut self, resource: ResourceId, seen: Seen, pearson: Pearson) -> Verdict {
-        let class = ClassId(u16::try_from(seen.class).unwrap_or(u16::MAX));
+    fn verdict(
+        &mut self,
+        resource: ResourceId,
+        seen: Seen,
+        pearson: Pearson,
+        utilization: f64,
+    ) -> Verdict {
+        let class = class_of(seen.class);
         if seen.named {
             self.persistence.name(resource, class);
         }
         let evidence = seen.evidence;
-        let with = seen
-            .with
-            .iter()
-            .map(|it| ClassId(u16::try_from(*it).unwrap_or(u16::MAX)));
+        let with = seen.with.iter().map(|it| class_of(*it));
+        let error = match evidence.t > 0.0 {
+            true => 2.0 / evidence.t,
+            false => f64::INFINITY,
+        };
+        // No class uses more than is used.
+        let fits = (utilization / evidence.share.max(f64::MIN_POSITIVE)).min(1.0);
+        let (share, cost) = (evidence.share * fits, evidence.cost * fits);
+        let low = match seen.by_occupancy {
+            true => 0.0,
+            false => cost * (1.0 - error).max(0.0),
+        };
+        let high = match error.is_finite() {
+            true => cost * (1.0 + error),
+            false => cost,
+        };
         let confidence = if self.confirmed.contains(&(resource, class)) {
             Confidence::Confirmed
         } else if seen.by_occupancy {
@@ -505,13 +535,12 @@ impl Discovery {
         Verdict {
             class,
             requests: evidence.requests,
-            share: evidence.share,
-            cost_seconds: evidence.cost,
-            relative_error: if evidence.t > 0.0 {
-                2.0 / evidence.t
-            } else {
-                f64::INFINITY
-            },
+            share,
+            cost_seconds: cost,
+            relative_error: error,
+            cost_range: [low, high.max(evidence.most)],
+            bounded: evidence.most > 0.0,
+            least_cost_seconds: evidence.least,
             t: evidence.t,
             z: evidence.z,
             shift_ratio: evidence.rm,
@@ -524,6 +553,11 @@ impl Discovery {
             told: self.persistence.is_told(resource, class),
         }
     }
+}
+
+/// A class by its place.
+fn class_of(place: usize) -> ClassId {
+    ClassId(u16::try_from(place).unwrap_or(u16::MAX))
 }
 
 /// What another window names and this one does not.

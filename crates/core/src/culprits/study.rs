@@ -18,7 +18,9 @@ use super::atoms::{ATOMS, BEHIND, MASS, PROGRESS};
 use super::bins::{BIN_SECONDS, Bins, ClassSeries, Window};
 use super::clock::best_shift;
 use super::cross_fit::{CrossFit, cross_fit, unexplained};
-use super::decision::{Evidence, FULL_MAX, is_culprit, matters, occupies, takes_its_cost};
+use super::decision::{
+    Evidence, FULL_MAX, LIFT_MIN, SHARE_MIN, is_culprit, matters, occupies, takes_its_cost,
+};
 use super::folds::Folds;
 use super::high_pass::HighPass;
 use super::lives::STEPS;
@@ -48,6 +50,10 @@ const OCCUPIED_WINDOW_MIN: f64 = 15.0;
 /// Requests whose lives scatter by less than this part of their mean are paced; so many tell.
 const PACED: f64 = 0.1;
 const PACED_MIN: usize = 5;
+/// Part of the variance that chance gives to the requests in progress below which they are steady.
+const STEADY: f64 = 0.3;
+/// Standard deviations of what is not explained at which a class is seen.
+const DETECTED: f64 = 5.0;
 /// Demand over the capacity from which on requests slow each other.
 const CROWDED: f64 = 1.1;
 /// An unfinished request is thought to take so many times its age.
@@ -87,6 +93,8 @@ pub(super) struct Seen {
     /// Classes that it cannot be told from.
     pub(super) with: Vec<usize>,
     pub(super) by_occupancy: bool,
+    /// Whether it is known to be innocent, whatever the fit says.
+    pub(super) cleared: bool,
 }
 
 /// What was found in a window.
@@ -270,7 +278,36 @@ impl<'a> Student<'a> {
         } else if dot(&self.y, &self.y) > 0.0 {
             self.by_regression();
         }
+        self.note_bounds();
         self.study
+    }
+
+    /// What costs may be where the fit tells too little, and from which cost on a class would have been seen.
+    fn note_bounds(&mut self) {
+        let used = self.study.utilization * self.capacity();
+        let noise = self.noise();
+        let (capacity, full) = (self.capacity(), self.study.full);
+        for (seen, (_, series)) in self.study.seen.iter_mut().zip(&self.classes) {
+            let requests = seen.evidence.requests.max(1e-9);
+            let life = seen.evidence.mean_life;
+            let progress = series.progress_in(self.window);
+            if full > FULL_MAX || seen.by_occupancy || is_steady(progress, life) {
+                let known = self.known.room.get(&seen.class).map_or(0.0, |it| it.cost);
+                seen.evidence.most = (used / requests).min(life * self.cores).max(known);
+            }
+            let bins = (life / BIN_SECONDS)
+                .ceil()
+                .clamp(1.0, self.window.bins as f64);
+            let chance = DETECTED * noise * (bins / requests).sqrt();
+            let gates = (SHARE_MIN * capacity / requests).max(LIFT_MIN * self.mean_cost);
+            seen.evidence.least = gates.max(chance);
+        }
+    }
+
+    /// Scatter of what is not explained, seconds in a bin: what is left beside the named ones, at the most all.
+    fn noise(&self) -> f64 {
+        let kept = self.filter.kept().max(1) as f64;
+        (dot(&self.y, &self.y) / kept).sqrt()
     }
 
     /// What was found, without looking for culprits.
@@ -593,6 +630,7 @@ impl<'a> Student<'a> {
                 alone: named && takes_its_cost(&evidence),
                 with,
                 by_occupancy: false,
+                cleared: false,
                 class,
             };
         }
@@ -616,6 +654,7 @@ impl<'a> Student<'a> {
         let occupied = vec![Occupied::default(); self.study.seen.len()];
         let occupied = self.by_slowdown(occupied);
         for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
+            seen.cleared = occupied.cleared;
             seen.named &= !occupied.cleared;
         }
     }
@@ -679,6 +718,17 @@ fn with_unfinished(known: &Known<'_>, window: Window, now: i64) -> Vec<(usize, C
     all
 }
 
+/// Whether hardly more or fewer requests are in progress at one time than at another, far less than chance has it: a
+/// throttle does that, and then the use tells little of what one of them costs.
+fn is_steady(progress: &[f32], life: f64) -> bool {
+    let in_flight = progress.iter().map(|it| f64::from(*it) / BIN_SECONDS);
+    let many = progress.len().max(1) as f64;
+    let mean = in_flight.clone().sum::<f64>() / many;
+    let squares: f64 = in_flight.map(|it| (it - mean).powi(2)).sum();
+    let by_chance = mean * (life / BIN_SECONDS).min(1.0);
+    squares / many < STEADY * by_chance
+}
+
 /// Whether a class's requests all take as long as each other: at a set pace, or until a timer ends them. Whoever
 /// shares a full resource with others does not.
 fn is_paced(lives: &[Life]) -> bool {
@@ -709,4 +759,35 @@ fn lives_of(known: &Known<'_>, window: Window, class: usize, now: i64) -> (Vec<L
         (*sent, *sent + age.max(median))
     });
     (finished, unfinished.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prng::Prng;
+
+    #[test]
+    fn a_throttle_is_seen_by_requests_that_are_as_many_all_the_time() {
+        // Two at once, all the time, of 70 ms each; and as many by chance, in bins of 100 ms.
+        let throttled = [0.2f32; 300];
+        assert!(is_steady(&throttled, 0.07));
+        let mut prng = Prng::new(4);
+        let mut by_chance = [0.0f32; 300];
+        for _ in 0..857 {
+            by_chance[prng.below(300)] += 0.07;
+        }
+        assert!(!is_steady(&by_chance, 0.07));
+        assert!(!is_steady(&[0.0; 300], 0.0));
+    }
+
+    #[test]
+    fn requests_of_one_length_are_paced() {
+        let lives = |longest: i64| -> Vec<Life> {
+            (0..8)
+                .map(|it| (it, it + 1000 + it * longest / 8))
+                .collect()
+        };
+        assert!(is_paced(&lives(100)) && !is_paced(&lives(1000)));
+        assert!(!is_paced(&lives(100)[..4]) && !is_paced(&[]));
+    }
 }

@@ -50,6 +50,13 @@ pub struct Verdict {
     pub cost_seconds: f64,
     /// Half width of the cost's 95 % interval as a part of it: 2 / t. Infinite if nothing is known.
     pub relative_error: f64,
+    /// What a request costs at least and at the most, seconds: by the error, or by all that was used where the
+    /// resource was full or as many requests were in progress all the time.
+    pub cost_range: [f64; 2],
+    /// Whether the range has such a bound, and is no mere error.
+    pub bounded: bool,
+    /// The least cost of a request, seconds, that would have been named; zero where nobody was looked for.
+    pub least_cost_seconds: f64,
     /// t of what one half of the window tells of the other.
     pub t: f64,
     /// How far the fit at the true time stands out from those at wrong times.

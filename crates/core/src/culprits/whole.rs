@@ -85,6 +85,9 @@ struct Look {
     t: f64,
     z: f64,
     rm: f64,
+    high: f64,
+    least: f64,
+    bounded: bool,
 }
 
 /// What evaluations say of a class that is told.
@@ -214,6 +217,9 @@ impl Look {
             t: verdict.t,
             z: verdict.z,
             rm: verdict.shift_ratio,
+            high: verdict.cost_range[1],
+            least: verdict.least_cost_seconds,
+            bounded: verdict.bounded,
         }
     }
 
@@ -229,6 +235,9 @@ impl Look {
             t: median(|it| it.t),
             z: median(|it| it.z),
             rm: median(|it| it.rm),
+            high: median(|it| it.high),
+            least: median(|it| it.least),
+            bounded: 2 * looks.iter().filter(|it| it.bounded).count() > looks.len(),
         }
     }
 }
@@ -342,6 +351,9 @@ impl OfClass {
             z,
             rm,
             t,
+            high,
+            least,
+            bounded,
         } = match looks.is_empty() {
             true => Look::medians(&self.looks),
             false => Look::medians(looks),
@@ -356,17 +368,24 @@ impl OfClass {
             let (sum, many) = &it.curve;
             sum.iter().map(|r| r / many.max(1.0)).collect()
         });
+        let error = match t > 0.0 {
+            // `hypot` would be the one function that asks for glibc 2.35.
+            true => (2.0 / t).mul_add(2.0 / t, SYSTEMATIC * SYSTEMATIC).sqrt(),
+            false => f64::INFINITY,
+        };
+        let high = match (bounded, error.is_finite()) {
+            (true, _) | (_, false) => high,
+            (false, true) => cost * (1.0 + error),
+        };
         Verdict {
             class,
             requests: self.requests,
             share,
             cost_seconds: cost,
-            relative_error: if t > 0.0 {
-                // `hypot` would be the one function that asks for glibc 2.35.
-                (2.0 / t).mul_add(2.0 / t, SYSTEMATIC * SYSTEMATIC).sqrt()
-            } else {
-                f64::INFINITY
-            },
+            relative_error: error,
+            cost_range: [cost * (1.0 - error).max(0.0), high],
+            bounded,
+            least_cost_seconds: least,
             t,
             z,
             shift_ratio: rm,
@@ -396,6 +415,9 @@ mod tests {
             share: 0.2,
             cost_seconds: 0.1,
             relative_error: 0.4,
+            cost_range: [0.06, 0.14],
+            bounded: false,
+            least_cost_seconds: 0.01,
             t: 5.0,
             z: 6.0,
             shift_ratio: 3.0,

@@ -233,6 +233,12 @@ impl<'a> Builder<'a> {
             share: verdict.and_then(|it| known(it.share)),
             cost_ms: priced.and_then(|it| known(it.cost_seconds * scale * 1e3)),
             cost_error: priced.and_then(|it| known(it.relative_error)),
+            cost_low_ms: priced.and_then(|it| known(it.cost_range[0] * scale * 1e3)),
+            cost_high_ms: priced.and_then(|it| known(it.cost_range[1] * scale * 1e3)),
+            cost_bounded: priced.is_some_and(|it| it.bounded),
+            least_cost_ms: verdict
+                .filter(|it| it.least_cost_seconds > 0.0)
+                .and_then(|it| known(it.least_cost_seconds * scale * 1e3)),
             lift: priced.and_then(|it| known(it.cost_seconds / shown.mean_cost)),
             t: tested.and_then(|it| known(it.t)),
             z: tested.and_then(|it| known(it.z)),

@@ -142,6 +142,18 @@ pub(crate) struct Pair {
     pub(crate) cost_ms: Option<f64>,
     /// Half width of its 95 % interval, as a part of it.
     pub(crate) cost_error: Option<f64>,
+    /// What a request costs at least.
+    #[serde(default)]
+    pub(crate) cost_low_ms: Option<f64>,
+    /// And at the most: more than the error says where the resource was full or the class throttled.
+    #[serde(default)]
+    pub(crate) cost_high_ms: Option<f64>,
+    /// Whether such a bound makes the range, and no mere error.
+    #[serde(default)]
+    pub(crate) cost_bounded: bool,
+    /// The least cost that would have been named; null where nobody was looked for.
+    #[serde(default)]
+    pub(crate) least_cost_ms: Option<f64>,
     /// Its cost over the mean cost of a request.
     pub(crate) lift: Option<f64>,
     /// How well it predicts the use in blocks that it was not fitted to.

@@ -52,6 +52,9 @@ fn verdict(class: u16, share: f64, culprit: Option<Confidence>) -> Verdict {
         share,
         cost_seconds: 2.0 * share,
         relative_error: if told { 0.2 } else { f64::INFINITY },
+        cost_range: [1.6 * share, 2.4 * share],
+        bounded: false,
+        least_cost_seconds: 0.02,
         t: if told { 10.0 } else { 0.0 },
         z: 9.0,
         shift_ratio: 2.5,
@@ -309,6 +312,24 @@ fn what_rests_on_durations_alone_does_not_look_sure() {
         "≤ 500",
         "GET /search may be merely slow",
     ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_cost_that_the_fit_cannot_tell_is_a_range() {
+    let (requests, spans, mut verdicts) = (requests(), spans(), verdicts());
+    let first = &mut verdicts.classes[0];
+    (first.cost_range, first.bounded) = ([0.017, 0.41], true);
+    let report = report(&material(&requests, &spans, Some(&verdicts)));
+    let pair = &report.classes[0].pairs[0];
+    assert_eq!(
+        (pair.cost_low_ms, pair.cost_high_ms),
+        (Some(17.0), Some(410.0))
+    );
+    assert_eq!((pair.cost_bounded, pair.least_cost_ms), (true, Some(20.0)));
+    let text = report.text(20);
+    for part in ["17.0 to 410", "seen from ms"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

@@ -119,7 +119,14 @@ impl Report {
             return "  logs and resource share too little time: see --utc-offset\n".into();
         }
         known.sort_by(|one, other| other.2.total_cmp(&one.2));
-        let names = ["completions and use", "requests", "mean ms", "r", "p"];
+        let names = [
+            "completions and use",
+            "requests",
+            "mean ms",
+            "seen from ms",
+            "r",
+            "p",
+        ];
         let mut rows = vec![names.map(str::to_owned).to_vec()];
         let most = &known[..top.min(known.len())];
         let shown = shown(most.iter().map(|(class, ..)| class.name.as_str()));
@@ -128,6 +135,7 @@ impl Report {
                 name,
                 class.requests.to_string(),
                 mean_ms(class).map_or("–".into(), table::millis),
+                pair.least_cost_ms.map_or("–".into(), table::millis),
                 correlation(pair.pearson_r),
                 correlation(pair.pearson_p),
             ]);
@@ -171,6 +179,12 @@ fn mean_use(resource: &Resource) -> String {
 }
 
 fn cost(pair: &Pair) -> String {
+    if pair.cost_bounded
+        && !doubtful(pair)
+        && let (Some(low), Some(high)) = (pair.cost_low_ms, pair.cost_high_ms)
+    {
+        return format!("{} to {}", table::millis(low), table::millis(high));
+    }
     let error = pair
         .cost_error
         .map(|it| format!(" ± {}", percent(Some(it))));
