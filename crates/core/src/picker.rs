@@ -163,8 +163,6 @@ impl Drop for Resting {
 
 /// A request whose answer goes on for so long after its head rests: it has the pace of its client.
 pub const LONG_ANSWER: Duration = Duration::from_millis(100);
-/// A request without an answer for so many times the SLO rests, while others are answered.
-const OVERDUE: u32 = 2;
 
 /// Whoever is among so many requests at work at a node hardly waits for another there: his time is that of an
 /// unloaded server. Those of other front-ends count as far as they are known.
@@ -583,10 +581,9 @@ impl Picker {
         }
     }
 
-    /// A request of this site rests if it has no answer after so long.
+    /// A request of this site rests if it has no answer after so long, while others are answered.
     pub fn overdue_after(&self, site: SiteId) -> Duration {
-        let slo = self.topology.site(site).admission.slo;
-        slo.saturating_mul(OVERDUE)
+        self.topology.site(site).admission.slo
     }
 
     /// A request that has a ticket for this node rests from now on, and holds no room there.

@@ -10,7 +10,7 @@
 #[path = "../tests/support/admission.rs"]
 mod admission;
 
-use admission::{Row, calm_rows, measure, rows, step};
+use admission::{Row, calm_rows, measure, neighbour_rows, rows, step};
 use tidegate_core::admission::AdmissionKind;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mode = arguments.next();
     let mode = mode.as_deref().unwrap_or(AdmissionKind::Adaptive.label());
     let rows = rows().into_iter().chain(calm_rows());
+    let rows = rows.chain(neighbour_rows());
     let rows = rows.filter(|row| row.name.contains(&part));
     if mode == "all" {
         return compare(rows);

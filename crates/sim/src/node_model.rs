@@ -24,6 +24,9 @@ pub struct NodeModel {
     pub weight: f32,
     /// Who else runs there.
     pub antagonist: Option<Antagonist>,
+    /// The host that it is on, if it shares its CPUs with the other nodes of the same number; a record of
+    /// the whole node is then of the whole host. Such nodes have no antagonist.
+    pub host: Option<u32>,
     /// Requests that can wait for IO at once; others queue, first come first served. None: all.
     pub io_channels: Option<u32>,
     /// An IO takes so many times what it takes elsewhere.
@@ -53,6 +56,7 @@ impl NodeModel {
             speed: 1.0,
             weight: 1.0,
             antagonist: None,
+            host: None,
             io_channels: None,
             io_slowness: 1.0,
             limit: None,

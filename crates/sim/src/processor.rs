@@ -217,6 +217,11 @@ impl Processor {
         self.counters.in_flight()
     }
 
+    /// Requests on the run queue.
+    pub(crate) fn running(&self) -> u32 {
+        self.counters.running
+    }
+
     /// Antagonist tasks here.
     pub fn antagonists(&self) -> u32 {
         self.counters.antagonists

@@ -18,6 +18,12 @@ pub(crate) enum Event {
     IoDone { request: u32, version: u32 },
     /// The answer to a request has reached its front-end.
     Answered { request: u32 },
+    /// A request begins to take none of its node's time.
+    Rests {
+        request: u32,
+        version: u32,
+        answered: bool,
+    },
     /// A front-end has waited for an answer for long enough.
     TimedOut { request: u32, version: u32 },
     /// A node learns that nobody waits for its answer any more.

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use tidegate_core::admission::Class;
-use tidegate_core::picker::Ticket;
+use tidegate_core::picker::{Resting, Ticket};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
@@ -22,6 +22,8 @@ pub(crate) struct Wanted {
     pub(crate) demand: Duration,
     /// IO between the two halves of it, at slowness 1.
     pub(crate) io: Duration,
+    /// Whether it is one that is held open.
+    pub(crate) held: bool,
     /// Whether it came after the warm-up.
     pub(crate) measured: bool,
     /// A node that failed it, by the front-end's number.
@@ -75,6 +77,8 @@ pub(crate) struct Request {
     pub(crate) reached_at: Timestamp,
     /// Nobody waits for the answer any more.
     pub(crate) abandoned: bool,
+    /// While it rests; no longer than there is a ticket.
+    pub(crate) resting: Option<Resting>,
     /// None if the oracle chose, or if it was given up.
     pub(crate) ticket: Option<Ticket>,
     /// Requests in flight and latency that the answer tells.
@@ -98,6 +102,7 @@ impl Requests {
             ended: Ended::Served,
             reached_at: wanted.arrived,
             abandoned: false,
+            resting: None,
             ticket,
             report: None,
         };
@@ -118,6 +123,7 @@ impl Requests {
     pub(crate) fn remove(&mut self, number: u32) {
         let entry = &mut self.entries[number as usize];
         entry.version = entry.version.wrapping_add(1);
+        entry.resting = None;
         entry.ticket = None;
         entry.stage = Stage::Back;
         self.free.push(number);

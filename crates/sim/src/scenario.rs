@@ -30,6 +30,8 @@ pub struct SiteModel {
     pub mean_demand: Duration,
     /// What a request waits for between the two halves of its CPU demand.
     pub io: Option<Io>,
+    /// Those of its requests that are held open, if some are.
+    pub held: Option<Held>,
     /// What front-ends let in.
     pub admission: AdmissionConfig,
     /// Requests of each class, the highest first, as shares of all; empty: all of the lowest.
@@ -45,10 +47,33 @@ impl SiteModel {
             demand: Demand::Exponential,
             mean_demand: Duration::from_millis(10),
             io: None,
+            held: None,
             admission: AdmissionConfig::default(),
             classes: Vec::new(),
         }
     }
+}
+
+/// Requests that stay for long and take no CPU meanwhile. Their latencies are not measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// Their share of all, 0 to 1.
+    pub share: f64,
+    /// For how long.
+    pub lasts: Duration,
+    /// What they are.
+    pub by: HeldBy,
+}
+
+/// What keeps a request open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBy {
+    /// It becomes a tunnel as soon as it is answered, which takes so long.
+    Tunnel(Duration),
+    /// Its answer begins after so long and goes on at the pace of the client.
+    Download(Duration),
+    /// Its answer comes at the end: a long poll.
+    Poll,
 }
 
 /// A wait that takes no CPU.

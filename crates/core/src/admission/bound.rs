@@ -8,7 +8,7 @@
 //!           nothing before that was seen for half a second
 //! h         tasks of others on the run queue: r - (n - 0.9 e X), found in 0.5 s and forgotten in 5 s,
 //!           and no more than r (means of 100 ms)
-//! w         = max(0, min(r - h, n) - u) + q        requests that wait for others of ours
+//! w         = max(0, r - h - u) * min(1, n / (r - h)) + q     requests that wait for others of ours
 //! useful    = n - w                                what the server is at work on
 //! target    = useful + max(1, (gamma - 1) * useful)
 //!             and 9 for each task of others, up to X SLO / 4
@@ -200,8 +200,9 @@ impl Bound {
     pub(super) fn on_record(&mut self, seen: &Seen, pressure: &Pressure) {
         let n = seen.in_flight;
         self.follow_others(seen);
-        let ours = (seen.run_queue - self.others).clamp(0.0, n);
-        let waiting = (ours - seen.busy).max(0.0) + seen.accept_queue;
+        let run_queue = (seen.run_queue - self.others).max(f64::MIN_POSITIVE);
+        let ours = (n / run_queue).min(1.0);
+        let waiting = (run_queue - seen.busy).max(0.0) * ours + seen.accept_queue;
         self.in_flight.add(n, seen.dt);
         self.useful.add((n - waiting).max(0.0), seen.dt);
         self.busy.add(seen.busy, seen.dt);
@@ -254,6 +255,11 @@ impl Bound {
         };
         self.others += (least - self.others) * weight(seen.dt, tau);
         self.others = self.others.min(most);
+    }
+
+    /// Whether requests fill the CPUs, be there others or not.
+    pub(super) fn fills(&self, part: f64, capacity: f64) -> bool {
+        self.busy.value() - self.others > part * capacity
     }
 
     /// Lowers it to what Little's law allows, but not below the floor.

@@ -11,11 +11,11 @@
 use std::time::Duration;
 
 use super::bound::{Bound, Pressure, Seen};
-use super::ewma::Ewma;
+use super::ewma::{Ewma, weight};
 use super::own_latency::OwnLatency;
 use super::slots::{Slots, Tally};
 use super::{Class, SLO_PART, WithoutRecords};
-use crate::load::{LoadTable, NodeLoad, OwnTraffic};
+use crate::load::{LoadTable, NodeLoad, Outcomes, OwnTraffic};
 use crate::time::Timestamp;
 use crate::topology::NodeId;
 
@@ -27,6 +27,9 @@ const LOST: Duration = Duration::from_secs(1);
 const TAU: f64 = 0.15;
 /// And over which it is told whether others are answered while some are not, seconds.
 const TAU_OVERDUE: f64 = 2.0;
+/// They are if they are answered within this part of the SLO, in the geometric mean. Less than half: where all
+/// are held to that, whoever takes longer is only unlucky.
+const PROMPT: f64 = 0.25;
 /// CPUs count as full from here.
 const FULL: f64 = 0.9;
 
@@ -46,9 +49,10 @@ pub(super) struct Server {
     completions: Ewma,
     /// Requests of all that ended since the record that was taken in last.
     ended_since: f64,
-    /// Own requests that end per second, and those at work that are not overdue, over a longer time.
-    answers: Ewma,
-    prompt: Ewma,
+    /// Own answers as told last; how many there were, and the sum of the logarithms of their times, fading.
+    outcomes: Outcomes,
+    answered: f64,
+    ln_time: f64,
     /// Whether those that are overdue are taken to rest.
     overdue_rest: bool,
     /// Own requests that ended in the last tick.
@@ -102,8 +106,9 @@ impl Server {
             ended_by_all: 0,
             completions: Ewma::new(TAU),
             ended_since: 0.0,
-            answers: Ewma::new(TAU_OVERDUE),
-            prompt: Ewma::new(TAU_OVERDUE),
+            outcomes: table.outcomes(node),
+            answered: 0.0,
+            ln_time: 0.0,
             overdue_rest: false,
             ended: 0.0,
             coin: 0.5,
@@ -136,7 +141,7 @@ impl Server {
         let ended = own.completed.wrapping_sub(self.own.completed) as f64;
         self.own = own;
         self.ended = ended;
-        self.judge_overdue(table, (dt, ended), pressure.slo);
+        self.judge_overdue(table, dt, pressure.slo);
         let in_flight = table.at_work(self.node) as f64;
         let ended_by_all = self.slots.ended() - self.ended_by_all;
         self.ended_by_all += ended_by_all;
@@ -164,7 +169,7 @@ impl Server {
                 let seen = (dt, all, empty, resting, little);
                 let bound = self.by_record(&load, seen, age, pressure);
                 let (busy, at_work) = (bound.busy(), bound.at_work());
-                if slow && pressure.binds && busy > FULL * capacity {
+                if slow && pressure.binds && bound.fills(FULL, capacity) {
                     bound.cap(little, capacity);
                 }
                 let (limit, idle) = (bound.limit(), bound.idle(capacity));
@@ -185,17 +190,18 @@ impl Server {
     }
 
     /// Whether requests whose answer is overdue wait for something that takes nobody's time here: they
-    /// do while the others are answered.
-    fn judge_overdue(&mut self, table: &LoadTable, (dt, ended): (f64, f64), slo: f64) {
-        let overdue = table.unanswered(self.node);
-        let others = match self.overdue_rest {
-            true => table.at_work(self.node),
-            false => table.at_work(self.node).saturating_sub(overdue),
-        };
-        self.answers.add(ended / dt, dt);
-        self.prompt.add(others as f64, dt);
-        let in_time = self.prompt.value() <= self.answers.value() * SLO_PART * slo;
-        let rest = overdue > 0 && in_time && self.answers.value() > 0.0;
+    /// do while most others are answered promptly.
+    fn judge_overdue(&mut self, table: &LoadTable, dt: f64, slo: f64) {
+        let (before, outcomes) = (self.outcomes, table.outcomes(self.node));
+        self.outcomes = outcomes;
+        let kept = 1.0 - weight(dt, TAU_OVERDUE);
+        let answered = outcomes.successes.saturating_sub(before.successes);
+        self.answered = self.answered * kept + answered as f64;
+        self.ln_time = self.ln_time * kept + (outcomes.sum_ln - before.sum_ln).max(0.0);
+        // The sum is of nanoseconds; a mean of logarithms is that of the many.
+        let prompt = self.ln_time <= self.answered * (PROMPT * slo * 1e9).ln();
+        let overdue = table.unanswered(self.node) > 0;
+        let rest = overdue && prompt && self.answered >= 1.0;
         if rest != self.overdue_rest {
             self.overdue_rest = rest;
             table.believe_unanswered(self.node, rest);

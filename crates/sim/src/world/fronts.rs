@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_core::admission::Class;
-use tidegate_core::picker::{Arrival, Decision, Outcome, Ticket, WaitId};
+use tidegate_core::admission::{AdmissionKind, Class};
+use tidegate_core::load::RestKind;
+use tidegate_core::picker::{Arrival, Decision, LONG_ANSWER, Outcome, Ticket, WaitId};
 use tidegate_core::policy::Probe;
 use tidegate_core::prng::Prng;
 use tidegate_core::time::{Timestamp, nanos};
@@ -14,6 +15,7 @@ use crate::checks::Violation;
 use crate::front_end::FrontEnd;
 use crate::queue::Event;
 use crate::requests::{Ended, Wanted};
+use crate::scenario::HeldBy;
 
 /// Where a request goes.
 enum Chosen {
@@ -39,9 +41,13 @@ impl World<'_> {
         let prng = &mut self.arrivals[site as usize].prng;
         let front_end = prng.below(self.scenario.front_ends.count as usize) as u32;
         let demand = model.demand.draw(model.mean_demand.as_secs_f64(), prng);
-        let io = model
+        let mut io = model
             .io
             .map_or(0.0, |io| io.shape.draw(io.mean.as_secs_f64(), prng));
+        let held = model.held.filter(|held| prng.unit() < held.share);
+        if let Some(held) = held {
+            io = held.lasts.as_secs_f64();
+        }
         let class = draw_class(&model.classes, model.admission.classes, prng);
         let wanted = Wanted {
             site,
@@ -50,7 +56,8 @@ impl World<'_> {
             arrived: self.now,
             demand: Duration::from_secs_f64(demand),
             io: Duration::from_secs_f64(io),
-            measured: self.measures.is_warm(),
+            held: held.is_some(),
+            measured: self.measures.is_warm() && held.is_none(),
             tried: None,
         };
         self.measures.totals(site).offered += 1;
@@ -158,6 +165,7 @@ impl World<'_> {
         let request = self.requests.add(wanted, node, ticket);
         let at = self.after_delay();
         self.queue.schedule(at, Event::Delivered { request });
+        self.schedule_rest(request);
         if let Some(timeout) = self.scenario.front_ends.timeout {
             let version = self.requests.get(request).version;
             let event = Event::TimedOut { request, version };
@@ -166,10 +174,65 @@ impl World<'_> {
         Ok(())
     }
 
+    /// When a request begins to rest if it is still there, as a proxy would see it.
+    fn schedule_rest(&mut self, request: u32) {
+        let entry = self.requests.get(request);
+        let (wanted, version) = (entry.wanted, entry.version);
+        let model = &self.scenario.sites[wanted.site as usize];
+        if model.admission.kind != AdmissionKind::Adaptive {
+            return;
+        }
+        let held = model.held.filter(|_| wanted.held);
+        let site = SiteId(wanted.site);
+        let Some((front_end, now)) = self.front_end(wanted.front_end) else {
+            return;
+        };
+        let (after, answered) = match held.map(|held| held.by) {
+            Some(HeldBy::Tunnel(head)) => (head, true),
+            Some(HeldBy::Download(head)) => (head + LONG_ANSWER, true),
+            Some(HeldBy::Poll) | None => (front_end.picker.overdue_after(site), false),
+        };
+        let event = Event::Rests {
+            request,
+            version,
+            answered,
+        };
+        self.queue.schedule(now + after, event);
+    }
+
+    pub(super) fn on_rests(
+        &mut self,
+        (request, version): (u32, u32),
+        answered: bool,
+    ) -> Result<(), Violation> {
+        let Some(entry) = self.requests.same(request, version) else {
+            return Ok(());
+        };
+        let Some(node) = entry.ticket.as_ref().map(|ticket| ticket.node) else {
+            return Ok(());
+        };
+        let number = entry.wanted.front_end;
+        let Choosers::FrontEnds(front_ends) = &mut self.choosers else {
+            return Ok(());
+        };
+        let picker = &mut front_ends[number as usize].picker;
+        let entry = self.requests.get(request);
+        let kind = match answered {
+            true => RestKind::Answered,
+            false => RestKind::Unanswered,
+        };
+        if let (true, Some(ticket)) = (answered, &mut entry.ticket) {
+            picker.handle_head(ticket, self.now);
+        }
+        entry.resting = Some(picker.rest(node, kind));
+        self.serve_waiting(number)
+    }
+
     pub(super) fn on_answered(&mut self, request: u32) -> Result<(), Violation> {
         let entry = self.requests.get(request);
         let (wanted, ended) = (entry.wanted, entry.ended);
         let (abandoned, report) = (entry.abandoned, entry.report);
+        entry.resting = None;
         let ticket = entry.ticket.take();
         let node = entry.node;
         self.requests.remove(request);
@@ -211,6 +274,7 @@ impl World<'_> {
         };
         let (wanted, node) = (entry.wanted, entry.node);
         entry.abandoned = true;
+        entry.resting = None;
         let ticket = entry.ticket.take();
         let at = self.after_delay();
         self.queue

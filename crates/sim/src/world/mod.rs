@@ -204,6 +204,11 @@ impl<'a> World<'a> {
             Event::Delivered { request } => self.on_delivered(request),
             Event::IoDone { request, version } => self.on_io_done(request, version),
             Event::Answered { request } => self.on_answered(request)?,
+            Event::Rests {
+                request,
+                version,
+                answered,
+            } => self.on_rests((request, version), answered)?,
             Event::TimedOut { request, version } => self.on_timed_out(request, version)?,
             Event::Cancelled { request, version } => self.on_cancelled(request, version),
             Event::Probed {

@@ -125,6 +125,32 @@ impl World<'_> {
         self.due.set(node, here.processor.next_completion());
         here.note();
         self.tell_oracle(node);
+        self.tell_mates(node);
+    }
+
+    /// What runs here takes CPU time from the other nodes of the same host: each has the host's CPUs,
+    /// and the others' tasks beside its own.
+    fn tell_mates(&mut self, node: u32) {
+        let host = self.scenario.nodes[node as usize].host;
+        if host.is_none() {
+            return;
+        }
+        let nodes = 0..self.nodes.len() as u32;
+        let on_host = |other: &u32| self.scenario.nodes[*other as usize].host == host;
+        let mates: Vec<_> = nodes.filter(on_host).collect();
+        for mate in &mates {
+            let running = |other: &u32| self.nodes[*other as usize].processor.running();
+            let others = mates
+                .iter()
+                .filter(|other| *other != mate)
+                .map(running)
+                .sum();
+            let here = &mut self.nodes[*mate as usize].processor;
+            if here.antagonists() != others {
+                here.set_antagonists(self.now, others);
+                self.settle(*mate);
+            }
+        }
     }
 
     /// A worker is free: for whoever waited longest to be accepted.

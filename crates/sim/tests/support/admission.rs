@@ -9,7 +9,7 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::topology::NodeId;
 use tidegate_sim::model::{Antagonist, Arrivals, Demand};
 use tidegate_sim::processor::Overload;
-use tidegate_sim::scenario::{Fault, FaultKind, Io, Scenario, Series};
+use tidegate_sim::scenario::{Fault, FaultKind, Held, HeldBy, Io, Scenario, Series};
 use tidegate_sim::world::{Violation, run};
 
 /// Answers are wanted within this time.
@@ -286,6 +286,68 @@ pub(crate) fn calm_rows() -> Vec<Row> {
         slo: AdmissionConfig::SLO,
         without_records: WithoutRecords::Admit,
         ..row
+    };
+    rows.map(usual).into()
+}
+
+/// Sites that work, beside what must not be held against them: requests that are held open, and tasks of
+/// others on the same host. Nobody is to be refused. Records are of the whole host and count no requests,
+/// as real ones.
+pub(crate) fn neighbour_rows() -> Vec<Row> {
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+    // Antagonists leave next to nothing by the scenario's reckoning: rates are in requests a second.
+    let hogs_for = |part: f64, rate: f64, demand: Duration| {
+        let mut scenario = Scenario::new(1, 1, 1.0).antagonists(Antagonist::new(4, part));
+        scenario = scenario.mean_demand(demand);
+        let load = rate / scenario.rate(0);
+        scenario.sites(|site| site.load = load)
+    };
+    let hogs = |rate, demand| hogs_for(0.99, rate, demand);
+    // Each of the three has the host's four CPUs: 0.18 of each are 54 % of these.
+    let shared = |front_ends| {
+        let scenario = Scenario::new(3, front_ends, 0.18);
+        let scenario = scenario.nodes(|node| node.host = Some(0));
+        scenario.demand(Demand::LogNormal { cv: 0.5 })
+    };
+    // So many of them at once, on the average, each for ten seconds.
+    let held = |scenario: Scenario, at_once: f64, by| {
+        let lasts = Duration::from_secs(10);
+        let share = at_once / lasts.as_secs_f64() / scenario.rate(0);
+        scenario.sites(|site| site.held = Some(Held { share, lasts, by }))
+    };
+    let (tunnel, download) = (HeldBy::Tunnel(MS(10)), HeldBy::Download(MS(20)));
+    let page = || hogs(20.0, MS(5));
+    let rows = [
+        row("4 hogs", page()),
+        row("4 hogs 10 tunnels", held(page(), 10.0, tunnel)),
+        row("4 hogs 30 downloads", held(page(), 30.0, download)),
+        row("4 hogs 30 polls", held(page(), 30.0, HeldBy::Poll)),
+        row("4 hogs 3 of 4 CPUs", hogs(300.0, MS(10))),
+        row("4 hogs now and then", {
+            let mut scenario = hogs_for(0.5, 200.0, MS(5));
+            scenario.sites[0].io = Some(Io {
+                mean: MS(50),
+                shape: Demand::Exponential,
+            });
+            scenario
+        }),
+        row("one host", shared(1)),
+        row("one host fe=4", shared(4)),
+        row("one host 30 tunnels", held(shared(1), 30.0, tunnel)),
+        row("one host 30 downloads", held(shared(1), 30.0, download)),
+        row("one host 30 polls", held(shared(1), 30.0, HeldBy::Poll)),
+    ];
+    let usual = |row: Row| {
+        let mut scenario = row.scenario.records(|records| records.in_flight = false);
+        scenario.warm_up = 0.0;
+        let rate = scenario.rate(0);
+        Row {
+            scenario: scenario.requests((rate * 60.0) as u32),
+            capacity: rate,
+            slo: AdmissionConfig::SLO,
+            without_records: WithoutRecords::Admit,
+            ..row
+        }
     };
     rows.map(usual).into()
 }
