@@ -29,7 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::admission::{
-    Admission, AdmissionConfig, Class, Limits, Pushed, RejectReason, Verdict, WaitQueue, WaitRules,
+    Admission, AdmissionConfig, Class, Kind, Limits, Pushed, RejectReason, Verdict, WaitQueue,
+    WaitRules,
 };
 use crate::load::{LoadTable, RestKind};
 use crate::policy::{Choice, Policy, PolicyConfig, Probe, Sample, Term, View};
@@ -60,6 +61,8 @@ pub struct Arrival {
     pub site: SiteId,
     /// Its priority, and whether its session is known.
     pub class: Class,
+    /// What it costs, as far as its head tells.
+    pub kind: Kind,
     /// Its number, should it have to wait.
     pub id: WaitId,
 }
@@ -70,6 +73,7 @@ impl Arrival {
         Self {
             site,
             class: Class::HIGHEST,
+            kind: Kind::ANY,
             id: WaitId(0),
         }
     }
@@ -113,6 +117,8 @@ pub struct Ticket {
     /// Why it went there.
     pub why: Why,
     site: SiteId,
+    /// None if this is not its first try: then it says nothing of its kind.
+    kind: Option<Kind>,
     slowdown: f32,
     /// Whether it found hardly another one there and has no answer yet.
     first: Cell<bool>,
@@ -190,13 +196,26 @@ struct Turn {
     site: SiteId,
 }
 
+/// One that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    id: WaitId,
+    kind: Kind,
+}
+
+impl PartialEq for Waiter {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
 #[derive(Debug)]
 struct PickerSite {
     config: PolicyConfig,
     policy: Box<dyn Policy>,
     admits: AdmissionConfig,
     admission: Box<dyn Admission>,
-    waiting: WaitQueue<WaitId>,
+    waiting: WaitQueue<Waiter>,
     /// Until then whoever comes would be refused, whatever the class.
     closed_until: Timestamp,
     /// Whom a higher class has sent away and who has not been told yet.
@@ -225,17 +244,17 @@ impl PickerSite {
         }
     }
 
-    /// A node with room for the class: the policy's choice among all, or else among those that
-    /// have room. `left` is scratch.
+    /// A node with room for the class, or for one that is spared: the policy's choice among all, or else
+    /// among those that have room. `left` is scratch.
     fn choose(
         &mut self,
         view: &View<'_>,
-        class: Class,
+        (class, spared): (Class, bool),
         prng: &mut Prng,
         left: &mut Vec<NodeId>,
     ) -> Option<Choice> {
         let choice = self.policy.pick(view, prng);
-        let has_room = self.admission.has_room(view, choice.node, class);
+        let has_room = self.admits(view, choice.node, (class, spared));
         if has_room && view.table.has_group_room(choice.node) {
             return Some(choice);
         }
@@ -244,7 +263,7 @@ impl PickerSite {
         }
         left.clear();
         let nodes = view.candidates.iter();
-        left.extend(nodes.filter(|node| self.has_room(view, **node, class)));
+        left.extend(nodes.filter(|node| self.has_room(view, **node, (class, spared))));
         if left.is_empty() {
             return None;
         }
@@ -255,8 +274,15 @@ impl PickerSite {
         Some(self.policy.pick(&view, prng))
     }
 
-    fn has_room(&self, view: &View<'_>, node: NodeId, class: Class) -> bool {
-        self.admission.has_room(view, node, class) && view.table.has_group_room(node)
+    fn has_room(&self, view: &View<'_>, node: NodeId, rank: (Class, bool)) -> bool {
+        self.admits(view, node, rank) && view.table.has_group_room(node)
+    }
+
+    /// Whether the node itself bears another one; one that does not use what is full behind it finds room
+    /// for as long as the node has time.
+    fn admits(&self, view: &View<'_>, node: NodeId, (class, spared): (Class, bool)) -> bool {
+        let spared = spared && view.table.at_work(node) < view.table.spared_limit(node);
+        spared || self.admission.has_room(view, node, class)
     }
 
     /// Tells the table how many wait: what the director asks slots for.
@@ -378,7 +404,9 @@ impl Picker {
     /// Stage 0: whether a connection that was just accepted may be read at all. It may while
     /// any of the sites that it could ask for would let something in.
     pub fn handle_accept(&mut self, now: Timestamp) -> Verdict {
-        let closed = self.sites.iter().all(|site| site.is_closed(now));
+        let sites = (0..).map(SiteId).zip(&self.sites);
+        let closed =
+            (sites.into_iter()).all(|(id, site)| site.is_closed(now) && !self.table.spares_any(id));
         match closed && !self.sites.is_empty() {
             true => Verdict::Reject(RejectReason::Overload),
             false => Verdict::Admit,
@@ -387,7 +415,12 @@ impl Picker {
 
     /// Stage 1 and the choice: what to do with a request.
     pub fn handle_request(&mut self, arrival: &Arrival, now: Timestamp) -> Decision {
-        let Arrival { site, class, id } = *arrival;
+        let Arrival {
+            site,
+            class,
+            kind,
+            id,
+        } = *arrival;
         let candidates = &self.topology.site(site).candidates;
         if candidates.is_empty() {
             return Decision::Reject(RejectReason::NoNode);
@@ -396,19 +429,21 @@ impl Picker {
         let state = &mut self.sites[site.index()];
         let verdict = state.admission.on_request(&view, class, &mut self.prng);
         let contended = self.groups.is_contended(site);
-        let overtakes = contended || state.waiting.is_ahead_of(class);
+        // Who waits waits for what this one does not use.
+        let spared = self.table.is_spared(site, kind);
+        let overtakes = contended || !spared && state.waiting.is_ahead_of(class);
         let choice = if verdict == Verdict::Admit && !overtakes {
-            state.choose(&view, class, &mut self.prng, &mut self.left)
+            state.choose(&view, (class, spared), &mut self.prng, &mut self.left)
         } else {
             None
         };
         if let Some(choice) = choice {
-            return Decision::Forward(self.dispatch(site, &choice, now));
+            return Decision::Forward(self.dispatch((site, Some(kind)), &choice, now));
         }
         self.table.no_room(site);
         if state.admits.dry_run {
             let choice = state.policy.pick(&view, &mut self.prng);
-            return Decision::Forward(self.dispatch(site, &choice, now));
+            return Decision::Forward(self.dispatch((site, Some(kind)), &choice, now));
         }
         let for_group = verdict == Verdict::Admit && (contended || is_group_full(&view));
         if let Verdict::Reject(reason) = verdict {
@@ -421,7 +456,7 @@ impl Picker {
             state.closed_until = now + CLOSED;
             return Decision::Reject(RejectReason::Overload);
         }
-        let pushed = state.waiting.push(class, id, now);
+        let pushed = state.waiting.push(class, Waiter { id, kind }, now);
         state.tell_waiting(&self.table, site);
         if for_group {
             self.groups.contend(site);
@@ -429,7 +464,7 @@ impl Picker {
         match pushed {
             Pushed::In => Decision::Wait,
             Pushed::InsteadOf(evicted) => {
-                state.evicted.push_back(evicted);
+                state.evicted.push_back(evicted.id);
                 Decision::Wait
             }
             Pushed::Refused => {
@@ -452,9 +487,10 @@ impl Picker {
                 return Some((id, Decision::Reject(RejectReason::QueueFull)));
             }
             state.waiting.set_sojourn(self.table.sojourn(site));
-            if let Some(id) = state.waiting.expire(now) {
+            if let Some((class, late)) = state.waiting.expire(now) {
                 state.tell_waiting(&self.table, site);
-                return Some((id, Decision::Reject(RejectReason::QueueTimeout)));
+                let decision = self.give_up(site, class, late.kind, now);
+                return Some((late.id, decision));
             }
             self.turns
                 .extend(state.waiting.next_class().map(|class| Turn {
@@ -477,6 +513,22 @@ impl Picker {
         (0..self.turns.len()).find_map(|index| self.take_turn(self.turns[index], now))
     }
 
+    /// One has waited too long. It may have become known meanwhile that what it waits for is not what it uses.
+    fn give_up(&mut self, site: SiteId, class: Class, kind: Kind, now: Timestamp) -> Decision {
+        let candidates = &self.topology.site(site).candidates;
+        let view = view(&self.table, &self.topology, site, candidates, now);
+        let state = &mut self.sites[site.index()];
+        let spared = !candidates.is_empty() && self.table.is_spared(site, kind);
+        let choice = match spared {
+            true => state.choose(&view, (class, true), &mut self.prng, &mut self.left),
+            false => None,
+        };
+        match choice {
+            Some(choice) => Decision::Forward(self.dispatch((site, Some(kind)), &choice, now)),
+            None => Decision::Reject(RejectReason::QueueTimeout),
+        }
+    }
+
     fn take_turn(&mut self, turn: Turn, now: Timestamp) -> Option<(WaitId, Decision)> {
         let Turn { class, site, .. } = turn;
         let state = &mut self.sites[site.index()];
@@ -484,12 +536,15 @@ impl Picker {
         let view = view(&self.table, &self.topology, site, candidates, now);
         let choice = match candidates.is_empty() {
             true => None,
-            false => Some(state.choose(&view, class, &mut self.prng, &mut self.left)?),
+            false => {
+                let rank = (class, false);
+                Some(state.choose(&view, rank, &mut self.prng, &mut self.left)?)
+            }
         };
-        let (_, id) = state.waiting.pop(now)?;
+        let (_, Waiter { id, kind }) = state.waiting.pop(now)?;
         state.tell_waiting(&self.table, site);
         let decision = match choice {
-            Some(choice) => Decision::Forward(self.dispatch(site, &choice, now)),
+            Some(choice) => Decision::Forward(self.dispatch((site, Some(kind)), &choice, now)),
             None => Decision::Reject(RejectReason::NoNode),
         };
         Some((id, decision))
@@ -518,7 +573,8 @@ impl Picker {
     /// A request that waits goes away by itself.
     pub fn handle_left(&mut self, site: SiteId, id: WaitId) {
         if let Some(state) = self.sites.get_mut(site.index()) {
-            state.waiting.remove(id);
+            let kind = Kind::ANY;
+            state.waiting.remove(Waiter { id, kind });
             state.evicted.retain(|evicted| *evicted != id);
             state.tell_waiting(&self.table, site);
         }
@@ -540,7 +596,7 @@ impl Picker {
         }
         let view = view(&self.table, &self.topology, site, &self.left, now);
         let choice = self.sites[site.index()].policy.pick(&view, &mut self.prng);
-        Ok(self.dispatch(site, &choice, now))
+        Ok(self.dispatch((site, None), &choice, now))
     }
 
     /// The terms by which the site's policy sees a node now.
@@ -564,7 +620,12 @@ impl Picker {
         let latency = began_at.since(ticket.dispatched_at);
         ticket.end_first();
         match outcome {
-            Outcome::Success => self.table.succeeded(ticket.node, latency, ticket.slowdown),
+            Outcome::Success => {
+                self.table.succeeded(ticket.node, latency, ticket.slowdown);
+                if let Some(kind) = ticket.kind {
+                    self.table.answered(ticket.site, kind, latency);
+                }
+            }
             Outcome::ServerError => self.table.failed(ticket.node, true),
             Outcome::Broken => self.table.failed(ticket.node, false),
             Outcome::Unreachable => self.table.unreachable(ticket.node),
@@ -604,7 +665,12 @@ impl Picker {
         }
     }
 
-    fn dispatch(&mut self, site: SiteId, choice: &Choice, now: Timestamp) -> Ticket {
+    fn dispatch(
+        &mut self,
+        (site, kind): (SiteId, Option<Kind>),
+        choice: &Choice,
+        now: Timestamp,
+    ) -> Ticket {
         let node = choice.node;
         self.groups.dispatched(site, self.table.group_of(node));
         let load = self.table.brief(node);
@@ -625,6 +691,7 @@ impl Picker {
                 fail_open: self.topology.site(site).fail_open,
             },
             site,
+            kind,
             slowdown: choice.slowdown,
             first: Cell::new(first),
             dispatched_at: now,

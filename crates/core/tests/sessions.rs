@@ -106,9 +106,9 @@ impl World {
         let known = self.known.as_ref();
         let known = known.is_some_and(|known| known.is_known(session.hash, now));
         let arrival = Arrival {
-            site: SITE,
             class: Class::HIGHEST.with_known(known),
             id: WaitId(self.next_id),
+            ..Arrival::at(SITE)
         };
         match self.picker.handle_request(&arrival, now) {
             Decision::Forward(ticket) => self.send(ticket, session, ms),

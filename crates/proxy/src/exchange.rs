@@ -32,6 +32,8 @@ pub(crate) struct Exchange {
     line: Line,
     pub(crate) arrived_at: Timestamp,
     pub(crate) dispatched_at: Timestamp,
+    /// When it first asked for a node: throttles and tests have had their time before.
+    pub(crate) asked_at: Option<Timestamp>,
     upstream_us: Option<u64>,
     /// What the node's answer is, if it comes to its end.
     answers: Option<Outcome>,
@@ -63,6 +65,7 @@ impl Default for Exchange {
             line: Line::default(),
             arrived_at: Timestamp::ZERO,
             dispatched_at: Timestamp::ZERO,
+            asked_at: None,
             upstream_us: None,
             answers: None,
             site: None,
@@ -272,7 +275,8 @@ impl Exchange {
     /// It goes to a server now. Tried again it is still the same request.
     pub(crate) fn observe_sent(&mut self, worker: &Worker, site: SiteId, now: Timestamp) {
         if let (Some(observer), None) = (&worker.observer, self.observed) {
-            self.observed = observer.on_sent(site, self.words, now);
+            let asked = self.asked_at.unwrap_or(now);
+            self.observed = observer.on_sent(site, self.words, asked, now);
         }
     }
 
@@ -317,6 +321,13 @@ impl Exchange {
     fn end(&mut self, session: &Session, worker: &Worker, reason: Option<Reason>) {
         let now = worker.now();
         self.observe_end(worker, now);
+        if let (Some(observer), Some(site), true) = (
+            &worker.observer,
+            self.site,
+            reason.is_some_and(Reason::is_for_lack_of_room),
+        ) {
+            observer.on_refused(site, self.words, now);
+        }
         let duration_us = micros_between(self.arrived_at, now);
         self.settle(worker, reason);
         let ticket = self.ticket.take();
@@ -409,6 +420,7 @@ impl Exchange {
     fn reset(&mut self) {
         self.upstream_us = None;
         self.answers = None;
+        self.asked_at = None;
         self.site = None;
         self.tries = 0;
         self.retry_denied = false;

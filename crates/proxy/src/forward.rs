@@ -23,6 +23,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use socket2::SockRef;
+use tidegate_core::admission::Kind;
 use tidegate_core::load::RestKind;
 use tidegate_core::picker::{Arrival, Decision, Ticket};
 use tidegate_core::throttle::lowered;
@@ -266,6 +267,12 @@ fn target<B>(request: &Request<B>) -> (&Method, &str) {
     (request.method(), path)
 }
 
+/// Path and query, as the client sent them.
+fn uri_target<B>(request: &Request<B>) -> &str {
+    let target = request.uri().path_and_query();
+    target.map_or("", |target| target.as_str())
+}
+
 /// Checks what the head alone does not tell, finds the site, asks its throttle and its test, if it has
 /// them, and then for a node: it has one now, or waits.
 fn admit(
@@ -310,6 +317,7 @@ fn admit(
     let mut arrival = Arrival {
         site,
         class: worker.class(site, path, headers).with_known(known),
+        kind: Kind::of(target.0.as_str(), uri_target(request)),
         id: worker.waiters.number(),
     };
     let class = (target.0.as_str(), path);
@@ -335,6 +343,9 @@ fn pick(
     now: Timestamp,
 ) -> Result<Option<Waiting>, Reason> {
     let Arrival { site, id, .. } = *arrival;
+    if let Some(exchange) = live.exchange() {
+        exchange.asked_at.get_or_insert(now);
+    }
     let mut picker = worker.picker.borrow_mut();
     if site.index() >= picker.topology().sites.len() {
         return Err(Reason::NoSite);

@@ -1,8 +1,8 @@
 //! What the discovery of culprits is told of requests: when each went to a server, and when its last byte
-//! was back.
+//! was back; or that admission refused it.
 //!
 //! ```text
-//! worker ── Sent, Ended ──> ring of its own (bounded, no lock) ──> whoever drains it: Observed
+//! worker ── Sent, Ended, Refused ──> ring of its own (bounded, no lock) ──> whoever drains it: Observed
 //! ```
 //!
 //! A worker never waits: what finds no room is counted and lost. A request that is tried again is sent
@@ -104,6 +104,8 @@ pub enum Event {
     Sent {
         /// Its number; no other has it.
         id: u64,
+        /// Since when it had waited for room.
+        asked: Timestamp,
         /// When.
         at: Timestamp,
         /// Whose it is.
@@ -117,6 +119,15 @@ pub enum Event {
         id: u64,
         /// When.
         at: Timestamp,
+    },
+    /// There was no room for a request at any server.
+    Refused {
+        /// When.
+        at: Timestamp,
+        /// Whose it is.
+        site: SiteId,
+        /// What it asks for.
+        words: Words,
     },
 }
 
@@ -132,17 +143,30 @@ struct Telling {
 
 impl Observer {
     /// The request's number; none if nobody will hear of it.
-    pub(crate) fn on_sent(&self, site: SiteId, words: Words, at: Timestamp) -> Option<u64> {
+    pub(crate) fn on_sent(
+        &self,
+        site: SiteId,
+        words: Words,
+        asked: Timestamp,
+        at: Timestamp,
+    ) -> Option<u64> {
         let mut telling = self.0.borrow_mut();
         let id = telling.next;
         telling.next += 1;
         let sent = Event::Sent {
             id,
+            asked,
             at,
             site,
             words,
         };
         telling.ring.push(sent).ok().map(|()| id)
+    }
+
+    /// A request finds no room. One that is lost counts for nothing.
+    pub(crate) fn on_refused(&self, site: SiteId, words: Words, at: Timestamp) {
+        let refused = Event::Refused { at, site, words };
+        self.0.borrow_mut().ring.push(refused).ok();
     }
 
     /// A lost end is seen by who drains: the ring was full.
@@ -211,13 +235,14 @@ mod tests {
         let words = Words::new("GET", "/", 1);
         let ids = observers
             .each_ref()
-            .map(|it| it.on_sent(SiteId(0), words, at(1)).unwrap());
+            .map(|it| it.on_sent(SiteId(0), words, at(1), at(1)).unwrap());
         assert_ne!(ids[0], ids[1]);
         observers[1].on_end(ids[1], at(2));
         let mut told = Vec::new();
         assert!(!observed.drain(|event| told.push(event)));
         let sent = |id| Event::Sent {
             id,
+            asked: at(1),
             at: at(1),
             site: SiteId(0),
             words,
@@ -228,7 +253,7 @@ mod tests {
         };
         assert_eq!(told, [sent(ids[0]), sent(ids[1]), ended]);
         let numbers: Vec<_> = (0..5)
-            .map(|_| observers[0].on_sent(SiteId(0), words, at(3)))
+            .map(|_| observers[0].on_sent(SiteId(0), words, at(3), at(3)))
             .collect();
         assert!(numbers[2].is_some() && numbers[3].is_none());
         observers[0].on_end(ids[0], at(4));

@@ -137,6 +137,11 @@ impl Reason {
         if broken { Some(Outcome::Broken) } else { None }
     }
 
+    /// Whether admission found no room for the request.
+    pub(crate) const fn is_for_lack_of_room(self) -> bool {
+        matches!(self, Self::Overload | Self::QueueFull | Self::QueueTimeout)
+    }
+
     /// Its place in [`Reason::ALL`].
     pub(crate) const fn index(self) -> usize {
         self as usize

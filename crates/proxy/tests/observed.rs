@@ -26,7 +26,7 @@ fn sent(event: &Event) -> (&str, &str, u64) {
             assert_eq!(*site, SiteId(0));
             (words.method(), words.target(), *id)
         }
-        Event::Ended { .. } => panic!("{event:?} is an end"),
+        Event::Ended { .. } | Event::Refused { .. } => panic!("{event:?} was not sent"),
     }
 }
 

@@ -7,6 +7,7 @@
 //! * [`processor`]: one emulated node's CPU, as a pure state machine. The simulator drives it
 //!   in virtual time, the demo in real time.
 //! * [`elephants`]: labelled scenarios for the discovery of culprits, which has a model of its own.
+//! * [`shop`]: a site of two tiers whose database fills up, with admission, discovery and `automatic` together.
 //! * [`mod@file`]: scenarios as TOML; [`matrix`]: the built-in ones, and policies compared over them.
 //!
 //! Inside: `node` (a node's side), `front_end` (the core as a shell would drive it), `reads` and
@@ -38,4 +39,5 @@ mod reads;
 pub mod report;
 mod requests;
 pub mod scenario;
+pub mod shop;
 pub mod world;

@@ -25,9 +25,10 @@ use std::time::Duration;
 
 use super::bound::Pressure;
 use super::hidden::{Hidden, SiteSeen};
+use super::kinds::{Kinds, Room};
 use super::natural::Natural;
 use super::server::{Age, Server, Sum};
-use super::slots::{Slots, Wanted, scale_by, vote_for};
+use super::slots::{Slots, Tally, Wanted, scale_by, vote_for};
 use super::{AdmissionConfig, Class, Rank, WithoutRecords};
 use crate::load::{Agreed, LoadTable};
 use crate::prng::Prng;
@@ -40,6 +41,10 @@ const BINDS: Duration = Duration::from_millis(20);
 const NEAR: f64 = 0.9;
 /// So many front-ends may each use what idle CPUs there are; more of them less.
 const FEW: f64 = 4.0;
+/// CPUs have time while this part of them has nothing to do; then so many requests may come to each of these
+/// at once that do not use what is full behind them.
+const IDLE: f64 = 0.3;
+const AT_ONCE: f64 = 2.0;
 /// The coin for a fraction of a request is thrown this often.
 const COIN: Duration = Duration::from_millis(20);
 /// What a rank has beyond the next lower one, as a part of the limit.
@@ -113,6 +118,7 @@ pub struct Control {
     servers: Vec<Server>,
     hidden: Hidden,
     natural: Natural,
+    kinds: Kinds,
     /// What all limits should be scaled by for what lies behind, as this front-end sees it.
     scale: f64,
     /// What they are scaled by, as all agree, the servers' mean.
@@ -126,6 +132,8 @@ pub struct Control {
     /// Servers by room, the most first; kept so that a tick allocates nothing.
     order: Vec<usize>,
     by: LimitBy,
+    /// Whether requests in flight came near the limits at the last tick.
+    near: bool,
 }
 
 impl Control {
@@ -138,6 +146,7 @@ impl Control {
             servers: Vec::new(),
             hidden: Hidden::default(),
             natural: Natural::default(),
+            kinds: Kinds::default(),
             scale: 1.0,
             agreed: 1.0,
             ticked_at: None,
@@ -147,6 +156,7 @@ impl Control {
             boldness: [1.0; Class::COUNT],
             order: Vec::new(),
             by: LimitBy::Record,
+            near: false,
         }
     }
 
@@ -166,11 +176,25 @@ impl Control {
         self.take_in(tick, table);
         self.natural.on_tick(dt, table.firsts(tick.site), self.slo);
         let binds = self.binds(tick.site, table, now);
+        self.tell_kinds(tick.site, table, binds, dt);
         self.decide(tick, table, (share, dt), binds);
         self.publish(tick, table, share, binds, prng);
         table.set_limited_by(tick.site, self.by);
         let sojourn = Duration::try_from_secs_f64(self.hidden.sojourn());
         table.set_sojourn(tick.site, sojourn.unwrap_or_default());
+    }
+
+    /// Which kinds of requests take longer than they do with room.
+    fn tell_kinds(&mut self, site: SiteId, table: &LoadTable, binds: bool, dt: f64) {
+        let room = match self.hidden.state() {
+            (_, true) => Room::Dip,
+            (true, false) => Room::Held,
+            (false, false) if binds || self.near => Room::Bound,
+            (false, false) => Room::Free,
+        };
+        let answered = |kind| table.answers(site, kind);
+        self.kinds.on_tick(dt, answered, room);
+        table.set_spared(site, self.kinds.spared());
     }
 
     /// Takes in what the servers' words tell; one front-end alone needs none.
@@ -192,11 +216,13 @@ impl Control {
         let now = tick.now;
         let mut sum = Sum::default();
         self.by = LimitBy::Latency;
+        let (slowdown, mix) = (self.kinds.slowdown(), self.kinds.mix());
+        let (residence, base) = self.hidden.by_kinds(slowdown, mix);
         for server in &mut self.servers {
             let pressure = Pressure {
                 binds: is_near(server, table, share) || binds && server.total.is_none(),
-                residence: self.hidden.residence(),
-                base: self.hidden.base(),
+                residence,
+                base,
                 natural: self.natural.is_long(),
                 slo: self.slo,
                 without_records: self.without_records,
@@ -210,6 +236,7 @@ impl Control {
         // By words it is known whether slots are lacking or only where they are.
         let lacks = binds && sum.agreed < self.servers.len();
         let near = sum.held >= NEAR * sum.limits * self.agreed;
+        self.near = near;
         let seen = SiteSeen {
             dt,
             in_flight: sum.in_flight,
@@ -221,6 +248,8 @@ impl Control {
             slo: self.slo,
             natural: self.natural.is_long(),
             together: sum.agreed > 0,
+            slowdown,
+            mix,
         };
         // What lies behind the servers cannot be told from them by old records.
         let all_fresh = sum.fresh == self.servers.len();
@@ -271,6 +300,8 @@ impl Control {
             server.near = false;
             server.held = in_flight;
             let total = server.total.filter(|_| limit.is_finite());
+            let spared = for_spared(server, total.as_ref(), in_flight, share);
+            table.set_spared_limit(server.node, spared);
             let agreed = total.map(|total| Agreed {
                 held: u32::try_from(total.held).unwrap_or(0),
                 limit: limit.ceil() as u32,
@@ -465,6 +496,22 @@ fn ranked(limit: f64, rank: Rank, classes: u8) -> f64 {
 /// have half of it.
 fn step(limit: f64) -> f64 {
     (STEP * limit).max(limit.min(1.0))
+}
+
+/// Most own requests in flight at a server when one comes that does not use what is full behind it: as
+/// many more as its CPUs have time for in a moment, or else its own limit; where front-ends agree on slots,
+/// none but by these.
+fn for_spared(server: &Server, total: Option<&Tally>, in_flight: i64, share: f64) -> f64 {
+    let part = (FEW * share).min(1.0);
+    let more = AT_ONCE * server.idle * part;
+    let own = match total {
+        Some(_) => 0.0,
+        None => server.limit * share,
+    };
+    match server.idle > IDLE * server.capacity {
+        true => own.max(in_flight as f64 + more),
+        false => own,
+    }
 }
 
 /// Own limits where front-ends cannot agree.

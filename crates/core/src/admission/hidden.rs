@@ -5,13 +5,16 @@
 //! W = sum of useful / completions per second     Little's law; no latency sample is needed
 //! B = W of the unloaded site                     follows down in 0.2 s; up in 10 s while no limit
 //!                                                binds, in 1 s while the CPUs are full
+//! R           how many times longer than with room requests take, kind by kind ([`super::kinds`]);
+//!             where it is known, W stands for no more than R B', and for B stands B' = B * how much dearer
+//!             the mix is by now
 //! natural     answers take longer than half the SLO by nature, see [`super::natural`]
 //! full        CPUs 90 % busy, or most requests in flight wait for them
 //! engage      CPUs not full, limits bind, and W > 2 B or in flight > 3 B X (or limits have bound
 //!             for 0.3 s and B was never seen unloaded); if natural, W > 2 B for longer than B, whether
 //!             limits bind or not
 //! cap         X * min(2 B, SLO / 2) in flight, X * 2 B if natural; 20 ms down and 100 ms up
-//! disengage   CPUs full, or no limit binds and W < 1.2 B
+//! disengage   CPUs full, or no limit binds and W < 1.2 B, or R < 1.2
 //! dip         at multiples of half a second: a quarter of the cap for 8 W, 100 to 400 ms;
 //!             B = W in its last two thirds, at most three times what it was; then again after
 //!             0.25 s if B moved by more than a quarter, else at a multiple of 10 s
@@ -24,6 +27,8 @@
 //! B is a fixed point (L = 2 X B makes the dip X B, and W then B), and whoever starts
 //! overloaded never finds out. Dips are at multiples of a server's clock, so that front-ends on one
 //! dip together: a quarter of one of many shows nothing.
+//!
+//! A mix that becomes dearer raises W, and no overload is it: no kind takes longer than it did.
 //!
 //! Inputs: requests in service and completions of the whole site, CPU, time.
 //!
@@ -51,6 +56,8 @@ const AT_WORK: f64 = 0.5;
 /// It engages where service takes so many times the base, or so much is in flight.
 const SLOW: f64 = 2.0;
 const CROWDED: f64 = 3.0;
+/// The latter only where requests take so many times longer than with room, if that is known.
+const SLOW_BY_KIND: f64 = 1.5;
 /// And lets go below this.
 const WELL: f64 = 1.2;
 /// Time constants of the cap.
@@ -99,6 +106,10 @@ pub(super) struct SiteSeen {
     pub(super) natural: bool,
     /// Whether all this is what several front-ends do together.
     pub(super) together: bool,
+    /// How many times longer than with room requests take, kind by kind, and how long one of the present
+    /// mix takes with room, seconds; none if that is not known.
+    pub(super) slowdown: Option<f64>,
+    pub(super) mix: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +137,8 @@ pub(super) struct Hidden {
     busy: f64,
     present: f64,
     base: Option<f64>,
+    /// How dear the mix was of which the base is.
+    base_mix: Option<f64>,
     /// Whether the base is of a site whose limits did not bind for a while, or of a dip.
     unloaded: bool,
     /// For how long no limit has bound, or some have, seconds.
@@ -135,6 +148,8 @@ pub(super) struct Hidden {
     slow: f64,
     engaged: bool,
     cap: f64,
+    /// How dear the mix is.
+    mix: Option<f64>,
     dip: Option<Dip>,
     next_dip: Timestamp,
     /// After a dip alone it does not engage for a while.
@@ -152,12 +167,14 @@ impl Default for Hidden {
             busy: 0.0,
             present: 0.0,
             base: None,
+            base_mix: None,
             unloaded: false,
             calm: 0.0,
             tight: 0.0,
             slow: 0.0,
             engaged: false,
             cap: f64::INFINITY,
+            mix: None,
             dip: None,
             next_dip: Timestamp::ZERO,
             void_until: Timestamp::ZERO,
@@ -198,8 +215,24 @@ impl Hidden {
     }
 
     /// Time in service at an unloaded site, if it was ever seen.
+    #[cfg(test)]
     pub(super) fn base(&self) -> Option<f64> {
         self.base
+    }
+
+    /// Time in service as a site of one kind would have it, and its base: a dearer mix is no longer service.
+    pub(super) fn by_kinds(&self, slowdown: Option<f64>, mix: Option<f64>) -> (f64, Option<f64>) {
+        let (residence, base) = (self.residence(), self.base);
+        // Then kinds are slower by waiting for the CPUs, which is no matter of what lies behind.
+        if self.is_full() {
+            return (residence, base);
+        }
+        let (Some(slowdown), Some(mix), Some(known)) = (slowdown, mix, base) else {
+            return (residence, base);
+        };
+        let dearer = self.base_mix.map_or(1.0, |of_base| mix / of_base);
+        let base = known * dearer.max(1.0);
+        (residence.min(slowdown * base), Some(base))
     }
 
     /// Whether it holds requests back, and whether in a dip.
@@ -212,6 +245,7 @@ impl Hidden {
         if seen.dt <= 0.0 {
             return self.answer();
         }
+        self.mix = seen.mix;
         let kept = (-seen.dt / TAU).exp();
         self.time = self.time * kept + seen.dt;
         self.served = self.served * kept + seen.useful * seen.dt;
@@ -289,17 +323,23 @@ impl Hidden {
         } else {
             return;
         };
-        self.base = Some(base + (residence - base) * weight(seen.dt, tau));
+        let part = weight(seen.dt, tau);
+        self.base = Some(base + (residence - base) * part);
+        if let Some(mix) = seen.mix {
+            let before = self.base_mix.unwrap_or(mix);
+            self.base_mix = Some(before + (mix - before) * part);
+        }
     }
 
     fn engage(&mut self, seen: &SiteSeen, now: Timestamp) {
-        let (residence, Some(base)) = (self.residence(), self.base) else {
+        let (residence, Some(base)) = self.by_kinds(seen.slowdown, seen.mix) else {
             return;
         };
         let full = self.is_full();
         if self.engaged {
             let settled = self.after_dip >= LASTING;
-            let well = settled && !seen.binds && residence < WELL * base;
+            let unhurt = seen.slowdown.is_some_and(|slowdown| slowdown < WELL);
+            let well = settled && (unhurt || !seen.binds && residence < WELL * base);
             self.engaged = !(full || well);
             return;
         }
@@ -318,7 +358,10 @@ impl Hidden {
             }
             return;
         }
-        let crowded = seen.in_flight > CROWDED * base * self.completions();
+        let unhurt = seen
+            .slowdown
+            .is_some_and(|slowdown| slowdown < SLOW_BY_KIND);
+        let crowded = !unhurt && seen.in_flight > CROWDED * base * self.completions();
         let unknown = !self.unloaded && self.tight >= LASTING;
         if !full && seen.binds && (slow || crowded || unknown) {
             self.begin(seen, now);
@@ -333,7 +376,9 @@ impl Hidden {
     }
 
     fn follow_cap(&mut self, seen: &SiteSeen) {
-        let Some(base) = self.base else { return };
+        let (_, Some(base)) = self.by_kinds(seen.slowdown, seen.mix) else {
+            return;
+        };
         let time = match seen.natural {
             true => SLOW * base,
             false => (SLOW * base).min(SLO_PART * seen.slo),
@@ -363,6 +408,7 @@ impl Hidden {
         }
         let base = seen.min(RAISED_MAX * before);
         self.base = Some(base);
+        self.base_mix = self.mix.or(self.base_mix);
         self.unloaded = true;
         let moved = (base / before - 1.0).abs() > MOVED;
         self.next_dip = match moved {
@@ -428,6 +474,8 @@ mod tests {
                     slo: 0.5,
                     natural: false,
                     together: false,
+                    slowdown: None,
+                    mix: None,
                 };
                 cap = self.hidden.on_tick(&seen, self.now);
             }
@@ -477,6 +525,8 @@ mod tests {
                 slo: 0.5,
                 natural: false,
                 together: false,
+                slowdown: None,
+                mix: None,
             };
             assert_eq!(hidden.on_tick(&seen, now), None);
         }

@@ -12,7 +12,7 @@
 //! is one file and one line in the table below; it takes no lock and allocates nothing while it decides.
 //!
 //! Inside: `server` (one server: `bound`, or `own_latency` where nothing is known), `hidden` (what lies
-//! behind all), `natural` (whether the SLO is any measure), `slots` (how front-ends agree), `rivals`
+//! behind all), `kinds` (who is slower than with room), `natural` (whether the SLO is any measure), `slots` (how front-ends agree), `rivals`
 //! (what others do, to compare with).
 //!
 //! What it does not know: HTTP, answers, who asks.
@@ -25,6 +25,7 @@ mod ewma;
 mod fair_share;
 mod fixed;
 mod hidden;
+mod kinds;
 mod natural;
 mod off;
 mod own_latency;
@@ -39,6 +40,8 @@ use std::time::Duration;
 pub use accept_gate::AcceptGate;
 pub use control::{Control, LimitBy, Tick};
 pub use fair_share::FairShare;
+pub(crate) use kinds::Answered;
+pub use kinds::Kind;
 pub use sessions::Sessions;
 pub use slots::SLOT_WORDS;
 pub use wait_queue::{Pushed, Standing, WaitQueue, WaitRules};

@@ -63,6 +63,8 @@ impl OwnLatency {
         now: Timestamp,
     ) {
         let seen = SiteSeen {
+            slowdown: None,
+            mix: None,
             dt,
             in_flight,
             useful: in_flight,

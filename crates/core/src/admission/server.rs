@@ -63,8 +63,9 @@ pub(super) struct Server {
     pub(super) limit: f64,
     /// What that is scaled by.
     pub(super) scale: f64,
-    /// CPUs without work.
+    /// CPUs without work, and all.
     pub(super) idle: f64,
+    pub(super) capacity: f64,
     /// What is agreed with other front-ends.
     pub(super) slots: Slots,
     /// What all of them have there, if they tell.
@@ -115,6 +116,7 @@ impl Server {
             limit: f64::INFINITY,
             scale: 1.0,
             idle: 0.0,
+            capacity: 0.0,
             slots: Slots::default(),
             total: None,
             held: 0,
@@ -174,6 +176,7 @@ impl Server {
                 }
                 let (limit, idle) = (bound.limit(), bound.idle(capacity));
                 (self.limit, self.idle) = (limit, idle);
+                self.capacity = capacity;
                 sum.busy += busy;
                 sum.capacity += capacity;
                 sum.fresh += usize::from(age == Age::Fresh);

@@ -238,13 +238,13 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
 
     /// One that has waited too long, of any class; to be called until there is none, before
     /// anybody is served: a queue of the dead would refuse the living.
-    pub fn expire(&mut self, now: Timestamp) -> Option<T> {
+    pub fn expire(&mut self, now: Timestamp) -> Option<(Class, T)> {
         self.look(now);
         let deadline = self.deadline();
         let late = |it: &Waiting<T>| now.since(it.arrived) >= deadline;
-        let mut lanes = self.lanes.iter_mut();
-        let waiting = lanes.find(|waiting| waiting.front().is_some_and(late))?;
-        let late = waiting.pop_front().map(|it| it.id);
+        let mut lanes = Rank::ALL.into_iter().zip(&mut self.lanes);
+        let (rank, waiting) = lanes.find(|(_, waiting)| waiting.front().is_some_and(late))?;
+        let late = waiting.pop_front().map(|it| (rank.class(), it.id));
         self.one_less();
         late
     }
@@ -387,6 +387,10 @@ mod tests {
         std::iter::from_fn(|| queue.pop(now).map(|it| it.1)).collect()
     }
 
+    fn late(queue: &mut WaitQueue<u32>, ms: u64) -> Option<u32> {
+        queue.expire(at(ms)).map(|it| it.1)
+    }
+
     #[test]
     fn higher_classes_first_and_within_a_class_in_order() {
         let mut queue = queue(10);
@@ -438,8 +442,8 @@ mod tests {
         queue.push(class(3), 2, at(0));
         queue.push(class(0), 3, at(30));
         assert_eq!(queue.expire(at(59)), None);
-        assert_eq!(queue.expire(at(60)), Some(1));
-        assert_eq!(queue.expire(at(60)), Some(2));
+        assert_eq!(late(&mut queue, 60), Some(1));
+        assert_eq!(late(&mut queue, 60), Some(2));
         assert_eq!(queue.expire(at(60)), None);
         assert_eq!(queue.len(), 1);
     }
@@ -547,7 +551,7 @@ mod tests {
             queue.push(class(1), 10 + id, at(20 + u64::from(id)));
         }
         while let Some(due) = queue.due() {
-            let told = queue.expire(due);
+            let told = queue.expire(due).map(|it| it.1);
             times.extend(told.map(|id| (id, due)));
         }
         assert_eq!(times[0], (1, at(60)));
@@ -601,7 +605,7 @@ mod tests {
         assert!(queue.is_standing());
         queue.push(class(0), 1000, at(ms));
         assert_eq!(queue.pop(at(ms)), Some((class(0), 1000)), "the newest");
-        assert_eq!(queue.expire(at(ms + 5)), Some(ms as u32 - 3), "after 5 ms");
+        assert_eq!(late(&mut queue, ms + 5), Some(ms as u32 - 3), "after 5 ms");
         while queue.expire(at(ms + 5)).is_some() {}
         assert!(queue.is_empty() && !queue.is_standing());
     }

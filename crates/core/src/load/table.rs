@@ -10,7 +10,7 @@ use super::counters::{CounterSlot, Counters};
 use super::slot::Slot;
 use super::words::{Agreed, WordBox, WordOp, WordReply, WordRequest};
 use super::{LoadBrief, NodeLoad, OwnTraffic};
-use crate::admission::{Class, LimitBy, Rank};
+use crate::admission::{Answered, Class, Kind, LimitBy, Rank};
 use crate::time::{Timestamp, nanos};
 use crate::topology::{Group, GroupId, NodeId, SiteId};
 
@@ -122,6 +122,10 @@ pub struct LoadTable {
     words: Box<[WordBox]>,
     counters: Box<[CounterSlot]>,
     sites: Box<[SiteSlot]>,
+    /// By site and kind: requests that were answered, and nanoseconds that they took.
+    kinds: Box<[[KindSlot; Kind::COUNT]]>,
+    /// By node: the most own requests in flight when one of a kind comes that is spared.
+    spared: Box<[AtomicU64]>,
     groups: Box<[GroupSlot]>,
 }
 
@@ -133,6 +137,13 @@ struct GroupSlot {
     in_flight: AtomicU64,
     /// Most of them.
     limit: AtomicU64,
+}
+
+/// What was answered of a kind.
+#[derive(Debug, Default)]
+struct KindSlot {
+    many: AtomicU64,
+    nanos: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -147,6 +158,8 @@ struct SiteSlot {
     /// Own requests that went to a node with hardly another own one, and those of them that ended.
     first_sent: AtomicU64,
     first_ended: AtomicU64,
+    /// Kinds that do not use what is full behind the site's servers, a bit each.
+    spared: AtomicU64,
     /// Requests that wait at this front-end, by class.
     waiting: [AtomicU64; Class::COUNT],
 }
@@ -159,6 +172,10 @@ impl LoadTable {
             words: (0..nodes).map(|_| WordBox::default()).collect(),
             counters: (0..nodes).map(|_| CounterSlot::default()).collect(),
             sites: (0..sites).map(|_| SiteSlot::default()).collect(),
+            kinds: (0..sites)
+                .map(|_| std::array::from_fn(|_| KindSlot::default()))
+                .collect(),
+            spared: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
             groups: Box::default(),
         };
         for site in 0..sites {
@@ -442,6 +459,50 @@ impl LoadTable {
     #[inline]
     pub fn limit(&self, node: NodeId, rank: Rank) -> f32 {
         self.slot(node).own.limit(rank)
+    }
+
+    /// Counts an answer to a request of a kind, and the time to its head.
+    pub(crate) fn answered(&self, site: SiteId, kind: Kind, took: Duration) {
+        let slot = &self.kinds[site.index()][kind.index()];
+        slot.nanos.fetch_add(nanos(took), Ordering::Relaxed);
+        slot.many.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was answered of a kind so far. A count and a sum that are off by one request are no harm.
+    pub(crate) fn answers(&self, site: SiteId, kind: Kind) -> Answered {
+        let slot = &self.kinds[site.index()][kind.index()];
+        let many = slot.many.load(Ordering::Relaxed);
+        (many, slot.nanos.load(Ordering::Relaxed))
+    }
+
+    /// Publishes the kinds of a site that do not use what is full behind its servers.
+    pub(crate) fn set_spared(&self, site: SiteId, kinds: u64) {
+        let word = &self.sites[site.index()].spared;
+        word.store(kinds, Ordering::Relaxed);
+    }
+
+    /// Whether a kind of a site's requests does not use what is full behind its servers.
+    #[inline]
+    pub fn is_spared(&self, site: SiteId, kind: Kind) -> bool {
+        let kinds = self.sites[site.index()].spared.load(Ordering::Relaxed);
+        kind.is_in(kinds)
+    }
+
+    /// Whether any kind does not.
+    pub(crate) fn spares_any(&self, site: SiteId) -> bool {
+        self.sites[site.index()].spared.load(Ordering::Relaxed) != 0
+    }
+
+    /// Publishes how many own requests may be in flight at a node when one comes whose kind is spared.
+    pub(crate) fn set_spared_limit(&self, node: NodeId, limit: f64) {
+        let limit = if limit.is_nan() { 0.0 } else { limit.max(0.0) };
+        self.spared[node.index()].store(limit.ceil() as u64, Ordering::Relaxed);
+    }
+
+    /// The same.
+    #[inline]
+    pub(crate) fn spared_limit(&self, node: NodeId) -> u64 {
+        self.spared[node.index()].load(Ordering::Relaxed)
     }
 
     /// Asks for an atomic on a node's shared word, when the last one was answered.

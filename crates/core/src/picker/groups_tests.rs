@@ -40,9 +40,9 @@ fn picker(limit: u32, all: bool, mode: AdmissionKind) -> Picker {
 
 fn ask(picker: &mut Picker, site: SiteId, class: usize, id: u64) -> Decision {
     let arrival = Arrival {
-        site,
         class: Class::ALL[class],
         id: WaitId(id),
+        ..Arrival::at(site)
     };
     picker.handle_request(&arrival, NOW)
 }

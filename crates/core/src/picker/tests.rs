@@ -81,9 +81,9 @@ fn admitting(nodes: u32, admission: AdmissionConfig) -> Picker {
 
 fn of(class: u8, id: u64) -> Arrival {
     Arrival {
-        site: SITE,
         class: Class::new(class).unwrap(),
         id: WaitId(id),
+        ..Arrival::at(SITE)
     }
 }
 

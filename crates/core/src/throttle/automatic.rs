@@ -2,19 +2,37 @@
 //! resources and throttles.
 //!
 //! ```text
-//! pressed   use of the resource >= 0.9 and latency > SLO
-//! calm      use < 0.75 or latency < 0.8 SLO
+//! held back  part of the others' requests that admission refused or let wait for a tenth of the SLO
+//! slowed     others' latency over what it was while the resource had room
+//! pressed    use >= 0.9 and latency > SLO;  or use >= 0.7 and held back >= 2 %;
+//!            or use >= 0.85, latency > 0.1 SLO and slowed >= 2;  for a standing throttle also
+//!            use >= 0.75 and slowed >= 1.3
+//! calm       held back < 1 %, and use < 0.75, or latency < 0.8 SLO and slowed < 1.15
 //!
 //! set       pressed, strong or confirmed culprit of it, fewer than `most` throttles:
-//!             the one with the greatest share, at max(least, 0.7 * its requests in flight)
+//!             the one with the greatest share, at max(least, 0.7 * its requests in flight), or at as many
+//!             as the resource has CPUs left beside all others, if that is less
 //! tighten   pressed, 5 s after its last change:  max(least, 0.7 * limit)
-//! ease      calm, 5 s after its last change, somebody is held:  limit + max(1, 0.1 * limit)
-//! release   calm, nobody held for 30 s; or nobody has accused it for 60 s
+//! ease      calm, 5 s after its last change (twice as long for each ease that was taken back), somebody is
+//!           held:  limit + max(1, 0.25 * limit)
+//! take back pressed after an ease, and worse than before it: what it was before, at once
+//! release   calm, nobody held for 30 s
 //!
 //! try       pressed, nobody sure is left to set, no other trial undecided: the one with the greatest
 //!             share, 10 % and more, of those that fill the resource as far as lives tell; as `set`
-//! acquit    of a trial: still pressed, 5 s at the least, latency > 0.8 x what it was: release, not again soon
+//! acquit    of a trial: still pressed, 5 s at the least, pain > 0.8 x what it was: release, not again soon
+//! doubt     pressed, nobody has accused it and nothing has changed for 60 s: eased by as much again, and that
+//!             is taken back if it makes things worse; released if nobody is held for 30 s
 //! ```
+//!
+//! Refusals and waits are pain like late answers: admission in front of a full resource keeps what it lets in
+//! fast and the resource just not full, so latency and a use of 90 % alone would never show what it does to all
+//! others. A good throttle removes the evidence: that nobody accuses a class says nothing while it is slowed,
+//! so it is let go step by step, as long as nobody suffers, and back at once.
+//!
+//! Where classes are not to be held ([`AutoConfig::holds`]), a throttle says only that the class goes last where
+//! admission lets requests wait: set as above where others are held back, released when they were not and less than 0.75
+//! was in use for 30 s.
 //!
 //! A resource that is full from the start tells nobody's name for sure, so it must be tried: with room again
 //! the use tells who it was, and who makes no difference goes free.
@@ -28,14 +46,16 @@
 //! found out, what an operator has ordered, and who was acquitted; the caller leaves such classes out.
 //!
 //! Failure case: a resource that others load too, beyond what all culprits take: they end at
-//! `least`, and stay there. A class that is throttled takes less, so its verdict fades: that is
-//! what the 60 s are for.
+//! `least`, and stay there for as long as letting them go makes it worse.
 //!
 //! Source: additive increase, multiplicative decrease (Chiu and Jain, 1989); the loop by hand of paper 004.
+
+mod keeper;
 
 use std::time::Duration;
 
 use crate::time::Timestamp;
+pub use keeper::{Automatic, Done, Heard, UsedPart};
 
 /// The bounds of what it may do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +68,9 @@ pub struct AutoConfig {
     pub confidence: Confidence,
     /// Whether those that only lives accuse are tried.
     pub trials: bool,
+    /// Whether classes are held to a number of requests; else they only go last where admission lets
+    /// requests wait or refuses them.
+    pub holds: bool,
 }
 
 impl Default for AutoConfig {
@@ -57,6 +80,7 @@ impl Default for AutoConfig {
             least: 1,
             confidence: Confidence::Strong,
             trials: true,
+            holds: true,
         }
     }
 }
@@ -98,8 +122,21 @@ pub struct Pressure<'a> {
     pub resource: &'a str,
     /// Used share of its capacity.
     pub usage: f64,
-    /// Latency over SLO, of the site of those that use it where that is worst.
+    /// Its CPUs, or disks; zero if that is not known.
+    pub capacity: f64,
+    /// How the others do.
+    pub others: Others,
+}
+
+/// How requests of all classes do that are neither accused nor throttled, those of the worst site.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Others {
+    /// Latency over SLO, waiting included.
     pub latency: f64,
+    /// The same over what it was while there was room; 1 if that is not known.
+    pub slowed: f64,
+    /// Part of them that was refused, or waited for long.
+    pub held_back: f64,
 }
 
 /// A throttle that was set here.
@@ -115,10 +152,23 @@ pub struct Standing<'a> {
     pub changed_at: Timestamp,
     /// When the class was last accused.
     pub accused_at: Timestamp,
-    /// When somebody was last held.
+    /// When somebody was last held; of a class that is not held, when there was last no room.
     pub held_at: Timestamp,
-    /// Latency over SLO when it was set, as long as it is only a trial.
+    /// The pain when it was set, as long as it is only a trial.
     pub trial: Option<f64>,
+    /// The last change, if that was an ease.
+    pub eased: Option<Eased>,
+    /// Eases that had to be taken back of late.
+    pub relapses: u32,
+}
+
+/// An ease that may have to be taken back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Eased {
+    /// The concurrency before it.
+    pub from: u32,
+    /// The pain before it.
+    pub pain: f64,
 }
 
 /// Why a throttle is not needed any more.
@@ -126,7 +176,7 @@ pub struct Standing<'a> {
 pub enum WhyReleased {
     /// Nobody was held for a while.
     Idle,
-    /// Nobody accuses the class.
+    /// Nobody accuses the class, and nobody is held.
     Cleared,
     /// It was a trial, and made no difference.
     Acquitted,
@@ -143,7 +193,7 @@ pub enum Step<'a> {
         resource: &'a str,
         /// Its concurrency.
         limit: u32,
-        /// Latency over SLO as it is, if this is a trial.
+        /// The pain as it is, if this is a trial.
         trial: Option<f64>,
     },
     /// Less for the class.
@@ -159,6 +209,15 @@ pub enum Step<'a> {
         class: &'a str,
         /// Its concurrency.
         limit: u32,
+        /// What it was, should it have to be that again.
+        before: Eased,
+    },
+    /// What it had before it was eased.
+    TakeBack {
+        /// The class.
+        class: &'a str,
+        /// Its concurrency.
+        limit: u32,
     },
     /// No throttle for the class.
     Release {
@@ -169,32 +228,82 @@ pub enum Step<'a> {
     },
 }
 
-/// Use from which a resource may be the bottleneck, and below which it is not.
-const USAGE_PRESSED: f64 = 0.9;
+/// Use from which a resource may be the bottleneck: where answers are late, where they come more slowly than
+/// they did, and where admission holds requests back, which keeps it below; and below which it is not.
+const USAGE_LATE: f64 = 0.9;
+const USAGE_SLOWED: f64 = 0.85;
+const USAGE_HELD: f64 = 0.7;
 const USAGE_CALM: f64 = 0.75;
+/// Part of the others' requests that is held back from which on they suffer, and below which they do not.
+const HELD_BACK: f64 = 0.02;
+const HELD_BACK_CALM: f64 = 0.01;
+/// How much longer others take than with room before a class is throttled, while it is, and where it may
+/// be eased; and the latency over SLO below which the first does not count.
+const SLOWED: f64 = 2.0;
+const SLOWED_STILL: f64 = 1.3;
+const SLOWED_CALM: f64 = 1.15;
+const SLOWED_FROM: f64 = 0.1;
 /// Latency over SLO below which nobody suffers.
 const LATENCY_CALM: f64 = 0.8;
 /// What tightening leaves, and what easing adds.
 const DECREASE: f64 = 0.7;
-const INCREASE: f64 = 0.1;
+const INCREASE: f64 = 0.25;
 /// How long a change is looked at before the next.
 const SETTLE: Duration = Duration::from_secs(5);
+/// Most times that this doubles after eases that were taken back.
+const PATIENCE_MAX: u32 = 5;
 /// How long nobody is held before a throttle ends.
 const IDLE: Duration = Duration::from_secs(30);
-/// How long nobody accuses a class before its throttle ends.
-const CLEARED: Duration = Duration::from_secs(60);
+/// How long nobody accuses a class, and nothing helps, before it is doubted that it is the cause.
+const DOUBTED: Duration = Duration::from_secs(60);
 /// Least share of a class that is tried.
 const TRIAL_SHARE: f64 = 0.1;
-/// Part of the latency that a trial must leave at the most.
+/// Part of the pain that a trial must leave at the most.
 const TRIAL_HELPS: f64 = 0.8;
+/// Pain over that before an ease from which on the ease did it.
+const WORSE: f64 = 1.1;
 
 impl Pressure<'_> {
     fn is_pressed(&self) -> bool {
-        self.usage >= USAGE_PRESSED && self.latency > 1.0
+        let Others {
+            latency, slowed, ..
+        } = self.others;
+        let late = self.usage >= USAGE_LATE && latency > 1.0;
+        let slow = self.usage >= USAGE_SLOWED && slowed >= SLOWED && latency > SLOWED_FROM;
+        late || slow || self.holds_back()
+    }
+
+    /// Whether admission holds others back, in front of a resource that would be full without it.
+    fn holds_back(&self) -> bool {
+        self.usage >= USAGE_HELD && self.others.held_back >= HELD_BACK
+    }
+
+    /// Whether there is room, and nobody held back.
+    fn has_room(&self) -> bool {
+        self.usage < USAGE_CALM && self.others.held_back < HELD_BACK_CALM
+    }
+
+    /// The same for a throttle that stands: others are to be as fast as with room.
+    fn is_pressed_still(&self) -> bool {
+        let slow = self.usage >= USAGE_CALM && self.others.slowed >= SLOWED_STILL;
+        slow || self.is_pressed()
     }
 
     fn is_calm(&self) -> bool {
-        self.usage < USAGE_CALM || self.latency < LATENCY_CALM
+        let fast = self.others.latency < LATENCY_CALM && self.others.slowed < SLOWED_CALM;
+        self.has_room() || fast && self.others.held_back < HELD_BACK_CALM
+    }
+
+    /// How much the others suffer, in times of what they may.
+    fn pain(&self) -> f64 {
+        self.others.latency.max(self.others.held_back / HELD_BACK)
+    }
+
+    /// As many requests at a time as there are CPUs left beside all but this culprit.
+    fn fits(&self, culprit: &Culprit<'_>) -> Option<f64> {
+        let others = (self.usage - culprit.share).max(0.0);
+        let left = self.capacity * (USAGE_CALM - others).max(0.0);
+        (self.capacity > 0.0).then_some(left)
     }
 }
 
@@ -225,17 +334,20 @@ fn next<'a, 'p>(
     pressure: &impl Fn(&str) -> Option<&'p Pressure<'p>>,
     standing: &[Standing<'a>],
 ) -> Option<Step<'a>> {
-    let latency = |resource: &str| pressure(resource).map_or(0.0, |it| it.latency);
+    let pain = |resource: &str| pressure(resource).map_or(0.0, Pressure::pain);
     let undecided = standing
         .iter()
-        .any(|it| (it.trial).is_some_and(|before| !helps(before, latency(it.resource))));
-    let may_try = config.trials && !undecided;
+        .any(|it| (it.trial).is_some_and(|before| !helps(before, pain(it.resource))));
+    let may_try = config.trials && config.holds && !undecided;
     let wanted = culprits.iter().filter_map(|culprit| {
         let sure = culprit.confidence >= config.confidence;
         let try_it = may_try
             && culprit.confidence == Confidence::FromOccupancy
             && culprit.share >= TRIAL_SHARE;
-        let pressed = pressure(culprit.resource).is_some_and(Pressure::is_pressed);
+        let pressed = pressure(culprit.resource).is_some_and(|it| match config.holds {
+            true => it.is_pressed(),
+            false => it.holds_back(),
+        });
         let free = !standing.iter().any(|it| it.class == culprit.class);
         (pressed && free && (sure || try_it)).then_some((sure, culprit))
     });
@@ -243,17 +355,20 @@ fn next<'a, 'p>(
         let by_share = one.1.share.total_cmp(&other.1.share);
         one.0.cmp(&other.0).then(by_share)
     })?;
+    let limit = less(worst.in_flight, config.least);
+    let fits = pressure(worst.resource).and_then(|it| it.fits(worst));
+    let fits = fits.filter(|_| sure).map_or(limit, |fits| fits as u32);
     Some(Step::Set {
         class: worst.class,
         resource: worst.resource,
-        limit: less(worst.in_flight, config.least),
-        trial: (!sure).then(|| latency(worst.resource)),
+        limit: limit.min(fits.max(config.least).max(1)),
+        trial: (!sure).then(|| pain(worst.resource)),
     })
 }
 
 /// Whether a trial has made a difference.
-fn helps(before: f64, latency: f64) -> bool {
-    latency <= TRIAL_HELPS * before
+fn helps(before: f64, pain: f64) -> bool {
+    pain <= TRIAL_HELPS * before
 }
 
 /// What becomes of one throttle. A resource that nobody knows is neither pressed nor calm.
@@ -263,34 +378,65 @@ fn change<'a>(
     pressure: Option<&Pressure<'_>>,
     now: Timestamp,
 ) -> Option<Step<'a>> {
-    let class = standing.class;
-    let calm = pressure.is_some_and(Pressure::is_calm);
-    if now.since(standing.accused_at) >= CLEARED {
+    let (class, pressure) = (standing.class, pressure?);
+    let unchanged = now.since(standing.changed_at);
+    let pain = pressure.pain();
+    let quiet = now.since(standing.held_at.max(standing.changed_at)) >= IDLE;
+    if !config.holds {
+        let why = WhyReleased::Idle;
+        return (quiet && pressure.has_room()).then_some(Step::Release { class, why });
+    }
+    let before = Eased {
+        from: standing.limit,
+        pain,
+    };
+    if pressure.is_calm() {
+        if quiet {
+            let why = WhyReleased::Idle;
+            return Some(Step::Release { class, why });
+        }
+        let patience = SETTLE * (1 << standing.relapses.min(PATIENCE_MAX));
+        let binds = standing.held_at > standing.changed_at;
+        let more = (f64::from(standing.limit) * INCREASE).max(1.0) as u32;
+        let limit = standing.limit.saturating_add(more);
+        return (binds && unchanged >= patience).then_some(Step::Ease {
+            class,
+            limit,
+            before,
+        });
+    }
+    if !pressure.is_pressed_still() {
+        return None;
+    }
+    if let Some(eased) = standing.eased.filter(|it| pain > WORSE * it.pain) {
+        let limit = eased.from;
+        return Some(Step::TakeBack { class, limit });
+    }
+    let unaccused = now.since(standing.accused_at) >= DOUBTED;
+    if unaccused && quiet {
         let why = WhyReleased::Cleared;
         return Some(Step::Release { class, why });
     }
-    let quiet_since = standing.held_at.max(standing.changed_at);
-    if calm && now.since(quiet_since) >= IDLE {
-        let why = WhyReleased::Idle;
-        return Some(Step::Release { class, why });
-    }
-    if now.since(standing.changed_at) < SETTLE {
+    if unchanged < SETTLE {
         return None;
     }
-    if pressure.is_some_and(Pressure::is_pressed) {
-        let limit = less(standing.limit.into(), config.least);
-        let latency = pressure.map_or(0.0, |it| it.latency);
-        let in_vain = (standing.trial).is_some_and(|before| !helps(before, latency));
+    let limit = less(standing.limit.into(), config.least);
+    let in_vain = (standing.trial).is_some_and(|before| !helps(before, pain));
+    if limit == standing.limit && in_vain {
         let why = WhyReleased::Acquitted;
-        return match limit < standing.limit {
-            true => Some(Step::Tighten { class, limit }),
-            false => in_vain.then_some(Step::Release { class, why }),
-        };
+        return Some(Step::Release { class, why });
     }
-    let binds = standing.held_at > standing.changed_at;
-    let more = (f64::from(standing.limit) * INCREASE).max(1.0) as u32;
-    let limit = standing.limit.saturating_add(more);
-    (calm && binds).then_some(Step::Ease { class, limit })
+    // An ease of one in doubt that did not make it worse: further on.
+    let doubted = unaccused && (standing.eased.is_some() || unchanged >= DOUBTED);
+    if doubted {
+        let limit = standing.limit.saturating_mul(2);
+        return Some(Step::Ease {
+            class,
+            limit,
+            before,
+        });
+    }
+    (limit < standing.limit).then_some(Step::Tighten { class, limit })
 }
 
 fn less(limit: f64, least: u32) -> u32 {

@@ -33,7 +33,8 @@ use std::fmt;
 use std::time::Duration;
 
 pub use automatic::{
-    AutoConfig, Confidence, Culprit, Pressure, Standing, Step, WhyReleased, steps,
+    AutoConfig, Automatic, Confidence, Culprit, Done, Eased, Heard, Others, Pressure, Standing,
+    Step, UsedPart, WhyReleased, steps,
 };
 pub use bandwidth::Piece;
 pub use gate::{Counters, Entry, Told};

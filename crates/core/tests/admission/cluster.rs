@@ -92,9 +92,9 @@ impl Cluster {
         for _ in 0..arrivals {
             self.last += 1;
             let arrival = Arrival {
-                site: SITE,
                 class: self.class,
                 id: WaitId(self.last),
+                ..Arrival::at(SITE)
             };
             let decision = self.picker.handle_request(&arrival, self.now);
             self.take(decision);

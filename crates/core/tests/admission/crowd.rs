@@ -162,9 +162,9 @@ impl Crowd {
     pub(crate) fn ask(&mut self, class: Class) -> Decision {
         self.last += 1;
         let arrival = Arrival {
-            site: SITE,
             class,
             id: WaitId(self.last),
+            ..Arrival::at(SITE)
         };
         self.picker.handle_request(&arrival, self.now)
     }

@@ -125,9 +125,9 @@ impl World<'_> {
             None => {
                 self.arrivals_so_far += 1;
                 let arrival = Arrival {
-                    site,
                     class: wanted.class,
                     id: WaitId(self.arrivals_so_far),
+                    ..Arrival::at(site)
                 };
                 front_end.picker.handle_request(&arrival, now)
             }

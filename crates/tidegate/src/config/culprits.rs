@@ -25,8 +25,12 @@ table! {
         /// Admin addresses of the other front-ends of these nodes: what requests each has goes to all, so that
         /// each sees all of a class. They take the token of this one.
         peers: Vec<At<SocketAddr>> = Vec::new();
+        /// Where admission refuses requests or lets them wait in front of a resource in heavy use, let those of its
+        /// strong and confirmed culprits go last, so that they wait first.
+        first_to_wait: bool = true;
         /// Slow culprits down by itself, and release them by itself: those that are strong or confirmed,
-        /// while their resource is full and others wait longer than `slo`.
+        /// while their resource is in heavy use and others wait longer than `slo`, or much longer than with room,
+        /// or admission refuses them or lets them wait.
         automatic: bool = false;
         /// Let `automatic` try whether it is who seems to fill a resource that has been full all the time, one
         /// class after the other; with room again it is known for sure, and who makes no difference goes free.
@@ -54,7 +58,7 @@ pub(crate) struct Culprits {
     pub(crate) test_ambiguous: bool,
     /// What others' requests shall take at most.
     pub(crate) slo: Duration,
-    /// The bounds of what it does by itself; none: nothing.
+    /// The bounds of what it does by itself, be it that culprits go last where requests wait; none: nothing.
     pub(crate) automatic: Option<AutoConfig>,
 }
 
@@ -76,7 +80,9 @@ pub(super) fn culprits(file: &ConfigFile, problems: &mut Problems) -> Option<Cul
         let message = format!("at most {PEERS_MAX} other front-ends");
         problems.push(Problem::new(over.place(), message, "one too many"));
     }
-    let automatic = file.automatic.value.then(|| AutoConfig {
+    let acts = file.automatic.value || file.first_to_wait.value;
+    let automatic = acts.then(|| AutoConfig {
+        holds: file.automatic.value,
         most: file.most.value as usize,
         least: file.least.value,
         trials: file.trials.value,

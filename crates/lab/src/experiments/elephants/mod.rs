@@ -13,14 +13,14 @@
 //! | `stock` | Tidegate without throttles |
 //! | `by hand` | `tidegate throttle` on the known elephants: a few at once, the others wait |
 //! | `automatic` | Tidegate that finds culprits and slows them by itself (`[culprits] automatic`) |
+//! | `default admission` | the same with the web server's load read, and admission as it is if nobody says anything; all others admit everything |
 //! | `haproxy leastconn` | HAProxy as it is |
 //!
 //! The database is the bottleneck, as in the paper. Its host is a node with `role = "resource"`, whose CPU
 //! time Tidegate reads each 10 ms from memory.
 //!
 //! In the short form there are a third of the clients, of the think time and of PHP's workers: requests
-//! come as often, and all waiting is a third as long. `automatic` is left out, since it tightens its limits for most
-//! of a minute, and no longer is measured.
+//! come as often, and all waiting is a third as long. `automatic` is left out, to save its time.
 //!
 //! Who searches is somebody else than who looks around: where all visitors follow one table nothing can be
 //! gained that is not saved, see `auction/visitors.rs`. The longest requests of `stock` take over a minute,
@@ -61,6 +61,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const STOCK: &str = "stock";
 const BY_HAND: &str = "by hand";
 const AUTOMATIC: &str = "automatic";
+const ADMITTING: &str = "default admission";
 /// The node that is the database's host, and its place in the cluster.
 const DATABASE: &str = "db";
 const DATABASE_PLACE: usize = 0;
@@ -161,6 +162,12 @@ fn arms() -> Vec<Arm> {
         FrontKind::Tidegate(tidegate(STOCK)),
         FrontKind::Tidegate(tidegate(BY_HAND).throttling(by_hand.into())),
         FrontKind::Tidegate(tidegate(AUTOMATIC).automatic()),
+        FrontKind::Tidegate(
+            TidegateArm::reading(ADMITTING, "auto", BESIDE, INTERVAL)
+                .watching(ADMITTING, BESIDE)
+                .automatic()
+                .admitting("{ mode = \"adaptive\" }"),
+        ),
         FrontKind::Haproxy(HaproxyBalance::LeastConn),
     ];
     kinds.map(Arm::of).into()

@@ -29,7 +29,7 @@ use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 use tidegate_core::classes::{ClassId, SLOTS};
 use tidegate_core::culprits::dither::may_hold;
-use tidegate_core::culprits::{Confidence, Discovery, EVERY, Limits};
+use tidegate_core::culprits::{Confidence, Discovery, Limits};
 use tidegate_core::throttle::Throttle;
 use tidegate_core::time::Timestamp;
 use tidegate_proxy::{Observed, Shared};
@@ -45,12 +45,16 @@ use crate::output::Output;
 use crate::resources::Resources;
 use experiment::{Experiment, Suspect};
 use peers::Shipment;
-use policy::Policy;
+use policy::{OthersDo, Policy};
 use requests::Requests;
 use watched::{RESOURCES_MAX, Watched, WatchedAll};
 
 /// Time between two looks at what has come.
 const TICK: Duration = Duration::from_millis(20);
+/// Time between two looks at what is to be done about culprits.
+const ACT_EVERY: Duration = Duration::from_secs(1);
+/// Part of what requests shall take from which on one that waits for room is held back.
+const HELD_BACK: f64 = 0.1;
 /// What a picture shows.
 const SHOWN: Duration = Duration::from_secs(60);
 /// For so long it says that little is known yet: most false accusations come by then.
@@ -365,6 +369,10 @@ impl Running {
         self.requests.drain(&mut self.discovery, now);
         self.watched.read(&self.shared, &mut self.discovery, now);
         self.look_at_test(now);
+        if now >= self.policy_due {
+            self.policy_due = now + ACT_EVERY;
+            self.act(now);
+        }
         let Some(due) = self.watched.due(now) else {
             return;
         };
@@ -376,10 +384,6 @@ impl Running {
         self.evaluated += (self.clock)().since(begun);
         let all = self.found();
         self.publish(all);
-        if now >= self.policy_due {
-            self.policy_due = now + EVERY;
-            self.act(now);
-        }
     }
 
     fn publish(&self, all: Vec<Finding>) {
@@ -396,12 +400,19 @@ impl Running {
     fn act(&mut self, now: Timestamp) {
         let findings = self.findings.load_full();
         let told: BTreeSet<&str> = findings.told().map(|it| &*it.class).collect();
-        let seconds = self.requests.others_take(&told, now);
-        self.latency = seconds.unwrap_or_default() / self.config.slo.as_secs_f64();
+        let slo = self.config.slo.as_secs_f64();
+        let own = |name: &str| self.policy.as_ref().is_some_and(|it| it.throttles(name));
+        let but = |name: &str| told.contains(name) || own(name);
+        let fare = self.requests.others_fare(&but, HELD_BACK * slo, now);
+        let others = OthersDo {
+            latency: fare.seconds.map(|seconds| seconds / slo),
+            held_back: fare.held_back,
+        };
+        self.latency = others.latency.unwrap_or_default();
         if let Some(policy) = &mut self.policy {
             let throttling = &self.shared.throttles;
             let pressed = self.watched.pressed();
-            let said = policy.act(&findings.all, &pressed, self.latency, throttling, now);
+            let said = policy.act(&findings.all, &pressed, others, throttling, now);
             for (event, text) in said {
                 self.output.event(event, &text);
             }

@@ -1,7 +1,7 @@
 //! Requests as they come and go: folded into classes, handed to discovery, and the last minute of them
 //! kept for the picture.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ const SMOOTHING: f64 = 0.004;
 /// How far back it is looked how long requests take, and the least of them that tell.
 const LATENCY_WINDOW: Duration = Duration::from_secs(5);
 const LATENCY_REQUESTS_MIN: usize = 20;
+/// Most requests that are looked at for it: the last ones.
+const LATE_MAX: usize = 100_000;
 /// Longest age of a request that another front-end tells: an hour.
 const AGE_MICROS_MAX: u64 = 3_600_000_000;
 /// Time between two looks at which classes weigh enough for a name.
@@ -38,6 +40,8 @@ pub(super) struct Requests {
     sites: Vec<String>,
     in_progress: HashMap<u64, Begun>,
     ended: VecDeque<Lived>,
+    /// How the last ones fared that ended or were refused.
+    late: VecDeque<Fared>,
     /// By class: requests in progress, and the same smoothed.
     counts: Vec<u32>,
     levels: Vec<f64>,
@@ -48,9 +52,28 @@ pub(super) struct Requests {
     ranked: Timestamp,
 }
 
+/// What became of a request.
+#[derive(Clone, Copy, Debug)]
+struct Fared {
+    class: ClassId,
+    at: Timestamp,
+    /// Time that it waited for room, and all of its time from then on, seconds; none if it was refused.
+    took: Option<(f64, f64)>,
+}
+
+/// How requests of other classes fare.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct OthersFare {
+    /// What 95 of 100 of them take, in seconds, waiting for room included; none if there are too few.
+    pub(super) seconds: Option<f64>,
+    /// Part of them that was refused, or waited for long.
+    pub(super) held_back: f64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     class: ClassId,
+    asked: Timestamp,
     sent: Timestamp,
     site: u32,
     words: Words,
@@ -71,6 +94,7 @@ impl Requests {
             sites,
             in_progress: HashMap::new(),
             ended: VecDeque::new(),
+            late: VecDeque::new(),
             counts: vec![0; SLOTS],
             levels: vec![0.0; SLOTS],
             outbox: Outbox::default(),
@@ -98,6 +122,10 @@ impl Requests {
         while self.ended.front().is_some_and(|lived| lived.ended < since) {
             self.ended.pop_front();
         }
+        let recent = now - LATENCY_WINDOW;
+        while self.late.front().is_some_and(|fared| fared.at < recent) {
+            self.late.pop_front();
+        }
         for peer in &mut self.peers {
             if peer.heard.is_none_or(|heard| now.since(heard) > SILENT) {
                 peer.unfinished.clear();
@@ -113,6 +141,7 @@ impl Requests {
         match event {
             Event::Sent {
                 id,
+                asked,
                 at,
                 site,
                 words,
@@ -121,6 +150,7 @@ impl Requests {
                     let class = self.fold(site.0, &words, Weight::ARRIVAL);
                     let begun = Begun {
                         class,
+                        asked,
                         sent: at,
                         site: site.0,
                         words,
@@ -137,7 +167,13 @@ impl Requests {
                     self.fold(begun.site, &begun.words, Weight::time(seconds));
                     self.outbox.add(begun.words, begun.site, begun.sent, at);
                     self.end(begun.class, begun.sent, at, discovery);
+                    let waited = begun.sent.seconds_since(begun.asked);
+                    self.note(begun.class, at, Some((waited, waited + seconds)));
                 }
+            }
+            Event::Refused { at, site, words } => {
+                let class = self.fold(site.0, &words, Weight::default());
+                self.note(class, at, None);
             }
         }
     }
@@ -158,6 +194,13 @@ impl Requests {
             self.ended.pop_front();
         }
         self.ended.push_back(Lived { class, sent, ended });
+    }
+
+    fn note(&mut self, class: ClassId, at: Timestamp, took: Option<(f64, f64)>) {
+        if self.late.len() >= LATE_MAX {
+            self.late.pop_front();
+        }
+        self.late.push_back(Fared { class, at, took });
     }
 
     fn fold(&mut self, site: u32, words: &Words, weight: Weight) -> ClassId {
@@ -205,6 +248,8 @@ impl Requests {
             let weight = Weight::finished(ended.seconds_since(sent));
             if let Some(class) = self.fold_told(&shipment, *words, *site, weight) {
                 self.end(class, sent, ended, discovery);
+                let took = ended.seconds_since(sent);
+                self.note(class, ended, Some((0.0, took)));
             }
         }
         let mut unfinished = Vec::new();
@@ -288,41 +333,54 @@ impl Requests {
         self.levels.get(class.index()).copied().unwrap_or_default()
     }
 
-    /// What 95 of 100 requests of classes but these take, in seconds, those in progress by their age; of the
-    /// site where that is longest. None if there are too few.
-    pub(super) fn others_take(&self, but: &BTreeSet<&str>, now: Timestamp) -> Option<f64> {
+    /// How requests of classes but these fare, those in progress by their age; of the site where that is worst.
+    /// Who waits for room longer than `long`, seconds, is held back.
+    pub(super) fn others_fare(
+        &self,
+        but: &dyn Fn(&str) -> bool,
+        long: f64,
+        now: Timestamp,
+    ) -> OthersFare {
         let names = self.names();
-        let site = |class: ClassId| {
-            let name = names.get(class.index()).map_or("", String::as_str);
-            let several = !self.sites.is_empty();
-            let site = if several {
-                name.split(' ').next()
-            } else {
-                None
-            };
-            (!but.contains(name)).then(|| site.unwrap_or_default())
-        };
+        let several = !self.sites.is_empty();
+        let sites: Vec<Option<&str>> = (names.iter())
+            .map(|name| {
+                let site = name.split(' ').next().filter(|_| several);
+                (!but(name)).then(|| site.unwrap_or_default())
+            })
+            .collect();
+        let site = |class: ClassId| sites.get(class.index()).copied().flatten();
         let since = now - LATENCY_WINDOW;
-        let late = self.ended.iter().filter(|lived| lived.ended >= since);
-        let late = late.map(|it| (it.class, it.ended.seconds_since(it.sent)));
-        let waiting = self
-            .unfinished()
-            .map(|(class, sent)| (class, now.seconds_since(sent)));
-        let mut by_site: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        for (class, seconds) in late.chain(waiting) {
-            if let Some(site) = site(class) {
-                by_site.entry(site).or_default().push(seconds);
+        let late = self.late.iter().filter(|it| it.at >= since);
+        let late = late.map(|it| (it.class, it.took));
+        let own = self.in_progress.values().map(|it| {
+            let waited = it.sent.seconds_since(it.asked);
+            (it.class, Some((waited, now.seconds_since(it.asked))))
+        });
+        let peers = self.peers.iter().flat_map(|it| &it.unfinished);
+        let peers = peers.map(|(class, sent)| (*class, Some((0.0, now.seconds_since(*sent)))));
+        // Times of those that were let in, and how many were held back.
+        let mut by_site: BTreeMap<&str, (Vec<f64>, usize, usize)> = BTreeMap::new();
+        for (class, took) in late.chain(own).chain(peers) {
+            let Some(site) = site(class) else { continue };
+            let (seconds, all, held_back) = by_site.entry(site).or_default();
+            *all += 1;
+            *held_back += usize::from(took.is_none_or(|(waited, _)| waited > long));
+            seconds.extend(took.map(|(_, seconds)| seconds));
+        }
+        let enough = |many: usize| many >= LATENCY_REQUESTS_MIN;
+        let mut worst = OthersFare::default();
+        for (mut seconds, all, held_back) in by_site.into_values() {
+            if enough(all) {
+                worst.held_back = worst.held_back.max(held_back as f64 / all as f64);
+            }
+            if enough(seconds.len()) {
+                let place = (seconds.len() - 1) * 95 / 100;
+                let (_, p95, _) = seconds.select_nth_unstable_by(place, f64::total_cmp);
+                worst.seconds = Some(worst.seconds.map_or(*p95, |it| it.max(*p95)));
             }
         }
-        let enough = by_site
-            .into_values()
-            .filter(|it| it.len() >= LATENCY_REQUESTS_MIN);
-        enough
-            .map(|mut all| {
-                let place = (all.len() - 1) * 95 / 100;
-                *all.select_nth_unstable_by(place, f64::total_cmp).1
-            })
-            .max_by(f64::total_cmp)
+        worst
     }
 
     /// All names, by number; empty where there is none.
@@ -346,6 +404,7 @@ mod tests {
     fn sent(id: u64, millis: u64, target: &str) -> Event {
         Event::Sent {
             id,
+            asked: at(millis),
             at: at(millis),
             site: tidegate_core::topology::SiteId(0),
             words: Words::of("GET", target),
@@ -430,14 +489,60 @@ mod tests {
             requests.take(ended(id, 10), &mut found);
             requests.take(sent(1000 + id, 0, "/slow"), &mut found);
         }
-        let but = BTreeSet::from(["GET /slow"]);
-        let take = |but: &BTreeSet<&str>| requests.others_take(but, at(500)).unwrap();
-        assert!((take(&but) - 0.01).abs() < 1e-9);
+        let take = |but: &dyn Fn(&str) -> bool| requests.others_fare(but, 0.05, at(500)).seconds;
+        assert!((take(&|name| name == "GET /slow").unwrap() - 0.01).abs() < 1e-9);
         // Who waits is told by his age.
-        assert!((take(&BTreeSet::new()) - 0.5).abs() < 1e-9);
-        assert_eq!(
-            requests.others_take(&BTreeSet::from(["GET /slow", "GET /fast"]), at(500)),
-            None
-        );
+        assert!((take(&|_| false).unwrap() - 0.5).abs() < 1e-9);
+        assert_eq!(take(&|_| true), None);
+    }
+
+    #[test]
+    fn who_waits_for_room_or_is_refused_is_held_back() {
+        let (mut requests, mut found) = requests(&["shop"], &[]);
+        for id in 0..40 {
+            let Event::Sent {
+                id,
+                at,
+                site,
+                words,
+                ..
+            } = sent(id, 100, "/fast")
+            else {
+                unreachable!();
+            };
+            // Every fourth waited for 80 ms.
+            let waited = Duration::from_millis(if id % 4 == 0 { 80 } else { 0 });
+            let asked = at - waited;
+            requests.take(
+                Event::Sent {
+                    id,
+                    asked,
+                    at,
+                    site,
+                    words,
+                },
+                &mut found,
+            );
+            requests.take(ended(id, 110), &mut found);
+        }
+        let fare = requests.others_fare(&|_| false, 0.05, at(500));
+        assert!((fare.seconds.unwrap() - 0.09).abs() < 1e-9, "{fare:?}");
+        assert_eq!(fare.held_back, 0.25);
+        let words = Words::of("GET", "/fast");
+        for (many, target) in [(40, words), (80, Words::of("GET", "/slow"))] {
+            for _ in 0..many {
+                let refused = Event::Refused {
+                    at: at(120),
+                    site: tidegate_core::topology::SiteId(0),
+                    words: target,
+                };
+                requests.take(refused, &mut found);
+            }
+        }
+        let fare = requests.others_fare(&|name| name == "GET /slow", 0.05, at(500));
+        assert_eq!(fare.held_back, 50.0 / 80.0);
+        // What was five seconds ago counts no more.
+        let later = requests.others_fare(&|_| false, 0.05, at(5200));
+        assert_eq!(later, OthersFare::default());
     }
 }

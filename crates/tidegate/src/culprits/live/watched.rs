@@ -199,6 +199,7 @@ impl WatchedAll {
             Some(Pressed {
                 resource: it.name.clone(),
                 usage: it.series.usage()?,
+                capacity: it.series.capacity(),
             })
         });
         pressed.collect()

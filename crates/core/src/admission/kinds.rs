@@ -1,0 +1,381 @@
+//! Kinds of a site's requests, and which of them take longer than they do with room: what tells a dearer
+//! mix from an overload, and who uses what is full behind the servers.
+//!
+//! ```text
+//! kind      method, the first directories, the end of static files, names of the query; without digits;
+//!           folded into 64
+//! T         mean time to the answer's head: of the last 0.5 s
+//! B         the same while no limit binds: of the last 10 s or 64 requests, whichever is longer
+//! slowdown  sum of time that requests took / sum of B over the same requests, of kinds whose B is known
+//! mix       mean of B over requests that ended of late: what one should take now
+//! spared    kinds with T < 1.15 B, until T > 1.25 B, while the site is slowed by 1.3 or held back for what is
+//!           behind it, or was ten seconds ago, and has been for 4 B, 50 ms at least: they do not use what is full
+//! ```
+//!
+//! A mean over all requests grows when dear ones come in, which are slow by themselves; each kind's own time
+//! does not. And where something behind the servers is full, whoever waits for it takes longer, and whoever
+//! does not is no slower than ever: no matter what it is, a database, a lock or a service of others, and
+//! whether anybody watches it.
+//!
+//! Inputs: per kind how many requests were answered and how long they took, as counters; whether limits bind.
+//!
+//! Failure case: sites that tell their pages apart by values of the query, or by words of a path that
+//! are all different: these are one kind, or mixed, and then the kind is as slow as its mix. A kind that has
+//! never been seen with room is not known: then only the mean over all counts, as without kinds.
+//!
+//! Source: measured on an auction site whose dear searches set in (`tidegate-sim`'s `shop_rows`).
+
+use super::ewma::weight;
+
+/// Time constants of what is seen and of what is known, seconds, and least requests that it rests on.
+const TAU: f64 = 0.5;
+const TAU_BASE: f64 = 10.0;
+const BASE_LEAST: f64 = 64.0;
+/// Least requests of a kind from which its base is known, and its time of late.
+const KNOWN: f64 = 16.0;
+const SEEN: f64 = 2.0;
+/// For how long others have been slowed before it says something that one is not: seconds, and times of its
+/// base, since a slow one would show it only as it ends.
+const LASTING: f64 = 0.05;
+const LASTING_BASES: f64 = 4.0;
+/// And for how long they are well before it does not, seconds.
+const LINGERS: f64 = 10.0;
+/// Part of the requests that must be of known kinds, to judge by them.
+const MOST: f64 = 0.5;
+/// A kind below the first is spared, until it is above the second.
+const UNHURT: f64 = 1.15;
+const HURT: f64 = 1.25;
+/// The site is slowed from here.
+const SLOWED: f64 = 1.3;
+/// Bytes of a target that are looked at, and directories.
+const BYTES_MAX: usize = 256;
+const DIRECTORIES: usize = 3;
+const DIRECTORIES_STATIC: usize = 2;
+
+/// What a request is, as far as its costs go: a place among [`Kind::COUNT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(u8);
+
+impl Kind {
+    /// How many there are.
+    pub const COUNT: usize = 64;
+    /// Of a request of which nothing is known.
+    pub const ANY: Self = Self(0);
+
+    /// Of a method and a request target.
+    pub fn of(method: &str, target: &str) -> Self {
+        let bytes = target.as_bytes();
+        let bytes = &bytes[..bytes.len().min(BYTES_MAX)];
+        let path = bytes.iter().position(|it| *it == b'?');
+        let (path, query) = bytes.split_at(path.unwrap_or(bytes.len()));
+        let mut hash = Fnv::default();
+        hash.add(method.as_bytes());
+        let name = path
+            .iter()
+            .rposition(|it| *it == b'/')
+            .map_or(0, |at| at + 1);
+        let end = path[name..].iter().rposition(|it| *it == b'.');
+        let end = end.map(|at| &path[name + at..]).filter(|it| is_static(it));
+        let directories = match end {
+            Some(_) => DIRECTORIES_STATIC,
+            None => DIRECTORIES,
+        };
+        let path = if end.is_some() { &path[..name] } else { path };
+        let parts = path.split(|it| *it == b'/').filter(|it| !it.is_empty());
+        for part in parts.take(directories) {
+            hash.add(b"/");
+            hash.add(part);
+        }
+        if let Some(end) = end {
+            hash.add(end);
+            return hash.kind();
+        }
+        for part in query.split(|it| matches!(it, b'?' | b'&')) {
+            hash.add(b"&");
+            hash.add(part.split(|it| *it == b'=').next().unwrap_or_default());
+        }
+        hash.kind()
+    }
+
+    /// As an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Whether it is in a set of kinds, a bit each.
+    pub(crate) const fn is_in(self, set: u64) -> bool {
+        set >> self.0 & 1 == 1
+    }
+}
+
+/// A file that servers send as it is, by its end: short, and no program's.
+fn is_static(end: &[u8]) -> bool {
+    const PROGRAMS: [&[u8]; 8] = [
+        b".php", b".asp", b".aspx", b".jsp", b".cgi", b".do", b".pl", b".py",
+    ];
+    end.len() <= 6 && !PROGRAMS.contains(&end)
+}
+
+/// Fowler, Noll and Vo's hash of all but digits.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes.iter().filter(|it| !it.is_ascii_digit()) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        let folded = self.0 ^ (self.0 >> 32);
+        Kind(((folded ^ (folded >> 16)) % Kind::COUNT as u64) as u8)
+    }
+}
+
+/// Requests of a kind that were answered so far, and the time that they took, nanoseconds.
+pub(crate) type Answered = (u64, u64);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    before: Answered,
+    /// Of late: requests, and their time.
+    many: f64,
+    time: f64,
+    /// The same with room.
+    base_many: f64,
+    base_time: f64,
+}
+
+impl Known {
+    fn base(&self) -> Option<f64> {
+        (self.base_many >= KNOWN).then(|| self.base_time / self.base_many)
+    }
+}
+
+/// How a tick finds the site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// No limit binds.
+    Free,
+    /// Some does.
+    Bound,
+    /// Requests are held back for what is behind the servers.
+    Held,
+    /// It is measured with less; what is answered now says nothing of how it usually is.
+    Dip,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Kinds {
+    all: Box<[Known; Kind::COUNT]>,
+    /// Kinds that are as fast as with room, and those of them that would show it by now if they were not.
+    unhurt: u64,
+    spared: u64,
+    /// For how long others have been slowed, seconds.
+    hurting: f64,
+    /// For how long they have not, seconds.
+    well: f64,
+    slowdown: Option<f64>,
+    mix: Option<f64>,
+}
+
+impl Default for Kinds {
+    fn default() -> Self {
+        Self {
+            all: Box::new([Known::default(); Kind::COUNT]),
+            unhurt: 0,
+            spared: 0,
+            hurting: 0.0,
+            well: f64::INFINITY,
+            slowdown: None,
+            mix: None,
+        }
+    }
+}
+
+impl Kinds {
+    /// How many times longer than with room requests take, kind by kind; none if that is not known.
+    pub(super) fn slowdown(&self) -> Option<f64> {
+        self.slowdown
+    }
+
+    /// How long a request of the present mix takes with room, seconds, if that is known.
+    pub(super) fn mix(&self) -> Option<f64> {
+        self.mix
+    }
+
+    /// The kinds that are no slower than with room while others are, a bit each.
+    pub(super) fn spared(&self) -> u64 {
+        self.spared
+    }
+
+    /// A tick: its length, what was answered so far of each kind, how the site stands.
+    pub(super) fn on_tick(&mut self, dt: f64, answered: impl Fn(Kind) -> Answered, room: Room) {
+        let kept = 1.0 - weight(dt, TAU);
+        let kept_base = 1.0 - weight(dt, TAU_BASE);
+        let mut spared = 0;
+        let (mut all, mut known, mut took, mut should) = (0.0, 0.0, 0.0, 0.0);
+        for (number, kind) in (0..).zip(self.all.iter_mut()) {
+            let now = answered(Kind(number));
+            let many = now.0.wrapping_sub(kind.before.0) as f64;
+            let time = now.1.wrapping_sub(kind.before.1) as f64 * 1e-9;
+            kind.before = now;
+            if room == Room::Dip {
+                continue;
+            }
+            kind.many = kind.many * kept + many;
+            kind.time = kind.time * kept + time;
+            if room == Room::Free {
+                if kind.base_many > BASE_LEAST {
+                    kind.base_many *= kept_base;
+                    kind.base_time *= kept_base;
+                }
+                kind.base_many += many;
+                kind.base_time += time;
+            }
+            all += kind.many;
+            let bit = 1 << number;
+            let base = kind.base().filter(|base| *base > 0.0);
+            let slower = match base {
+                Some(base) if kind.many >= SEEN => kind.time / kind.many / base,
+                Some(_) | None => f64::INFINITY,
+            };
+            if slower < UNHURT {
+                self.unhurt |= bit;
+            } else if slower > HURT {
+                self.unhurt &= !bit;
+            }
+            if let Some(base) = base {
+                let told = self.hurting >= LASTING.max(LASTING_BASES * base);
+                spared |= if told { self.unhurt & bit } else { 0 };
+                known += kind.many;
+                took += kind.time;
+                should += kind.many * base;
+            }
+        }
+        if room == Room::Dip {
+            return;
+        }
+        let judges = known >= SEEN && known >= MOST * all;
+        self.slowdown = judges.then(|| took / should);
+        self.mix = judges.then(|| should / known);
+        self.spared = spared;
+        let hurts = room == Room::Held || self.slowdown.is_some_and(|it| it >= SLOWED);
+        self.well = if hurts { 0.0 } else { self.well + dt };
+        self.hurting = if self.well < LINGERS {
+            self.hurting + dt
+        } else {
+            0.0
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kinds whose requests are answered at these rates per second in these times, milliseconds.
+    struct Site {
+        kinds: Kinds,
+        answered: [(f64, f64); Kind::COUNT],
+    }
+
+    impl Site {
+        fn new() -> Self {
+            Self {
+                kinds: Kinds::default(),
+                answered: [(0.0, 0.0); Kind::COUNT],
+            }
+        }
+
+        fn run(&mut self, millis: u32, room: Room, kinds: &[(f64, f64)]) {
+            for _ in 0..millis {
+                for ((many, time), (rate, takes)) in self.answered.iter_mut().zip(kinds) {
+                    *many += rate * 1e-3;
+                    *time += rate * takes * 1e3;
+                }
+                let answered = |kind: Kind| {
+                    let (many, time) = self.answered[kind.index()];
+                    (many as u64, time as u64)
+                };
+                self.kinds.on_tick(1e-3, answered, room);
+            }
+        }
+    }
+
+    #[test]
+    fn pages_are_one_kind_whatever_their_numbers_and_values() {
+        let kind = |target| Kind::of("GET", target);
+        for (one, other) in [
+            ("/item/17", "/item/3"),
+            ("/search?q=a&page=2", "/search?q=bc&page=17"),
+            ("/img/a.png", "/img/b.png"),
+            ("/a/b/c/d", "/a/b/c/e"),
+        ] {
+            assert_eq!(kind(one), kind(other), "{one} {other}");
+        }
+        for (one, other) in [
+            ("/search.php", "/item.php"),
+            ("/search?q=a", "/search"),
+            ("/img/a.png", "/img/a.php"),
+            ("/", "/item"),
+        ] {
+            assert_ne!(kind(one), kind(other), "{one} {other}");
+        }
+        assert_ne!(kind("/cart"), Kind::of("POST", "/cart"));
+        for odd in ["", "*", "?", "//", "/.", "/?&=&", "\u{e4}"] {
+            kind(odd);
+        }
+    }
+
+    #[test]
+    fn a_dearer_mix_is_no_slowdown() {
+        let mut site = Site::new();
+        site.run(20_000, Room::Free, &[(200.0, 2.0), (10.0, 80.0)]);
+        // Five times as many of the dear ones.
+        site.run(3000, Room::Bound, &[(200.0, 2.0), (50.0, 80.0)]);
+        let slowdown = site.kinds.slowdown().unwrap();
+        assert!((slowdown - 1.0).abs() < 0.05, "{slowdown}");
+        let mix = site.kinds.mix().unwrap();
+        assert!((mix / 0.0176 - 1.0).abs() < 0.05, "{mix}");
+    }
+
+    #[test]
+    fn who_is_as_fast_as_ever_is_spared() {
+        let mut site = Site::new();
+        let calm = [(100.0, 1.0), (50.0, 10.0)];
+        site.run(10_000, Room::Free, &calm);
+        assert_eq!(site.kinds.spared(), 0, "nobody is slowed");
+        site.run(2000, Room::Bound, &[(100.0, 1.0), (50.0, 30.0)]);
+        assert_eq!(site.kinds.spared(), 1);
+        assert!(site.kinds.slowdown().unwrap() > 2.0);
+        // A dip says nothing; what comes after it does.
+        site.run(500, Room::Dip, &calm);
+        assert_eq!(site.kinds.spared(), 1);
+        site.run(3000, Room::Held, &calm);
+        assert_eq!(site.kinds.spared(), 3);
+        site.run(12_000, Room::Bound, &calm);
+        assert_eq!(site.kinds.spared(), 0);
+    }
+
+    #[test]
+    fn what_was_never_seen_with_room_is_not_known() {
+        let mut site = Site::new();
+        site.run(5000, Room::Bound, &[(100.0, 50.0)]);
+        assert_eq!(site.kinds.slowdown(), None);
+        assert_eq!((site.kinds.mix(), site.kinds.spared()), (None, 0));
+        // One known kind among others that are not is no judge.
+        site.run(5000, Room::Free, &[(0.0, 0.0), (20.0, 1.0)]);
+        site.run(5000, Room::Bound, &[(100.0, 50.0), (20.0, 1.0)]);
+        assert_eq!(site.kinds.slowdown(), None);
+        site.run(500, Room::Held, &[(100.0, 50.0), (20.0, 1.0)]);
+        assert_eq!(site.kinds.spared(), 2);
+    }
+}

@@ -1,0 +1,320 @@
+//! What `automatic` remembers from one look to the next: its own throttles, who was acquitted, and how
+//! long others' requests take while the resource has room.
+//!
+//! ```text
+//! Heard (culprits, resources, others) + throttles as they stand ──> steps ──> Done: an order, or a release
+//! usual    latency of the others while no resource is used above 0.75 and none of its throttles stands:
+//!          down at once by half, up by a sixtieth each second at the most
+//! ```
+//!
+//! A class that an operator throttles or releases is the operator's from then on, until it is accused
+//! anew. A class that was tried in vain is not tried again for five minutes.
+//!
+//! Inputs: what was found, the throttles, a clock. Failure case: a site whose resources never have room tells
+//! nothing of how fast it could be; then only the SLO and what admission holds back count.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{
+    AutoConfig, Confidence, Culprit, Eased, Others, Pressure, Standing, Step, USAGE_CALM,
+    WhyReleased, steps,
+};
+use crate::throttle::{Order, SetBy, Throttle};
+use crate::time::Timestamp;
+
+/// How long a class that was tried in vain is left alone.
+const ACQUITTED_FOR: Duration = Duration::from_secs(300);
+/// How fast the usual latency follows: down, a part at each look; up, the most by which it grows in a second.
+/// A mean of the last seconds is late to say that a resource has filled up.
+const USUAL_DOWN: f64 = 0.5;
+const USUAL_UP: f64 = 1.0 / 60.0;
+
+/// How a resource does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UsedPart<'a> {
+    /// Its name.
+    pub resource: &'a str,
+    /// Used part of its capacity.
+    pub usage: f64,
+    /// Its CPUs, or disks; zero if that is not known.
+    pub capacity: f64,
+}
+
+/// What is heard at a look.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard<'a> {
+    /// Who is accused, but for classes that somebody else throttles; by the names that orders have.
+    pub culprits: &'a [Culprit<'a>],
+    /// All resources that are watched.
+    pub resources: &'a [UsedPart<'a>],
+    /// Latency over SLO of all classes but those that are accused or throttled, waiting included, of the
+    /// site where that is worst; none if there are too few.
+    pub latency: Option<f64>,
+    /// Part of them that was refused, or waited for long.
+    pub held_back: f64,
+}
+
+/// Something that was done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// The class, as orders have it.
+    pub class: String,
+    /// The order to give; none: it is released.
+    pub order: Option<Order>,
+    /// In a word.
+    pub what: &'static str,
+    /// For people.
+    pub text: String,
+}
+
+#[derive(Clone, Debug)]
+struct Own {
+    resource: String,
+    limit: u32,
+    changed_at: Timestamp,
+    accused_at: Timestamp,
+    held_at: Timestamp,
+    /// Requests held so far.
+    held: u64,
+    /// The pain when it was set, as long as it is a trial.
+    trial: Option<f64>,
+    eased: Option<Eased>,
+    relapses: u32,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Automatic {
+    bounds: AutoConfig,
+    /// By class.
+    own: BTreeMap<String, Own>,
+    /// Classes that were tried in vain, and when.
+    acquitted: BTreeMap<String, Timestamp>,
+    /// What the others take with room, over the SLO.
+    usual: Option<f64>,
+    looked_at: Option<Timestamp>,
+}
+
+impl Automatic {
+    /// Within these bounds.
+    pub fn new(bounds: AutoConfig) -> Self {
+        Self {
+            bounds,
+            own: BTreeMap::new(),
+            acquitted: BTreeMap::new(),
+            usual: None,
+            looked_at: None,
+        }
+    }
+
+    /// The classes that it throttles.
+    pub fn classes(&self) -> impl Iterator<Item = &str> {
+        self.own.keys().map(String::as_str)
+    }
+
+    /// Looks at what is heard and at the throttles as they stand; what is to be done. To be called about
+    /// once a second.
+    pub fn look(&mut self, heard: &Heard<'_>, throttles: &[Throttle], now: Timestamp) -> Vec<Done> {
+        self.note(heard, throttles, now);
+        let others = self.others(heard, now);
+        let pressures: Vec<_> = (heard.resources.iter())
+            .map(|it| Pressure {
+                resource: it.resource,
+                usage: it.usage,
+                capacity: it.capacity,
+                others,
+            })
+            .collect();
+        let culprits: Vec<_> = (heard.culprits.iter().copied())
+            .filter(|it| !self.is_acquitted(it))
+            .collect();
+        let own = self.own.clone();
+        let own: Vec<_> = own.iter().map(|(class, own)| own.standing(class)).collect();
+        let steps = steps(&self.bounds, &culprits, &pressures, &own, now);
+        let done = steps.into_iter().map(|step| self.carry_out(step, now));
+        done.collect()
+    }
+
+    /// An order could not be given.
+    pub fn forget(&mut self, class: &str) {
+        self.own.remove(class);
+    }
+
+    /// How the others do, and how they usually do.
+    fn others(&mut self, heard: &Heard<'_>, now: Timestamp) -> Others {
+        let before = self.looked_at.replace(now);
+        let dt = before.map_or(0.0, |before| now.seconds_since(before));
+        let Some(latency) = heard.latency else {
+            return Others {
+                latency: 0.0,
+                slowed: 1.0,
+                held_back: heard.held_back,
+            };
+        };
+        let has_room = heard.resources.iter().all(|it| it.usage < USAGE_CALM);
+        if has_room && self.own.is_empty() {
+            let usual = *self.usual.get_or_insert(latency);
+            self.usual = Some(match latency < usual {
+                true => usual + (latency - usual) * USUAL_DOWN,
+                false => latency.min(usual * (1.0 + dt * USUAL_UP)),
+            });
+        }
+        Others {
+            latency,
+            slowed: self.usual.map_or(1.0, |usual| latency / usual.max(1e-6)),
+            held_back: heard.held_back,
+        }
+    }
+
+    /// Whether only lives accuse a class that was tried in vain not long ago.
+    fn is_acquitted(&self, it: &Culprit<'_>) -> bool {
+        it.confidence == Confidence::FromOccupancy && self.acquitted.contains_key(it.class)
+    }
+
+    /// What became of own throttles since.
+    fn note(&mut self, heard: &Heard<'_>, throttles: &[Throttle], now: Timestamp) {
+        (self.acquitted).retain(|_, at| now.since(*at) < ACQUITTED_FOR);
+        let (least, holds) = (self.bounds.confidence, self.bounds.holds);
+        self.own.retain(|class, own| {
+            let set = throttles.iter().find(|it| it.pattern.name() == class);
+            // Somebody has released it, or has the say over it now.
+            let Some(set) = set.filter(|it| it.set_by == SetBy::Policy) else {
+                return false;
+            };
+            let mut resources = heard.resources.iter();
+            let used = resources.find(|it| it.resource == own.resource);
+            let full = !holds && used.is_none_or(|it| it.usage >= USAGE_CALM);
+            if full || set.waiting > 0 || set.counters.held > own.held {
+                own.held_at = now;
+            }
+            own.held = set.counters.held;
+            let told = heard.culprits.iter().filter(|it| it.class == class);
+            let told = told.map(|it| it.confidence).max();
+            if told.is_some() {
+                own.accused_at = now;
+            }
+            if told >= Some(least) {
+                own.trial = None;
+            }
+            true
+        });
+    }
+
+    fn carry_out(&mut self, step: Step<'_>, now: Timestamp) -> Done {
+        match step {
+            Step::Set {
+                class,
+                resource,
+                limit,
+                trial,
+            } => {
+                let own = Own {
+                    resource: resource.into(),
+                    limit,
+                    changed_at: now,
+                    accused_at: now,
+                    held_at: now,
+                    held: 0,
+                    trial,
+                    eased: None,
+                    relapses: 0,
+                };
+                self.own.insert(class.into(), own);
+                let fills = match trial {
+                    None => "it fills",
+                    Some(_) => "on trial: it may be what fills",
+                };
+                let text = match self.bounds.holds {
+                    true => format!("{class}: throttled to {limit} at a time, {fills} {resource}"),
+                    false => format!("{class}: goes last where requests wait, {fills} {resource}"),
+                };
+                let limit = self.bounds.holds.then_some(limit);
+                done(class, Some(limit), "throttled", text)
+            }
+            Step::Tighten { class, limit } => {
+                self.change(class, limit, now, |own| own.eased = None);
+                let text = format!("{class}: throttled to {limit} at a time, others still wait");
+                done(class, Some(Some(limit)), "throttled", text)
+            }
+            Step::TakeBack { class, limit } => {
+                self.change(class, limit, now, |own| {
+                    own.eased = None;
+                    own.relapses = own.relapses.saturating_add(1);
+                });
+                let text = format!("{class}: {limit} at a time again, with more others wait");
+                done(class, Some(Some(limit)), "throttled", text)
+            }
+            Step::Ease {
+                class,
+                limit,
+                before,
+            } => {
+                self.change(class, limit, now, |own| {
+                    // The last one has held.
+                    if own.eased.replace(before).is_some() {
+                        own.relapses = own.relapses.saturating_sub(1);
+                    }
+                });
+                let text = format!("{class}: {limit} at a time now, to see whether there is room");
+                done(class, Some(Some(limit)), "eased", text)
+            }
+            Step::Release { class, why } => self.release(class, why, now),
+        }
+    }
+
+    fn release(&mut self, class: &str, why: WhyReleased, now: Timestamp) -> Done {
+        self.own.remove(class);
+        if why == WhyReleased::Acquitted {
+            self.acquitted.insert(class.into(), now);
+        }
+        let why = match why {
+            WhyReleased::Idle if !self.bounds.holds => "there is room again",
+            WhyReleased::Idle => "it has held nobody for a while",
+            WhyReleased::Cleared => "nobody accuses it any more, and it holds nobody",
+            WhyReleased::Acquitted => "that made no difference",
+        };
+        let text = format!("{class}: not throttled any more, {why}");
+        done(class, None, "released", text)
+    }
+
+    fn change(&mut self, class: &str, limit: u32, now: Timestamp, more: impl FnOnce(&mut Own)) {
+        if let Some(own) = self.own.get_mut(class) {
+            own.limit = limit;
+            own.changed_at = now;
+            more(own);
+        }
+    }
+}
+
+impl Own {
+    fn standing<'a>(&'a self, class: &'a str) -> Standing<'a> {
+        Standing {
+            class,
+            resource: &self.resource,
+            limit: self.limit,
+            changed_at: self.changed_at,
+            accused_at: self.accused_at,
+            held_at: self.held_at,
+            trial: self.trial,
+            eased: self.eased,
+            relapses: self.relapses,
+        }
+    }
+}
+
+/// With an order to so many at a time, or to any number, or with a release. What admission holds back it is to
+/// hold back of those first.
+fn done(class: &str, limit: Option<Option<u32>>, what: &'static str, text: String) -> Done {
+    let order = |limit| Order {
+        concurrency: limit,
+        lowest_priority: true,
+        ..Order::default()
+    };
+    Done {
+        class: class.into(),
+        order: limit.map(order),
+        what,
+        text,
+    }
+}

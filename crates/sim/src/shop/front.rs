@@ -1,0 +1,407 @@
+//! The front-end: the core's parts, and what a shell does between them.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::admission::{Class, Kind};
+use tidegate_core::classes::ClassId;
+use tidegate_core::culprits::{
+    Confidence as Sure, Discovery, EVERY, Limits, Request, ResourceId, UsagePoint, Verdicts,
+};
+use tidegate_core::director::Director;
+use tidegate_core::load::{History, LoadTable, Progress, Reading};
+use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket, WaitId};
+use tidegate_core::policy::{PolicyConfig, PolicyKind};
+use tidegate_core::throttle::{
+    Automatic, ClassPattern, Confidence, Culprit, Entry, Heard, HeldId, SetBy, ThrottleId,
+    Throttles, Told, UsedPart, lowered,
+};
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
+
+use super::Shop;
+use super::server::Server;
+
+/// The network, one way.
+const DELAY: Duration = Duration::from_micros(50);
+/// Between two readings of the database's counter, and what `automatic` looks back.
+const READ_EVERY: Duration = Duration::from_millis(10);
+const WINDOW: Duration = Duration::from_secs(5);
+/// Between two looks of `automatic`.
+const ACT_EVERY: Duration = Duration::from_secs(1);
+/// Part of the SLO from which on a request that waits for room is held back.
+const HELD_BACK: f64 = 0.1;
+/// Most requests that throttles hold.
+const HELD_MAX: usize = 100_000;
+
+const SITE: SiteId = SiteId(0);
+const NODE: NodeId = NodeId(0);
+/// The web server's CPUs, and the database's.
+const RESOURCES: [&str; 2] = ["shop cpu", "db cpu"];
+
+/// A request in the front-end's hands.
+#[derive(Debug)]
+struct Open {
+    class: usize,
+    asked: Timestamp,
+    sent: Option<Timestamp>,
+    ticket: Option<Ticket>,
+    throttle: Option<ThrottleId>,
+}
+
+/// How one fared that ended or was refused: class, when, time waited and time in all.
+type Fared = (usize, Timestamp, Option<(f64, f64)>);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Front {
+    paths: Vec<&'static str>,
+    names: Vec<String>,
+    table: Arc<LoadTable>,
+    director: Director,
+    picker: Picker,
+    history: History,
+    throttles: Throttles,
+    held: HashMap<HeldId, u64>,
+    open: BTreeMap<u64, Open>,
+    /// What the world is told: a number, and whether it goes on.
+    told: VecDeque<(u64, bool)>,
+    discovery: Discovery,
+    verdicts: Vec<Verdicts>,
+    automatic: Option<Automatic>,
+    slo: f64,
+    late: VecDeque<Fared>,
+    /// Readings of both counters, seconds.
+    read: VecDeque<(Timestamp, [f64; 2])>,
+    cores: [f64; 2],
+    due: [Timestamp; 3],
+    /// What `automatic` did, and when.
+    pub(super) said: Vec<(Timestamp, String)>,
+}
+
+impl Front {
+    pub(super) fn new(shop: &Shop) -> Self {
+        let spec = ClusterSpec {
+            sites: vec![SiteSpec {
+                name: "shop".into(),
+                hosts: Vec::new(),
+                paths: Vec::new(),
+                policy: PolicyConfig::new(PolicyKind::Auto),
+                admission: shop.admission,
+            }],
+            nodes: vec![NodeSpec {
+                name: "web".into(),
+                address: ([127, 0, 0, 1], 8000).into(),
+                site: SITE,
+                weight: 1.0,
+            }],
+            groups: Vec::new(),
+            front_ends: 1,
+        };
+        let director = Director::new(spec, shop.seed);
+        let table = Arc::new(LoadTable::new(1, 1));
+        let paths: Vec<_> = shop.classes.iter().map(|it| it.path).collect();
+        Self {
+            names: paths.iter().map(|path| format!("GET {path}")).collect(),
+            paths,
+            picker: Picker::new(Arc::clone(&table), director.topology(), shop.seed),
+            director,
+            table,
+            history: History::default(),
+            throttles: Throttles::new(HELD_MAX),
+            held: HashMap::new(),
+            open: BTreeMap::new(),
+            told: VecDeque::new(),
+            discovery: Discovery::new(Limits {
+                classes: shop.classes.len() as u16,
+                resources: RESOURCES.len() as u16,
+            }),
+            verdicts: Vec::new(),
+            automatic: shop.automatic.map(Automatic::new),
+            slo: shop.admission.slo.as_secs_f64(),
+            late: VecDeque::new(),
+            read: VecDeque::new(),
+            cores: shop.cpus,
+            due: [Timestamp::ZERO; 3],
+            said: Vec::new(),
+        }
+    }
+
+    /// A request comes: its throttle is asked, and then the picker.
+    pub(super) fn handle_request(&mut self, number: u64, class: usize, now: Timestamp) {
+        let path = self.paths[class];
+        let rule = self.throttles.rules();
+        let rule = rule.find("shop", "GET", path, now).map(|it| it.id);
+        let entry = rule.map(|id| (id, self.throttles.handle_arrival(id, now)));
+        let open = Open {
+            class,
+            asked: now,
+            sent: None,
+            ticket: None,
+            throttle: entry.filter(|it| it.1 == Entry::Passed).map(|it| it.0),
+        };
+        self.open.insert(number, open);
+        match entry {
+            Some((throttle, Entry::Held(id))) => {
+                self.held.insert(id, number);
+                if let Some(open) = self.open.get_mut(&number) {
+                    open.throttle = Some(throttle);
+                }
+            }
+            Some((_, Entry::Full)) => self.refuse(number, now),
+            Some((_, Entry::Passed | Entry::Free)) | None => self.ask(number, now),
+        }
+    }
+
+    fn ask(&mut self, number: u64, now: Timestamp) {
+        let Some(open) = self.open.get_mut(&number) else {
+            return;
+        };
+        open.asked = now;
+        let gives_way = open.throttle.is_some_and(|id| {
+            let mut all = self.throttles.all();
+            all.any(|it| it.id == id && it.order.lowest_priority)
+        });
+        let class = match gives_way {
+            true => lowered(Class::HIGHEST),
+            false => Class::HIGHEST,
+        };
+        let arrival = Arrival {
+            class,
+            kind: Kind::of("GET", self.paths[open.class]),
+            id: WaitId(number),
+            ..Arrival::at(SITE)
+        };
+        match self.picker.handle_request(&arrival, now) {
+            Decision::Forward(ticket) => self.send(number, ticket, now),
+            Decision::Reject(_) => self.refuse(number, now),
+            Decision::Wait => {}
+        }
+    }
+
+    fn send(&mut self, number: u64, ticket: Ticket, now: Timestamp) {
+        if let Some(open) = self.open.get_mut(&number) {
+            open.sent = Some(now);
+            open.ticket = Some(ticket);
+            self.told.push_back((number, true));
+        }
+    }
+
+    fn refuse(&mut self, number: u64, now: Timestamp) {
+        if let Some(open) = self.open.remove(&number) {
+            self.late.push_back((open.class, now, None));
+            if let Some(throttle) = open.throttle {
+                self.throttles.handle_end(throttle);
+            }
+            self.told.push_back((number, false));
+        }
+    }
+
+    /// The server has answered.
+    pub(super) fn handle_end(&mut self, number: u64, now: Timestamp) {
+        let Some(open) = self.open.remove(&number) else {
+            return;
+        };
+        if let Some(ticket) = open.ticket {
+            self.picker.handle_outcome(&ticket, Outcome::Success, now);
+        }
+        if let Some(throttle) = open.throttle {
+            self.throttles.handle_end(throttle);
+        }
+        let sent = open.sent.unwrap_or(now);
+        self.discovery.on_request(&Request {
+            class: ClassId(open.class as u16),
+            sent,
+            ended: Some(now),
+        });
+        let fared = (
+            sent.seconds_since(open.asked),
+            now.seconds_since(open.asked),
+        );
+        self.late.push_back((open.class, now, Some(fared)));
+    }
+
+    /// A request and whether it goes to the server now or is refused.
+    pub(super) fn poll(&mut self, now: Timestamp) -> Option<(u64, bool)> {
+        while let Some((id, told)) = self.throttles.poll(now) {
+            if let (Some(number), Told::Pass) = (self.held.remove(&id), told) {
+                self.ask(number, now);
+            }
+        }
+        while let Some((WaitId(number), decision)) = self.picker.poll_waiting(now) {
+            match decision {
+                Decision::Forward(ticket) => self.send(number, ticket, now),
+                Decision::Reject(_) => self.refuse(number, now),
+                Decision::Wait => {}
+            }
+        }
+        self.told.pop_front()
+    }
+
+    /// Reads what is due, and lets the director, the discovery and `automatic` think.
+    pub(super) fn handle_tick(&mut self, server: &mut Server, now: Timestamp) {
+        let [web, database] = server.records(now);
+        let own = self.table.own(NODE);
+        self.history.note_poll(now - DELAY, own);
+        let reading = Reading {
+            record: &web,
+            sent_at: now - DELAY * 2,
+            received_at: now,
+            node_now_ns: Some(web.t_ns),
+        };
+        if let Progress::Advanced(load) = self.history.accept(&reading, own) {
+            self.table.store(NODE, &load);
+        }
+        self.director.handle_tick(&self.table, now);
+        if let Some(topology) = self.director.poll_topology() {
+            self.picker.handle_topology(topology);
+        }
+        let [read, evaluate, act] = self.due;
+        if now >= read {
+            self.due[0] = now + READ_EVERY;
+            let busy = [web.busy_ns, database.busy_ns];
+            self.read.push_back((now, busy.map(|ns| ns as f64 * 1e-9)));
+            for ((id, busy_ns), cores) in (0..).zip(busy).zip(self.cores) {
+                let point = UsagePoint {
+                    at: now,
+                    busy_ns,
+                    cores,
+                };
+                self.discovery.on_usage(ResourceId(id), point);
+            }
+        }
+        if now >= evaluate {
+            self.due[1] = now + EVERY;
+            self.evaluate(now);
+        }
+        if now >= act {
+            self.due[2] = now + ACT_EVERY;
+            self.act(now);
+        }
+    }
+
+    fn evaluate(&mut self, now: Timestamp) {
+        self.discovery.forget_unfinished();
+        let unfinished = self
+            .open
+            .values()
+            .filter_map(|it| Some((it.class, it.sent?)));
+        for (class, sent) in unfinished {
+            self.discovery.on_request(&Request {
+                class: ClassId(class as u16),
+                sent,
+                ended: None,
+            });
+        }
+        let resources = 0..RESOURCES.len() as u16;
+        let verdicts = resources.map(|id| self.discovery.evaluate(now, ResourceId(id)));
+        self.verdicts = verdicts.collect();
+    }
+
+    /// Who is accused, and what each resource's use was of late.
+    pub(super) fn culprits(&self) -> Vec<Culprit<'_>> {
+        let told = self
+            .verdicts
+            .iter()
+            .zip(RESOURCES)
+            .flat_map(|(verdicts, resource)| verdicts.told().map(move |it| (it, resource)));
+        told.filter_map(|(it, resource)| {
+            let confidence = match it.culprit.as_ref()? {
+                Sure::Confirmed => Confidence::Confirmed,
+                Sure::Strong => Confidence::Strong,
+                Sure::Likely => Confidence::Likely,
+                Sure::FromOccupancy => Confidence::FromOccupancy,
+                Sure::Ambiguous { .. } => Confidence::Ambiguous,
+            };
+            let class = usize::from(it.class.0);
+            let sent = self
+                .open
+                .values()
+                .filter(|open| open.class == class && open.sent.is_some());
+            Some(Culprit {
+                class: &self.names[class],
+                resource,
+                share: it.share,
+                confidence,
+                in_flight: sent.count() as f64,
+            })
+        })
+        .collect()
+    }
+
+    fn usage(&self, now: Timestamp) -> Vec<UsedPart<'static>> {
+        let mut window = self.read.iter().filter(|it| it.0 >= now - WINDOW);
+        let (Some(first), Some(last)) = (window.next(), self.read.back()) else {
+            return Vec::new();
+        };
+        let seconds = last.0.seconds_since(first.0).max(1e-3);
+        let used = last.1.iter().zip(first.1).zip(RESOURCES).zip(self.cores);
+        used.map(|(((last, first), resource), capacity)| UsedPart {
+            resource,
+            usage: (last - first) / seconds / capacity,
+            capacity,
+        })
+        .collect()
+    }
+
+    /// Latency of all classes but these in times of the SLO, and the part that was held back.
+    fn others(&self, but: &[&str], now: Timestamp) -> (Option<f64>, f64) {
+        let late = self.late.iter().copied();
+        let open = self.open.values().filter_map(|it| {
+            let waited = it.sent?.seconds_since(it.asked);
+            Some((it.class, now, Some((waited, now.seconds_since(it.asked)))))
+        });
+        let all: Vec<Fared> = late.chain(open).collect();
+        let others = all.iter().filter(|it| !but.contains(&&*self.names[it.0]));
+        let (mut seconds, mut many, mut held_back) = (Vec::new(), 0.0, 0.0);
+        for (_, _, took) in others {
+            many += 1.0;
+            held_back += f64::from(took.is_none_or(|it| it.0 > HELD_BACK * self.slo));
+            seconds.extend(took.map(|it| it.1 / self.slo));
+        }
+        seconds.sort_by(f64::total_cmp);
+        let p95 = seconds.get((seconds.len().max(1) - 1) * 95 / 100).copied();
+        (p95, held_back / f64::max(many, 1.0))
+    }
+
+    fn act(&mut self, now: Timestamp) {
+        while self.late.front().is_some_and(|it| it.1 < now - WINDOW) {
+            self.late.pop_front();
+        }
+        while self.read.front().is_some_and(|it| it.0 < now - WINDOW * 2) {
+            self.read.pop_front();
+        }
+        let Some(mut automatic) = self.automatic.take() else {
+            return;
+        };
+        let culprits = self.culprits();
+        let mut but: Vec<&str> = culprits.iter().map(|it| it.class).collect();
+        but.extend(automatic.classes());
+        let (latency, held_back) = self.others(&but, now);
+        let heard = Heard {
+            culprits: &culprits,
+            resources: &self.usage(now),
+            latency,
+            held_back,
+        };
+        let throttles: Vec<_> = self.throttles.all().collect();
+        let done = automatic.look(&heard, &throttles, now);
+        for it in done {
+            self.said.push((now, it.text));
+            let given = it.class.parse::<ClassPattern>().ok().zip(it.order);
+            match given {
+                Some((pattern, order)) => {
+                    let set = self.throttles.set(pattern, order, SetBy::Policy, None, now);
+                    if set.is_err() {
+                        automatic.forget(&it.class);
+                    }
+                }
+                None => {
+                    self.throttles.release(&it.class);
+                }
+            }
+        }
+        self.automatic = Some(automatic);
+    }
+}

@@ -1,0 +1,234 @@
+//! A shop of two tiers behind one front-end: admission, discovery of culprits and `automatic` together.
+//!
+//! ```text
+//! clients ──> throttle ──> Picker, WaitQueue ──> web CPU ──> database CPU ──> web CPU ──> answer
+//!                ^            ^ limits               │ records       │ counters
+//!                │            └──────── Director <───┘               │
+//!                └── Automatic <── verdicts <── Discovery <──────────┘
+//! ```
+//!
+//! All that decides is the core, unchanged; what a shell does between its parts is modelled here. The
+//! database is read as a resource each 10 ms, the web server's record each millisecond.
+//!
+//! Known to be unlike real sites: no locks, no disks, no connections, fair processors, one server.
+
+mod front;
+mod server;
+mod tally;
+
+use std::time::Duration;
+
+use tidegate_core::admission::AdmissionConfig;
+use tidegate_core::prng::Prng;
+use tidegate_core::throttle::AutoConfig;
+use tidegate_core::time::Timestamp;
+
+use front::Front;
+use server::Server;
+pub use tally::{Outcome, Tally};
+
+/// Virtual time at the start.
+const START: Timestamp = Timestamp::from_millis(1000);
+/// Between two looks of the front-end.
+const TICK: Duration = Duration::from_millis(1);
+
+/// How clients of a class come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Come {
+    /// Independently, so many per second.
+    Open(f64),
+    /// So many, each of which thinks for so long on the average between an answer and its next request.
+    Closed(u32, Duration),
+}
+
+/// A class of requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Class {
+    /// Its path.
+    pub path: &'static str,
+    /// How its clients come.
+    pub come: Come,
+    /// From when on, and until when.
+    pub from: Duration,
+    /// See there.
+    pub until: Duration,
+    /// CPU time at the web server.
+    pub web: Duration,
+    /// Mean CPU time at the database; zero: it does not go there. Half of it is the same for all, the
+    /// rest exponential.
+    pub database: Duration,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shop {
+    /// Its classes of requests.
+    pub classes: Vec<Class>,
+    /// CPUs of the web server, and of the database.
+    pub cpus: [f64; 2],
+    /// What the front-end lets in.
+    pub admission: AdmissionConfig,
+    /// Whether it slows culprits by itself.
+    pub automatic: Option<AutoConfig>,
+    /// Length.
+    pub length: Duration,
+    /// Everything random follows from it.
+    pub seed: u64,
+}
+
+/// When dear requests set in at the [`auction`].
+pub const ONSET: Duration = Duration::from_secs(60);
+
+/// An auction site: pictures, pages that ask the database for a little, forms that ask for nothing; after a
+/// minute searches set in, whose clients could fill the database three times over.
+pub fn auction(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed: u64) -> Shop {
+    let class = |path, come, web, database| Class {
+        path,
+        come,
+        from: Duration::ZERO,
+        until: Duration::MAX,
+        web: Duration::from_micros(web),
+        database: Duration::from_micros(database),
+    };
+    Shop {
+        classes: vec![
+            class("/static/logo.png", Come::Open(60.0), 300, 0),
+            class("/sell.php", Come::Open(10.0), 2000, 0),
+            class("/browse.php", Come::Open(60.0), 2500, 4000),
+            class("/item.php", Come::Open(50.0), 2500, 3000),
+            Class {
+                from: ONSET,
+                ..class("/search.php", search(100), 3000, 66_000)
+            },
+        ],
+        cpus: [2.0, 2.0],
+        admission,
+        automatic,
+        length: Duration::from_secs(240),
+        seed,
+    }
+}
+
+/// Clients that search each second or so.
+fn search(clients: u32) -> Come {
+    Come::Closed(clients, Duration::from_millis(1200))
+}
+
+/// Runs it; what became of each request.
+pub fn run(shop: &Shop) -> Tally {
+    let mut world = World {
+        shop,
+        now: START,
+        prng: Prng::new(Prng::new(shop.seed).bits()),
+        front: Front::new(shop),
+        server: Server::new(shop.cpus, START),
+        coming: Vec::new(),
+        tally: Tally::new(START, shop.classes.len()),
+        requests: Vec::new(),
+    };
+    world.run();
+    world.tally.say(std::mem::take(&mut world.front.said));
+    world.tally
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    class: usize,
+    arrived: Timestamp,
+}
+
+struct World<'a> {
+    shop: &'a Shop,
+    now: Timestamp,
+    prng: Prng,
+    front: Front,
+    server: Server,
+    /// When a request of a class comes.
+    coming: Vec<(Timestamp, usize)>,
+    tally: Tally,
+    /// By number.
+    requests: Vec<Request>,
+}
+
+impl World<'_> {
+    fn run(&mut self) {
+        for (number, class) in self.shop.classes.iter().enumerate() {
+            let many = match class.come {
+                Come::Open(_) => 1,
+                Come::Closed(clients, _) => clients,
+            };
+            (0..many).for_each(|_| self.schedule(number, START + class.from));
+        }
+        let (end, mut tick) = (START + self.shop.length, START + TICK);
+        while self.now < end {
+            let next = self.coming.iter().map(|it| it.0).min();
+            let server = self.server.next();
+            let at = next.into_iter().chain(server).fold(tick, Timestamp::min);
+            self.now = at.max(self.now);
+            self.server.advance(self.now);
+            while let Some(number) = self.server.poll_ended() {
+                self.front.handle_end(number, self.now);
+                self.finish(number, true);
+            }
+            while let Some(place) = self.coming.iter().position(|it| it.0 <= self.now) {
+                let (_, class) = self.coming.swap_remove(place);
+                self.arrive(class);
+            }
+            if self.now >= tick {
+                tick = self.now + TICK;
+                self.front.handle_tick(&mut self.server, self.now);
+            }
+            self.dispatch();
+        }
+    }
+
+    fn arrive(&mut self, class: usize) {
+        if let Come::Open(_) = self.shop.classes[class].come {
+            self.schedule(class, self.now);
+        }
+        let number = self.requests.len();
+        let arrived = self.now;
+        self.requests.push(Request { class, arrived });
+        self.front.handle_request(number as u64, class, self.now);
+    }
+
+    /// Sends what the front-end lets on, and ends what it refuses.
+    fn dispatch(&mut self) {
+        while let Some((number, admitted)) = self.front.poll(self.now) {
+            if !admitted {
+                self.finish(number, false);
+                continue;
+            }
+            let class = &self.shop.classes[self.requests[number as usize].class];
+            let mean = class.database.as_secs_f64() / 2.0;
+            let database = match class.database.is_zero() {
+                true => Duration::ZERO,
+                false => Duration::from_secs_f64(mean + self.prng.exponential(mean)),
+            };
+            self.server.begin(number, class.web, database, self.now);
+        }
+    }
+
+    fn finish(&mut self, number: u64, served: bool) {
+        let Request { class, arrived } = self.requests[number as usize];
+        let took = served.then(|| self.now.since(arrived));
+        self.tally.add(class, arrived, took);
+        if let Come::Closed(..) = self.shop.classes[class].come {
+            self.schedule(class, self.now);
+        }
+    }
+
+    /// The next request of a client of this class.
+    fn schedule(&mut self, class: usize, from: Timestamp) {
+        let plan = &self.shop.classes[class];
+        let pause = match plan.come {
+            Come::Open(rate) => 1.0 / rate,
+            Come::Closed(_, think) => think.as_secs_f64(),
+        };
+        let at = from + Duration::from_secs_f64(self.prng.exponential(pause));
+        if at.since(START) < plan.until {
+            self.coming.push((at, class));
+        }
+    }
+}

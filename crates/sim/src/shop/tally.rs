@@ -1,0 +1,67 @@
+//! What became of requests, by class and by when they came.
+
+use std::time::Duration;
+
+use tidegate_core::time::Timestamp;
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    start: Timestamp,
+    /// By class: seconds after the start at which it came, and how long it took; none: it was refused.
+    requests: Vec<Vec<(f64, Option<f64>)>>,
+    /// What `automatic` did, and when, seconds after the start.
+    pub said: Vec<(f64, String)>,
+}
+
+/// Of some classes over some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Requests that were answered.
+    pub answered: usize,
+    /// Those that were refused.
+    pub refused: usize,
+    /// Mean and 95 of 100, milliseconds, waiting at the front-end included.
+    pub mean_ms: f64,
+    /// See there.
+    pub p95_ms: f64,
+}
+
+impl Tally {
+    pub(super) fn new(start: Timestamp, classes: usize) -> Self {
+        Self {
+            start,
+            requests: vec![Vec::new(); classes],
+            said: Vec::new(),
+        }
+    }
+
+    pub(super) fn say(&mut self, said: Vec<(Timestamp, String)>) {
+        let at = |at: Timestamp| at.seconds_since(self.start);
+        self.said = said
+            .into_iter()
+            .map(|(when, text)| (at(when), text))
+            .collect();
+    }
+
+    pub(super) fn add(&mut self, class: usize, arrived: Timestamp, took: Option<Duration>) {
+        let at = arrived.seconds_since(self.start);
+        self.requests[class].push((at, took.map(|it| it.as_secs_f64())));
+    }
+
+    /// Of requests of these classes that came between these seconds.
+    pub fn over(&self, classes: &[usize], from: f64, to: f64) -> Outcome {
+        let of = classes.iter().flat_map(|class| &self.requests[*class]);
+        let within: Vec<_> = of.filter(|it| (from..to).contains(&it.0)).collect();
+        let mut took: Vec<f64> = within.iter().filter_map(|it| it.1).collect();
+        took.sort_by(f64::total_cmp);
+        let many = took.len();
+        let at = |q: usize| took.get((many.max(1) - 1) * q / 100).copied();
+        Outcome {
+            answered: many,
+            refused: within.len() - many,
+            mean_ms: took.iter().sum::<f64>() / many.max(1) as f64 * 1e3,
+            p95_ms: at(95).unwrap_or_default() * 1e3,
+        }
+    }
+}
