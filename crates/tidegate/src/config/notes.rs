@@ -91,7 +91,8 @@ fn unserved_hosts(front_end: &FrontEnd) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
+    use std::sync::OnceLock;
 
     use super::*;
     use crate::config::Config;
@@ -107,11 +108,20 @@ mod tests {
                 node % 250 + 1
             ));
         }
-        let folder = std::env::temp_dir().join(format!("tidegate-notes-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("key"), "0123456789abcdef0123456789abcdef").unwrap();
-        let config = Config::parse(&text, "test.toml", Path::new(&folder));
+        let config = Config::parse(&text, "test.toml", folder());
         config.map_err(|error| error.render(false)).unwrap()
+    }
+
+    /// Where the key file is. Tests that run side by side share it, so it is written once.
+    fn folder() -> &'static Path {
+        static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+        FOLDER.get_or_init(|| {
+            let folder = format!("tidegate-notes-{}", std::process::id());
+            let folder = std::env::temp_dir().join(folder);
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("key"), "0123456789abcdef0123456789abcdef").unwrap();
+            folder
+        })
     }
 
     fn interval_of(config: &Config) -> Duration {
