@@ -118,17 +118,26 @@ impl Routes {
 
     /// The site that serves this host and path, if any does.
     pub fn site(&self, host: &str, path: &str) -> Option<SiteId> {
-        let path = path.split(['?', '#']).next().unwrap_or_default();
-        let mut lower = [0; HOST_BYTES_MAX];
+        let query = path.bytes().position(|byte| matches!(byte, b'?' | b'#'));
+        let path = &path[..query.unwrap_or(path.len())];
         let host = bare(host);
-        let Some(lower) = lower.get_mut(..host.len()) else {
-            // Longer than any host that a site can have.
+        if host.len() > HOST_BYTES_MAX {
+            // No site can have such a host.
             return find(&self.rest, path);
-        };
-        lower.copy_from_slice(host.as_bytes());
-        lower.make_ascii_lowercase();
-        // ASCII lower case keeps UTF-8 valid; an empty host meets no site but "*".
-        let host = std::str::from_utf8(lower).unwrap_or_default();
+        }
+        if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            let mut lower = [0; HOST_BYTES_MAX];
+            let lower = &mut lower[..host.len()];
+            lower.copy_from_slice(host.as_bytes());
+            lower.make_ascii_lowercase();
+            // ASCII lower case keeps UTF-8 valid.
+            return self.of(std::str::from_utf8(lower).unwrap_or_default(), path);
+        }
+        self.of(host, path)
+    }
+
+    /// The site of a host in lower case; an empty one meets no site but "*".
+    fn of(&self, host: &str, path: &str) -> Option<SiteId> {
         let exact = self.exact.get(host).and_then(|paths| find(paths, path));
         exact
             .or_else(|| self.by_suffix(host, path))
@@ -207,10 +216,14 @@ impl Routes {
 
 /// The host without its port and without one final dot.
 fn bare(host: &str) -> &str {
-    let end = match host.rfind(']') {
+    let bracket = match host.starts_with('[') {
         // An IPv6 literal has colons of its own.
-        Some(bracket) if host.starts_with('[') => bracket + 1,
-        _ => host.find(':').unwrap_or(host.len()),
+        true => host.rfind(']'),
+        false => None,
+    };
+    let end = match bracket {
+        Some(bracket) => bracket + 1,
+        None => host.find(':').unwrap_or(host.len()),
     };
     let host = &host[..end];
     host.strip_suffix('.').unwrap_or(host)

@@ -20,7 +20,7 @@ pub struct ListenerConfig {
 
 /// Limits; each has a named refusal.
 ///
-/// With the defaults the dearest connection there can be holds about 130 KiB (both bodies stuck behind a
+/// With the defaults the dearest connection there can be holds about 145 KiB (both bodies stuck behind a
 /// head of 16 KiB), so all of them together less than a gibibyte; an idle one holds 20 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -199,14 +199,16 @@ impl Live {
     /// The node has not answered, or with what is no answer.
     pub(crate) fn on_failure(&mut self, reason: Reason) {
         if let Some((session, exchange)) = &mut self.inner {
-            exchange.on_failure(&session.worker, reason);
+            let now = session.worker.now();
+            exchange.on_failure(&session.worker, reason, now);
         }
     }
 
     /// What the node's answer is worth is known: all of it has come, or it ends for this reason.
     pub(crate) fn settle(&mut self, reason: Option<Reason>) {
         if let Some((session, exchange)) = &mut self.inner {
-            exchange.settle(&session.worker, reason);
+            let now = session.worker.now();
+            exchange.settle(&session.worker, reason, now);
         }
     }
 
@@ -287,11 +289,10 @@ impl Exchange {
         }
     }
 
-    fn on_failure(&mut self, worker: &Worker, reason: Reason) {
+    fn on_failure(&mut self, worker: &Worker, reason: Reason, now: Timestamp) {
         let (Some(ticket), Some(outcome)) = (&self.ticket, reason.outcome()) else {
             return;
         };
-        let now = worker.now();
         let mut picker = worker.picker.borrow_mut();
         picker.handle_outcome(ticket, outcome, now);
         if let Some(node) = worker.stats().node(ticket.node) {
@@ -303,15 +304,17 @@ impl Exchange {
     }
 
     /// The answer has ended: by itself, by its node, or by its client, who is not the node's doing.
-    fn settle(&mut self, worker: &Worker, reason: Option<Reason>) {
+    fn settle(&mut self, worker: &Worker, reason: Option<Reason>, now: Timestamp) {
         let Some(outcome) = self.answers.take() else {
             return;
         };
         match (reason, &self.ticket) {
-            (Some(reason), _) if reason.outcome().is_some() => self.on_failure(worker, reason),
+            (Some(reason), _) if reason.outcome().is_some() => {
+                self.on_failure(worker, reason, now);
+            }
             (_, Some(ticket)) => {
                 let mut picker = worker.picker.borrow_mut();
-                picker.handle_outcome(ticket, outcome, worker.now());
+                picker.handle_outcome(ticket, outcome, now);
             }
             (_, None) => {}
         }
@@ -329,7 +332,7 @@ impl Exchange {
             observer.on_refused(site, self.words, now);
         }
         let duration_us = micros_between(self.arrived_at, now);
-        self.settle(worker, reason);
+        self.settle(worker, reason, now);
         let ticket = self.ticket.take();
         let throttled = self.throttled.take();
         if self.status == 0 {

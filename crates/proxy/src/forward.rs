@@ -373,8 +373,7 @@ fn dispatch(worker: &Worker, live: &mut Live, ticket: Ticket, now: Timestamp) {
         counters.tries.add(1);
     }
     if let Some(session) = live.session() {
-        // What failed elsewhere is at work anew.
-        session.end_rest();
+        // What failed elsewhere is at work anew: this ends its rest.
         let overdue = worker.overdue(ticket.site());
         session.rest_after(ticket.node, RestKind::Unanswered, overdue);
     }

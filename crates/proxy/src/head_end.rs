@@ -1,6 +1,8 @@
 //! Where a head ends: at the first empty line behind one that is not, as the parser has it. So a
 //! head can be handed on without what follows it, whose form only the head can tell.
 
+use std::ops::ControlFlow;
+
 /// Enough of a line to know its name.
 const KEPT: usize = 20;
 
@@ -44,14 +46,22 @@ impl HeadEnd {
 
     /// Reads on. Says how many bytes belong to the head, once it has ended.
     pub(crate) fn find(&mut self, bytes: &[u8]) -> Option<usize> {
-        let mut from = 0;
+        let before = match self.kept {
+            0 => 0,
+            _ => match self.end_kept(bytes) {
+                ControlFlow::Continue(before) => before,
+                ControlFlow::Break(found) => return found,
+            },
+        };
+        let mut from = before;
+        let mut begun = self.first.is_some();
         // Lines of heads are short: eight bytes at a time need less work than a search for each end.
-        let (words, rest) = bytes.as_chunks::<WORD>();
+        let (words, rest) = bytes[before..].as_chunks::<WORD>();
         for (index, word) in words.iter().enumerate() {
             let mut feeds = line_feeds(*word);
             while feeds != 0 {
-                let at = index * WORD + feeds.trailing_zeros() as usize / WORD;
-                if self.on_end(&bytes[from..at]) {
+                let at = before + index * WORD + feeds.trailing_zeros() as usize / WORD;
+                if self.on_line(&bytes[from..at], &mut begun) {
                     return Some(at + 1);
                 }
                 from = at + 1;
@@ -62,7 +72,7 @@ impl HeadEnd {
         for (index, byte) in rest.iter().enumerate() {
             let at = before + index;
             if *byte == b'\n' {
-                if self.on_end(&bytes[from..at]) {
+                if self.on_line(&bytes[from..at], &mut begun) {
                     return Some(at + 1);
                 }
                 from = at + 1;
@@ -72,34 +82,42 @@ impl HeadEnd {
         None
     }
 
-    /// The present line ends behind this. Says whether the head ends as well.
-    fn on_end(&mut self, line: &[u8]) -> bool {
-        let empty = if self.kept == 0 {
-            self.on_line(line)
-        } else {
-            self.keep(line);
-            let (line, kept) = (self.line, self.kept);
-            self.kept = 0;
-            self.on_line(&line[..kept])
+    /// Ends the line that began in an earlier piece. Says where the next one begins, or what was found.
+    #[cold]
+    fn end_kept(&mut self, bytes: &[u8]) -> ControlFlow<Option<usize>, usize> {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        self.keep(&bytes[..end.unwrap_or(bytes.len())]);
+        let Some(end) = end else {
+            return ControlFlow::Break(None);
         };
-        empty && self.first.is_some()
+        let (line, kept) = (self.line, std::mem::take(&mut self.kept));
+        let mut begun = self.first.is_some();
+        match self.on_line(&line[..kept], &mut begun) {
+            true => ControlFlow::Break(Some(end + 1)),
+            false => ControlFlow::Continue(end + 1),
+        }
     }
 
-    /// A line without its end, or how it begins. Says whether it is empty.
-    fn on_line(&mut self, line: &[u8]) -> bool {
+    /// A line without its end, or how it begins; whether a line that is not empty has begun the head.
+    /// Says whether the head ends with it.
+    #[inline(always)]
+    fn on_line(&mut self, line: &[u8], begun: &mut bool) -> bool {
         if let [] | [b'\r'] = line {
-            return true;
+            return *begun;
         }
-        if self.first.is_none() {
-            let mut first = [0; FIRST];
-            let length = line.len().min(FIRST);
-            first[..length].copy_from_slice(&line[..length]);
-            self.first = Some(first);
+        if !*begun {
+            *begun = true;
+            self.first = Some(first_of(line));
         } else if let Some(b':') = line.get(self.name.len()) {
-            let name = &line[..self.name.len()];
-            self.found |= name.eq_ignore_ascii_case(self.name.as_bytes());
+            self.on_name(&line[..self.name.len()]);
         }
         false
+    }
+
+    /// A field whose name is as long as the one that is looked for.
+    #[cold]
+    fn on_name(&mut self, name: &[u8]) {
+        self.found |= name.eq_ignore_ascii_case(self.name.as_bytes());
     }
 
     fn keep(&mut self, part: &[u8]) {
@@ -107,6 +125,15 @@ impl HeadEnd {
         self.line[self.kept..self.kept + length].copy_from_slice(&part[..length]);
         self.kept += length;
     }
+}
+
+/// How a line begins; zeros behind a shorter one.
+fn first_of(line: &[u8]) -> [u8; FIRST] {
+    line.first_chunk().copied().unwrap_or_else(|| {
+        let mut first = [0; FIRST];
+        first[..line.len()].copy_from_slice(line);
+        first
+    })
 }
 
 /// Bytes that are looked at in one go.

@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::bell::Reading;
 use crate::chunks::{ChunkError, Chunks};
 use crate::head_end::HeadEnd;
 use crate::interim::{Flood, Interims};
@@ -73,6 +74,8 @@ pub(crate) struct Inflow {
     found: bool,
     broken: Option<ChunkError>,
     pub(crate) interims: Interims,
+    /// Every look at the socket for something to read goes through it.
+    pub(crate) reading: Reading,
 }
 
 impl Inflow {
@@ -95,6 +98,7 @@ impl Inflow {
             found: false,
             broken: None,
             interims: Interims::default(),
+            reading: Reading::default(),
         }
     }
 
@@ -165,7 +169,23 @@ impl Inflow {
     }
 
     /// Reads as hyper wants it read. Says how many bytes came; none means the end of the stream.
+    #[inline]
     pub(crate) fn poll_read(
+        &mut self,
+        stream: &mut TcpStream,
+        scratch: &Scratch,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<usize>> {
+        // hyper asks far more often than something comes.
+        if self.reading.is_quiet(context) && !self.is_ahead() {
+            return Poll::Pending;
+        }
+        self.poll_shaped(stream, scratch, context, buffer)
+    }
+
+    #[inline(never)]
+    fn poll_shaped(
         &mut self,
         stream: &mut TcpStream,
         scratch: &Scratch,
@@ -213,7 +233,9 @@ impl Inflow {
             self.on_taken(wanted);
             return Poll::Ready(Ok(()));
         }
-        ready!(Pin::new(stream).poll_read(context, buffer))?;
+        ready!((self.reading).poll(context, |context| {
+            Pin::new(stream).poll_read(context, buffer)
+        }))?;
         let bytes = buffer.filled();
         let wanted = self.take(bytes)?;
         if wanted < bytes.len() {
@@ -316,7 +338,9 @@ impl Inflow {
             let mut raw = scratch.raw.borrow_mut();
             let most = most.min(raw.len());
             let mut read = ReadBuf::new(&mut raw[..most]);
-            ready!(Pin::new(&mut *stream).poll_read(context, &mut read))?;
+            ready!((self.reading).poll(context, |context| {
+                Pin::new(&mut *stream).poll_read(context, &mut read)
+            }))?;
             let bytes = read.filled();
             if bytes.is_empty() {
                 break;

@@ -91,7 +91,16 @@ impl ClientIo {
     /// Writes interim responses, where nothing of hyper's is half written; before the answer itself
     /// they are all out. Behind the rest of an earlier response that the client does not take they
     /// would come too late to be of use, and are dropped.
+    #[inline]
     fn poll_interims(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.session.interims.borrow().is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_some_interims(context)
+    }
+
+    #[cold]
+    fn poll_some_interims(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { stream, session } = self;
         let mut interims = session.interims.borrow_mut();
         if !session.clean.get() {
@@ -120,7 +129,10 @@ impl ClientIo {
         if !session.watched.get() {
             let mut byte = [MaybeUninit::uninit()];
             let mut peeked = ReadBuf::uninit(&mut byte);
-            match self.stream.poll_peek(context, &mut peeked) {
+            let reading = &mut session.inflow.borrow_mut().reading;
+            match reading.poll(context, |context| {
+                self.stream.poll_peek(context, &mut peeked)
+            }) {
                 Poll::Pending => return Ok(()),
                 // Behind what is here nothing more can be seen: from now on the clock sees to it.
                 Poll::Ready(Ok(_)) => session.watched.set(true),

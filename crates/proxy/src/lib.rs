@@ -23,6 +23,7 @@
 
 mod accept;
 mod answers;
+mod bell;
 mod body;
 mod chunks;
 mod classify;

@@ -110,6 +110,8 @@ impl Upstream {
             return true;
         }
         let mut context = Context::from_waker(&self.waker);
+        // What woke it before, a request that was handed over, is served by the first poll.
+        self.gate.take_woken();
         for _ in 0..TURNS_MAX {
             let polled = self
                 .gate

@@ -231,7 +231,7 @@ impl Worker {
         let mut client = ClientBuilder::new();
         client
             .max_header_size(head_bytes)
-            .max_buf_size(buffer_bytes)
+            .max_buf_size(buffer_bytes + HEAD_ROOM)
             // A request is mostly its head: one buffer is less work than a list of one.
             .writev(false);
         if limits.fields != FIELDS {
@@ -667,6 +667,10 @@ fn budgets(config: &ProxyConfig, now: Timestamp) -> Box<[RetryBudget]> {
     };
     config.sites.iter().map(budget).collect()
 }
+
+/// Bytes that are read from a node beyond those of a buffer: a body that fills one comes in one read
+/// with its head, and goes out in one write.
+const HEAD_ROOM: usize = 2 << 10;
 
 /// hyper's smallest buffer.
 const BUFFER_BYTES_MIN: usize = 8 << 10;

@@ -211,6 +211,7 @@ impl Facts {
                 self.te_trailers |= tokens(value).any(|it| it.eq_ignore_ascii_case(b"trailers"));
             }
             "upgrade" => self.upgrade = true,
+            "host" => {}
             "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" => {
                 self.claims = true;
             }

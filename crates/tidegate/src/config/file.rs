@@ -330,7 +330,7 @@ table! {
         /// Threads that serve requests; `auto` is one per CPU.
         workers: Auto<u32> = Auto::Auto;
         /// Client connections; one more is answered 503. One holds up to 20 KiB while it is idle and up to
-        /// 130 KiB with the defaults of `head` and `buffer`: less than 1 GiB in all.
+        /// 145 KiB with the defaults of `head` and `buffer`: less than 1 GiB in all.
         connections: u32 = 7000, in 1..=4_000_000;
         /// Upgraded connections (WebSocket), those included that ask for it; one more is answered 503.
         tunnels: u32 = 4096, in 1..=4_000_000;
