@@ -36,7 +36,9 @@ export function headline(report: Report, resource: Resource): string {
   };
   const who = sure.length === 1 ? "One class stands out" : `${sure.length} classes stand out`;
   const told = sure.length ? `${who}: ${list(sure, "")}.` : "No class stands out.";
-  const maybe = doubtful.length ? ` It is full, and these may fill it or be merely slow: ${list(doubtful, "up to ")}.` : "";
+  const maybe = doubtful.length
+    ? ` It is full, and these may fill it or be merely slow: ${list(doubtful, "up to ")}.`
+    : "";
   return `${first} ${told}${maybe}`;
 }
 
@@ -86,7 +88,9 @@ export function story(it: RequestClass, pair: Pair | null, resource: Resource | 
   } else {
     const error = pair.cost_error === null ? "" : ` ± ${percent(pair.cost_error)}`;
     const cost = pair.cost_ms === null ? "" : `, ${milliseconds(pair.cost_ms)}${error} in each request`;
-    said.push(isDoubtful(pair.confidence) ? `It uses at most ${use}${cost}.` : `It uses about ${use}${cost}.`);
+    said.push(
+      isDoubtful(pair.confidence) ? `It uses at most ${use}${cost}.` : `It uses about ${use}${cost}.`,
+    );
     said.push(`The verdict is “${pair.confidence}”: ${MEANING[pair.confidence]}.`);
   }
   const found = spike(pair);

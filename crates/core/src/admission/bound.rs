@@ -18,8 +18,8 @@
 //! of the SLO, or take longer than half of it by nature:
 //!                                     L += max(1, 0.1 L) * dt / W, up to 1.05 * target, where
 //!                                     slots that are held and empty count as useful
-//!                                     without waiting for W where CPUs have time and nobody waits for
-//!                                     them: 1 / 50 ms
+//!                                     without waiting for W where less than 0.7 of the CPUs is busy
+//!                                     with ours, u (r - h) / r, and none of ours waits for them: 1 / 50 ms
 //! else L stays: the knee does not move when load falls
 //! floor     = C + max(1, 0.25 C), at least 2: one in service and the next one at hand
 //! ```
@@ -267,10 +267,19 @@ impl Bound {
         self.limit = self.limit.min(most.max(floor(capacity)));
     }
 
-    /// Whether the CPUs have time and nobody waits for them.
+    /// Whether the CPUs have time for our requests, as far as these take it, and none waits for them.
     fn has_time(&self, capacity: f64) -> bool {
         let waiting = self.in_flight.value() - self.useful.value();
-        self.busy.value() < TIME * capacity && waiting < NOBODY * self.in_flight.value()
+        self.busy_with_ours() < TIME * capacity && waiting < NOBODY * self.in_flight.value()
+    }
+
+    /// CPUs that are busy with our requests: their part of the run queue.
+    fn busy_with_ours(&self) -> f64 {
+        let run_queue = self.run_queue.value();
+        match run_queue > self.others {
+            true => self.busy.value() * (1.0 - self.others / run_queue),
+            false => 0.0,
+        }
     }
 
     /// More requests would be of use: the CPUs are full and want a queue before them, or the server
@@ -432,6 +441,44 @@ mod tests {
             assert!((at_work / n - 1.0).abs() < 0.2, "{at_work} of {n}");
             assert!(limit >= at_work, "{limit} for {at_work}");
         }
+    }
+
+    #[test]
+    fn requests_that_take_no_cpu_get_room_at_once_beside_hogs() {
+        // Ten hogs on four CPUs, known from the time before there were any requests.
+        let mut bound = Bound::new(CPUS);
+        let hogs = |n: f64| Seen {
+            run_queue: 10.0,
+            busy: CPUS,
+            ..seen(n, 0.0)
+        };
+        (0..3000).for_each(|_| bound.on_record(&hogs(0.0), &pressure(false)));
+        let pressure = Pressure {
+            base: None,
+            ..pressure(true)
+        };
+        // A burst of thirty that sleep: nothing ends, and nothing of theirs is on the run queue.
+        for _ in 0..200 {
+            let n = bound.limit().min(30.0);
+            bound.on_record(&hogs(n), &pressure);
+        }
+        assert!(bound.limit() >= 30.0, "{}", bound.limit());
+        // Requests that compute get no more than they can use, hogs or not.
+        let mut bound = Bound::new(CPUS);
+        for _ in 0..400 {
+            let n = bound.limit();
+            let run_queue = 2.0 + n;
+            bound.on_record(
+                &Seen {
+                    run_queue,
+                    busy: CPUS,
+                    ended: 0.4,
+                    ..seen(n, 1.0)
+                },
+                &pressure,
+            );
+        }
+        assert!(bound.limit() < 30.0, "{}", bound.limit());
     }
 
     #[test]

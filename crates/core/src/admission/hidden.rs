@@ -63,6 +63,8 @@ const WELL: f64 = 1.2;
 /// Time constants of the cap.
 const CAP_DOWN: f64 = 0.02;
 const CAP_UP: f64 = 0.1;
+/// Little's law is believed once so many have ended for each one in flight.
+const ENDED_ENOUGH: f64 = 0.5;
 /// A dip's part of the cap, its length in times of service, and its bounds.
 const DIP: f64 = 0.25;
 const DIP_SERVICES: f64 = 8.0;
@@ -136,6 +138,8 @@ pub(super) struct Hidden {
     ended: f64,
     busy: f64,
     present: f64,
+    /// Requests in flight now.
+    in_flight: f64,
     base: Option<f64>,
     /// How dear the mix was of which the base is.
     base_mix: Option<f64>,
@@ -166,6 +170,7 @@ impl Default for Hidden {
             ended: 0.0,
             busy: 0.0,
             present: 0.0,
+            in_flight: 0.0,
             base: None,
             base_mix: None,
             unloaded: false,
@@ -192,10 +197,16 @@ impl Hidden {
         }
     }
 
-    /// Time at the servers, seconds, waiting for them included; zero if nobody knows.
+    /// Time at the servers, seconds, waiting for them included; zero if it is unknown. Where few requests
+    /// have ended beside those in flight, as in a burst's first moments or while all are downloads, it is
+    /// the least that it can be: each of those as if it ended now.
     pub(super) fn sojourn(&self) -> f64 {
-        match self.ended > 0.0 {
-            true => self.present / self.ended,
+        let ended = match self.ended >= ENDED_ENOUGH * self.in_flight {
+            true => self.ended,
+            false => self.ended + self.in_flight,
+        };
+        match ended > 0.0 {
+            true => self.present / ended,
             false => 0.0,
         }
     }
@@ -252,6 +263,7 @@ impl Hidden {
         self.ended = self.ended * kept + seen.ended;
         self.busy = self.busy * kept + seen.utilization * seen.dt;
         self.present = self.present * kept + seen.in_flight * seen.dt;
+        self.in_flight = seen.in_flight;
         if let Some(dip) = &mut self.dip {
             // The first third is for what was let in before it.
             let length = dip.until.since(dip.from);
@@ -530,6 +542,41 @@ mod tests {
             };
             assert_eq!(hidden.on_tick(&seen, now), None);
         }
+    }
+
+    #[test]
+    fn a_burst_takes_no_longer_than_is_known() {
+        let mut hidden = Hidden::default();
+        let mut now = Timestamp::from_millis(1000);
+        let mut run = |millis: u32, in_flight: f64, ended: f64| {
+            for _ in 0..millis {
+                now = now + Duration::from_millis(1);
+                let seen = SiteSeen {
+                    dt: 0.001,
+                    in_flight,
+                    useful: in_flight,
+                    ended,
+                    utilization: 1.0,
+                    binds: true,
+                    limits: 9.0,
+                    slo: 0.5,
+                    natural: false,
+                    together: false,
+                    slowdown: None,
+                    mix: None,
+                };
+                hidden.on_tick(&seen, now);
+            }
+            hidden.sojourn()
+        };
+        // Nine requests of 100 ms after a second without any: none has ended yet.
+        run(100, 9.0, 0.0);
+        run(1000, 0.0, 0.0);
+        let sojourn = run(60, 9.0, 0.0);
+        assert!((0.04..=0.07).contains(&sojourn), "{sojourn}");
+        // Nine at a time that go on and on: 90 end each second.
+        let sojourn = run(1000, 9.0, 0.09);
+        assert!((sojourn - 0.1).abs() < 0.01, "{sojourn}");
     }
 
     #[test]

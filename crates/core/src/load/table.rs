@@ -489,7 +489,7 @@ impl LoadTable {
     }
 
     /// Whether any kind does not.
-    pub(crate) fn spares_any(&self, site: SiteId) -> bool {
+    pub fn spares_any(&self, site: SiteId) -> bool {
         self.sites[site.index()].spared.load(Ordering::Relaxed) != 0
     }
 
@@ -499,9 +499,9 @@ impl LoadTable {
         self.spared[node.index()].store(limit.ceil() as u64, Ordering::Relaxed);
     }
 
-    /// The same.
+    /// How many own requests may be in flight at a node when one comes whose kind is spared.
     #[inline]
-    pub(crate) fn spared_limit(&self, node: NodeId) -> u64 {
+    pub fn spared_limit(&self, node: NodeId) -> u64 {
         self.spared[node.index()].load(Ordering::Relaxed)
     }
 

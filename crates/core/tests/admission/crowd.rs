@@ -300,7 +300,14 @@ impl Crowd {
         let candidates = &topology.site(SITE).candidates;
         let all: u64 = candidates.iter().map(|node| before[node.index()]).sum();
         let published = match self.config.kind {
-            AdmissionKind::Adaptive => f64::from(self.table.limit(node, Rank::of(Class::HIGHEST))),
+            AdmissionKind::Adaptive => {
+                let limit = f64::from(self.table.limit(node, Rank::of(Class::HIGHEST)));
+                // Kinds that do not use what is full behind the servers have a limit of their own.
+                match self.table.spares_any(SITE) {
+                    true => limit.max(self.table.spared_limit(node) as f64),
+                    false => limit,
+                }
+            }
             AdmissionKind::Off
             | AdmissionKind::Static
             | AdmissionKind::MaxConn

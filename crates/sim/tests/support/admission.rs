@@ -331,6 +331,21 @@ pub(crate) fn neighbour_rows() -> Vec<Row> {
             });
             scenario
         }),
+        // Thirty to sixty at once every second, which hardly compute.
+        row("4 hogs bursts that wait", {
+            let mut scenario = hogs(50.0, MS(1));
+            scenario.sites[0].io = Some(Io {
+                mean: MS(100),
+                shape: Demand::Fixed,
+            });
+            scenario.sites(|site| {
+                site.arrivals = Arrivals::Bursts {
+                    peak: 18.0,
+                    share: 0.05,
+                    length: MS(50),
+                }
+            })
+        }),
         row("one host", shared(1)),
         row("one host fe=4", shared(4)),
         row("one host 30 tunnels", held(shared(1), 30.0, tunnel)),

@@ -20,7 +20,8 @@
 //! time Tidegate reads each 10 ms from memory.
 //!
 //! In the short form there are a third of the clients, of the think time and of PHP's workers: requests
-//! come as often, and all waiting is a third as long. `automatic` is left out, to save its time.
+//! come as often, and all waiting is a third as long. `automatic` and HAProxy are left out, to save their
+//! time.
 //!
 //! Who searches is somebody else than who looks around: where all visitors follow one table nothing can be
 //! gained that is not saved, see `auction/visitors.rs`. The longest requests of `stock` take over a minute,
@@ -176,7 +177,7 @@ fn arms() -> Vec<Arm> {
 fn plan(scale: Scale) -> Plan {
     let mut arms = arms();
     if scale == Scale::Quick {
-        arms.retain(|arm| arm.name != AUTOMATIC);
+        arms.retain(|arm| arm.name != AUTOMATIC && !arm.peer());
     }
     Plan {
         stages: stages(scale),
