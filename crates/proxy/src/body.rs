@@ -165,6 +165,8 @@ pub(crate) struct ResponseStream {
     live: Live,
     /// A chunk that goes piece by piece.
     pacing: Option<Pacing>,
+    /// Why it ends, once what came before has gone out.
+    broken: Option<Reason>,
 }
 
 impl ResponseStream {
@@ -173,6 +175,7 @@ impl ResponseStream {
             incoming,
             live,
             pacing: None,
+            broken: None,
         }
     }
 
@@ -180,6 +183,9 @@ impl ResponseStream {
         let Some(session) = self.live.session() else {
             return Poll::Ready(None);
         };
+        if let Some(reason) = self.broken.take() {
+            return self.fail(reason);
+        }
         if session.take_late() {
             return self.fail(match session.node_stands_still() {
                 true => Reason::ResponseStalled,
@@ -227,10 +233,15 @@ impl ResponseStream {
                 Poll::Ready(None)
             }
             // A request body that breaks takes the connection to the node with it.
-            Some(Err(_)) => match session.upload.get() {
-                Upload::Failed(reason) => self.fail(reason),
-                Upload::Done | Upload::Active => self.fail(Reason::ResponseBroken),
-            },
+            Some(Err(_)) => {
+                self.broken = Some(match session.upload.get() {
+                    Upload::Failed(reason) => reason,
+                    Upload::Done | Upload::Active => Reason::ResponseBroken,
+                });
+                // hyper writes what it holds before it asks again; behind an error it would drop it.
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
         }
     }
 

@@ -104,7 +104,11 @@ pub(crate) fn refused(mut live: Live, reason: Reason) -> Response<ResponseBody> 
         announce_close(&session.worker, response.headers_mut());
     }
     let bytes = response.body().size_hint().lower();
-    live.refuse(reason, response.status().as_u16(), bytes);
+    let status = match reason.status().as_u16() {
+        refuse::CLIENT_CLOSED => refuse::CLIENT_CLOSED,
+        _ => response.status().as_u16(),
+    };
+    live.refuse(reason, status, bytes);
     response
 }
 

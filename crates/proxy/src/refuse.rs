@@ -13,13 +13,15 @@ pub(crate) const REASON: HeaderName = HeaderName::from_static("x-tidegate-reason
 const ALLOWED: HeaderValue =
     HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS");
 pub(crate) const CLOSE: HeaderValue = HeaderValue::from_static("close");
+/// A client that did not wait, in logs.
+pub(crate) const CLIENT_CLOSED: u16 = 499;
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// An answer on a connection that stays, unless the head was malformed.
 pub(crate) fn answer(reason: Reason) -> Response<ResponseBody> {
     let text = Bytes::from_static(reason.what().as_bytes());
     let mut response = Response::new(ResponseBody::Ready(Some(text)));
-    *response.status_mut() = reason.status();
+    *response.status_mut() = on_the_wire(reason.status());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, TEXT);
     headers.insert(REASON, HeaderValue::from_static(reason.label()));
@@ -31,6 +33,15 @@ pub(crate) fn answer(reason: Reason) -> Response<ResponseBody> {
         headers.insert(CONNECTION, CLOSE);
     }
     response
+}
+
+/// 499 is of logs only. A client that can still read it has ended its request before its end (RFC 9112
+/// §8).
+fn on_the_wire(status: StatusCode) -> StatusCode {
+    match status.as_u16() {
+        CLIENT_CLOSED => StatusCode::BAD_REQUEST,
+        _ => status,
+    }
 }
 
 /// The answer to an OPTIONS request that may go no further.

@@ -172,3 +172,23 @@ fn a_client_that_leaves_during_an_upgrade_has_left() {
     drop(client);
     assert_eq!(bench.settled().reason(Reason::ClientGone), 1);
 }
+
+#[test]
+fn a_body_that_the_client_ends_early_is_a_bad_request() {
+    let node = Node::answering(|_| ok("never"));
+    for framing in [
+        "content-length: 10\r\n\r\nabc",
+        "transfer-encoding: chunked\r\n\r\n5\r\nab",
+    ] {
+        let bench = Bench::new(&[node.address]);
+        let mut client = bench.client();
+        client.send(&format!(
+            "POST / HTTP/1.1\r\nhost: shop.example\r\n{framing}"
+        ));
+        client.shut();
+        let mut answer = String::new();
+        client.reader.read_to_string(&mut answer).ok();
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{framing}: {answer:?}");
+        assert_eq!(bench.settled().reason(Reason::ClientGone), 1, "{framing}");
+    }
+}
