@@ -17,6 +17,7 @@ mod replace;
 mod resources;
 mod run;
 mod rungs;
+mod secret_file;
 mod signals;
 mod simulate;
 #[cfg(test)]

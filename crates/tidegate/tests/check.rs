@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -205,4 +206,33 @@ fn a_reader_that_went_away_is_no_failure() {
     let ended = child.wait_with_output().unwrap();
     assert_eq!(text_of(&ended.stderr), "");
     assert_eq!(ended.status.code(), Some(0));
+}
+
+/// A token that other users of the machine can read is refused by all that read it: `check`, `run`, and commands.
+#[test]
+fn a_token_file_that_others_can_read_is_refused() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("token-file");
+    std::fs::create_dir_all(&folder).unwrap();
+    let token = folder.join("token");
+    let text = "[admin]\naddress = \"127.0.0.1:0\"\ntoken_file = \"token\"\n\
+                [[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nname = \"shop\"\n\
+                [[node]]\nname = \"n1\"\naddress = \"127.0.0.1:1\"\nsite = \"shop\"\n";
+    std::fs::write(folder.join("tidegate.toml"), text).unwrap();
+    std::fs::write(&token, "0123456789abcdef").unwrap();
+    let mode = |mode| std::fs::set_permissions(&token, PermissionsExt::from_mode(mode)).unwrap();
+    mode(0o644);
+    for arguments in [
+        &["check", "tidegate.toml"][..],
+        &["run", "tidegate.toml"],
+        &["status", "-c", "tidegate.toml"],
+        &["status", "--admin", "127.0.0.1:1", "--token-file", "token"],
+    ] {
+        let output = tidegate(arguments, &folder);
+        let told = text_of(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains("chmod 0600"), "{arguments:?}: {told}");
+    }
+    mode(0o600);
+    let output = tidegate(&["check", "tidegate.toml"], &folder);
+    assert!(output.status.success(), "{}", text_of(&output.stderr));
 }

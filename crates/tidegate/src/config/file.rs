@@ -92,7 +92,8 @@ table! {
         /// Where to listen. Beyond loopback only with a token.
         address: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT));
         /// File with the token that every request must then carry as
-        /// `Authorization: Bearer …`: at least 16 printable letters. Relative to this file.
+        /// `Authorization: Bearer …`: at least 16 printable letters. Only its owner may have access to it
+        /// (mode 0600). Relative to this file.
         token_file: Option<PathBuf> = None;
         /// File in which throttles that are ordered at run time are kept over a restart; not set: they
         /// end with the process. Relative to this file.

@@ -3,11 +3,15 @@
 use std::fmt;
 use std::path::Path;
 
+use subtle::ConstantTimeEq as _;
+
+use crate::secret_file;
+
 /// Letters of a token.
 const TOKEN_MIN: usize = 16;
 const TOKEN_MAX: usize = 256;
 /// Largest file that is looked at for a token, bytes.
-const FILE_BYTES_MAX: u64 = 4096;
+const FILE_BYTES_MAX: usize = 4096;
 
 /// What requests to the admin interface carry.
 #[derive(Clone, PartialEq, Eq)]
@@ -20,9 +24,9 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads a file with a token.
+    /// Reads a file with a token, which others must not be able to read.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
-        Self::parse(read(path)?.trim())
+        Self::parse(secret_file::read(path, FILE_BYTES_MAX)?.trim())
     }
 
     /// Checks a token.
@@ -44,21 +48,8 @@ impl Token {
 
     /// Whether `offered` is the token; takes the same time wherever they differ.
     pub(crate) fn matches(&self, offered: &str) -> bool {
-        let (own, offered) = (self.0.as_bytes(), offered.as_bytes());
-        let differences = own
-            .iter()
-            .zip(offered)
-            .fold(0, |sum, (left, right)| sum | (left ^ right));
-        own.len() == offered.len() && differences == 0
+        self.0.as_bytes().ct_eq(offered.as_bytes()).into()
     }
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    let size = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if size.len() > FILE_BYTES_MAX {
-        return Err(format!("larger than {FILE_BYTES_MAX} bytes"));
-    }
-    std::fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

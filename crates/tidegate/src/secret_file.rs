@@ -1,0 +1,132 @@
+//! Files with secrets: keys and tokens. The one place that checks who else can read them.
+//!
+//! A secret that any local user can read is none, so such a file is refused, with what to do about it.
+//! Mode and owner are those of the file that was opened, not of a name that may since mean another file.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Permission bits of the group and of all others.
+const OTHERS: u32 = 0o077;
+/// What root's own group may have: the service manager hands secrets to services as 0440, owned by root.
+const ROOT_GROUP_READS: u32 = 0o040;
+
+/// Reads a secret of at most `most` bytes. The error says what is wrong without the path.
+pub(crate) fn read(path: &Path, most: usize) -> Result<String, String> {
+    let mut file = open(path).map_err(|error| error.to_string())?;
+    let about = file.metadata().map_err(|error| error.to_string())?;
+    if !about.is_file() {
+        return Err("it is not a regular file".into());
+    }
+    let own = rustix::process::geteuid().as_raw();
+    exposed(about.mode(), about.uid(), about.gid(), own).map_or(Ok(()), Err)?;
+    let mut bytes = Vec::new();
+    let limited = file.by_ref().take(most as u64 + 1).read_to_end(&mut bytes);
+    limited.map_err(|error| error.to_string())?;
+    if bytes.len() > most {
+        return Err(format!("it is larger than {most} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not text".into())
+}
+
+/// Opens a file; a pipe without a writer does not hold us up.
+fn open(path: &Path) -> std::io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// Why a file with this mode, owner and group is no place for a secret of the user `own`, if it is none.
+fn exposed(mode: u32, owner: u32, group: u32, own: u32) -> Option<String> {
+    let allowed = if group == 0 && owner == 0 {
+        ROOT_GROUP_READS
+    } else {
+        0
+    };
+    if mode & OTHERS & !allowed != 0 {
+        let mode = mode & 0o7777;
+        return Some(format!(
+            "others have access to it (mode {mode:04o}): chmod 0600"
+        ));
+    }
+    if owner != 0 && owner != own {
+        return Some(format!(
+            "it belongs to user {owner}, who is neither root nor the user of this process: chown"
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let name = format!("tidegate-secret-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_secret_that_others_can_read_or_write_is_refused() {
+        let folder = scratch("modes");
+        let file = folder.join("secret");
+        std::fs::write(&file, "0123456789abcdef").unwrap();
+        for mode in [0o644, 0o640, 0o604, 0o660, 0o602, 0o610, 0o601, 0o620] {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            let allowed = mode == 0o640 && rustix::process::geteuid().is_root();
+            let found = read(&file, 64);
+            assert_eq!(found.is_ok(), allowed, "{mode:o}: {found:?}");
+            if let Err(why) = found {
+                assert!(why.contains("chmod 0600"), "{why}");
+                assert!(!why.contains("0123"), "{why}");
+            }
+        }
+        for mode in [0o600, 0o400, 0o700] {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            assert_eq!(read(&file, 64).unwrap(), "0123456789abcdef", "{mode:o}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_secret_is_roots_or_our_own() {
+        assert_eq!(exposed(0o100_600, 0, 0, 1000), None);
+        assert_eq!(exposed(0o100_600, 1000, 1000, 1000), None);
+        assert!(exposed(0o100_600, 1001, 1000, 1000).is_some());
+        assert!(exposed(0o100_600, 1001, 0, 0).is_some());
+        // As the service manager hands it over; but no other group, and not to write.
+        assert_eq!(exposed(0o100_440, 0, 0, 1000), None);
+        assert!(exposed(0o100_440, 0, 5, 1000).is_some());
+        assert!(exposed(0o100_440, 1000, 0, 1000).is_some());
+        assert!(exposed(0o100_460, 0, 0, 1000).is_some());
+        assert!(exposed(0o100_444, 0, 0, 1000).is_some());
+    }
+
+    #[test]
+    fn a_secret_has_a_length_and_is_text_in_a_regular_file() {
+        let folder = scratch("kinds");
+        let file = folder.join("secret");
+        let write = |bytes: &[u8]| {
+            std::fs::write(&file, bytes).unwrap();
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        };
+        write(&[b'a'; 64]);
+        assert_eq!(read(&file, 64).map(|text| text.len()), Ok(64));
+        write(&[b'a'; 65]);
+        assert!(read(&file, 64).unwrap_err().contains("64 bytes"));
+        write(&[0xff; 16]);
+        assert!(read(&file, 64).unwrap_err().contains("text"));
+        assert!(read(&folder, 64).unwrap_err().contains("regular file"));
+        assert!(read(Path::new("/dev/zero"), 64).is_err());
+        assert!(read(&folder.join("absent"), 64).is_err());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
