@@ -17,7 +17,7 @@ use std::time::Duration;
 use tidegate_core::load::{WordOp, WordReply, WordRequest};
 use tidegate_core::time::Timestamp;
 
-use crate::udp::wire::{Reply, Request, Status, Verb};
+use crate::udp::wire::{Reply, Request, Status, Unverified, Verb};
 
 /// Sent again after this long.
 const AGAIN: Duration = Duration::from_millis(2);
@@ -25,17 +25,27 @@ const AGAIN: Duration = Duration::from_millis(2);
 const GIVEN_UP: Duration = Duration::from_millis(250);
 /// New sequences for one question.
 const RENEWALS_MAX: u32 = 3;
-/// Marks the nonces of atomics; a read has its node's place there.
-pub(super) const NONCE: u64 = 1 << 63;
 
 /// One that is under way.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     asked: WordRequest,
     sequence: u64,
+    /// What its answer must repeat; nothing until it is sent. One that is sent again has the same, so that
+    /// an answer counts however slow the node is, and once.
+    nonce: Option<u64>,
     begun_at: Timestamp,
     sent_at: Timestamp,
     renewals: u32,
+}
+
+impl UnderWay {
+    fn verb(&self) -> Verb {
+        match self.asked.op {
+            WordOp::FetchAndAdd { .. } => Verb::FetchAndAdd,
+            WordOp::CompareAndSwap { .. } => Verb::CompareAndSwap,
+        }
+    }
 }
 
 /// See the module.
@@ -47,7 +57,6 @@ pub(super) struct Atomics {
     sequence: u64,
     /// The node's clock minus ours.
     clock_offset: i128,
-    number: u32,
     under_way: Option<UnderWay>,
 }
 
@@ -68,11 +77,11 @@ impl Atomics {
         self.clock_offset = i128::from(node_now_ns) - i128::from(received_at.nanos());
     }
 
-    /// What to do for what is asked, on behalf of this initiator and at this place.
+    /// What to do for what is asked, on behalf of this initiator; a question that is new takes the nonce.
     pub(super) fn due(
         &mut self,
         asked: WordRequest,
-        (initiator, place): (u64, usize),
+        (initiator, nonce): (u64, u64),
         now: Timestamp,
     ) -> Due {
         let Some(mut under_way) = self.under_way.filter(|it| it.asked == asked) else {
@@ -80,11 +89,12 @@ impl Atomics {
             let under_way = UnderWay {
                 asked,
                 sequence,
+                nonce: None,
                 begun_at: now,
                 sent_at: now,
                 renewals: 0,
             };
-            return self.send(under_way, initiator, place);
+            return self.send(under_way, initiator, nonce);
         };
         if now.since(under_way.begun_at) >= GIVEN_UP {
             self.under_way = None;
@@ -94,45 +104,44 @@ impl Atomics {
             return Due::Nothing;
         }
         under_way.sent_at = now;
-        self.send(under_way, initiator, place)
+        self.send(under_way, initiator, nonce)
     }
 
-    fn send(&mut self, under_way: UnderWay, initiator: u64, place: usize) -> Due {
+    fn send(&mut self, mut under_way: UnderWay, initiator: u64, nonce: u64) -> Due {
+        let nonce = *under_way.nonce.get_or_insert(nonce);
         self.under_way = Some(under_way);
-        self.number = self.number.wrapping_add(1);
-        let (verb, word, operand, expected) = match under_way.asked.op {
-            WordOp::FetchAndAdd { word, delta } => (Verb::FetchAndAdd, word, delta, 0),
+        let (word, operand, expected) = match under_way.asked.op {
+            WordOp::FetchAndAdd { word, delta } => (word, delta, 0),
             WordOp::CompareAndSwap {
                 word,
                 expected,
                 new,
-            } => (Verb::CompareAndSwap, word, new, expected),
+            } => (word, new, expected),
         };
         Due::Send(Request {
-            verb,
+            verb: under_way.verb(),
             sequence: under_way.sequence,
             // A word that no region has is refused by the node.
             word: u16::try_from(word).unwrap_or(u16::MAX),
             epoch: self.epoch,
             operand,
             expected,
-            ..Request::read(
-                0,
-                initiator,
-                NONCE | ((place as u64) << 32) | u64::from(self.number),
-            )
+            ..Request::read(0, initiator, nonce)
         })
     }
 
-    /// When the question that this answers was sent, if it is under way.
-    pub(super) fn sent_at(&self, sequence: u64) -> Option<Timestamp> {
-        let under_way = self.under_way.filter(|it| it.sequence == sequence)?;
-        Some(under_way.sent_at)
+    /// When the question that this claims to answer was sent last, if it is under way.
+    pub(super) fn expected(&self, reply: &Unverified<'_>) -> Option<Timestamp> {
+        let asked = self.under_way.as_ref()?;
+        let same = asked.nonce == Some(reply.nonce()) && asked.sequence == reply.sequence();
+        (same && asked.verb() == reply.verb()).then_some(asked.sent_at)
     }
 
     /// Takes an answer in; what to tell whoever asked, if that is settled.
     pub(super) fn accept(&mut self, reply: &Reply, now: Timestamp) -> Option<(u32, WordReply)> {
-        let mut under_way = self.under_way.filter(|it| it.sequence == reply.sequence)?;
+        let mut under_way = self
+            .under_way
+            .filter(|it| it.nonce == Some(reply.nonce) && it.sequence == reply.sequence)?;
         self.note_clock(reply.node_now_ns, now);
         let lost = Some((under_way.asked.ticket, WordReply::Lost));
         self.under_way = None;
@@ -162,6 +171,7 @@ impl Atomics {
         }
         under_way.renewals += 1;
         under_way.sequence = self.next_sequence(now);
+        under_way.nonce = None;
         // It goes out at the next look.
         under_way.sent_at = Timestamp::ZERO;
         self.under_way = Some(under_way);
@@ -215,12 +225,11 @@ mod tests {
     #[test]
     fn one_without_an_answer_is_sent_again_with_its_sequence_and_given_up_in_the_end() {
         let mut atomics = Atomics::default();
-        let first = sent(atomics.due(ASKED, (1, 2), at(0)));
+        let first = sent(atomics.due(ASKED, (1, 20), at(0)));
         assert!(matches!(atomics.due(ASKED, (1, 2), at(1900)), Due::Nothing));
-        let again = sent(atomics.due(ASKED, (1, 2), at(2000)));
+        let again = sent(atomics.due(ASKED, (1, 21), at(2000)));
         assert_eq!(again.sequence, first.sequence);
-        assert_ne!(again.nonce, first.nonce);
-        assert!(again.nonce & NONCE != 0 && (again.nonce & !NONCE) >> 32 == 2);
+        assert_eq!(again.nonce, first.nonce, "an answer to either counts");
         assert!(matches!(
             atomics.due(ASKED, (1, 2), at(250_000)),
             Due::GiveUp(7)
@@ -236,20 +245,21 @@ mod tests {
     #[test]
     fn the_nodes_life_is_learned_and_a_new_one_noticed() {
         let mut atomics = Atomics::default();
-        let first = sent(atomics.due(ASKED, (1, 0), at(0)));
+        let first = sent(atomics.due(ASKED, (1, 10), at(0)));
         assert_eq!(first.epoch, 0);
         assert!(
             atomics
                 .accept(&reply(&first, Status::Epoch), at(100))
                 .is_none()
         );
-        let second = sent(atomics.due(ASKED, (1, 0), at(200)));
+        let second = sent(atomics.due(ASKED, (1, 11), at(200)));
         assert_eq!(second.epoch, 77);
         assert_ne!(second.sequence, first.sequence);
+        assert_eq!((first.nonce, second.nonce), (10, 11));
         let done = atomics.accept(&reply(&second, Status::Done), at(300));
         let node_now = Timestamp::from_nanos(9_000_000_000);
         assert_eq!(done, Some((7, WordReply::Done { held: 42, node_now })));
-        let third = sent(atomics.due(ASKED, (1, 0), at(400)));
+        let third = sent(atomics.due(ASKED, (1, 12), at(400)));
         let lost = atomics.accept(&reply(&third, Status::Epoch), at(500));
         assert_eq!(lost, Some((7, WordReply::Lost)));
     }
@@ -258,7 +268,7 @@ mod tests {
     fn what_the_node_does_not_do_is_told() {
         for status in [Status::NoWord, Status::Full, Status::Other(9)] {
             let mut atomics = Atomics::default();
-            let request = sent(atomics.due(ASKED, (1, 0), at(0)));
+            let request = sent(atomics.due(ASKED, (1, 10), at(0)));
             let told = atomics.accept(&reply(&request, status), at(1));
             assert_eq!(told, Some((7, WordReply::Lost)), "{status:?}");
         }

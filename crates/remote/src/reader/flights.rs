@@ -12,9 +12,20 @@ use tidegate_core::time::Timestamp;
 /// whatever the time-out says.
 pub(super) const FLIGHTS_MAX: usize = 16;
 
+/// A read that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flight {
+    /// What the answer must repeat.
+    pub(super) nonce: u64,
+    /// When it was sent.
+    pub(super) sent_at: Timestamp,
+}
+
 /// The reads of one node that were sent last.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
+    /// By number.
+    nonces: [u64; FLIGHTS_MAX],
     /// When they were sent, by number; zero once they ended.
     sent: [Timestamp; FLIGHTS_MAX],
     /// Number of the next one.
@@ -24,12 +35,12 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// Notes a read that is sent now; gives its number. [`Self::expire`] has made room.
-    pub(super) fn send(&mut self, now: Timestamp) -> u32 {
-        let number = self.next;
-        self.sent[number as usize % FLIGHTS_MAX] = now;
-        self.next = number.wrapping_add(1);
-        number
+    /// Notes a read that is sent. [`Self::expire`] has made room.
+    pub(super) fn send(&mut self, flight: Flight) {
+        let at = self.next as usize % FLIGHTS_MAX;
+        self.nonces[at] = flight.nonce;
+        self.sent[at] = flight.sent_at;
+        self.next = self.next.wrapping_add(1);
     }
 
     /// How many reads have timed out since this was last asked.
@@ -50,21 +61,30 @@ impl Flights {
         expired
     }
 
-    /// When the read with this number was sent, if it is still under way.
-    pub(super) fn pending(&self, number: u32) -> Option<Timestamp> {
-        let age = self.next.wrapping_sub(number) as usize;
-        let sent = self.sent[number as usize % FLIGHTS_MAX];
-        ((1..=FLIGHTS_MAX).contains(&age) && sent != Timestamp::ZERO).then_some(sent)
+    /// The read with this nonce, if it is still under way.
+    pub(super) fn pending(&self, nonce: u64) -> Option<Flight> {
+        let at = self.place(nonce)?;
+        Some(Flight {
+            nonce,
+            sent_at: self.sent[at],
+        })
+    }
+
+    /// Ends the read with this nonce.
+    pub(super) fn end(&mut self, nonce: u64) {
+        if let Some(at) = self.place(nonce) {
+            self.sent[at] = Timestamp::ZERO;
+        }
     }
 
     /// Ends the read that was noted last: it could not be sent.
     pub(super) fn end_last(&mut self) {
-        self.end(self.next.wrapping_sub(1));
+        self.sent[self.next.wrapping_sub(1) as usize % FLIGHTS_MAX] = Timestamp::ZERO;
     }
 
-    /// Ends the read with this number.
-    pub(super) fn end(&mut self, number: u32) {
-        self.sent[number as usize % FLIGHTS_MAX] = Timestamp::ZERO;
+    fn place(&self, nonce: u64) -> Option<usize> {
+        let under_way = |at: &usize| self.nonces[*at] == nonce && self.sent[*at] != Timestamp::ZERO;
+        (0..FLIGHTS_MAX).find(under_way)
     }
 }
 
@@ -78,24 +98,43 @@ mod tests {
         Timestamp::from_millis(ms)
     }
 
+    /// Its nonce is a hundred times the millisecond at which it was sent.
+    fn sent(ms: u64) -> Flight {
+        Flight {
+            nonce: ms * 100,
+            sent_at: at(ms),
+        }
+    }
+
     #[test]
     fn each_read_is_answered_or_times_out_once() {
         let mut flights = Flights::default();
         for ms in 1..=5 {
             assert_eq!(flights.expire(at(ms), TIMEOUT), 0);
-            assert_eq!(flights.send(at(ms)), ms as u32 - 1);
+            flights.send(sent(ms));
         }
         // Out of order, and one of them twice.
-        assert_eq!(flights.pending(2), Some(at(3)));
-        flights.end(2);
-        assert_eq!(flights.pending(2), None);
-        flights.end(0);
-        assert_eq!(flights.pending(5), None, "not sent yet");
+        assert_eq!(flights.pending(300), Some(sent(3)));
+        flights.end(300);
+        assert_eq!(flights.pending(300), None);
+        flights.end(100);
+        assert_eq!(flights.pending(600), None, "not sent yet");
+        assert_eq!(flights.pending(0), None, "an empty place is no read");
         // The second was sent at 2 and is 5 ms old at 7; the third was answered.
         assert_eq!(flights.expire(at(7), TIMEOUT), 1);
-        assert_eq!(flights.pending(1), None);
+        assert_eq!(flights.pending(200), None);
         assert_eq!(flights.expire(at(100), TIMEOUT), 2);
         assert_eq!(flights.expire(at(100), TIMEOUT), 0);
+    }
+
+    #[test]
+    fn one_that_could_not_be_sent_is_not_awaited() {
+        let mut flights = Flights::default();
+        flights.send(sent(1));
+        flights.send(sent(2));
+        flights.end_last();
+        assert_eq!(flights.pending(200), None);
+        assert_eq!(flights.expire(at(100), TIMEOUT), 1);
     }
 
     #[test]
@@ -105,9 +144,9 @@ mod tests {
             oldest: u32::MAX,
             ..Flights::default()
         };
-        assert_eq!(flights.send(at(1)), u32::MAX);
-        assert_eq!(flights.send(at(2)), 0);
-        assert_eq!(flights.pending(u32::MAX), Some(at(1)));
+        flights.send(sent(1));
+        flights.send(sent(2));
+        assert_eq!(flights.pending(100), Some(sent(1)));
         assert_eq!(flights.expire(at(100), TIMEOUT), 2);
     }
 
@@ -117,10 +156,10 @@ mod tests {
         let mut expired = 0;
         for ms in 1..=40 {
             expired += flights.expire(at(ms), Duration::from_secs(1));
-            flights.send(at(ms));
+            flights.send(sent(ms));
         }
         assert_eq!(expired as usize, 40 - FLIGHTS_MAX);
-        assert_eq!(flights.pending(24), Some(at(25)));
-        assert_eq!(flights.pending(23), None);
+        assert_eq!(flights.pending(2500), Some(sent(25)));
+        assert_eq!(flights.pending(2400), None);
     }
 }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `schedule` | groups and deadlines |
 //! | `flights` | which reads are under way |
+//! | `peers` | who is asked, and who answers |
 //! | `atomics` | what the director asks of nodes' words |
 //! | `node` | one node: from an answer to the load table |
 //! | `worker` | the thread: sockets, batches, waiting |
@@ -21,6 +22,7 @@
 mod atomics;
 mod flights;
 mod node;
+mod peers;
 mod schedule;
 mod status;
 #[cfg(test)]

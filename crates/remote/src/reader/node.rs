@@ -14,7 +14,6 @@ use super::{BACKOFF, FAULTS_MAX};
 use crate::clock;
 use crate::region::{Region, RegionError};
 use crate::shm::ShmRegion;
-use crate::udp::address::Name;
 
 /// Lines of every read: what the load is made from. The lines of single CPUs are not.
 pub(super) const LINES: usize = AGGREGATE_LINES;
@@ -28,12 +27,12 @@ pub(super) enum Path {
     Shm(ShmRegion),
     /// By a datagram.
     Udp {
-        /// Which of the reader's sockets.
-        side: usize,
-        /// Where to.
-        name: Name,
+        /// Which of the reader's peers.
+        peer: usize,
         /// Which of the reader's keys.
         key: usize,
+        /// For its atomics.
+        initiator: u64,
     },
 }
 

@@ -190,8 +190,9 @@ pub struct ReaderStats {
     pub sent: u64,
     /// Answers taken in.
     pub received: u64,
-    /// Answers that were thrown away: late, double, malformed or not ours.
-    pub strays: u64,
+    /// Datagrams that answer nothing that is under way: late, double, malformed, from another address than
+    /// was asked, or not ours.
+    pub unexpected: u64,
     /// Answers to reads of ours that were not made with the node's key.
     pub forged: u64,
     /// CPU time of the reader's thread outside the kernel.
@@ -215,7 +216,7 @@ impl SharedStats {
             stats.overruns,
             stats.sent,
             stats.received,
-            stats.strays,
+            stats.unexpected,
             stats.forged,
             stats.cpu_user.as_nanos() as u64,
             stats.cpu_system.as_nanos() as u64,
@@ -232,7 +233,7 @@ impl SharedStats {
             overruns: read(1),
             sent: read(2),
             received: read(3),
-            strays: read(4),
+            unexpected: read(4),
             forged: read(5),
             cpu_user: Duration::from_nanos(read(6)),
             cpu_system: Duration::from_nanos(read(7)),

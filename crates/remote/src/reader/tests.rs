@@ -221,7 +221,7 @@ fn answers_of_impostors_are_counted_and_not_believed() {
         impostor.send_to(&[], from).unwrap();
     }
     until("they are counted", || {
-        reader.stats().forged > 0 && reader.stats().strays > 100
+        reader.stats().forged > 0 && reader.stats().unexpected > 100
     });
     assert_eq!(table.last(NodeId(0)).observed_at, Timestamp::ZERO);
     assert_eq!(reader.readers(), 0);

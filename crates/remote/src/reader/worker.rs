@@ -1,6 +1,6 @@
 //! The reader's thread: sends, takes answers in, waits.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -11,17 +11,19 @@ use rustix::event::{PollFd, PollFlags, poll};
 use tidegate_core::load::{LoadTable, WordReply};
 use tidegate_core::time::Timestamp;
 
-use super::atomics::{self, Due};
+use super::atomics::Due;
+use super::flights::Flight;
 use super::node::{LINES, LINES_BYTES, Node, Path, Times};
+use super::peers::{Asked, Peers};
 use super::schedule::Schedule;
 use super::status::{ReadFault, ReaderStats};
 use super::{ReaderOptions, State, Target, Transport};
 use crate::clock;
-use crate::memory::random;
 use crate::region::RegionError;
 use crate::shm::ShmRegion;
 use crate::udp::Key;
 use crate::udp::batch::Batch;
+use crate::udp::nonces::Nonces;
 use crate::udp::socket::for_requests;
 use crate::udp::wire::{HEADER_BYTES, Reply, Request, Status, Unverified, message_bytes};
 
@@ -63,16 +65,28 @@ struct Buffers {
     slots: Vec<u16>,
 }
 
+impl Buffers {
+    fn new() -> Self {
+        Self {
+            out: Batch::new(SEND_BATCH, MESSAGE_BYTES),
+            back: Batch::new(RECEIVE_BATCH, MESSAGE_BYTES),
+            sent: Vec::with_capacity(SEND_BATCH),
+            slots: (0..SEND_BATCH as u16).collect(),
+        }
+    }
+}
+
 /// What the thread owns.
 pub(super) struct Worker {
     nodes: Vec<Node>,
     sides: Vec<Side>,
+    peers: Peers,
     keys: Vec<Key>,
+    nonces: Nonces,
     table: Arc<LoadTable>,
     shared: Arc<State>,
     interval: Duration,
     timeout: Duration,
-    initiator: u64,
     slot_began: Timestamp,
     /// Reads of this slot that are not answered yet.
     awaited: usize,
@@ -91,13 +105,13 @@ impl Worker {
         let mut worker = Self {
             nodes: Vec::with_capacity(targets.len()),
             sides: Vec::new(),
+            peers: Peers::default(),
             keys: Vec::new(),
+            nonces: Nonces::default(),
             table,
             shared,
             interval: options.interval,
             timeout: options.timeout,
-            // Answers to an earlier run carry another one.
-            initiator: random()?,
             slot_began: Timestamp::ZERO,
             awaited: 0,
             stats: ReaderStats::default(),
@@ -107,11 +121,17 @@ impl Worker {
         for target in targets {
             let path = match target.transport {
                 Transport::Shm { path } => Path::Shm(ShmRegion::new(&path)),
-                Transport::Udp { address, key } => Path::Udp {
-                    side: worker.side(address.is_ipv4())?,
-                    name: address.into(),
-                    key: worker.key(key),
-                },
+                Transport::Udp { address, key } => {
+                    let side = worker.side(address.is_ipv4())?;
+                    let node = worker.nodes.len();
+                    let (peer, initiator) = worker.peers.add(node, address, side)?;
+                    let key = worker.key(key);
+                    Path::Udp {
+                        peer,
+                        key,
+                        initiator,
+                    }
+                }
             };
             worker.nodes.push(Node::new(target.node, path));
         }
@@ -141,12 +161,7 @@ impl Worker {
         // Without real-time priority the kernel would add 50 us to every wait. Where it cannot
         // be had, the reader is that much later.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
-        let mut buffers = Buffers {
-            out: Batch::new(SEND_BATCH, MESSAGE_BYTES),
-            back: Batch::new(RECEIVE_BATCH, MESSAGE_BYTES),
-            sent: Vec::with_capacity(SEND_BATCH),
-            slots: (0..SEND_BATCH as u16).collect(),
-        };
+        let mut buffers = Buffers::new();
         let mut schedule = Schedule::new(self.nodes.len(), self.interval, clock::now());
         while !self.stopped() {
             self.slot_began = clock::now();
@@ -179,16 +194,12 @@ impl Worker {
         let mut now = clock::now();
         for place in group {
             let node = &mut self.nodes[place];
-            let Path::Udp {
-                side: by,
-                name,
-                key,
-            } = &node.path
-            else {
+            let Path::Udp { peer, key, .. } = node.path else {
                 continue;
             };
+            let peer = self.peers.get(peer);
             let shared = &self.shared.nodes[place];
-            if *by != side {
+            if peer.side != side {
                 continue;
             }
             let expired = node.flights.expire(now, self.timeout);
@@ -198,12 +209,20 @@ impl Worker {
             if !node.is_due(place, round, shared) {
                 continue;
             }
-            let nonce = nonce(place, node.flights.send(now));
-            let request = Request::read(LINES as u8, self.initiator, nonce);
+            let Ok(nonce) = self.nonces.draw() else {
+                // The system has no random numbers: nobody would have to guess an answer.
+                shared.faults(ReadFault::Unreachable, 1);
+                continue;
+            };
+            node.flights.send(Flight {
+                nonce,
+                sent_at: now,
+            });
+            let request = Request::read(LINES as u8, peer.initiator, nonce);
             let slot = buffers.sent.len();
-            let message = buffers.out.fill(slot, name, MESSAGE_BYTES);
+            let message = buffers.out.fill(slot, &peer.name, MESSAGE_BYTES);
             if let Some(header) = message.first_chunk_mut() {
-                request.encode(&self.keys[*key], header);
+                request.encode(&self.keys[key], header);
             }
             node.note_poll(now, &self.table);
             buffers.sent.push((place, true));
@@ -220,19 +239,31 @@ impl Worker {
     /// Sends what is asked of a node's words, if anything is.
     fn ask(&mut self, buffers: &mut Buffers, place: usize, now: Timestamp) {
         let node = &mut self.nodes[place];
-        let (Some(asked), Path::Udp { name, key, .. }) =
-            (self.table.asked_word(node.id), &node.path)
+        let Path::Udp {
+            peer,
+            key,
+            initiator,
+        } = node.path
         else {
             return;
         };
-        match node.atomics.due(asked, (self.initiator, place), now) {
+        let Some(asked) = self.table.asked_word(node.id) else {
+            return;
+        };
+        let Ok(nonce) = self.nonces.draw() else {
+            self.table
+                .answer_word(node.id, asked.ticket, WordReply::Lost);
+            return;
+        };
+        match node.atomics.due(asked, (initiator, nonce), now) {
             Due::Nothing => {}
             Due::GiveUp(ticket) => self.table.answer_word(node.id, ticket, WordReply::Lost),
             Due::Send(request) => {
                 let slot = buffers.sent.len();
+                let name = &self.peers.get(peer).name;
                 let message = buffers.out.fill(slot, name, message_bytes(0));
                 if let Some(header) = message.first_chunk_mut() {
-                    request.encode(&self.keys[*key], header);
+                    request.encode(&self.keys[key], header);
                 }
                 buffers.sent.push((place, false));
             }
@@ -318,9 +349,10 @@ impl Worker {
                 let Ok(received) = received else { break };
                 let now = clock::now();
                 for slot in 0..received {
-                    match buffers.back.datagram(slot) {
-                        Some(message) => self.accept(message, now),
-                        None => self.stats.strays += 1,
+                    let datagram = buffers.back.datagram(slot);
+                    match datagram.zip(buffers.back.source(slot)) {
+                        Some((message, source)) => self.accept(message, source, now),
+                        None => self.stats.unexpected += 1,
                     }
                 }
                 if received < RECEIVE_BATCH {
@@ -331,35 +363,45 @@ impl Worker {
     }
 
     /// Takes in one answer.
-    fn accept(&mut self, message: &[u8], received_at: Timestamp) {
-        if message.len() == message_bytes(0) {
-            self.accept_atomic(message, received_at);
-            return;
+    fn accept(&mut self, message: &[u8], source: SocketAddr, received_at: Timestamp) {
+        match self.expected(message, source) {
+            Some((Expected::Read(place, flight), reply)) => {
+                self.accept_read(place, flight, &reply, received_at);
+            }
+            Some((Expected::Atomic(place, sent_at), reply)) => {
+                self.accept_atomic(place, sent_at, &reply, received_at);
+            }
+            None => self.stats.unexpected += 1,
         }
-        let Some((place, number, sent_at, reply)) = self.expected(message) else {
-            self.stats.strays += 1;
-            return;
-        };
+    }
+
+    fn accept_read(
+        &mut self,
+        place: usize,
+        flight: Flight,
+        reply: &Unverified<'_>,
+        received_at: Timestamp,
+    ) {
         let node = &mut self.nodes[place];
         let shared = &self.shared.nodes[place];
-        let Path::Udp { key, .. } = &node.path else {
+        let Path::Udp { key, .. } = node.path else {
             return;
         };
-        let Ok((reply, lines)) = reply.verify(&self.keys[*key]) else {
+        let Ok((reply, lines)) = reply.verify(&self.keys[key]) else {
             // The true answer may still come.
             self.stats.forged += 1;
             shared.faults(ReadFault::WrongKey, 1);
             return;
         };
-        node.flights.end(number);
+        node.flights.end(flight.nonce);
         node.atomics.note_clock(reply.node_now_ns, received_at);
         self.stats.received += 1;
-        if sent_at >= self.slot_began {
+        if flight.sent_at >= self.slot_began {
             self.awaited = self.awaited.saturating_sub(1);
         }
         self.readers.note(reply.readers, received_at);
         let times = Times {
-            sent_at,
+            sent_at: flight.sent_at,
             received_at,
             node_now_ns: reply.node_now_ns,
         };
@@ -373,17 +415,18 @@ impl Worker {
         }
     }
 
-    /// Takes in the answer to an atomic.
-    fn accept_atomic(&mut self, message: &[u8], received_at: Timestamp) {
-        let Some((place, sent_at, reply)) = self.expected_atomic(message) else {
-            self.stats.strays += 1;
-            return;
-        };
+    fn accept_atomic(
+        &mut self,
+        place: usize,
+        sent_at: Timestamp,
+        reply: &Unverified<'_>,
+        received_at: Timestamp,
+    ) {
         let node = &mut self.nodes[place];
-        let Path::Udp { key, .. } = &node.path else {
+        let Path::Udp { key, .. } = node.path else {
             return;
         };
-        let Ok((reply, _)) = reply.verify(&self.keys[*key]) else {
+        let Ok((reply, _)) = reply.verify(&self.keys[key]) else {
             // The true answer may still come.
             self.stats.forged += 1;
             return;
@@ -397,29 +440,38 @@ impl Worker {
         }
     }
 
-    /// The atomic that a datagram claims to answer, if it is under way.
-    fn expected_atomic<'a>(&self, message: &'a [u8]) -> Option<(usize, Timestamp, Unverified<'a>)> {
+    /// What a datagram claims to answer, if that is under way and it comes from where it was asked.
+    /// Whether the node made it is told by its key only.
+    fn expected<'a>(
+        &self,
+        message: &'a [u8],
+        source: SocketAddr,
+    ) -> Option<(Expected, Unverified<'a>)> {
         let reply = Reply::parse(message).ok()?;
-        let place = ((reply.nonce() & !atomics::NONCE) >> 32) as usize;
-        if reply.initiator() != self.initiator || reply.nonce() & atomics::NONCE == 0 {
-            return None;
-        }
-        let sent_at = self.nodes.get(place)?.atomics.sent_at(reply.sequence())?;
-        Some((place, sent_at, reply))
-    }
-
-    /// The read that a datagram claims to answer, if it is under way.
-    fn expected<'a>(&self, message: &'a [u8]) -> Option<(usize, u32, Timestamp, Unverified<'a>)> {
-        if message.len() != message_bytes(LINES as u8) {
-            return None;
-        }
-        let reply = Reply::parse(message).ok()?;
-        let (place, number) = ((reply.nonce() >> 32) as usize, reply.nonce() as u32);
-        if reply.initiator() != self.initiator {
-            return None;
-        }
-        let sent_at = self.nodes.get(place)?.flights.pending(number)?;
-        Some((place, number, sent_at, reply))
+        let expected = match self.peers.asked(reply.initiator())? {
+            Asked::Reads(peer) => {
+                let peer = self.peers.get(peer);
+                // Nothing but a read's answer is as long.
+                if !peer.is(source) || message.len() != MESSAGE_BYTES {
+                    return None;
+                }
+                peer.nodes.iter().find_map(|place| {
+                    let flight = self.nodes[*place].flights.pending(reply.nonce())?;
+                    Some(Expected::Read(*place, flight))
+                })?
+            }
+            Asked::Atomics(place) => {
+                let node = &self.nodes[place];
+                let Path::Udp { peer, .. } = node.path else {
+                    return None;
+                };
+                if !self.peers.get(peer).is(source) {
+                    return None;
+                }
+                Expected::Atomic(place, node.atomics.expected(&reply)?)
+            }
+        };
+        Some((expected, reply))
     }
 
     /// Brings the statistics up to date.
@@ -434,9 +486,11 @@ impl Worker {
     }
 }
 
-/// What a read carries to find its node again: place and number.
-fn nonce(place: usize, number: u32) -> u64 {
-    ((place as u64) << 32) | u64::from(number)
+/// What an answer is taken for: which node's, and what it answers.
+enum Expected {
+    Read(usize, Flight),
+    /// With the time at which it was sent last.
+    Atomic(usize, Timestamp),
 }
 
 /// The most of what was noted within the last one to two windows.
@@ -471,3 +525,6 @@ impl RecentMaximum {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

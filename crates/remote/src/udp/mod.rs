@@ -7,6 +7,7 @@
 //! | [`region`](UdpRegion) | a front-end's handle to one node |
 //! | [`responder`](Responder) | the node's thread that answers |
 //! | `initiators` | exactly-once for atomics, and how many front-ends read |
+//! | `nonces` | random numbers that name requests |
 //! | `batch`, `socket`, `address` | many datagrams per system call |
 //!
 //! What an attacker without the key gets: nothing, not even an answer. With a recorded request:
@@ -17,6 +18,7 @@ pub(crate) mod address;
 pub(crate) mod batch;
 mod initiators;
 mod key;
+pub(crate) mod nonces;
 mod region;
 mod responder;
 pub(crate) mod socket;

@@ -1,7 +1,7 @@
 //! A front-end's handle to one node over UDP.
 //!
-//! Each verb is one exchange: send, wait for [`UdpOptions::wait`], send again with a new nonce,
-//! [`UdpOptions::tries`] times in all. Answers to any of the tries count. A repeated atomic
+//! Each verb is one exchange: send, wait for [`UdpOptions::wait`], send again with another random nonce,
+//! [`UdpOptions::tries`] times in all. An answer to any of the tries counts, if it comes from the node's address. A repeated atomic
 //! keeps its sequence, so that the node carries it out once (see `initiators`).
 
 use std::io;
@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use tidegate_core::time::Timestamp;
 
 use super::Key;
+use super::nonces::Nonces;
 use super::socket;
 use super::wire::{MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes};
 use crate::clock;
@@ -51,7 +52,7 @@ pub struct UdpRegion {
     key: Key,
     options: UdpOptions,
     initiator: u64,
-    nonce: u64,
+    nonces: Nonces,
     /// Sequence of the last atomic.
     sequence: u64,
     /// The node's life as far as known; 0: not yet.
@@ -89,7 +90,7 @@ impl UdpRegion {
             key,
             options,
             initiator: random()?,
-            nonce: random()?,
+            nonces: Nonces::default(),
             sequence: 0,
             epoch: 0,
             clock_offset: 0,
@@ -100,26 +101,26 @@ impl UdpRegion {
     /// Sends the request until an answer comes, which is left in `self.message`.
     fn exchange(&mut self, mut request: Request) -> Result<Answer, RegionError> {
         let tries = (self.options.tries as usize).clamp(1, TRIES_MAX);
-        let mut sent_at = [Timestamp::ZERO; TRIES_MAX];
-        let first_nonce = self.nonce.wrapping_add(1);
+        let mut sent = Vec::with_capacity(tries);
         let mut forged = 0;
         let mut refused = None;
-        for sent in sent_at.iter_mut().take(tries) {
-            self.nonce = self.nonce.wrapping_add(1);
-            request.nonce = self.nonce;
-            *sent = clock::now();
+        for _ in 0..tries {
+            request.nonce = self.nonces.draw()?;
+            let now = clock::now();
+            sent.push((request.nonce, now));
             match self.send(&request) {
                 Ok(()) => {}
                 Err(error) => refused = Some(error),
             }
-            let deadline = *sent + self.options.wait;
+            let deadline = now + self.options.wait;
             while let Some(length) = self.receive(deadline, &mut refused)? {
                 let Ok(unverified) = Reply::parse(&self.message[..length]) else {
                     continue;
                 };
-                let age = unverified.nonce().wrapping_sub(first_nonce);
-                let asked = self.nonce.wrapping_sub(first_nonce);
-                if unverified.initiator() != self.initiator || age > asked {
+                let mut tries = sent.iter();
+                let asked = tries.find(|(nonce, _)| *nonce == unverified.nonce());
+                let Some((_, sent_at)) = asked else { continue };
+                if unverified.initiator() != self.initiator {
                     continue;
                 }
                 let Ok((reply, _)) = unverified.verify(&self.key) else {
@@ -130,7 +131,7 @@ impl UdpRegion {
                 if same != (request.verb, request.lines, request.sequence) {
                     continue;
                 }
-                return Ok(self.learn(reply, sent_at[age as usize]));
+                return Ok(self.learn(reply, *sent_at));
             }
         }
         Err(match refused {

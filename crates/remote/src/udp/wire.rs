@@ -11,9 +11,9 @@
 //! | 5 | verb: 1 read, 2 compare-and-swap, 3 fetch-and-add | the same |
 //! | 6 | lines to read; 0 for an atomic | the same |
 //! | 7 | flags, 0 | status, see [`Status`] |
-//! | 8 | initiator: random, one per front-end's handle | the same |
+//! | 8 | initiator: random, another one for each node that a front-end asks | the same |
 //! | 16 | sequence of an atomic; 0 for a read | the same |
-//! | 24 | nonce: never used twice by an initiator | the same |
+//! | 24 | nonce: 64 random bits for each read, and for each sequence of an atomic | the same |
 //! | 32 | word u16, key number u16, epoch u32 | node's clock when it answered, ns |
 //! | 40 | operand: new value, or what to add | value that the word held |
 //! | 48 | expected value of a compare-and-swap | readers u32, epoch u32 |
@@ -22,6 +22,7 @@
 //! The epoch names one life of the responder: an atomic of another life is not carried out.
 //! A flag that is not zero belongs to a newer version: such a request is thrown away.
 
+use subtle::ConstantTimeEq as _;
 use tidegate_core::record::{LINE_BYTES, LINES_MAX};
 
 use super::Key;
@@ -346,6 +347,11 @@ impl<'a> Unverified<'a> {
         self.reply.nonce
     }
 
+    /// What it claims to be the answer to.
+    pub fn verb(&self) -> Verb {
+        self.reply.verb
+    }
+
     /// Which atomic it claims to answer.
     pub fn sequence(&self) -> u64 {
         self.reply.sequence
@@ -380,7 +386,7 @@ fn check_start(header: &[u8; HEADER_BYTES], magic: [u8; 4]) -> Result<(Verb, u8)
 
 /// Compares tags without telling by the time it takes how much of them agrees.
 fn same(ours: u64, theirs: u64) -> bool {
-    std::hint::black_box(ours ^ theirs) == 0
+    ours.ct_eq(&theirs).into()
 }
 
 fn put(header: &mut [u8; HEADER_BYTES], at: usize, value: u64) {

@@ -1,0 +1,155 @@
+//! Who is asked, and who answers.
+//!
+//! An answer counts only if it comes from the address that was asked. Each address is asked under an
+//! initiator of its own, so that no node can pass on what another one was asked. Nodes that share an agent
+//! share its address, and its initiator of reads: the agent counts front-ends by these. Each has an
+//! initiator of its own for atomics, whose sequences would mix otherwise.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::SocketAddr;
+
+use crate::memory::random;
+use crate::region::RegionError;
+use crate::udp::address::Name;
+
+/// An address that is asked.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    /// The same for the kernel.
+    pub(super) name: Name,
+    /// Which of the reader's sockets.
+    pub(super) side: usize,
+    /// Under which it is read.
+    pub(super) initiator: u64,
+    /// Nodes that are read there.
+    pub(super) nodes: Vec<usize>,
+}
+
+impl Peer {
+    /// Whether a datagram came from here.
+    pub(super) fn is(&self, source: SocketAddr) -> bool {
+        let same = |own: SocketAddr, other: SocketAddr| {
+            own.ip() == other.ip() && own.port() == other.port()
+        };
+        match (self.address, source) {
+            // The scope names the interface of a link-local address; others have none.
+            (SocketAddr::V6(own), SocketAddr::V6(other)) => {
+                same(own.into(), other.into())
+                    && (own.scope_id() == 0 || own.scope_id() == other.scope_id())
+            }
+            (own, other) => same(own, other),
+        }
+    }
+}
+
+/// What an initiator was drawn for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Reads at this peer.
+    Reads(usize),
+    /// Atomics of this node.
+    Atomics(usize),
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    all: Vec<Peer>,
+    by_address: HashMap<SocketAddr, usize>,
+    by_initiator: HashMap<u64, Asked>,
+}
+
+impl Peers {
+    /// Adds a node that is asked at this address through this socket: its peer, and its initiator of
+    /// atomics.
+    pub(super) fn add(
+        &mut self,
+        node: usize,
+        address: SocketAddr,
+        side: usize,
+    ) -> Result<(usize, u64), RegionError> {
+        let peer = match self.by_address.get(&address) {
+            Some(known) => *known,
+            None => {
+                let peer = self.all.len();
+                let initiator = self.draw(Asked::Reads(peer))?;
+                self.all.push(Peer {
+                    address,
+                    name: address.into(),
+                    side,
+                    initiator,
+                    nodes: Vec::new(),
+                });
+                self.by_address.insert(address, peer);
+                peer
+            }
+        };
+        self.all[peer].nodes.push(node);
+        Ok((peer, self.draw(Asked::Atomics(node))?))
+    }
+
+    /// An initiator that is not taken.
+    fn draw(&mut self, what_for: Asked) -> Result<u64, RegionError> {
+        loop {
+            if let Entry::Vacant(free) = self.by_initiator.entry(random()?) {
+                let initiator = *free.key();
+                free.insert(what_for);
+                return Ok(initiator);
+            }
+        }
+    }
+
+    pub(super) fn get(&self, peer: usize) -> &Peer {
+        &self.all[peer]
+    }
+
+    /// What an answer with this initiator claims to be about.
+    pub(super) fn asked(&self, initiator: u64) -> Option<Asked> {
+        self.by_initiator.get(&initiator).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_at_one_address_share_the_initiator_of_reads_and_no_other() {
+        let mut peers = Peers::default();
+        let one = "10.0.0.1:9901".parse().unwrap();
+        let other = "10.0.0.2:9901".parse().unwrap();
+        let added =
+            [(0, one), (1, other), (2, one)].map(|(node, at)| peers.add(node, at, 0).unwrap());
+        assert_eq!(added.map(|(peer, _)| peer), [0, 1, 0]);
+        assert_eq!(peers.get(0).nodes, [0, 2]);
+        assert_ne!(peers.get(0).initiator, peers.get(1).initiator);
+        assert_eq!(peers.asked(peers.get(1).initiator), Some(Asked::Reads(1)));
+        for (node, (_, initiator)) in added.iter().enumerate() {
+            assert_eq!(peers.asked(*initiator), Some(Asked::Atomics(node)));
+        }
+    }
+
+    #[test]
+    fn a_peer_is_its_address_and_its_port() {
+        let cases = [
+            ("10.0.0.1:9901", "10.0.0.1:9901", true),
+            ("10.0.0.1:9901", "10.0.0.1:9902", false),
+            ("10.0.0.1:9901", "10.0.0.2:9901", false),
+            ("[2001:db8::1]:9901", "[2001:db8::1]:9901", true),
+            ("[2001:db8::1]:9901", "10.0.0.1:9901", false),
+            ("[fe80::1%3]:9901", "[fe80::1%3]:9901", true),
+            ("[fe80::1%3]:9901", "[fe80::1%4]:9901", false),
+        ];
+        for (asked, source, same) in cases {
+            let mut peers = Peers::default();
+            let (peer, _) = peers.add(0, asked.parse().unwrap(), 0).unwrap();
+            assert_eq!(
+                peers.get(peer).is(source.parse().unwrap()),
+                same,
+                "{asked} {source}"
+            );
+        }
+    }
+}
