@@ -237,7 +237,29 @@ pub struct Topology {
     pub groups: Arc<[Group]>,
 }
 
+impl Node {
+    /// Whether it answers nothing at all, not even probes.
+    pub fn is_unresponsive(&self) -> bool {
+        let cause = self.ejection.map(|ejection| ejection.cause);
+        matches!(cause, Some(Cause::Failures | Cause::Silence))
+    }
+}
+
 impl Topology {
+    /// Whether a request of the site that waits for the node's answer is better sent to another one: the
+    /// node answers nothing, and one that was not tried is up.
+    pub fn is_stranded(&self, site: SiteId, node: NodeId, tried: &[NodeId]) -> bool {
+        let node_at = |node: NodeId| self.nodes.get(node.index());
+        let is_up = |node: &NodeId| node_at(*node).is_some_and(|node| node.health == Health::Up);
+        let site = self.sites.get(site.index());
+        node_at(node).is_some_and(Node::is_unresponsive)
+            && site.is_some_and(|site| {
+                let others = site.candidates.iter();
+                let mut untried = others.filter(|it| **it != node && !tried.contains(it));
+                untried.any(is_up)
+            })
+    }
+
     /// The site.
     pub fn site(&self, site: SiteId) -> &Site {
         &self.sites[site.index()]

@@ -33,7 +33,7 @@ use tidegate_core::topology::SiteId;
 use tokio::sync::Notify;
 
 use crate::exchange::Exchange;
-use crate::forward::is_idempotent;
+use crate::retry::is_idempotent;
 use crate::worker::Worker;
 
 /// Most tosses that wait for whoever runs the test.

@@ -40,6 +40,8 @@ pub(crate) struct Exchange {
     pub(crate) site: Option<SiteId>,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) tries: u32,
+    /// Nodes that did not answer it.
+    pub(crate) tried: Vec<NodeId>,
     /// It was not tried again because the budget is used up.
     pub(crate) retry_denied: bool,
     /// Whose request it is; taken when it is let in.
@@ -71,6 +73,7 @@ impl Default for Exchange {
             site: None,
             ticket: None,
             tries: 0,
+            tried: Vec::new(),
             retry_denied: false,
             session: None,
             throttled: None,
@@ -426,6 +429,7 @@ impl Exchange {
         self.asked_at = None;
         self.site = None;
         self.tries = 0;
+        self.tried.clear();
         self.retry_denied = false;
         self.session = None;
         self.dithered = None;

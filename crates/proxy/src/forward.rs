@@ -1,15 +1,5 @@
 //! A request's way: checks, route, throttle, test, pick, connection, response head; and again elsewhere, if
-//! that failed and trying again can do no harm.
-//!
-//! What may be tried again, within the retry budget and the limit on tries:
-//!
-//! | what happened | tried again |
-//! |---|---|
-//! | no connection | at another node: nothing was sent |
-//! | the request came back unsent from a pooled connection | at the same node, on a new connection, and free of charge: the node had merely closed an idle connection |
-//! | a pooled connection broke before the first byte of an answer | the same, if the method is idempotent and there is no body; an upgrade too |
-//! | a new connection broke before the first byte of an answer | at another node, if the method is idempotent and there is no body |
-//! | anything else, and every time-out of an answer | never |
+//! that failed and trying again can do no harm ([`retry`](crate::retry)).
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -28,7 +18,6 @@ use tidegate_core::load::RestKind;
 use tidegate_core::picker::{Arrival, Decision, Ticket};
 use tidegate_core::throttle::lowered;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::NodeId;
 
 use crate::body::RequestBody;
 use crate::dithering::{self, Hold};
@@ -36,6 +25,7 @@ use crate::exchange::Live;
 use crate::head::{self, Checked, Facts, Hop};
 use crate::marking;
 use crate::reason::Reason;
+use crate::retry::{self, Failure};
 use crate::session::{Session, Upload};
 use crate::sockets::probes;
 use crate::throttling::{self, Held};
@@ -75,25 +65,6 @@ pub(crate) enum Wait {
     Room(Waiting),
 }
 
-/// A try that got no answer.
-pub(crate) struct Failure {
-    reason: Reason,
-    /// The request, if it may be sent again.
-    request: Option<Request<RequestBody>>,
-    /// It was a pooled connection that the node may have closed long before.
-    stale: bool,
-}
-
-impl Failure {
-    fn at_last(reason: Reason) -> Self {
-        Self {
-            reason,
-            request: None,
-            stale: false,
-        }
-    }
-}
-
 /// Checks a request, finds its site and its node, and makes it ready to be sent.
 pub(crate) fn outgoing(
     session: &Rc<Session>,
@@ -116,7 +87,8 @@ pub(crate) fn outgoing(
     let request = prepared(session, request, &facts)?;
     let passage = Passage {
         facts,
-        repeatable: is_idempotent(request.method()) && matches!(request.body(), RequestBody::Empty),
+        repeatable: retry::is_idempotent(request.method())
+            && matches!(request.body(), RequestBody::Empty),
         stale: false,
     };
     match waiting {
@@ -173,7 +145,8 @@ pub(crate) async fn go_on_waiting(
             *passage = pooled;
             let mut sending = pin!(send(session, upstream, request, passage));
             let polled =
-                poll_fn(|context| poll_head(session, sending.as_mut(), passage, context)).await;
+                poll_fn(|context| poll_head(session, live, sending.as_mut(), passage, context))
+                    .await;
             match polled {
                 Ok(response) => Ok(response),
                 Err(failure) => go_on_after(session, live, failure, passage).await,
@@ -363,7 +336,7 @@ fn pick(
 }
 
 /// The request goes to the ticket's node.
-fn dispatch(worker: &Worker, live: &mut Live, ticket: Ticket, now: Timestamp) {
+pub(crate) fn dispatch(worker: &Worker, live: &mut Live, ticket: Ticket, now: Timestamp) {
     let stats = worker.stats();
     match ticket.why.load_age {
         Some(age) => stats.load_age.record(age.as_micros() as u64),
@@ -426,18 +399,6 @@ fn prepared(
     Ok(request)
 }
 
-pub(crate) fn is_idempotent(method: &Method) -> bool {
-    // RFC 9110 §9.2.2; TRACE does not come this far.
-    [
-        Method::GET,
-        Method::HEAD,
-        Method::OPTIONS,
-        Method::PUT,
-        Method::DELETE,
-    ]
-    .contains(method)
-}
-
 /// Sends a request on this connection.
 pub(crate) fn send(
     session: &Session,
@@ -460,6 +421,7 @@ pub(crate) fn send(
 /// Waits for the response head.
 pub(crate) fn poll_head(
     session: &Session,
+    live: &mut Live,
     mut sending: Pin<&mut impl Future<Output = Sent>>,
     passage: &Passage,
     context: &mut Context<'_>,
@@ -478,6 +440,12 @@ pub(crate) fn poll_head(
         polled = sending.poll(context);
     }
     session.take_interims();
+    if polled.is_pending()
+        && session.stranded.take()
+        && let Some(failure) = retry::leave(session, live)
+    {
+        return Poll::Ready(Err(failure));
+    }
     polled.map_err(|error| failure(session, error, passage.stale))
 }
 
@@ -488,13 +456,12 @@ pub(crate) async fn go_on(
     mut request: Request<RequestBody>,
     passage: &Passage,
 ) -> Result<Response<Incoming>, Reason> {
-    let mut tried = Vec::new();
     loop {
         let failure = match attempt(session, live, request, passage).await {
             Ok(response) => return Ok(response),
             Err(failure) => failure,
         };
-        request = again_elsewhere(session, live, failure, &mut tried)?;
+        request = retry::after(session, live, failure)?;
     }
 }
 
@@ -505,11 +472,7 @@ pub(crate) async fn go_on_after(
     failure: Failure,
     passage: &Passage,
 ) -> Result<Response<Incoming>, Reason> {
-    let request = if failure.stale {
-        again_on_new_connection(session, failure)?
-    } else {
-        again_elsewhere(session, live, failure, &mut Vec::new())?
-    };
+    let request = retry::after(session, live, failure)?;
     go_on(session, live, request, passage).await
 }
 
@@ -529,20 +492,14 @@ async fn attempt(
     });
     let upstream = match connect(session, way).await {
         Ok(upstream) => upstream,
-        Err(reason) => {
-            return Err(Failure {
-                reason,
-                request: Some(request),
-                stale: false,
-            });
-        }
+        Err(reason) => return Err(Failure::of_node(reason, request)),
     };
     let passage = Passage {
         stale: false,
         ..*passage
     };
     let mut sending = pin!(send(session, upstream, request, &passage));
-    poll_fn(|context| poll_head(session, sending.as_mut(), &passage, context)).await
+    poll_fn(|context| poll_head(session, live, sending.as_mut(), &passage, context)).await
 }
 
 /// Whether it is this machine that cannot connect: then no node is to blame.
@@ -600,11 +557,7 @@ fn failure(
 ) -> Failure {
     let upstream = session.upstream.take();
     if let Some(request) = error.take_message() {
-        return Failure {
-            reason: Reason::Reset,
-            request: Some(request),
-            stale,
-        };
+        return Failure::of_connection(request, stale);
     }
     match session.upload.get() {
         Upload::Failed(reason) => return Failure::at_last(reason),
@@ -615,62 +568,8 @@ fn failure(
     if error.is_parse() || error.is_parse_too_large() || flooded {
         return Failure::at_last(Reason::BadResponse);
     }
-    let request = upstream.and_then(|upstream| upstream.unanswered(&error));
-    Failure {
-        reason: Reason::Reset,
-        stale: stale && request.is_some(),
-        request,
-    }
-}
-
-/// The same node, which is not to blame, but not one of its pooled connections. That costs no
-/// budget: a request meets one such connection at most, and the next one is new.
-fn again_on_new_connection(
-    session: &Session,
-    failure: Failure,
-) -> Result<Request<RequestBody>, Reason> {
-    session.worker.stats().stale.add(1);
-    failure.request.ok_or(failure.reason)
-}
-
-/// Another node, if there is one and the budget allows it.
-fn again_elsewhere(
-    session: &Session,
-    live: &mut Live,
-    failure: Failure,
-    tried: &mut Vec<NodeId>,
-) -> Result<Request<RequestBody>, Reason> {
-    let worker = &session.worker;
-    let reason = failure.reason;
-    if reason == Reason::OutOfSockets {
-        return Err(reason);
-    }
-    live.on_failure(reason);
-    let request = failure.request.ok_or(reason)?;
-    let exchange = live.exchange().ok_or(reason)?;
-    let (Some(site), Some(ticket)) = (exchange.site, &exchange.ticket) else {
-        return Err(reason);
-    };
-    tried.push(ticket.node);
-    if exchange.tries >= worker.config.limits.tries {
-        return Err(reason);
-    }
-    worker.refresh();
-    if !worker.has_others(site, tried) {
-        return Err(reason);
-    }
-    if !worker.may_retry(site) {
-        exchange.retry_denied = true;
-        return Err(reason);
-    }
-    let now = worker.now();
-    let retried = worker.picker.borrow_mut().handle_retry(site, tried, now);
-    match retried {
-        Err(_) => Err(reason),
-        Ok(ticket) => {
-            worker.on_retry(site);
-            dispatch(worker, live, ticket, now);
-            Ok(request)
-        }
+    match upstream.and_then(|upstream| upstream.unanswered(&error)) {
+        Some(request) => Failure::of_connection(request, stale),
+        None => Failure::at_last(Reason::Reset),
     }
 }

@@ -51,6 +51,7 @@ mod proxy;
 mod reason;
 mod refuse;
 mod respond;
+mod retry;
 mod seats;
 mod serve;
 mod session;

@@ -14,9 +14,10 @@ use pin_project_lite::pin_project;
 use crate::body::{RequestBody, ResponseBody};
 use crate::deliver::{Delivery, announce_close, deliver, refused};
 use crate::exchange::Live;
-use crate::forward::{self, Failure, Outgoing, Passage, Wait, poll_head};
+use crate::forward::{self, Outgoing, Passage, Wait, poll_head};
 use crate::reason::Reason;
 use crate::refuse;
+use crate::retry::Failure;
 use crate::session::Session;
 use crate::tunnel::Tunnel;
 use crate::upstream::Sent;
@@ -92,7 +93,10 @@ impl<F: Future<Output = Sent>> Future for Responder<F> {
                     passage,
                     sending,
                 } => {
-                    let polled = ready!(poll_head(session, sending, passage, context));
+                    let Some(request) = live else {
+                        return Poll::Pending;
+                    };
+                    let polled = ready!(poll_head(session, request, sending, passage, context));
                     let Some(live) = live.take() else {
                         return Poll::Pending;
                     };

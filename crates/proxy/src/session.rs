@@ -21,7 +21,7 @@ use http::{HeaderValue, Version};
 use tidegate_core::allowance::Allowance;
 use tidegate_core::load::RestKind;
 use tidegate_core::picker::Resting;
-use tidegate_core::topology::NodeId;
+use tidegate_core::topology::{Node, NodeId, Topology};
 
 use crate::departure::{Ended, LOOK_TICKS, Stage};
 use crate::exchange::Exchange;
@@ -90,6 +90,8 @@ pub(crate) struct Session {
     late: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     repose: Cell<Repose>,
+    /// The node that has the present request answers nothing any more.
+    pub(crate) stranded: Cell<bool>,
     /// The upstream connection that has the present request.
     pub(crate) upstream: RefCell<Option<Box<Upstream>>>,
     pub(crate) upload: Cell<Upload>,
@@ -151,6 +153,7 @@ impl Session {
             late: Cell::new(false),
             waker: RefCell::new(None),
             repose: Cell::default(),
+            stranded: Cell::new(false),
             upstream: RefCell::new(None),
             upload: Cell::new(Upload::Done),
             uploaded: Cell::new(0),
@@ -302,6 +305,17 @@ impl Session {
         }
         self.repose.set(repose);
         false
+    }
+
+    /// Some nodes answer nothing: the request is looked at anew if it waits for one of them.
+    pub(crate) fn on_unresponsive(&self, topology: &Topology) {
+        let upstream = self.upstream.borrow();
+        let node = upstream.as_ref().and_then(|upstream| upstream.awaited());
+        let node = node.and_then(|node| topology.nodes.get(node.index()));
+        if self.phase() == Phase::Busy && node.is_some_and(Node::is_unresponsive) {
+            self.stranded.set(true);
+            self.wake();
+        }
     }
 
     // Whether the request holds room at its node; see [`tidegate_core::picker::Picker::rest`].

@@ -179,6 +179,19 @@ impl Upstream {
         self.watch.inflow.borrow().interims.is_flooded()
     }
 
+    /// The node that it goes to, if the present request can be sent again so far: its bytes are kept, and
+    /// not one of an answer has come.
+    pub(crate) fn awaited(&self) -> Option<NodeId> {
+        let silent = self.watch.reads.get() == 0 && !self.ended;
+        (silent && self.watch.capturing.get()).then_some(self.way.node)
+    }
+
+    /// The request that is [awaited](Self::awaited), as it can be sent again; none if part of it is still here.
+    pub(crate) fn awaited_request(&self) -> Option<Request<RequestBody>> {
+        self.awaited()?;
+        parse_again(&self.watch.sent.borrow())
+    }
+
     /// What of the present request was sent, if there was no byte of an answer and all of it was
     /// kept: the request as it can be sent again.
     pub(crate) fn unanswered(&self, error: &hyper::Error) -> Option<Request<RequestBody>> {

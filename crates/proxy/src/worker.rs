@@ -16,7 +16,6 @@ use socket2::Socket;
 use tidegate_core::admission::{AcceptGate, Class};
 use tidegate_core::picker::{LONG_ANSWER, Picker};
 use tidegate_core::prng::Prng;
-use tidegate_core::retry_budget::RetryBudget;
 use tidegate_core::route::Routes;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{NodeId, SiteId, Topology};
@@ -36,9 +35,9 @@ use crate::log::{Line, Logger, Recent, Ring, Tail};
 use crate::observed::Observer;
 use crate::proxy::{Order, Shared};
 use crate::reason::Reason;
+use crate::retry::Budgets;
 use crate::seats::{AllSeats, Seat};
 use crate::session::Session;
-use crate::site::SiteConfig;
 use crate::stats::WorkerStats;
 use crate::throttling::{self, Throttling};
 use crate::upstream::{Pool, Upstream, Way};
@@ -49,6 +48,8 @@ pub const TICK: Duration = Duration::from_millis(20);
 const TICKS_PER_SECOND: u64 = 1000 / TICK.as_millis() as u64;
 /// Ticks between two sweeps of the pool.
 const SWEEP_TICKS: u64 = 50;
+/// Ticks between two looks for requests that wait for nodes that answer nothing.
+const RESCUE_TICKS: u64 = 5;
 /// Ticks between two flushes of the access log.
 const FLUSH_TICKS: u64 = 5;
 /// So that coins are other numbers than the picker's: else who is held would go with who goes where.
@@ -125,8 +126,7 @@ pub(crate) struct Worker {
     /// For the requests of a class that is tested.
     pub(crate) coins: RefCell<Prng>,
     pub(crate) pool: RefCell<Pool>,
-    /// Of each site: how many of its requests may be tried again here.
-    budgets: RefCell<Box<[RetryBudget]>>,
+    pub(crate) budgets: RefCell<Budgets>,
     classes: Box<[ClassRules]>,
     pub(crate) session_tables: Arc<SessionTables>,
     pub(crate) answers: Answers,
@@ -250,7 +250,7 @@ impl Worker {
             throttles: throttling::Local::new(&shared),
             coins: RefCell::new(Prng::new(seed ^ COINS)),
             pool: RefCell::new(Pool::default()),
-            budgets: RefCell::new(budgets(&config, now)),
+            budgets: RefCell::new(Budgets::new(&config, now)),
             classes: (config.sites.iter())
                 .map(|site| ClassRules::new(&site.classes))
                 .collect(),
@@ -383,37 +383,6 @@ impl Worker {
         known
     }
 
-    /// A request of the site has come: it pays for retries.
-    pub(crate) fn pay_for_retries(&self, site: SiteId) {
-        if let Some(budget) = self.budgets.borrow_mut().get_mut(site.index()) {
-            budget.on_request();
-        }
-    }
-
-    /// Whether a request of the site may be tried again; if so, it is paid for.
-    pub(crate) fn may_retry(&self, site: SiteId) -> bool {
-        let mut budgets = self.budgets.borrow_mut();
-        let budget = budgets.get_mut(site.index());
-        let may = budget.is_some_and(|budget| budget.try_take(self.now()));
-        if !may {
-            let stats = self.stats();
-            stats.retries_denied.add(1);
-            if let Some(site) = stats.site(site) {
-                site.retries_denied.add(1);
-            }
-        }
-        may
-    }
-
-    /// A request of the site is tried again.
-    pub(crate) fn on_retry(&self, site: SiteId) {
-        let stats = self.stats();
-        stats.retries.add(1);
-        if let Some(site) = stats.site(site) {
-            site.retries.add(1);
-        }
-    }
-
     /// Whether the site has candidates besides these.
     pub(crate) fn has_others(&self, site: SiteId, tried: &[NodeId]) -> bool {
         let picker = self.picker.borrow();
@@ -487,6 +456,7 @@ impl Worker {
         let mut interval = tokio::time::interval(TICK);
         interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut swept_at = 0;
+        let mut rescued_at = 0;
         let mut flushed_at = 0;
         let mut served_at = self.now();
         loop {
@@ -500,6 +470,10 @@ impl Worker {
             let mut room = false;
             for session in self.sessions.borrow().slots.iter().flatten() {
                 room |= session.on_tick(tick);
+            }
+            if tick >= rescued_at + RESCUE_TICKS {
+                rescued_at = tick;
+                self.rescue();
             }
             if room {
                 waiting::serve(&self);
@@ -542,7 +516,7 @@ impl Worker {
 
     // The end.
 
-    fn for_each_session(&self, act: impl Fn(&Session)) {
+    pub(crate) fn for_each_session(&self, act: impl Fn(&Session)) {
         for session in self.sessions.borrow().slots.iter().flatten() {
             act(session);
         }
@@ -657,15 +631,6 @@ async fn failure(tasks: &mut JoinSet<()>) -> Failed {
         Some(Err(error)) if error.is_panic() => Failed::of_panic(&*error.into_panic()),
         Some(_) | None => Failed("a task ended that has no end".to_owned()),
     }
-}
-
-/// Each site's budget, of which a worker has its part.
-fn budgets(config: &ProxyConfig, now: Timestamp) -> Box<[RetryBudget]> {
-    let budget = |site: &SiteConfig| {
-        let part = site.retry.share(config.workers);
-        RetryBudget::new(part, now)
-    };
-    config.sites.iter().map(budget).collect()
 }
 
 /// Bytes that are read from a node beyond those of a buffer: a body that fills one comes in one read
