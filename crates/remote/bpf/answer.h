@@ -11,7 +11,12 @@
 #define MAC_WORDS_BEFORE (MAC_BYTES_BEFORE / 8)
 #define SECOND 1000000000ull
 #define RATE_WINDOW 10000000ull
-#define EXPIRY (60 * SECOND)
+/* How far a number may lie behind and ahead of our clock, see crates/remote/src/udp/initiators.rs. */
+#define AGE_MAX (SECOND / 5)
+#define AHEAD_MAX (SECOND / 10)
+#define READ_AGE_MAX SECOND
+/* Between two searches for an initiator that makes room. */
+#define SWEEP_MIN (SECOND / 1000)
 
 enum verb {
     VERB_READ = 1,
@@ -27,6 +32,8 @@ enum status {
     STATUS_FULL,
     STATUS_ABSENT,
     STATUS_TORN,
+    STATUS_TOO_OLD,
+    STATUS_TOO_NEW,
 };
 
 enum fate {
@@ -87,6 +94,23 @@ static __always_inline int within_rate(__u64 now)
     return __sync_fetch_and_add(&rate_count, 1) < set_rate_max;
 }
 
+/* Whether a number lies farther back than `age`. */
+static __always_inline int too_old(__u64 number, __u64 age, __u64 now)
+{
+    return now > age && number < now - age;
+}
+
+static __always_inline int too_new(__u64 number, __u64 now)
+{
+    return number > now + AHEAD_MAX;
+}
+
+/* Whether a read proves that its front-end has lately had an answer. */
+static __always_inline int is_fresh(__u64 number, __u64 now)
+{
+    return number && !too_old(number, READ_AGE_MAX, now) && !too_new(number, now);
+}
+
 /* Notes that an initiator reads; gives how many do. */
 static __always_inline __u32 note_reader(__u64 initiator, __u64 now, int reads)
 {
@@ -112,61 +136,54 @@ static __always_inline __u32 note_reader(__u64 initiator, __u64 now, int reads)
 struct oldest {
     __u64 initiator;
     __u64 sequence;
-    __u64 at;
+    __u32 some;
 };
 
 static long older(void *map, __u64 *initiator, struct last *last, struct oldest *oldest)
 {
-    if (oldest->at && last->at >= oldest->at)
+    if (oldest->some && last->sequence >= oldest->sequence)
         return 0;
     oldest->initiator = *initiator;
     oldest->sequence = last->sequence;
-    oldest->at = last->at;
+    oldest->some = 1;
     return 0;
 }
 
-/* Forgets the initiator that has been silent for longest, if it may be. */
+/* Forgets the initiator with the oldest number, if all copies of its atomics are too old. */
 static __always_inline int forget_one(__u64 now)
 {
     struct oldest oldest = {};
 
-    if (now - swept_at < SECOND / 100)
+    if (now - swept_at < SWEEP_MIN)
         return 0;
     swept_at = now;
     bpf_for_each_map_elem(&initiators, older, &oldest, 0);
-    if (!oldest.at || now - oldest.at < EXPIRY)
+    if (!oldest.some || !too_old(oldest.sequence, AGE_MAX, now))
         return 0;
-    for (int tries = 0; tries < 8; tries++) {
-        __u64 floor = floor_sequence;
-
-        if (floor >= oldest.sequence ||
-            __sync_val_compare_and_swap(&floor_sequence, floor, oldest.sequence) == floor)
-            break;
-    }
     bpf_map_delete_elem(&initiators, &oldest.initiator);
     return 1;
 }
 
-/* What is remembered of the initiator, made if need be; nothing, with a status, if it may not. */
-static __always_inline struct last *last_of(__u64 initiator, __u64 number, __u64 now, __u8 *status)
+/* A place for an initiator that is not known; nothing if there is no room. */
+static __always_inline struct last *make_last(__u64 initiator, __u64 number, __u64 now)
 {
-    struct last *last = bpf_map_lookup_elem(&initiators, &initiator);
+    /* Its first atomic has a greater number; and it does not look old meanwhile. */
+    struct last fresh = {.sequence = number ? number - 1 : 0};
 
-    if (last)
-        return last;
-    if (number <= floor_sequence) {
-        *status = STATUS_STALE;
-        return 0;
-    }
-    struct last fresh = {.at = now};
-
-    *status = STATUS_FULL;
     if (bpf_map_update_elem(&initiators, &initiator, &fresh, BPF_NOEXIST) == -E2BIG) {
         if (!forget_one(now))
             return 0;
         bpf_map_update_elem(&initiators, &initiator, &fresh, BPF_NOEXIST);
     }
     return bpf_map_lookup_elem(&initiators, &initiator);
+}
+
+/* What is wrong with a number by our clock. */
+static __always_inline __u8 status_of(__u64 number, __u64 now)
+{
+    if (too_old(number, AGE_MAX, now))
+        return STATUS_TOO_OLD;
+    return too_new(number, now) ? STATUS_TOO_NEW : STATUS_DONE;
 }
 
 /* Carries an atomic out, once. Gives its status; the word's value stands in `value` then. */
@@ -178,27 +195,39 @@ static __always_inline __u8 atomic(const struct message *request, __u64 now, __u
     __u8 verb = request->verb;
     __u64 operand = request->operand, expected = request->expected;
     __u64 number = request->sequence;
-    __u8 status = STATUS_FULL;
+    __u64 initiator = request->initiator;
+    __u8 status = status_of(number, now);
 
     if (!all)
-        return status;
+        return STATUS_FULL;
     if (request->request.epoch != set_epoch) {
         count(COUNT_REFUSED);
         return STATUS_EPOCH;
     }
-    struct last *last = last_of(request->initiator, number, now, &status);
+    struct last *last = bpf_map_lookup_elem(&initiators, &initiator);
 
+    if (!last && status == STATUS_DONE) {
+        last = make_last(initiator, number, now);
+        if (!last)
+            status = STATUS_FULL;
+    }
     if (!last) {
         count(COUNT_REFUSED);
         return status;
     }
     __u64 *target = &all->word[word & (WORDS - 1)];
     __u64 held = 0;
-    __u32 what = COUNT_ATOMICS;
+    __u32 what = COUNT_REFUSED;
 
     bpf_spin_lock(&last->lock);
-    last->at = now;
-    if (number > last->sequence) {
+    if (number == last->sequence && last->word == word && last->verb == verb &&
+        last->operand == operand && last->expected == expected) {
+        status = last->status;
+        held = last->value;
+        what = COUNT_REPEATED;
+    } else if (number <= last->sequence) {
+        status = STATUS_STALE;
+    } else if (status == STATUS_DONE) {
         status = STATUS_NO_WORD;
         if (word < WORDS) {
             if (verb == VERB_COMPARE_AND_SWAP)
@@ -214,19 +243,21 @@ static __always_inline __u8 atomic(const struct message *request, __u64 now, __u
         last->operand = operand;
         last->expected = expected;
         last->value = held;
-    } else if (number == last->sequence && last->word == word && last->verb == verb &&
-               last->operand == operand && last->expected == expected) {
-        status = last->status;
-        held = last->value;
-        what = COUNT_REPEATED;
-    } else {
-        status = STATUS_STALE;
-        what = COUNT_REFUSED;
+        what = COUNT_ATOMICS;
     }
     bpf_spin_unlock(&last->lock);
     count(what);
     *value = held;
     return status;
+}
+
+/* The word that every read tells. */
+static __always_inline __u64 first_word(void)
+{
+    __u32 zero = 0;
+    struct words *all = bpf_map_lookup_elem(&words, &zero);
+
+    return all ? all->word[0] : 0;
 }
 
 static __always_inline int allowed(const struct place *place)
@@ -290,8 +321,11 @@ static __always_inline enum fate answer(struct message *message, const struct pl
     __u64 value = 0;
     __u8 status = STATUS_DONE;
 
+    int counts = reads && is_fresh(message->sequence, now);
+
     if (reads) {
         fill(message, 0, 0, rung);
+        value = first_word();
         count(COUNT_READS);
     } else {
         status = atomic(message, now, &value);
@@ -300,7 +334,7 @@ static __always_inline enum fate answer(struct message *message, const struct pl
     message->status = status;
     message->node_now = bpf_ktime_get_ns();
     message->operand = value;
-    message->answer.readers = note_reader(message->initiator, now, reads);
+    message->answer.readers = note_reader(message->initiator, now, counts);
     message->answer.epoch = set_epoch;
 
     __u32 words = (__u32)message->lines * (TIDEGATE_LINE_BYTES / 8);

@@ -6,7 +6,7 @@
 #define CPUS_MAX 1024
 #define NUMA_NODES_MAX 8
 #define KEYS_MAX 8
-#define WORDS 64
+#define WORDS 512
 #define INITIATORS_MAX 1024
 #define READERS_MAX 1024
 #define HEADER_BYTES 64
@@ -65,7 +65,6 @@ __u64 rate_count = 0;
 __u64 readers_window = 0;
 __u64 readers_now = 0;
 __u64 readers_last = 0;
-__u64 floor_sequence = 0;
 __u64 swept_at = 0;
 
 /* One CPU: addresses, and what its task switches added up to. */
@@ -214,7 +213,6 @@ struct last {
     __u64 operand;
     __u64 expected;
     __u64 value;
-    __u64 at;
 };
 
 struct {

@@ -90,6 +90,12 @@ pub enum Refusal {
     /// The sequence is one of the past, and it is not known any more what became of it.
     #[error("the request's sequence is one of the past")]
     Stale,
+    /// The request was on its way for too long.
+    #[error("the request was on its way for too long to be carried out")]
+    TooOld,
+    /// The node's clock has stood still.
+    #[error("the request's sequence lies ahead of the node's clock")]
+    TooNew,
     /// Too many front-ends at once.
     #[error("the node keeps track of no more front-ends")]
     Full,

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use libbpf_rs::ProgramInput;
 
 use super::*;
+use crate::memory::WORDS;
+use crate::udp::initiators::AGE_MAX;
 use crate::udp::wire::{
     DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes,
 };
@@ -354,10 +356,14 @@ fn atomics_happen_once() {
     let (first, _) = bench.ask(PLAIN, &read(1));
     let epoch = first.epoch;
     assert_ne!(epoch, 0);
-    let add = |sequence| atomic(Verb::FetchAndAdd, 3, sequence, epoch);
-    let swap = |sequence| atomic(Verb::CompareAndSwap, 4, sequence, epoch);
+    let add = |sequence| atomic(Verb::FetchAndAdd, 3, first.node_now_ns + sequence, epoch);
+    let swap = |sequence| Request {
+        word: 4,
+        verb: Verb::CompareAndSwap,
+        ..add(sequence)
+    };
     let elsewhere = Request {
-        word: 64,
+        word: WORDS as u16,
         ..add(60)
     };
     let other_life = Request {
@@ -398,25 +404,38 @@ fn atomics_happen_once() {
 }
 
 #[test]
-fn a_full_table_of_initiators_forgets_nobody_that_is_young() {
+fn a_full_table_of_initiators_forgets_the_oldest_and_none_that_is_alive() {
     let Some(bench) = Bench::new(|options| options.rate_max = u32::MAX) else {
         return;
     };
     let (first, _) = bench.ask(PLAIN, &read(1));
+    let begun = first.node_now_ns;
     let add = |initiator, sequence| Request {
         initiator,
         ..atomic(Verb::FetchAndAdd, 1, sequence, first.epoch)
     };
-    for initiator in 1..=1024 {
-        assert_eq!(bench.ask(PLAIN, &add(initiator, 1)).0.status, Status::Done);
+    for initiator in 0..1024 {
+        let (reply, _) = bench.ask(PLAIN, &add(initiator, begun + initiator));
+        assert_eq!(reply.status, Status::Done);
     }
-    assert_eq!(bench.ask(PLAIN, &add(5000, 1)).0.status, Status::Full);
-    let (again, _) = bench.ask(PLAIN, &add(1, 1));
-    assert_eq!(
-        (again.status, again.value),
-        (Status::Done, 0),
-        "still known"
-    );
+    let age = nanos(AGE_MAX);
+    // However long that takes: it does come.
+    loop {
+        let now = crate::clock::now().nanos();
+        let (reply, _) = bench.ask(PLAIN, &add(5000, now));
+        if reply.status == Status::Done {
+            assert!(reply.node_now_ns > begun + age, "it was alive");
+            break;
+        }
+        assert_eq!(reply.status, Status::Full);
+        assert!(now <= begun + 5 * age, "nothing is forgotten");
+    }
+    let (gone, _) = bench.ask(PLAIN, &add(0, begun));
+    assert_eq!(gone.status, Status::TooOld, "and is not carried out again");
+    for kept in [1, 1023] {
+        let (again, _) = bench.ask(PLAIN, &add(kept, begun + kept));
+        assert_eq!((again.status, again.value), (Status::Done, kept * 5));
+    }
 }
 
 #[test]

@@ -5,12 +5,12 @@
 //! |---|---|
 //! | 0 .. 1344 | record area, see `lines` |
 //! | 2048 .. 2064 | identity: magic and version, then 1 once the owner is gone |
-//! | 4096 .. 4608 | words |
+//! | 4096 .. 8192 | words |
 
 use tidegate_core::record::{LINE_BYTES, LINES_MAX};
 
 /// Words of 64 bits beside the record of every region.
-pub const WORDS: usize = 64;
+pub const WORDS: usize = 512;
 /// Bytes of a region.
 pub(crate) const REGION_BYTES: usize = 8192;
 /// The same in words.

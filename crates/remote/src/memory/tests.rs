@@ -195,13 +195,13 @@ fn a_file_left_by_a_dead_owner_is_replaced_and_any_other_is_not() {
 #[test]
 fn words_are_counted_and_bounded() {
     let memory = RegionMemory::anonymous().unwrap();
-    assert_eq!(memory.fetch_and_add(63, u64::MAX).unwrap(), 0);
-    assert_eq!(memory.fetch_and_add(63, 2).unwrap(), u64::MAX);
-    assert_eq!(memory.compare_and_swap(63, 1, 9).unwrap(), 1);
-    assert_eq!(memory.compare_and_swap(63, 1, 10).unwrap(), 9);
-    assert_eq!(memory.word(63).unwrap(), 9);
+    assert_eq!(memory.fetch_and_add(511, u64::MAX).unwrap(), 0);
+    assert_eq!(memory.fetch_and_add(511, 2).unwrap(), u64::MAX);
+    assert_eq!(memory.compare_and_swap(511, 1, 9).unwrap(), 1);
+    assert_eq!(memory.compare_and_swap(511, 1, 10).unwrap(), 9);
+    assert_eq!(memory.word(511).unwrap(), 9);
     assert!(matches!(
-        memory.word(64),
-        Err(RegionError::Refused(Refusal::Word(64)))
+        memory.word(512),
+        Err(RegionError::Refused(Refusal::Word(512)))
     ));
 }

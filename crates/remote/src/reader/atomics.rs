@@ -6,6 +6,7 @@
 //! answered: done      -> the director is told
 //!           epoch     -> the first time the node's life is learned; later it has restarted: lost
 //!           stale     -> a new sequence, by the node's clock, some times
+//!           too old   -> the same, once, if nothing else was sent with the old one
 //!           the rest  -> lost
 //! ```
 //!
@@ -36,6 +37,8 @@ struct UnderWay {
     nonce: Option<u64>,
     begun_at: Timestamp,
     sent_at: Timestamp,
+    /// Datagrams with this sequence.
+    sent: u32,
     renewals: u32,
 }
 
@@ -55,8 +58,8 @@ pub(super) struct Atomics {
     epoch: u32,
     /// Sequence of the last one.
     sequence: u64,
-    /// The node's clock minus ours.
-    clock_offset: i128,
+    /// The node's clock minus ours, once an answer has come.
+    clock_offset: Option<i128>,
     under_way: Option<UnderWay>,
 }
 
@@ -74,7 +77,13 @@ pub(super) enum Due {
 impl Atomics {
     /// What the node's clock was when an answer came.
     pub(super) fn note_clock(&mut self, node_now_ns: u64, received_at: Timestamp) {
-        self.clock_offset = i128::from(node_now_ns) - i128::from(received_at.nanos());
+        self.clock_offset = Some(i128::from(node_now_ns) - i128::from(received_at.nanos()));
+    }
+
+    /// The node's clock as far as known, ns; 0: not yet.
+    pub(super) fn node_clock(&self, now: Timestamp) -> u64 {
+        let node_now = self.clock_offset.map(|it| i128::from(now.nanos()) + it);
+        node_now.map_or(0, |it| u64::try_from(it).unwrap_or(0))
     }
 
     /// What to do for what is asked, on behalf of this initiator; a question that is new takes the nonce.
@@ -92,6 +101,7 @@ impl Atomics {
                 nonce: None,
                 begun_at: now,
                 sent_at: now,
+                sent: 0,
                 renewals: 0,
             };
             return self.send(under_way, initiator, nonce);
@@ -109,6 +119,7 @@ impl Atomics {
 
     fn send(&mut self, mut under_way: UnderWay, initiator: u64, nonce: u64) -> Due {
         let nonce = *under_way.nonce.get_or_insert(nonce);
+        under_way.sent += 1;
         self.under_way = Some(under_way);
         let (word, operand, expected) = match under_way.asked.op {
             WordOp::FetchAndAdd { word, delta } => (word, delta, 0),
@@ -160,8 +171,16 @@ impl Atomics {
                     return lost;
                 }
             }
-            // Our numbers lie behind those of an initiator that the node forgot.
+            // Our numbers lie behind those that the node knows of us.
             Status::Stale => {}
+            // It took long on its way. A copy may have come sooner, and be forgotten by now.
+            Status::TooOld if under_way.sent == 1 && under_way.renewals == 0 => {}
+            Status::TooOld => return lost,
+            // A copy may yet be carried out. Later ones count on the clock that we know now.
+            Status::TooNew => {
+                self.sequence = 0;
+                return lost;
+            }
             Status::NoWord | Status::Full | Status::Absent | Status::Torn | Status::Other(_) => {
                 return lost;
             }
@@ -170,6 +189,7 @@ impl Atomics {
             return lost;
         }
         under_way.renewals += 1;
+        under_way.sent = 0;
         under_way.sequence = self.next_sequence(now);
         under_way.nonce = None;
         // It goes out at the next look.
@@ -180,8 +200,7 @@ impl Atomics {
 
     /// The next sequence: the node's clock as far as known, and more than the last one.
     fn next_sequence(&mut self, now: Timestamp) -> u64 {
-        let node_now = i128::from(now.nanos()) + self.clock_offset;
-        let node_now = u64::try_from(node_now).unwrap_or(0);
+        let node_now = self.node_clock(now);
         self.sequence = node_now.max(self.sequence.saturating_add(1));
         self.sequence
     }
@@ -266,7 +285,12 @@ mod tests {
 
     #[test]
     fn what_the_node_does_not_do_is_told() {
-        for status in [Status::NoWord, Status::Full, Status::Other(9)] {
+        for status in [
+            Status::NoWord,
+            Status::Full,
+            Status::TooNew,
+            Status::Other(99),
+        ] {
             let mut atomics = Atomics::default();
             let request = sent(atomics.due(ASKED, (1, 10), at(0)));
             let told = atomics.accept(&reply(&request, status), at(1));
@@ -279,5 +303,34 @@ mod tests {
             let last = round == RENEWALS_MAX;
             assert_eq!(told.is_some(), last, "{round}");
         }
+    }
+
+    #[test]
+    fn one_that_was_too_old_is_numbered_anew_once_unless_a_copy_was_sent() {
+        let lost = Some((7, WordReply::Lost));
+        let mut atomics = Atomics::default();
+        let first = sent(atomics.due(ASKED, (1, 0), at(0)));
+        assert_eq!(atomics.accept(&reply(&first, Status::TooOld), at(1)), None);
+        let second = sent(atomics.due(ASKED, (1, 0), at(2)));
+        // The answer told the node's clock.
+        assert_eq!(second.sequence, 9_000_000_000);
+        assert_eq!(atomics.accept(&reply(&second, Status::TooOld), at(3)), lost);
+        let mut atomics = Atomics::default();
+        let first = sent(atomics.due(ASKED, (1, 0), at(0)));
+        sent(atomics.due(ASKED, (1, 0), at(2000)));
+        let told = atomics.accept(&reply(&first, Status::TooOld), at(2001));
+        assert_eq!(told, lost, "a copy may have been carried out");
+    }
+
+    #[test]
+    fn numbers_follow_a_clock_that_stood_still() {
+        let mut atomics = Atomics::default();
+        atomics.note_clock(20_000_000_000, at(0));
+        let ahead = sent(atomics.due(ASKED, (1, 0), at(0)));
+        assert_eq!(ahead.sequence, 20_000_000_000);
+        let told = atomics.accept(&reply(&ahead, Status::TooNew), at(1));
+        assert_eq!(told, Some((7, WordReply::Lost)));
+        let next = sent(atomics.due(ASKED, (1, 0), at(1)));
+        assert_eq!(next.sequence, 9_000_000_000);
     }
 }

@@ -332,7 +332,10 @@ fn words_are_asked_over_every_transport_and_each_question_is_carried_out_once() 
         assert_eq!(held(asked(&table, node, swap(300))), 300);
         assert_eq!(region.fetch_and_add(5, 0).unwrap(), 8);
         // One that is not there.
-        let op = WordOp::FetchAndAdd { word: 64, delta: 1 };
+        let op = WordOp::FetchAndAdd {
+            word: crate::WORDS as u32,
+            delta: 1,
+        };
         assert_eq!(asked(&table, node, op), WordReply::Lost);
     }
 }

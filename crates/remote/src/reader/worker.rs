@@ -218,7 +218,10 @@ impl Worker {
                 nonce,
                 sent_at: now,
             });
-            let request = Request::read(LINES as u8, peer.initiator, nonce);
+            let request = Request {
+                sequence: node.atomics.node_clock(now),
+                ..Request::read(LINES as u8, peer.initiator, nonce)
+            };
             let slot = buffers.sent.len();
             let message = buffers.out.fill(slot, &peer.name, MESSAGE_BYTES);
             if let Some(header) = message.first_chunk_mut() {
@@ -409,7 +412,13 @@ impl Worker {
             Status::Done => node.accept(lines, times, None, shared, &self.table),
             Status::Absent => shared.faults(ReadFault::Absent, 1),
             Status::Torn => shared.faults(ReadFault::Torn, 1),
-            Status::NoWord | Status::Stale | Status::Epoch | Status::Full | Status::Other(_) => {
+            Status::NoWord
+            | Status::Stale
+            | Status::Epoch
+            | Status::Full
+            | Status::TooOld
+            | Status::TooNew
+            | Status::Other(_) => {
                 shared.faults(ReadFault::Refused, 1);
             }
         }

@@ -1,34 +1,60 @@
-//! Who has asked: exactly-once for atomics, and how many front-ends read. Pure: no socket, and
-//! time comes in.
+//! Which atomics are carried out, exactly once each, and how many front-ends read. Pure: no socket,
+//! and time comes in.
 //!
-//! A datagram may be lost, come twice, come late, or be recorded and sent again by somebody
-//! else. An atomic must be carried out once all the same.
+//! A datagram may be lost, come twice, come late, or be recorded and sent again by an attacker.
+//! An atomic must be carried out once all the same.
 //!
 //! * An initiator numbers its atomics with the node's clock, in nanoseconds, as it knows it from
-//!   earlier answers: numbers grow per initiator and always lie in the past of the node.
-//! * The number and the answer of its last atomic are kept. The same number gets the same
-//!   answer; a smaller one is [`Verdict::Stale`].
-//! * An initiator that has been silent for [`EXPIRY`] may be forgotten when room is needed. All
-//!   numbers up to its last are then of the past for everybody (the floor): a recorded atomic
-//!   is either known or below the floor. As initiators wait some milliseconds for an answer
-//!   and not [`EXPIRY`], none loses an answer by it.
+//!   earlier answers: numbers grow per initiator and lie in the past of the node.
+//! * A number older than [`AGE_MAX`] or more than [`AHEAD_MAX`] ahead is refused: whatever is
+//!   recorded is worthless after that time, and no number blocks the ones of the future.
+//! * The number and the answer of an initiator's last atomic are kept. The same number gets the
+//!   same answer, however old it is; a smaller one is [`Status::Stale`].
+//! * When the table is full the initiator with the oldest number makes room, once that number is
+//!   older than [`AGE_MAX`]: copies of its atomics are too old from then on. Copies of atomics
+//!   that were carried out change nothing in the table.
 //! * A responder that restarts begins a new epoch, and carries out no atomic of another.
+//! * A read counts as one of a front-end only if it carries the node's clock of the last
+//!   [`READ_AGE_MAX`], which a first read cannot know and a recorded one no longer has.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tidegate_core::time::Timestamp;
+use tidegate_core::time::{Timestamp, nanos};
 
 use super::wire::{Request, Status, Verb};
 
+/// Oldest number of an atomic that is carried out. Part of the protocol of moves: a
+/// compare-and-swap that was delayed longer than this never happens.
+pub(crate) const AGE_MAX: Duration = Duration::from_millis(200);
+/// Farthest that a number may lie ahead of the node's clock. Initiators count on from an answer,
+/// so only a node that stood still for a while is behind their numbers.
+pub(super) const AHEAD_MAX: Duration = Duration::from_millis(100);
+/// Oldest clock in a read that counts as one of a front-end.
+pub(super) const READ_AGE_MAX: Duration = Duration::from_secs(1);
 /// Initiators of atomics that are kept.
-const INITIATORS_MAX: usize = 1024;
-/// Silence after which an initiator may be forgotten.
-const EXPIRY: Duration = Duration::from_secs(60);
+pub(super) const INITIATORS_MAX: usize = 1024;
 /// Readers that are told apart within a second; more are not counted.
 const READERS_MAX: usize = 1024;
 /// Over this time readers are counted.
 const READERS_WINDOW: Duration = Duration::from_secs(1);
+
+/// Whether a number lies farther back than `age_max`.
+fn is_too_old(sequence: u64, age_max: Duration, now: Timestamp) -> bool {
+    sequence.saturating_add(nanos(age_max)) < now.nanos()
+}
+
+/// Whether a number lies too far ahead.
+fn is_too_new(sequence: u64, now: Timestamp) -> bool {
+    sequence > now.nanos().saturating_add(nanos(AHEAD_MAX))
+}
+
+/// Whether a read proves that its front-end has lately had an answer.
+pub(super) fn is_fresh(read: &Request, now: Timestamp) -> bool {
+    read.sequence != 0
+        && !is_too_old(read.sequence, READ_AGE_MAX, now)
+        && !is_too_new(read.sequence, now)
+}
 
 /// What an atomic is, without what changes when it is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +67,9 @@ struct Operation {
 
 /// How an atomic ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
-    pub(super) status: Status,
-    pub(super) value: u64,
+pub(crate) struct Outcome {
+    pub(crate) status: Status,
+    pub(crate) value: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,75 +77,72 @@ struct Last {
     sequence: u64,
     operation: Operation,
     outcome: Outcome,
-    at: Timestamp,
 }
 
 /// What to do with an atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Carry it out, then [`Initiators::keep`] how it ended.
     New,
     /// It was carried out before and ended like this.
     Repeated(Outcome),
-    /// It is one of the past.
-    Stale,
-    /// There is no room for another initiator.
-    Full,
+    /// It is not carried out, with this status.
+    Refused(Status),
 }
 
 /// The last atomic of every initiator.
 #[derive(Debug, Default)]
-pub(super) struct Initiators {
+pub(crate) struct Initiators {
     last: HashMap<u64, Last>,
-    /// Numbers up to here are of the past for initiators that are not known.
-    floor: u64,
 }
 
 impl Initiators {
     /// Judges an atomic; makes room for its initiator if it is to be carried out.
-    pub(super) fn judge(&mut self, request: &Request, now: Timestamp) -> Verdict {
-        if let Some(last) = self.last.get_mut(&request.initiator) {
-            last.at = now;
-            return match request.sequence {
-                same if same == last.sequence && last.operation == operation(request) => {
-                    Verdict::Repeated(last.outcome)
-                }
-                newer if newer > last.sequence => Verdict::New,
-                _ => Verdict::Stale,
+    pub(crate) fn judge(&mut self, request: &Request, now: Timestamp) -> Verdict {
+        let last = self.last.get(&request.initiator);
+        if let Some(last) = last
+            && request.sequence <= last.sequence
+        {
+            let same = request.sequence == last.sequence && last.operation == operation(request);
+            return match same {
+                true => Verdict::Repeated(last.outcome),
+                false => Verdict::Refused(Status::Stale),
             };
         }
-        if request.sequence <= self.floor {
-            return Verdict::Stale;
+        let known = last.is_some();
+        if is_too_old(request.sequence, AGE_MAX, now) {
+            return Verdict::Refused(Status::TooOld);
         }
-        if self.last.len() >= INITIATORS_MAX && !self.forget_one(now) {
-            return Verdict::Full;
+        if is_too_new(request.sequence, now) {
+            return Verdict::Refused(Status::TooNew);
+        }
+        if !known && self.last.len() >= INITIATORS_MAX && !self.forget_oldest(now) {
+            return Verdict::Refused(Status::Full);
         }
         Verdict::New
     }
 
     /// Keeps how an atomic ended.
-    pub(super) fn keep(&mut self, request: &Request, outcome: Outcome, now: Timestamp) {
+    pub(crate) fn keep(&mut self, request: &Request, outcome: Outcome) {
         let last = Last {
             sequence: request.sequence,
             operation: operation(request),
             outcome,
-            at: now,
         };
         self.last.insert(request.initiator, last);
     }
 
-    /// Forgets the initiator that has been silent for longest, if it may be.
-    fn forget_one(&mut self, now: Timestamp) -> bool {
-        let oldest = self.last.iter().min_by_key(|(_, last)| last.at);
+    /// Forgets the initiator with the oldest number, if all copies of its atomics are too old.
+    fn forget_oldest(&mut self, now: Timestamp) -> bool {
+        let oldest = self.last.iter().min_by_key(|(_, last)| last.sequence);
         let Some((&initiator, &last)) = oldest else {
             return false;
         };
-        if now.since(last.at) < EXPIRY {
-            return false;
+        let dead = is_too_old(last.sequence, AGE_MAX, now);
+        if dead {
+            self.last.remove(&initiator);
         }
-        self.floor = self.floor.max(last.sequence);
-        self.last.remove(&initiator);
-        true
+        dead
     }
 }
 
@@ -232,64 +255,158 @@ mod tests {
         status: Status::Done,
         value: 5,
     };
+    const TOO_OLD: Verdict = Verdict::Refused(Status::TooOld);
+    const TOO_NEW: Verdict = Verdict::Refused(Status::TooNew);
+    const STALE: Verdict = Verdict::Refused(Status::Stale);
 
-    fn add(initiator: u64, sequence: u64) -> Request {
+    /// An addition that its initiator numbers at this millisecond of the node's clock.
+    fn add(initiator: u64, ms: u64) -> Request {
         Request {
             verb: Verb::FetchAndAdd,
-            sequence,
+            sequence: Timestamp::from_millis(ms).nanos(),
             operand: 1,
             ..Request::read(0, initiator, 1)
         }
     }
 
     fn at(seconds: u64) -> Timestamp {
-        Timestamp::from_millis(seconds * 1000)
+        ms(seconds * 1000)
+    }
+
+    fn ms(ms: u64) -> Timestamp {
+        Timestamp::from_millis(ms)
     }
 
     #[test]
     fn an_atomic_is_carried_out_once_and_its_answer_kept() {
         let mut initiators = Initiators::default();
-        assert_eq!(initiators.judge(&add(1, 10), at(1)), Verdict::New);
-        initiators.keep(&add(1, 10), DONE, at(1));
-        assert_eq!(
-            initiators.judge(&add(1, 10), at(2)),
-            Verdict::Repeated(DONE)
-        );
-        assert_eq!(initiators.judge(&add(1, 9), at(2)), Verdict::Stale);
+        assert_eq!(initiators.judge(&add(1, 1000), ms(1000)), Verdict::New);
+        initiators.keep(&add(1, 1000), DONE);
+        for later in [1000, 1001, 61_000] {
+            assert_eq!(
+                initiators.judge(&add(1, 1000), ms(later)),
+                Verdict::Repeated(DONE)
+            );
+        }
+        assert_eq!(initiators.judge(&add(1, 999), ms(1001)), STALE);
         let other = Request {
             operand: 2,
-            ..add(1, 10)
+            ..add(1, 1000)
         };
-        assert_eq!(initiators.judge(&other, at(2)), Verdict::Stale);
-        assert_eq!(initiators.judge(&add(1, 11), at(2)), Verdict::New);
-        assert_eq!(initiators.judge(&add(2, 10), at(2)), Verdict::New);
+        assert_eq!(initiators.judge(&other, ms(1001)), STALE);
+        assert_eq!(initiators.judge(&add(1, 1001), ms(1001)), Verdict::New);
+        assert_eq!(initiators.judge(&add(2, 1000), ms(1001)), Verdict::New);
     }
 
     #[test]
-    fn what_was_forgotten_can_not_be_replayed() {
+    fn atomics_age_by_the_nodes_clock() {
+        let now = at(100);
+        let numbered = |sequence| Request {
+            sequence,
+            ..add(1, 0)
+        };
+        let (age, ahead) = (nanos(AGE_MAX), nanos(AHEAD_MAX));
+        for (sequence, verdict) in [
+            (0, TOO_OLD),
+            (now.nanos() - 60_000_000_000, TOO_OLD),
+            (now.nanos() - age - 1, TOO_OLD),
+            (now.nanos() - age, Verdict::New),
+            (now.nanos(), Verdict::New),
+            (now.nanos() + ahead, Verdict::New),
+            (now.nanos() + ahead + 1, TOO_NEW),
+            (u64::MAX - 2, TOO_NEW),
+            (u64::MAX, TOO_NEW),
+        ] {
+            let mut initiators = Initiators::default();
+            assert_eq!(initiators.judge(&numbered(sequence), now), verdict);
+            // An initiator that is known gets no more than a fresh one.
+            let before = numbered(sequence.saturating_sub(1));
+            initiators.keep(&before, DONE);
+            if sequence > 0 {
+                assert_eq!(initiators.judge(&numbered(sequence), now), verdict);
+            }
+        }
+    }
+
+    /// As many initiators as there is room for, with numbers from a second of the clock on, a
+    /// microsecond apart.
+    fn full(second: u64) -> (Initiators, impl Fn(u64) -> Request) {
+        let request = move |initiator: u64| Request {
+            sequence: at(second).nanos() + initiator * 1000,
+            ..add(initiator, 0)
+        };
         let mut initiators = Initiators::default();
         for initiator in 0..INITIATORS_MAX as u64 {
-            let request = add(initiator, 100 + initiator);
-            assert_eq!(initiators.judge(&request, at(1)), Verdict::New);
-            initiators.keep(&request, DONE, at(1));
+            assert_eq!(
+                initiators.judge(&request(initiator), ms(second * 1000 + 2)),
+                Verdict::New
+            );
+            initiators.keep(&request(initiator), DONE);
         }
-        let late = add(u64::MAX, 5000);
-        assert_eq!(initiators.judge(&late, at(60)), Verdict::Full);
-        // One of them is heard of again, and is not the one to go.
-        initiators.judge(&add(0, 100), at(60));
-        assert_eq!(initiators.judge(&late, at(61)), Verdict::New);
-        initiators.keep(&late, DONE, at(61));
-        assert_eq!(
-            initiators.judge(&add(0, 100), at(61)),
-            Verdict::Repeated(DONE)
-        );
-        let gone = (1..INITIATORS_MAX as u64).find(|known| !initiators.last.contains_key(known));
-        let gone = gone.unwrap();
-        assert_eq!(
-            initiators.judge(&add(gone, 100 + gone), at(61)),
-            Verdict::Stale
-        );
+        (initiators, request)
+    }
+
+    #[test]
+    fn a_full_table_forgets_the_oldest_and_none_that_is_alive() {
+        let (mut initiators, request) = full(1);
+        let full = Verdict::Refused(Status::Full);
+        assert_eq!(initiators.judge(&add(5000, 1200), ms(1200)), full);
+        // Those that are known go on all the same.
+        assert_eq!(initiators.judge(&add(7, 1200), ms(1200)), Verdict::New);
+        assert_eq!(initiators.judge(&add(5000, 1201), ms(1201)), Verdict::New);
+        initiators.keep(&add(5000, 1201), DONE);
         assert_eq!(initiators.last.len(), INITIATORS_MAX);
+        let gone: Vec<_> = (0..INITIATORS_MAX as u64)
+            .filter(|known| !initiators.last.contains_key(known))
+            .collect();
+        assert_eq!(gone, [0]);
+        // What was forgotten is too old to be carried out again.
+        assert_eq!(initiators.judge(&request(0), ms(1201)), TOO_OLD);
+    }
+
+    #[test]
+    fn replays_keep_no_initiator_in_the_table() {
+        let (mut initiators, request) = full(1);
+        for initiator in 0..INITIATORS_MAX as u64 {
+            let replayed = initiators.judge(&request(initiator), at(60));
+            assert_eq!(replayed, Verdict::Repeated(DONE));
+        }
+        for fresh in 5000..6000 {
+            let request = add(fresh, 60_000);
+            assert_eq!(initiators.judge(&request, at(60)), Verdict::New);
+            initiators.keep(&request, DONE);
+        }
+    }
+
+    #[test]
+    fn numbers_of_the_future_block_no_fresh_front_end() {
+        let mut initiators = Initiators::default();
+        for initiator in 0..INITIATORS_MAX as u64 {
+            let request = Request {
+                sequence: u64::MAX - 2,
+                ..add(initiator, 0)
+            };
+            assert_eq!(initiators.judge(&request, at(1)), TOO_NEW);
+        }
+        assert_eq!(initiators.judge(&add(5000, 1000), at(1)), Verdict::New);
+    }
+
+    #[test]
+    fn only_a_read_with_the_clock_of_now_counts() {
+        let read = |ms: u64| Request {
+            sequence: Timestamp::from_millis(ms).nanos(),
+            ..Request::read(5, 1, 1)
+        };
+        let now = at(100);
+        for (sent, fresh) in [
+            (0, false),
+            (98_999, false),
+            (99_000, true),
+            (100_100, true),
+            (100_101, false),
+        ] {
+            assert_eq!(is_fresh(&read(sent), now), fresh, "{sent}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@
 
 pub(crate) mod address;
 pub(crate) mod batch;
-mod initiators;
+pub(crate) mod initiators;
 mod key;
 pub(crate) mod nonces;
 mod region;

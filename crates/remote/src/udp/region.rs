@@ -58,13 +58,14 @@ pub struct UdpRegion {
     /// The node's life as far as known; 0: not yet.
     epoch: u32,
     /// The node's clock minus ours, as of the last answer.
-    clock_offset: i128,
+    clock_offset: Option<i128>,
     message: [u8; MESSAGE_BYTES_MAX],
 }
 
-/// An answer, and when its request was sent and it came.
+/// An answer, when its request was sent and it came, and how many times it was sent by then.
 struct Answer {
     reply: Reply,
+    sent: usize,
     sent_at: Timestamp,
     received_at: Timestamp,
 }
@@ -93,7 +94,7 @@ impl UdpRegion {
             nonces: Nonces::default(),
             sequence: 0,
             epoch: 0,
-            clock_offset: 0,
+            clock_offset: None,
             message: [0; MESSAGE_BYTES_MAX],
         })
     }
@@ -131,7 +132,8 @@ impl UdpRegion {
                 if same != (request.verb, request.lines, request.sequence) {
                     continue;
                 }
-                return Ok(self.learn(reply, *sent_at));
+                let (times, sent_at) = (sent.len(), *sent_at);
+                return Ok(self.learn(reply, times, sent_at));
             }
         }
         Err(match refused {
@@ -178,21 +180,27 @@ impl UdpRegion {
     }
 
     /// Takes in what every answer tells about the node.
-    fn learn(&mut self, reply: Reply, sent_at: Timestamp) -> Answer {
+    fn learn(&mut self, reply: Reply, sent: usize, sent_at: Timestamp) -> Answer {
         let received_at = clock::now();
-        self.clock_offset = i128::from(reply.node_now_ns) - i128::from(received_at.nanos());
+        self.clock_offset = Some(i128::from(reply.node_now_ns) - i128::from(received_at.nanos()));
         Answer {
             reply,
+            sent,
             sent_at,
             received_at,
         }
     }
 
+    /// The node's clock as far as known, ns; 0: not yet.
+    fn node_clock(&self) -> u64 {
+        let now = i128::from(clock::now().nanos());
+        let node_now = self.clock_offset.map(|it| now + it);
+        node_now.map_or(0, |it| u64::try_from(it).unwrap_or(0))
+    }
+
     /// The next sequence: the node's clock as far as known, and more than the last one.
     fn next_sequence(&mut self) -> u64 {
-        let node_now = i128::from(clock::now().nanos()) + self.clock_offset;
-        let node_now = u64::try_from(node_now).unwrap_or(0);
-        self.sequence = node_now.max(self.sequence.saturating_add(1));
+        self.sequence = self.node_clock().max(self.sequence.saturating_add(1));
         self.sequence
     }
 
@@ -218,7 +226,7 @@ impl UdpRegion {
                 expected,
                 ..Request::read(0, self.initiator, 0)
             };
-            let reply = self.exchange(request)?.reply;
+            let Answer { reply, sent, .. } = self.exchange(request)?;
             match reply.status {
                 Status::Done => return Ok(reply.value),
                 Status::Epoch => {
@@ -229,9 +237,21 @@ impl UdpRegion {
                         return Err(RegionError::Restarted);
                     }
                 }
-                // Our numbers lie behind those of an initiator that the node forgot; the
-                // answer has brought the node's clock.
+                // Our numbers lie behind those that the node knows of us; the answer has brought
+                // the node's clock.
                 Status::Stale => refusal = Refusal::Stale,
+                Status::TooOld => {
+                    refusal = Refusal::TooOld;
+                    // A copy may have come sooner, and be forgotten by now.
+                    if sent > 1 {
+                        break;
+                    }
+                }
+                Status::TooNew => {
+                    // A copy may yet be carried out. Later ones count on the clock that we know now.
+                    self.sequence = 0;
+                    return Err(RegionError::Refused(Refusal::TooNew));
+                }
                 Status::NoWord => return Err(RegionError::Refused(Refusal::Word(word))),
                 Status::Full => return Err(RegionError::Refused(Refusal::Full)),
                 Status::Absent | Status::Torn | Status::Other(_) => {
@@ -247,7 +267,10 @@ impl UdpRegion {
 impl Region for UdpRegion {
     fn read(&mut self, lines: usize) -> Result<Read, RegionError> {
         let lines = check_lines(lines)?;
-        let request = Request::read(lines as u8, self.initiator, 0);
+        let request = Request {
+            sequence: self.node_clock(),
+            ..Request::read(lines as u8, self.initiator, 0)
+        };
         let answer = self.exchange(request)?;
         let mut read = Read::empty(lines, answer.sent_at)?;
         read.received_at = answer.received_at;
@@ -257,7 +280,13 @@ impl Region for UdpRegion {
             Status::Done => {}
             Status::Absent => return Err(RegionError::Absent),
             Status::Torn => return Err(RegionError::Torn),
-            Status::NoWord | Status::Stale | Status::Epoch | Status::Full | Status::Other(_) => {
+            Status::NoWord
+            | Status::Stale
+            | Status::Epoch
+            | Status::Full
+            | Status::TooOld
+            | Status::TooNew
+            | Status::Other(_) => {
                 let number = answer.reply.status.number();
                 return Err(RegionError::Refused(Refusal::Other(number)));
             }

@@ -24,7 +24,7 @@ use tidegate_core::time::Timestamp;
 use super::Key;
 use super::address::Network;
 use super::batch::Batch;
-use super::initiators::{Initiators, Outcome, Readers, Verdict};
+use super::initiators::{Initiators, Outcome, Readers, Verdict, is_fresh};
 use super::socket;
 use super::wire::{
     DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes,
@@ -114,7 +114,7 @@ pub struct ResponderStats {
     pub atomics: u64,
     /// Atomics that came again and got the answer that was kept.
     pub repeated: u64,
-    /// Atomics refused: stale, of another epoch, or too many initiators.
+    /// Atomics refused: of another time or epoch, stale, or of too many initiators.
     pub refused: u64,
     /// Answers that could not be sent.
     pub unsent: u64,
@@ -344,7 +344,10 @@ impl Server {
         let lines = &mut message[HEADER_BYTES..];
         let (outcome, readers) = match request.verb {
             Verb::Read => {
-                let readers = self.readers.note(request.initiator, now);
+                let readers = match is_fresh(&request, now) {
+                    true => self.readers.note(request.initiator, now),
+                    false => self.readers.current(now),
+                };
                 self.counters.readers.store(readers, Ordering::Relaxed);
                 count(&self.counters.reads);
                 (self.read(lines, now), readers)
@@ -395,7 +398,9 @@ impl Server {
                 }
             }
         };
-        Outcome { status, value: 0 }
+        // There is always a word 0.
+        let value = self.memory.word(0).unwrap_or_default();
+        Outcome { status, value }
     }
 
     /// Carries an atomic out, once.
@@ -411,13 +416,9 @@ impl Server {
                 count(&self.counters.repeated);
                 return outcome;
             }
-            Verdict::Stale => {
+            Verdict::Refused(status) => {
                 count(&self.counters.refused);
-                return refused(Status::Stale);
-            }
-            Verdict::Full => {
-                count(&self.counters.refused);
-                return refused(Status::Full);
+                return refused(status);
             }
         }
         let (word, operand) = (u32::from(request.word), request.operand);
@@ -436,7 +437,7 @@ impl Server {
             },
             Err(_) => refused(Status::NoWord),
         };
-        self.initiators.keep(request, outcome, now);
+        self.initiators.keep(request, outcome);
         outcome
     }
 }

@@ -12,10 +12,10 @@
 //! | 6 | lines to read; 0 for an atomic | the same |
 //! | 7 | flags, 0 | status, see [`Status`] |
 //! | 8 | initiator: random, another one for each node that a front-end asks | the same |
-//! | 16 | sequence of an atomic; 0 for a read | the same |
+//! | 16 | sequence: the node's clock as the initiator knows it from earlier answers, ns; 0: not yet | the same |
 //! | 24 | nonce: 64 random bits for each read, and for each sequence of an atomic | the same |
 //! | 32 | word u16, key number u16, epoch u32 | node's clock when it answered, ns |
-//! | 40 | operand: new value, or what to add | value that the word held |
+//! | 40 | operand: new value, or what to add | value that the word held; of word 0 for a read |
 //! | 48 | expected value of a compare-and-swap | readers u32, epoch u32 |
 //! | 56 | MAC of bytes 0 .. 56 | MAC of bytes 0 .. 56 and 64 .. end |
 //!
@@ -88,12 +88,18 @@ pub enum Status {
     Absent,
     /// No whole record could be copied.
     Torn,
+    /// The sequence lies too far back on the node's clock, which the answer tells. This
+    /// datagram was not carried out.
+    TooOld,
+    /// The sequence lies ahead of the node's clock, which the answer tells. Not carried out yet:
+    /// a copy may be, once its time has come.
+    TooNew,
     /// One of a newer version.
     Other(u8),
 }
 
 impl Status {
-    const KNOWN: [Self; 7] = [
+    const KNOWN: [Self; 9] = [
         Self::Done,
         Self::NoWord,
         Self::Stale,
@@ -101,6 +107,8 @@ impl Status {
         Self::Full,
         Self::Absent,
         Self::Torn,
+        Self::TooOld,
+        Self::TooNew,
     ];
 
     /// As it stands in the answer.
@@ -113,6 +121,8 @@ impl Status {
             Self::Full => 4,
             Self::Absent => 5,
             Self::Torn => 6,
+            Self::TooOld => 7,
+            Self::TooNew => 8,
             Self::Other(number) => number,
         }
     }
@@ -160,7 +170,8 @@ pub struct Request {
     pub lines: u8,
     /// Who asks.
     pub initiator: u64,
-    /// Number of an atomic, growing per initiator; 0 for a read.
+    /// The node's clock as the initiator knows it, ns; 0: not yet. The number of an atomic, which
+    /// grows per initiator; what makes a read count as one of a front-end that is alive.
     pub sequence: u64,
     /// Comes back in the answer.
     pub nonce: u64,
@@ -191,7 +202,7 @@ pub struct Reply {
     pub nonce: u64,
     /// The node's clock, ns.
     pub node_now_ns: u64,
-    /// Value that the word held.
+    /// Value that the word held; of word 0 for a read.
     pub value: u64,
     /// Initiators that read within the last second.
     pub readers: u32,

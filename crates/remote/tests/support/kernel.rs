@@ -1,6 +1,6 @@
 //! A node whose kernel answers: programs in a namespace, and no process.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
 use tidegate_remote::Region;
 use tidegate_remote::kernel::{KernelOptions, KernelResponder};
@@ -19,6 +19,17 @@ pub(crate) struct KernelNode {
 #[expect(clippy::print_stdout, reason = "how a test says that it could not run")]
 fn skip(why: &str) {
     println!("SKIPPED: {why}");
+}
+
+impl KernelNode {
+    /// A socket of the front-end's, connected to the node.
+    pub(crate) fn socket(&self) -> UdpSocket {
+        self.hosts.at_front(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.connect(node_address(false, PORT)).unwrap();
+            socket
+        })
+    }
 }
 
 impl Words for KernelNode {
