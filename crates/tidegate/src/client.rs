@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HOST};
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
@@ -42,7 +42,7 @@ impl Client {
         let (status, body) = self.answer(Method::GET, path, Bytes::new())?;
         match status {
             StatusCode::NOT_FOUND => Ok(None),
-            status => self.read(status, &body).map(Some),
+            status => understood(self.address, status, &body).map(Some),
         }
     }
 
@@ -68,7 +68,7 @@ impl Client {
         body: Bytes,
     ) -> Result<T, String> {
         let (status, body) = self.answer(method, path, body)?;
-        self.read(status, &body)
+        understood(self.address, status, &body)
     }
 
     fn answer(
@@ -84,74 +84,75 @@ impl Client {
         runtime.block_on(self.answer_soon(method, path, body))
     }
 
-    /// Asks for something, inside a runtime.
-    pub(crate) async fn fetch<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
-        let answer = self.answer_soon(Method::GET, path, Bytes::new()).await;
-        let (status, body) = answer?;
-        self.read(status, &body)
-    }
-
     async fn answer_soon(
         &self,
         method: Method,
         path: &str,
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), String> {
-        let address = self.address;
-        match timeout(TIMEOUT, self.exchange(method, path, body)).await {
-            Ok(answer) => answer.map_err(|error| {
-                format!("no front-end answers at {address}: {error}; is it running? is this its [admin] address?")
-            }),
-            Err(_) => Err(format!("{address} did not answer in time")),
-        }
-    }
-
-    fn read<T: DeserializeOwned>(&self, status: StatusCode, body: &[u8]) -> Result<T, String> {
-        let address = self.address;
-        if status.is_success() {
-            return serde_json::from_slice(body).map_err(|error| {
-                format!("{address} gave an answer that is not understood: {error}")
-            });
-        }
-        Err(match serde_json::from_slice::<ApiError>(body) {
-            Ok(refused) => refused.error,
-            Err(_) => format!("{address} answered {status}"),
-        })
-    }
-
-    async fn exchange(
-        &self,
-        method: Method,
-        path: &str,
-        body: Bytes,
-    ) -> Result<(StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, self.address.to_string())
-            .header(ORDER_HEADER, "1");
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.header(ORDER_HEADER, "1");
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {}", token.reveal()));
         }
-        let request = request.body(Full::new(body))?;
-        let stream = TcpStream::connect(self.address).await?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        tokio::pin!(connection);
-        let answer = async {
-            let response = sender.send_request(request).await?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
-            Ok((status, body.collect().await?.to_bytes()))
-        };
-        tokio::pin!(answer);
-        tokio::select! {
-            answer = &mut answer => answer,
-            ended = &mut connection => {
-                ended?;
-                // The connection may end with the answer's last byte.
-                answer.await
-            }
+        let request = request.body(Full::new(body));
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = send(self.address, request).await?;
+        Ok((answer.status(), answer.into_body()))
+    }
+}
+
+/// Sends a request to a front-end's admin interface and waits for its answer, but not for long.
+pub(crate) async fn send(
+    address: SocketAddr,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Bytes>, String> {
+    match timeout(TIMEOUT, exchange(address, request)).await {
+        Ok(answer) => answer.map_err(|error| {
+            format!("no front-end answers at {address}: {error}; is it running? is this its [admin] address?")
+        }),
+        Err(_) => Err(format!("{address} did not answer in time")),
+    }
+}
+
+/// What an answer says.
+pub(crate) fn understood<T: DeserializeOwned>(
+    address: SocketAddr,
+    status: StatusCode,
+    body: &[u8],
+) -> Result<T, String> {
+    if status.is_success() {
+        return serde_json::from_slice(body)
+            .map_err(|error| format!("{address} gave an answer that is not understood: {error}"));
+    }
+    Err(match serde_json::from_slice::<ApiError>(body) {
+        Ok(refused) => refused.error,
+        Err(_) => format!("{address} answered {status}"),
+    })
+}
+
+async fn exchange(
+    address: SocketAddr,
+    mut request: Request<Full<Bytes>>,
+) -> Result<Response<Bytes>, Box<dyn std::error::Error + Send + Sync>> {
+    let host = address.to_string().try_into()?;
+    request.headers_mut().insert(HOST, host);
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::pin!(connection);
+    let answer = async {
+        let (head, body) = sender.send_request(request).await?.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?;
+        Ok(Response::from_parts(head, body.to_bytes()))
+    };
+    tokio::pin!(answer);
+    tokio::select! {
+        answer = &mut answer => answer,
+        ended = &mut connection => {
+            ended?;
+            // The connection may end with the answer's last byte.
+            answer.await
         }
     }
 }

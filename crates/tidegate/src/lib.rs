@@ -11,6 +11,7 @@ mod driver;
 mod open_files;
 mod orders_file;
 mod output;
+mod peer_auth;
 mod probe;
 mod reads;
 mod replace;

@@ -17,7 +17,6 @@
 //! finds; to take it over the process must be restarted in this version.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -40,18 +39,19 @@ use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 
 use crate::admin::plane::{Plane, Window};
-use crate::admin::server::{self, Access};
+use crate::admin::{Access, server};
 use crate::cli::Failure;
-use crate::client::Client;
 use crate::config::file::{LimitsFile, TimeoutsFile};
 use crate::config::throttle::Throttled;
 use crate::config::values::Auto;
-use crate::config::{Admin, Config, Culprits, FrontEnd, Token};
-use crate::culprits::live::{Watch, WatchParts, peers};
+use crate::config::{Admin, Config, Culprits, FrontEnd};
+use crate::culprits::live::peers::{self, PeerClient};
+use crate::culprits::live::{Watch, WatchParts};
 use crate::driver::{Driver, DriverParts};
 use crate::open_files;
 use crate::orders_file::OrdersFile;
 use crate::output::{self, Output};
+use crate::peer_auth::{PeerGate, PeerKey};
 use crate::probe;
 use crate::reads::Reads;
 use crate::resources::Resources;
@@ -122,14 +122,18 @@ async fn serve(
         front_end.timeouts.drain_delay.value,
         front_end.timeouts.drain.value,
     );
-    let peers = front_end.culprits.as_ref().map(|it| it.peers.clone());
+    let (peers, access) = exchange(&admin, front_end.culprits.as_ref())?;
     let mut running = Running::start(front_end, output)?;
     running.say(&listener, output);
-    running.ask_peers(peers.unwrap_or_default(), admin.token.as_ref());
-    let access = Access { token: admin.token };
+    running.ask_peers(peers);
     let plane = Arc::clone(&running.plane);
     let shown = Arc::clone(&plane);
-    let admin = tokio::spawn(server::serve(listener, move || Arc::clone(&shown), access));
+    let admin = tokio::spawn(server::serve(
+        listener,
+        move || Arc::clone(&shown),
+        access,
+        output,
+    ));
     let mut failures = running.proxy.failures();
     loop {
         tokio::select! {
@@ -168,6 +172,23 @@ async fn serve(
     )
     .await;
     Ok(())
+}
+
+/// The other front-ends, and who may ask this one for what. Front-ends know each other by a secret of their own, or
+/// by one that is made from the admin token.
+fn exchange(
+    admin: &Admin,
+    culprits: Option<&Culprits>,
+) -> Result<(Vec<PeerClient>, Access), Failure> {
+    let secret = culprits.and_then(|it| it.peer_token.as_ref());
+    let key = secret.or(admin.token.as_ref()).map(PeerKey::derived);
+    let peers = culprits.iter().flat_map(|it| &it.peers);
+    let peers = peers.map(|address| PeerClient::new(*address, key.clone()));
+    let peers = peers.collect();
+    let gate = key.map(PeerGate::new).transpose();
+    let gate = gate.map_err(|error| Failure::Failed(format!("no randomness: {error}")))?;
+    let token = admin.token.clone();
+    Ok((peers, Access { token, peers: gate }))
 }
 
 /// Lets what is in flight end.
@@ -318,11 +339,9 @@ impl Running {
     }
 
     /// Begins to ask the other front-ends what requests they have.
-    fn ask_peers(&self, peers: Vec<SocketAddr>, token: Option<&Token>) {
+    fn ask_peers(&self, peers: Vec<PeerClient>) {
         let Some(watch) = &self.watch else { return };
-        for address in peers {
-            let token = token.cloned();
-            let client = Client { address, token };
+        for client in peers {
             tokio::spawn(peers::run(client, watch.asks(), clock::now));
         }
     }

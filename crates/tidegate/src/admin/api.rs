@@ -1,21 +1,11 @@
 //! The admin interface's answers: the page, the JSON API, metrics, health.
-//!
-//! Whose requests are answered:
-//!
-//! * The two pages themselves and the two health checks: anybody's, they tell nothing.
-//! * With a token configured, otherwise only those that carry it.
-//! * Without a token (loopback only), those whose `Host` is an address or `localhost`: a page
-//!   elsewhere cannot reach us under a name of its own (DNS rebinding).
-//! * Orders need the header [`ORDER_HEADER`] or the token: a page of another origin cannot send
-//!   either unasked, since no answer here allows other origins anything.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST,
-    REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -29,28 +19,25 @@ use super::exposition::Format;
 use super::models::{ApiError, Ordered};
 use super::page;
 use super::plane::Plane;
-use super::server::Access;
 use super::{metrics, status, throttles, why};
-
-/// What an order must carry if there is no token.
-pub(crate) const ORDER_HEADER: &str = "tidegate-order";
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// An answer.
-type Answer = Response<Full<Bytes>>;
+pub(super) type Answer = Response<Full<Bytes>>;
 
-/// Answers one request.
-pub(crate) async fn answer(
-    request: &Request<Bytes>,
-    plane: &Arc<Plane>,
-    access: &Access,
-) -> Answer {
+/// Whether a request of this kind has a body that is looked at: an order that takes more words than its path.
+pub(super) fn takes_body(method: &Method, path: &str) -> bool {
+    let words = matches!(
+        path,
+        "/api/throttle" | "/api/release" | "/api/culprits/test"
+    );
+    words && *method == Method::POST
+}
+
+/// Answers one request that has the right to ask (`access`).
+pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answer {
     let path = request.uri().path();
-    let open = matches!(path, "/" | "/culprits" | "/livez" | "/readyz");
-    if !open && let Some(refusal) = refusal(request, access) {
-        return refusal;
-    }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let segments: Vec<_> = path.split('/').skip(1).collect();
     match segments.as_slice() {
@@ -173,14 +160,6 @@ fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| format!("the order is not understood: {error}"))
 }
 
-/// The answer to a request whose body cannot be read.
-pub(super) fn unreadable() -> Answer {
-    error(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "the order is too long, or broke off",
-    )
-}
-
 /// Works an answer out on another thread: with a thousand nodes it takes milliseconds, which
 /// signals and health probes should not wait for.
 async fn apart(plane: &Arc<Plane>, work: impl FnOnce(&Plane) -> Answer + Send + 'static) -> Answer {
@@ -201,54 +180,6 @@ fn explain(plane: &Plane, name: &str) -> Answer {
             ),
         ),
     }
-}
-
-fn refusal(request: &Request<Bytes>, access: &Access) -> Option<Answer> {
-    let header = |name| {
-        request
-            .headers()
-            .get(name)
-            .and_then(|value: &HeaderValue| value.to_str().ok())
-    };
-    match &access.token {
-        Some(token) => {
-            let offered = header(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-            if offered.is_some_and(|offered| token.matches(offered)) {
-                return None;
-            }
-            let mut refusal = error(
-                StatusCode::UNAUTHORIZED,
-                "a token is needed: Authorization: Bearer …",
-            );
-            let how = HeaderValue::from_static("Bearer");
-            refusal.headers_mut().insert(WWW_AUTHENTICATE, how);
-            Some(refusal)
-        }
-        None if !header(HOST).is_some_and(is_own_host) => Some(error(
-            StatusCode::FORBIDDEN,
-            "ask by address or as localhost, not by another name",
-        )),
-        None if request.method() == Method::POST
-            && !request.headers().contains_key(ORDER_HEADER) =>
-        {
-            Some(error(
-                StatusCode::FORBIDDEN,
-                &format!("an order needs the header `{ORDER_HEADER}: 1`"),
-            ))
-        }
-        None => None,
-    }
-}
-
-/// Whether a `Host` names nobody but this machine: an address, or localhost.
-fn is_own_host(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        // A bracketed address holds colons of its own.
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        Some(_) | None => host,
-    };
-    let plain = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost") || plain.parse::<IpAddr>().is_ok()
 }
 
 async fn give_order(plane: &Plane, name: &str, order: &str) -> Answer {
@@ -325,7 +256,7 @@ fn printable(name: &str) -> String {
         .collect()
 }
 
-fn error(status: StatusCode, text: &str) -> Answer {
+pub(super) fn error(status: StatusCode, text: &str) -> Answer {
     json(status, &ApiError { error: text.into() })
 }
 

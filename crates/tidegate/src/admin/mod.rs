@@ -16,7 +16,10 @@
 //! It reads the shared tables and tells the driver; it decides nothing and no worker ever waits
 //! for it.
 
+mod access;
 mod api;
+#[cfg(test)]
+mod attacks;
 pub(crate) mod culprits;
 mod exposition;
 mod findings;
@@ -25,6 +28,7 @@ pub(crate) mod models;
 mod page;
 pub(crate) mod plane;
 mod process;
+mod seats;
 pub(crate) mod server;
 mod status;
 #[cfg(test)]
@@ -33,4 +37,4 @@ pub(crate) mod throttles;
 mod trouble;
 mod why;
 
-pub(crate) use api::ORDER_HEADER;
+pub(crate) use access::{Access, EXCHANGE, ORDER_HEADER};

@@ -1,51 +1,49 @@
 //! The admin interface's sockets: accepts, limits, hands each request to `api`.
 //!
 //! It runs on the control thread, never on a worker: a slow reader of the page costs the data
-//! plane nothing.
+//! plane nothing. A request is judged by its head; the body is read only of orders, and only of those that
+//! have the right to give them.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use http::request::Parts;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tidegate_proxy::{Ports, listen_first};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::api;
+use super::access::{Access, RefusalLog, Right};
+use super::api::{self, Answer};
 use super::plane::{Plane, WINDOW};
-use crate::config::Token;
+use super::seats::{SeatId, Seats};
+use crate::output::Output;
 
-/// Connections at a time; more wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 64;
 /// Bytes of a request's head.
-const HEAD_BYTES_MAX: usize = 16 << 10;
+pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a request's body: an order.
-const BODY_BYTES_MAX: usize = 16 << 10;
+pub(super) const BODY_BYTES_MAX: usize = 16 << 10;
 /// Headers of a request.
 const HEADERS_MAX: usize = 64;
 /// For a request's head, and between two requests.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// For the body of an order, from its head on.
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// For a whole connection: the page opens another one.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
 /// Before a silent connection is probed.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Wait after a failed accept: mostly too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Who may ask for what.
-#[derive(Clone, Debug)]
-pub(crate) struct Access {
-    /// What requests must carry.
-    pub(crate) token: Option<Token>,
-}
 
 /// Binds the address. May block for as long as the ports' patience says; needs a runtime around it.
 pub(crate) fn bind(address: SocketAddr, ports: Ports) -> std::io::Result<TcpListener> {
@@ -57,8 +55,9 @@ pub(crate) fn bind(address: SocketAddr, ports: Ports) -> std::io::Result<TcpList
 /// answered from the plane that is shown at that moment.
 pub(crate) async fn serve(
     listener: TcpListener,
-    plane: impl Fn() -> Arc<Plane> + Clone + Send + 'static,
+    plane: impl Fn() -> Arc<Plane> + Clone + Send + Sync + 'static,
     access: Access,
+    output: Output,
 ) {
     let shown = plane.clone();
     tokio::spawn(async move {
@@ -67,47 +66,160 @@ pub(crate) async fn serve(
             shown().turn_window();
         }
     });
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let access = Arc::new(access);
+    let desk = Arc::new(Desk::new(plane, access, output));
     loop {
-        // The semaphore is never closed.
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
-            return;
-        };
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let (plane, access) = (plane.clone(), Arc::clone(&access));
-        tokio::spawn(async move {
-            connection(stream, plane, access).await;
-            drop(slot);
-        });
+        Desk::seat(&desk, stream, peer.ip().to_canonical());
+        // The new connection's task runs once before the next connection may close it.
+        tokio::task::yield_now().await;
     }
 }
 
-async fn connection(stream: TcpStream, plane: impl Fn() -> Arc<Plane> + Send, access: Arc<Access>) {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (plane, access) = (plane(), Arc::clone(&access));
-        async move {
-            let (head, body) = request.into_parts();
-            let answer = match Limited::new(body, BODY_BYTES_MAX).collect().await {
-                Ok(body) => {
-                    let request = Request::from_parts(head, body.to_bytes());
-                    api::answer(&request, &plane, &access).await
-                }
-                Err(_) => api::unreadable(),
-            };
-            Ok::<Response<Full<Bytes>>, Infallible>(answer)
+/// What all connections share.
+pub(super) struct Desk<P> {
+    plane: P,
+    access: Access,
+    output: Output,
+    seats: Mutex<Seats<AbortHandle>>,
+    refusals: Mutex<RefusalLog>,
+}
+
+/// A connection's seat, given back however it ends.
+struct Seated<'d, P>(&'d Desk<P>, SeatId);
+
+impl<P> Drop for Seated<'_, P> {
+    fn drop(&mut self) {
+        let Self(desk, seat) = self;
+        lock(&desk.seats).leave(*seat);
+    }
+}
+
+impl<P> Desk<P> {
+    pub(super) fn new(plane: P, access: Access, output: Output) -> Self {
+        Self {
+            plane,
+            access,
+            output,
+            seats: Mutex::new(Seats::new()),
+            refusals: Mutex::default(),
         }
-    });
-    let mut builder = hyper::server::conn::http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .max_headers(HEADERS_MAX);
-    let served = builder.serve_connection(TokioIo::new(stream), service);
-    // A client that breaks off or stands still is its own business.
-    timeout(CONNECTION_TIMEOUT, served).await.ok();
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats<AbortHandle>> {
+        lock(&self.seats)
+    }
+}
+
+impl<P: Fn() -> Arc<Plane> + Send + Sync + 'static> Desk<P> {
+    /// Serves a connection on a task of its own; another one may have to end for it.
+    fn seat(desk: &Arc<Self>, stream: TcpStream, from: IpAddr) {
+        let mut seats = desk.seats();
+        // Full of those that have shown a right to ask and are being answered: the stream is dropped.
+        let Ok(closed) = seats.make_room(from) else {
+            return;
+        };
+        if let Some(closed) = closed {
+            closed.abort();
+        }
+        let own = Arc::clone(desk);
+        seats.take(from, |seat| {
+            let served = async move { own.serve(stream, from, seat).await };
+            tokio::spawn(served).abort_handle()
+        });
+    }
+
+    /// Serves a connection to its end.
+    pub(super) async fn serve<S>(&self, stream: S, from: IpAddr, seat: SeatId)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let seated = Seated(self, seat);
+        let service = service_fn(async |request: Request<Incoming>| {
+            let (head, body) = request.into_parts();
+            Ok::<_, Infallible>(self.answer(head, body, from, Some(seat)).await)
+        });
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX);
+        let served = builder.serve_connection(TokioIo::new(stream), service);
+        // What breaks off or stands still costs its own connection only.
+        timeout(CONNECTION_TIMEOUT, served).await.ok();
+        drop(seated);
+    }
+
+    /// Answers a request, from a connection or a test.
+    pub(super) async fn answer<B>(
+        &self,
+        head: Parts,
+        body: B,
+        from: IpAddr,
+        seat: Option<SeatId>,
+    ) -> Answer
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let plane = (self.plane)();
+        let now = (plane.clock)();
+        let right = match self.access.judge(&head, now) {
+            Ok(right) => right,
+            Err(refusal) => {
+                let line = lock(&self.refusals).line(from, refusal.why, now);
+                if let Some(line) = line {
+                    self.output.event("admin_refused", &line);
+                }
+                return *refusal.answer;
+            }
+        };
+        let known = seat.filter(|_| !matches!(right, Right::Open));
+        if let Some(seat) = known {
+            self.seats().begin(seat);
+        }
+        let answer = match read(&head, body).await {
+            Ok(body) => api::answer(&Request::from_parts(head, body), &plane).await,
+            Err(refusal) => refusal,
+        };
+        let answer = match right {
+            Right::Exchange(proven) => self.access.seal(answer, &proven, now).await,
+            Right::Open | Right::All => answer,
+        };
+        if let Some(seat) = known {
+            self.seats().end(seat);
+        }
+        answer
+    }
+}
+
+/// The body of an order; that of anything else is not read.
+async fn read<B>(head: &Parts, body: B) -> Result<Bytes, Answer>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if !api::takes_body(&head.method, head.uri.path()) {
+        return Ok(Bytes::new());
+    }
+    let whole = Limited::new(body, BODY_BYTES_MAX).collect();
+    match timeout(BODY_TIMEOUT, whole).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(_)) => Err(api::error(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the order is too long, or broke off",
+        )),
+        Err(_) => Err(api::error(
+            StatusCode::REQUEST_TIMEOUT,
+            "the order did not come in time",
+        )),
+    }
+}
+
+/// What a thread that panicked left behind is still a list of seats.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tidegate_core::topology::NodeId;
@@ -15,10 +15,11 @@ use tidegate_core::topology::NodeId;
 use super::culprits::browser;
 use super::models::{ApiError, Ordered, Status, Why};
 use super::plane::Plane;
-use super::server::Access;
-use super::{ORDER_HEADER, api, server};
+use super::server::Desk;
+use super::{Access, ORDER_HEADER, server};
 use crate::config::Token;
 use crate::driver::Driver;
+use crate::output::Output;
 use crate::testing;
 use tidegate_proxy::Ports;
 
@@ -42,8 +43,13 @@ impl Scene {
 
     fn ask(&self, token: bool, request: &Request<Bytes>) -> (StatusCode, http::HeaderMap, Vec<u8>) {
         let token = token.then(|| Token::parse(TOKEN).unwrap());
+        let access = Access { token, peers: None };
+        let plane = Arc::clone(&self.plane);
+        let desk = Desk::new(move || Arc::clone(&plane), access, Output::QUIET);
+        let (head, body) = request.clone().into_parts();
+        let from = ([127, 0, 0, 1]).into();
         self.runtime.block_on(async {
-            let answer = api::answer(request, &self.plane, &Access { token }).await;
+            let answer = desk.answer(head, Full::new(body), from, None).await;
             let (head, body) = answer.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             (head.status, head.headers, body.to_vec())
@@ -434,7 +440,13 @@ fn serve() -> (Driver, std::net::SocketAddr) {
         testing::runtime().block_on(async move {
             let listener = server::bind(([127, 0, 0, 1], 0).into(), Ports::default()).unwrap();
             told.send(listener.local_addr().unwrap()).unwrap();
-            server::serve(listener, move || Arc::clone(&plane), Access { token: None }).await;
+            server::serve(
+                listener,
+                move || Arc::clone(&plane),
+                Access::default(),
+                Output::QUIET,
+            )
+            .await;
         });
     });
     (driver, address.recv().unwrap())

@@ -1,11 +1,13 @@
 //! Discovery of culprits: the table, and what it means.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_core::classes::{PATTERNS_MAX, Pattern};
 use tidegate_core::throttle::AutoConfig;
 
+use super::Token;
 use super::file::ConfigFile;
 use super::problem::{Problem, Problems};
 use super::setting::{At, table};
@@ -23,8 +25,12 @@ table! {
         /// `POST /cart/*` or `cart=/cart/*`. The first that fits counts.
         classes: Vec<At<String>> = Vec::new();
         /// Admin addresses of the other front-ends of these nodes: what requests each has goes to all, so that
-        /// each sees all of a class. They take the token of this one.
+        /// each sees all of a class. They prove to each other that they have the same admin token, which itself is not
+        /// sent.
         peers: Vec<At<SocketAddr>> = Vec::new();
+        /// File with a secret for `peers` alone, the same on all of them, so that none needs to know the admin token of
+        /// another: at least 16 printable letters, mode 0600. Relative to this file.
+        peer_token_file: Option<PathBuf> = None;
         /// Where admission refuses requests or lets them wait in front of a resource in heavy use, let those of its
         /// strong and confirmed culprits go last, so that they wait first.
         first_to_wait: bool = true;
@@ -54,6 +60,8 @@ pub(crate) struct Culprits {
     pub(crate) patterns: Vec<Pattern>,
     /// Admin addresses of the other front-ends.
     pub(crate) peers: Vec<SocketAddr>,
+    /// What they know each other by, if not by the admin token.
+    pub(crate) peer_token: Option<Token>,
     /// Whether classes that cannot be told apart are tested by experiment.
     pub(crate) test_ambiguous: bool,
     /// What others' requests shall take at most.
@@ -63,7 +71,11 @@ pub(crate) struct Culprits {
 }
 
 /// What the file wants; none if nobody is to look. All that is wrong is among the problems.
-pub(super) fn culprits(file: &ConfigFile, problems: &mut Problems) -> Option<Culprits> {
+pub(super) fn culprits(
+    file: &ConfigFile,
+    folder: &Path,
+    problems: &mut Problems,
+) -> Option<Culprits> {
     let file = &file.culprits;
     let mut patterns = Vec::new();
     for class in &file.classes.value {
@@ -80,6 +92,15 @@ pub(super) fn culprits(file: &ConfigFile, problems: &mut Problems) -> Option<Cul
         let message = format!("at most {PEERS_MAX} other front-ends");
         problems.push(Problem::new(over.place(), message, "one too many"));
     }
+    let peer_token = file.peer_token_file.value.as_ref();
+    let peer_token = peer_token.and_then(|path| match Token::load(&folder.join(path)) {
+        Ok(token) => Some(token),
+        Err(reason) => {
+            let message = format!("cannot use this token file: {reason}");
+            problems.push(Problem::new(file.peer_token_file.place(), message, "here"));
+            None
+        }
+    });
     let acts = file.automatic.value || file.first_to_wait.value;
     let automatic = acts.then(|| AutoConfig {
         holds: file.automatic.value,
@@ -91,6 +112,7 @@ pub(super) fn culprits(file: &ConfigFile, problems: &mut Problems) -> Option<Cul
     file.enabled.value.then_some(Culprits {
         patterns,
         peers: file.peers.value.iter().map(|it| it.value).collect(),
+        peer_token,
         test_ambiguous: file.test_ambiguous.value,
         slo: file.slo.value,
         automatic,

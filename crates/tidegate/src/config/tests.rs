@@ -91,6 +91,29 @@ fn without_a_key_nothing_is_read_and_with_one_the_agents_port_is_asked() {
     assert_eq!(address.to_string(), "10.0.0.11:9901");
 }
 
+/// The interface gives orders: beyond loopback it needs a token.
+#[test]
+fn an_admin_interface_without_a_token_is_on_loopback_only() {
+    for (address, sound) in [
+        ("127.0.0.1:9900", true),
+        ("127.255.255.254:9900", true),
+        ("[::1]:9900", true),
+        ("0.0.0.0:9900", false),
+        ("[::]:9900", false),
+        ("10.0.0.1:9900", false),
+        ("128.0.0.1:9900", false),
+        ("[fe80::1]:9900", false),
+    ] {
+        let text = format!("{SMALL}\n[admin]\naddress = \"{address}\"");
+        let config = Config::parse(&text, "", Path::new(""));
+        assert_eq!(config.is_ok(), sound, "{address}");
+        if let Err(error) = config {
+            let told = error.render(false);
+            assert!(told.contains("asks for no token"), "{told}");
+        }
+    }
+}
+
 const PRIORITIES: &str = r#"
 [[listener]]
 address = "127.0.0.1:8080"

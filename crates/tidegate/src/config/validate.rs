@@ -221,7 +221,7 @@ impl Checker<'_> {
         self.names("group", &names);
         let groups = group::groups(file, self.problems);
         let throttles = throttle::throttles(file, self.problems);
-        let culprits = culprits::culprits(file, self.problems);
+        let culprits = culprits::culprits(file, &self.folder, self.problems);
         let sites = sites?;
         let (nodes, reads) = nodes?;
         // All that it can find wrong was looked for above, with places.

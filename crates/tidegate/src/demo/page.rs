@@ -6,8 +6,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::admin::plane::Plane;
-use crate::admin::server::{self, Access};
+use crate::admin::{Access, server};
 use crate::cli::Failure;
+use crate::output::Output;
 use tidegate_proxy::Ports;
 
 /// See the module.
@@ -29,7 +30,8 @@ impl Page {
         let plane = Arc::new(ArcSwap::new(plane));
         let shown = Arc::clone(&plane);
         let planes = move || shown.load_full();
-        tokio::spawn(server::serve(listener, planes, Access { token: None }));
+        let served = server::serve(listener, planes, Access::default(), Output::QUIET);
+        tokio::spawn(served);
         Ok(Self { plane, address })
     }
 

@@ -12,6 +12,10 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::Full;
 use indexmap::IndexSet;
 use serde::{Deserialize, Serialize};
 use tidegate_core::time::Timestamp;
@@ -19,12 +23,14 @@ use tidegate_proxy::Words;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Asks;
-use crate::client::Client;
+use crate::admin::EXCHANGE;
+use crate::client;
+use crate::peer_auth::{self, Nonce, PeerKey};
 
 /// Time between two questions.
 const EVERY: Duration = Duration::from_millis(500);
 /// Ended requests that are kept for others, and that go at a time.
-const KEPT_MAX: usize = 32_768;
+pub(super) const KEPT_MAX: usize = 32_768;
 /// For so long after a question requests are kept for the next.
 const ASKED_LASTS: Duration = Duration::from_secs(10);
 /// A peer that was silent for longer has nothing in progress.
@@ -131,15 +137,14 @@ impl Outbox {
 }
 
 /// Asks one of the others again and again, for as long as anybody wants it.
-pub(crate) async fn run(client: Client, asks: Asks, clock: fn() -> Timestamp) {
+pub(crate) async fn run(mut client: PeerClient, asks: Asks, clock: fn() -> Timestamp) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next = 0;
     loop {
         ticks.tick().await;
         let asked = clock();
-        let path = format!("/api/culprits/requests?after={next}");
-        let shipment: Result<Shipment, String> = client.fetch(&path).await;
+        let shipment = client.ask(next).await;
         // Halfway between question and answer.
         let at = asked + clock().since(asked) / 2;
         if let Ok(shipment) = &shipment {
@@ -149,6 +154,86 @@ pub(crate) async fn run(client: Client, asks: Asks, clock: fn() -> Timestamp) {
             return;
         }
     }
+}
+
+/// Asks one of the others. It proves that it may, and checks that the answer is the other's (`peer_auth`); without
+/// a key, on loopback only, it does neither.
+#[derive(Debug)]
+pub(crate) struct PeerClient {
+    address: SocketAddr,
+    key: Option<PeerKey>,
+    /// What the other has given us for the next question; empty before the first.
+    challenge: String,
+}
+
+impl PeerClient {
+    /// For the front-end with this admin address.
+    pub(crate) fn new(address: SocketAddr, key: Option<PeerKey>) -> Self {
+        Self {
+            address,
+            key,
+            challenge: String::new(),
+        }
+    }
+
+    /// What has ended after this.
+    pub(crate) async fn ask(&mut self, after: u64) -> Result<Shipment, String> {
+        let target = format!("{EXCHANGE}?after={after}");
+        let Some(key) = self.key.clone() else {
+            let answer = self.send(&target, None).await?;
+            return self.understood(&answer);
+        };
+        let (mut answer, mut nonce) = self.prove(&key, &target).await?;
+        // Our challenge is too old, or was made before the other's restart.
+        if answer.status() == StatusCode::UNAUTHORIZED
+            && let Some(challenge) = new_challenge(answer.headers())
+        {
+            self.challenge = challenge;
+            (answer, nonce) = self.prove(&key, &target).await?;
+        }
+        if !answer.status().is_success() {
+            return self.understood(&answer);
+        }
+        let field = |name| answer.headers().get(name)?.to_str().ok();
+        let mac = field(peer_auth::MAC_HEADER).unwrap_or_default();
+        if !key.is_answer(&self.challenge, &nonce, &target, answer.body(), mac) {
+            let address = self.address;
+            return Err(format!(
+                "{address} does not prove that its answer is a peer's: do both have the same token?"
+            ));
+        }
+        if let Some(challenge) = field(peer_auth::CHALLENGE_HEADER) {
+            self.challenge = challenge.to_owned();
+        }
+        self.understood(&answer)
+    }
+
+    async fn prove(&self, key: &PeerKey, target: &str) -> Result<(Response<Bytes>, Nonce), String> {
+        let nonce = Nonce::random().map_err(|error| format!("no randomness: {error}"))?;
+        let proof = key.prove(&self.challenge, &nonce, target);
+        Ok((self.send(target, Some(proof)).await?, nonce))
+    }
+
+    async fn send(&self, target: &str, proof: Option<String>) -> Result<Response<Bytes>, String> {
+        let mut request = Request::get(target);
+        if let Some(proof) = proof {
+            request = request.header(AUTHORIZATION, proof);
+        }
+        let request = request.body(Full::new(Bytes::new()));
+        let request = request.map_err(|error| error.to_string())?;
+        client::send(self.address, request).await
+    }
+
+    fn understood(&self, answer: &Response<Bytes>) -> Result<Shipment, String> {
+        client::understood(self.address, answer.status(), answer.body())
+    }
+}
+
+fn new_challenge(headers: &HeaderMap) -> Option<String> {
+    let offers = headers.get_all(WWW_AUTHENTICATE).iter();
+    let mut offers = offers.filter_map(|value| value.to_str().ok());
+    let challenge = offers.find_map(peer_auth::offered_challenge)?;
+    Some(challenge.to_owned())
 }
 
 /// One of the others, as it was heard of last.
@@ -171,5 +256,43 @@ impl Peer {
             trouble: None,
             unfinished: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many as may be kept are shipped; of one more the oldest is lost, and that is said.
+    #[test]
+    fn so_many_are_kept_for_others_and_no_more() {
+        let at = |millis: u64| Timestamp::from_millis(1000 + millis);
+        let mut outbox = Outbox::default();
+        let shipped =
+            |outbox: &mut Outbox, after, now| outbox.ship(after, &[], std::iter::empty(), now);
+        let words = Words::of("GET", "/a");
+        outbox.add(words, 0, at(0), at(0));
+        assert_eq!(
+            shipped(&mut outbox, 0, at(1)).ended.len(),
+            0,
+            "nothing was asked for"
+        );
+        for _ in 0..KEPT_MAX {
+            outbox.add(words, 0, at(1), at(2));
+        }
+        let all = shipped(&mut outbox, 0, at(3));
+        assert_eq!((all.ended.len(), all.lost), (KEPT_MAX, 0));
+        outbox.add(words, 0, at(3), at(4));
+        outbox.add(words, 0, at(3), at(4));
+        let most = shipped(&mut outbox, 1, at(5));
+        assert_eq!((most.ended.len(), most.lost), (KEPT_MAX, 1));
+        assert_eq!(most.next, all.next + 2);
+        // Nothing is kept for those that have not asked for long.
+        let late = at(5) + ASKED_LASTS;
+        outbox.add(words, 0, late, late);
+        assert_eq!(outbox.kept.len(), 0);
+        let last = at(5) + ASKED_LASTS - Duration::from_nanos(1);
+        outbox.add(words, 0, last, last);
+        assert_eq!(outbox.kept.len(), 1);
     }
 }

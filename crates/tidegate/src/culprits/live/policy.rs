@@ -317,6 +317,30 @@ mod tests {
         }
     }
 
+    /// An operator's order on a class that the policy slows: neither more pressure nor calm changes it again.
+    #[test]
+    fn a_class_that_an_operator_takes_over_keeps_the_operators_order() {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
+        let found = [finding("GET /a", Some(Sure::Confirmed))];
+        policy.act(&found, &full(), others(2.0), &throttling, at(100));
+        assert_eq!(limit(&throttling, "GET /a"), Some(7));
+        let order = Order {
+            concurrency: Some(50),
+            ..Order::default()
+        };
+        let class = "GET /a".parse().unwrap();
+        let set = throttling.set(class, order, SetBy::Operator, None, at(101));
+        set.unwrap();
+        for (second, latency) in [(106, 2.0), (112, 2.0), (180, 0.1), (400, 0.1)] {
+            policy.act(&found, &full(), others(latency), &throttling, at(second));
+            let all = throttling.all();
+            assert_eq!(limit(&throttling, "GET /a"), Some(50), "{second}");
+            assert_eq!(all[0].set_by, SetBy::Operator, "{second}");
+        }
+        assert!(!policy.throttles("GET /a"));
+    }
+
     #[test]
     fn a_class_that_an_operator_releases_is_not_ours_any_more() {
         let (mut policy, throttling) = (policy(), Throttling::new(10));

@@ -243,7 +243,7 @@ impl Requests {
         };
         self.overflows += u64::from(shipment.lost > 0);
         let ago = |micros: u64| at - Duration::from_micros(micros.min(AGE_MICROS_MAX));
-        for (words, site, sent, ended) in &shipment.ended {
+        for (words, site, sent, ended) in shipment.ended.iter().take(peers::KEPT_MAX) {
             let (sent, ended) = (ago(*sent), ago(*ended));
             let weight = Weight::finished(ended.seconds_since(sent));
             if let Some(class) = self.fold_told(&shipment, *words, *site, weight) {
@@ -479,6 +479,46 @@ mod tests {
         let stranger = "10.0.0.3:8100".parse().unwrap();
         requests.accept(stranger, Ok(Shipment::default()), at(0), &mut found);
         assert_eq!(requests.silent().count(), 0);
+    }
+
+    /// A peer that is captured, or broken, costs no more than this.
+    #[test]
+    fn what_another_front_end_ships_is_bounded() {
+        let there = "10.0.0.2:8100".parse().unwrap();
+        let (mut requests, mut found) = requests(&["shop"], &[there]);
+        let long_ago = AGE_MICROS_MAX + 1;
+        let shipment = |ended: usize, unfinished: usize| Shipment {
+            words: vec![("GET".into(), "/a".into())],
+            ended: vec![(0, 0, 2000, 1000); ended],
+            unfinished: vec![(0, 0, long_ago); unfinished],
+            ..Shipment::default()
+        };
+        let heard = Timestamp::from_millis(10_000_000);
+        let most = shipment(peers::KEPT_MAX, IN_PROGRESS_MAX);
+        requests.accept(there, Ok(most), heard, &mut found);
+        assert_eq!(requests.ended().count(), peers::KEPT_MAX);
+        assert_eq!(requests.unfinished().count(), IN_PROGRESS_MAX);
+        let oldest = requests.unfinished().map(|(_, sent)| sent).min();
+        assert_eq!(oldest, Some(heard - Duration::from_micros(AGE_MICROS_MAX)));
+        let more = shipment(peers::KEPT_MAX + 1, IN_PROGRESS_MAX + 1);
+        requests.accept(there, Ok(more), heard, &mut found);
+        assert_eq!(requests.ended().count(), 2 * peers::KEPT_MAX);
+        assert_eq!(requests.unfinished().count(), IN_PROGRESS_MAX);
+    }
+
+    #[test]
+    fn so_many_requests_in_progress_are_followed_and_no_more() {
+        let (mut requests, mut found) = requests(&["shop"], &[]);
+        for id in 0..=IN_PROGRESS_MAX as u64 {
+            requests.take(sent(id, 0, "/a"), &mut found);
+        }
+        assert_eq!(requests.unfinished().count(), IN_PROGRESS_MAX);
+        // The end of one that is not followed is no harm, and of one that is makes room.
+        requests.take(ended(IN_PROGRESS_MAX as u64, 1), &mut found);
+        assert_eq!(requests.unfinished().count(), IN_PROGRESS_MAX);
+        requests.take(ended(0, 1), &mut found);
+        requests.take(sent(u64::MAX, 1, "/a"), &mut found);
+        assert_eq!(requests.unfinished().count(), IN_PROGRESS_MAX);
     }
 
     #[test]

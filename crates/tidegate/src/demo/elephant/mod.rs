@@ -150,6 +150,7 @@ fn start(machines: &Machines, seed: u64) -> Result<Running, Failure> {
     let culprits = Culprits {
         patterns: Vec::new(),
         peers: Vec::new(),
+        peer_token: None,
         automatic: None,
         test_ambiguous: false,
         slo: Duration::from_millis(500),

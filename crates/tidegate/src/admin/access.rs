@@ -1,0 +1,239 @@
+//! Which requests the admin interface answers. A request's head decides, before a byte of its body is read.
+//!
+//! * The two pages themselves and the two health checks: all of them, they say nothing of the cluster.
+//! * With a token configured, otherwise only those that carry it.
+//! * Other front-ends prove their right to fetch requests for culprit discovery, and nothing else, with a key
+//!   that is made from the token or has a file of its own (`peer_auth`).
+//! * Without a token (loopback only), those whose `Host` is an address or `localhost`: a page
+//!   elsewhere cannot reach us under a name of its own (DNS rebinding).
+//! * Orders need the header [`ORDER_HEADER`] or the token: a page of another origin cannot send
+//!   either unasked, since no answer here allows other origins anything.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, CONNECTION, HOST, WWW_AUTHENTICATE};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use tidegate_core::time::Timestamp;
+
+use super::api::{self, Answer};
+use crate::config::Token;
+use crate::peer_auth::{self, PeerGate, Proven};
+
+/// What an order must carry if there is no token.
+pub(crate) const ORDER_HEADER: &str = "tidegate-order";
+/// What front-ends ask each other for.
+pub(crate) const EXCHANGE: &str = "/api/culprits/requests";
+
+/// Least time between two lines about refused requests.
+const LINES_EVERY: Duration = Duration::from_secs(60);
+
+/// What requests must show for what they ask for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Access {
+    /// What requests must carry.
+    pub(crate) token: Option<Token>,
+    /// By what other front-ends are known.
+    pub(crate) peers: Option<PeerGate>,
+}
+
+/// What a request may ask for.
+#[derive(Debug)]
+pub(super) enum Right {
+    /// What all may see.
+    Open,
+    /// Everything.
+    All,
+    /// [`EXCHANGE`]; the answer must be sealed.
+    Exchange(Proven),
+}
+
+/// A request that has no right to what it asks for.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) answer: Box<Answer>,
+    /// What it lacks.
+    pub(super) why: &'static str,
+}
+
+impl Access {
+    /// What a request with this head may ask for.
+    pub(super) fn judge(&self, head: &Parts, now: Timestamp) -> Result<Right, Refusal> {
+        let path = head.uri.path();
+        if matches!(path, "/" | "/culprits" | "/livez" | "/readyz") {
+            return Ok(Right::Open);
+        }
+        let exchange = path == EXCHANGE && head.method == Method::GET;
+        let gate = self.peers.as_ref().filter(|_| exchange);
+        let offered = header(head, AUTHORIZATION);
+        if let (Some(gate), Some(offered)) = (gate, offered)
+            && offered.starts_with(peer_auth::SCHEME)
+        {
+            let target = head.uri.path_and_query();
+            let target = target.map_or("", |target| target.as_str());
+            let proven = gate.check(offered, target, now);
+            return proven
+                .map(Right::Exchange)
+                .ok_or_else(|| unauthorized("no proof of a peer", Some(gate), now));
+        }
+        let Some(token) = &self.token else {
+            return local(head).map_or(Ok(Right::All), Err);
+        };
+        let bearer = offered.and_then(|offered| offered.strip_prefix("Bearer "));
+        if bearer.is_some_and(|bearer| token.matches(bearer)) {
+            return Ok(Right::All);
+        }
+        let why = match offered {
+            Some(_) => "a wrong token",
+            None => "no token",
+        };
+        Err(unauthorized(why, gate, now))
+    }
+
+    /// Proves an answer to a peer to be ours, and gives it the challenge for its next question.
+    pub(super) async fn seal(&self, answer: Answer, proven: &Proven, now: Timestamp) -> Answer {
+        let Some(gate) = &self.peers else {
+            return answer;
+        };
+        let (mut head, body) = answer.into_parts();
+        // The whole body is here already: collecting it can neither wait nor fail.
+        let body = body.collect().await.unwrap_or_default().to_bytes();
+        let fields = [
+            (peer_auth::MAC_HEADER, gate.answer(proven, &body)),
+            (peer_auth::CHALLENGE_HEADER, gate.challenge(now)),
+        ];
+        for (name, value) in fields {
+            // Hexadecimal digits, which every field value may hold.
+            if let Ok(value) = HeaderValue::from_str(&value) {
+                head.headers.insert(HeaderName::from_static(name), value);
+            }
+        }
+        Answer::from_parts(head, Full::new(body))
+    }
+}
+
+fn header(head: &Parts, name: HeaderName) -> Option<&str> {
+    head.headers.get(name)?.to_str().ok()
+}
+
+/// The connection ends with the refusal: its seat is free for another.
+fn refuse(status: StatusCode, why: &'static str, text: &str) -> Refusal {
+    let mut answer = api::error(status, text);
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(CONNECTION, close);
+    Refusal {
+        answer: Box::new(answer),
+        why,
+    }
+}
+
+fn unauthorized(why: &'static str, gate: Option<&PeerGate>, now: Timestamp) -> Refusal {
+    let text = "a token is needed: Authorization: Bearer …";
+    let mut refusal = refuse(StatusCode::UNAUTHORIZED, why, text);
+    let headers = refusal.answer.headers_mut();
+    let how = HeaderValue::from_static("Bearer");
+    headers.insert(WWW_AUTHENTICATE, how);
+    if let Some(gate) = gate {
+        let challenge = gate.challenge(now);
+        let offer = format!("{} challenge=\"{challenge}\"", peer_auth::SCHEME);
+        if let Ok(offer) = HeaderValue::from_str(&offer) {
+            headers.append(WWW_AUTHENTICATE, offer);
+        }
+    }
+    refusal
+}
+
+/// Why a request to an interface without a token is refused, if it is.
+fn local(head: &Parts) -> Option<Refusal> {
+    if !header(head, HOST).is_some_and(is_own_host) {
+        let text = "ask by address or as localhost, not by another name";
+        return Some(refuse(StatusCode::FORBIDDEN, "another host's name", text));
+    }
+    if head.method == Method::POST && !head.headers.contains_key(ORDER_HEADER) {
+        let text = format!("an order needs the header `{ORDER_HEADER}: 1`");
+        return Some(refuse(StatusCode::FORBIDDEN, "no order header", &text));
+    }
+    None
+}
+
+/// Whether a `Host` names nothing but this machine: an address, or localhost.
+fn is_own_host(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        // A bracketed address holds colons of its own.
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        Some(_) | None => host,
+    };
+    let plain = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || plain.parse::<IpAddr>().is_ok()
+}
+
+/// Lines about refused requests: the first at once, then at most one a minute, which counts the others.
+#[derive(Debug, Default)]
+pub(super) struct RefusalLog {
+    next: Option<Timestamp>,
+    unsaid: u64,
+}
+
+impl RefusalLog {
+    /// A request from there was refused; what to say of it, if anything is to be said now.
+    pub(super) fn line(&mut self, from: IpAddr, why: &str, now: Timestamp) -> Option<String> {
+        if self.next.is_some_and(|next| now < next) {
+            self.unsaid += 1;
+            return None;
+        }
+        self.next = Some(now + LINES_EVERY);
+        let more = match std::mem::take(&mut self.unsaid) {
+            0 => String::new(),
+            more => format!("; {more} more since the last such line"),
+        };
+        Some(format!("admin: refused a request from {from}: {why}{more}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_one_line_a_minute_that_counts_the_others() {
+        let mut log = RefusalLog::default();
+        let from: IpAddr = [10, 0, 0, 9].into();
+        let start = Timestamp::from_millis(5_000);
+        let first = log.line(from, "no token", start).unwrap();
+        assert_eq!(first, "admin: refused a request from 10.0.0.9: no token");
+        let last = start + LINES_EVERY - Duration::from_nanos(1);
+        for at in [start, start + LINES_EVERY / 2, last] {
+            assert_eq!(log.line(from, "no token", at), None);
+        }
+        let next = log.line(from, "a wrong token", start + LINES_EVERY);
+        let next = next.unwrap();
+        assert!(next.ends_with("a wrong token; 3 more since the last such line"));
+        assert_eq!(log.line(from, "no token", start + LINES_EVERY), None);
+        let later = log.line(from, "no token", start + LINES_EVERY * 2).unwrap();
+        assert!(later.ends_with("; 1 more since the last such line"));
+    }
+
+    #[test]
+    fn only_addresses_and_localhost_are_this_machine() {
+        for host in [
+            "127.0.0.1:9900",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:9900",
+            "10.0.0.1",
+        ] {
+            assert!(is_own_host(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil",
+            ":80",
+        ] {
+            assert!(!is_own_host(host), "{host}");
+        }
+    }
+}
