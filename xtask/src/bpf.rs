@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::test::Outcome;
+
 /// Objects of other versions differ byte for byte, and do the same.
 const CLANG_MAJOR: &str = "14";
 const FOLDER: &str = "crates/remote/bpf";
@@ -20,11 +22,10 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Whether the checked in object is what its source gives; nothing where that cannot be told.
-pub(crate) fn check(root: &Path) -> Result<Option<bool>, String> {
+/// Whether the checked in object is what its source gives.
+pub(crate) fn check(root: &Path) -> Result<Outcome, String> {
     if let Some(why) = missing() {
-        println!("SKIPPED: {why}");
-        return Ok(None);
+        return Ok(Outcome::Skipped(why));
     }
     let fresh = std::env::temp_dir().join(format!("tidegate-bpf-{}.o", std::process::id()));
     let done = compile(root, &fresh).and_then(|()| {
@@ -39,7 +40,7 @@ pub(crate) fn check(root: &Path) -> Result<Option<bool>, String> {
     if !same {
         println!("{FOLDER}/{OBJECT} is stale: run `cargo xtask bpf`");
     }
-    Ok(Some(same))
+    Ok(same.into())
 }
 
 /// What is missing here for compiling.

@@ -14,6 +14,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::test::Outcome;
+
 /// What is measured.
 const WORKS: &[Work] = &[
     Work::Proxied { body: 1024 },
@@ -94,10 +96,13 @@ impl Counter {
     }
 }
 
-/// Measures and compares with the baseline; `Ok(None)` if this machine has no counter.
-pub(crate) fn check(root: &Path) -> Result<Option<bool>, String> {
+/// Why nothing can be counted here.
+const NO_COUNTER: &str = "neither perf's counters nor valgrind are here";
+
+/// Measures and compares with the baseline.
+pub(crate) fn check(root: &Path) -> Result<Outcome, String> {
     let Some(counter) = Counter::ALL.into_iter().find(|counter| counter.works()) else {
-        return Ok(None);
+        return Ok(Outcome::Skipped(NO_COUNTER.to_owned()));
     };
     let program = build(root)?;
     let baseline = std::fs::read_to_string(root.join(BASELINE)).unwrap_or_default();
@@ -131,7 +136,7 @@ pub(crate) fn check(root: &Path) -> Result<Option<bool>, String> {
         }
         good &= change.abs() <= TOLERANCE;
     }
-    Ok(Some(good & refusals_are_cheap(&all)))
+    Ok((good & refusals_are_cheap(&all)).into())
 }
 
 /// Whether a connection that is refused unread costs less than a tenth of a proxied request.
@@ -279,9 +284,9 @@ impl Subject<'_> {
 }
 
 /// Measures HAProxy in the same way, for the ratio.
-pub(crate) fn compare(root: &Path) -> Result<Option<bool>, String> {
+pub(crate) fn compare(root: &Path) -> Result<Outcome, String> {
     let Some(counter) = Counter::ALL.into_iter().find(|counter| counter.works()) else {
-        return Ok(None);
+        return Ok(Outcome::Skipped(NO_COUNTER.to_owned()));
     };
     let program = build(root)?;
     let proxied = |work: &&Work| matches!(work, Work::Proxied { .. });
@@ -294,7 +299,7 @@ pub(crate) fn compare(root: &Path) -> Result<Option<bool>, String> {
             ours / theirs
         );
     }
-    Ok(Some(true))
+    Ok(Outcome::Good)
 }
 
 fn path_with_sbin() -> String {

@@ -5,13 +5,15 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::test::Outcome;
+
 /// Series of Debian 12 and of its backports.
 const SERIES: [&str; 2] = ["6.1", "6.12"];
 /// How `scripts/kernel-vm.sh` says that there is no machine.
 const CANNOT: i32 = 77;
 
-/// Runs the tests of `crates/remote/src/kernel` in each; nothing where none can be had.
-pub(crate) fn check(root: &Path) -> Result<Option<bool>, String> {
+/// Runs the tests of `crates/remote/src/kernel` in each.
+pub(crate) fn check(root: &Path) -> Result<Outcome, String> {
     let tests = build(root)?;
     let mut good = true;
     for series in SERIES {
@@ -24,13 +26,13 @@ pub(crate) fn check(root: &Path) -> Result<Option<bool>, String> {
             }
             Some(0) => {}
             Some(CANNOT) => {
-                println!("SKIPPED: no machine with Linux {series}; the line above says why");
-                return Ok(None);
+                let why = format!("no machine with Linux {series}; the line above says why");
+                return Ok(Outcome::Skipped(why));
             }
             _ => good = false,
         }
     }
-    Ok(Some(good))
+    Ok(good.into())
 }
 
 /// Runs them in one machine and passes on what it says: its exit code, and whether a test found that
@@ -50,7 +52,7 @@ fn run(root: &Path, series: &str, tests: &Path) -> Result<(Option<i32>, bool), S
             let line = line.map_err(failed)?;
             let line = String::from_utf8_lossy(&line);
             println!("{}", line.trim_end());
-            skipped |= line.starts_with("SKIPPED: ");
+            skipped |= line.starts_with("SKIPPED");
         }
     }
     let status = child.wait().map_err(failed)?;

@@ -10,11 +10,14 @@ mod bpf;
 mod generate;
 mod instructions;
 mod kernels;
+mod skips;
 mod test;
 mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use test::Outcome;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
@@ -28,7 +31,8 @@ usage: cargo xtask COMMAND
   instructions [--record|--compare]
               user instructions per proxied request and per refused connection against
               the recorded baseline; record a new one; compare with the HAProxy that is installed
-  test        format, lints, documentation and every test; ends with their count";
+  test        format, lints, documentation and every test; ends with their count
+  skips LOG   which tests a log of `test` says were skipped, and whether they may be";
 
 fn main() -> ExitCode {
     let command: Vec<_> = std::env::args().skip(1).collect();
@@ -36,14 +40,15 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["generate"] => generate::run(&root()),
         ["bpf"] => bpf::run(&root()),
-        ["bpf", "--check"] => bpf::check(&root()).map(|same| same.unwrap_or(true)),
+        ["bpf", "--check"] => bpf::check(&root()).map(Outcome::said),
         ["web"] => web::run(&root()),
-        ["web", "--check"] => web::check(&root()).map(|good| good.unwrap_or(true)),
-        ["kernels"] => kernels::check(&root()).map(|good| good.unwrap_or(true)),
-        ["instructions"] => instructions::check(&root()).map(or_skipped),
-        ["instructions", "--compare"] => instructions::compare(&root()).map(or_skipped),
+        ["web", "--check"] => web::check(&root()).map(Outcome::said),
+        ["kernels"] => kernels::check(&root()).map(Outcome::said),
+        ["instructions"] => instructions::check(&root()).map(Outcome::said),
+        ["instructions", "--compare"] => instructions::compare(&root()).map(Outcome::said),
         ["instructions", "--record"] => instructions::record(&root()),
         ["test"] => test::run(&root()),
+        ["skips", log] => skips::check(&root(), Path::new(log)),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -57,14 +62,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Nothing measured is nothing wrong, but must be said.
-fn or_skipped(good: Option<bool>) -> bool {
-    good.unwrap_or_else(|| {
-        println!("SKIPPED: neither perf's counters nor valgrind are here");
-        true
-    })
 }
 
 /// The repository's root: the folder above this crate.

@@ -1,12 +1,14 @@
 //! The whole test run, one step after the other, and one line at its end that counts it.
 //!
 //! A test that cannot run on this machine prints a line `SKIPPED: reason` and returns; it is
-//! counted as skipped, not as passed. A step that is no test (format, lints, documentation) counts as
-//! one test.
+//! counted as skipped, not as passed, and must be on the list of what may be (`skips`). A step that is no test
+//! (format, lints, documentation) counts as one test.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use crate::skips::{self, Finder, List, Skip};
 
 /// Steps that pass or fail as a whole: name, environment, arguments for cargo.
 type Step = (
@@ -54,31 +56,61 @@ const TESTS: &[&str] = &[
     "--show-output",
 ];
 
+/// How a step ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Good,
+    Bad,
+    /// It could not be done here, and why.
+    Skipped(String),
+}
+
+impl From<bool> for Outcome {
+    fn from(good: bool) -> Self {
+        if good { Self::Good } else { Self::Bad }
+    }
+}
+
+impl Outcome {
+    /// Whether nothing is wrong; a step that was skipped says so.
+    pub(crate) fn said(self) -> bool {
+        if let Self::Skipped(why) = &self {
+            println!("SKIPPED: {why}");
+        }
+        !matches!(self, Self::Bad)
+    }
+}
+
 #[derive(Default)]
 struct Count {
     passed: u64,
     failed: u64,
-    skipped: u64,
+    skipped: Vec<Skip>,
     /// What failed, to be told again at the end.
     failures: Vec<String>,
 }
 
 impl Count {
-    /// Counts a step; nothing if it could not be done here.
-    fn step(&mut self, name: &str, good: Option<bool>) {
-        match good {
-            Some(true) => self.passed += 1,
-            Some(false) => {
+    /// Counts a step.
+    fn step(&mut self, name: &str, outcome: Outcome) {
+        match outcome {
+            Outcome::Good => self.passed += 1,
+            Outcome::Bad => {
                 self.failed += 1;
                 self.failures.push(name.to_owned());
             }
-            None => self.skipped += 1,
+            Outcome::Skipped(why) => {
+                println!("SKIPPED: {why}");
+                self.skipped.push(Skip::of_step(name, why));
+            }
         }
     }
 }
 
 /// Runs all of it; true if nothing failed.
 pub(crate) fn run(root: &Path) -> Result<bool, String> {
+    // What is wrong with the list is said before half an hour of tests.
+    let list = List::load(root)?;
     let mut count = Count::default();
     for (name, environment, arguments) in STEPS {
         println!("== {name}");
@@ -88,7 +120,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
             .envs(environment.iter().copied())
             .status()
             .map_err(|error| format!("cargo: {error}"))?;
-        count.step(name, Some(status.success()));
+        count.step(name, status.success().into());
     }
     println!("== tests");
     tests(root, &mut count)?;
@@ -99,16 +131,19 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     count.step("page of culprits", crate::web::check(root)?);
     println!("== instructions per request");
     let instructions = crate::instructions::check(root)?;
-    if instructions.is_none() {
-        println!("SKIPPED: neither perf's counters nor valgrind are here");
-    }
     count.step("instructions per request", instructions);
+    println!("== skipped");
+    let lost = list.judge(&count.skipped, skips::installs);
+    count.failed += lost.len() as u64;
+    count.failures.extend(lost);
     for failure in &count.failures {
         println!("FAILED: {failure}");
     }
     println!(
         "{} passed, {} failed, {} skipped",
-        count.passed, count.failed, count.skipped
+        count.passed,
+        count.failed,
+        count.skipped.len()
     );
     Ok(count.failed == 0)
 }
@@ -122,24 +157,24 @@ fn tests(root: &Path, count: &mut Count) -> Result<(), String> {
         .spawn()
         .map_err(|error| format!("cargo: {error}"))?;
     let output = child.stdout.take().ok_or("cargo's output was not piped")?;
-    let (mut counted_failures, mut seen) = (0, Count::default());
+    let (mut finder, mut counted_failures, mut passed) = (Finder::default(), 0, 0);
+    let mut skipped = Vec::new();
     for line in BufReader::new(output).lines() {
         let line = line.map_err(|error| format!("cargo: {error}"))?;
         println!("{line}");
-        if line.starts_with("SKIPPED: ") {
-            seen.skipped += 1;
-        }
+        skipped.extend(finder.line(&line));
         if let Some(test) = failure(&line) {
             count.failures.push(test.to_owned());
         }
-        if let Some((passed, failed)) = result(&line) {
-            seen.passed += passed;
+        if let Some((good, failed)) = result(&line) {
+            passed += good;
             counted_failures += failed;
         }
     }
     let status = child.wait().map_err(|error| format!("cargo: {error}"))?;
-    count.skipped += seen.skipped;
-    count.passed += seen.passed.saturating_sub(seen.skipped);
+    let whole = skipped.iter().filter(|skip| skip.is_whole()).count() as u64;
+    count.passed += passed.saturating_sub(whole);
+    count.skipped.append(&mut skipped);
     // A test binary that died, or did not build, has no line of its own.
     if !status.success() && counted_failures == 0 {
         count.failures.push("cargo test: see above".to_owned());

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::test::Outcome;
+
 const FOLDER: &str = "web";
 const PAGE: &str = "crates/tidegate/src/admin/culprits.html";
 /// Oldest node that the bundler and node's own test runner need.
@@ -21,11 +23,10 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
 }
 
 /// Whether the sources have sound types and form, pass their tests, and give the file that is
-/// checked in; nothing where that cannot be told.
-pub(crate) fn check(root: &Path) -> Result<Option<bool>, String> {
+/// checked in.
+pub(crate) fn check(root: &Path) -> Result<Outcome, String> {
     if let Some(why) = missing(root) {
-        println!("SKIPPED: {why}");
-        return Ok(None);
+        return Ok(Outcome::Skipped(why));
     }
     let fresh = std::env::temp_dir().join(format!("tidegate-web-{}.html", std::process::id()));
     let built = node(root, &["build.mjs", "page", &fresh.display().to_string()]);
@@ -45,7 +46,7 @@ pub(crate) fn check(root: &Path) -> Result<Option<bool>, String> {
             good = false;
         }
     }
-    Ok(Some(good))
+    Ok(good.into())
 }
 
 /// What is missing here. Packages that are missing are fetched, as the lock file has them.

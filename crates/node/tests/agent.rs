@@ -121,7 +121,7 @@ fn a_front_end_reads_what_proc_says() {
     if status.rung == Rung::AgentRealtime {
         assert!(why.contains("SCHED_FIFO"), "{why}");
     } else {
-        println!("SKIPPED: real-time priority: {why}");
+        println!("SKIPPED real-time priority: {why}");
     }
 }
 

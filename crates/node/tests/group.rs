@@ -178,12 +178,12 @@ fn newcomers_are_seen(mut group: Group) {
 fn a_process_that_comes_later_is_seen() {
     for (version, places) in [(1, version_1()), (2, version_2())] {
         if places.is_empty() {
-            println!("SKIPPED: no version {version} hierarchy is mounted");
+            println!("SKIPPED version {version}: no such hierarchy is mounted");
             continue;
         }
         match Group::make(&format!("late-v{version}"), &places) {
             Ok(group) => newcomers_are_seen(group),
-            Err(why) => println!("SKIPPED: no version {version} group can be made: {why}"),
+            Err(why) => println!("SKIPPED version {version}: no group can be made: {why}"),
         }
     }
 }

@@ -80,7 +80,7 @@ mod tests {
             match throttling.unmarked() {
                 None => assert_eq!(socket.mark().unwrap(), 7),
                 Some(why) => {
-                    println!("SKIPPED: marks are not permitted: {why}");
+                    println!("SKIPPED marks: they are not permitted: {why}");
                     assert!(why.starts_with("SO_MARK: "), "{why}");
                 }
             }

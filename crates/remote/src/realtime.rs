@@ -111,7 +111,7 @@ mod tests {
         match ended.join().unwrap() {
             (Ok(()), policy) => assert_eq!(policy, libc::SCHED_FIFO),
             (Err(why), policy) => {
-                println!("SKIPPED: real-time priority: {why}");
+                println!("SKIPPED real-time priority: {why}");
                 assert_eq!(policy, libc::SCHED_OTHER);
             }
         }

@@ -325,7 +325,7 @@ fn a_region_that_may_only_be_read_refuses_atomics() {
     let mut handle = tidegate_remote::shm::ShmRegion::new(&path);
     handle.read(AGGREGATE_LINES).unwrap();
     match handle.fetch_and_add(0, 1) {
-        Ok(_) => println!("SKIPPED: whoever runs this test may write to any file"),
+        Ok(_) => println!("SKIPPED refusal: whoever runs this test may write to any file"),
         Err(error) => assert!(matches!(error, RegionError::Refused(Refusal::ReadOnly))),
     }
 }
@@ -522,7 +522,7 @@ fn an_answer_comes_from_the_address_that_was_asked() {
         let node = match std::panic::catch_unwind(|| UdpSocket::bind(listen).unwrap()) {
             Ok(_) => UdpNode::with(UdpNode::options(listen.parse().unwrap())),
             Err(_) => {
-                println!("SKIPPED: {listen} cannot be bound here");
+                println!("SKIPPED {listen}: it cannot be bound here");
                 continue;
             }
         };

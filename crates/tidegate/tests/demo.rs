@@ -1,6 +1,6 @@
 //! The demo ends by itself, or when interrupted, and prints the object that scripts rely on.
 //! What it finds is timing, which no test asserts, but for the elephant: its name, and that it is calm without
-//! it where this machine carries the load.
+//! it, unless the demo's own requests were sent late: then the machine was held up, and the verdict is skipped.
 #![expect(
     clippy::unwrap_used,
     reason = "a test fails by panicking, its helpers too"
@@ -97,6 +97,15 @@ fn an_interrupted_demo_tells_what_there_is() {
     assert!(object["policies"].as_array().unwrap().len() <= 1);
 }
 
+/// Whether this machine carries the elephant's load: two CPUs for servers, front-end and visitors.
+fn carries() -> Result<(), String> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if cpus < 2 {
+        return Err(format!("{cpus} CPU does not carry the demo's load"));
+    }
+    Ok(())
+}
+
 /// Requests of a phase, and the p99 of those that are no elephants.
 fn phase<'a>(object: &'a Value, name: &str) -> (&'a Value, f64) {
     let phases = object["phases"].as_array().unwrap();
@@ -106,6 +115,10 @@ fn phase<'a>(object: &'a Value, name: &str) -> (&'a Value, f64) {
 
 #[test]
 fn the_elephant_is_named_and_the_site_is_calm_without_it() {
+    if let Err(why) = carries() {
+        println!("SKIPPED: {why}");
+        return;
+    }
     let _alone = ALONE.lock();
     let demo = start(&["--elephant", "--seconds", "60"]);
     let output = demo.wait_with_output().unwrap();
@@ -125,16 +138,21 @@ fn the_elephant_is_named_and_the_site_is_calm_without_it() {
             .as_f64()
             .is_some_and(|late| late > 20.0)
     };
-    if phases.iter().any(late) {
-        println!("SKIPPED: this machine does not carry the load: {object}");
+    let late = phases.iter().any(late);
+    if late {
+        println!(
+            "SKIPPED verdict: this machine was held up, requests were sent more than 20 ms late"
+        );
+    }
+    assert!(late || object["right"] == true, "{told}\n{object}");
+    if object["right"] != true {
         return;
     }
-    assert_eq!(object["right"], true, "{told}\n{object}");
     assert_eq!(object["throttle"]["by"], "demo");
     let (_, crowded) = phase(&object, "elephant");
     let (throttled, calm) = phase(&object, "throttled");
     // Medians: a named elephant is there for some seconds only, and a second of the machine is a p99.
-    assert!(calm < crowded, "{object}");
+    assert!(late || calm < crowded, "{object}");
     let elephants = &throttled["elephants"];
     assert!(elephants["completed"].as_u64().unwrap() > 0, "{object}");
     assert_eq!(elephants["refused"], 0, "{object}");
