@@ -7,6 +7,7 @@
 )]
 
 mod bpf;
+mod fuzz;
 mod generate;
 mod instructions;
 mod kernels;
@@ -31,6 +32,8 @@ usage: cargo xtask COMMAND
   instructions [--record|--compare]
               user instructions per proxied request and per refused connection against
               the recorded baseline; record a new one; compare with the HAProxy that is installed
+  fuzz --check
+              whether the fuzz targets compile
   test        format, lints, documentation and every test; ends with their count
   skips LOG   which tests a log of `test` says were skipped, and whether they may be";
 
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         ["instructions"] => instructions::check(&root()).map(Outcome::said),
         ["instructions", "--compare"] => instructions::compare(&root()).map(Outcome::said),
         ["instructions", "--record"] => instructions::record(&root()),
+        ["fuzz", "--check"] => fuzz::check(&root()).map(Outcome::said),
         ["test"] => test::run(&root()),
         ["skips", log] => skips::check(&root(), Path::new(log)),
         _ => {

@@ -5,8 +5,12 @@ use std::path::{Path, PathBuf};
 use tidegate_core::prng::Prng;
 use tidegate_core::record::{CpuLine, LINE_BYTES, LoadRecord, RECORD_BYTES_MAX, Sources};
 
+#[path = "../../../fuzz/invariants/classes.rs"]
+mod classes;
 #[path = "../../../fuzz/invariants/load_record.rs"]
 mod load_record;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/load_record")
@@ -122,4 +126,9 @@ fn changed_seeds_keep_the_invariants() {
         }
         load_record::check(&bytes);
     }
+}
+
+#[test]
+fn the_corpus_of_classes_keeps_the_invariants() {
+    replay::replay("classes", b"/?&=;%{} \n0a-.\xff", classes::check);
 }

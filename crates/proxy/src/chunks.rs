@@ -346,7 +346,7 @@ const fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../../fuzz/invariants/chunks.rs"]
 pub(crate) mod invariants;
 

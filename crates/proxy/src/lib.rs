@@ -34,6 +34,8 @@ mod departure;
 mod dithering;
 mod exchange;
 mod forward;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod gate;
 mod grpc;
 mod head;

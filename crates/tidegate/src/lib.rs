@@ -8,6 +8,8 @@ mod config;
 mod culprits;
 mod demo;
 mod driver;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod open_files;
 mod orders_file;
 mod output;

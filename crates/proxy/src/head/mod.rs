@@ -602,5 +602,9 @@ pub(crate) fn prepare_response(
     Ok(facts)
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../../fuzz/invariants/head.rs"]
+pub(crate) mod invariants;
+
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,9 @@ pub(crate) mod culprits;
 mod docs;
 pub(crate) mod file;
 mod group;
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../../fuzz/invariants/config.rs"]
+pub(crate) mod invariants;
 mod mode;
 mod notes;
 pub(crate) mod policy;

@@ -6,7 +6,7 @@
 //! happened now (`replay`); what it says at every time is judged as a whole (`offline`). `picture` makes
 //! one report of it, which a running front-end makes as well.
 
-mod access;
+pub(crate) mod access;
 pub(crate) mod causal;
 mod correlate;
 pub(crate) mod evidence;

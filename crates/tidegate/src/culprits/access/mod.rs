@@ -15,6 +15,9 @@ mod apache;
 mod combined;
 pub(super) mod formats;
 mod haproxy;
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../../../fuzz/invariants/access_log.rs"]
+pub(crate) mod invariants;
 mod json;
 mod nginx;
 mod template;
