@@ -25,6 +25,7 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, MAX_FORWARDS, TE,
     TRANSFER_ENCODING, UPGRADE, VIA,
 };
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 
 use crate::config::{ForwardedConfig, Limits};
@@ -431,7 +432,13 @@ fn to_origin_form<B>(request: &mut Request<B>) -> Result<(), Reason> {
     let authority = parts.authority.ok_or(Reason::BadTarget)?;
     let host = HeaderValue::from_str(authority.as_str()).map_err(|_| Reason::BadTarget)?;
     request.headers_mut().insert(HOST, host);
-    *request.uri_mut() = Uri::from(parts.path_and_query.ok_or(Reason::BadTarget)?);
+    let target = parts.path_and_query.ok_or(Reason::BadTarget)?;
+    // With a fragment right behind the authority it is empty, but reads as `/` and would be written as nothing.
+    let target = match target.as_str() {
+        "/" => PathAndQuery::from_static("/"),
+        _ => target,
+    };
+    *request.uri_mut() = Uri::from(target);
     Ok(())
 }
 

@@ -292,6 +292,24 @@ fn absolute_form_becomes_origin_form_and_its_authority_wins() {
     assert_eq!(fields, pairs(&[("host", "other.example:81")]));
 }
 
+/// A fragment is no part of a request; without a path before it the node would get a line without a target.
+#[test]
+fn absolute_form_without_a_path_asks_for_the_root() {
+    for line in [
+        "GET http://other.example",
+        "GET http://other.example/",
+        "GET http://other.example#a/b",
+    ] {
+        let request = request(line, &[SHOP]);
+        let mut prepared = request.clone();
+        let facts = check(&request, &Limits::default()).unwrap().facts;
+        to_origin_form(&mut prepared).unwrap();
+        assert!(facts.absolute);
+        assert_eq!(prepared.uri().to_string(), "/", "{line}");
+        assert_eq!(prepared.uri().path(), "/", "{line}");
+    }
+}
+
 #[test]
 fn claims_about_the_client_are_replaced_or_appended_to() {
     let claims = &[
