@@ -1,5 +1,5 @@
 //! A request's way: checks, route, throttle, test, pick, connection, response head; and again elsewhere, if
-//! that failed and trying again can do no harm ([`retry`](crate::retry)).
+//! that failed and trying again can do no harm ([`retry`]).
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
