@@ -110,6 +110,7 @@ fn the_corpus_of_load_records_keeps_the_invariants() {
 /// A poor man's fuzzer, the same each time: a few bytes of a seed changed, cut or doubled.
 #[test]
 fn changed_seeds_keep_the_invariants() {
+    // `load_record::check` asserts the invariants.
     let mut prng = Prng::new(13);
     let seeds = seeds();
     for _ in 0..5000 {
@@ -130,5 +131,6 @@ fn changed_seeds_keep_the_invariants() {
 
 #[test]
 fn the_corpus_of_classes_keeps_the_invariants() {
+    // `classes::check` asserts the invariants.
     replay::replay("classes", b"/?&=;%{} \n0a-.\xff", classes::check);
 }

@@ -59,6 +59,7 @@ fn the_documentation_names_every_policy_and_is_up_to_date() {
 
 #[test]
 fn every_policy_has_a_file_whose_header_says_what_it_must() {
+    // `check_header` asserts.
     for kind in PolicyKind::ALL {
         check_header("src/policy", kind.name());
     }
@@ -67,6 +68,7 @@ fn every_policy_has_a_file_whose_header_says_what_it_must() {
 /// The others are not somebody else's, and their files have names of their own.
 #[test]
 fn every_baseline_of_admission_has_a_file_whose_header_says_what_it_must() {
+    // `check_header` asserts.
     for (kind, name) in AdmissionKind::ALL {
         match kind {
             AdmissionKind::Off | AdmissionKind::Static | AdmissionKind::Adaptive => {}

@@ -176,6 +176,7 @@ fn newcomers_are_seen(mut group: Group) {
 
 #[test]
 fn a_process_that_comes_later_is_seen() {
+    // `newcomers_are_seen` asserts, for each version that is here.
     for (version, places) in [(1, version_1()), (2, version_2())] {
         if places.is_empty() {
             println!("SKIPPED version {version}: no such hierarchy is mounted");
@@ -218,6 +219,7 @@ fn version_2() -> Vec<PathBuf> {
 
 #[test]
 fn a_busy_version_1_group_reports_itself() {
+    // `busy_group_reports_itself` asserts.
     let places = version_1();
     if places.is_empty() {
         println!("SKIPPED: no version 1 hierarchy is mounted");
@@ -236,6 +238,7 @@ fn a_busy_version_1_group_reports_itself() {
 
 #[test]
 fn a_busy_version_2_group_reports_itself() {
+    // `busy_group_reports_itself` asserts.
     let places = version_2();
     if places.is_empty() {
         println!("SKIPPED: no version 2 hierarchy is mounted");

@@ -23,11 +23,13 @@ mod tests {
 
     #[test]
     fn the_corpus_of_heads_keeps_the_invariants() {
+        // `replay` asserts that there is a corpus, and the check its invariants.
         replay("head", ODD, super::head);
     }
 
     #[test]
     fn the_corpus_of_chunks_keeps_the_invariants() {
+        // `replay` asserts that there is a corpus, and the check its invariants.
         replay("chunks", ODD, super::chunks);
     }
 }

@@ -138,11 +138,13 @@ fn those_who_left_are_not_served(throttled: bool) {
 
 #[test]
 fn queued_requests_of_clients_that_left_reach_no_node() {
+    // Asserts on what the node got, for each way to leave.
     those_who_left_are_not_served(false);
 }
 
 #[test]
 fn throttled_requests_of_clients_that_left_reach_no_node() {
+    // Asserts on what the node got, for each way to leave.
     those_who_left_are_not_served(true);
 }
 

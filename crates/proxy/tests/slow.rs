@@ -109,6 +109,7 @@ fn an_answer_has_a_time_in_all() {
 
 #[test]
 fn a_client_that_reads_too_slowly_is_cut_off() {
+    // `until` fails if it is never counted as cut off.
     // More than all buffers between them hold.
     let node = Node::start(|peer| {
         peer.read_head();

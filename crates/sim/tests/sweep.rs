@@ -211,6 +211,7 @@ fn checked(scenario: &Scenario, kind: PolicyKind) -> Report {
 /// The default policy in each of them, and one of the others in turn.
 #[test]
 fn random_clusters_break_no_rule() {
+    // `checked` asserts that every request ended, and `run` checks the rules at each event.
     for seed in seeds(0..SEEDS) {
         let scenario = composed(seed);
         let others = PolicyKind::ALL.len() as u64 - 1;

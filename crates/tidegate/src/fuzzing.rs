@@ -23,11 +23,13 @@ mod tests {
 
     #[test]
     fn the_corpus_of_configurations_keeps_the_invariants() {
+        // `replay` asserts that there is a corpus, and the check its invariants.
         replay("config", ODD, super::config);
     }
 
     #[test]
     fn the_corpus_of_access_logs_keeps_the_invariants() {
+        // `replay` asserts that there is a corpus, and the check its invariants.
         replay("access_log", ODD, super::access_log);
     }
 }

@@ -279,6 +279,7 @@ fn skipped(why: &str) {
 
 #[test]
 fn answers_of_a_marked_class_are_shaped_at_the_node() {
+    // `both` asserts that the marked class, and it alone, is held to the rate.
     let hosts = match Hosts::new() {
         Ok(hosts) => hosts,
         Err(why) => return skipped(&why),
@@ -301,6 +302,7 @@ fn answers_of_a_marked_class_are_shaped_at_the_node() {
 /// The front-end's side: no filter, since HTB takes the priority for its class.
 #[test]
 fn requests_of_a_marked_class_are_shaped_at_the_front_end() {
+    // `both` asserts that the marked class, and it alone, is held to the rate.
     let hosts = match Hosts::new() {
         Ok(hosts) => hosts,
         Err(why) => return skipped(&why),

@@ -22,15 +22,18 @@ fn check(file: &str, found: &str) {
 
 #[test]
 fn the_markdown_is_as_before() {
+    // `check` compares with the file.
     check("sample.md", &markdown(&report()));
 }
 
 #[test]
 fn the_plots_are_as_before() {
+    // `check` compares with the file.
     check("sample.svg", &figure(&report().plots));
 }
 
 #[test]
 fn the_page_is_as_before() {
+    // `check` compares with the file.
     check("index.html", &page(&[report()]));
 }

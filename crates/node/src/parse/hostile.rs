@@ -77,6 +77,7 @@ fn spoil(bytes: &mut Vec<u8>, prng: &mut Prng) {
 
 #[test]
 fn spoiled_files_are_answered() {
+    // Fails if a parser panics, or gives a CPU beyond the limit: `feed` asserts that.
     let seeds = seeds();
     for seed in &seeds {
         feed(seed);
@@ -91,6 +92,7 @@ fn spoiled_files_are_answered() {
 
 #[test]
 fn noise_is_answered() {
+    // Fails if a parser panics, or gives a CPU beyond the limit: `feed` asserts that.
     let mut prng = Prng::new(2);
     for _ in 0..ROUNDS {
         let length = prng.below(300);
