@@ -47,13 +47,8 @@ function limit(typed: string, name: keyof typeof BOUNDS): number | null {
   return value;
 }
 
-/** The class as orders name it: by method and path, whatever the query is. */
-export function ordered(name: string): string {
-  return name.split("?", 1)[0] ?? name;
-}
-
 /** The order that was typed; throws a RangeError with a sentence if it makes no sense. */
-export function typedOrder(name: string, typed: Typed): ThrottleOrder {
+export function typedOrder(ordered: string, typed: Typed): ThrottleOrder {
   const [concurrency, rate] = [limit(typed.concurrency, "concurrency"), limit(typed.rate, "rate")];
   const [bandwidth, queue] = [limit(typed.bandwidth, "bandwidth"), limit(typed.queue, "queue")];
   if (concurrency === null && rate === null && bandwidth === null) {
@@ -63,7 +58,7 @@ export function typedOrder(name: string, typed: Typed): ThrottleOrder {
     throw new RangeError("The longest wait needs a limit that makes requests wait: at once, or per second.");
   }
   return {
-    class: ordered(name),
+    class: ordered,
     order: {
       ...(concurrency !== null && { concurrency }),
       ...(rate !== null && { rate }),

@@ -60,6 +60,8 @@ export interface Pair {
 }
 
 export interface Throttle {
+  /** The class that the order names. */
+  class: string;
   orders: string;
   by: string;
   since: Maybe;
@@ -72,6 +74,8 @@ export interface Throttle {
 
 export interface RequestClass {
   name: string;
+  /** What an order on its requests, and on no others, calls it; null where there can be none. */
+  order: string | null;
   requests: number;
   per_second: Maybe;
   in_progress: Maybe;
@@ -201,6 +205,7 @@ const pair = object<Pair>({
 });
 
 const throttle = object<Throttle>({
+  class: text,
   orders: text,
   by: text,
   since: some,
@@ -213,6 +218,7 @@ const throttle = object<Throttle>({
 
 const requestClass = object<RequestClass>({
   name: text,
+  order: maybe(text),
   requests: count,
   per_second: some,
   in_progress: some,

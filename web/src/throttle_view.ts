@@ -3,7 +3,7 @@
 import type { Client } from "./client";
 import { byId, make, named, setText } from "./dom";
 import { amount, clock, milliseconds, percent, plural, printable } from "./format";
-import { type Typed, ordered, sentences, typedOrder } from "./order";
+import { type Typed, sentences, typedOrder } from "./order";
 import type { RequestClass, Throttle } from "./report";
 import type { State } from "./state";
 
@@ -41,7 +41,10 @@ export class ThrottleView {
       event.preventDefault();
       this.throttle();
     });
-    byId("release").addEventListener("click", () => this.it && this.release(this.it.name));
+    byId("release").addEventListener(
+      "click",
+      () => this.it?.throttle && this.release(this.it.name, this.it.throttle.class),
+    );
     byId("test").addEventListener("click", () => this.it && this.test(this.it.name));
     byId("send").addEventListener("click", () => void this.send());
     byId("cancel").addEventListener("click", () => this.dialog.close());
@@ -92,6 +95,10 @@ export class ThrottleView {
 
   private throttle(): void {
     if (!this.it) return;
+    if (this.it.order === null) {
+      this.say("bad", "There is no order on just these requests: they have no method or path of their own.");
+      return;
+    }
     const typed: Typed = {
       concurrency: this.input("concurrency").value,
       rate: this.input("rate").value,
@@ -100,16 +107,13 @@ export class ThrottleView {
       duration: byId<HTMLSelectElement>("order-duration").value,
     };
     try {
-      const order = typedOrder(this.it.name, typed);
+      const order = typedOrder(this.it.order, typed);
       const said = sentences(order);
       const what = said[0]?.replace(/\.$/, "").replace(/; .*/, "") ?? "throttled";
       this.ask({
         title: "Throttle this class?",
         name: this.it.name,
-        said:
-          order.class === this.it.name
-            ? said
-            : [...said, "Requests of this path with other queries count, too."],
+        said,
         path: "/api/throttle",
         body: order,
         what,
@@ -120,13 +124,13 @@ export class ThrottleView {
     }
   }
 
-  private release(name: string): void {
+  private release(name: string, ordered: string): void {
     this.ask({
       title: "Release this class?",
       name,
       said: ["All of its requests that wait go on at once."],
       path: "/api/release",
-      body: { class: ordered(name) },
+      body: { class: ordered },
       what: "released",
       watched: true,
     });

@@ -25,9 +25,10 @@ test("an order has the names of the interface", () => {
   });
 });
 
-test("an order is on a path, whatever the query is", () => {
-  const order = typedOrder("GET /search?page&q", { ...EMPTY, concurrency: "1" });
-  assert.equal(order.class, "GET /search");
+test("an order is on the class as it stands, and on nothing wider", () => {
+  for (const ordered of ["GET /search?page&q", "GET /%2A?", "GET /item/{*^new}?"]) {
+    assert.equal(typedOrder(ordered, { ...EMPTY, concurrency: "1" }).class, ordered);
+  }
 });
 
 test("an order that makes no sense is not sent", () => {

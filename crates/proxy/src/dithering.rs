@@ -292,7 +292,7 @@ fn takes_part(
     test: &Test,
     worker: &Worker,
     site: SiteId,
-    (method, path): (&Method, &str),
+    (method, target): (&Method, &str),
     now: Timestamp,
 ) -> bool {
     // What drains is not slowed down, and would not be held for as long as it was tossed for.
@@ -304,5 +304,5 @@ fn takes_part(
     }
     let picker = worker.picker.borrow();
     let site = picker.topology().sites.get(site.index());
-    site.is_some_and(|site| test.pattern.matches(&site.name, method.as_str(), path))
+    site.is_some_and(|site| test.pattern.matches(&site.name, method.as_str(), target))
 }

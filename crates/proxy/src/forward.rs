@@ -128,7 +128,7 @@ pub(crate) async fn go_on_waiting(
     session.queued.set(true);
     let waited = match wait {
         Wait::Throttle(held, arrival) => {
-            let target = target(&request);
+            let target = (request.method(), uri_target(&request));
             until_passed(session, live, held, arrival, target).await
         }
         Wait::Test(hold, arrival) => until_over(session, live, hold, arrival).await,
@@ -293,8 +293,9 @@ fn admit(
         kind: Kind::of(target.0.as_str(), uri_target(request)),
         id: worker.waiters.number(),
     };
-    let class = (target.0.as_str(), path);
-    let held = throttling::enter(worker, exchange, site, class)?;
+    let target = (target.0, uri_target(request));
+    let asked = (target.0.as_str(), target.1);
+    let held = throttling::enter(worker, exchange, site, asked)?;
     if exchange.gives_way() {
         arrival.class = lowered(arrival.class);
     }

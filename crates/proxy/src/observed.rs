@@ -11,11 +11,12 @@
 use std::cell::RefCell;
 
 use rtrb::{Consumer, Producer, RingBuffer};
+use tidegate_core::classes::WORDS_BYTES_MAX;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteId;
 
-/// Method, blank and target are cut to this many bytes together.
-const WORDS_BYTES: usize = 160;
+/// Method and target are cut to this many bytes together.
+const WORDS_BYTES: usize = WORDS_BYTES_MAX;
 /// The path alone is shown up to this many bytes.
 const PATH_BYTES: usize = 80;
 /// Bits of a request's number that a worker counts in.

@@ -343,10 +343,10 @@ pub(crate) fn enter(
     worker: &Rc<Worker>,
     exchange: &mut Exchange,
     site: SiteId,
-    (method, path): (&str, &str),
+    (method, target): (&str, &str),
 ) -> Result<Option<Held>, Reason> {
     let now = exchange.arrived_at;
-    let Some(rule) = find(worker, site, (method, path), now) else {
+    let Some(rule) = find(worker, site, (method, target), now) else {
         return Ok(None);
     };
     let throttle = rule.id;
@@ -384,7 +384,7 @@ pub(crate) fn enter(
 fn find(
     worker: &Worker,
     site: SiteId,
-    (method, path): (&str, &str),
+    (method, target): (&str, &str),
     now: Timestamp,
 ) -> Option<Arc<Rule>> {
     let mut cache = worker.throttles.rules.borrow_mut();
@@ -394,7 +394,7 @@ fn find(
     }
     let picker = worker.picker.borrow();
     let site = picker.topology().sites.get(site.index())?;
-    rules.find(&site.name, method, path, now).cloned()
+    rules.find(&site.name, method, target, now).cloned()
 }
 
 /// Looks after those who are held while a worker has some; for ever.

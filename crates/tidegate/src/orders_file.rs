@@ -15,6 +15,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_proxy::Throttling;
 
 use crate::admin::models::OrderModel;
+use crate::culprits::names::ClassNames;
 use crate::replace::replace;
 
 /// Largest file, bytes: as many throttles as there may be, with the longest classes.
@@ -59,7 +60,12 @@ impl OrdersFile {
     }
 
     /// Gives the kept orders again; what could not be given, in sentences.
-    pub(crate) fn load(&self, throttling: &Throttling, now: Timestamp) -> Vec<String> {
+    pub(crate) fn load(
+        &self,
+        throttling: &Throttling,
+        names: &ClassNames,
+        now: Timestamp,
+    ) -> Vec<String> {
         let Some(path) = &self.path else {
             return Vec::new();
         };
@@ -85,7 +91,9 @@ impl OrdersFile {
             }
             let until =
                 left.map(|left| now + Duration::try_from_secs_f64(left).unwrap_or_default());
-            let given = kept.order.give(throttling, &kept.class, until, now);
+            let class = names.pattern(&kept.class);
+            let class = class.map_err(|error| error.to_string());
+            let given = class.and_then(|it| kept.order.give(throttling, it, until, now));
             given
                 .err()
                 .map(|why| format!("{}: not throttled again: {why}", kept.class))
@@ -166,11 +174,15 @@ mod tests {
             queue_seconds: Some(1.5),
             ..OrderModel::default()
         };
-        order.give(&before, "GET /a", None, at(1)).unwrap();
-        let hour = Some(at(3601));
-        order.give(&before, "shop GET /b/*", hour, at(1)).unwrap();
         order
-            .give(&before, "GET /over", Some(at(1)), at(1))
+            .give(&before, "GET /a".parse().unwrap(), None, at(1))
+            .unwrap();
+        let hour = Some(at(3601));
+        order
+            .give(&before, "shop GET /b/*".parse().unwrap(), hour, at(1))
+            .unwrap();
+        order
+            .give(&before, "GET /over".parse().unwrap(), Some(at(1)), at(1))
             .unwrap();
         let class = "GET /config".parse().unwrap();
         let configured = order.order().unwrap();
@@ -179,7 +191,10 @@ mod tests {
             .unwrap();
         file.save(&before, at(1)).unwrap();
         let after = Throttling::new(10);
-        assert_eq!(file.load(&after, at(50)), Vec::<String>::new());
+        assert_eq!(
+            file.load(&after, &ClassNames::default(), at(50)),
+            Vec::<String>::new()
+        );
         let names = |throttling: &Throttling| {
             let all = throttling.all().into_iter();
             all.map(|it| it.pattern.name().to_owned())
@@ -200,11 +215,12 @@ mod tests {
         let file = OrdersFile::new(Some(path.clone()));
         let throttling = Throttling::new(10);
         assert!(
-            file.load(&throttling, at(1)).is_empty(),
+            file.load(&throttling, &ClassNames::default(), at(1))
+                .is_empty(),
             "no file is no orders"
         );
         std::fs::write(&path, "{ \"throttles\": [1] }").unwrap();
-        let said = file.load(&throttling, at(1));
+        let said = file.load(&throttling, &ClassNames::default(), at(1));
         assert!(
             said[0].contains("orders.broken: orders are not given again"),
             "{said:?}"
@@ -212,7 +228,7 @@ mod tests {
         assert!(folder.join("orders.broken").exists() && !path.exists());
         let bad = r#"{"throttles":[{"class":"nonsense","order":{"concurrency":1},"until":null}]}"#;
         std::fs::write(&path, bad).unwrap();
-        let said = file.load(&throttling, at(1));
+        let said = file.load(&throttling, &ClassNames::default(), at(1));
         assert!(
             said[0].starts_with("nonsense: not throttled again: "),
             "{said:?}"

@@ -47,6 +47,7 @@ use crate::config::values::Auto;
 use crate::config::{Admin, Config, Culprits, FrontEnd};
 use crate::culprits::live::peers::{self, PeerClient};
 use crate::culprits::live::{Watch, WatchParts};
+use crate::culprits::names::ClassNames;
 use crate::driver::{Driver, DriverParts};
 use crate::open_files;
 use crate::orders_file::OrdersFile;
@@ -277,22 +278,21 @@ impl Running {
             throttles,
             orders_file,
             culprits,
+            class_names: names,
             ..
         } = front_end;
         let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
-        let front_ends = cluster.front_ends;
-        let specs = cluster.sites.clone();
+        let (front_ends, specs) = (cluster.front_ends, cluster.sites.clone());
         let table = LoadTable::new(nodes, sites).grouped(&cluster.groups);
         let director = Director::new(cluster, proxy_config.seed);
         let shared = shared(&proxy_config, table, &director, routes, sites);
         let orders_file = OrdersFile::new(orders_file);
-        give_orders(&shared.throttles, throttles, &orders_file, output)?;
+        give_orders(&shared.throttles, throttles, (&orders_file, &names), output)?;
         let reads = Reads::start(&reads, options, &shared.table);
         let reads = Arc::new(reads.map_err(|error| failed(&error))?);
         let resources = Resources::start(&resources, options).map_err(|error| failed(&error))?;
         let resources = Arc::new(resources);
         let started = clock::now();
-        let window = Window::new(started, shared.stats.snapshot());
         let proxy = Proxy::start(proxy_config, Arc::clone(&shared));
         let mut proxy = proxy.map_err(|error| match &error {
             ProxyError::Listen { address, error } => cannot_listen(&address.to_string(), error),
@@ -320,15 +320,16 @@ impl Running {
             started,
             listeners: proxy.addresses().to_vec(),
             sites: specs,
+            window: Mutex::new(Window::new(started, shared.stats.snapshot())),
             shared,
             reads,
+            names,
             orders_file,
             resources,
             culprits: watch.as_ref().map(Watch::asks),
             orders: driver.orders(),
             driver: driver.stats(),
             draining: AtomicBool::new(false),
-            window: Mutex::new(window),
         });
         Ok(Self {
             proxy,
@@ -417,7 +418,7 @@ fn watch(
 fn give_orders(
     throttling: &Throttling,
     configured: Vec<Throttled>,
-    kept: &OrdersFile,
+    (kept, names): (&OrdersFile, &ClassNames),
     output: Output,
 ) -> Result<(), Failure> {
     let now = clock::now();
@@ -425,7 +426,7 @@ fn give_orders(
         let set = throttling.set(class, order, SetBy::Config, None, now);
         set.map_err(|error| Failure::Usage(format!("[[throttle]]: {error}")))?;
     }
-    for text in kept.load(throttling, now) {
+    for text in kept.load(throttling, names, now) {
         output.event("orders", &text);
     }
     Ok(())

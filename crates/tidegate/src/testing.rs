@@ -17,6 +17,7 @@ use tidegate_proxy::{Dithering, Shared, Stats, Throttling};
 
 use crate::admin::plane::{Plane, Window};
 use crate::culprits::live::{Asks, Finding, Findings};
+use crate::culprits::names::ClassNames;
 use crate::driver::{Driver, DriverParts};
 use crate::orders_file::OrdersFile;
 use crate::output::Output;
@@ -85,6 +86,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
 fn found() -> Findings {
     let finding = |class: &str, share, told| Finding {
         class: class.into(),
+        order: Some(class.into()),
         resource: "shop cpu".into(),
         share,
         cost_seconds: 0.125,
@@ -133,6 +135,7 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         )),
         shared,
         reads: Arc::default(),
+        names: ClassNames::default(),
         orders_file: OrdersFile::new(None),
         resources: Arc::default(),
         culprits: Some(Asks::with(found())),

@@ -58,6 +58,14 @@ impl Folder {
         }
     }
 
+    /// What an order on the requests of a place, and on no others, calls them.
+    pub fn order(&self, place: Place) -> Option<String> {
+        match place {
+            Place::Pattern(_) => Some(self.name(place)),
+            Place::Leaf(leaf) => self.tree.order(leaf),
+        }
+    }
+
     /// All patterns that had requests, and the heaviest leaves: `count` in all, heaviest first.
     pub fn heaviest(&self, count: usize) -> Vec<(Place, Weight)> {
         let used = |(index, weight): (usize, &Weight)| {

@@ -12,20 +12,30 @@
 //! It does not know bodies, headers or cookies, and nothing of the meaning of a path. It gives
 //! no access and routes nothing: `/a/../b` is three segments and not `/b`.
 
+mod escape;
 mod fold;
 mod heavy;
+#[cfg(test)]
+mod orders_tests;
 mod pattern;
+mod selector;
 mod shape;
 mod table;
 #[cfg(test)]
 mod tests;
 mod tree;
 
+pub(crate) use escape::escaped;
 pub use fold::{Folder, Place};
 pub use pattern::{PATTERNS_MAX, Pattern, PatternError};
+pub(crate) use selector::{Level, Selector, SelectorError, query_of};
+pub(crate) use shape::pattern_of;
 pub use shape::{SEGMENT_BYTES_MAX, SEGMENTS_MAX, Shape};
 pub use table::{Change, ClassId, ClassTable, NAMED_MAX, SLOTS};
 pub use tree::{Leaf, PathTree, TreeConfig};
+
+/// What of a request is folded, bytes: its method and the beginning of its target.
+pub const WORDS_BYTES_MAX: usize = 160;
 
 /// What is folded of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +46,22 @@ pub struct Request<'a> {
     pub method: &'a str,
     /// The request target, in any of its forms.
     pub target: &'a str,
+}
+
+impl<'a> Request<'a> {
+    /// The same with as much of the target as is folded.
+    #[must_use]
+    pub fn cut(self) -> Self {
+        let mut end =
+            (WORDS_BYTES_MAX - self.method.len().min(WORDS_BYTES_MAX / 2)).min(self.target.len());
+        while !self.target.is_char_boundary(end) {
+            end -= 1;
+        }
+        Self {
+            target: &self.target[..end],
+            ..self
+        }
+    }
 }
 
 /// How much a class has: what decides which names are kept.

@@ -72,12 +72,17 @@ impl Pattern {
         })
     }
 
+    /// The method that it is for, if it is for one.
+    pub(crate) fn method(&self) -> Option<&str> {
+        self.method.as_deref()
+    }
+
     /// What the class is called.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The same requests as an order on them names them: see [`crate::throttle::ClassPattern`].
+    /// Its requests, and those of classes before it that it fits too, as an order on a path names them.
     pub fn order(&self) -> String {
         let method = self.method.as_deref().unwrap_or("*");
         format!("{method} /{}", self.segments.join("/"))

@@ -8,10 +8,16 @@
 //! /a/b/c/photo.png -> /a/b/*.png            query -> ?sorted&key&names
 //! ```
 //!
+//! What a client wrote is escaped (`escape.rs`), so braces and stars are the folding's own.
+//!
 //! Inputs: a request target. At most 8 segments, 6 names of the query, 48 bytes of each.
 //! Failure case: words that are unique and look like words (slugs) stay; merging in the tree
 //! takes care of them. A number may be a page of its own: patterns name such pages.
 //! Source: the design's study of folding, with access logs of 1995, 1998 and 2015.
+
+use std::borrow::Cow;
+
+use super::escape::escaped;
 
 /// Most segments of a path; what follows is left out.
 pub const SEGMENTS_MAX: usize = 8;
@@ -35,16 +41,19 @@ const STATIC: &[&str] = &[
 /// The segments of a request target, and its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shape<'a> {
-    segments: [&'a str; SEGMENTS_MAX],
+    segments: [Cow<'a, str>; SEGMENTS_MAX],
     count: usize,
     /// The extension of a static file.
     extension: Option<&'static str>,
     /// Names of the query, sorted.
-    names: [&'a str; QUERY_NAMES_MAX],
+    names: [Cow<'a, str>; QUERY_NAMES_MAX],
     named: usize,
 }
 
 impl<'a> Shape<'a> {
+    /// What stands for segments and names that are unique.
+    pub(crate) const FOLDED: [&'static str; 5] = ["{n}", "{uuid}", "{date}", "{hex}", "{tok}"];
+
     /// The shape of a request target in origin, absolute, authority or asterisk form.
     pub fn new(target: &'a str) -> Self {
         let target = target.split('#').next().unwrap_or_default();
@@ -75,7 +84,7 @@ impl<'a> Shape<'a> {
     }
 
     /// The segments of the path; of a static file its first directories.
-    pub fn segments(&self) -> &[&'a str] {
+    pub fn segments(&self) -> &[Cow<'a, str>] {
         &self.segments[..self.count]
     }
 
@@ -104,7 +113,10 @@ impl<'a> Shape<'a> {
             if name.is_empty() {
                 continue;
             }
-            let name = pattern_of(name);
+            let mut name = pattern_of(name);
+            if name.contains('/') {
+                name = cut(name.replace('/', "%2F").into());
+            }
             let known = &mut self.names[..self.named];
             let Err(at) = known.binary_search(&name) else {
                 continue;
@@ -142,12 +154,12 @@ fn extension(segment: &str) -> Option<&'static str> {
 }
 
 /// What stands for a segment or the name of a parameter.
-fn pattern_of(segment: &str) -> &str {
+pub(crate) fn pattern_of(segment: &str) -> Cow<'_, str> {
     let bytes = segment.as_bytes();
     let digits = bytes.iter().filter(|byte| byte.is_ascii_digit()).count();
     let hex = || bytes.iter().all(u8::is_ascii_hexdigit);
     let plain = || !bytes.iter().any(|byte| b"-_.".contains(byte));
-    if digits == bytes.len() {
+    let folded = if digits == bytes.len() {
         "{n}"
     } else if is_grouped(bytes, &[8, 4, 4, 4, 12], u8::is_ascii_hexdigit) {
         "{uuid}"
@@ -158,8 +170,9 @@ fn pattern_of(segment: &str) -> &str {
     } else if bytes.len() >= 16 && digits >= 3 && plain() {
         "{tok}"
     } else {
-        cut(segment)
-    }
+        return cut(escaped(segment));
+    };
+    Cow::Borrowed(folded)
 }
 
 /// `2024-05-31`, alone or with a time behind it.
@@ -183,12 +196,26 @@ fn is_grouped(bytes: &[u8], groups: &[usize], fits: impl Fn(&u8) -> bool) -> boo
     bytes.len() == length && bytes.split(|byte| *byte == b'-').zip(groups).all(grouped)
 }
 
-fn cut(segment: &str) -> &str {
-    let mut end = segment.len().min(SEGMENT_BYTES_MAX);
-    while !segment.is_char_boundary(end) {
+/// At most [`SEGMENT_BYTES_MAX`] of it, never a part of an escape.
+fn cut(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.len() <= SEGMENT_BYTES_MAX {
+        return text;
+    }
+    let mut end = SEGMENT_BYTES_MAX;
+    while !text.is_char_boundary(end) {
         end -= 1;
     }
-    &segment[..end]
+    let tail = &text.as_bytes()[end - 2..end];
+    if let Some(at) = tail.iter().position(|byte| *byte == b'%') {
+        end -= tail.len() - at;
+    }
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(&text[..end]),
+        Cow::Owned(mut text) => {
+            text.truncate(end);
+            Cow::Owned(text)
+        }
+    }
 }
 
 #[cfg(test)]
@@ -211,7 +238,7 @@ mod tests {
         for (target, expected) in [
             ("/", "/"),
             ("", "/"),
-            ("*", "/*"),
+            ("*", "/%2A"),
             ("//a///b/", "/a/b"),
             ("https://shop.example:8080/a?b=c#d", "/a?b"),
             ("https://shop.example", "/"),
@@ -237,6 +264,11 @@ mod tests {
             ("/x?b=2&a=1&b=3&=4&&c", "/x?a&b&c"),
             ("/x?z&y&x&w&v&u&t&s", "/x?s&t&u&v&w&x"),
             ("/x?1234=5", "/x?{n}"),
+            ("/*?q", "/%2A?q"),
+            ("/**", "/%2A%2A"),
+            ("/{n}", "/%7Bn%7D"),
+            ("/{*}?{n}&*", "/%7B%2A%7D?%2A&%7Bn%7D"),
+            ("/a b'c?d/e?f", "/a%20b%27c?d%2Fe%3Ff"),
             ("/1/2/3/4/5/6/7/8/9/a", "/{n}/{n}/{n}/{n}/{n}/{n}/{n}/{n}"),
         ] {
             assert_eq!(folded(target), expected, "{target}");
@@ -268,5 +300,10 @@ mod tests {
         let mut end = String::new();
         assert!(shape.end(&mut end));
         assert_eq!(end, format!("?{}", "ä".repeat(24)));
+        for (many, expected) in [(46, 46), (47, 47), (45, 48)] {
+            let target = format!("/{}****", "x".repeat(many));
+            let shape = Shape::new(&target);
+            assert_eq!(shape.segments()[0].len(), expected, "{target}");
+        }
     }
 }

@@ -120,6 +120,19 @@ impl ClassTable {
         }
     }
 
+    /// What an order on the requests of a class, and on no others, calls it: [`crate::throttle::ClassPattern`]
+    /// reads that. None for "other", and for what has no method or path of its own.
+    pub fn order(&self, class: ClassId) -> Option<String> {
+        if class == ClassId::OTHER {
+            return None;
+        }
+        match self.slots.get(class.index())? {
+            Slot::Fixed => self.folder.order(Place::Pattern(class.0 - 1)),
+            Slot::Leaf(leaf) => self.folder.order(Place::Leaf(*leaf)),
+            Slot::Free | Slot::Resting { .. } => None,
+        }
+    }
+
     /// Gives names to those that weigh enough by now and takes them from those that do not. Meant
     /// for every ten seconds or so; sorts all leaves.
     pub fn rank(&mut self, now: Timestamp) {

@@ -19,6 +19,7 @@
 //! class. Source: the design's study of folding (K = 16 covers most requests with 200 names).
 
 use super::heavy::Heavy;
+use super::selector::{Level, Selector};
 use super::shape::Shape;
 use super::{Request, Weight};
 
@@ -140,7 +141,7 @@ impl PathTree {
         self.node_mut(ROOT).below.add(weight);
         let kind = if shape.is_static() { STATICS } else { PAGES };
         let levels = [request.site, method(request.method), kind];
-        let segments = shape.segments().iter().copied();
+        let segments = shape.segments().iter().map(|segment| &**segment);
         let names = levels.into_iter().chain(segments);
         let names = names.chain(has_end.then_some(end.as_str()));
         let mut at = ROOT;
@@ -198,6 +199,61 @@ impl PathTree {
             name.push('/');
         }
         name
+    }
+
+    /// What an order on the requests of this leaf, and on no others, calls them: [`crate::throttle::ClassPattern`]
+    /// reads it. None for what has no method, site or path of its own.
+    pub fn order(&self, leaf: Leaf) -> Option<String> {
+        if self.resolve(leaf) != Some(leaf) {
+            return None;
+        }
+        let mut levels = Vec::new();
+        let mut at = leaf.index;
+        while self.node(at).depth >= FIRST_SEGMENT {
+            levels.push(self.level(at));
+            at = self.node(at).parent;
+        }
+        levels.reverse();
+        let kind = self.node(at);
+        let method = self.node(kind.parent);
+        let site = self.node(method.parent);
+        let is_static = &*kind.name == STATICS;
+        if kind.depth + 1 != FIRST_SEGMENT || method.name.is_empty() || &*method.name == OTHER {
+            return None;
+        }
+        let path = Selector::new(levels, is_static)?;
+        match &*site.name {
+            OTHER => None,
+            "" => Some(format!("{} {path}", method.name)),
+            site => Some(format!("{site} {} {path}", method.name)),
+        }
+    }
+
+    fn level(&self, at: u32) -> Level {
+        let node = self.node(at);
+        let parent = self.node(node.parent);
+        if parent.rest != Some(at) {
+            return Level::Name(node.name.clone());
+        }
+        let named = parent.children.iter().filter(|child| **child != at);
+        Level::Merged(named.map(|child| self.node(*child).name.clone()).collect())
+    }
+
+    /// Where a request would belong, were it counted now.
+    #[cfg(test)]
+    pub(super) fn find(&self, request: &Request<'_>) -> Option<Leaf> {
+        let shape = Shape::new(request.target);
+        let mut end = String::new();
+        let has_end = shape.end(&mut end);
+        let kind = if shape.is_static() { STATICS } else { PAGES };
+        let levels = [request.site, method(request.method), kind];
+        let segments = shape.segments().iter().map(|segment| &**segment);
+        let names = levels.into_iter().chain(segments);
+        let mut at = ROOT;
+        for name in names.chain(has_end.then_some(end.as_str())) {
+            at = self.child(at, name).or(self.node(at).rest)?;
+        }
+        Some(self.leaf(at))
     }
 
     /// Leaves with requests, each with its weight; in no order that means anything.

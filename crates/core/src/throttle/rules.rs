@@ -39,10 +39,16 @@ impl Rules {
     }
 
     /// The throttle that a request meets.
-    pub fn find(&self, site: &str, method: &str, path: &str, now: Timestamp) -> Option<&Arc<Rule>> {
+    pub fn find(
+        &self,
+        site: &str,
+        method: &str,
+        target: &str,
+        now: Timestamp,
+    ) -> Option<&Arc<Rule>> {
         let mut rules = self.rules.iter();
         rules.find(|rule| {
-            rule.until.is_none_or(|until| now < until) && rule.pattern.matches(site, method, path)
+            rule.until.is_none_or(|until| now < until) && rule.pattern.matches(site, method, target)
         })
     }
 }

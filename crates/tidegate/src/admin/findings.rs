@@ -72,7 +72,13 @@ pub(super) fn reasons(plane: &Plane, class: &str) -> Vec<String> {
     let findings = culprits.findings();
     let now = (plane.clock)();
     let own = findings.all.iter();
-    let own = own.filter(|it| &*it.class == class || plane.order_of(&it.class) == class);
+    let order = plane.names.pattern(class).ok();
+    let is_ordered = |it: &Finding| {
+        order
+            .as_ref()
+            .is_some_and(|order| plane.is_ordered(it, order))
+    };
+    let own = own.filter(|it| &*it.class == class || is_ordered(it));
     let mut reasons: Vec<_> = own.filter_map(|it| sentence(it, now)).collect();
     let test = findings.test.iter().filter(|it| it.class == class);
     reasons.extend(test.map(|it| it.text.clone()));
@@ -120,6 +126,7 @@ mod tests {
     fn finding() -> Finding {
         Finding {
             class: "GET /search".into(),
+            order: Some("GET /search?".into()),
             resource: "db cpu".into(),
             share: 0.314,
             cost_seconds: 0.042,

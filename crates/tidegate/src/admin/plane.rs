@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteSpec;
 use tidegate_proxy::{Shared, Snapshot};
 
-use crate::culprits::live::Asks;
-use crate::culprits::names::without_query;
+use crate::culprits::live::{Asks, Finding};
+use crate::culprits::names::ClassNames;
 use crate::driver::{DriverStats, Orders};
 use crate::orders_file::OrdersFile;
 use crate::reads::Reads;
@@ -35,6 +36,8 @@ pub(crate) struct Plane {
     pub(crate) shared: Arc<Shared>,
     /// How loads are read.
     pub(crate) reads: Arc<Reads>,
+    /// The classes that the configuration names.
+    pub(crate) names: ClassNames,
     /// Where orders on classes are kept.
     pub(crate) orders_file: OrdersFile,
     /// Nodes that serve nothing, and their loads.
@@ -83,12 +86,11 @@ pub(crate) struct Look {
 }
 
 impl Plane {
-    /// A class's name as orders on it have it.
-    pub(crate) fn order_of<'a>(&'a self, class: &'a str) -> &'a str {
-        match &self.culprits {
-            Some(asks) => asks.names().order(class),
-            None => without_query(class),
-        }
+    /// Whether a class that discovery found is what an order on this is for.
+    pub(crate) fn is_ordered(&self, finding: &Finding, order: &ClassPattern) -> bool {
+        let own = finding.order.as_deref();
+        let own = own.and_then(|own| self.names.pattern(own).ok());
+        own.is_some_and(|own| order.covers(&own))
     }
 
     /// Reads all counters.

@@ -28,9 +28,30 @@ pub(super) fn list(plane: &Plane) -> Throttles {
 
 /// All throttles, those that were ordered first before the others.
 pub(super) fn all(plane: &Plane) -> Vec<ThrottleStatus> {
+    all_where(plane, |_| true)
+}
+
+/// Those on classes of which this is so.
+pub(super) fn all_where(
+    plane: &Plane,
+    wanted: impl Fn(&ClassPattern) -> bool,
+) -> Vec<ThrottleStatus> {
     let now = (plane.clock)();
     let all = plane.shared.throttles.all();
-    all.iter().map(|it| status(it, now)).collect()
+    let wanted = all.iter().filter(|it| wanted(&it.pattern));
+    wanted.map(|it| status(it, now)).collect()
+}
+
+/// The throttle of this name, or the one that requests of the class meet that discovery calls so.
+pub(super) fn of_class<'a>(plane: &Plane, name: &str, all: &'a [Throttle]) -> Option<&'a Throttle> {
+    let pattern = plane.names.pattern(name).ok();
+    let own = all.iter().find(|it| pattern.as_ref() == Some(&it.pattern));
+    own.or_else(|| {
+        let findings = plane.culprits.as_ref()?.findings();
+        let found = findings.all.iter().find(|it| *it.class == *name)?;
+        let met = all.iter().filter(|it| plane.is_ordered(found, &it.pattern));
+        met.max_by(|one, other| one.pattern.compare(&other.pattern))
+    })
 }
 
 /// Throttles a class, as an operator wants it.
@@ -43,7 +64,7 @@ pub(crate) fn throttle(plane: &Plane, wanted: &ThrottleOrder) -> Result<Throttle
     if seconds.is_some_and(|it| !(0.001..=FOR_SECONDS_MAX).contains(&it)) {
         return Err("`for_seconds` must be from 0.001 to a year".into());
     }
-    let class: ClassPattern = parse(plane, &wanted.class)?;
+    let class = parse(plane, &wanted.class)?;
     if let Some(site) = class.site()
         && plane.shared.topology.load().site_named(site).is_none()
     {
@@ -51,7 +72,7 @@ pub(crate) fn throttle(plane: &Plane, wanted: &ThrottleOrder) -> Result<Throttle
     }
     let until = seconds.map(|seconds| now + Duration::from_secs_f64(seconds));
     let throttling = &plane.shared.throttles;
-    wanted.order.give(throttling, class.name(), until, now)?;
+    wanted.order.give(throttling, class.clone(), until, now)?;
     let all = throttling.all();
     let set = all.iter().find(|it| it.pattern == class);
     let set = set.ok_or("it was released at once")?;
@@ -65,7 +86,7 @@ pub(crate) fn throttle(plane: &Plane, wanted: &ThrottleOrder) -> Result<Throttle
 pub(super) fn release(plane: &Plane, wanted: &ReleaseOrder) -> Result<ThrottleGiven, String> {
     let now = (plane.clock)();
     // So that the same class is meant however its words are spaced.
-    let class: ClassPattern = parse(plane, &wanted.class)?;
+    let class = parse(plane, &wanted.class)?;
     let released = plane.shared.throttles.release(class.name(), now);
     let released = released.ok_or_else(|| format!("class `{class}` is not throttled"))?;
     Ok(given(plane, status(&released, now), now))
@@ -82,11 +103,11 @@ fn given(plane: &Plane, throttle: ThrottleStatus, now: Timestamp) -> ThrottleGiv
     }
 }
 
-/// Orders are on paths: of a class that discovery names with a query, all requests of its path are meant,
-/// and of one that the configuration names what that name stands for.
 fn parse(plane: &Plane, class: &str) -> Result<ClassPattern, String> {
-    let parsed: Result<ClassPattern, _> = plane.order_of(class).parse();
-    parsed.map_err(|error| error.to_string())
+    plane
+        .names
+        .pattern(class)
+        .map_err(|error| error.to_string())
 }
 
 fn status(throttle: &Throttle, now: Timestamp) -> ThrottleStatus {
@@ -156,13 +177,11 @@ impl OrderModel {
     pub(crate) fn give(
         &self,
         throttling: &Throttling,
-        class: &str,
+        class: ClassPattern,
         until: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<(), String> {
-        let class: Result<ClassPattern, _> = class.parse();
-        let (class, order) = (class.map_err(|error| error.to_string())?, self.order()?);
-        let set = throttling.set(class, order, SetBy::Operator, until, now);
+        let set = throttling.set(class, self.order()?, SetBy::Operator, until, now);
         set.map_err(|error| error.to_string())
     }
 }

@@ -41,10 +41,8 @@ pub(crate) fn why(plane: &Plane, name: &str) -> Option<Why> {
 
 fn why_class(plane: &Plane, topology: &Topology, name: &str) -> Option<WhyClass> {
     let mut reasons = findings::reasons(plane, name);
-    // Classes that discovery names may have a query or a name of their own; throttles are on paths.
-    let class: Option<ClassPattern> = plane.order_of(name).parse().ok();
     let all = plane.shared.throttles.all();
-    let set = all.iter().find(|it| class.as_ref() == Some(&it.pattern));
+    let set = throttles::of_class(plane, name, &all);
     let id = set.map(|it| it.id);
     let mut all = throttles::all(plane).into_iter();
     let throttle = set.and_then(|set| all.find(|it| it.class == set.pattern.name()));
@@ -295,12 +293,9 @@ fn site_reasons(plane: &Plane, now: Timestamp, topology: &Topology, id: SiteId) 
     }
     reasons.extend(admission_reason(plane, now, topology, id));
     reasons.extend(group_reason(plane, topology, id));
-    for throttle in throttles::all(plane) {
-        let class: Result<ClassPattern, _> = throttle.class.parse();
-        let others = |class: ClassPattern| class.site().is_some_and(|it| it != site.name);
-        if !class.is_ok_and(others) {
-            reasons.extend(throttles::reasons(&throttle));
-        }
+    let of_site = |class: &ClassPattern| class.site().is_none_or(|it| it == site.name);
+    for throttle in throttles::all_where(plane, of_site) {
+        reasons.extend(throttles::reasons(&throttle));
     }
     reasons
 }

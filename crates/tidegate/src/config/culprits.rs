@@ -12,6 +12,7 @@ use super::file::ConfigFile;
 use super::problem::{Problem, Problems};
 use super::setting::{At, table};
 use crate::culprits::class_pattern;
+use crate::culprits::names::ClassNames;
 
 /// Most other front-ends.
 const PEERS_MAX: usize = 64;
@@ -70,6 +71,16 @@ pub(crate) struct Culprits {
     pub(crate) automatic: Option<AutoConfig>,
 }
 
+/// The classes that the file names, but for those that are wrong.
+pub(super) fn class_names(file: &ConfigFile) -> ClassNames {
+    ClassNames::new(&patterns(&file.culprits))
+}
+
+fn patterns(file: &CulpritsFile) -> Vec<Pattern> {
+    let texts = file.classes.value.iter();
+    texts.filter_map(|it| class_pattern(it).ok()).collect()
+}
+
 /// What the file wants; none if nobody is to look. All that is wrong is among the problems.
 pub(super) fn culprits(
     file: &ConfigFile,
@@ -77,11 +88,9 @@ pub(super) fn culprits(
     problems: &mut Problems,
 ) -> Option<Culprits> {
     let file = &file.culprits;
-    let mut patterns = Vec::new();
     for class in &file.classes.value {
-        match class_pattern(class) {
-            Ok(pattern) => patterns.push(pattern),
-            Err(error) => problems.push(Problem::new(class.place(), error, "here")),
+        if let Err(error) = class_pattern(class) {
+            problems.push(Problem::new(class.place(), error, "here"));
         }
     }
     if let Some(over) = file.classes.value.get(PATTERNS_MAX) {
@@ -110,7 +119,7 @@ pub(super) fn culprits(
         ..AutoConfig::default()
     });
     file.enabled.value.then_some(Culprits {
-        patterns,
+        patterns: patterns(file),
         peers: file.peers.value.iter().map(|it| it.value).collect(),
         peer_token,
         test_ambiguous: file.test_ambiguous.value,

@@ -47,6 +47,7 @@ use tidegate_proxy::{ForwardedConfig, LogConfig, Ports, SiteConfig};
 use tidegate_remote::udp::Key;
 use toml::de::DeTable;
 
+use crate::culprits::names::ClassNames;
 use crate::open_files::Shares;
 
 pub(crate) use problem::ConfigError;
@@ -124,6 +125,8 @@ pub(crate) struct FrontEnd {
     pub(crate) throttles: Vec<Throttled>,
     /// What discovery of culprits is told; none: nobody looks.
     pub(crate) culprits: Option<Culprits>,
+    /// The classes that the configuration names.
+    pub(crate) class_names: ClassNames,
     /// Where orders are kept over a restart.
     pub(crate) orders_file: Option<PathBuf>,
     /// How listening sockets come by their ports: said on the command line.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use tidegate_core::throttle::{ClassPattern, Marks, Order, OrderError, Throttles};
 use tidegate_core::units::Size;
 
+use super::culprits::class_names;
 use super::file::ConfigFile;
 use super::problem::{Problem, Problems};
 use super::setting::{At, table};
-use crate::culprits::class_pattern;
 
 table! {
     /// A class of requests that is slowed, and still completes; other classes are never refused for it. See
@@ -80,10 +80,7 @@ pub(super) fn throttles(file: &ConfigFile, problems: &mut Problems) -> Vec<Throt
 }
 
 fn class(name: &At<String>, file: &ConfigFile, problems: &mut Problems) -> Option<ClassPattern> {
-    let mut named = (file.culprits.classes.value.iter()).filter_map(|it| class_pattern(it).ok());
-    let named = named.find(|it| it.name() == name.value);
-    let order = named.map_or_else(|| name.value.clone(), |it| it.order());
-    let class: ClassPattern = match order.parse() {
+    let class = match class_names(file).pattern(&name.value) {
         Ok(class) => class,
         Err(error) => {
             let message = format!("bad class `{}`", name.value);

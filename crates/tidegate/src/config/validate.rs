@@ -16,6 +16,7 @@ use tidegate_node::{AgentConfig, RUNGS};
 use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget, Ports, SiteConfig};
 use tidegate_remote::udp::{Key, KeyError, Network};
 
+use super::culprits::class_names;
 use super::file::{
     AGENT_PORT, AdmissionFile, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile,
     LogFile, LogFormat, NodeFile, NodeLoadFile, RoleName, ScopeName, SiteFile, TransportName,
@@ -257,6 +258,7 @@ impl Checker<'_> {
             log: self.log(&file.log),
             throttles,
             culprits,
+            class_names: class_names(file),
             orders_file: (file.admin.orders_file.as_ref()).map(|path| self.path(path)),
             ports: Ports::default(),
             open_files: None,

@@ -26,6 +26,8 @@ const ZONE_QUARTERS: i64 = 14 * 4;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Class {
     pub(super) name: String,
+    /// What an order on its requests would call it.
+    pub(super) order: Option<String>,
     pub(super) requests: u64,
     /// Time at servers.
     pub(super) seconds: f64,

@@ -1,49 +1,37 @@
-//! What orders call a class that discovery has named.
+//! The classes that the configuration names, and what orders on classes of discovery are for.
 //!
 //! ```text
-//! cart   ([culprits] classes: cart=/cart/*)   ──>  * /cart/*
-//! GET /search?q                               ──>  GET /search        orders are on paths
+//! cart   ([culprits] classes: cart=/cart/*)   ──>  the requests of that class
+//! GET /search                                 ──>  a path, whatever the query
+//! GET /search?q                               ──>  a class of discovery, no request more
 //! ```
-//!
-//! Failure case: names may have `*` within a segment, orders may not; such a class cannot be throttled by its
-//! name, and who tries is told so.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tidegate_core::classes::Pattern;
+use tidegate_core::throttle::{ClassPattern, PatternError};
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ClassNames(BTreeMap<String, String>);
+pub(crate) struct ClassNames(Arc<[Pattern]>);
 
 impl ClassNames {
     /// Of classes that the configuration names; of the same name the first counts.
-    pub(crate) fn new<'a>(patterns: impl IntoIterator<Item = &'a Pattern>) -> Self {
-        let mut names = BTreeMap::new();
-        for pattern in patterns {
-            let name = pattern.name().to_owned();
-            names.entry(name).or_insert_with(|| pattern.order());
-        }
-        Self(names)
+    pub(crate) fn new(patterns: &[Pattern]) -> Self {
+        Self(patterns.into())
     }
 
-    /// A class's name as an order on it has it.
-    pub(crate) fn order<'a>(&'a self, class: &'a str) -> &'a str {
-        self.0
-            .get(class)
-            .map_or(without_query(class), String::as_str)
+    /// What a text means in an order.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn pattern(&self, text: &str) -> Result<ClassPattern, PatternError> {
+        ClassPattern::parse(text, &self.0)
     }
-}
-
-/// The same where the configuration names no classes.
-pub(crate) fn without_query(class: &str) -> &str {
-    class.split_once('?').map_or(class, |(path, _)| path)
 }
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::throttle::ClassPattern;
-
     use super::super::class_pattern;
     use super::*;
 
@@ -57,16 +45,19 @@ mod tests {
         ];
         let patterns = patterns.map(|text| class_pattern(text).unwrap());
         let names = ClassNames::new(&patterns);
-        for (class, order, can_be) in [
-            ("cart", "* /cart/*", true),
-            ("POST /login", "POST /login", true),
-            ("GET /search?q", "GET /search", true),
-            ("GET /other", "GET /other", true),
-            ("img", "* /a*/x", false),
+        for (class, method, target, expected) in [
+            ("cart", "GET", "/cart/17", true),
+            ("cart", "GET", "/elsewhere", false),
+            ("POST /login", "POST", "/login?next", true),
+            ("GET /search?q", "GET", "/search?q=1", true),
+            ("GET /search?q", "GET", "/search", false),
+            ("GET /other", "GET", "/other?q", true),
+            ("img", "GET", "/abc/x", true),
         ] {
-            assert_eq!(names.order(class), order);
-            let parsed = order.parse::<ClassPattern>();
-            assert_eq!(parsed.is_ok(), can_be, "{order}");
+            let pattern = names.pattern(class).unwrap();
+            assert_eq!(pattern.name(), class);
+            assert_eq!(pattern.matches("", method, target), expected, "{class}");
         }
+        assert_eq!(names.pattern("basket"), Err(PatternError::Words));
     }
 }

@@ -19,6 +19,7 @@ use crate::config::file::{LimitsFile, defaults};
 use crate::config::setting::At;
 use crate::config::values::Auto;
 use crate::config::{Culprits, FrontEnd, NodeRead};
+use crate::culprits::names::ClassNames;
 use crate::output::Output;
 use crate::run::Running;
 
@@ -104,6 +105,7 @@ pub(super) fn front_end(
         log: LogConfig::default(),
         throttles: Vec::new(),
         culprits,
+        class_names: ClassNames::default(),
         orders_file: None,
         ports: Ports::default(),
         open_files: None,

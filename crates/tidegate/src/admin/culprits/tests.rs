@@ -294,7 +294,7 @@ fn orders_are_shown_before_they_are_sent_and_their_effect_after() {
     browser.click("#throttle-form .primary");
     let sent = browser.text("#confirm-sent");
     assert!(
-        sent.starts_with("POST /api/throttle") && sent.contains("\"GET /search\""),
+        sent.starts_with("POST /api/throttle") && sent.contains("\"GET /search?q\""),
         "{sent}"
     );
     browser.press("Escape");
@@ -302,7 +302,7 @@ fn orders_are_shown_before_they_are_sent_and_their_effect_after() {
     order(&mut browser, "#throttle-form .primary", "#send");
     browser.wait_for(&format!("{shown}.startsWith('Done')"));
     let wanted =
-        json!({ "class": "GET /search", "order": { "concurrency": 2 }, "for_seconds": 600 });
+        json!({ "class": "GET /search?q", "order": { "concurrency": 2 }, "for_seconds": 600 });
     assert_eq!(
         stage.lock().unwrap().orders,
         [("/api/throttle".to_owned(), wanted)]

@@ -26,12 +26,12 @@ pub(super) struct Experiment {
 }
 
 /// Whom it is about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Suspect<'a> {
     pub(super) class: ClassId,
     pub(super) class_name: &'a str,
-    /// The same as an order has it.
-    pub(super) order: &'a str,
+    /// Its requests.
+    pub(super) pattern: ClassPattern,
     pub(super) resource: ResourceId,
     pub(super) resource_name: &'a str,
     /// What a request is thought to cost the resource.
@@ -48,10 +48,8 @@ impl Experiment {
         dithering: &Arc<Dithering>,
         now: Timestamp,
     ) -> Result<Self, String> {
-        let class = suspect.order;
-        let pattern: ClassPattern =
-            (class.parse()).map_err(|error| format!("`{class}` cannot be tested: {error}"))?;
-        let tosses = dithering.begin(pattern, HOLD, now + LONGEST);
+        let class = suspect.class_name;
+        let tosses = dithering.begin(suspect.pattern.clone(), HOLD, now + LONGEST);
         let tosses = tosses.map_err(|error| format!("`{class}` cannot be tested: {error}"))?;
         let name = (suspect.class, suspect.class_name);
         Ok(Self {

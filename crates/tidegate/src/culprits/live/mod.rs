@@ -69,7 +69,9 @@ const ASKS_MAX: usize = 16;
 pub(crate) struct Finding {
     /// The class's name.
     pub(crate) class: Arc<str>,
-    /// The resource's.
+    /// What an order on its requests calls it; none if there can be no such order.
+    pub(crate) order: Option<Arc<str>>,
+    /// The resource's name.
     pub(crate) resource: Arc<str>,
     /// Part of the resource's capacity that it uses.
     pub(crate) share: f64,
@@ -161,15 +163,9 @@ pub(crate) enum AskError {
 pub(crate) struct Asks {
     sender: SyncSender<Ask>,
     findings: Arc<ArcSwap<Findings>>,
-    names: Arc<ClassNames>,
 }
 
 impl Asks {
-    /// What orders call classes.
-    pub(crate) fn names(&self) -> &ClassNames {
-        &self.names
-    }
-
     /// The picture as it is now.
     pub(crate) async fn report(&self) -> Result<Report, AskError> {
         let (sender, answer) = oneshot::channel();
@@ -216,7 +212,6 @@ impl Asks {
         Self {
             sender: sync_channel(1).0,
             findings: Arc::new(ArcSwap::from_pointee(findings)),
-            names: Arc::default(),
         }
     }
 
@@ -238,17 +233,12 @@ impl Watch {
     pub(crate) fn spawn(parts: WatchParts) -> std::io::Result<Self> {
         let (sender, receiver) = sync_channel(ASKS_MAX);
         let findings = Arc::new(ArcSwap::default());
-        let names = Arc::new(ClassNames::new(&parts.config.patterns));
-        let mut running = Running::new(parts, Arc::clone(&findings), Arc::clone(&names));
+        let mut running = Running::new(parts, Arc::clone(&findings));
         let thread = std::thread::Builder::new()
             .name("culprits".into())
             .spawn(move || running.run(&receiver))?;
         Ok(Self {
-            asks: Asks {
-                sender,
-                findings,
-                names,
-            },
+            asks: Asks { sender, findings },
             thread: Some(thread),
         })
     }
@@ -279,7 +269,7 @@ struct Running {
     requests: Requests,
     watched: WatchedAll,
     findings: Arc<ArcSwap<Findings>>,
-    names: Arc<ClassNames>,
+    names: ClassNames,
     evaluations: u64,
     evaluated: Duration,
     /// Slows culprits down by itself, if that is wanted, and when it looks next.
@@ -297,13 +287,14 @@ struct Running {
 }
 
 impl Running {
-    fn new(parts: WatchParts, findings: Arc<ArcSwap<Findings>>, names: Arc<ClassNames>) -> Self {
+    fn new(parts: WatchParts, findings: Arc<ArcSwap<Findings>>) -> Self {
+        let names = ClassNames::new(&parts.config.patterns);
         let limits = Limits {
             classes: SLOTS as u16,
             resources: RESOURCES_MAX as u16,
         };
         let watched = WatchedAll::new(&parts.shared, parts.resources, &parts.sites);
-        let policy = |bounds| Policy::new(bounds, Arc::clone(&names));
+        let policy = |bounds| Policy::new(bounds, names.clone());
         Self {
             policy: parts.config.automatic.map(policy),
             discovery: Discovery::new(limits),
@@ -453,6 +444,10 @@ impl Running {
             Some(resource) => format!("no requests of `{class}` are known with {resource} in use"),
             None => format!("no requests of `{class}` are known with any resource in use"),
         })?;
+        let order = most.order.as_deref();
+        let order = order.ok_or_else(|| format!("`{class}` has no method and path of its own"))?;
+        let pattern = self.names.pattern(order);
+        let pattern = pattern.map_err(|error| format!("`{order}` cannot be tested: {error}"))?;
         let watched = self.watched.iter().find(|it| it.name == *most.resource);
         let watched = watched.ok_or("the resource is gone")?;
         let names = self.requests.names();
@@ -460,7 +455,7 @@ impl Running {
         let suspect = Suspect {
             class: ClassId(number.unwrap_or_default() as u16),
             class_name: class,
-            order: self.names.order(class),
+            pattern,
             resource: watched.id,
             resource_name: &watched.name,
             cost_seconds: most.cost_seconds,
@@ -491,6 +486,9 @@ impl Running {
 
     fn found(&self) -> Vec<Finding> {
         let names: Vec<Arc<str>> = self.requests.names().into_iter().map(Arc::from).collect();
+        let orders: Vec<Option<Arc<str>>> = (self.requests.orders().into_iter())
+            .map(|order| order.map(Arc::from))
+            .collect();
         let of = |watched: &Watched| -> Vec<Finding> {
             let resource: Arc<str> = watched.name.as_str().into();
             let verdicts = watched.verdicts.iter().flat_map(|it| &it.classes);
@@ -502,6 +500,7 @@ impl Running {
                 let since = watched.named_at.get(&it.class).filter(|_| it.told);
                 Some(Finding {
                     class: Arc::clone(class),
+                    order: orders.get(it.class.index()).cloned().flatten(),
                     resource: Arc::clone(&resource),
                     share: it.share,
                     cost_seconds: it.cost_seconds,
@@ -556,14 +555,19 @@ impl Running {
 
     fn classes(&self, base: i64) -> Vec<ClassMaterial> {
         let throttles = self.shared.throttles.all();
-        let class = |name: String| {
-            let of = |throttle: &&Throttle| throttle.pattern.name() == self.names.order(&name);
-            ClassMaterial {
-                throttle: throttles.iter().find(of).map(|it| shown(it, base)),
-                name,
-            }
+        let throttle = |order: &String| {
+            let pattern = self.names.pattern(order).ok()?;
+            let own = throttles.iter().filter(|it| it.pattern.covers(&pattern));
+            let own = own.max_by(|one, other| one.pattern.compare(&other.pattern))?;
+            Some(shown(own, base))
         };
-        self.requests.names().into_iter().map(class).collect()
+        let names = self.requests.names().into_iter();
+        let class = |(name, order): (String, Option<String>)| ClassMaterial {
+            throttle: order.as_ref().and_then(throttle),
+            order,
+            name,
+        };
+        names.zip(self.requests.orders()).map(class).collect()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -608,6 +612,7 @@ impl Running {
 fn shown(throttle: &Throttle, base: i64) -> report::Throttle {
     let seconds = |at: Timestamp| (at.nanos() as i64 + base) as f64 * 1e-9;
     report::Throttle {
+        class: throttle.pattern.name().into(),
         orders: throttle.order.to_string(),
         by: throttle.set_by.label().into(),
         since: Some(seconds(throttle.since)),

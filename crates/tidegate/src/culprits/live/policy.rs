@@ -7,14 +7,14 @@
 //! throttles ──> Automatic ──> concurrency orders, set by "policy"
 //! ```
 //!
-//! Orders are on paths: a class with a query is throttled with all that has its path.
+//! An order is for the requests of the class that it was made from, and for no others. It keeps the text that it had
+//! when it was set, whatever else gets a name of its own in that place since.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use tidegate_core::culprits::Confidence as Sure;
 use tidegate_core::throttle::{
-    AutoConfig, Automatic, ClassPattern, Confidence, Culprit, Done, Heard, SetBy, Throttle,
-    UsedPart,
+    AutoConfig, Automatic, Confidence, Culprit, Done, Heard, SetBy, Throttle, UsedPart,
 };
 use tidegate_core::time::Timestamp;
 use tidegate_proxy::Throttling;
@@ -45,21 +45,23 @@ pub(super) struct OthersDo {
 #[derive(Debug)]
 pub(super) struct Policy {
     automatic: Automatic,
-    names: Arc<ClassNames>,
+    names: ClassNames,
+    /// Orders that were set, by the class's name.
+    orders: BTreeMap<String, String>,
 }
 
 impl Policy {
-    pub(super) fn new(bounds: AutoConfig, names: Arc<ClassNames>) -> Self {
+    pub(super) fn new(bounds: AutoConfig, names: ClassNames) -> Self {
         Self {
             automatic: Automatic::new(bounds),
             names,
+            orders: BTreeMap::new(),
         }
     }
 
     /// Whether it throttles this class, by its name among the findings.
     pub(super) fn throttles(&self, class: &str) -> bool {
-        let order = self.names.order(class);
-        self.automatic.classes().any(|it| it == order)
+        self.orders.contains_key(class)
     }
 
     /// Looks at what was found, and acts; says what it did, for the operator.
@@ -71,10 +73,11 @@ impl Policy {
         throttling: &Throttling,
         now: Timestamp,
     ) -> Vec<(&'static str, String)> {
-        let (standing, names) = (throttling.all(), Arc::clone(&self.names));
-        let culprits: Vec<_> = found
-            .iter()
-            .filter_map(|it| culprit(it, names.order(&it.class), &standing))
+        let given_up = self.give_up(throttling, now);
+        let standing = throttling.all();
+        let orders: Vec<_> = found.iter().map(|it| self.order(it)).collect();
+        let culprits: Vec<_> = (found.iter().zip(&orders))
+            .filter_map(|(it, order)| self.culprit(it, order.as_deref()?, &standing))
             .collect();
         let resources: Vec<_> = (pressed.iter())
             .map(|it| UsedPart {
@@ -90,10 +93,64 @@ impl Policy {
             held_back: others.held_back,
         };
         let done = self.automatic.look(&heard, &standing, now);
-        let said = done
-            .into_iter()
-            .map(|it| self.carry_out(it, throttling, now));
-        said.flatten().collect()
+        let done = done.into_iter();
+        let said = (given_up.into_iter())
+            .chain(done.filter_map(|it| self.carry_out(it, throttling, now)))
+            .collect();
+        for (it, order) in found.iter().zip(orders) {
+            if let Some(order) =
+                order.filter(|order| self.automatic.classes().any(|it| it == order))
+            {
+                self.orders.entry(it.class.to_string()).or_insert(order);
+            }
+        }
+        let automatic = &self.automatic;
+        (self.orders).retain(|_, order| automatic.classes().any(|it| it == order));
+        said
+    }
+
+    /// Releases own orders on requests that an order of somebody else is for: the more exact one would count, which is ours.
+    fn give_up(&mut self, throttling: &Throttling, now: Timestamp) -> Vec<(&'static str, String)> {
+        let standing = throttling.all();
+        let (own, others): (Vec<_>, Vec<_>) =
+            (standing.iter()).partition(|it| it.set_by == SetBy::Policy);
+        let given_up = own.into_iter().filter_map(|own| {
+            let other = others.iter().find(|it| it.pattern.covers(&own.pattern))?;
+            let (class, by) = (own.pattern.name(), other.pattern.name());
+            self.automatic.forget(class);
+            throttling.release(class, now)?;
+            let text = format!("{class}: not throttled any more, there is an order on {by}");
+            Some(("released", text))
+        });
+        given_up.collect()
+    }
+
+    /// What the order on a class is called: as it was set, or as it would be.
+    fn order(&self, it: &Finding) -> Option<String> {
+        let set = self.orders.get(&*it.class).map(String::as_str);
+        set.or(it.order.as_deref()).map(str::to_owned)
+    }
+
+    /// What the core is told of a finding; nothing if it is not told, cannot be ordered, or is somebody else's already.
+    fn culprit<'a>(
+        &self,
+        it: &'a Finding,
+        order: &'a str,
+        standing: &[Throttle],
+    ) -> Option<Culprit<'a>> {
+        let (sure, _) = it.told.as_ref()?;
+        let pattern = self.names.pattern(order).ok()?;
+        let mut others = standing.iter().filter(|it| it.set_by != SetBy::Policy);
+        if others.any(|it| it.pattern.covers(&pattern)) {
+            return None;
+        }
+        Some(Culprit {
+            class: order,
+            resource: &it.resource,
+            share: it.share,
+            confidence: confidence(sure),
+            in_flight: it.in_progress,
+        })
     }
 
     /// Gives the order; what is to be said of it, or why it could not be given.
@@ -113,7 +170,7 @@ impl Policy {
             throttling.release(&class, now)?;
             return Some((what, text));
         };
-        let given = class.parse::<ClassPattern>();
+        let given = self.names.pattern(&class);
         let given = given.map_err(|error| error.to_string()).and_then(|it| {
             let set = throttling.set(it, order, SetBy::Policy, None, now);
             set.map_err(|error| error.to_string())
@@ -136,36 +193,27 @@ fn confidence(sure: &Sure) -> Confidence {
     }
 }
 
-/// What the core is told of a finding, whose class orders call so; nothing if it is not told, cannot be ordered, or is somebody
-/// else's already.
-fn culprit<'a>(it: &'a Finding, class: &'a str, standing: &[Throttle]) -> Option<Culprit<'a>> {
-    let (sure, _) = it.told.as_ref()?;
-    let pattern: ClassPattern = class.parse().ok()?;
-    let mut others = standing.iter().filter(|it| it.set_by != SetBy::Policy);
-    if others.any(|it| it.pattern == pattern) {
-        return None;
-    }
-    Some(Culprit {
-        class,
-        resource: &it.resource,
-        share: it.share,
-        confidence: confidence(sure),
-        in_flight: it.in_progress,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+    use tidegate_core::classes::{ClassTable, Request, TreeConfig, Weight};
     use tidegate_core::throttle::Order;
 
     use crate::culprits::class_pattern;
 
     fn finding(class: &str, told: Option<Sure>) -> Finding {
+        // As discovery would call it: `cart` by the configuration, and paths without a query.
+        let order = match class {
+            "other" => None,
+            "cart" => Some(class.into()),
+            _ if class.contains('?') => Some(class.into()),
+            _ => Some(format!("{class}?").into()),
+        };
         Finding {
             class: class.into(),
+            order,
             resource: "db cpu".into(),
             share: 0.5,
             cost_seconds: 0.1,
@@ -178,7 +226,7 @@ mod tests {
 
     fn policy() -> Policy {
         let cart = class_pattern("cart=/cart/*").unwrap();
-        Policy::new(AutoConfig::default(), Arc::new(ClassNames::new([&cart])))
+        Policy::new(AutoConfig::default(), ClassNames::new(&[cart]))
     }
 
     fn full() -> [Pressed; 1] {
@@ -209,10 +257,10 @@ mod tests {
         let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
         let said = policy.act(&found, &full(), others(2.0), &throttling, at(100));
         assert_eq!(said[0].0, "throttled");
-        assert_eq!(limit(&throttling, "GET /search"), Some(7));
+        assert_eq!(limit(&throttling, "GET /search?q"), Some(7));
         // Others still wait.
         policy.act(&found, &full(), others(2.0), &throttling, at(106));
-        assert_eq!(limit(&throttling, "GET /search"), Some(4));
+        assert_eq!(limit(&throttling, "GET /search?q"), Some(4));
         // Nobody accuses it for a minute, which is what it is to bring about: it is released as it holds nobody.
         let said = policy.act(&[], &full(), others(0.9), &throttling, at(170));
         assert_eq!(said, []);
@@ -236,7 +284,7 @@ mod tests {
         };
         assert_eq!(policy.act(&found, &held, others(0.4), &throttling, now), []);
         policy.act(&found, &held, refused, &throttling, now);
-        assert_eq!(limit(&throttling, "GET /search"), Some(7));
+        assert_eq!(limit(&throttling, "GET /search?q"), Some(7));
         let order = throttling.all()[0].order;
         assert!(
             order.lowest_priority,
@@ -301,7 +349,7 @@ mod tests {
         let stays = (0..6).flat_map(|step| act(436 + 5 * step, Sure::Strong));
         assert!(stays.count() > 0);
         assert_eq!(act(470, Sure::FromOccupancy), [""; 0]);
-        assert_eq!(limit(&throttling, "GET /slow"), Some(1));
+        assert_eq!(limit(&throttling, "GET /slow?"), Some(1));
     }
 
     #[test]
@@ -313,7 +361,7 @@ mod tests {
             [(100, 2.0, Some(7)), (106, 2.0, Some(4)), (170, 0.1, None)]
         {
             policy.act(&found, &full(), others(latency), &throttling, at(second));
-            assert_eq!(limit(&throttling, "* /cart/*"), wanted, "{second}");
+            assert_eq!(limit(&throttling, "cart"), wanted, "{second}");
         }
     }
 
@@ -324,7 +372,7 @@ mod tests {
         let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
         let found = [finding("GET /a", Some(Sure::Confirmed))];
         policy.act(&found, &full(), others(2.0), &throttling, at(100));
-        assert_eq!(limit(&throttling, "GET /a"), Some(7));
+        assert_eq!(limit(&throttling, "GET /a?"), Some(7));
         let order = Order {
             concurrency: Some(50),
             ..Order::default()
@@ -336,9 +384,79 @@ mod tests {
             policy.act(&found, &full(), others(latency), &throttling, at(second));
             let all = throttling.all();
             assert_eq!(limit(&throttling, "GET /a"), Some(50), "{second}");
-            assert_eq!(all[0].set_by, SetBy::Operator, "{second}");
+            assert_eq!((all.len(), all[0].set_by), (1, SetBy::Operator), "{second}");
         }
         assert!(!policy.throttles("GET /a"));
+    }
+
+    #[test]
+    fn a_star_in_a_url_throttles_no_other_page() {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let mut table = ClassTable::new(Vec::new(), TreeConfig::default());
+        let request = Request {
+            site: "shop",
+            method: "GET",
+            target: "/*?q",
+        };
+        let class = table.add(&request, Weight::ARRIVAL);
+        let (name, order) = (table.name(class).unwrap(), table.order(class).unwrap());
+        let found = [Finding {
+            order: Some(order.into()),
+            ..finding(&name, Some(Sure::Strong))
+        }];
+        let now = Timestamp::from_millis(100_000);
+        policy.act(&found, &full(), others(2.0), &throttling, now);
+        assert!(policy.throttles(&name));
+        let set = &throttling.all()[0];
+        let is_slowed = |target| set.pattern.matches("shop", "GET", target);
+        assert!(is_slowed("/*?q=1"));
+        for other in ["/", "/cart", "/cart?q", "/a/b", "/*"] {
+            assert!(!is_slowed(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_order_keeps_its_text_while_it_stands() {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let found = |order: &str| {
+            [Finding {
+                order: Some(order.into()),
+                ..finding("GET /item/{*}", Some(Sure::Strong))
+            }]
+        };
+        let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
+        policy.act(
+            &found("GET /item/{*^new}?"),
+            &full(),
+            others(2.0),
+            &throttling,
+            at(100),
+        );
+        // Another name has come out of what is merged.
+        let later = found("GET /item/{*^new|old}?");
+        policy.act(&later, &full(), others(2.0), &throttling, at(106));
+        let all = throttling.all();
+        let names: Vec<_> = all.iter().map(|it| it.pattern.name()).collect();
+        assert_eq!(names, ["GET /item/{*^new}?"]);
+        assert_eq!(limit(&throttling, "GET /item/{*^new}?"), Some(4));
+    }
+
+    #[test]
+    fn a_class_that_an_operator_throttles_by_its_path_is_left_alone() {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let now = Timestamp::from_millis(100_000);
+        let order = Order {
+            concurrency: Some(50),
+            ..Order::default()
+        };
+        let pattern = "GET /search".parse().unwrap();
+        (throttling.set(pattern, order, SetBy::Operator, None, now)).unwrap();
+        let found = [finding("GET /search?q", Some(Sure::Strong))];
+        assert_eq!(
+            policy.act(&found, &full(), others(2.0), &throttling, now),
+            []
+        );
+        assert_eq!(throttling.all().len(), 1);
     }
 
     #[test]
@@ -347,7 +465,7 @@ mod tests {
         let now = Timestamp::from_millis(100_000);
         let found = [finding("GET /a", Some(Sure::Confirmed))];
         policy.act(&found, &full(), others(2.0), &throttling, now);
-        throttling.release("GET /a", now).unwrap();
+        throttling.release("GET /a?", now).unwrap();
         let calm = policy.act(&found, &full(), others(0.5), &throttling, now);
         assert_eq!(calm, []);
         assert!(!policy.throttles("GET /a") && throttling.all().is_empty());

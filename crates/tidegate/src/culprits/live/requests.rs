@@ -383,6 +383,13 @@ impl Requests {
         worst
     }
 
+    /// What orders on the requests of classes call them, by number.
+    pub(super) fn orders(&self) -> Vec<Option<String>> {
+        (0..SLOTS)
+            .map(|number| self.table.order(ClassId(number as u16)))
+            .collect()
+    }
+
     /// All names, by number; empty where there is none.
     pub(super) fn names(&self) -> Vec<String> {
         (0..SLOTS)

@@ -52,6 +52,8 @@ pub(crate) struct Material<'a> {
 pub(crate) struct ClassMaterial {
     /// Its name.
     pub(crate) name: String,
+    /// What an order on its requests calls it, where one can be given.
+    pub(crate) order: Option<String>,
     /// What slows it.
     pub(crate) throttle: Option<Throttle>,
 }

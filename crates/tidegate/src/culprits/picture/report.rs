@@ -90,6 +90,9 @@ pub(crate) struct Part {
 pub(crate) struct Class {
     /// Its name.
     pub(crate) name: String,
+    /// What an order on its requests, and on no others, calls it; null where there can be none.
+    #[serde(default)]
+    pub(crate) order: Option<String>,
     /// Requests that ended.
     pub(crate) requests: u64,
     /// The same per second.
@@ -113,6 +116,8 @@ pub(crate) struct Class {
 /// What slows a class, in a few words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Throttle {
+    /// The class that the order names.
+    pub(crate) class: String,
     /// Like `concurrency 2`.
     pub(crate) orders: String,
     /// Who ordered it.

@@ -93,7 +93,7 @@ fn material<'a>(
 ) -> Material<'a> {
     let class = |name: &str| ClassMaterial {
         name: name.into(),
-        throttle: None,
+        ..ClassMaterial::default()
     };
     Material {
         mode: Mode::Live,
@@ -250,6 +250,7 @@ fn text_tells_verdicts_first() {
     verdicts.classes[0].culprit = Some(Confidence::Ambiguous { with });
     let mut material = material(&requests, &spans, Some(&verdicts));
     material.classes[1].throttle = Some(Throttle {
+        class: "GET /search".into(),
         orders: "concurrency 2".into(),
         by: "operator".into(),
         since: None,
@@ -385,7 +386,7 @@ fn all_lists_keep_their_limits() {
     let spans = spans();
     let classes = (0..300).map(|it| ClassMaterial {
         name: format!("GET /{it}"),
-        throttle: None,
+        ..ClassMaterial::default()
     });
     let classes: Vec<_> = classes.collect();
     let verdicts = Verdicts {

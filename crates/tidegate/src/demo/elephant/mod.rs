@@ -35,7 +35,6 @@ use crate::admin::throttles;
 use crate::cli::{DemoArgs, Failure};
 use crate::config::Culprits;
 use crate::culprits::live::Finding;
-use crate::culprits::names::without_query;
 use crate::output::Output;
 use crate::run::Running;
 use crate::signals::Stop;
@@ -60,6 +59,8 @@ struct Named {
     /// When, since the start.
     at: Duration,
     class: String,
+    /// What an order on it calls it.
+    order: String,
     resource: String,
     right: bool,
     confidence: &'static str,
@@ -288,9 +289,9 @@ impl Demo {
     }
 
     fn order_in_force(&self) -> Option<String> {
-        let class = without_query(&self.named.as_ref()?.class);
+        let class = self.plane.names.pattern(&self.named.as_ref()?.order).ok()?;
         let all = self.plane.shared.throttles.all();
-        let own = all.iter().find(|it| it.pattern.name() == class)?;
+        let own = all.iter().find(|it| it.pattern.covers(&class))?;
         Some(own.order.to_string())
     }
 
@@ -341,18 +342,18 @@ impl Demo {
         let Some(named) = &self.named else {
             return Ok(());
         };
-        let class = without_query(&named.class);
         let order = OrderModel {
             concurrency: Some(self.concurrency(&named.class)),
             ..OrderModel::default()
         };
         let wanted = ThrottleOrder {
-            class: class.to_owned(),
+            class: named.order.clone(),
             order,
             for_seconds: None,
         };
-        throttles::throttle(&self.plane, &wanted)
-            .map_err(|error| Failure::Failed(format!("cannot throttle {class}: {error}")))?;
+        throttles::throttle(&self.plane, &wanted).map_err(|error| {
+            Failure::Failed(format!("cannot throttle {}: {error}", named.class))
+        })?;
         self.throttled = Some(Throttled {
             at: now,
             order: self.order_in_force().unwrap_or_default(),
@@ -480,11 +481,13 @@ impl Named {
     /// A finding, if it is told.
     fn of(finding: &Finding, at: Duration) -> Option<Self> {
         let (confidence, _) = finding.told.as_ref()?;
+        let order = finding.order.as_deref().unwrap_or(&finding.class);
         Some(Self {
             at,
             class: finding.class.to_string(),
+            order: order.to_owned(),
             resource: finding.resource.to_string(),
-            right: Shop::is_elephant(&finding.class),
+            right: Shop::is_elephant(order),
             confidence: confidence.label(),
             share: finding.share,
             cost_ms: finding.cost_seconds * 1e3,

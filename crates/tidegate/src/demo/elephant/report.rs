@@ -325,6 +325,7 @@ mod tests {
         let named = Named {
             at: Duration::from_millis(24_500),
             class: "GET /report/{date}".into(),
+            order: "GET /report/{date}?".into(),
             resource: "shop cpu".into(),
             right: true,
             confidence: "strong",

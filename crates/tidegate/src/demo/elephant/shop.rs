@@ -20,8 +20,6 @@ use tidegate_core::throttle::ClassPattern;
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_sim::model::{Demand, Stream};
 
-use crate::culprits::names::without_query;
-
 /// The site's name and host.
 const SITE: &str = "shop";
 pub(super) const HOST: &str = "shop.demo";
@@ -217,13 +215,13 @@ impl Shop {
     }
 
     /// Whether a class that was named is the elephant: all of its requests, and nobody else's.
-    pub(super) fn is_elephant(class: &str) -> bool {
-        let Ok(class) = without_query(class).parse::<ClassPattern>() else {
+    pub(super) fn is_elephant(order: &str) -> bool {
+        let Ok(class) = order.parse::<ClassPattern>() else {
             return false;
         };
         let has = |page: &Page| {
             let target = page.target(17);
-            class.matches(SITE, page.method, without_query(&target))
+            class.matches(SITE, page.method, &target)
         };
         has(&ELEPHANT) && !PAGES.iter().any(has)
     }
@@ -324,7 +322,8 @@ mod tests {
     fn the_elephants_class_is_told_from_others() {
         for (class, expected) in [
             ("GET /report/{date}", true),
-            ("GET /report/{date}?format", true),
+            ("GET /report/{date}?", true),
+            ("GET /report/{date}?format", false),
             ("GET /report/*", true),
             ("POST /report/{date}", false),
             ("GET /*", false),
