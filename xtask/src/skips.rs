@@ -277,6 +277,21 @@ SKIPPED: after the last test
     }
 
     #[test]
+    fn a_log_is_judged_by_the_list() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let log = std::env::temp_dir().join(format!("tidegate-skips-{}.log", std::process::id()));
+        let judge = |reason: &str| {
+            let text = format!("---- front::every stdout ----\nSKIPPED: {reason}\n");
+            fs::write(&log, text).unwrap();
+            check(&root, &log)
+        };
+        let [allowed, other] = ["it is not permitted here", "no such program"].map(judge);
+        fs::remove_file(&log).unwrap();
+        assert_eq!((allowed, other), (Ok(true), Ok(false)));
+        assert!(check(&root, &log).is_err());
+    }
+
+    #[test]
     fn the_list_itself_can_be_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         assert!(!List::load(&root).unwrap().0.is_empty());
