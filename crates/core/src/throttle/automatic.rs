@@ -23,6 +23,7 @@
 //! acquit    of a trial: still pressed, 5 s at the least, pain > 0.8 x what it was: release, not again soon
 //! doubt     pressed, nobody has accused it and nothing has changed for 60 s: eased by as much again, and that
 //!             is taken back if it makes things worse; released if nobody is held for 30 s
+//! unknown   its resource has had no figures for 60 s: released, for nothing else would ever end it
 //! ```
 //!
 //! Refusals and waits are pain like late answers: admission in front of a full resource keeps what it lets in
@@ -160,6 +161,8 @@ pub struct Standing<'a> {
     pub eased: Option<Eased>,
     /// Eases that had to be taken back of late.
     pub relapses: u32,
+    /// When its resource last had figures.
+    pub known_at: Timestamp,
 }
 
 /// An ease that may have to be taken back.
@@ -180,6 +183,8 @@ pub enum WhyReleased {
     Cleared,
     /// It was a trial, and made no difference.
     Acquitted,
+    /// Its resource has had no figures for a while.
+    Unknown,
 }
 
 /// One thing to do.
@@ -256,6 +261,8 @@ const PATIENCE_MAX: u32 = 5;
 const IDLE: Duration = Duration::from_secs(30);
 /// How long nobody accuses a class, and nothing helps, before it is doubted that it is the cause.
 const DOUBTED: Duration = Duration::from_secs(60);
+/// How long a throttle outlasts the figures of its resource.
+const UNKNOWN: Duration = Duration::from_secs(60);
 /// Least share of a class that is tried.
 const TRIAL_SHARE: f64 = 0.1;
 /// Part of the pain that a trial must leave at the most.
@@ -371,14 +378,18 @@ fn helps(before: f64, pain: f64) -> bool {
     pain <= TRIAL_HELPS * before
 }
 
-/// What becomes of one throttle. A resource that nobody knows is neither pressed nor calm.
+/// What becomes of one throttle. A resource without figures is neither pressed nor calm.
 fn change<'a>(
     config: &AutoConfig,
     standing: &Standing<'a>,
     pressure: Option<&Pressure<'_>>,
     now: Timestamp,
 ) -> Option<Step<'a>> {
-    let (class, pressure) = (standing.class, pressure?);
+    let class = standing.class;
+    let Some(pressure) = pressure else {
+        let why = WhyReleased::Unknown;
+        return (now.since(standing.known_at) >= UNKNOWN).then_some(Step::Release { class, why });
+    };
     let unchanged = now.since(standing.changed_at);
     let pain = pressure.pain();
     let quiet = now.since(standing.held_at.max(standing.changed_at)) >= IDLE;
@@ -443,5 +454,7 @@ fn less(limit: f64, least: u32) -> u32 {
     ((limit * DECREASE) as u32).max(least).max(1)
 }
 
+#[cfg(test)]
+mod bounds_tests;
 #[cfg(test)]
 mod tests;

@@ -81,6 +81,7 @@ struct Own {
     trial: Option<f64>,
     eased: Option<Eased>,
     relapses: u32,
+    known_at: Timestamp,
 }
 
 /// See the module.
@@ -184,6 +185,9 @@ impl Automatic {
             };
             let mut resources = heard.resources.iter();
             let used = resources.find(|it| it.resource == own.resource);
+            if used.is_some() {
+                own.known_at = now;
+            }
             let full = !holds && used.is_none_or(|it| it.usage >= USAGE_CALM);
             if full || set.waiting > 0 || set.counters.held > own.held {
                 own.held_at = now;
@@ -219,6 +223,7 @@ impl Automatic {
                     trial,
                     eased: None,
                     relapses: 0,
+                    known_at: now,
                 };
                 self.own.insert(class.into(), own);
                 let fills = match trial {
@@ -273,6 +278,7 @@ impl Automatic {
             WhyReleased::Idle => "it has held nobody for a while",
             WhyReleased::Cleared => "nobody accuses it any more, and it holds nobody",
             WhyReleased::Acquitted => "that made no difference",
+            WhyReleased::Unknown => "its resource has no figures any more",
         };
         let text = format!("{class}: not throttled any more, {why}");
         done(class, None, "released", text)
@@ -299,6 +305,7 @@ impl Own {
             trial: self.trial,
             eased: self.eased,
             relapses: self.relapses,
+            known_at: self.known_at,
         }
     }
 }

@@ -50,6 +50,7 @@ fn standing(class: &str, limit: u32) -> Standing<'_> {
         trial: None,
         eased: None,
         relapses: 0,
+        known_at: ago(1),
     }
 }
 
@@ -343,10 +344,17 @@ fn a_trial_that_makes_no_difference_ends() {
 }
 
 #[test]
-fn a_resource_that_is_not_known_changes_nothing() {
+fn a_resource_that_is_not_known_changes_nothing_for_a_minute_and_then_ends_its_throttles() {
     let config = AutoConfig::default();
     let accused = [culprit("a", 0.5, Confidence::Confirmed)];
-    assert_eq!(steps(&config, &accused, &[], &[standing("b", 2)], NOW), []);
+    let silent = |seconds| Standing {
+        known_at: ago(seconds),
+        ..standing("b", 2)
+    };
+    let found = |seconds| steps(&config, &accused, &[], &[silent(seconds)], NOW);
+    assert_eq!(found(59), []);
+    let why = WhyReleased::Unknown;
+    assert_eq!(found(60), [Step::Release { class: "b", why }]);
 }
 
 /// A database of which the class uses a twentieth per request in flight, and others half.
