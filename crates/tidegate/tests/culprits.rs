@@ -2,64 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod support;
+
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::Stdio;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json as object};
+use support::culprits::{classes, command, culprits, json, logs, text};
 use tidegate_core::prng::Prng;
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/logs")
-}
-
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command
-        .arg("culprits")
-        .args(arguments)
-        .current_dir(folder());
-    command
-}
-
-fn culprits(arguments: &[&str]) -> Output {
-    command(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let mut all = arguments.to_vec();
-    all.push("--json");
-    let ran = culprits(&all);
-    assert!(ran.stderr.is_empty(), "{}", text(&ran.stderr));
-    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stdout));
-    serde_json::from_slice(&ran.stdout).unwrap()
-}
-
-/// Name, requests and milliseconds at servers of each class with requests, by name.
-fn classes(value: &Value) -> Vec<(String, u64, i64)> {
-    let class = |it: &Value| {
-        let name = it["name"].as_str().unwrap().to_owned();
-        let millis = (it["seconds"].as_f64().unwrap() * 1000.0).round() as i64;
-        (name, it["requests"].as_u64().unwrap(), millis)
-    };
-    let mut classes: Vec<_> = value["inputs"]["classes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(class)
-        .collect();
-    classes.retain(|(_, requests, _)| *requests > 0);
-    classes.sort();
-    classes
-}
 
 struct Golden {
     file: &'static str,
@@ -198,7 +153,7 @@ fn text_for_people_names_bad_lines_and_assumptions() {
 
 #[test]
 fn gzip_and_standard_input_are_read_like_files() {
-    let plain = std::fs::read(folder().join("nginx.log")).unwrap();
+    let plain = std::fs::read(logs().join("nginx.log")).unwrap();
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(&plain).unwrap();
     let packed = packed.finish().unwrap();
@@ -242,7 +197,7 @@ impl Drop for Folder {
 #[test]
 fn hostile_lines_are_counted_and_nothing_more() {
     let folder = Folder::new("hostile");
-    let mut log = std::fs::read(self::folder().join("apache.log")).unwrap();
+    let mut log = std::fs::read(logs().join("apache.log")).unwrap();
     log.extend(vec![b'x'; 300_000]);
     log.extend(b"\n\xff\xfe\x00\x01[[[[\"\"\"\n");
     log.extend(

@@ -2,57 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod support;
+
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json as object};
+use support::culprits::{classes, culprits, json, logs, text};
 
 /// 31 May 2024, 10:00:00 UTC.
 const START: i64 = 1_717_149_600;
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/logs")
-}
-
-fn culprits(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    let command = command.arg("culprits").args(arguments);
-    command.current_dir(folder()).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let mut all = arguments.to_vec();
-    all.push("--json");
-    let ran = culprits(&all);
-    assert!(ran.stderr.is_empty(), "{}", text(&ran.stderr));
-    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stdout));
-    serde_json::from_slice(&ran.stdout).unwrap()
-}
-
-/// Name, requests and milliseconds at servers of each class with requests, by name.
-fn classes(value: &Value) -> Vec<(String, u64, i64)> {
-    let class = |it: &Value| {
-        let name = it["name"].as_str().unwrap().to_owned();
-        let millis = (it["seconds"].as_f64().unwrap() * 1000.0).round() as i64;
-        (name, it["requests"].as_u64().unwrap(), millis)
-    };
-    let mut classes: Vec<_> = value["inputs"]["classes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(class)
-        .collect();
-    classes.retain(|(_, requests, _)| *requests > 0);
-    classes.sort();
-    classes
-}
 
 /// A folder that goes away with the test.
 struct Folder(PathBuf);
@@ -175,7 +136,7 @@ fn a_format_that_changes_within_a_file_is_followed() {
 #[test]
 fn a_log_that_is_named_twice_is_refused() {
     let folder = Folder::new("twice");
-    let log = std::fs::read(self::folder().join("apache.log")).unwrap();
+    let log = std::fs::read(logs().join("apache.log")).unwrap();
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(&log).unwrap();
     let copy = folder.file("copy.gz", packed.finish().unwrap());

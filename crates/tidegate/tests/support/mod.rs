@@ -2,6 +2,8 @@
 //! the front-end, all on loopback and all gone when the test ends.
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
+pub(crate) mod culprits;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
