@@ -23,7 +23,7 @@ use tidegate_core::record::LoadRecord;
 use tidegate_node::{Agent, AgentConfig, Sampler, SamplerConfig, Scope};
 use tidegate_remote::clock;
 use tidegate_remote::realtime::{PRIORITY, try_fifo};
-use tidegate_remote::udp::Key;
+use tidegate_remote::udp::key_file::NodeKey;
 
 const MILLI: Duration = Duration::from_millis(1);
 /// Samples of the cost measurements.
@@ -111,7 +111,7 @@ fn agent(interval: Duration, time: Duration) -> Result<(), Failure> {
     let config = AgentConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         interval,
-        ..AgentConfig::new(Key::random()?)
+        ..AgentConfig::new(vec![NodeKey::random("cost")?])
     };
     let agent = Agent::spawn(&config)?;
     clock::sleep_until(clock::now() + time);

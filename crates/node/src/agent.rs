@@ -157,7 +157,7 @@ impl Agent {
             realtime: config.realtime,
             allow: config.allow.clone(),
             before_read: kernel.before_read(&memory)?,
-            ..ResponderOptions::new(listen, config.key.clone())
+            ..ResponderOptions::new(listen, config.plain_keys())
         };
         let responder = Responder::spawn(Arc::clone(&memory), options)?;
         let answers = responder.realtime().map_err(Clone::clone);

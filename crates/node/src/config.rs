@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_core::load::Rung;
+use tidegate_remote::udp::key_file::NodeKey;
 use tidegate_remote::udp::{Key, Network};
 
 /// The default publication interval. Paper 000 used 50 ms.
@@ -78,8 +79,9 @@ impl Default for SamplerConfig {
 pub struct AgentConfig {
     /// Where it answers reads over UDP. Port 0: any that is free.
     pub listen: SocketAddr,
-    /// The secret that it shares with the front-ends.
-    pub key: Key,
+    /// The node's keys, of which a request must be made with one: the one to use, and others while keys
+    /// change.
+    pub keys: Vec<NodeKey>,
     /// A file through which front-ends on this host read the region by mapping it.
     pub shm: Option<PathBuf>,
     /// The publication interval, [`INTERVAL_MIN`] to [`INTERVAL_MAX`].
@@ -102,11 +104,11 @@ pub struct AgentConfig {
 
 impl AgentConfig {
     /// The whole machine, each millisecond, at real-time priority where permitted.
-    pub fn new(key: Key) -> Self {
+    pub fn new(keys: Vec<NodeKey>) -> Self {
         let sampler = SamplerConfig::default();
         Self {
             listen: LISTEN_DEFAULT,
-            key,
+            keys,
             shm: None,
             interval: sampler.interval,
             scope: sampler.scope,
@@ -117,6 +119,13 @@ impl AgentConfig {
             veth_native: false,
             root: sampler.root,
         }
+    }
+}
+
+impl AgentConfig {
+    /// The keys without their names.
+    pub(crate) fn plain_keys(&self) -> Vec<Key> {
+        self.keys.iter().map(|it| it.key.clone()).collect()
     }
 }
 

@@ -176,7 +176,7 @@ pub fn options(config: &AgentConfig, listen: SocketAddr) -> Result<KernelOptions
         scope,
         rungs: config.rungs.clone(),
         veth_native: config.veth_native,
-        ..KernelOptions::new(listen, config.key.clone())
+        ..KernelOptions::new(listen, config.plain_keys())
     })
 }
 

@@ -7,7 +7,8 @@ use tidegate_core::load::Rung;
 use tidegate_core::record::{LINES_MAX, LoadRecord, Sources};
 use tidegate_node::{Agent, AgentConfig, AgentHandle, Scope};
 use tidegate_remote::shm::ShmRegion;
-use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
+use tidegate_remote::udp::key_file::NodeKey;
+use tidegate_remote::udp::{UdpOptions, UdpRegion};
 use tidegate_remote::{Region, clock};
 
 /// After this long something is stuck.
@@ -17,7 +18,7 @@ fn config() -> AgentConfig {
     AgentConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         rungs: vec![Rung::AgentRealtime, Rung::Agent],
-        ..AgentConfig::new(Key::random().unwrap())
+        ..AgentConfig::new(vec![NodeKey::random("n1").unwrap()])
     }
 }
 
@@ -26,7 +27,7 @@ fn connect(agent: &AgentHandle, config: &AgentConfig) -> UdpRegion {
         wait: Duration::from_secs(5),
         ..UdpOptions::default()
     };
-    UdpRegion::connect(agent.address(), config.key.clone(), options).unwrap()
+    UdpRegion::connect(agent.address(), config.keys[0].key.clone(), options).unwrap()
 }
 
 /// Reads until `enough`.

@@ -12,7 +12,8 @@ use tidegate_core::load::Rung;
 use tidegate_core::record::{AGGREGATE_LINES, LoadRecord, Sources};
 use tidegate_node::{Agent, AgentConfig, AgentError, AgentHandle, RUNGS};
 use tidegate_remote::Region;
-use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
+use tidegate_remote::udp::key_file::NodeKey;
+use tidegate_remote::udp::{UdpOptions, UdpRegion};
 
 const PORT: u16 = 9901;
 /// After this long something is stuck.
@@ -43,11 +44,11 @@ fn try_world(rungs: &[Rung]) -> Option<Result<World, AgentError>> {
         return None;
     }
     let hosts = Hosts::new().map_err(|why| skip(&why)).ok()?;
-    let key = Key::random().unwrap();
+    let key = NodeKey::random("n1").unwrap();
     let config = AgentConfig {
         listen: ([0, 0, 0, 0], PORT).into(),
         rungs: rungs.to_vec(),
-        ..AgentConfig::new(key.clone())
+        ..AgentConfig::new(vec![key.clone()])
     };
     let agent = hosts.keep_at_node(move || {
         // As `tidegate agent` does.
@@ -63,7 +64,7 @@ fn try_world(rungs: &[Rung]) -> Option<Result<World, AgentError>> {
         tries: 3,
     };
     let region =
-        hosts.at_front(|| UdpRegion::connect(node_address(false, PORT), key, patient).unwrap());
+        hosts.at_front(|| UdpRegion::connect(node_address(false, PORT), key.key, patient).unwrap());
     Some(Ok(World {
         agent,
         region,

@@ -115,7 +115,7 @@ fn run(transport: &str, nodes: usize, interval_us: u64, seconds: u64) {
     let path = PathBuf::from(format!("/dev/shm/tidegate-bench-{}", std::process::id()));
     let memory = Arc::new(RegionMemory::create(&path).unwrap());
     let publisher = publish(Arc::clone(&memory), Arc::clone(&stop));
-    let key = Key::random().unwrap();
+    let key = Key::random("n1").unwrap();
     let responders: Vec<_> = (0..if transport == "udp" { RESPONDERS } else { 0 })
         .map(|_| respond(&memory, &key))
         .collect();
@@ -126,7 +126,7 @@ fn run(transport: &str, nodes: usize, interval_us: u64, seconds: u64) {
                 None => Transport::Shm { path: path.clone() },
                 Some(responder) => Transport::Udp {
                     address: address(node, responder.address().port()),
-                    key: key.clone(),
+                    keys: vec![key.clone()],
                 },
             },
         })
@@ -173,7 +173,7 @@ fn respond(memory: &Arc<RegionMemory>, key: &Key) -> Responder {
     let options = ResponderOptions {
         rate_max: u32::MAX,
         gather: GATHER,
-        ..ResponderOptions::new("0.0.0.0:0".parse().unwrap(), key.clone())
+        ..ResponderOptions::new("0.0.0.0:0".parse().unwrap(), vec![key.clone()])
     };
     Responder::spawn(Arc::clone(memory), options).unwrap()
 }

@@ -6,7 +6,7 @@
 
 #define REQUEST_MAGIC 0x51524754u /* "TGRQ" */
 #define REPLY_MAGIC 0x50524754u   /* "TGRP" */
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 #define MAC_BYTES_BEFORE 56
 #define MAC_WORDS_BEFORE (MAC_BYTES_BEFORE / 8)
 #define SECOND 1000000000ull
@@ -42,8 +42,9 @@ enum fate {
     FATE_DROP,
 };
 
-/* The MAC of a message's header and of so many words behind it. Verified by itself, once. */
-__noinline __u64 mac_of(const struct message *message, __u64 low, __u64 high, __u32 words)
+/* The MAC of the node's number, a message's header and so many words behind it. Verified by itself,
+ * once. */
+__noinline __u64 mac_of(const struct message *message, __u64 low, __u64 high, __u64 node, __u32 words)
 {
     const __u64 *word = (const __u64 *)message;
     struct siphash state;
@@ -51,6 +52,7 @@ __noinline __u64 mac_of(const struct message *message, __u64 low, __u64 high, __
     if (!message)
         return 0;
     siphash_start(&state, low, high);
+    siphash_absorb(&state, node);
     for (__u32 i = 0; i < MAC_WORDS_BEFORE; i++)
         siphash_absorb(&state, word[i]);
     word += HEADER_BYTES / 8;
@@ -59,7 +61,7 @@ __noinline __u64 mac_of(const struct message *message, __u64 low, __u64 high, __
             break;
         siphash_absorb(&state, word[i]);
     }
-    return siphash_finish(&state, MAC_BYTES_BEFORE + words * 8);
+    return siphash_finish(&state, sizeof(node) + MAC_BYTES_BEFORE + words * 8);
 }
 
 /* The key that the request was made with; nothing if there is none. */
@@ -75,7 +77,7 @@ static __always_inline struct key *key_of(const struct message *message)
             break;
         if (key->id != message->request.key)
             continue;
-        if (mac_of(message, key->low, key->high, 0) == message->mac)
+        if (mac_of(message, key->low, key->high, key->node, 0) == message->mac)
             return key;
         refused = DROP_MAC;
     }
@@ -339,7 +341,7 @@ static __always_inline enum fate answer(struct message *message, const struct pl
 
     __u32 words = (__u32)message->lines * (TIDEGATE_LINE_BYTES / 8);
 
-    message->mac = mac_of(message, key->low, key->high, words);
+    message->mac = mac_of(message, key->low, key->high, key->node, words);
     return FATE_ANSWER;
 }
 

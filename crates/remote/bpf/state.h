@@ -166,6 +166,7 @@ struct {
 struct key {
     __u64 low;
     __u64 high;
+    __u64 node; /* number of the node's name */
     __u32 id;
     __u32 used;
 };

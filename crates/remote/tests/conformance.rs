@@ -358,7 +358,7 @@ fn dropped(node: &UdpNode, reason: DropReason) -> u64 {
 fn a_wrong_key_gets_no_answer_and_changes_nothing() {
     let node = UdpNode::start();
     node.memory().publish(&record(1), &[]);
-    let wrong = Key::from_hex("ff0102030405060708090a0b0c0d0e0f").unwrap();
+    let wrong = Key::new("n1", 0xff0102030405060708090a0b0c0d0e0f_u128.to_be_bytes());
     let mut handle = UdpRegion::connect(node.address(), wrong, IMPATIENT).unwrap();
     assert!(matches!(
         handle.read(1),
@@ -387,7 +387,7 @@ fn an_answer_made_with_another_key_is_not_believed() {
         let mut bytes = [0; MESSAGE_BYTES_MAX];
         let (length, from) = impostor.recv_from(&mut bytes).unwrap();
         let (request, _) = Request::decode(&bytes[..length], &[key()]).unwrap();
-        answer(&request, 0).encode(&Key::random().unwrap(), &mut bytes[..length]);
+        answer(&request, 0).encode(&Key::random("n1").unwrap(), &mut bytes[..length]);
         impostor.send_to(&bytes[..length], from).unwrap();
     });
     let refused = handle.read(1).unwrap_err();
@@ -555,7 +555,7 @@ fn front_ends_that_read_are_counted() {
 
 #[test]
 fn old_and_new_key_are_both_served_while_keys_change() {
-    let new = Key::random().unwrap();
+    let new = Key::random("n1").unwrap();
     let node = UdpNode::with(ResponderOptions {
         keys: vec![key(), new.clone()],
         ..UdpNode::options("127.0.0.1:0".parse().unwrap())

@@ -30,13 +30,13 @@ const IMPATIENT: UdpOptions = UdpOptions {
 };
 
 fn key() -> Key {
-    Key::from_hex("000102030405060708090a0b0c0d0e0f").unwrap()
+    Key::new("n1", 0x000102030405060708090a0b0c0d0e0f_u128.to_be_bytes())
 }
 
 fn options(rung: Rung) -> KernelOptions {
     KernelOptions {
         rungs: vec![rung],
-        ..KernelOptions::new(SocketAddr::from(([0, 0, 0, 0], PORT)), key())
+        ..KernelOptions::new(SocketAddr::from(([0, 0, 0, 0], PORT)), vec![key()])
     }
 }
 
@@ -170,7 +170,7 @@ fn a_strangers_key_gets_nothing() {
     let Some(kept) = attach(&hosts, options(Rung::XdpGeneric)) else {
         return;
     };
-    let stranger = Key::from_hex("ff0102030405060708090a0b0c0d0e0f").unwrap();
+    let stranger = Key::new("n1", 0xff0102030405060708090a0b0c0d0e0f_u128.to_be_bytes());
     let mut region = hosts
         .at_front(|| UdpRegion::connect(node_address(false, PORT), stranger, IMPATIENT).unwrap());
     region.read(AGGREGATE_LINES).unwrap_err();
@@ -208,7 +208,7 @@ fn another_program_at_the_interface_is_left_alone() {
         return;
     };
     let second = hosts.at_node(|| {
-        let all = KernelOptions::new(SocketAddr::from(([0, 0, 0, 0], PORT + 1)), key());
+        let all = KernelOptions::new(SocketAddr::from(([0, 0, 0, 0], PORT + 1)), vec![key()]);
         let second = KernelResponder::attach(&all).unwrap();
         let rungs: Vec<_> = second.rungs().map(|(_, rung)| rung).collect();
         (rungs, second.refusals().join("\n"))

@@ -12,22 +12,29 @@ use tidegate_node::{
 };
 use tidegate_remote::RegionError;
 use tidegate_remote::kernel::{self, Installed, KernelResponder};
-use tidegate_remote::udp::Key;
+use tidegate_remote::udp::ResponderStats;
+use tidegate_remote::udp::key_file::NodeKey;
+use tidegate_remote::udp::wire::DropReason;
 
 use crate::cli::{AgentAction, AgentArgs, AgentCommand, Failure};
+use crate::config::Config;
 use crate::config::problem::did_you_mean;
-use crate::config::{Config, load_key};
+use crate::key_file;
 use crate::output::{self, Output};
 use crate::signals::Stop;
 
 /// Between two looks at whether the sampling thread still runs.
 const LOOK: Duration = Duration::from_secs(1);
+/// Looks without requests made with unknown keys, after which the next ones are told again.
+const QUIET_LOOKS: u32 = 60;
 
 /// What `--json` tells.
 #[derive(Debug, Serialize)]
 struct Report {
     state: &'static str,
     address: SocketAddr,
+    /// The names in its keys.
+    nodes: Vec<String>,
     rung: &'static str,
     why: Vec<String>,
     interval_seconds: f64,
@@ -163,7 +170,9 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     };
     let agent = Agent::spawn(&config);
     let mut agent = agent.map_err(|error| Failure::Failed(why_not(&error, config.listen)))?;
-    tell("started", &agent, output);
+    let names = names(&config.keys);
+    tell("started", &agent, &names, output);
+    let mut strangers = Strangers::default();
     for text in not_found(&config.watch, &process_names(&config.root)) {
         output.event("watch", &text);
     }
@@ -176,12 +185,16 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
             for lost in agent.look() {
                 output.event("rung", &lost);
             }
-            if !agent.status().running {
+            let status = agent.status();
+            if strangers.look(&status.responder) {
+                output.event("wrong_key", &wrong_key(&names));
+            }
+            if !status.running {
                 return Err(Failure::Failed("the sampling thread has ended".into()));
             }
         }
     })?;
-    tell("stopped", &agent, output);
+    tell("stopped", &agent, &names, output);
     Ok(())
 }
 
@@ -220,10 +233,10 @@ fn config(args: AgentArgs) -> Result<AgentConfig, Failure> {
         Some(file) => Config::load(file)?
             .agent
             .ok_or_else(|| Failure::Usage(format!("{} has no [agent]", file.display())))?,
-        None => AgentConfig::new(key(args.key_file.as_deref())?),
+        None => AgentConfig::new(keys(args.key_file.as_deref())?),
     };
     if args.settings().is_some() && args.key_file.is_some() {
-        config.key = key(args.key_file.as_deref())?;
+        config.keys = keys(args.key_file.as_deref())?;
     }
     let AgentArgs {
         listen,
@@ -255,22 +268,69 @@ fn config(args: AgentArgs) -> Result<AgentConfig, Failure> {
     Ok(config)
 }
 
-fn key(file: Option<&Path>) -> Result<Key, Failure> {
+fn keys(file: Option<&Path>) -> Result<Vec<NodeKey>, Failure> {
     let file = file.ok_or_else(|| Failure::Usage("a key is needed: --key-file FILE".into()))?;
-    load_key(file)
+    key_file::nodes(file)
         .map_err(|reason| Failure::Usage(format!("cannot use {}: {reason}", file.display())))
 }
 
+/// The nodes whose keys these are, each once.
+fn names(keys: &[NodeKey]) -> Vec<&str> {
+    let mut names: Vec<_> = keys.iter().map(|key| key.node.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn list(names: &[&str]) -> String {
+    let kind = if names.len() == 1 { "node" } else { "nodes" };
+    format!("{kind} {}", names.join(", "))
+}
+
+fn wrong_key(names: &[&str]) -> String {
+    format!(
+        "wrong key: a front-end asks with a key that is none of ours. This agent has the key of {}: does the \
+         front-end call it so, and has it the master of that key?",
+        list(names)
+    )
+}
+
+/// Notices when front-ends begin to ask with keys that are not known here.
+#[derive(Debug, Default)]
+struct Strangers {
+    seen: u64,
+    quiet_looks: u32,
+    told: bool,
+}
+
+impl Strangers {
+    /// Looks at what was dropped; whether that is worth a line: once, and again after a minute without any.
+    fn look(&mut self, stats: &ResponderStats) -> bool {
+        let keys = stats
+            .dropped
+            .iter()
+            .find(|(why, _)| *why == DropReason::Key);
+        let dropped = keys.map_or(0, |(_, dropped)| *dropped);
+        let more = dropped > std::mem::replace(&mut self.seen, dropped);
+        self.quiet_looks = if more { 0 } else { self.quiet_looks + 1 };
+        if self.quiet_looks >= QUIET_LOOKS {
+            self.told = false;
+        }
+        more && !std::mem::replace(&mut self.told, true)
+    }
+}
+
 /// Says how it stands. That nobody reads it stops no agent.
-fn tell(state: &'static str, agent: &AgentHandle, output: Output) {
+fn tell(state: &'static str, agent: &AgentHandle, names: &[&str], output: Output) {
     let status = agent.status();
     let text = if state == "started" {
         let why: String = status.why.iter().map(|why| format!("\n  {why}")).collect();
         format!(
-            "{} agent on {}: rung {}{why}",
+            "{} agent on {}: rung {}{why}\n  It answers as {}.",
             output::now(),
             agent.address(),
-            status.rung.label()
+            status.rung.label(),
+            list(names),
         )
     } else {
         format!(
@@ -282,7 +342,7 @@ fn tell(state: &'static str, agent: &AgentHandle, output: Output) {
             reads(&status)
         )
     };
-    let report = Report::new(state, agent.address(), &status);
+    let report = Report::new(state, agent.address(), names, &status);
     output.result(&text, &report).unwrap_or_default();
 }
 
@@ -292,10 +352,11 @@ fn reads(status: &AgentStatus) -> u64 {
 }
 
 impl Report {
-    fn new(state: &'static str, address: SocketAddr, status: &AgentStatus) -> Self {
+    fn new(state: &'static str, address: SocketAddr, names: &[&str], status: &AgentStatus) -> Self {
         Self {
             state,
             address,
+            nodes: names.iter().map(|name| (*name).to_owned()).collect(),
             rung: status.rung.label(),
             why: status.why.clone(),
             interval_seconds: status.interval.as_secs_f64(),
@@ -323,6 +384,24 @@ mod tests {
         assert!(said[0].contains("`ngnix`") && said[0].contains("did you mean `nginx`?"));
         assert!(said[1].ends_with("no process `zzzzzzzz` now"), "{said:?}");
         assert!(said[2].contains("pid file `/no/such.pid`"), "{said:?}");
+    }
+
+    #[test]
+    fn keys_that_are_not_known_are_told_once_and_again_after_a_rest() {
+        let stats = |dropped| ResponderStats {
+            dropped: vec![(DropReason::Mac, 7), (DropReason::Key, dropped)],
+            ..ResponderStats::default()
+        };
+        let mut strangers = Strangers::default();
+        assert!(!strangers.look(&stats(0)));
+        assert!(strangers.look(&stats(3)));
+        assert!(!strangers.look(&stats(9)));
+        for _ in 0..QUIET_LOOKS {
+            assert!(!strangers.look(&stats(9)));
+        }
+        assert!(strangers.look(&stats(10)));
+        let text = wrong_key(&["n1"]);
+        assert!(text.contains("the key of node n1:"), "{text}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod demo;
 mod driver;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod key_file;
 mod open_files;
 mod orders_file;
 mod output;

@@ -16,23 +16,25 @@ use crate::config::NodeRead;
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     handle: Option<ReaderHandle>,
+    names: Vec<String>,
     nodes: u32,
     interval: Duration,
 }
 
 impl Reads {
-    /// Starts to read what the configuration wants read.
+    /// Starts to read what the configuration wants read of the nodes with these names.
     pub(crate) fn start(
         reads: &[NodeRead],
+        names: Vec<String>,
         options: ReaderOptions,
         table: &Arc<LoadTable>,
     ) -> Result<Self, ReaderError> {
         let target = |(index, read): (usize, &NodeRead)| {
             let transport = match read {
                 NodeRead::None => return None,
-                NodeRead::Udp { address, key } => Transport::Udp {
+                NodeRead::Udp { address, keys } => Transport::Udp {
                     address: *address,
-                    key: key.clone(),
+                    keys: keys.clone(),
                 },
                 NodeRead::Shm { path } => Transport::Shm { path: path.clone() },
             };
@@ -47,6 +49,7 @@ impl Reads {
         };
         Ok(Self {
             handle,
+            names,
             nodes,
             interval: options.interval,
         })
@@ -61,7 +64,7 @@ impl Reads {
     pub(crate) fn trouble(&self, node: NodeId) -> Option<String> {
         let status = self.raw(node)?;
         Some(match status.last_error {
-            Some(fault) => describe(fault).into(),
+            Some(fault) => self.describe(fault, status.key_of),
             None => "nothing newer has come".into(),
         })
     }
@@ -76,7 +79,9 @@ impl Reads {
             torn: status.torn,
             restarts: status.restarts.into(),
             rtt_seconds: (!status.rtt.is_zero()).then_some(status.rtt.as_secs_f64()),
-            last_error: status.last_error.map(|fault| describe(fault).into()),
+            last_error: status
+                .last_error
+                .map(|fault| self.describe(fault, status.key_of)),
         })
     }
 
@@ -102,20 +107,27 @@ impl Reads {
         Some(realtime.map_err(ToString::to_string))
     }
 
+    /// A fault as a person would say it.
+    fn describe(&self, fault: ReadFault, key_of: Option<NodeId>) -> String {
+        let other = key_of.and_then(|node| self.names.get(node.index()));
+        if let (ReadFault::WrongKey, Some(other)) = (fault, other) {
+            return format!("wrong key: the agent there has the key of node {other}");
+        }
+        match fault {
+            ReadFault::Timeout => {
+                "no answer in time: is the agent running, and is its key this node's, from our master?"
+            }
+            ReadFault::Unreachable => "unreachable",
+            ReadFault::Absent => "nothing is published there",
+            ReadFault::Torn => "the record changes each time while it is read",
+            ReadFault::Record => "what is published there is no load record",
+            ReadFault::WrongKey => "wrong key: the answer was made with another one",
+            ReadFault::Refused => "the agent refuses the read",
+        }
+        .into()
+    }
+
     fn raw(&self, node: NodeId) -> Option<NodeReadStatus> {
         self.handle.as_ref()?.status(node)
-    }
-}
-
-/// A fault as a person would say it.
-fn describe(fault: ReadFault) -> &'static str {
-    match fault {
-        ReadFault::Timeout => "no answer in time: is the agent running, and is the key the same?",
-        ReadFault::Unreachable => "unreachable",
-        ReadFault::Absent => "nothing is published there",
-        ReadFault::Torn => "the record changes each time while it is read",
-        ReadFault::Record => "what is published there is no load record",
-        ReadFault::WrongKey => "the answer was made with another key",
-        ReadFault::Refused => "the agent refuses the read",
     }
 }

@@ -35,6 +35,7 @@ impl Resources {
         options: ReaderOptions,
     ) -> Result<Self, ReaderError> {
         let table = Arc::new(LoadTable::new(resources.len(), 0));
+        let names = resources.iter().map(|it| it.name.clone()).collect();
         let reads: Vec<NodeRead> = resources.iter().map(|it| it.read.clone()).collect();
         let options = ReaderOptions {
             interval: options.interval.max(INTERVAL),
@@ -45,7 +46,7 @@ impl Resources {
                 .iter()
                 .map(|it| (it.name.clone(), it.address))
                 .collect(),
-            reads: Reads::start(&reads, options, &table)?,
+            reads: Reads::start(&reads, names, options, &table)?,
             table,
         })
     }

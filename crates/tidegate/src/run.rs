@@ -252,6 +252,16 @@ fn cannot_listen(what: &str, error: &std::io::Error) -> Failure {
     Failure::Failed(format!("cannot listen on {what}: {error}{hint}"))
 }
 
+/// Why there is no data plane.
+fn proxy_failure(error: &ProxyError) -> Failure {
+    match error {
+        ProxyError::Listen { address, error } => cannot_listen(&address.to_string(), error),
+        ProxyError::Log(_) | ProxyError::Worker(_) | ProxyError::Counters { .. } => {
+            Failure::Failed(error.to_string())
+        }
+    }
+}
+
 /// A running front-end.
 pub(crate) struct Running {
     /// The data plane.
@@ -283,23 +293,19 @@ impl Running {
         } = front_end;
         let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
         let (front_ends, specs) = (cluster.front_ends, cluster.sites.clone());
+        let node_names = cluster.nodes.iter().map(|node| node.name.clone()).collect();
         let table = LoadTable::new(nodes, sites).grouped(&cluster.groups);
         let director = Director::new(cluster, proxy_config.seed);
         let shared = shared(&proxy_config, table, &director, routes, sites);
         let orders_file = OrdersFile::new(orders_file);
         give_orders(&shared.throttles, throttles, (&orders_file, &names), output)?;
-        let reads = Reads::start(&reads, options, &shared.table);
+        let reads = Reads::start(&reads, node_names, options, &shared.table);
         let reads = Arc::new(reads.map_err(|error| failed(&error))?);
         let resources = Resources::start(&resources, options).map_err(|error| failed(&error))?;
         let resources = Arc::new(resources);
         let started = clock::now();
         let proxy = Proxy::start(proxy_config, Arc::clone(&shared));
-        let mut proxy = proxy.map_err(|error| match &error {
-            ProxyError::Listen { address, error } => cannot_listen(&address.to_string(), error),
-            ProxyError::Log(_) | ProxyError::Worker(_) | ProxyError::Counters { .. } => {
-                failed(&error)
-            }
-        })?;
+        let mut proxy = proxy.map_err(|error| proxy_failure(&error))?;
         let watching = |culprits| watch(culprits, &mut proxy, &shared, &resources, output);
         let watch = culprits.map(watching).transpose()?;
         let (probes, asked) = mpsc::channel(probe::WAITING_MAX);

@@ -1,7 +1,8 @@
 //! What the tests of several modules need: a small cluster without sockets.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -14,17 +15,42 @@ use tidegate_core::route::Routes;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, Group, NodeId, NodeSpec, SiteId, SiteSpec};
 use tidegate_proxy::{Dithering, Shared, Stats, Throttling};
+use tidegate_remote::udp::key_file::Master;
 
 use crate::admin::plane::{Plane, Window};
 use crate::culprits::live::{Asks, Finding, Findings};
 use crate::culprits::names::ClassNames;
 use crate::driver::{Driver, DriverParts};
+use crate::key_file;
 use crate::orders_file::OrdersFile;
 use crate::output::Output;
 
 /// Now, for all that is shown: ages in golden files do not change.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_millis(100_000)
+}
+
+/// Where the key files are that examples and tests name. Tests that run side by side share them, so they
+/// are written once.
+pub(crate) fn key_folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let name = format!("tidegate-keys-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let master = Master::random().unwrap();
+        let files = [
+            ("master.key", master.to_line()),
+            ("n1.key", master.derive("n1").to_line()),
+            ("n2.key", master.derive("n2").to_line()),
+        ];
+        for (name, text) in files {
+            // An earlier process may have had our number.
+            std::fs::remove_file(folder.join(name)).ok();
+            key_file::create(&folder.join(name), &text).unwrap();
+        }
+        folder
+    })
 }
 
 /// Two sites: `shop` with n1 and n2, `blog` with n3.

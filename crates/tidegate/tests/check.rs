@@ -82,7 +82,13 @@ fn broken_files_get_exact_messages() {
 fn every_example_is_sound() {
     let examples = files(&here("../../examples"), "toml");
     assert!(!examples.is_empty());
-    for file in examples {
+    // Keys are in no repository: the examples name those that their comments make.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples");
+    std::fs::create_dir_all(&folder).unwrap();
+    make_keys(&folder);
+    for example in examples {
+        let file = folder.join(example.file_name().unwrap());
+        std::fs::copy(&example, &file).unwrap();
         let file = file.to_str().unwrap();
         let checked = tidegate(&["check", file], &here(""));
         assert_eq!(
@@ -143,14 +149,131 @@ fn an_error_for_programs_is_the_sentence_alone() {
     );
 }
 
+/// Makes `master.key` and `n1.key` anew in a folder.
+fn make_keys(folder: &Path) {
+    for file in ["master.key", "n1.key"] {
+        // There is none at the first time.
+        std::fs::remove_file(folder.join(file)).ok();
+    }
+    for arguments in [
+        &["key", "new", "master.key"][..],
+        &[
+            "key",
+            "derive",
+            "--master",
+            "master.key",
+            "n1",
+            "-o",
+            "n1.key",
+        ],
+    ] {
+        let made = tidegate(arguments, folder);
+        assert_eq!(made.status.code(), Some(0), "{}", text_of(&made.stderr));
+    }
+}
+
+#[test]
+fn keys_are_made_for_their_owner_alone_and_never_written_over() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keys");
+    std::fs::create_dir_all(&folder).unwrap();
+    make_keys(&folder);
+    let read = |file| std::fs::read_to_string(folder.join(file)).unwrap();
+    let (master, n1) = (read("master.key"), read("n1.key"));
+    for file in ["master.key", "n1.key"] {
+        let about = std::fs::metadata(folder.join(file)).unwrap();
+        assert_eq!(about.permissions().mode() & 0o777, 0o600, "{file}");
+    }
+    for arguments in [
+        &["key", "new", "master.key"][..],
+        &[
+            "key",
+            "derive",
+            "--master",
+            "master.key",
+            "n1",
+            "-o",
+            "n1.key",
+        ],
+    ] {
+        let refused = tidegate(arguments, &folder);
+        assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
+        assert!(text_of(&refused.stderr).contains("exists"), "{refused:?}");
+    }
+    assert!(read("master.key") == master && read("n1.key") == n1);
+    let derive = ["key", "derive", "--master", "master.key", "n1"];
+    assert_eq!(text_of(&tidegate(&derive, &folder).stdout), n1);
+    let json = tidegate(&[&derive[..], &["--json"]].concat(), &folder);
+    let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(value["keys"][0], n1.trim());
+    // Neither a node's key nor a bad name gives a key.
+    for arguments in [
+        ["key", "derive", "--master", "n1.key", "n2"],
+        ["key", "derive", "--master", "master.key", "n 2"],
+    ] {
+        let refused = tidegate(&arguments, &folder);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
+        assert!(!text_of(&refused.stderr).contains(n1.trim()));
+    }
+}
+
+/// A key that other users of the machine can read is refused by all that read it.
+#[test]
+fn a_key_file_that_others_can_read_is_refused() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("key-modes");
+    std::fs::create_dir_all(&folder).unwrap();
+    make_keys(&folder);
+    let text = "[admin]\naddress = \"127.0.0.1:0\"\n[load]\nkey_file = \"master.key\"\n\
+                [[listener]]\naddress = \"127.0.0.1:0\"\n[[site]]\nname = \"shop\"\n\
+                [[node]]\nname = \"n1\"\naddress = \"127.0.0.1:1\"\nsite = \"shop\"\n";
+    std::fs::write(folder.join("tidegate.toml"), text).unwrap();
+    std::fs::write(
+        folder.join("agent.toml"),
+        "[agent]\nkey_file = \"n1.key\"\n",
+    )
+    .unwrap();
+    let mode = |mode| {
+        for file in ["master.key", "n1.key"] {
+            let mode = PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(folder.join(file), mode).unwrap();
+        }
+    };
+    mode(0o644);
+    for arguments in [
+        &["check", "tidegate.toml"][..],
+        &["run", "tidegate.toml"],
+        &["check", "agent.toml"],
+        &["agent", "agent.toml"],
+        &["agent", "--key-file", "n1.key"],
+        &["agent", "install", "--key-file", "n1.key"],
+        &["key", "derive", "--master", "master.key", "n1"],
+    ] {
+        let output = tidegate(arguments, &folder);
+        let told = text_of(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains("chmod 0600"), "{arguments:?}: {told}");
+    }
+    mode(0o600);
+    for file in ["tidegate.toml", "agent.toml"] {
+        let output = tidegate(&["check", file], &folder);
+        assert!(output.status.success(), "{}", text_of(&output.stderr));
+    }
+}
+
 #[test]
 fn an_agent_whose_address_is_taken_says_which() {
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("taken");
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("key"), "0123456789abcdef0123456789abcdef").unwrap();
-    let agent = ["agent", "--key-file", "key", "--rung", "agent", "--listen"];
+    make_keys(&folder);
+    let agent = [
+        "agent",
+        "--key-file",
+        "n1.key",
+        "--rung",
+        "agent",
+        "--listen",
+    ];
     let agent = tidegate(&[&agent[..], &[&address]].concat(), &folder);
     assert_eq!(agent.status.code(), Some(1));
     let said = text_of(&agent.stderr);

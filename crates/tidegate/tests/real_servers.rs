@@ -12,7 +12,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 
 use serde_json::Value;
-use support::{Agent, FrontEnd, Nginx, eventually, folder, nginx, request};
+use support::{Agent, FrontEnd, Nginx, eventually, folder, master_key, nginx, node_key, request};
 
 /// Requests that are sent where a number of them is needed.
 const MANY: usize = 200;
@@ -26,13 +26,14 @@ struct Cluster {
 
 /// Two sites, two servers each, an agent beside each server. More configuration may follow.
 fn cluster(folder: &Path, more: &str) -> Cluster {
-    let key = folder.join("key");
-    std::fs::write(&key, "000102030405060708090a0b0c0d0e0f\n").unwrap();
+    let master = master_key(folder);
     let servers = |names: [&str; 2]| names.map(|name| Nginx::start(folder, name)).into();
     let (shop, blog): (Vec<_>, Vec<_>) = (servers(["s1", "s2"]), servers(["b1", "b2"]));
-    let agents: Vec<_> = (0..4).map(|_| Agent::start(&key)).collect();
+    let agents: Vec<_> = (0..4)
+        .map(|index| Agent::start(&node_key(&master, &format!("n{index}"))))
+        .collect();
     let mut text = String::from(
-        "[load]\nkey_file = \"key\"\ninterval = \"10ms\"\nrealtime = false\n[timeouts]\nconnect = \"1s\"\nresponse_head = \"2s\"\n\
+        "[load]\nkey_file = \"master.key\"\ninterval = \"10ms\"\nrealtime = false\n[timeouts]\nconnect = \"1s\"\nresponse_head = \"2s\"\n\
          [[site]]\nname = \"shop\"\nhosts = [\"shop.example\"]\n\
          [[site]]\nname = \"blog\"\nhosts = [\"*\"]\n",
     );

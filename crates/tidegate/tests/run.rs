@@ -135,12 +135,27 @@ fn status(admin: &str) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A folder of this test's own.
+/// A folder of this test's own, with a master in `master.key`.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("key"), "000102030405060708090a0b0c0d0e0f\n").unwrap();
+    let master = folder.join("master.key");
+    let made = tidegate(&["key", "new", master.to_str().unwrap()]);
+    assert!(made.status.success(), "{made:?}");
     folder
+}
+
+/// The file with a node's key from the master in a folder.
+fn node_key(folder: &Path, node: &str) -> String {
+    let file = folder.join(format!("{node}.key"));
+    let (file, master) = (file.to_str().unwrap(), folder.join("master.key"));
+    let master = master.to_str().unwrap();
+    let made = tidegate(&["key", "derive", "--master", master, node, "-o", file]);
+    assert!(made.status.success(), "{made:?}");
+    file.to_owned()
 }
 
 /// What stands after the last blank of a line.
@@ -170,15 +185,14 @@ impl Scene {
     fn new(name: &str) -> Self {
         let folder = folder(name);
         let (one, two) = (server("one"), server("two"));
-        let key = folder.join("key");
-        let key = key.to_str().unwrap();
+        let key = node_key(&folder, "n1");
         let agent = Tidegate::start(&[
             "agent",
             "--listen=127.0.0.1:0",
             "--interval=5ms",
             "--no-realtime",
             "--key-file",
-            key,
+            &key,
         ]);
         let started = agent.line("agent on ");
         let reads = after(&started, "agent on ");
@@ -188,7 +202,7 @@ impl Scene {
             [admin]
             address = "127.0.0.1:0"
             [load]
-            key_file = "key"
+            key_file = "master.key"
             interval = "5ms"
             timeout = "50ms"
             realtime = false
@@ -214,7 +228,7 @@ impl Scene {
             name = "db"
             role = "resource"
             address = "127.0.0.1:9"
-            load = {{ transport = "udp", address = "{reads}" }}
+            load = {{ transport = "udp", address = "{reads}", key_name = "n1" }}
             "#
         );
         std::fs::write(&config, text).unwrap();
@@ -499,16 +513,18 @@ fn the_example_serves_two_sites_on_real_nginx() {
     }
     let folder = folder("nginx");
     let mut nginx = Nginx::start(&folder);
-    let key = folder.join("key");
     let mut agents = Vec::new();
     let mut text = std::fs::read_to_string("../../examples/two-sites.toml").unwrap();
-    text = text
-        .replace("example.key", "key")
-        .replace("127.0.0.1:9900", "127.0.0.1:0");
+    text = text.replace("127.0.0.1:9900", "127.0.0.1:0");
     text = text.replace("0.0.0.0:8080", "127.0.0.1:0");
-    for address in &nginx.addresses {
+    for (address, node) in nginx
+        .addresses
+        .iter()
+        .zip(["shop1", "shop2", "blog1", "blog2"])
+    {
+        let key = node_key(&folder, node);
         let listen = format!("--listen={}:0", address.ip());
-        let agent = Tidegate::start(&["agent", &listen, "--key-file", key.to_str().unwrap()]);
+        let agent = Tidegate::start(&["agent", &listen, "--key-file", &key]);
         let started = agent.line("agent on ");
         let reads = after(&started, "agent on ");
         let old = format!("\"{}:8081\"", address.ip());

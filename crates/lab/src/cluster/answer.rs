@@ -2,15 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::time::Duration;
 
 use tidegate_core::load::Rung;
 use tidegate_core::record::AGGREGATE_LINES;
-use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
+use tidegate_remote::udp::{UdpOptions, UdpRegion};
 use tidegate_remote::{Region, clock};
 
-use super::{ClusterError, Place, Process};
+use super::{ClusterError, KeyAt, Place, Process};
 
 /// How long a server or an agent may take: many share a CPU of which each has a tenth.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,14 +38,13 @@ pub(super) fn of_server(
 pub(super) fn of_agent(
     from: &Place,
     address: SocketAddr,
-    key_file: &Path,
+    key: &KeyAt,
     rungs: &[&str],
     process: &mut Process,
 ) -> Result<(), ClusterError> {
     let read = || -> Result<(), String> {
-        let key = Key::from_file(key_file).map_err(|error| error.to_string())?;
         let mut region =
-            UdpRegion::connect(address, key, READ).map_err(|error| error.to_string())?;
+            UdpRegion::connect(address, key.read()?, READ).map_err(|error| error.to_string())?;
         let read = region
             .read(AGGREGATE_LINES)
             .map_err(|error| error.to_string())?;

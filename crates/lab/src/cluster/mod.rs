@@ -23,6 +23,7 @@ mod ending;
 mod error;
 mod group;
 mod guard;
+mod keys;
 mod loopback;
 mod mode;
 mod name;
@@ -42,6 +43,7 @@ use std::time::Duration;
 pub use error::ClusterError;
 pub use group::PERIOD_US;
 pub use guard::Guard;
+pub use keys::KeyAt;
 pub use name::Owner;
 pub use place::Place;
 pub use plan::{
@@ -119,8 +121,8 @@ pub enum LoadAt {
     Udp {
         /// Where it answers.
         address: SocketAddr,
-        /// The file with its key.
-        key_file: PathBuf,
+        /// Its key.
+        key: KeyAt,
     },
     /// From shared memory.
     Shm {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tidegate_core::load::Rung;
 use tidegate_remote::kernel::{Interface, PassThrough, pass_at};
-use tidegate_remote::udp::Key;
 
 use crate::awake::cpus;
 
@@ -18,8 +17,8 @@ use super::name::{Owner, Stem};
 use super::network::{self, Namespace, Network};
 use super::plan::{CLIENTS, FRONT};
 use super::{
-    AgentAt, AgentPlan, ClusterError, ClusterPlan, LoadAt, Node, NodePlan, Place, Placed, Process,
-    ending, servers, sweep,
+    AgentAt, AgentPlan, ClusterError, ClusterPlan, KeyAt, LoadAt, Node, NodePlan, Place, Placed,
+    Process, ending, servers, sweep,
 };
 
 /// The place of a switch.
@@ -142,7 +141,9 @@ impl Machines {
             folder: &folder,
             tree,
         };
-        write_key(&folder.join(KEY))?;
+        for node in &plan.nodes {
+            KeyAt::of(&node.name, &folder).make()?;
+        }
         let mut agents = plan.nodes.iter().flat_map(|it| &it.agents);
         let native = agents.any(wants_native);
         let network = {
@@ -321,7 +322,7 @@ impl Machine {
                 },
                 true => LoadAt::Udp {
                     address: (self.address.ip(), plan.port).into(),
-                    key_file: folder.join(KEY),
+                    key: KeyAt::of(&self.plan.name, folder),
                 },
             },
         };
@@ -364,7 +365,7 @@ impl Machine {
     }
 
     fn start_agents(&mut self, front: &Place, folder: &Path) -> Result<(), ClusterError> {
-        let key_file = folder.join(KEY);
+        let key = KeyAt::of(&self.plan.name, folder);
         let regions: Vec<_> = self
             .plan
             .agents
@@ -395,7 +396,7 @@ impl Machine {
                 .arg("agent")
                 .arg("--listen")
                 .arg(format!("{address}"));
-            command.arg("--key-file").arg(&key_file);
+            command.arg("--key-file").arg(&key.file);
             if !asks_network(plan) {
                 command.arg("--shm").arg(region);
             }
@@ -417,7 +418,7 @@ impl Machine {
             }
             let name = format!("agent {} of {}", plan.name, self.plan.name);
             let mut process = Process::start(name, &mut command)?;
-            answer::of_agent(front, address, &key_file, plan.rungs, &mut process)?;
+            answer::of_agent(front, address, &key, plan.rungs, &mut process)?;
             *running = Some(process);
         }
         Ok(())
@@ -445,14 +446,6 @@ fn pass_at_all(switch: &Place) -> Result<Vec<PassThrough>, ClusterError> {
     };
     let listed = switch.inside(pass)?;
     listed.map_err(|error| ClusterError::Missing(format!("the network interfaces: {error}")))
-}
-
-/// The file with the key of all agents.
-const KEY: &str = "key";
-
-fn write_key(path: &Path) -> Result<(), ClusterError> {
-    let key = Key::random().map_err(|error| ClusterError::Missing(error.to_string()))?;
-    std::fs::write(path, key.to_hex()).map_err(ClusterError::file("write", path))
 }
 
 fn no_node(node: usize) -> ClusterError {

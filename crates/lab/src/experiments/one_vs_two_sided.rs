@@ -290,12 +290,12 @@ fn source(cluster: &Cluster, name: &str) -> Result<Source, ExperimentError> {
     let agents = TOGETHER.iter().chain(ALONE);
     let port = agents.filter(|it| it.name == name).map(|it| it.port).next();
     let port = port.ok_or_else(|| wrong("there is no such agent".into()))?;
-    let key_file = node.agents.iter().find_map(|agent| match &agent.load {
-        LoadAt::Udp { key_file, .. } => Some(key_file),
+    let key = node.agents.iter().find_map(|agent| match &agent.load {
+        LoadAt::Udp { key, .. } => Some(key),
         LoadAt::Shm { .. } => None,
     });
-    let key_file = key_file.ok_or_else(|| wrong("no agent has a key".into()))?;
-    let key = Key::from_file(key_file).map_err(|error| wrong(error.to_string()))?;
+    let key = key.ok_or_else(|| wrong("no agent has a key".into()))?;
+    let key = key.read().map_err(wrong)?;
     Ok(Source::Udp((node.address.ip(), port).into(), key))
 }
 

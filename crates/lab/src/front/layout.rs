@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::cluster::KeyAt;
+
 /// Everything that a configuration file is made of.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -57,8 +59,8 @@ pub enum Load {
     Udp {
         /// Where the agent answers.
         address: SocketAddr,
-        /// The file with the agent's key.
-        key_file: PathBuf,
+        /// The agent's key.
+        key: KeyAt,
     },
     /// From memory that the agent shares.
     Shm {
@@ -99,7 +101,10 @@ pub(super) mod sample {
         };
         let udp = Load::Udp {
             address: SocketAddr::from(([10, 77, 0, 11], 9901)),
-            key_file: "/run/lab/key".into(),
+            key: KeyAt {
+                node: "n1".into(),
+                file: "/run/lab/n1.key".into(),
+            },
         };
         let shm = Load::Shm {
             path: "/dev/shm/n2".into(),

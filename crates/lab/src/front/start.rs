@@ -376,9 +376,9 @@ fn agent_of<'a>(node: &'a Node, agent: &'static str, arm: &str) -> Result<&'a Ag
 
 fn load(at: &LoadAt) -> Load {
     match at {
-        LoadAt::Udp { address, key_file } => Load::Udp {
+        LoadAt::Udp { address, key } => Load::Udp {
             address: *address,
-            key_file: key_file.clone(),
+            key: key.clone(),
         },
         LoadAt::Shm { path } => Load::Shm { path: path.clone() },
     }

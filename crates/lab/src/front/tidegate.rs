@@ -193,9 +193,10 @@ fn policy(arm: &TidegateArm) -> String {
 fn load(load: &Load) -> String {
     match load {
         Load::None => "{ transport = \"none\" }".into(),
-        Load::Udp { address, key_file } => format!(
-            "{{ transport = \"udp\", address = \"{address}\", key_file = \"{}\" }}",
-            key_file.display()
+        Load::Udp { address, key } => format!(
+            "{{ transport = \"udp\", address = \"{address}\", key_file = \"{}\", key_name = \"{}\" }}",
+            key.file.display(),
+            key.node
         ),
         Load::Shm { path } => format!("{{ transport = \"shm\", path = \"{}\" }}", path.display()),
     }
@@ -268,7 +269,7 @@ admission = { mode = \"off\" }
 name = \"shop-n1\"
 address = \"10.77.0.11:8000\"
 site = \"shop\"
-load = { transport = \"udp\", address = \"10.77.0.11:9901\", key_file = \"/run/lab/key\" }
+load = { transport = \"udp\", address = \"10.77.0.11:9901\", key_file = \"/run/lab/n1.key\", key_name = \"n1\" }
 
 [[node]]
 name = \"shop-n2\"

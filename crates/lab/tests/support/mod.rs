@@ -9,7 +9,7 @@ use tidegate_core::record::{LINES_MAX, LoadRecord};
 use tidegate_lab::cluster::{Cluster, ClusterPlan, LoadAt, Mode, NodePlan, tidegate};
 use tidegate_remote::Region;
 use tidegate_remote::shm::ShmRegion;
-use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
+use tidegate_remote::udp::{UdpOptions, UdpRegion};
 
 /// How long anything may take before the test gives up; far longer than it takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -93,13 +93,12 @@ pub(crate) fn status_of(answer: &str) -> u16 {
 /// What an agent of a node says, read from the front as a front-end does.
 pub(crate) fn read_load(cluster: &Cluster, node: usize, agent: usize) -> LoadRecord {
     let read = || match &cluster.nodes()[node].agents[agent].load {
-        LoadAt::Udp { address, key_file } => {
+        LoadAt::Udp { address, key } => {
             let options = UdpOptions {
                 wait: PATIENCE,
                 tries: 1,
             };
-            let key = Key::from_file(key_file).unwrap();
-            UdpRegion::connect(*address, key, options)
+            UdpRegion::connect(*address, key.read().unwrap(), options)
                 .unwrap()
                 .read(LINES_MAX)
                 .unwrap()

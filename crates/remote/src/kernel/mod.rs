@@ -37,6 +37,7 @@ use tidegate_core::time::nanos;
 
 use crate::memory::random;
 use crate::region::RegionError;
+use crate::udp::key_file::KEYS_MAX;
 use crate::udp::{Key, Network, ResponderStats};
 use hook::{Hook, LADDER};
 #[cfg(test)]
@@ -51,8 +52,6 @@ pub use scope::KernelScope;
 
 /// Most networks on the list of those that are listened to.
 const ALLOW_MAX: usize = 1024;
-/// Most keys at once.
-const KEYS_MAX: usize = 8;
 /// Over this time the rate of datagrams is limited.
 const RATE_WINDOWS: u32 = 100;
 /// Datagrams a second by default.
@@ -123,11 +122,11 @@ pub struct KernelOptions {
 }
 
 impl KernelOptions {
-    /// Everybody with this key, the whole machine, any rung.
-    pub fn new(listen: SocketAddr, key: Key) -> Self {
+    /// Everybody with one of these keys, the whole machine, any rung.
+    pub fn new(listen: SocketAddr, keys: Vec<Key>) -> Self {
         Self {
             listen,
-            keys: vec![key],
+            keys,
             allow: Vec::new(),
             scope: KernelScope::Host,
             rate_max: RATE_MAX,

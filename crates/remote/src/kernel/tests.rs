@@ -9,7 +9,8 @@ use super::*;
 use crate::memory::WORDS;
 use crate::udp::initiators::AGE_MAX;
 use crate::udp::wire::{
-    DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes,
+    DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, VERSION, Verb,
+    message_bytes,
 };
 use tidegate_core::record::{AGGREGATE_LINES, LINES_MAX, LoadRecord};
 
@@ -26,7 +27,7 @@ const MAC_HERE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const MAC_THERE: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
 fn key() -> Key {
-    Key::from_hex("000102030405060708090a0b0c0d0e0f").expect("a key")
+    Key::new("n1", 0x000102030405060708090a0b0c0d0e0f_u128.to_be_bytes())
 }
 
 /// How a datagram is wrapped.
@@ -132,7 +133,7 @@ impl Bench {
     /// Nothing where programs may not be loaded.
     fn new(change: impl FnOnce(&mut KernelOptions)) -> Option<Self> {
         let listen = SocketAddr::from(([0, 0, 0, 0], PORT));
-        let mut options = KernelOptions::new(listen, key());
+        let mut options = KernelOptions::new(listen, vec![key()]);
         change(&mut options);
         match prepare(&options, &["xdp_respond", "tc_respond"]) {
             Ok((programs, switches)) => {
@@ -280,12 +281,13 @@ fn what_is_not_ours_goes_on_as_it_came() {
         frame[at] = byte;
         frame
     };
-    let stranger = Key::from_hex("ff0102030405060708090a0b0c0d0e0f").expect("a key");
+    let stranger = Key::new("n1", 0xff0102030405060708090a0b0c0d0e0f_u128.to_be_bytes());
     let whole = PLAIN.frame(&good);
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("short", PLAIN.frame(&good[..63])),
         ("magic", changed(0, b'X')),
-        ("version", changed(4, 2)),
+        ("version", changed(4, VERSION + 1)),
+        ("version", changed(4, VERSION - 1)),
         ("version", changed(7, 1)),
         ("verb", changed(5, 9)),
         ("lines", changed(6, 0)),

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tidegate_core::time::Timestamp;
 
+use super::keys::Purpose;
+
 /// Most reads of one node under way. One that is older than as many rounds has timed out,
 /// whatever the time-out says.
 pub(super) const FLIGHTS_MAX: usize = 16;
@@ -19,6 +21,10 @@ pub(super) struct Flight {
     pub(super) nonce: u64,
     /// When it was sent.
     pub(super) sent_at: Timestamp,
+    /// The key that it was made with, by its place among the reader's.
+    pub(super) key: usize,
+    /// What for.
+    pub(super) purpose: Purpose,
 }
 
 /// The reads of one node that were sent last.
@@ -28,6 +34,8 @@ pub(super) struct Flights {
     nonces: [u64; FLIGHTS_MAX],
     /// When they were sent, by number; zero once they ended.
     sent: [Timestamp; FLIGHTS_MAX],
+    /// What they were made with and for, by number.
+    made: [(u32, Purpose); FLIGHTS_MAX],
     /// Number of the next one.
     next: u32,
     /// Number of the oldest that may be under way.
@@ -40,20 +48,22 @@ impl Flights {
         let at = self.next as usize % FLIGHTS_MAX;
         self.nonces[at] = flight.nonce;
         self.sent[at] = flight.sent_at;
+        self.made[at] = (flight.key as u32, flight.purpose);
         self.next = self.next.wrapping_add(1);
     }
 
-    /// How many reads have timed out since this was last asked.
+    /// How many reads of the load have timed out since this was last asked.
     pub(super) fn expire(&mut self, now: Timestamp, timeout: Duration) -> u32 {
         let mut expired = 0;
         while self.oldest != self.next {
             let full = self.next.wrapping_sub(self.oldest) as usize >= FLIGHTS_MAX;
-            let sent = &mut self.sent[self.oldest as usize % FLIGHTS_MAX];
+            let at = self.oldest as usize % FLIGHTS_MAX;
+            let sent = &mut self.sent[at];
             if *sent != Timestamp::ZERO {
                 if !full && now.since(*sent) < timeout {
                     break;
                 }
-                expired += 1;
+                expired += u32::from(self.made[at].1 == Purpose::Load);
                 *sent = Timestamp::ZERO;
             }
             self.oldest = self.oldest.wrapping_add(1);
@@ -67,6 +77,8 @@ impl Flights {
         Some(Flight {
             nonce,
             sent_at: self.sent[at],
+            key: self.made[at].0 as usize,
+            purpose: self.made[at].1,
         })
     }
 
@@ -103,6 +115,8 @@ mod tests {
         Flight {
             nonce: ms * 100,
             sent_at: at(ms),
+            key: ms as usize,
+            purpose: Purpose::Load,
         }
     }
 
@@ -134,6 +148,24 @@ mod tests {
         flights.send(sent(2));
         flights.end_last();
         assert_eq!(flights.pending(200), None);
+        assert_eq!(flights.expire(at(100), TIMEOUT), 1);
+    }
+
+    #[test]
+    fn no_answer_to_a_key_that_was_tried_is_no_fault() {
+        let mut flights = Flights::default();
+        for (ms, purpose) in [
+            (1, Purpose::Renewal),
+            (2, Purpose::Load),
+            (3, Purpose::Whose),
+        ] {
+            let tried = Flight {
+                purpose,
+                ..sent(ms)
+            };
+            flights.send(tried);
+            assert_eq!(flights.pending(ms * 100), Some(tried));
+        }
         assert_eq!(flights.expire(at(100), TIMEOUT), 1);
     }
 

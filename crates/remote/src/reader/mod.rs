@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `schedule` | groups and deadlines |
 //! | `flights` | which reads are under way |
+//! | `keys` | with which key a node is asked |
 //! | `peers` | who is asked, and who answers |
 //! | `atomics` | what the director asks of nodes' words |
 //! | `node` | one node: from an answer to the load table |
@@ -21,6 +22,7 @@
 
 mod atomics;
 mod flights;
+mod keys;
 mod node;
 mod peers;
 mod schedule;
@@ -67,8 +69,8 @@ pub enum Transport {
     Udp {
         /// Where it listens.
         address: SocketAddr,
-        /// The key that it shares with us.
-        key: Key,
+        /// The node's keys: the one to ask with, and those before it while keys change.
+        keys: Vec<Key>,
     },
 }
 

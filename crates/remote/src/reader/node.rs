@@ -9,8 +9,8 @@ use tidegate_core::topology::NodeId;
 
 use super::atomics::Atomics;
 use super::flights::Flights;
+use super::keys::KeyChoice;
 use super::status::{ReadFault, Shared};
-use super::{BACKOFF, FAULTS_MAX};
 use crate::clock;
 use crate::region::{Region, RegionError};
 use crate::shm::ShmRegion;
@@ -29,8 +29,8 @@ pub(super) enum Path {
     Udp {
         /// Which of the reader's peers.
         peer: usize,
-        /// Which of the reader's keys.
-        key: usize,
+        /// With what it is asked.
+        keys: KeyChoice,
         /// For its atomics.
         initiator: u64,
     },
@@ -68,12 +68,6 @@ impl Node {
             sequence: 0,
             generation: 0,
         }
-    }
-
-    /// Whether it is read in this round: always, unless it has not answered for long. Such
-    /// nodes take turns.
-    pub(super) fn is_due(&self, place: usize, round: u64, shared: &Shared) -> bool {
-        shared.consecutive() < FAULTS_MAX || (place as u64 + round).is_multiple_of(BACKOFF)
     }
 
     /// Notes own traffic at the moment at which a read is sent.

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use tidegate_core::load::Rung;
 use tidegate_core::time::Timestamp;
+use tidegate_core::topology::NodeId;
+
+use super::{BACKOFF, FAULTS_MAX};
 
 /// Why a read gave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub enum ReadFault {
     Torn = 4,
     /// What came is no load record that we understand.
     Record = 5,
-    /// An answer that was not made with the node's key.
+    /// An answer that was not made with the node's key, or made with another node's.
     WrongKey = 6,
     /// The node understood and does not do it.
     Refused = 7,
@@ -78,6 +81,8 @@ pub struct NodeReadStatus {
     pub restarts: u32,
     /// Why the last read gave nothing; nothing once a read gives a record.
     pub last_error: Option<ReadFault>,
+    /// Whose key the agent there has, if it is another one's.
+    pub key_of: Option<NodeId>,
     /// Round trip, smoothed over some reads.
     pub rtt: Duration,
     /// When a new record last came; zero: never.
@@ -98,7 +103,14 @@ pub(super) struct Shared {
     consecutive: AtomicU32,
     /// Rung in the low byte, fault in the next.
     rung_fault: AtomicU64,
+    /// What is known of the key of an agent that has another one than its node's.
+    other_key: AtomicU64,
 }
+
+/// The node's own, as far as known.
+const NO_OTHER_KEY: u64 = 0;
+/// One that was replaced; beyond it, that of a node.
+const REPLACED_KEY: u64 = 1;
 
 /// The smoothed round trip takes in this part of each new one.
 const RTT_SHARE: u64 = 8;
@@ -120,6 +132,7 @@ impl Shared {
 
     fn count_read(&self, rtt: Duration) {
         add(&self.reads, 1);
+        self.other_key.store(NO_OTHER_KEY, Ordering::Relaxed);
         self.consecutive.store(0, Ordering::Relaxed);
         let rtt = rtt.as_nanos() as u64;
         let smoothed = match self.rtt_ns.load(Ordering::Relaxed) {
@@ -157,6 +170,18 @@ impl Shared {
             .store(rung | ((fault as u64) << 8), Ordering::Relaxed);
     }
 
+    /// The agent answers to the key of this node instead of its own; of none if that key was replaced.
+    pub(super) fn has_key_of(&self, node: Option<NodeId>) {
+        let known = node.map_or(REPLACED_KEY, |node| REPLACED_KEY + 1 + u64::from(node.0));
+        self.other_key.store(known, Ordering::Relaxed);
+    }
+
+    /// Whether the node at this place is read in this round: always, unless it has not answered for long.
+    /// Such nodes take turns.
+    pub(super) fn is_due(&self, place: usize, round: u64) -> bool {
+        self.consecutive() < FAULTS_MAX || (place as u64 + round).is_multiple_of(BACKOFF)
+    }
+
     pub(super) fn consecutive(&self) -> u32 {
         self.consecutive.load(Ordering::Relaxed)
     }
@@ -164,6 +189,8 @@ impl Shared {
     pub(super) fn status(&self) -> NodeReadStatus {
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let rung_fault = read(&self.rung_fault);
+        let other_key = read(&self.other_key);
+        let last_error = ReadFault::from_number(rung_fault >> 8);
         NodeReadStatus {
             rung: Rung::from_number(rung_fault as u8),
             reads: read(&self.reads),
@@ -172,7 +199,15 @@ impl Shared {
             consecutive_faults: self.consecutive(),
             torn: read(&self.torn),
             restarts: self.restarts.load(Ordering::Relaxed),
-            last_error: ReadFault::from_number(rung_fault >> 8),
+            last_error: match last_error {
+                // It says nothing to its own key because it has another.
+                Some(ReadFault::Timeout) if other_key != NO_OTHER_KEY => Some(ReadFault::WrongKey),
+                other => other,
+            },
+            key_of: other_key
+                .checked_sub(REPLACED_KEY + 1)
+                .and_then(|node| u32::try_from(node).ok())
+                .map(NodeId),
             rtt: Duration::from_nanos(read(&self.rtt_ns)),
             progress_at: Timestamp::from_nanos(read(&self.progress_at)),
         }

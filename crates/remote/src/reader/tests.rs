@@ -26,7 +26,7 @@ fn until(what: &str, mut come: impl FnMut() -> bool) {
 }
 
 fn key() -> Key {
-    Key::from_bytes(*b"0123456789abcdef")
+    Key::new("n1", *b"0123456789abcdef")
 }
 
 fn record(t_ms: u64, runnable: u32) -> LoadRecord {
@@ -49,7 +49,7 @@ fn shm_path(name: &str) -> PathBuf {
 fn serve(memory: &Arc<RegionMemory>, listen: SocketAddr) -> Responder {
     let options = ResponderOptions {
         realtime: false,
-        ..ResponderOptions::new(listen, key())
+        ..ResponderOptions::new(listen, vec![key()])
     };
     Responder::spawn(Arc::clone(memory), options).unwrap()
 }
@@ -63,7 +63,7 @@ fn udp(node: u32, address: SocketAddr) -> Target {
         node: NodeId(node),
         transport: Transport::Udp {
             address,
-            key: key(),
+            keys: vec![key()],
         },
     }
 }
@@ -214,7 +214,7 @@ fn answers_of_impostors_are_counted_and_not_believed() {
             epoch: 1,
         };
         memory.copy(&mut bytes[64..length]).unwrap();
-        reply.encode(&Key::random().unwrap(), &mut bytes[..length]);
+        reply.encode(&Key::random("n1").unwrap(), &mut bytes[..length]);
         impostor.send_to(&bytes[..length], from).unwrap();
         // Noise of any length, too.
         impostor.send_to(&bytes[..length / 2], from).unwrap();
@@ -359,4 +359,42 @@ fn words_that_begin_anew_are_told() {
     until("read again", || status(&reader, 0).consecutive_faults == 0);
     assert_eq!(asked(&table, 0, add), WordReply::Lost);
     assert_eq!(held(asked(&table, 0, add)), 0);
+}
+
+#[test]
+fn an_agent_changes_over_to_a_new_key_without_the_reader() {
+    let table = Arc::new(LoadTable::new(1, 1));
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    memory.publish(&record(1, 7), &[]);
+    let (old, new) = (key(), Key::random("n1").unwrap());
+    let serve = |listen, keys| {
+        let options = ResponderOptions {
+            realtime: false,
+            ..ResponderOptions::new(listen, keys)
+        };
+        Responder::spawn(Arc::clone(&memory), options).unwrap()
+    };
+    let responder = serve(any_port(), vec![old]);
+    let address = responder.address();
+    let target = Target {
+        node: NodeId(0),
+        transport: Transport::Udp {
+            address,
+            keys: vec![new.clone(), key()],
+        },
+    };
+    let reader = Reader::spawn(vec![target], Arc::clone(&table), options()).unwrap();
+    until("read with the old key", || status(&reader, 0).reads > 0);
+    let add = WordOp::FetchAndAdd { word: 5, delta: 3 };
+    assert_eq!(held(asked(&table, 0, add)), 0);
+    drop(responder);
+    until("missed", || status(&reader, 0).consecutive_faults > 8);
+    let _responder = serve(address, vec![new]);
+    let before = status(&reader, 0).reads;
+    until("read with the new key", || {
+        status(&reader, 0).reads > before
+    });
+    // Its words are the same memory, but of another life of the responder.
+    assert_eq!(asked(&table, 0, add), WordReply::Lost);
+    assert_eq!(held(asked(&table, 0, add)), 3);
 }

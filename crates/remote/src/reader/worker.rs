@@ -10,9 +10,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use tidegate_core::load::{LoadTable, WordReply};
 use tidegate_core::time::Timestamp;
+use tidegate_core::topology::NodeId;
 
 use super::atomics::Due;
 use super::flights::Flight;
+use super::keys::{KeyChoice, Purpose};
 use super::node::{LINES, LINES_BYTES, Node, Path, Times};
 use super::peers::{Asked, Peers};
 use super::schedule::Schedule;
@@ -121,14 +123,14 @@ impl Worker {
         for target in targets {
             let path = match target.transport {
                 Transport::Shm { path } => Path::Shm(ShmRegion::new(&path)),
-                Transport::Udp { address, key } => {
+                Transport::Udp { address, keys } => {
                     let side = worker.side(address.is_ipv4())?;
                     let node = worker.nodes.len();
                     let (peer, initiator) = worker.peers.add(node, address, side)?;
-                    let key = worker.key(key);
+                    let keys = keys.into_iter().map(|key| worker.key(key));
                     Path::Udp {
                         peer,
-                        key,
+                        keys: KeyChoice::new(keys.collect()),
                         initiator,
                     }
                 }
@@ -194,10 +196,10 @@ impl Worker {
         let mut now = clock::now();
         for place in group {
             let node = &mut self.nodes[place];
-            let Path::Udp { peer, key, .. } = node.path else {
+            let Path::Udp { peer, keys, .. } = &mut node.path else {
                 continue;
             };
-            let peer = self.peers.get(peer);
+            let peer = self.peers.get(*peer);
             let shared = &self.shared.nodes[place];
             if peer.side != side {
                 continue;
@@ -206,9 +208,12 @@ impl Worker {
             if expired > 0 {
                 shared.faults(ReadFault::Timeout, expired);
             }
-            if !node.is_due(place, round, shared) {
+            if !shared.is_due(place, round) {
                 continue;
             }
+            let Some((key, purpose)) = keys.next(shared.consecutive(), self.keys.len()) else {
+                continue;
+            };
             let Ok(nonce) = self.nonces.draw() else {
                 // The system has no random numbers: nobody would have to guess an answer.
                 shared.faults(ReadFault::Unreachable, 1);
@@ -217,6 +222,8 @@ impl Worker {
             node.flights.send(Flight {
                 nonce,
                 sent_at: now,
+                key,
+                purpose,
             });
             let request = Request {
                 sequence: node.atomics.node_clock(now),
@@ -244,13 +251,13 @@ impl Worker {
         let node = &mut self.nodes[place];
         let Path::Udp {
             peer,
-            key,
+            keys,
             initiator,
-        } = node.path
+        } = &node.path
         else {
             return;
         };
-        let Some(asked) = self.table.asked_word(node.id) else {
+        let (Some(asked), Some(key)) = (self.table.asked_word(node.id), keys.current()) else {
             return;
         };
         let Ok(nonce) = self.nonces.draw() else {
@@ -258,12 +265,12 @@ impl Worker {
                 .answer_word(node.id, asked.ticket, WordReply::Lost);
             return;
         };
-        match node.atomics.due(asked, (initiator, nonce), now) {
+        match node.atomics.due(asked, (*initiator, nonce), now) {
             Due::Nothing => {}
             Due::GiveUp(ticket) => self.table.answer_word(node.id, ticket, WordReply::Lost),
             Due::Send(request) => {
                 let slot = buffers.sent.len();
-                let name = &self.peers.get(peer).name;
+                let name = &self.peers.get(*peer).name;
                 let message = buffers.out.fill(slot, name, message_bytes(0));
                 if let Some(header) = message.first_chunk_mut() {
                     request.encode(&self.keys[key], header);
@@ -299,7 +306,7 @@ impl Worker {
     fn read_shm(&mut self, place: usize, round: u64) {
         let node = &mut self.nodes[place];
         let shared = &self.shared.nodes[place];
-        if matches!(node.path, Path::Shm(_)) && node.is_due(place, round, shared) {
+        if matches!(node.path, Path::Shm(_)) && shared.is_due(place, round) {
             node.read_shm(shared, &self.table);
             node.ask_shm(&self.table);
             self.stats.sent += 1;
@@ -387,21 +394,26 @@ impl Worker {
     ) {
         let node = &mut self.nodes[place];
         let shared = &self.shared.nodes[place];
-        let Path::Udp { key, .. } = node.path else {
-            return;
-        };
-        let Ok((reply, lines)) = reply.verify(&self.keys[key]) else {
+        let Ok((reply, lines)) = reply.verify(&self.keys[flight.key]) else {
             // The true answer may still come.
             self.stats.forged += 1;
             shared.faults(ReadFault::WrongKey, 1);
             return;
         };
         node.flights.end(flight.nonce);
-        node.atomics.note_clock(reply.node_now_ns, received_at);
         self.stats.received += 1;
         if flight.sent_at >= self.slot_began {
             self.awaited = self.awaited.saturating_sub(1);
         }
+        if flight.purpose == Purpose::Whose {
+            shared.faults(ReadFault::WrongKey, 1);
+            shared.has_key_of(self.whose(flight.key));
+            return;
+        }
+        if let Path::Udp { keys, .. } = &mut node.path {
+            keys.answered(flight.key);
+        }
+        node.atomics.note_clock(reply.node_now_ns, received_at);
         self.readers.note(reply.readers, received_at);
         let times = Times {
             sent_at: flight.sent_at,
@@ -432,9 +444,10 @@ impl Worker {
         received_at: Timestamp,
     ) {
         let node = &mut self.nodes[place];
-        let Path::Udp { key, .. } = node.path else {
+        let Path::Udp { keys, .. } = &node.path else {
             return;
         };
+        let Some(key) = keys.current() else { return };
         let Ok((reply, _)) = reply.verify(&self.keys[key]) else {
             // The true answer may still come.
             self.stats.forged += 1;
@@ -471,16 +484,25 @@ impl Worker {
             }
             Asked::Atomics(place) => {
                 let node = &self.nodes[place];
-                let Path::Udp { peer, .. } = node.path else {
+                let Path::Udp { peer, .. } = &node.path else {
                     return None;
                 };
-                if !self.peers.get(peer).is(source) {
+                if !self.peers.get(*peer).is(source) {
                     return None;
                 }
                 Expected::Atomic(place, node.atomics.expected(&reply)?)
             }
         };
         Some((expected, reply))
+    }
+
+    /// The node that is asked with this key; none for one that was replaced.
+    fn whose(&self, key: usize) -> Option<NodeId> {
+        let owner = self.nodes.iter().find(|node| match &node.path {
+            Path::Udp { keys, .. } => keys.has(key),
+            Path::Shm(_) => false,
+        });
+        owner.map(|node| node.id)
     }
 
     /// Brings the statistics up to date.

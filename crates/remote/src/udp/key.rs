@@ -1,50 +1,32 @@
-//! The shared secret of front-ends and nodes, and the MAC made with it.
+//! One node's key, and the MAC made with it.
 //!
 //! SipHash-2-4 (Aumasson and Bernstein, 2012): a keyed function made for short inputs, with a
 //! tag of 64 bits. Forging one takes 2^63 tries on average, each of them a datagram on the wire.
+//!
+//! The MAC covers the node's number before the message, which is not sent: what was made for one node
+//! is made for no other, even if somebody gives two nodes one key. The kernel's programs do the same
+//! (`bpf/answer.h`).
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
 
 use crate::memory::random;
 use crate::region::RegionError;
 
 /// Bytes of a key.
-const KEY_BYTES: usize = 16;
-/// Most bytes of a key file: the digits and some white space around them.
-const FILE_BYTES_MAX: u64 = 256;
+pub(super) const KEY_BYTES: usize = 16;
 /// What the key's public number is made from.
 const ID_TEXT: &[u8; 8] = b"TGkeyid1";
+/// What a node's number is made from, with its name behind.
+const NODE_TEXT: &[u8] = b"tidegate node 1:";
 
-/// Why there is no key.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    /// Not 32 hexadecimal digits. The text itself is not repeated: it may be a secret.
-    #[error("a key is {} hexadecimal digits; this has {digits} characters", KEY_BYTES * 2)]
-    Format {
-        /// Characters given.
-        digits: usize,
-    },
-    /// All digits the same: nobody drew this at random.
-    #[error("a key of one repeated byte is no secret")]
-    Weak,
-    /// The file cannot be read.
-    #[error("key file {path}: {error}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        error: std::io::Error,
-    },
-}
-
-/// A 128-bit key. Never printed.
+/// The 128-bit key of one node. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     low: u64,
     high: u64,
+    node: u64,
     id: u16,
 }
 
@@ -56,61 +38,30 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// The key with these bytes.
-    pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
+    /// The key of this node with these bytes.
+    pub fn new(node: &str, bytes: [u8; KEY_BYTES]) -> Self {
         let (words, _) = bytes.as_chunks();
         let mut key = Self {
             low: u64::from_le_bytes(words[0]),
             high: u64::from_le_bytes(words[1]),
+            node: number(node),
             id: 0,
         };
         key.id = key.mac(&[ID_TEXT]) as u16;
         key
     }
 
-    /// The key with these 32 hexadecimal digits, in either case, white space around them or not.
-    pub fn from_hex(text: &str) -> Result<Self, KeyError> {
-        let text = text.trim();
-        let wrong = || KeyError::Format {
-            digits: text.chars().count(),
-        };
-        let mut bytes = [0; KEY_BYTES];
-        if text.len() != 2 * KEY_BYTES || !text.is_ascii() {
-            return Err(wrong());
-        }
-        for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().as_chunks::<2>().0) {
-            let digit = |at: usize| char::from(digits[at]).to_digit(16).ok_or_else(wrong);
-            *byte = (digit(0)? * 16 + digit(1)?) as u8;
-        }
-        if bytes.iter().all(|byte| *byte == bytes[0]) {
-            return Err(KeyError::Weak);
-        }
-        Ok(Self::from_bytes(bytes))
-    }
-
-    /// The key in a file: its 32 hexadecimal digits.
-    pub fn from_file(path: &Path) -> Result<Self, KeyError> {
-        let mut text = String::new();
-        File::open(path)
-            .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
-            .map_err(|error| KeyError::File {
-                path: path.to_path_buf(),
-                error,
-            })?;
-        Self::from_hex(&text)
-    }
-
-    /// A new key from the system's randomness.
-    pub fn random() -> Result<Self, RegionError> {
+    /// A key for this node from the system's randomness, that no master gives.
+    pub fn random(node: &str) -> Result<Self, RegionError> {
         let (low, high) = (random()?, random()?);
         let mut bytes = [0; KEY_BYTES];
         bytes[..8].copy_from_slice(&low.to_le_bytes());
         bytes[8..].copy_from_slice(&high.to_le_bytes());
-        Ok(Self::from_bytes(bytes))
+        Ok(Self::new(node, bytes))
     }
 
     /// The digits, for writing a key file.
-    pub fn to_hex(&self) -> String {
+    pub(super) fn digits(&self) -> String {
         let [low, high] = [self.low, self.high].map(u64::swap_bytes);
         format!("{low:016x}{high:016x}")
     }
@@ -120,20 +71,24 @@ impl Key {
         self.id
     }
 
-    /// As the kernel's programs hold it: the key's two words, its number, and that it is used.
-    pub(crate) fn to_kernel(&self) -> [u8; 24] {
-        let mut bytes = [0; 24];
+    /// As the kernel's programs hold it: the key's two words, the node's number, the key's, and that it
+    /// is used.
+    pub(crate) fn to_kernel(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&self.low.to_ne_bytes());
         bytes[8..16].copy_from_slice(&self.high.to_ne_bytes());
-        bytes[16..20].copy_from_slice(&u32::from(self.id).to_ne_bytes());
-        bytes[20..].copy_from_slice(&1_u32.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&self.node.to_ne_bytes());
+        bytes[24..28].copy_from_slice(&u32::from(self.id).to_ne_bytes());
+        bytes[28..].copy_from_slice(&1_u32.to_ne_bytes());
         bytes
     }
 
-    /// SipHash-2-4 of the parts one after the other. Each is a whole number of 64-bit words.
+    /// SipHash-2-4 of the node's number and the parts one after the other. Each is a whole number of
+    /// 64-bit words.
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> u64 {
         let mut state = State::new(self.low, self.high);
-        let mut length = 0;
+        state.absorb(self.node);
+        let mut length = size_of::<u64>() as u64;
         for part in parts {
             let (words, rest) = part.as_chunks();
             debug_assert!(rest.is_empty(), "messages are whole words");
@@ -144,6 +99,15 @@ impl Key {
         }
         state.finish(length)
     }
+}
+
+/// What stands for a node's name in MACs: 64 bits of its SHA-256.
+fn number(node: &str) -> u64 {
+    let digest = Sha256::new_with_prefix(NODE_TEXT)
+        .chain_update(node)
+        .finalize();
+    let (words, _) = digest.as_chunks();
+    u64::from_le_bytes(words[0])
 }
 
 /// The four words that SipHash turns round.
@@ -198,19 +162,25 @@ mod tests {
 
     use super::*;
 
-    const HEX: &str = "000102030405060708090a0b0c0d0e0f";
+    fn bytes() -> [u8; KEY_BYTES] {
+        std::array::from_fn(|at| at as u8)
+    }
 
     #[test]
-    fn the_mac_is_siphash_2_4() {
-        let key = Key::from_hex(HEX).unwrap();
+    fn the_mac_is_siphash_2_4_of_the_nodes_number_and_the_message() {
+        let key = Key::new("n1", bytes());
         // The vectors of the SipHash reference for inputs 00 01 02 …
-        let input: Vec<u8> = (0..64).collect();
-        assert_eq!(key.mac(&[]), 0x726f_db47_dd0e_0e31);
-        assert_eq!(key.mac(&[&input[..8]]), 0x93f5_f579_9a93_2462);
+        let message = u64::from_le_bytes(*b"\x00\x01\x02\x03\x04\x05\x06\x07");
+        let reference = Key {
+            node: message,
+            ..key.clone()
+        };
+        assert_eq!(reference.mac(&[]), 0x93f5_f579_9a93_2462);
         // And another implementation, over every length that messages have.
         let long: Vec<u8> = (0..1408).map(|byte| (byte * 7) as u8).collect();
         for length in (0..=long.len()).step_by(8) {
             let mut other = siphasher::sip::SipHasher24::new_with_keys(key.low, key.high);
+            other.write(&key.node.to_le_bytes());
             other.write(&long[..length]);
             assert_eq!(
                 key.mac(&[&long[..length]]),
@@ -227,37 +197,25 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_and_written_as_hex() {
-        let key = Key::from_hex(&format!("  {}\n", HEX.to_uppercase())).unwrap();
-        assert_eq!(key.to_hex(), HEX);
-        assert_eq!(Key::from_hex(HEX).unwrap(), key);
-        let random = Key::random().unwrap();
-        assert_eq!(Key::from_hex(&random.to_hex()).unwrap(), random);
+    fn what_is_made_for_one_node_is_made_for_no_other_though_the_bytes_are_the_same() {
+        let (one, other) = (Key::new("n1", bytes()), Key::new("n2", bytes()));
+        assert_ne!(one.mac(&[]), other.mac(&[]));
+        assert_ne!(one, other);
+        assert_eq!(one, Key::new("n1", bytes()));
     }
 
     #[test]
-    fn wrong_keys_are_refused_without_repeating_them() {
-        for text in [
-            "",
-            "0011",
-            "zz0102030405060708090a0b0c0d0e0f",
-            "é00102030405060708090a0b0c0d0e",
-        ] {
-            let refused = Key::from_hex(text).unwrap_err();
-            assert!(matches!(refused, KeyError::Format { .. }), "{text:?}");
-            assert!(text.is_empty() || !refused.to_string().contains(text));
-        }
-        assert!(matches!(
-            Key::from_hex(&"00".repeat(16)),
-            Err(KeyError::Weak)
-        ));
-        let missing = Key::from_file(Path::new("/nonexistent/key"));
-        assert!(matches!(missing, Err(KeyError::File { .. })));
+    fn a_nodes_number_is_its_names_sha_256() {
+        // printf 'tidegate node 1:n1' | sha256sum | head -c 16
+        assert_eq!(
+            number("n1").to_le_bytes(),
+            [0x8e, 0x77, 0x36, 0x2d, 0xfe, 0xf6, 0x57, 0xa5]
+        );
     }
 
     #[test]
     fn a_key_is_never_printed() {
-        let printed = format!("{:?}", Key::from_hex(HEX).unwrap());
+        let printed = format!("{:?}", Key::new("n1", bytes()));
         assert_eq!(printed.len(), "Key(id 0000)".len());
     }
 }

@@ -3,21 +3,24 @@
 //! | file | what |
 //! |---|---|
 //! | [`wire`] | the bytes, and nothing but the bytes |
-//! | [`key`](Key) | the shared secret and its MAC |
+//! | [`key`](Key) | a node's key, and the MAC made with it |
+//! | [`key_file`] | what stands in key files, and how a master gives nodes their keys |
 //! | [`region`](UdpRegion) | a front-end's handle to one node |
 //! | [`responder`](Responder) | the node's thread that answers |
 //! | `initiators` | exactly-once for atomics, and how many front-ends read |
 //! | `nonces` | random numbers that name requests |
 //! | `batch`, `socket`, `address` | many datagrams per system call |
 //!
-//! What an attacker without the key gets: nothing, not even an answer. With a recorded request:
+//! What an attacker without the node's key gets: nothing, not even an answer. With a recorded request:
 //! a read again, sent to whoever sent it, never longer than the request; an atomic never again
-//! (see `initiators`). Records are authentic and fresh, but not secret.
+//! (see `initiators`). Records are authentic and fresh, but not secret. A node has its own key only: one
+//! that is captured can answer for itself and for no other.
 
 pub(crate) mod address;
 pub(crate) mod batch;
 pub(crate) mod initiators;
 mod key;
+pub mod key_file;
 pub(crate) mod nonces;
 mod region;
 mod responder;
@@ -25,6 +28,6 @@ pub(crate) mod socket;
 pub mod wire;
 
 pub use address::{Network, NetworkError};
-pub use key::{Key, KeyError};
+pub use key::Key;
 pub use region::{UdpOptions, UdpRegion};
 pub use responder::{BeforeRead, Responder, ResponderOptions, ResponderStats};

@@ -25,6 +25,7 @@ use super::Key;
 use super::address::Network;
 use super::batch::Batch;
 use super::initiators::{Initiators, Outcome, Readers, Verdict, is_fresh};
+use super::key_file::KEYS_MAX;
 use super::socket;
 use super::wire::{
     DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes,
@@ -45,8 +46,6 @@ const STOP_CHECK: Duration = Duration::from_millis(250);
 const RATE_WINDOW: Duration = Duration::from_millis(10);
 /// Datagrams a second by default: 200 front-ends at 1 kHz.
 const RATE_MAX: u32 = 200_000;
-/// Most keys at once: the old one and the new one while they change, and some more.
-const KEYS_MAX: usize = 8;
 
 /// Something to do before a record is copied for an answer: an agent can publish at that
 /// moment, so that the record is as young as can be (`interval_ns` 0).
@@ -91,11 +90,11 @@ pub struct ResponderOptions {
 }
 
 impl ResponderOptions {
-    /// Everybody with this key, at real-time priority where permitted.
-    pub fn new(listen: SocketAddr, key: Key) -> Self {
+    /// Everybody with one of these keys, at real-time priority where permitted.
+    pub fn new(listen: SocketAddr, keys: Vec<Key>) -> Self {
         Self {
             listen,
-            keys: vec![key],
+            keys,
             allow: Vec::new(),
             realtime: true,
             rate_max: RATE_MAX,

@@ -7,7 +7,7 @@
 //! | bytes | request | answer |
 //! |---|---|---|
 //! | 0 | magic "TGRQ" | magic "TGRP" |
-//! | 4 | version, 1 | version, 1 |
+//! | 4 | version, 2 | version, 2 |
 //! | 5 | verb: 1 read, 2 compare-and-swap, 3 fetch-and-add | the same |
 //! | 6 | lines to read; 0 for an atomic | the same |
 //! | 7 | flags, 0 | status, see [`Status`] |
@@ -17,7 +17,7 @@
 //! | 32 | word u16, key number u16, epoch u32 | node's clock when it answered, ns |
 //! | 40 | operand: new value, or what to add | value that the word held; of word 0 for a read |
 //! | 48 | expected value of a compare-and-swap | readers u32, epoch u32 |
-//! | 56 | MAC of bytes 0 .. 56 | MAC of bytes 0 .. 56 and 64 .. end |
+//! | 56 | MAC of the node's number and bytes 0 .. 56 | MAC of the node's number, bytes 0 .. 56 and 64 .. end |
 //!
 //! The epoch names one life of the responder: an atomic of another life is not carried out.
 //! A flag that is not zero belongs to a newer version: such a request is thrown away.
@@ -32,7 +32,7 @@ pub const HEADER_BYTES: usize = 64;
 /// Most bytes of a message: a header and a whole record, which fits one Ethernet frame.
 pub const MESSAGE_BYTES_MAX: usize = HEADER_BYTES + LINES_MAX * LINE_BYTES;
 /// Version of this layout.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 const REQUEST_MAGIC: [u8; 4] = *b"TGRQ";
 const REPLY_MAGIC: [u8; 4] = *b"TGRP";
 /// Where the MAC lies.

@@ -40,7 +40,7 @@ impl Words for KernelNode {
             return None;
         }
         let hosts = Hosts::new().map_err(|why| skip(&why)).ok()?;
-        let options = KernelOptions::new(SocketAddr::from(([0, 0, 0, 0], PORT)), key());
+        let options = KernelOptions::new(SocketAddr::from(([0, 0, 0, 0], PORT)), vec![key()]);
         let programs = hosts.keep_at_node(move || KernelResponder::attach(&options));
         Some(Self {
             _programs: programs.unwrap_or_else(|error| panic!("{error}")),

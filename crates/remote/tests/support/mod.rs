@@ -72,7 +72,7 @@ pub(crate) fn path(kind: &str) -> PathBuf {
 }
 
 pub(crate) fn key() -> Key {
-    Key::from_hex("000102030405060708090a0b0c0d0e0f").unwrap()
+    Key::new("n1", 0x000102030405060708090a0b0c0d0e0f_u128.to_be_bytes())
 }
 
 /// A record whose fields follow from one number.
@@ -159,7 +159,7 @@ impl UdpNode {
     pub(crate) fn options(listen: SocketAddr) -> ResponderOptions {
         ResponderOptions {
             realtime: false,
-            ..ResponderOptions::new(listen, key())
+            ..ResponderOptions::new(listen, vec![key()])
         }
     }
 

@@ -8,6 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::culprits;
+use super::key;
 use super::show;
 use super::throttle;
 use super::{AdminArgs, Cli, Command, Failure, OrderArgs};
@@ -29,6 +30,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
     match command {
         Command::Run { file, reuse_port } => run_front_end(file.path(), reuse_port, output),
         Command::Agent(command) => agent::command(*command, output),
+        Command::Key(args) => key::run(args, output),
         Command::Demo(args) => demo::run(&args, output),
         Command::Check(file) => check(file.path(), output),
         Command::Config(file) => effective(file.path(), output),

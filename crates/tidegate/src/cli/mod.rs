@@ -2,6 +2,7 @@
 
 mod commands;
 pub(crate) mod culprits;
+mod key;
 mod show;
 pub(crate) mod simulate;
 mod throttle;
@@ -47,6 +48,8 @@ enum Command {
     },
     /// Stand beside a server: sample its kernel and publish its load.
     Agent(Box<AgentCommand>),
+    /// Make the keys with which front-ends read the nodes' loads.
+    Key(key::KeyArgs),
     /// Show it all on one machine: two sites on emulated nodes, load, and the live page.
     Demo(DemoArgs),
     /// Say what is wrong with a configuration file.
@@ -177,7 +180,7 @@ pub(crate) struct AgentArgs {
     /// Where front-ends ask, over UDP [default: 0.0.0.0:9901].
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
-    /// File with the key that front-ends must know.
+    /// File with this node's key, as `tidegate key derive` gives it.
     #[arg(long, value_name = "FILE", required_unless_present_any = ["config", "file"])]
     pub(crate) key_file: Option<PathBuf>,
     /// Time between two samples [default: 1ms].

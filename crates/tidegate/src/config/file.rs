@@ -246,8 +246,12 @@ table! {
         transport: TransportName = TransportName::Auto;
         /// udp: where the node's agent answers. By default port 9901 of the node's host.
         address: Option<SocketAddr> = None;
-        /// udp: the node's key, where it is not that of `[load]`. Relative to this file.
+        /// udp: file with this node's key, or with masters other than those of `[load]`. Relative to this
+        /// file.
         key_file: Option<PathBuf> = None;
+        /// udp: the name in the agent's key, where it is not this node's: nodes on one host that share an
+        /// agent share its key.
+        key_name: Option<String> = None;
         /// shm: the file that the agent on this host publishes in.
         path: Option<PathBuf> = None;
     }
@@ -276,8 +280,9 @@ table! {
         interval: Option<Duration> = None, in Some(INTERVAL_MIN)..=Some(INTERVAL_MAX);
         /// A read that is not answered in this time has failed.
         timeout: Duration = ms(5), in INTERVAL_MIN..=INTERVAL_MAX;
-        /// File with the key that nodes share with this front-end: 32 hexadecimal digits.
-        /// Relative to this file.
+        /// File with the masters that give each node its key (`tidegate key new`): the first is used, the
+        /// others are there while keys change. Only its owner may have access to it (mode 0600). Relative
+        /// to this file.
         key_file: Option<PathBuf> = None;
         /// Ask the system for real-time priority for the reading thread; without the
         /// permission it runs at normal priority and says so.
@@ -290,8 +295,8 @@ table! {
     pub(crate) struct AgentFile {
         /// Where front-ends ask for the record, over UDP.
         listen: SocketAddr = SocketAddr::from((Ipv4Addr::UNSPECIFIED, AGENT_PORT));
-        /// File with the key that front-ends must know: 32 hexadecimal digits. Relative to
-        /// this file.
+        /// File with this node's keys (`tidegate key derive`), with any of which front-ends may ask. Only
+        /// its owner may have access to it (mode 0600). Relative to this file.
         key_file: PathBuf;
         /// Time between two samples. Paper 000 used 50ms.
         interval: Duration = ms(1), in INTERVAL_MIN..=INTERVAL_MAX;

@@ -52,7 +52,6 @@ use crate::open_files::Shares;
 
 pub(crate) use problem::ConfigError;
 pub(crate) use secrets::Token;
-pub(crate) use validate::load_key;
 
 pub(crate) use culprits::Culprits;
 use file::{ConfigFile, LimitsFile, TimeoutsFile};
@@ -155,8 +154,8 @@ pub(crate) enum NodeRead {
     Udp {
         /// Where it answers.
         address: SocketAddr,
-        /// The shared key.
-        key: Key,
+        /// The node's keys: the one to ask with, and those before it.
+        keys: Vec<Key>,
     },
     /// From a shared file.
     Shm {

@@ -91,11 +91,9 @@ fn unserved_hosts(front_end: &FrontEnd) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
-    use std::sync::OnceLock;
-
     use super::*;
     use crate::config::Config;
+    use crate::testing::key_folder;
 
     fn config(nodes: usize, more: &str, hosts: &str) -> Config {
         let mut text = format!(
@@ -108,27 +106,15 @@ mod tests {
                 node % 250 + 1
             ));
         }
-        let config = Config::parse(&text, "test.toml", folder());
+        let config = Config::parse(&text, "test.toml", key_folder());
         config.map_err(|error| error.render(false)).unwrap()
-    }
-
-    /// Where the key file is. Tests that run side by side share it, so it is written once.
-    fn folder() -> &'static Path {
-        static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-        FOLDER.get_or_init(|| {
-            let folder = format!("tidegate-notes-{}", std::process::id());
-            let folder = std::env::temp_dir().join(folder);
-            std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(folder.join("key"), "0123456789abcdef0123456789abcdef").unwrap();
-            folder
-        })
     }
 
     fn interval_of(config: &Config) -> Duration {
         config.front_end.as_ref().unwrap().interval
     }
 
-    const KEY: &str = "[load]\nkey_file = \"key\"\n";
+    const KEY: &str = "[load]\nkey_file = \"master.key\"\n";
 
     #[test]
     fn many_nodes_are_read_as_often_as_is_affordable() {

@@ -6,6 +6,7 @@ use std::path::Path;
 use tidegate_proxy::{LimitStatus, SessionSource};
 
 use super::*;
+use crate::testing::key_folder;
 
 const SMALL: &str = r#"
 [[listener]]
@@ -40,9 +41,10 @@ fn the_effective_configuration_reads_back_to_itself() {
         }
     }
     for text in texts {
-        let first = Config::parse(&text, "first", &folder).map_err(|error| error.render(false));
+        let first =
+            Config::parse(&text, "first", key_folder()).map_err(|error| error.render(false));
         let printed = print::print(&first.unwrap().file);
-        let second = Config::parse(&printed, "second", &folder);
+        let second = Config::parse(&printed, "second", key_folder());
         let second = second.map_err(|error| error.render(false)).unwrap();
         assert_eq!(print::print(&second.file), printed);
     }
@@ -81,9 +83,8 @@ fn the_page_of_documentation_is_up_to_date() {
 fn without_a_key_nothing_is_read_and_with_one_the_agents_port_is_asked() {
     let config = parsed(SMALL);
     assert_eq!(config.front_end.unwrap().reads, [NodeRead::None]);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let text = format!("{SMALL}\n[load]\nkey_file = \"example.key\"");
-    let config = Config::parse(&text, "", &folder).unwrap();
+    let text = format!("{SMALL}\n[load]\nkey_file = \"master.key\"");
+    let config = Config::parse(&text, "", key_folder()).unwrap();
     let reads = config.front_end.unwrap().reads;
     let NodeRead::Udp { address, .. } = &reads[0] else {
         panic!("{reads:?}");
@@ -197,5 +198,55 @@ fn damaged_files_never_panic() {
             assert!(!error.render(true).is_empty());
             assert!(!error.reports().is_empty());
         }
+    }
+}
+
+/// How node `n1` is read if this stands in its `load`, or what is wrong.
+fn read_of_n1(load: &str, shared: &str) -> Result<NodeRead, String> {
+    let text = SMALL.trim_end().to_owned() + &format!("\nload = {{ {load} }}\n{shared}");
+    let config = Config::parse(&text, "", key_folder());
+    let config = config.map_err(|error| error.render(false))?;
+    Ok(config.front_end.unwrap().reads.remove(0))
+}
+
+const SHARED: &str = "[load]\nkey_file = \"master.key\"\n";
+
+#[test]
+fn a_nodes_key_follows_from_the_master_and_its_name_or_stands_in_a_file_of_its_own() {
+    let derived = read_of_n1("", SHARED).unwrap();
+    let own = read_of_n1("key_file = \"n1.key\"", "").unwrap();
+    assert_eq!(derived, own);
+    assert_eq!(read_of_n1("key_file = \"master.key\"", "").unwrap(), own);
+    // Nodes that share an agent share its key.
+    let other = read_of_n1("key_name = \"n2\"", SHARED).unwrap();
+    assert_ne!(other, own);
+    let shared = "key_name = \"n2\", key_file = \"n2.key\"";
+    assert_eq!(read_of_n1(shared, "").unwrap(), other);
+}
+
+#[test]
+fn a_key_in_the_wrong_place_is_said() {
+    let cases = [
+        (
+            ("key_file = \"n2.key\"", ""),
+            "this is the key of node `n2`, not of `n1`",
+        ),
+        (
+            ("", "[load]\nkey_file = \"n1.key\"\n"),
+            "it holds the key of node `n1`, and a master is wanted here",
+        ),
+        (
+            ("", "[agent]\nkey_file = \"master.key\"\n"),
+            "it holds a master, which stays on front-ends",
+        ),
+        (("key_name = \"n 2\"", SHARED), "bad name `n 2`"),
+        (
+            ("transport = \"none\", key_name = \"n2\"", SHARED),
+            "transport `none` has no `key_name`",
+        ),
+    ];
+    for ((load, more), wanted) in cases {
+        let found = read_of_n1(load, more).unwrap_err();
+        assert!(found.contains(wanted), "{load} {more}: {found}");
     }
 }

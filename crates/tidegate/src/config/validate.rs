@@ -1,5 +1,7 @@
 //! From a file whose keys and types are right to a [`Config`]: what the values mean together.
 
+mod read;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -14,13 +16,13 @@ use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_core::units::format_duration;
 use tidegate_node::{AgentConfig, RUNGS};
 use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget, Ports, SiteConfig};
-use tidegate_remote::udp::{Key, KeyError, Network};
+use tidegate_remote::udp::Network;
+use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, is_name};
 
 use super::culprits::class_names;
 use super::file::{
-    AGENT_PORT, AdmissionFile, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile,
-    LogFile, LogFormat, NodeFile, NodeLoadFile, RoleName, ScopeName, SiteFile, TransportName,
-    WithoutRecordsName,
+    AdmissionFile, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile, LogFile,
+    LogFormat, NodeFile, RoleName, ScopeName, SiteFile, WithoutRecordsName,
 };
 use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
@@ -30,8 +32,6 @@ use super::{
     parse_scope, site, throttle,
 };
 
-/// Letters of a site's or node's name: it stands in URLs, labels and log lines.
-const NAME_MAX: usize = 64;
 /// Threads that serve requests.
 const WORKERS_MAX: u32 = 1024;
 
@@ -41,7 +41,7 @@ const READS_UNDER_WAY_MAX: u32 = 16;
 /// What the checks share.
 struct Checker<'p> {
     folder: PathBuf,
-    keys: BTreeMap<PathBuf, Result<Key, String>>,
+    keys: BTreeMap<PathBuf, Result<KeyFile, String>>,
     problems: &'p mut Problems,
 }
 
@@ -125,28 +125,8 @@ impl Checker<'_> {
         }
     }
 
-    fn key(&mut self, file: &At<Option<PathBuf>>) -> Option<Key> {
-        self.key_at(file.value.as_ref()?, file.place())
-    }
-
-    fn key_at(&mut self, path: &Path, at: Range<usize>) -> Option<Key> {
-        let path = self.path(path);
-        let loaded = self
-            .keys
-            .entry(path)
-            .or_insert_with_key(|path| load_key(path))
-            .clone();
-        match loaded {
-            Ok(key) => Some(key),
-            Err(reason) => {
-                self.problem(at, format!("cannot use this key file: {reason}"), "here");
-                None
-            }
-        }
-    }
-
     fn agent(&mut self, file: &AgentFile) -> Option<AgentConfig> {
-        let key = self.key_at(&file.key_file.value, file.key_file.place());
+        let keys = self.keys(&file.key_file.value, file.key_file.place(), KeyFile::nodes);
         let scope = parse_scope(&file.scope.value);
         if let Err(reason) = scope {
             let at = file.scope.place();
@@ -166,7 +146,7 @@ impl Checker<'_> {
             realtime: file.realtime.value,
             rungs: self.rungs(&file.rungs.value)?,
             allow: self.networks(&file.allow.value)?,
-            ..AgentConfig::new(key?)
+            ..AgentConfig::new(keys?)
         })
     }
 
@@ -204,9 +184,13 @@ impl Checker<'_> {
         self.listeners(&file.listener, file.admin.address.value);
         let sites = self.sites(&file.site);
         // A broken shared key is reported once, not for every node.
-        let shared = self.key(&file.load.key_file);
-        let nodes = self.nodes(file, shared.as_ref());
-        let resources = self.resources(file, shared.as_ref());
+        let key_file = &file.load.key_file;
+        let shared = key_file
+            .value
+            .as_ref()
+            .and_then(|path| self.keys(path, key_file.place(), KeyFile::masters));
+        let nodes = self.nodes(file, shared.as_deref());
+        let resources = self.resources(file, shared.as_deref());
         self.every_site_has_a_node(file);
         self.load(&file.load);
         if let Auto::Set(workers) = file.limits.workers.value
@@ -413,10 +397,8 @@ impl Checker<'_> {
     fn names(&mut self, what: &str, names: &[&At<String>]) {
         let mut seen: BTreeMap<&str, &At<String>> = BTreeMap::new();
         for name in names {
-            let letters = name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-            if name.is_empty() || name.len() > NAME_MAX || !letters {
+            // It stands in URLs, labels, log lines and key files.
+            if !is_name(name) {
                 self.problems.push(
                     Problem::new(
                         name.place(),
@@ -503,7 +485,7 @@ impl Checker<'_> {
     fn nodes(
         &mut self,
         file: &ConfigFile,
-        shared: Option<&Key>,
+        shared: Option<&[Master]>,
     ) -> Option<(Vec<NodeSpec>, Vec<NodeRead>)> {
         let names: Vec<_> = file.node.iter().map(|node| &node.name).collect();
         self.names("node", &names);
@@ -552,7 +534,7 @@ impl Checker<'_> {
     }
 
     /// Nodes that serve nothing and are there to be read.
-    fn resources(&mut self, file: &ConfigFile, shared: Option<&Key>) -> Option<Vec<Resource>> {
+    fn resources(&mut self, file: &ConfigFile, shared: Option<&[Master]>) -> Option<Vec<Resource>> {
         let shared_set = file.load.key_file.is_some();
         let nodes = file.node.value.iter();
         let nodes = nodes.filter(|node| node.role.value == RoleName::Resource);
@@ -594,72 +576,6 @@ impl Checker<'_> {
         found.map(|index| SiteId(index as u32))
     }
 
-    fn read(
-        &mut self,
-        node: &NodeFile,
-        shared: Option<&Key>,
-        shared_set: bool,
-    ) -> Option<NodeRead> {
-        let load = &node.load;
-        let own = match &load.key_file.value {
-            Some(_) => Some(self.key(&load.key_file)?),
-            None => shared.cloned(),
-        };
-        let has_key = load.key_file.is_some() || shared_set;
-        self.read_keys_fit(load);
-        let udp = || {
-            let address = load.address.value;
-            let usual = SocketAddr::new(node.address.ip(), AGENT_PORT);
-            Some(NodeRead::Udp {
-                address: address.unwrap_or(usual),
-                key: own?,
-            })
-        };
-        match load.transport.value {
-            TransportName::None => Some(NodeRead::None),
-            TransportName::Auto if has_key => udp(),
-            TransportName::Auto => Some(NodeRead::None),
-            TransportName::Udp if has_key => udp(),
-            TransportName::Udp => {
-                self.problems.push(
-                    Problem::new(
-                        load.transport.place(),
-                        format!("no key to read node `{}` over UDP", node.name.value),
-                        "needs a key",
-                    )
-                    .help("set `key_file` in [load], or here"),
-                );
-                None
-            }
-            TransportName::Shm => {
-                let path = load.path.value.as_ref().map(|path| self.path(path));
-                if path.is_none() {
-                    let message = format!("no file to read node `{}` from", node.name.value);
-                    self.problem(load.transport.place(), message, "needs `path`");
-                }
-                path.map(|path| NodeRead::Shm { path })
-            }
-        }
-    }
-
-    /// Keys that mean nothing with this transport are mistakes.
-    fn read_keys_fit(&mut self, load: &NodeLoadFile) {
-        let transport = load.transport.value;
-        let udp = matches!(transport, TransportName::Udp | TransportName::Auto);
-        let shm = transport == TransportName::Shm;
-        let keys = [
-            ("address", load.address.at.clone(), udp),
-            ("key_file", load.key_file.at.clone(), udp),
-            ("path", load.path.at.clone(), shm),
-        ];
-        for (name, at, fits) in keys {
-            if let (Some(at), false) = (at, fits) {
-                let message = format!("transport `{}` has no `{name}`", transport.label());
-                self.problem(at, message, "means nothing here");
-            }
-        }
-    }
-
     fn load(&mut self, load: &LoadFile) {
         let (interval, timeout) = (&load.interval, &load.timeout);
         let least = interval.value.unwrap_or(notes::INTERVAL);
@@ -685,14 +601,6 @@ impl Checker<'_> {
             }
         }
     }
-}
-
-/// Reads a key; the message does not repeat the path, which the caret shows.
-pub(crate) fn load_key(path: &Path) -> Result<Key, String> {
-    Key::from_file(path).map_err(|error| match error {
-        KeyError::File { error, .. } => error.to_string(),
-        KeyError::Format { .. } | KeyError::Weak => error.to_string(),
-    })
 }
 
 /// Whether two sockets cannot both listen: the same port, and the same or any address.

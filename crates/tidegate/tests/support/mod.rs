@@ -90,6 +90,27 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     path
 }
 
+/// Makes a master in the folder's file `master.key`.
+pub(crate) fn master_key(folder: &Path) -> PathBuf {
+    let file = folder.join("master.key");
+    made(tidegate().args(["key", "new"]).arg(&file));
+    file
+}
+
+/// Makes the key of a node from a master, in a file beside it.
+pub(crate) fn node_key(master: &Path, node: &str) -> PathBuf {
+    let file = master.with_file_name(format!("{node}.key"));
+    let mut derive = tidegate();
+    derive.args(["key", "derive", node, "--master"]).arg(master);
+    made(derive.arg("-o").arg(&file));
+    file
+}
+
+fn made(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
 /// The path of nginx, if it is installed.
 pub(crate) fn nginx() -> Option<&'static str> {
     ["/usr/sbin/nginx", "/usr/bin/nginx"]
@@ -220,8 +241,9 @@ impl Agent {
             .key
             .with_file_name(format!("agent-{}.toml", self.address.port()));
         let text = format!(
-            "[agent]\nlisten = \"{}\"\nkey_file = \"key\"\ninterval = \"20ms\"\nrealtime = false\n",
-            self.address
+            "[agent]\nlisten = \"{}\"\nkey_file = \"{}\"\ninterval = \"20ms\"\nrealtime = false\n",
+            self.address,
+            self.key.display()
         );
         std::fs::write(&file, text).unwrap();
         let mut command = tidegate();

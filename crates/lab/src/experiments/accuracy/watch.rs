@@ -9,7 +9,7 @@ use tidegate_core::record::LINES_MAX;
 use tidegate_core::time::Timestamp;
 use tidegate_remote::realtime::{PRIORITY, try_fifo};
 use tidegate_remote::shm::ShmRegion;
-use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
+use tidegate_remote::udp::{UdpOptions, UdpRegion};
 use tidegate_remote::{Region, clock};
 
 use crate::cluster::{Cluster, LoadAt, Node};
@@ -186,13 +186,12 @@ fn read(
 
 fn region(load: &LoadAt) -> Result<Box<dyn Region>, String> {
     Ok(match load {
-        LoadAt::Udp { address, key_file } => {
-            let key = Key::from_file(key_file).map_err(|error| error.to_string())?;
+        LoadAt::Udp { address, key } => {
             let options = UdpOptions {
                 tries: 1,
                 ..UdpOptions::default()
             };
-            let region = UdpRegion::connect(*address, key, options);
+            let region = UdpRegion::connect(*address, key.read()?, options);
             Box::new(region.map_err(|error| error.to_string())?)
         }
         LoadAt::Shm { path } => Box::new(ShmRegion::new(path)),

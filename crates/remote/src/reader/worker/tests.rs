@@ -5,7 +5,8 @@ use tidegate_core::load::WordOp;
 use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::topology::NodeId;
 
-use super::super::status::{Shared, SharedStats};
+use super::super::status::{NodeReadStatus, Shared, SharedStats};
+use super::super::{BACKOFF, FAULTS_MAX};
 use super::*;
 use crate::udp::wire::{MESSAGE_BYTES_MAX, Verb};
 
@@ -23,18 +24,27 @@ fn loopback() -> UdpSocket {
     socket
 }
 
-fn key() -> Key {
-    Key::from_bytes(*b"0123456789abcdef")
+/// The key of the node at this place: the bytes are the same for all, only the name differs.
+fn key(node: usize) -> Key {
+    Key::new(&format!("n{node}"), *b"0123456789abcdef")
+}
+
+fn old_key(node: usize) -> Key {
+    Key::new(&format!("n{node}"), *b"fedcba9876543210")
 }
 
 impl Network {
     fn of(nodes: usize) -> Self {
+        Self::with(nodes, |node| vec![key(node)])
+    }
+
+    fn with(nodes: usize, keys: impl Fn(usize) -> Vec<Key>) -> Self {
         let sockets: Vec<_> = (0..nodes).map(|_| loopback()).collect();
         let target = |(node, socket): (usize, &UdpSocket)| Target {
             node: NodeId(node as u32),
             transport: Transport::Udp {
                 address: socket.local_addr().unwrap(),
-                key: key(),
+                keys: keys(node),
             },
         };
         let targets: Vec<_> = sockets.iter().enumerate().map(target).collect();
@@ -58,7 +68,37 @@ impl Network {
         self.rounds += 1;
         let nodes = 0..self.nodes.len();
         self.worker.send(&mut self.buffers, 0, nodes, self.rounds);
-        self.nodes.iter().map(received).collect()
+        (0..self.nodes.len())
+            .map(|node| self.received(node))
+            .collect()
+    }
+
+    /// What came to a node, whichever of the keys it was made with.
+    fn received(&self, node: usize) -> Vec<Request> {
+        let keys: Vec<_> = (0..self.nodes.len())
+            .flat_map(|node| [key(node), old_key(node)])
+            .collect();
+        let made = self.made(node, &keys);
+        made.into_iter().map(|(request, _)| request).collect()
+    }
+
+    /// The same, with the places of the keys.
+    fn made(&self, node: usize, keys: &[Key]) -> Vec<(Request, usize)> {
+        let mut bytes = [0; MESSAGE_BYTES_MAX];
+        let next = || {
+            let length = self.nodes[node].recv(&mut bytes).ok()?;
+            Some(Request::decode(&bytes[..length], keys).unwrap())
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    fn status(&self, node: usize) -> NodeReadStatus {
+        self.worker.shared.nodes[node].status()
+    }
+
+    /// As if so many reads of a node had not been answered.
+    fn miss(&self, node: usize, reads: u32) {
+        self.worker.shared.nodes[node].faults(ReadFault::Timeout, reads);
     }
 
     /// Sends an answer from a node's address.
@@ -87,21 +127,22 @@ fn send(from: &UdpSocket, message: &[u8], to: SocketAddr) {
     assert_eq!(from.send_to(message, to).unwrap(), message.len());
 }
 
-fn received(node: &UdpSocket) -> Vec<Request> {
-    let mut bytes = [0; MESSAGE_BYTES_MAX];
-    let next = || {
-        let length = node.recv(&mut bytes).ok()?;
-        Some(Request::decode(&bytes[..length], &[key()]).unwrap().0)
-    };
-    std::iter::from_fn(next).collect()
-}
-
 /// A node's true answer: a record with this run queue.
 fn answered(request: &Request, runnable: u32) -> Vec<u8> {
     changed(request, runnable, |reply| reply)
 }
 
+/// Node 0's answer with a change.
 fn changed(request: &Request, runnable: u32, change: impl Fn(Reply) -> Reply) -> Vec<u8> {
+    made_with(&key(0), request, runnable, change)
+}
+
+fn made_with(
+    key: &Key,
+    request: &Request,
+    runnable: u32,
+    change: impl Fn(Reply) -> Reply,
+) -> Vec<u8> {
     let reply = change(Reply {
         verb: request.verb,
         lines: request.lines,
@@ -127,7 +168,7 @@ fn changed(request: &Request, runnable: u32, change: impl Fn(Reply) -> Reply) ->
     record.encode(&[], &mut lines);
     let length = message.len() - HEADER_BYTES;
     message[HEADER_BYTES..].copy_from_slice(&lines[..length]);
-    reply.encode(&key(), &mut message);
+    reply.encode(key, &mut message);
     message
 }
 
@@ -275,4 +316,106 @@ fn a_flood_does_not_keep_the_reader_from_sending() {
         let (_, unexpected, _) = network.take();
         assert_eq!(unexpected, batch * RECEIVE_BATCH as u64);
     }
+}
+
+/// A captured node has its own key and no other's.
+#[test]
+fn an_answer_made_with_another_nodes_key_is_not_taken() {
+    let mut network = Network::of(2);
+    let asked = network.ask();
+    let forged = made_with(&key(1), &asked[0][0], 0, |reply| reply);
+    network.answer(0, &forged);
+    assert_eq!(network.take(), (0, 0, 1));
+    assert!(network.runnable(0).is_nan());
+    assert_eq!(network.status(0).last_error, Some(ReadFault::WrongKey));
+    network.answer(0, &answered(&asked[0][0], 7));
+    assert_eq!(network.take(), (1, 0, 1));
+    assert_eq!(
+        (network.runnable(0), network.status(0).last_error),
+        (7.0, None)
+    );
+}
+
+/// A relay without a key hands what one node is asked to another one.
+#[test]
+fn a_request_to_one_node_means_nothing_to_another() {
+    let mut network = Network::of(2);
+    network.worker.send(&mut network.buffers, 0, 0..2, 1);
+    let mut bytes = [0; MESSAGE_BYTES_MAX];
+    let length = network.nodes[0].recv(&mut bytes).unwrap();
+    let refused = Request::decode(&bytes[..length], &[key(1)]);
+    assert!(refused.is_err(), "{refused:?}");
+    assert!(Request::decode(&bytes[..length], &[key(0)]).is_ok());
+}
+
+#[test]
+fn a_node_that_knows_the_old_key_only_is_read_with_it_until_it_answers_to_the_new_one() {
+    let keys = [key(0), old_key(0)];
+    let mut network = Network::with(1, |node| vec![key(node), old_key(node)]);
+    network.ask();
+    network.miss(0, 8);
+    let mut old = None;
+    while old.is_none() {
+        network.worker.send(&mut network.buffers, 0, 0..1, 1);
+        old = network
+            .made(0, &keys)
+            .into_iter()
+            .find(|(_, key)| *key == 1);
+    }
+    let (request, _) = old.unwrap();
+    network.answer(0, &made_with(&keys[1], &request, 7, |reply| reply));
+    assert_eq!(network.take(), (1, 0, 0));
+    assert_eq!(network.runnable(0), 7.0);
+    // It is asked with the old one from now on, and now and then with the new one.
+    let mut new = None;
+    while new.is_none() {
+        network.worker.send(&mut network.buffers, 0, 0..1, 1);
+        for (request, key) in network.made(0, &keys) {
+            match key {
+                0 => new = Some(request),
+                _ => network.answer(0, &made_with(&keys[1], &request, 7, |reply| reply)),
+            }
+        }
+        network.take();
+        assert_eq!(network.status(0).last_error, None);
+    }
+    network.answer(0, &made_with(&keys[0], &new.unwrap(), 8, |reply| reply));
+    network.take();
+    assert_eq!(network.runnable(0), 8.0);
+    // Whoever has the old key is asked no more.
+    network.miss(0, FAULTS_MAX - 1);
+    for _ in 0..100 {
+        network.worker.send(&mut network.buffers, 0, 0..1, 1);
+        assert!(network.made(0, &keys).iter().all(|(_, key)| *key == 0));
+    }
+}
+
+#[test]
+fn a_node_with_another_nodes_key_is_found_and_not_believed() {
+    let mut network = Network::of(3);
+    network.miss(0, FAULTS_MAX);
+    let mut asked = None;
+    for round in 0.. {
+        network
+            .worker
+            .send(&mut network.buffers, 0, 0..1, round * BACKOFF);
+        let all = [key(0), key(1), key(2)];
+        asked = network
+            .made(0, &all)
+            .into_iter()
+            .find(|(_, key)| *key == 2)
+            .or(asked);
+        if asked.is_some() {
+            break;
+        }
+    }
+    let (request, _) = asked.unwrap();
+    network.answer(0, &made_with(&key(2), &request, 0, |reply| reply));
+    assert_eq!(network.take(), (1, 0, 0));
+    assert!(network.runnable(0).is_nan());
+    // The next read with its own key gets no answer, and the finding stands.
+    network.miss(0, 1);
+    let status = network.status(0);
+    assert_eq!(status.last_error, Some(ReadFault::WrongKey));
+    assert_eq!(status.key_of, Some(NodeId(2)));
 }

@@ -7,7 +7,7 @@ use super::*;
 fn key(number: u8) -> Key {
     let mut bytes = [7; 16];
     bytes[0] = number;
-    Key::from_bytes(bytes)
+    Key::new("n1", bytes)
 }
 
 fn atomic() -> Request {
@@ -55,7 +55,7 @@ fn answered(reply: &Reply, key: &Key) -> Vec<u8> {
 
 #[test]
 fn golden_request() {
-    let key = Key::from_hex("000102030405060708090a0b0c0d0e0f").unwrap();
+    let key = Key::new("n1", 0x000102030405060708090a0b0c0d0e0f_u128.to_be_bytes());
     let hex: String = message(&atomic(), &key)
         .iter()
         .map(|byte| format!("{byte:02x}"))
@@ -113,7 +113,8 @@ fn every_refusal_has_its_reason() {
             DropReason::Magic,
         ),
         (|bytes| bytes[4] = 0, DropReason::Version),
-        (|bytes| bytes[4] = 2, DropReason::Version),
+        (|bytes| bytes[4] = 1, DropReason::Version),
+        (|bytes| bytes[4] = 3, DropReason::Version),
         (|bytes| bytes[7] = 1, DropReason::Version),
         (|bytes| bytes[5] = 0, DropReason::Verb),
         (|bytes| bytes[5] = 4, DropReason::Verb),
