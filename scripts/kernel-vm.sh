@@ -86,7 +86,14 @@ timeout "$limit" qemu-system-x86_64 -machine q35 -accel tcg,thread=single -cpu m
   -nodefaults -no-user-config -display none -no-reboot -serial stdio \
   -kernel "$kernel/vmlinuz" -initrd "$root.cpio" \
   -append "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off random.trust_cpu=on" \
-  </dev/null | tee "$root.log" || cannot "the machine did not end within $limit s"
+  </dev/null | tee "$root.log" || {
+  # A program that hangs has failed; a machine that does not come up cannot be had here.
+  if grep -q '^kernel-vm: Linux' "$root.log"; then
+    echo "kernel-vm: the program did not end within $limit s" >&2
+    exit 1
+  fi
+  cannot "the machine did not come up within $limit s"
+}
 code=$(sed -n 's/^kernel-vm: exit code \([0-9]*\).*/\1/p' "$root.log" | tail -1)
 [ -n "$code" ] || { echo "kernel-vm: the machine ended before the program" >&2; exit 1; }
 exit "$code"

@@ -138,11 +138,27 @@ static __always_inline __u32 note_reader(__u64 initiator, __u64 now, int reads)
 struct oldest {
     __u64 initiator;
     __u64 sequence;
-    __u32 some;
+    __u64 some;
 };
 
-static long older(void *map, __u64 *initiator, struct last *last, struct oldest *oldest)
+/*
+ * In a map and not on the stack: up to Linux 6.4 the verifier looks at a callback once, with the
+ * stack as it is before the first call, and drops the branches that only later calls take.
+ */
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct oldest);
+} sweep SEC(".maps");
+
+static long older(void *map, __u64 *initiator, struct last *last, void *unused)
 {
+    __u32 zero = 0;
+    struct oldest *oldest = bpf_map_lookup_elem(&sweep, &zero);
+
+    if (!oldest)
+        return 1;
     if (oldest->some && last->sequence >= oldest->sequence)
         return 0;
     oldest->initiator = *initiator;
@@ -154,15 +170,18 @@ static long older(void *map, __u64 *initiator, struct last *last, struct oldest 
 /* Forgets the initiator with the oldest number, if all copies of its atomics are too old. */
 static __always_inline int forget_one(__u64 now)
 {
-    struct oldest oldest = {};
+    __u32 zero = 0;
+    struct oldest *oldest = bpf_map_lookup_elem(&sweep, &zero);
 
-    if (now - swept_at < SWEEP_MIN)
+    if (!oldest || now - swept_at < SWEEP_MIN)
         return 0;
     swept_at = now;
-    bpf_for_each_map_elem(&initiators, older, &oldest, 0);
-    if (!oldest.some || !too_old(oldest.sequence, AGE_MAX, now))
+    oldest->some = 0;
+    bpf_for_each_map_elem(&initiators, older, 0, 0);
+    if (!oldest->some || !too_old(oldest->sequence, AGE_MAX, now))
         return 0;
-    bpf_map_delete_elem(&initiators, &oldest.initiator);
+    __u64 initiator = oldest->initiator;
+    bpf_map_delete_elem(&initiators, &initiator);
     return 1;
 }
 
@@ -172,7 +191,10 @@ static __always_inline struct last *make_last(__u64 initiator, __u64 number, __u
     /* Its first atomic has a greater number; and it does not look old meanwhile. */
     struct last fresh = {.sequence = number ? number - 1 : 0};
 
-    if (bpf_map_update_elem(&initiators, &initiator, &fresh, BPF_NOEXIST) == -E2BIG) {
+    /* An int: up to Linux 6.3 the upper half of what the helper returns is not filled in. */
+    int made = bpf_map_update_elem(&initiators, &initiator, &fresh, BPF_NOEXIST);
+
+    if (made == -E2BIG) {
         if (!forget_one(now))
             return 0;
         bpf_map_update_elem(&initiators, &initiator, &fresh, BPF_NOEXIST);
