@@ -2,7 +2,8 @@
 //!
 //! A refused connection costs as little as can be: it is accepted, gets an answer that was ready, and
 //! waits among the lingering for its client to close. It never becomes a task, nor is the
-//! reactor told of it.
+//! reactor told of it. Each gets its answer: where as many linger as may, the oldest makes room, and
+//! where no file is left for one more, a spare one is given up for it.
 //!
 //! A worker that does not keep up accepts nothing for a while ([`AcceptGate`]); the kernel holds new
 //! connections in the backlog of its socket. `SO_REUSEPORT` gives each worker a socket of its own, so the
@@ -10,6 +11,7 @@
 //!
 //! [`AcceptGate`]: tidegate_core::admission::AcceptGate
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -17,11 +19,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockRef, Socket, Type};
 use tidegate_core::admission::Verdict;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use crate::forward::is_own_fault;
 use crate::linger::linger;
 use crate::reason::Reason;
 use crate::serve::serve;
@@ -40,30 +44,67 @@ const BATCH: usize = 64;
 /// A listening socket in the worker's reactor. tokio's own would make the reactor know of every
 /// connection that it accepts; this one only tells when there is something to accept. That is all that is
 /// asked of the stream whose form it has.
-#[derive(Debug)]
-pub(crate) struct Listener(TcpStream);
+pub(crate) struct Listener {
+    stream: TcpStream,
+    /// A file that is given up when there is none for a connection that is to be refused.
+    spare: Cell<Option<Socket>>,
+}
 
 impl Listener {
     /// Of a socket that listens already and does not block.
     pub(crate) fn new(socket: Socket) -> io::Result<Self> {
-        TcpStream::from_std(socket.into()).map(Self)
+        Ok(Self {
+            spare: Cell::new(socket.try_clone().ok()),
+            stream: TcpStream::from_std(socket.into())?,
+        })
     }
 
-    /// Hands on each connection that is there, up to a batch; an error that would block if that were
+    fn socket(&self) -> SockRef<'_> {
+        SockRef::from(&self.stream)
+    }
+
+    /// Hands on each connection that is there, up to `most`; an error that would block if that were
     /// all of them.
-    fn accept(&self, each: impl Fn(Socket, SocketAddr)) -> io::Result<()> {
+    fn accept(&self, most: usize, each: impl Fn(Socket, SocketAddr)) -> io::Result<()> {
         // The flags of a type are those of accept4.
         let flags = i32::from(Type::STREAM.nonblocking().cloexec()) & !i32::from(Type::STREAM);
-        let socket = SockRef::from(&self.0);
-        self.0.try_io(Interest::READABLE, || {
-            for _ in 0..BATCH {
-                let (socket, peer) = socket.accept4(flags)?;
+        let socket = self.socket();
+        self.stream.try_io(Interest::READABLE, || {
+            for _ in 0..most {
+                let (socket, peer) = match socket.accept4(flags) {
+                    // Without a file an accept fails even if no connection waits.
+                    Err(error) if is_own_fault(&error) && !self.is_waited_at() => {
+                        return Err(ErrorKind::WouldBlock.into());
+                    }
+                    accepted => accepted?,
+                };
                 if let Some(peer) = peer.as_socket() {
                     each(socket, peer);
                 }
             }
             Ok(())
         })
+    }
+
+    /// Keeps a spare file, if there is one again.
+    fn keep_spare(&self) {
+        let spare = self.spare.take();
+        self.spare
+            .set(spare.or_else(|| self.socket().try_clone().ok()));
+    }
+
+    /// Whether a connection waits.
+    #[cold]
+    fn is_waited_at(&self) -> bool {
+        let mut listener = [PollFd::new(&self.stream, PollFlags::IN)];
+        poll(&mut listener, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Frees a file for a connection that is to be refused: the spare one, or that of the refused connection
+    /// that lingers longest.
+    #[cold]
+    fn free_file(&self, worker: &Worker) -> bool {
+        self.spare.take().is_some() || worker.evict_lingering()
     }
 }
 
@@ -74,20 +115,28 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: Listener) {
         () = worker.drains() => {}
     }
     // Whoever is connected already, or thinks so, would be reset when the socket closes.
-    if stop_new(&SockRef::from(&listener.0)).is_ok() {
+    if stop_new(&listener.socket()).is_ok() {
         let late = accept_for_ever(&worker, &listener);
         tokio::time::timeout(HANDSHAKE, late).await.ok();
     }
-    while listener.accept(on_accept(&worker)).is_ok() {}
+    while listener.accept(BATCH, on_accept(&worker)).is_ok() {}
 }
 
 async fn accept_for_ever(worker: &Rc<Worker>, listener: &Listener) {
     loop {
         worker.accepts().await;
+        listener.keep_spare();
         // What may be wrong here shows at the accept.
-        let readable = poll_fn(|context| listener.0.poll_read_ready(context));
+        let readable = poll_fn(|context| listener.stream.poll_read_ready(context));
         readable.await.ok();
-        match listener.accept(on_accept(worker)) {
+        let accepted = match listener.accept(BATCH, on_accept(worker)) {
+            Err(error) if is_own_fault(&error) && listener.free_file(worker) => {
+                let refuse = |socket, _| refuse(worker, socket, Reason::TooManyConnections);
+                listener.accept(1, refuse)
+            }
+            accepted => accepted,
+        };
+        match accepted {
             Ok(()) => tokio::task::yield_now().await,
             Err(error) if is_none_left(&error) => {}
             Err(_) => {
@@ -134,17 +183,20 @@ fn admit(worker: &Rc<Worker>, socket: Socket, peer: SocketAddr) {
 /// Stage 0: a ready-made answer, not a byte is read before it.
 fn refuse(worker: &Rc<Worker>, socket: Socket, reason: Reason) {
     worker.stats().refused[reason.index()].add(1);
-    if worker.refused_now() >= worker.config.limits.lingering {
-        return;
-    }
     let answer = worker.answers.unread(reason);
     match socket.send_with_flags(answer, MSG_MORE) {
         Ok(sent) if sent == answer.len() => {
             let until = worker.due(worker.ticks.linger);
             worker.lingering.borrow_mut().push(socket, until);
+            if worker.refused_now() > worker.config.limits.lingering {
+                worker.evict_lingering();
+            }
         }
         // More than the socket takes at once.
-        Ok(sent) => refuse_slowly(worker, socket, answer.slice(sent..)),
+        Ok(sent) if worker.refused_now() < worker.config.limits.lingering => {
+            refuse_slowly(worker, socket, answer.slice(sent..));
+        }
+        Ok(_) => {}
         // Its client has left.
         Err(_) => {}
     }

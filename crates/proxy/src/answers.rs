@@ -33,8 +33,7 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 /// Different numbers of seconds that are told: a longer range is covered evenly by so many.
 const WAITS_MAX: usize = 16;
-/// Reasons for which a connection is refused unread.
-const UNREAD: [Reason; 2] = [Reason::Overload, Reason::TooManyConnections];
+const UNREAD: [Reason; 2] = Reason::UNREAD;
 
 /// See the module. Of one worker.
 pub(crate) struct Answers {

@@ -28,7 +28,8 @@ pub struct Limits {
     pub connections: usize,
     /// Upgraded connections and those that ask for it, over all workers; one more is answered 503.
     pub tunnels: usize,
-    /// Refused connections that are kept until the client has read its answer, per worker.
+    /// Refused connections that are kept until the client has read its answer, per worker; one more is
+    /// answered too, and the oldest is closed.
     pub lingering: usize,
     /// Bytes of a request head, and of a response head: 431, 502. At least 8 KiB.
     pub head_bytes: usize,

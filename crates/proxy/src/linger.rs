@@ -5,6 +5,7 @@
 //! Whoever was refused unread costs no task and no timer: the worker's clock looks at those sockets
 //! once per tick.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
 use std::time::Duration;
@@ -42,7 +43,8 @@ pub(crate) async fn linger(mut stream: TcpStream, answer: Option<Bytes>, limit: 
 /// Sockets whose answer is out.
 #[derive(Debug, Default)]
 pub(crate) struct Lingering {
-    sockets: Vec<Answered>,
+    /// The oldest first.
+    sockets: VecDeque<Answered>,
 }
 
 #[derive(Debug)]
@@ -62,12 +64,22 @@ impl Lingering {
     pub(crate) fn push(&mut self, socket: Socket, until: u64) {
         // A client that has left has nothing to read any more.
         if socket.shutdown(Shutdown::Write).is_ok() {
-            self.sockets.push(Answered {
+            self.sockets.push_back(Answered {
                 socket,
                 until,
                 left: BYTES_MAX,
             });
         }
+    }
+
+    /// Closes the oldest one, if there is one. What has come from its client is read before: a reset would
+    /// follow otherwise.
+    pub(crate) fn evict(&mut self, scratch: &mut [u8]) -> bool {
+        let oldest = self.sockets.pop_front();
+        oldest.is_some_and(|mut oldest| {
+            oldest.is_open(scratch);
+            true
+        })
     }
 
     /// Throws away what has come, and closes what is done.
@@ -95,6 +107,7 @@ impl Answered {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::mem::MaybeUninit;
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
@@ -126,6 +139,24 @@ mod tests {
         assert_eq!(lingering.len(), 1);
         lingering.on_tick(5, &mut scratch);
         assert_eq!(lingering.len(), 0);
+    }
+
+    #[test]
+    fn the_oldest_makes_room_and_its_client_reads_the_end() {
+        let mut scratch = [0; 64];
+        let mut lingering = Lingering::default();
+        assert!(!lingering.evict(&mut scratch));
+        let (mut first, socket) = pair();
+        lingering.push(socket, 5);
+        let (_second, socket) = pair();
+        lingering.push(socket, 5);
+        first.write_all(&[b'x'; 1000]).unwrap();
+        let arrived = |it: &Answered| it.socket.peek(&mut [MaybeUninit::uninit()]).is_ok();
+        while !arrived(&lingering.sockets[0]) {}
+        assert!(lingering.evict(&mut scratch));
+        let mut rest = Vec::new();
+        assert_eq!(first.read_to_end(&mut rest).unwrap(), 0, "an end, no reset");
+        assert_eq!(lingering.len(), 1);
     }
 
     #[test]

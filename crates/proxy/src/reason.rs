@@ -113,6 +113,9 @@ reasons! {
 }
 
 impl Reason {
+    /// Reasons for which a connection is refused before a byte of it is read.
+    pub const UNREAD: [Self; 2] = [Self::Overload, Self::TooManyConnections];
+
     /// How many reasons there are.
     pub const COUNT: usize = Self::ALL.len();
 

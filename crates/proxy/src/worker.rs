@@ -435,6 +435,12 @@ impl Worker {
         self.lingering.borrow().len() + self.refused_slowly.get()
     }
 
+    /// Closes the refused connection that lingers longest. False if there is none.
+    pub(crate) fn evict_lingering(&self) -> bool {
+        let mut scratch = self.scratch.raw.borrow_mut();
+        self.lingering.borrow_mut().evict(&mut scratch)
+    }
+
     /// Waits until nothing new is to be accepted any more.
     pub(crate) async fn drains(&self) {
         while !self.draining.get() {

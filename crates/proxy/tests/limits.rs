@@ -37,6 +37,30 @@ fn the_limit_on_connections_is_exact_whichever_worker_they_come_to() {
 }
 
 #[test]
+fn each_connection_beyond_the_limit_gets_its_answer_however_few_may_linger() {
+    for lingering in [0, 1, 4] {
+        let node = Node::ok();
+        let bench = Bench::with(&[node.address], |config| {
+            config.limits.connections = 1;
+            config.limits.lingering = lingering;
+        });
+        let mut first = bench.client();
+        assert_eq!(first.get("/").status(), 200);
+        let mut refused: Vec<_> = (0..50).map(|_| bench.client()).collect();
+        until("all are refused", || {
+            bench.snapshot().refused[Reason::TooManyConnections as usize] == 50
+        });
+        for client in &mut refused {
+            let answer = client.read_response(false);
+            assert_eq!(answer.reason(), Some("too_many_connections"), "{lingering}");
+            assert!(client.is_closed());
+        }
+        assert_eq!(first.get("/").status(), 200);
+        assert_eq!(bench.snapshot().accept_errors, 0);
+    }
+}
+
+#[test]
 fn tunnels_are_counted_before_a_node_allows_them() {
     // A node that thinks for a while before it agrees or refuses.
     let gated = Gated::new();

@@ -18,6 +18,9 @@ const ADMIN: usize = 80;
 const LINGERING: usize = 1024;
 /// What each worker has open besides connections: its reactor and its timers.
 const OWN_OF_WORKER: usize = 4;
+/// What each worker has open for each listener: a socket, one that is kept for the successor of a worker that
+/// fails, and a spare file, without which nobody could be refused when all others are taken.
+const OWN_OF_LISTENER: usize = 3;
 /// What the process has open besides: logs, signals, threads of control.
 const OWN: usize = 32;
 
@@ -57,8 +60,8 @@ pub(crate) fn shares(wanted: Wanted) -> Shares {
         connections,
     } = wanted;
     let workers = workers.max(1);
-    // Each node is read through a socket; listening sockets are kept for the successor of a worker that fails.
-    let own = OWN + workers * (OWN_OF_WORKER + 2 * listeners) + nodes;
+    // Each node is read through a socket.
+    let own = OWN + workers * (OWN_OF_WORKER + OWN_OF_LISTENER * listeners) + nodes;
     let lingering = LINGERING * workers;
     let enough = own + ADMIN + lingering + 2 * connections;
     if limit >= enough {
@@ -118,7 +121,7 @@ mod tests {
     fn a_client_that_is_let_in_finds_a_socket_to_its_node() {
         for limit in (64..20_000).chain([usize::MAX / 2]) {
             let seen = of(limit);
-            let own = OWN + 2 * (OWN_OF_WORKER + 2) + 3;
+            let own = OWN + 2 * (OWN_OF_WORKER + OWN_OF_LISTENER) + 3;
             let used = own + 2 * seen.connections + 2 * seen.lingering;
             assert!(used < limit, "{limit}: {seen:?}");
             assert!(

@@ -137,6 +137,11 @@ impl Snapshot {
         self.reasons.get(reason.index()).copied().unwrap_or(0)
     }
 
+    /// Client connections refused for this reason before a byte was read.
+    pub fn refused_unread(&self, reason: Reason) -> u64 {
+        self.refused.get(reason.index()).copied().unwrap_or(0)
+    }
+
     pub(super) fn add(&mut self, worker: &WorkerStats) {
         // Ends before begins, throughout: a difference is never negative.
         self.completed += worker.completed.get();

@@ -244,12 +244,11 @@ impl Scene<'_> {
         );
         let help = "Client connections refused before a byte was read, by reason.";
         let mut family = text.family("tidegate_client_connections_refused", Kind::Counter, help);
-        for (reason, count) in Reason::ALL.iter().zip(&snapshot.refused) {
-            if *count > 0 {
-                family.count(&[("reason", reason.label())], *count);
-            }
+        for reason in Reason::UNREAD {
+            let count = snapshot.refused_unread(reason);
+            family.count(&[("reason", reason.label())], count);
         }
-        let help = "Failed accepts: mostly too many open files.";
+        let help = "Failed accepts: the machine has no memory for a connection, say.";
         counter(text, "tidegate_accept_errors", help, snapshot.accept_errors);
         let help = "Workers that failed and were replaced.";
         counter(

@@ -31,6 +31,9 @@ pub(crate) struct Status {
     pub(crate) requests: Requests,
     /// Client connections that are open.
     pub(crate) connections: u64,
+    /// Client connections that were refused before a byte was read, by reason: they are no requests.
+    #[serde(default)]
+    pub(crate) connections_refused: BTreeMap<String, u64>,
     /// Workers that accept no connections now, because they do not keep up.
     pub(crate) accept_paused: u64,
     /// The last seconds.

@@ -43,6 +43,9 @@ pub(crate) fn status(plane: &Plane) -> Status {
         },
         requests: requests(&look.snapshot),
         connections: look.snapshot.connections,
+        connections_refused: counted(Reason::UNREAD, |reason| {
+            look.snapshot.refused_unread(reason)
+        }),
         accept_paused: look.snapshot.accept_paused,
         recent: all_recent(&look),
         load_age: quantiles(&look.snapshot.load_age.since(&look.earlier.load_age)),
@@ -89,12 +92,18 @@ impl Plane {
 
 /// Rejected requests by reason, where there are any.
 fn rejected(count: impl Fn(Reason) -> u64) -> BTreeMap<String, u64> {
-    let rejected = Reason::ALL.iter().copied();
-    rejected
-        .filter(|reason| reason.ending() == Ending::Rejected)
-        .map(|reason| (reason.label().to_owned(), count(reason)))
-        .filter(|(_, count)| *count > 0)
-        .collect()
+    let all = Reason::ALL.iter().copied();
+    let rejected = all.filter(|reason| reason.ending() == Ending::Rejected);
+    counted(rejected, count)
+}
+
+/// How often each of these reasons was met that was met at all.
+fn counted(
+    reasons: impl IntoIterator<Item = Reason>,
+    count: impl Fn(Reason) -> u64,
+) -> BTreeMap<String, u64> {
+    let counts = (reasons.into_iter()).map(|reason| (reason.label().to_owned(), count(reason)));
+    counts.filter(|(_, count)| *count > 0).collect()
 }
 
 fn requests(snapshot: &Snapshot) -> Requests {

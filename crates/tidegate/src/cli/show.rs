@@ -37,13 +37,7 @@ pub(super) fn status(status: &Status) -> String {
         quantiles(&status.recent.latency),
         quantiles(&status.load_age),
     ));
-    match status.accept_paused {
-        0 => {}
-        1 => out.push_str("one worker accepts no connections: it does not keep up\n"),
-        paused => out.push_str(&format!(
-            "{paused} workers accept no connections: they do not keep up\n"
-        )),
-    }
+    out.push_str(&connections(status));
     let reader = &status.reader;
     if reader.nodes > 0 {
         let priority = match (reader.realtime, &reader.note) {
@@ -74,6 +68,26 @@ pub(super) fn status(status: &Status) -> String {
     if !status.throttles.is_empty() {
         out.push_str("\nthrottled\n");
         out.push_str(&throttle_table(&status.throttles));
+    }
+    out
+}
+
+/// What keeps client connections out, where something does.
+fn connections(status: &Status) -> String {
+    let mut out = String::new();
+    if !status.connections_refused.is_empty() {
+        let by_reason: Vec<_> = (status.connections_refused.iter())
+            .map(|(reason, count)| format!("{count} {reason}"))
+            .collect();
+        let by_reason = by_reason.join(", ");
+        out.push_str(&format!("connections refused unread: {by_reason}\n"));
+    }
+    match status.accept_paused {
+        0 => {}
+        1 => out.push_str("one worker accepts no connections: it does not keep up\n"),
+        paused => out.push_str(&format!(
+            "{paused} workers accept no connections: they do not keep up\n"
+        )),
     }
     out
 }

@@ -277,13 +277,24 @@ impl FrontEnd {
 
     /// The same, with more in the admin's table.
     pub(crate) fn start_with(folder: &Path, configuration: &str, more: &str) -> Self {
+        Self::launch(tidegate(), folder, configuration, more)
+    }
+
+    /// As a process that may have so many files open.
+    pub(crate) fn start_with_files(folder: &Path, configuration: &str, files: usize) -> Self {
+        let mut limited = Command::new("sh");
+        let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        limited.args(["-c", &script, env!("CARGO_BIN_EXE_tidegate")]);
+        Self::launch(limited, folder, configuration, "")
+    }
+
+    fn launch(mut command: Command, folder: &Path, configuration: &str, more: &str) -> Self {
         let (address, admin) = (free_address(), free_address());
         let file = folder.join("tidegate.toml");
         let text = format!(
             "{configuration}\n[admin]\naddress = \"{admin}\"\n{more}\n[[listener]]\naddress = \"{address}\"\n"
         );
         std::fs::write(&file, text).unwrap();
-        let mut command = tidegate();
         let log = std::fs::File::create(folder.join("front-end.log")).unwrap();
         command
             .arg("run")
