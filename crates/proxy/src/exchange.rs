@@ -382,7 +382,7 @@ impl Exchange {
             bytes: self.bytes,
             bytes_in,
             duration_us,
-            queue_us: micros_between(self.arrived_at, self.dispatched_at),
+            queue_us: micros_between(self.arrived_at, self.queued_until(now)),
             upstream_us: self.upstream_us,
             site: site.map(|site| site.name.as_str()),
             node: node.map(|node| node.name.as_str()),
@@ -397,6 +397,14 @@ impl Exchange {
             reason,
         };
         worker.log(&self.line, &tail);
+    }
+
+    /// When its wait for a node ended: when one was chosen, or with the request where none ever was.
+    fn queued_until(&self, now: Timestamp) -> Timestamp {
+        match self.site.is_some() && self.tries == 0 {
+            true => now,
+            false => self.dispatched_at,
+        }
     }
 
     fn recent(

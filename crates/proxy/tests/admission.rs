@@ -10,7 +10,9 @@ use std::time::Duration;
 use common::{Bench, Gated, Message, Node, ask, ok, until};
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class, Rank};
 use tidegate_core::topology::{NodeId, SiteId};
-use tidegate_proxy::{ClassConfig, ProxyConfig, Reason, SessionConfig, SessionSource};
+use tidegate_proxy::{
+    ClassConfig, LogFormat, LogTarget, ProxyConfig, Reason, SessionConfig, SessionSource,
+};
 
 fn adaptive(slo: Duration, queue: u32) -> AdmissionConfig {
     AdmissionConfig {
@@ -242,6 +244,46 @@ fn whoever_waits_too_long_or_finds_the_queue_full_is_told() {
     assert_eq!(counts, [1, 2, 2], "a refusal is no latency of the site");
     assert_eq!(site.reason(Reason::QueueTimeout), 1);
     assert_eq!(site.queued, 0);
+}
+
+#[test]
+fn the_log_has_the_wait_of_requests_that_were_refused_while_they_waited() {
+    let path = std::env::temp_dir().join(format!("tidegate-queued-{}.log", std::process::id()));
+    let gated = Gated::new();
+    let admission = adaptive(Duration::from_millis(500), 1);
+    let mut bench = bench_with(&gated, admission, |config| {
+        config.log.format = LogFormat::Json;
+        config.log.target = LogTarget::File(path.clone());
+    });
+    let mut clients: Vec<_> = (0..3).map(|_| bench.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        ask(client, "/");
+        until("it is there", || {
+            bench.snapshot().requests == number as u64 + 1
+        });
+    }
+    for client in &mut clients[1..] {
+        assert_eq!(client.read_response(false).status(), 503);
+    }
+    let mut stranger = bench.client();
+    stranger.send("GET / HTTP/1.1\r\nhost: other.example\r\n\r\n");
+    assert_eq!(stranger.read_response(false).reason(), Some("no_site"));
+    gated.open();
+    assert_eq!(clients[0].read_response(false).status(), 200);
+    bench.settled();
+    drop(bench.proxy.take());
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let lines: Vec<serde_json::Value> = (text.lines())
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let line_of = |reason| lines.iter().find(|line| line["reason"] == reason).unwrap();
+    for reason in ["queue_full", "queue_timeout"] {
+        let line = line_of(reason);
+        assert!(line["queue_us"].as_u64().unwrap() > 0, "{line}");
+        assert_eq!(line["queue_us"], line["duration_us"], "{line}");
+    }
+    assert_eq!(line_of("no_site")["queue_us"], 0, "it waited for no node");
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `time`, `client`, `method`, `host`, `path`, `version`, `referer`, `user_agent` | of the request |
 //! | `status`, `bytes`, `bytes_in` | status sent; bytes of the response and the request body |
-//! | `duration_us`, `queue_us`, `upstream_us` | head to end; head to last try; last try to response head |
+//! | `duration_us`, `queue_us`, `upstream_us` | head to end; head to last try, or to the end without one; last try to response head |
 //! | `site`, `node`, `tries` | where it went, and how often it was tried |
 //! | `retry_denied` | it would have been tried again, but the retry budget was used up |
 //! | `compared`, `score`, `load_age_us`, `in_flight`, `fail_open` | why that node: see `Why` in the core |
