@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use http::header::CONNECTION;
+use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{HeaderValue, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -68,7 +68,6 @@ pub(crate) fn deliver(
         live.settle(None);
         return Delivery::Tunnel(live, Response::from_parts(parts, ResponseBody::Empty));
     }
-    announce_close(worker, &mut parts.headers);
     let body = if incoming.is_end_stream() {
         live.complete();
         ResponseBody::Empty
@@ -80,7 +79,9 @@ pub(crate) fn deliver(
         }
         ResponseBody::Stream(ResponseStream::new(incoming, live))
     };
-    Delivery::Response(Response::from_parts(parts, body))
+    let mut response = Response::from_parts(parts, body);
+    settle_connection(session, &mut response);
+    Delivery::Response(response)
 }
 
 /// Whether the body that is on its way begins as it should.
@@ -101,7 +102,7 @@ pub(crate) fn refused(mut live: Live, reason: Reason) -> Response<ResponseBody> 
         None => refuse::answer(reason),
     };
     if let Some(session) = live.session() {
-        announce_close(&session.worker, response.headers_mut());
+        settle_connection(session, &mut response);
     }
     let bytes = response.body().size_hint().lower();
     let status = match reason.status().as_u16() {
@@ -112,11 +113,21 @@ pub(crate) fn refused(mut live: Live, reason: Reason) -> Response<ResponseBody> 
     response
 }
 
-/// While it drains, a worker closes each connection behind its next answer, and says so in it: the
-/// client then sends nothing more into a connection that closes.
-pub(crate) fn announce_close(worker: &Worker, headers: &mut http::HeaderMap) {
-    if worker.draining.get() {
-        headers.insert(CONNECTION, refuse::CLOSE);
+/// Says what becomes of the connection behind this answer. While it drains, a worker closes each connection
+/// behind its next answer, and says so in it: the client then sends nothing more into a connection that closes.
+/// An HTTP/1.0 client reads an answer without a length up to the end of the connection.
+pub(crate) fn settle_connection(session: &Session, response: &mut Response<ResponseBody>) {
+    if session.worker.draining.get() {
+        response.headers_mut().insert(CONNECTION, refuse::CLOSE);
+    }
+    if session.version.get() == Version::HTTP_10 {
+        let closes = response.headers().get(CONNECTION) == Some(&refuse::CLOSE);
+        let has_length = response.headers().contains_key(CONTENT_LENGTH)
+            || response.body().size_hint().exact().is_some();
+        if closes || !has_length {
+            // To an answer of a later version hyper would add `connection: keep-alive`.
+            *response.version_mut() = Version::HTTP_10;
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 
 use crate::body::{RequestBody, ResponseBody};
-use crate::deliver::{Delivery, announce_close, deliver, refused};
+use crate::deliver::{Delivery, deliver, refused, settle_connection};
 use crate::exchange::Live;
 use crate::forward::{self, Outgoing, Passage, Wait, poll_head};
 use crate::reason::Reason;
@@ -63,7 +63,7 @@ pub(crate) fn respond(
         Ok(Outgoing::Ends) => {
             live.complete();
             let mut response = refuse::options_answer();
-            announce_close(&session.worker, response.headers_mut());
+            settle_connection(session, &mut response);
             Responder::Answered {
                 response: Some(response),
             }

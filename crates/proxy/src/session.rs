@@ -114,8 +114,8 @@ pub(crate) struct Session {
     pub(crate) probed: Cell<bool>,
     /// The request waits for its turn.
     pub(crate) queued: Cell<bool>,
-    /// The client reads interim responses.
-    pub(crate) reads_interim: Cell<bool>,
+    /// The HTTP version of the present request.
+    pub(crate) version: Cell<Version>,
     /// Interim responses that are to be written to the client.
     pub(crate) interims: RefCell<BytesMut>,
     /// hyper has nothing left to write to the client of what it has begun.
@@ -165,7 +165,7 @@ impl Session {
             ended: Cell::new(None),
             probed: Cell::new(false),
             queued: Cell::new(false),
-            reads_interim: Cell::new(false),
+            version: Cell::new(Version::HTTP_10),
             interims: RefCell::default(),
             clean: Cell::new(true),
             flushed: Cell::new(true),
@@ -366,13 +366,18 @@ impl Session {
         self.ended.set(None);
         self.probed.set(false);
         self.queued.set(false);
-        self.reads_interim.set(version == Version::HTTP_11);
+        self.version.set(version);
         self.refused.set(false);
         self.upload.set(Upload::Done);
         self.uploaded.set(0);
         self.upload_waits.set(false);
         self.abandon.set(Reason::ClientGone);
         self.enter(Phase::Busy, self.worker.ticks.response_head);
+    }
+
+    /// Whether the client reads interim responses.
+    fn reads_interim(&self) -> bool {
+        self.version.get() == Version::HTTP_11
     }
 
     /// Whether there is more of the client than the head of its request: a body that it was to hold
@@ -402,7 +407,7 @@ impl Session {
                 (false, true) => Stage::Queued,
                 (false, false) => Stage::Sent,
             },
-            reads_interim: self.reads_interim.get(),
+            reads_interim: self.reads_interim(),
             probed: self.probed.get(),
             late,
             ticks: tick.saturating_sub(since),
@@ -447,7 +452,7 @@ impl Session {
             .map(|upstream| upstream.take_interims())
             .filter(|heads| !heads.is_empty());
         if let Some(heads) = heads
-            && self.reads_interim.get()
+            && self.reads_interim()
         {
             let via = self.worker.config.forwarded.via.as_deref();
             interim::forward(&heads, via, &mut self.interims.borrow_mut());

@@ -171,6 +171,34 @@ fn http_1_0_clients_get_what_they_understand() {
     }
 }
 
+/// All that comes on a connection.
+fn all(client: &mut Peer) -> String {
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut client.reader, &mut text).unwrap();
+    text
+}
+
+#[test]
+fn no_answer_to_http_1_0_that_ends_with_its_connection_says_keep_alive() {
+    let node = Node::answering(|_| {
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nfoo\r\n0\r\n\r\n".to_vec()
+    });
+    let bench = Bench::new(&[node.address]);
+    for (method, connection, body) in [("GET", "", "foo"), ("TRACE", "close", "CONNECT or TRACE")] {
+        let mut client = bench.client();
+        client.send(&format!(
+            "{method} / HTTP/1.0\r\nhost: shop.example\r\nconnection: keep-alive\r\n\r\n"
+        ));
+        let text = all(&mut client);
+        let (head, rest) = text.split_once("\r\n\r\n").unwrap();
+        let lines = head
+            .lines()
+            .filter_map(|line| line.strip_prefix("connection: "));
+        assert_eq!(lines.collect::<String>(), connection, "{text}");
+        assert_eq!(rest, body);
+    }
+}
+
 #[test]
 fn expect_continue_asks_the_node_first() {
     let node = Node::start(|peer| {
