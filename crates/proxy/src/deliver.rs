@@ -52,6 +52,7 @@ pub(crate) fn deliver(
     if !upgraded && let Some(exchange) = live.exchange() {
         exchange.tunnel = None;
     }
+    head::drop_trailer_names(&mut parts.headers, passage.facts, seen);
     live.on_head(
         parts.status.as_u16(),
         !upgraded && !incoming.is_end_stream(),

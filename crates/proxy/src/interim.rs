@@ -125,6 +125,7 @@ fn forward_one(heads: &[u8], via: Option<&str>, out: &mut BytesMut) -> Option<us
     // It has no body, whatever it says (RFC 9110 §8.6).
     headers.remove(http::header::CONTENT_LENGTH);
     headers.remove(http::header::TRANSFER_ENCODING);
+    headers.remove(http::header::TRAILER);
     let reason = status.canonical_reason().unwrap_or("Interim");
     out.extend_from_slice(format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).as_bytes());
     for (name, value) in &headers {

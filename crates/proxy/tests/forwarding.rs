@@ -200,6 +200,36 @@ fn no_answer_to_http_1_0_that_ends_with_its_connection_says_keep_alive() {
 }
 
 #[test]
+fn names_of_trailers_end_where_trailers_do() {
+    let node = Node::answering(|_| {
+        b"HTTP/1.1 200 OK\r\ntrailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n\
+          3\r\nfoo\r\n0\r\nx-sum: 8\r\n\r\n"
+            .to_vec()
+    });
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    for (fields, names, trailers) in [
+        ("", None, 0),
+        ("te: deflate\r\n", None, 0),
+        ("te: trailers\r\n", Some("x-sum"), 1),
+    ] {
+        client.send(&format!(
+            "GET / HTTP/1.1\r\nhost: shop.example\r\n{fields}\r\n"
+        ));
+        let answer = client.read_response(false);
+        assert_eq!(answer.get("trailer"), names, "{fields}");
+        assert_eq!((answer.text(), answer.trailers.len()), ("foo", trailers));
+    }
+    let mut old = bench.client();
+    old.send("GET / HTTP/1.0\r\nhost: shop.example\r\nte: trailers\r\n\r\n");
+    let text = all(&mut old);
+    assert!(
+        !text.contains("trailer") && text.ends_with("\r\n\r\nfoo"),
+        "{text}"
+    );
+}
+
+#[test]
 fn expect_continue_asks_the_node_first() {
     let node = Node::start(|peer| {
         while let Some(head) = peer.read_head() {

@@ -64,6 +64,14 @@ const CASES: &[Case] = &[
         Refused(400, "bad_request"),
     ),
     case(
+        "names of trailers before a body that can have none",
+        b"POST / HTTP/1.1\r\nHost: shop.example\r\nTrailer: x-sum\r\nContent-Length: 5\r\n\r\nhello",
+        Forwarded {
+            has: &["content-length: 5\r\n"],
+            lacks: &["trailer:"],
+        },
+    ),
+    case(
         "Content-Length before Transfer-Encoding",
         b"POST / HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         Refused(400, "length_and_encoding"),

@@ -13,6 +13,7 @@
 //! | `Transfer-Encoding` is exactly `chunked` | RFC 9112 §6.1, stricter |
 //! | `Connection`, what it names, and other hop-by-hop fields end here | RFC 9110 §7.6.1 |
 //! | `TE` keeps only `trailers` | RFC 9110 §10.1.4 |
+//! | `Trailer` ends here where trailers do: before a body that is not chunked, and before a client without `TE: trailers` | RFC 9110 §6.5.1 |
 //! | names with `_` that are one of these with `-` end here, unless they are wanted | gateways that fold both (RFC 3875 §4.1.18) |
 //! | `Upgrade` goes on only if `Connection` names it, and never for h2c or TLS | RFC 9110 §7.8 |
 //!
@@ -23,7 +24,7 @@ use std::net::IpAddr;
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, MAX_FORWARDS, TE,
-    TRANSFER_ENCODING, UPGRADE, VIA,
+    TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
@@ -52,6 +53,7 @@ pub(crate) struct Facts {
     proxy_connection: bool,
     te: bool,
     te_trailers: bool,
+    trailer: bool,
     upgrade: bool,
     connection_upgrade: bool,
     claims: bool,
@@ -97,6 +99,7 @@ const NOTED: &[&str] = &[
     "max-forwards",
     "proxy-connection",
     "te",
+    "trailer",
     "transfer-encoding",
     "upgrade",
     "x-forwarded-for",
@@ -211,6 +214,7 @@ impl Facts {
                 self.te = true;
                 self.te_trailers |= tokens(value).any(|it| it.eq_ignore_ascii_case(b"trailers"));
             }
+            "trailer" => self.trailer = true,
             "upgrade" => self.upgrade = true,
             "host" => {}
             "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" => {
@@ -398,6 +402,9 @@ pub(crate) fn prepare<B>(
             headers.insert(CONNECTION, HeaderValue::from_static("te"));
         }
     }
+    if facts.trailer && !facts.chunked {
+        headers.remove(TRAILER);
+    }
     if facts.tunnel {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     } else if facts.upgrade {
@@ -551,6 +558,13 @@ fn one_length(headers: &HeaderMap) -> Option<HeaderValue> {
     let digits = !length.is_empty() && length.iter().all(u8::is_ascii_digit);
     (digits && all.all(|other| other.trim_ascii() == length))
         .then(|| HeaderValue::from_bytes(length).ok())?
+}
+
+/// Takes the names of trailers out of a response whose trailers end here.
+pub(crate) fn drop_trailer_names(headers: &mut HeaderMap, request: Facts, response: Facts) {
+    if response.trailer && !(request.te_trailers && response.chunked) {
+        headers.remove(TRAILER);
+    }
 }
 
 /// Makes a response's head ready for the client.
