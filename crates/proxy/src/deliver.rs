@@ -43,7 +43,12 @@ pub(crate) fn deliver(
     let via = worker.config.forwarded.via.as_deref();
     let prepared = head::prepare_response(&mut parts.headers, parts.status, parts.version, via);
     let seen = match prepared {
-        Ok(seen) if (!upgraded || passage.facts.tunnel) && begins(session, &incoming, seen) => seen,
+        Ok(seen)
+            if (!upgraded || is_asked_for(&mut live, &parts.headers))
+                && begins(session, &incoming, seen) =>
+        {
+            seen
+        }
         Ok(_) | Err(_) => {
             live.on_failure(Reason::BadResponse);
             return Delivery::Response(refused(live, Reason::BadResponse));
@@ -83,6 +88,14 @@ pub(crate) fn deliver(
     let mut response = Response::from_parts(parts, body);
     settle_connection(session, &mut response);
     Delivery::Response(response)
+}
+
+/// Whether a node that switches protocols names only those that the client asked for (RFC 9110 §7.8).
+fn is_asked_for(live: &mut Live, headers: &http::HeaderMap) -> bool {
+    let tunnel = live
+        .exchange()
+        .and_then(|exchange| exchange.tunnel.as_ref());
+    tunnel.is_some_and(|tunnel| head::switches_to(headers, &tunnel.protocols))
 }
 
 /// Whether the body that is on its way begins as it should.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderValue, Request};
 use tidegate_core::picker::{Outcome, Ticket};
 use tidegate_core::throttle::{Marks, ThrottleId};
 use tidegate_core::time::Timestamp;
@@ -50,8 +50,8 @@ pub(crate) struct Exchange {
     pub(crate) throttled: Option<Throttled>,
     /// The hold of a test.
     pub(crate) dithered: Option<Dithered>,
-    /// Its place among the tunnels, if it asks to be one.
-    pub(crate) tunnel: Option<Seat>,
+    /// The tunnel that it asks to be.
+    pub(crate) tunnel: Option<Asked>,
     /// What the client takes for an answer, where it was looked for.
     pub(crate) form: Form,
     pub(crate) status: u16,
@@ -86,6 +86,14 @@ impl Default for Exchange {
             observed: None,
         }
     }
+}
+
+/// A tunnel that a request asks for.
+pub(crate) struct Asked {
+    /// Its place among the tunnels.
+    pub(crate) _seat: Seat,
+    /// The values of `Upgrade`.
+    pub(crate) protocols: Vec<HeaderValue>,
 }
 
 /// See the module.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use http::header::UPGRADE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -21,7 +22,7 @@ use tidegate_core::time::Timestamp;
 
 use crate::body::RequestBody;
 use crate::dithering::{self, Hold};
-use crate::exchange::Live;
+use crate::exchange::{Asked, Live};
 use crate::head::{self, Checked, Facts, Hop};
 use crate::marking;
 use crate::reason::Reason;
@@ -266,7 +267,10 @@ fn admit(
     }
     // Counted before it is allowed: those that wait for a node's word are tunnels to be.
     let tunnel = match facts.tunnel {
-        true => Some(worker.seats.tunnels.take().ok_or(Reason::TooManyTunnels)?),
+        true => Some(Asked {
+            _seat: worker.seats.tunnels.take().ok_or(Reason::TooManyTunnels)?,
+            protocols: request.headers().get_all(UPGRADE).iter().cloned().collect(),
+        }),
         false => None,
     };
     worker.refresh();

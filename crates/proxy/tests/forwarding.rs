@@ -230,6 +230,47 @@ fn names_of_trailers_end_where_trailers_do() {
 }
 
 #[test]
+fn a_node_may_switch_only_to_what_was_asked_for() {
+    let node = Node::start(|peer| {
+        while let Some(request) = peer.read_head() {
+            // The path says what it switches to.
+            let path = request.start.split(' ').nth(1).unwrap();
+            let upgrade = match path.trim_start_matches('/') {
+                "" => String::new(),
+                protocols => format!("upgrade: {}\r\n", protocols.replace('+', ", ")),
+            };
+            peer.send(&format!(
+                "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n{upgrade}\r\n"
+            ));
+        }
+    });
+    let bench = Bench::new(&[node.address]);
+    for (switches_to, status) in [
+        ("websocket", 101),
+        ("WebSocket", 101),
+        ("echo/2", 101),
+        ("echo", 101),
+        ("echo/2+websocket", 101),
+        ("echo/3", 502),
+        ("other", 502),
+        ("websocket+other", 502),
+        ("", 502),
+    ] {
+        let mut client = bench.client();
+        client.send(&format!(
+            "GET /{switches_to} HTTP/1.1\r\nhost: shop.example\r\nconnection: upgrade\r\n\
+             upgrade: websocket\r\nupgrade: chat, echo/2\r\n\r\n"
+        ));
+        let answer = client.read_head().unwrap();
+        assert_eq!(answer.status(), status, "{switches_to}");
+        if status == 502 {
+            assert_eq!(answer.reason(), Some("bad_response"));
+        }
+    }
+    bench.settled();
+}
+
+#[test]
 fn expect_continue_asks_the_node_first() {
     let node = Node::start(|peer| {
         while let Some(head) = peer.read_head() {

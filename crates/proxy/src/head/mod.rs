@@ -313,6 +313,24 @@ fn tunnels(headers: &HeaderMap) -> bool {
     tokens.peek().is_some() && !tokens.any(refused)
 }
 
+/// Whether all protocols that a response switches to are among those that were asked for, and there is one.
+/// A version counts where both name one (RFC 9110 §7.8).
+pub(crate) fn switches_to(response: &HeaderMap, asked: &[HeaderValue]) -> bool {
+    let parts = |token: &[u8]| {
+        let mut parts = token.splitn(2, |byte| *byte == b'/');
+        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+        (name, parts.next().map(<[u8]>::to_ascii_lowercase))
+    };
+    let is_asked = |token: &[u8]| {
+        let (name, version) = parts(token);
+        asked.iter().flat_map(tokens).map(parts).any(|asked| {
+            asked.0 == name && (asked.1.is_none() || version.is_none() || asked.1 == version)
+        })
+    };
+    let mut tokens = response.get_all(UPGRADE).iter().flat_map(tokens).peekable();
+    tokens.peek().is_some() && tokens.all(is_asked)
+}
+
 /// Bytes that a host's name may have (RFC 3986 §3.2.2, less the comma, which would make a list).
 const NAME_BYTES: [bool; 256] = {
     let mut allowed = [false; 256];
