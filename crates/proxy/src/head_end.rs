@@ -1,16 +1,28 @@
 //! Where a head ends: at the first empty line behind one that is not, as the parser has it. So a
-//! head can be handed on without what follows it, whose form only the head can tell.
+//! head can be handed on without what follows it, whose form only the head can tell. What the parser
+//! does not hand on is noted on the way ([`Seen`]).
 
 use std::ops::ControlFlow;
 
-/// Enough of a line to know its name.
-const KEPT: usize = 20;
+/// Enough of a line to know its name, and a length of any reasonable form.
+const KEPT: usize = 64;
+/// The longest body that hyper can count.
+const LENGTH_MAX: u64 = u64::MAX - 2;
+
+/// What a head has that its reader does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// A field of the name that is looked for.
+    pub(crate) found: bool,
+    /// Its value is a number beyond all lengths.
+    pub(crate) too_long: bool,
+}
 
 /// Looks for the end of a head, and whether a field of this name stands in it.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadEnd {
     name: &'static str,
-    found: bool,
+    seen: Seen,
     /// How the present line begins, if it began in an earlier piece.
     line: [u8; KEPT],
     kept: usize,
@@ -26,16 +38,16 @@ impl HeadEnd {
     pub(crate) fn new(name: &'static str) -> Self {
         Self {
             name,
-            found: false,
+            seen: Seen::default(),
             line: [0; KEPT],
             kept: 0,
             first: None,
         }
     }
 
-    /// Whether a field of the name was seen.
-    pub(crate) fn found(&self) -> bool {
-        self.found
+    /// What was seen so far.
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen
     }
 
     /// Whether the head is a response's that another one follows: 100 to 199 without 101.
@@ -109,15 +121,20 @@ impl HeadEnd {
             *begun = true;
             self.first = Some(first_of(line));
         } else if let Some(b':') = line.get(self.name.len()) {
-            self.on_name(&line[..self.name.len()]);
+            self.on_named(line);
         }
         false
     }
 
     /// A field whose name is as long as the one that is looked for.
     #[cold]
-    fn on_name(&mut self, name: &[u8]) {
-        self.found |= name.eq_ignore_ascii_case(self.name.as_bytes());
+    fn on_named(&mut self, line: &[u8]) {
+        let (name, value) = line.split_at(self.name.len());
+        if name.eq_ignore_ascii_case(self.name.as_bytes()) {
+            self.seen.found = true;
+            // Of a longer line the end may be missing.
+            self.seen.too_long |= line.len() < KEPT && is_too_long(&value[1..]);
+        }
     }
 
     fn keep(&mut self, part: &[u8]) {
@@ -125,6 +142,14 @@ impl HeadEnd {
         self.line[self.kept..self.kept + length].copy_from_slice(&part[..length]);
         self.kept += length;
     }
+}
+
+/// Whether a field's value is a number beyond all lengths.
+fn is_too_long(value: &[u8]) -> bool {
+    let digits = value.trim_ascii();
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let length = || std::str::from_utf8(digits).ok()?.parse::<u64>().ok();
+    is_number && length().is_none_or(|length| length > LENGTH_MAX)
 }
 
 /// How a line begins; zeros behind a shorter one.
@@ -151,8 +176,8 @@ fn line_feeds(word: [u8; WORD]) -> u64 {
 mod tests {
     use super::*;
 
-    /// How long the head is, whether it has a length, whether another follows; the same in any pieces.
-    fn found(raw: &[u8]) -> Option<(usize, bool, bool)> {
+    /// How long the head is, what was seen, whether another follows; the same in any pieces.
+    fn found(raw: &[u8]) -> Option<(usize, Seen, bool)> {
         let whole = in_pieces(raw, raw.len().max(1));
         for piece in 1..raw.len() {
             assert_eq!(in_pieces(raw, piece), whole, "{}", raw.escape_ascii());
@@ -160,12 +185,12 @@ mod tests {
         whole
     }
 
-    fn in_pieces(raw: &[u8], piece: usize) -> Option<(usize, bool, bool)> {
+    fn in_pieces(raw: &[u8], piece: usize) -> Option<(usize, Seen, bool)> {
         let mut end = HeadEnd::new("content-length");
         let mut before = 0;
         for part in raw.chunks(piece) {
             if let Some(at) = end.find(part) {
-                return Some((before + at, end.found(), end.is_interim()));
+                return Some((before + at, end.seen(), end.is_interim()));
             }
             before += part.len();
         }
@@ -225,11 +250,40 @@ mod tests {
         ];
         for (field, has) in cases {
             let raw = format!("GET content-length: HTTP/1.1\r\n{field}\r\nb: c\r\n\r\n");
-            assert_eq!(found(raw.as_bytes()), Some((raw.len(), has, false)));
+            let seen = Seen {
+                found: has,
+                ..Seen::default()
+            };
+            assert_eq!(found(raw.as_bytes()), Some((raw.len(), seen, false)));
         }
         // What stands behind the head is not in it.
         let raw = b"GET / HTTP/1.1\r\n\r\ncontent-length: 5\r\n\r\n";
-        assert_eq!(found(raw), Some((18, false, false)));
+        assert_eq!(found(raw), Some((18, Seen::default(), false)));
+    }
+
+    #[test]
+    fn lengths_beyond_all_numbers_are_seen() {
+        let cases = [
+            ("18446744073709551613", false),
+            ("18446744073709551614", true),
+            (" 18446744073709551615 ", true),
+            ("18446744073709551616", true),
+            ("99999999999999999999999999999999", true),
+            ("00000000000000000000000000000005", false),
+            ("-18446744073709551616", false),
+            ("18446744073709551616,5", false),
+            ("", false),
+            // Too long a line to be kept in pieces.
+            (
+                "9999999999999999999999999999999999999999999999999999",
+                false,
+            ),
+        ];
+        for (value, too_long) in cases {
+            let raw = format!("POST / HTTP/1.1\r\nContent-Length:{value}\r\na: b\r\n\r\n");
+            let (_, seen, _) = found(raw.as_bytes()).unwrap();
+            assert_eq!((seen.found, seen.too_long), (true, too_long), "{value}");
+        }
     }
 
     #[test]
@@ -238,7 +292,7 @@ mod tests {
             let raw = format!("HTTP/1.1 {status} x\r\n\r\n");
             assert_eq!(
                 found(raw.as_bytes()),
-                Some((raw.len(), false, interim)),
+                Some((raw.len(), Seen::default(), interim)),
                 "{status}"
             );
         }

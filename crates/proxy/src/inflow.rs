@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 
 use crate::bell::Reading;
 use crate::chunks::{ChunkError, Chunks};
-use crate::head_end::HeadEnd;
+use crate::head_end::{HeadEnd, Seen};
 use crate::interim::{Flood, Interims};
 
 /// Bytes of a chunked body that are read at once.
@@ -70,8 +70,8 @@ pub(crate) struct Inflow {
     /// What was read and is not wanted yet, from `at` on.
     kept: Vec<u8>,
     at: usize,
-    /// The last head has the field that is looked for.
-    found: bool,
+    /// What the last head has.
+    seen: Seen,
     broken: Option<ChunkError>,
     pub(crate) interims: Interims,
     /// Every look at the socket for something to read goes through it.
@@ -95,7 +95,7 @@ impl Inflow {
             next: Next::Head(head_end(sender)),
             kept: Vec::new(),
             at: 0,
-            found: false,
+            seen: Seen::default(),
             broken: None,
             interims: Interims::default(),
             reading: Reading::default(),
@@ -130,9 +130,9 @@ impl Inflow {
         }
     }
 
-    /// Whether the last head has a `Content-Length` (a client's) or a `Transfer-Encoding` (a node's).
-    pub(crate) fn found(&self) -> bool {
-        self.found
+    /// What the last head has: a `Content-Length` (a client's) or a `Transfer-Encoding` (a node's), for one.
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen
     }
 
     /// Why the present body is refused.
@@ -277,8 +277,8 @@ impl Inflow {
             };
             let part = &bytes[from..from + length];
             from += length;
-            let (found, interim) = (head.found(), head.is_interim());
-            self.found = found;
+            let (seen, interim) = (head.seen(), head.is_interim());
+            self.seen = seen;
             match interim {
                 true => self
                     .interims
@@ -289,7 +289,7 @@ impl Inflow {
             self.next = match self.sender {
                 Sender::Client => Next::Undecided,
                 Sender::Node if interim => Next::Head(head_end(self.sender)),
-                Sender::Node if found => Next::Undecided,
+                Sender::Node if seen.found => Next::Undecided,
                 Sender::Node => Next::Raw,
             };
         }

@@ -51,6 +51,7 @@ impl ClientIo {
 
     fn poll_refusal(&mut self, context: &mut Context<'_>, answer: &[u8]) -> Poll<io::Result<()>> {
         let reason = match answer.get(9..12) {
+            _ if self.session.inflow.borrow().seen().too_long => Reason::BodyTooLarge,
             Some(b"414") => Reason::UriTooLong,
             Some(b"431") => Reason::HeadTooLarge,
             Some(_) | None => Reason::BadRequest,

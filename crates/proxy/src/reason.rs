@@ -88,7 +88,7 @@ reasons! {
     BadEncoding = "bad_encoding", 400, Rejected, "a Transfer-Encoding other than chunked";
     BadChunk = "bad_chunk", 400, Rejected, "a request body whose chunks are malformed";
     MethodRefused = "method_refused", 405, Rejected, "CONNECT or TRACE";
-    BodyTooLarge = "body_too_large", 413, Rejected, "a request body, or a chunk's size or extension, above the limit";
+    BodyTooLarge = "body_too_large", 413, Rejected, "a request body, its Content-Length, or a chunk's size or extension, above the limit";
     UriTooLong = "uri_too_long", 414, Rejected, "a request target above the limit";
     HeadTooLarge = "head_too_large", 431, Rejected, "a request head, or a body's trailers, above the limit";
     HeadTimeout = "head_timeout", 408, Rejected, "the request head did not come in time";

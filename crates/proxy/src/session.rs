@@ -426,7 +426,7 @@ impl Session {
     /// Whether the last head has a `Content-Length`, which hyper takes away beside a
     /// `Transfer-Encoding`.
     pub(crate) fn head_has_length(&self) -> bool {
-        self.inflow.borrow().found()
+        self.inflow.borrow().seen().found
     }
 
     // The upstream connection.

@@ -162,7 +162,7 @@ impl Upstream {
     /// if what is here of that is malformed.
     pub(crate) fn expect(&self, body: &Incoming, until_end: bool) -> bool {
         let mut inflow = self.watch.inflow.borrow_mut();
-        if !inflow.found() {
+        if !inflow.seen().found {
             return true;
         }
         inflow.expect(body, until_end);

@@ -61,7 +61,22 @@ const CASES: &[Case] = &[
     case(
         "Content-Length beyond all numbers",
         b"POST / HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 99999999999999999999\r\n\r\n",
-        Refused(400, "bad_request"),
+        Refused(413, "body_too_large"),
+    ),
+    case(
+        "Content-Length of 2^64",
+        b"POST / HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 18446744073709551616\r\n\r\n",
+        Refused(413, "body_too_large"),
+    ),
+    case(
+        "Content-Length of 2^64 - 1",
+        b"POST / HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 18446744073709551615\r\n\r\n",
+        Refused(413, "body_too_large"),
+    ),
+    case(
+        "Content-Length of 2^64 - 2",
+        b"POST / HTTP/1.1\r\nHost: shop.example\r\nContent-Length:18446744073709551614\r\n\r\n",
+        Refused(413, "body_too_large"),
     ),
     case(
         "names of trailers before a body that can have none",
