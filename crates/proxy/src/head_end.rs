@@ -8,6 +8,10 @@ use std::ops::ControlFlow;
 const KEPT: usize = 64;
 /// The longest body that hyper can count.
 const LENGTH_MAX: u64 = u64::MAX - 2;
+/// How a request begins that may be one for a whole server.
+const OPTIONS: &[u8] = b"OPTIONS ";
+/// Slashes in `OPTIONS http://host HTTP/1.1`; a path has another one.
+const SLASHES_WITHOUT_PATH: usize = 3;
 
 /// What a head has that its reader does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +20,8 @@ pub(crate) struct Seen {
     pub(crate) found: bool,
     /// Its value is a number beyond all lengths.
     pub(crate) too_long: bool,
+    /// The request is an OPTIONS for a URL without a path; it may have a query.
+    pub(crate) options_without_path: bool,
 }
 
 /// Looks for the end of a head, and whether a field of this name stands in it.
@@ -23,6 +29,8 @@ pub(crate) struct Seen {
 pub(crate) struct HeadEnd {
     name: &'static str,
     seen: Seen,
+    /// Slashes in what came of the first line in earlier pieces.
+    slashes: usize,
     /// How the present line begins, if it began in an earlier piece.
     line: [u8; KEPT],
     kept: usize,
@@ -39,6 +47,7 @@ impl HeadEnd {
         Self {
             name,
             seen: Seen::default(),
+            slashes: 0,
             line: [0; KEPT],
             kept: 0,
             first: None,
@@ -120,10 +129,24 @@ impl HeadEnd {
         if !*begun {
             *begun = true;
             self.first = Some(first_of(line));
+            if line.starts_with(OPTIONS) {
+                self.on_options(line);
+            }
         } else if let Some(b':') = line.get(self.name.len()) {
             self.on_named(line);
         }
         false
+    }
+
+    /// The first line of an OPTIONS request, or how it begins.
+    #[cold]
+    fn on_options(&mut self, line: &[u8]) {
+        let slashes = match self.slashes {
+            0 => slashes(line),
+            all => all,
+        };
+        let is_url = !matches!(line.get(OPTIONS.len()), Some(b'/' | b'*'));
+        self.seen.options_without_path = is_url && slashes == SLASHES_WITHOUT_PATH;
     }
 
     /// A field whose name is as long as the one that is looked for.
@@ -138,10 +161,17 @@ impl HeadEnd {
     }
 
     fn keep(&mut self, part: &[u8]) {
+        if self.first.is_none() {
+            self.slashes += slashes(part);
+        }
         let length = part.len().min(KEPT - self.kept);
         self.line[self.kept..self.kept + length].copy_from_slice(&part[..length]);
         self.kept += length;
     }
+}
+
+fn slashes(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == b'/').count()
 }
 
 /// Whether a field's value is a number beyond all lengths.
@@ -283,6 +313,28 @@ mod tests {
             let raw = format!("POST / HTTP/1.1\r\nContent-Length:{value}\r\na: b\r\n\r\n");
             let (_, seen, _) = found(raw.as_bytes()).unwrap();
             assert_eq!((seen.found, seen.too_long), (true, too_long), "{value}");
+        }
+    }
+
+    #[test]
+    fn options_for_a_whole_server_is_told_from_options_for_its_root() {
+        let cases = [
+            ("OPTIONS http://h HTTP/1.1", true),
+            ("OPTIONS https://h:80 HTTP/1.0", true),
+            // The query is seen by the reader.
+            ("OPTIONS http://h?a HTTP/1.1", true),
+            ("OPTIONS http://h/ HTTP/1.1", false),
+            ("OPTIONS http://h/a HTTP/1.1", false),
+            ("OPTIONS http://h?a/b HTTP/1.1", false),
+            ("OPTIONS /a/ HTTP/1.1", false),
+            ("OPTIONS * HTTP/1.1", false),
+            ("GET http://h HTTP/1.1", false),
+        ];
+        for (line, without_path) in cases {
+            for raw in [format!("{line}\r\n\r\n"), format!("\r\n{line}\na: /\n\n")] {
+                let (_, seen, _) = found(raw.as_bytes()).unwrap();
+                assert_eq!(seen.options_without_path, without_path, "{line}");
+            }
         }
     }
 

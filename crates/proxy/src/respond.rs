@@ -15,6 +15,7 @@ use crate::body::{RequestBody, ResponseBody};
 use crate::deliver::{Delivery, deliver, refused, settle_connection};
 use crate::exchange::Live;
 use crate::forward::{self, Outgoing, Passage, Wait, poll_head};
+use crate::head;
 use crate::reason::Reason;
 use crate::refuse;
 use crate::retry::Failure;
@@ -43,8 +44,12 @@ type Slow = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
 /// The service: an answer to every request.
 pub(crate) fn respond(
     session: &Rc<Session>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
+    if request.uri().scheme().is_some() {
+        let seen = session.inflow.borrow().seen();
+        head::complete_path(&mut request, seen.options_without_path);
+    }
     session.inflow.borrow_mut().expect(request.body(), false);
     let mut live = Live::begin(session, &request);
     match forward::outgoing(session, &mut live, request) {

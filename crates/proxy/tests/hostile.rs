@@ -79,6 +79,38 @@ const CASES: &[Case] = &[
         Refused(413, "body_too_large"),
     ),
     case(
+        "a URL with a query and no path",
+        b"GET http://shop.example?x=1 HTTP/1.1\r\nHost: shop.example\r\n\r\n",
+        Forwarded {
+            has: &["GET /?x=1 HTTP/1.1\r\n", "host: shop.example\r\n"],
+            lacks: &[],
+        },
+    ),
+    case(
+        "OPTIONS for a URL without a path",
+        b"OPTIONS http://shop.example HTTP/1.1\r\nHost: shop.example\r\n\r\n",
+        Forwarded {
+            has: &["OPTIONS * HTTP/1.1\r\n", "host: shop.example\r\n"],
+            lacks: &[],
+        },
+    ),
+    case(
+        "OPTIONS for a URL that is a root",
+        b"OPTIONS http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n",
+        Forwarded {
+            has: &["OPTIONS / HTTP/1.1\r\n"],
+            lacks: &[],
+        },
+    ),
+    case(
+        "OPTIONS for a URL with a query and no path",
+        b"OPTIONS http://shop.example?x HTTP/1.1\r\nHost: shop.example\r\n\r\n",
+        Forwarded {
+            has: &["OPTIONS /?x HTTP/1.1\r\n"],
+            lacks: &[],
+        },
+    ),
+    case(
         "names of trailers before a body that can have none",
         b"POST / HTTP/1.1\r\nHost: shop.example\r\nTrailer: x-sum\r\nContent-Length: 5\r\n\r\nhello",
         Forwarded {

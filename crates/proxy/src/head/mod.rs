@@ -9,6 +9,7 @@
 //! |---|---|
 //! | exactly one valid `Host` in 1.1, at most one in 1.0 | RFC 9112 §3.2 |
 //! | absolute form: its authority wins over `Host`; the node gets origin form | RFC 9112 §3.2.2 |
+//! | absolute form without a path: `/`, before a query too; `*` for OPTIONS without a query | RFC 9112 §3.2.1, §3.2.4 |
 //! | CONNECT and TRACE are refused; `Max-Forwards` counts down for OPTIONS | RFC 9110 §7.6.2, §9.3.6, §9.3.8 |
 //! | `Transfer-Encoding` is exactly `chunked` | RFC 9112 §6.1, stricter |
 //! | `Connection`, what it names, and other hop-by-hop fields end here | RFC 9110 §7.6.1 |
@@ -124,6 +125,23 @@ fn may_be_noted(name: &str) -> bool {
     let first = name.as_bytes().first().copied().unwrap_or_default();
     let length = name.len() as u32;
     length < u32::BITS && (NOTED_LENGTHS[usize::from(first)] >> length) & 1 == 1
+}
+
+/// Gives a URL without a path the one that it stands for, before anything is decided by it.
+#[cold]
+pub(crate) fn complete_path<B>(request: &mut Request<B>, options_without_path: bool) {
+    let uri = request.uri();
+    let completed = match uri.path_and_query().map(PathAndQuery::as_str) {
+        Some("/") if options_without_path => Ok(PathAndQuery::from_static("*")),
+        Some(query) if query.starts_with('?') => PathAndQuery::try_from(format!("/{query}")),
+        _ => return,
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = completed.ok();
+    // What makes no URL stays as it is, and is refused.
+    if let Ok(completed) = Uri::from_parts(parts) {
+        *request.uri_mut() = completed;
+    }
 }
 
 /// Checks a request head.
