@@ -22,6 +22,7 @@
 
 mod atomics;
 mod flights;
+mod front_ends;
 mod keys;
 mod node;
 mod peers;
@@ -188,8 +189,8 @@ impl ReaderHandle {
         Some(self.shared.nodes[place as usize].status())
     }
 
-    /// Front-ends that read the same nodes, ourselves included: the most that any node saw
-    /// within the last seconds. Zero if no transport tells.
+    /// Front-ends that read the same nodes, ourselves included, as most nodes counted them within
+    /// the last seconds; at most 1024. Zero if no transport tells.
     pub fn readers(&self) -> u32 {
         self.shared.stats.readers.load(Ordering::Relaxed)
     }

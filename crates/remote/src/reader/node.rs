@@ -9,6 +9,7 @@ use tidegate_core::topology::NodeId;
 
 use super::atomics::Atomics;
 use super::flights::Flights;
+use super::front_ends::Counted;
 use super::keys::KeyChoice;
 use super::status::{ReadFault, Shared};
 use crate::clock;
@@ -43,6 +44,8 @@ pub(super) struct Node {
     pub(super) path: Path,
     pub(super) flights: Flights,
     pub(super) atomics: Atomics,
+    /// The front-ends that read it.
+    pub(super) front_ends: Counted,
     history: History,
     /// Sequence and generation of the newest record; zero: none yet.
     sequence: u32,
@@ -64,6 +67,7 @@ impl Node {
             path,
             flights: Flights::default(),
             atomics: Atomics::default(),
+            front_ends: Counted::default(),
             history: History::default(),
             sequence: 0,
             generation: 0,

@@ -14,6 +14,7 @@ use tidegate_core::topology::NodeId;
 
 use super::atomics::Due;
 use super::flights::Flight;
+use super::front_ends;
 use super::keys::{KeyChoice, Purpose};
 use super::node::{LINES, LINES_BYTES, Node, Path, Times};
 use super::peers::{Asked, Peers};
@@ -43,8 +44,6 @@ const NAP: Duration = Duration::from_micros(50);
 const STOP_CHECK: Duration = Duration::from_millis(50);
 /// How often the statistics are brought up to date.
 const STATS_EVERY: Duration = Duration::from_millis(100);
-/// Over this time the most readers that any node saw are kept.
-const READERS_WINDOW: Duration = Duration::from_secs(1);
 
 /// One socket and what goes through it.
 struct Side {
@@ -94,7 +93,6 @@ pub(super) struct Worker {
     awaited: usize,
     stats: ReaderStats,
     stats_at: Timestamp,
-    readers: RecentMaximum,
 }
 
 impl Worker {
@@ -118,7 +116,6 @@ impl Worker {
             awaited: 0,
             stats: ReaderStats::default(),
             stats_at: Timestamp::ZERO,
-            readers: RecentMaximum::default(),
         };
         for target in targets {
             let path = match target.transport {
@@ -414,7 +411,7 @@ impl Worker {
             keys.answered(flight.key);
         }
         node.atomics.note_clock(reply.node_now_ns, received_at);
-        self.readers.note(reply.readers, received_at);
+        node.front_ends.note(reply.readers, received_at);
         let times = Times {
             sent_at: flight.sent_at,
             received_at,
@@ -512,7 +509,8 @@ impl Worker {
         self.stats.overruns = schedule.overruns();
         (self.stats.cpu_user, self.stats.cpu_system) = clock::thread_cpu();
         self.shared.stats.store(&self.stats);
-        let readers = self.readers.current(now);
+        let counted = self.nodes.iter_mut();
+        let readers = front_ends::estimate(counted.map(|node| node.front_ends.current(now)));
         self.shared.stats.readers.store(readers, Ordering::Relaxed);
     }
 }
@@ -522,39 +520,6 @@ enum Expected {
     Read(usize, Flight),
     /// With the time at which it was sent last.
     Atomic(usize, Timestamp),
-}
-
-/// The most of what was noted within the last one to two windows.
-#[derive(Debug, Default)]
-struct RecentMaximum {
-    window: u64,
-    now: u32,
-    last: u32,
-}
-
-impl RecentMaximum {
-    fn note(&mut self, value: u32, now: Timestamp) {
-        self.turn(now);
-        self.now = self.now.max(value);
-    }
-
-    fn current(&mut self, now: Timestamp) -> u32 {
-        self.turn(now);
-        self.now.max(self.last)
-    }
-
-    fn turn(&mut self, now: Timestamp) {
-        let window = now.nanos() / READERS_WINDOW.as_nanos() as u64;
-        if window != self.window {
-            self.last = if window == self.window + 1 {
-                self.now
-            } else {
-                0
-            };
-            self.now = 0;
-            self.window = window;
-        }
-    }
 }
 
 #[cfg(test)]

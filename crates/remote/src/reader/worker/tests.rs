@@ -173,6 +173,24 @@ fn made_with(
 }
 
 #[test]
+fn one_node_that_lies_about_the_number_of_front_ends_is_overruled() {
+    let mut network = Network::of(3);
+    let asked = network.ask();
+    for (node, readers) in [(0, 4), (1, u32::MAX), (2, 4)] {
+        let change = |reply| Reply { readers, ..reply };
+        let answer = made_with(&key(node), &asked[node][0], 7, change);
+        network.answer(node, &answer);
+    }
+    assert_eq!(network.take(), (3, 0, 0));
+    let schedule = Schedule::new(3, Duration::from_millis(1), clock::now());
+    network.worker.tell(&schedule, clock::now());
+    assert_eq!(
+        network.worker.shared.stats.readers.load(Ordering::Relaxed),
+        4
+    );
+}
+
+#[test]
 fn an_answer_is_taken_once() {
     let mut network = Network::of(1);
     let request = network.ask()[0][0];
