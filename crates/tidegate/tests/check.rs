@@ -149,24 +149,27 @@ fn an_error_for_programs_is_the_sentence_alone() {
     );
 }
 
+/// What makes `master.key` and `n1.key`.
+const MAKE_KEYS: [&[&str]; 2] = [
+    &["key", "new", "master.key"],
+    &[
+        "key",
+        "derive",
+        "--master",
+        "master.key",
+        "n1",
+        "-o",
+        "n1.key",
+    ],
+];
+
 /// Makes `master.key` and `n1.key` anew in a folder.
 fn make_keys(folder: &Path) {
     for file in ["master.key", "n1.key"] {
         // There is none at the first time.
         std::fs::remove_file(folder.join(file)).ok();
     }
-    for arguments in [
-        &["key", "new", "master.key"][..],
-        &[
-            "key",
-            "derive",
-            "--master",
-            "master.key",
-            "n1",
-            "-o",
-            "n1.key",
-        ],
-    ] {
+    for arguments in MAKE_KEYS {
         let made = tidegate(arguments, folder);
         assert_eq!(made.status.code(), Some(0), "{}", text_of(&made.stderr));
     }
@@ -183,18 +186,7 @@ fn keys_are_made_for_their_owner_alone_and_never_written_over() {
         let about = std::fs::metadata(folder.join(file)).unwrap();
         assert_eq!(about.permissions().mode() & 0o777, 0o600, "{file}");
     }
-    for arguments in [
-        &["key", "new", "master.key"][..],
-        &[
-            "key",
-            "derive",
-            "--master",
-            "master.key",
-            "n1",
-            "-o",
-            "n1.key",
-        ],
-    ] {
+    for arguments in MAKE_KEYS {
         let refused = tidegate(arguments, &folder);
         assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
         assert!(text_of(&refused.stderr).contains("exists"), "{refused:?}");

@@ -11,7 +11,7 @@
 //! A request is selected if folding leads it there, so nothing that looks like a wildcard in a URL widens
 //! anything: such text is escaped, and folded in the same way on both sides. Input: a target, and what the leaf
 //! was when the text was made. Failure case: names that come out of a `{*}` later are still selected by a
-//! text from before; a new one is made whenever somebody wants one.
+//! text from before; a new one is made each time one is asked for.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
