@@ -133,7 +133,11 @@ impl Kernel {
     /// What was lost since the last look, a sentence each.
     pub(crate) fn look(&mut self) -> Vec<String> {
         match self {
-            Self::Answers(responder) => responder.lost(),
+            Self::Answers(responder) => {
+                let mut news = responder.lost();
+                news.extend(responder.follow_addresses());
+                news
+            }
             Self::Publishes(_) | Self::Nothing => Vec::new(),
         }
     }

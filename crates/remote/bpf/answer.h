@@ -15,6 +15,9 @@
 #define AGE_MAX (SECOND / 5)
 #define AHEAD_MAX (SECOND / 10)
 #define READ_AGE_MAX SECOND
+/* As `bpf_fib_lookup` takes them. */
+#define FAMILY_V4 2
+#define FAMILY_V6 10
 /* Between two searches for an initiator that makes room. */
 #define SWEEP_MIN (SECOND / 1000)
 
@@ -293,6 +296,31 @@ static __always_inline int allowed(const struct place *place)
     return bpf_map_lookup_elem(&allow, &source) != 0;
 }
 
+/* Whether it is for this host, as far as its loader knows. */
+static __always_inline int is_local(const struct place *place)
+{
+    return bpf_map_lookup_elem(&addresses, &place->destination) != 0;
+}
+
+/* Whether the kernel would send it on: its address has moved since the loader looked. */
+static __always_inline int is_forwarded(void *ctx, __u32 interface, const struct place *place)
+{
+    struct bpf_fib_lookup route = {.ifindex = interface, .l4_protocol = IPPROTO_UDP};
+
+    if (place->v6) {
+        route.family = FAMILY_V6;
+        __builtin_memcpy(route.ipv6_src, place->source.address, 16);
+        __builtin_memcpy(route.ipv6_dst, place->destination.byte, 16);
+    } else {
+        route.family = FAMILY_V4;
+        __builtin_memcpy(&route.ipv4_src, &place->source.address[12], 4);
+        __builtin_memcpy(&route.ipv4_dst, &place->destination.byte[12], 4);
+    }
+    int fate = bpf_fib_lookup(ctx, &route, sizeof(route), 0);
+
+    return fate != BPF_FIB_LKUP_RET_NOT_FWDED && fate != BPF_FIB_LKUP_RET_FWD_DISABLED;
+}
+
 /* Judges what its header says by itself. */
 static __always_inline int well_formed(const struct message *message, __u32 length)
 {
@@ -318,13 +346,18 @@ static __always_inline int well_formed(const struct message *message, __u32 leng
 }
 
 /* The request's header stands at the start of a scratch message; afterwards the answer does. */
-static __always_inline enum fate answer(struct message *message, const struct place *place,
-                                        __u8 rung)
+static __always_inline enum fate answer(void *ctx, __u32 interface, struct message *message,
+                                        const struct place *place, __u8 rung)
 {
     __u64 now = bpf_ktime_get_ns();
 
     if (message->magic != REQUEST_MAGIC) {
         count(DROP_MAGIC);
+        return FATE_PASS;
+    }
+    /* Before anything may be dropped. */
+    if (!is_local(place)) {
+        count(COUNT_ELSEWHERE);
         return FATE_PASS;
     }
     if (!within_rate(now)) {
@@ -341,6 +374,10 @@ static __always_inline enum fate answer(struct message *message, const struct pl
 
     if (!key)
         return FATE_PASS;
+    if (is_forwarded(ctx, interface, place)) {
+        count(COUNT_ELSEWHERE);
+        return FATE_PASS;
+    }
     int reads = message->verb == VERB_READ;
     __u64 value = 0;
     __u8 status = STATUS_DONE;

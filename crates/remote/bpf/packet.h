@@ -24,7 +24,17 @@ struct place {
     __u32 length; /* of the payload */
     __u8 v6;
     struct network source;
+    struct address destination;
 };
+
+/* The address of IPv6 that stands for one of IPv4. */
+static __always_inline void map_v4(__u8 *address, const __be32 *v4)
+{
+    __builtin_memset(address, 0, 10);
+    address[10] = 0xff;
+    address[11] = 0xff;
+    __builtin_memcpy(address + 12, v4, sizeof(*v4));
+}
 
 /* Whether the frame holds a whole UDP datagram to our port, and where. */
 static __always_inline int find(void *data, void *end, struct place *place)
@@ -63,10 +73,8 @@ static __always_inline int find(void *data, void *end, struct place *place)
         if ((ip->daddr & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) || !~ip->daddr)
             return 0;
         place->v6 = 0;
-        __builtin_memset(place->source.address, 0, 10);
-        place->source.address[10] = 0xff;
-        place->source.address[11] = 0xff;
-        __builtin_memcpy(&place->source.address[12], &ip->saddr, 4);
+        map_v4(place->source.address, &ip->saddr);
+        map_v4(place->destination.byte, &ip->daddr);
         rest = bpf_ntohs(ip->tot_len) - sizeof(*ip);
         at += sizeof(*ip);
     } else if (protocol == bpf_htons(ETH_P_IPV6)) {
@@ -80,6 +88,7 @@ static __always_inline int find(void *data, void *end, struct place *place)
             return 0;
         place->v6 = 1;
         __builtin_memcpy(place->source.address, &ip->saddr, 16);
+        __builtin_memcpy(place->destination.byte, &ip->daddr, 16);
         rest = bpf_ntohs(ip->payload_len);
         at += sizeof(*ip);
     } else {
@@ -113,6 +122,7 @@ static __always_inline int turn_round(void *data, void *end, const struct place 
     struct ethhdr *eth = data;
     __u8 mac[ETH_ALEN];
     struct udphdr *udp;
+    struct ipv6hdr *v6 = 0;
     __u32 at = place->network;
 
     if ((void *)(eth + 1) > end || at > sizeof(*eth) + TAGS_MAX * sizeof(struct tag))
@@ -130,6 +140,7 @@ static __always_inline int turn_round(void *data, void *end, const struct place 
         ip->saddr = ip->daddr;
         ip->daddr = address;
         ip->hop_limit = TTL;
+        v6 = ip;
         udp = (void *)(ip + 1);
     } else {
         struct iphdr *ip = data + at;
@@ -153,13 +164,10 @@ static __always_inline int turn_round(void *data, void *end, const struct place 
     udp->dest = port;
     udp->check = 0;
     /* IPv4 may go without; IPv6 may not. */
-    if (place->v6) {
-        struct ipv6hdr *ip = (void *)udp - sizeof(*ip);
-        if ((void *)ip < data || (void *)(ip + 1) > end)
-            return 0;
+    if (v6) {
         __u64 all = (__u64)sum + udp->len + bpf_htons(IPPROTO_UDP);
 
-        all += bpf_csum_diff(0, 0, (__be32 *)&ip->saddr, 2 * sizeof(ip->saddr), 0);
+        all += bpf_csum_diff(0, 0, (__be32 *)&v6->saddr, 2 * sizeof(v6->saddr), 0);
         all += bpf_csum_diff(0, 0, (__be32 *)udp, sizeof(*udp), 0);
         udp->check = fold(all);
         if (!udp->check)

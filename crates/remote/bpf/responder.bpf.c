@@ -65,7 +65,7 @@ int xdp_respond(struct xdp_md *ctx)
         count(DROP_SHORT);
         return XDP_PASS;
     }
-    switch (answer(message, &place, xdp_rung)) {
+    switch (answer(ctx, ctx->ingress_ifindex, message, &place, xdp_rung)) {
     case FATE_ANSWER:
         break;
     case FATE_DROP:
@@ -119,7 +119,7 @@ int tc_respond(struct __sk_buff *skb)
         count(DROP_SHORT);
         return TC_ACT_OK;
     }
-    switch (answer(message, &place, RUNG_TC)) {
+    switch (answer(skb, skb->ifindex, message, &place, RUNG_TC)) {
     case FATE_ANSWER:
         break;
     case FATE_DROP:

@@ -9,6 +9,7 @@
 #define WORDS 512
 #define INITIATORS_MAX 1024
 #define READERS_MAX 1024
+#define ADDRESSES_MAX 1024
 #define HEADER_BYTES 64
 #define LINES_MAX (TIDEGATE_AGGREGATE_LINES + TIDEGATE_CPU_LINES_MAX)
 #define MESSAGE_BYTES_MAX (HEADER_BYTES + LINES_MAX * TIDEGATE_LINE_BYTES)
@@ -192,6 +193,19 @@ struct {
     __type(value, __u32);
 } allow SEC(".maps");
 
+/* An address of IPv6; IPv4 as ::ffff:0:0/96. */
+struct address {
+    __u8 byte[16];
+};
+
+/* Addresses that are this host's. What is for any other passes: it is not ours to answer. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, ADDRESSES_MAX);
+    __type(key, struct address);
+    __type(value, __u32);
+} addresses SEC(".maps");
+
 struct words {
     __u64 word[WORDS];
 };
@@ -247,6 +261,7 @@ enum count {
     COUNT_REPEATED,
     COUNT_REFUSED,
     COUNT_LIMITED,
+    COUNT_ELSEWHERE,
     COUNTS,
 };
 

@@ -164,6 +164,117 @@ fn native_xdp_behind_a_switch_answers_on_the_cpu_that_received() {
     }
 }
 
+/// Hosts with a router between, and programs at the node; nothing where that cannot be.
+fn routed() -> Option<(Hosts, Kept<KernelResponder>)> {
+    if !rustix::process::geteuid().is_root() {
+        skip("namespaces and programs in the kernel need root");
+        return None;
+    }
+    let hosts = Hosts::routed().map_err(|why| skip(&why)).ok()?;
+    let node = attach(&hosts, options(Rung::XdpGeneric))?;
+    Some((hosts, node))
+}
+
+#[test]
+fn a_router_with_programs_of_its_own_forwards_what_is_for_a_node_behind_it() {
+    for rung in [Rung::XdpGeneric, Rung::Tc] {
+        let Some((hosts, node)) = routed() else {
+            return;
+        };
+        let router = hosts.keep_at_switch(move || KernelResponder::attach(&options(rung)));
+        let router = router.unwrap_or_else(|error| panic!("{error}"));
+        for v6 in [false, true] {
+            read(&mut region(&hosts, v6, PATIENT));
+        }
+        let reads = |kept: &Kept<KernelResponder>| kept.ask(|kept| kept.stats().unwrap().reads);
+        assert_eq!((reads(&router), reads(&node)), (0, 2), "{rung:?}");
+        let elsewhere = router.ask(|router| router.stats().unwrap().elsewhere);
+        assert_eq!(elsewhere, 2, "{rung:?}");
+        // What is for the router itself it answers.
+        for address in ["198.51.100.254", "192.0.2.254", "fd00:7468::fe"] {
+            let address = SocketAddr::new(address.parse().unwrap(), PORT);
+            let connect = || UdpRegion::connect(address, key(), PATIENT).unwrap();
+            read(&mut hosts.at_front(connect));
+        }
+        assert_eq!((reads(&router), reads(&node)), (3, 2), "{rung:?}");
+    }
+}
+
+#[test]
+fn an_address_that_moved_on_is_answered_for_by_its_new_host_alone() {
+    let Some((hosts, node)) = routed() else {
+        return;
+    };
+    let address = "203.0.113.9/32";
+    let change = |namespace: &str, what: &[&str]| {
+        let arguments = [&["-n", namespace], what].concat();
+        hosts.ip(&arguments).unwrap();
+    };
+    change(hosts.switch(), &["addr", "add", address, "dev", "port1"]);
+    let router = hosts.keep_at_switch(|| KernelResponder::attach(&options(Rung::XdpGeneric)));
+    let router = router.unwrap_or_else(|error| panic!("{error}"));
+    let reads = |kept: &Kept<KernelResponder>| kept.ask(|kept| kept.stats().unwrap().reads);
+    let read_it = || {
+        let address = SocketAddr::from(([203, 0, 113, 9], PORT));
+        let connect = || UdpRegion::connect(address, key(), PATIENT).unwrap();
+        read(&mut hosts.at_front(connect));
+    };
+    read_it();
+    assert_eq!((reads(&router), reads(&node)), (1, 0));
+    // The router's programs still take it for their own then, as after `tidegate agent install`.
+    change(hosts.switch(), &["addr", "del", address, "dev", "port1"]);
+    change(
+        hosts.switch(),
+        &["route", "add", address, "via", "192.0.2.2"],
+    );
+    change(hosts.node(), &["addr", "add", address, "dev", "node0"]);
+    node.ask(|node| assert_eq!(node.follow_addresses(), None));
+    read_it();
+    assert_eq!((reads(&router), reads(&node)), (1, 1));
+}
+
+#[test]
+fn addresses_that_change_are_followed_by_an_agent_and_else_left_to_the_stack() {
+    let Some(hosts) = hosts() else { return };
+    let Some(kept) = attach(&hosts, options(Rung::XdpGeneric)) else {
+        return;
+    };
+    let new = SocketAddr::from(([192, 0, 2, 77], PORT));
+    let add = [
+        "-n",
+        hosts.node(),
+        "addr",
+        "add",
+        "192.0.2.77/24",
+        "dev",
+        "node0",
+    ];
+    hosts.ip(&add).unwrap();
+    let connect = |options| hosts.at_front(|| UdpRegion::connect(new, key(), options).unwrap());
+    connect(IMPATIENT).read(AGGREGATE_LINES).unwrap_err();
+    let stats = kept.ask(|kept| kept.stats().unwrap());
+    assert!(stats.reads == 0 && stats.elsewhere > 0, "{stats:?}");
+    kept.ask(|kept| assert_eq!(kept.follow_addresses(), None));
+    read(&mut connect(PATIENT));
+    let one = KernelOptions {
+        listen: new,
+        ..options(Rung::XdpGeneric)
+    };
+    drop(kept);
+    // One that was chosen is the only one.
+    let Some(kept) = attach(&hosts, one) else {
+        return;
+    };
+    read(&mut connect(PATIENT));
+    region(&hosts, false, IMPATIENT)
+        .read(AGGREGATE_LINES)
+        .unwrap_err();
+    kept.ask(|kept| assert_eq!(kept.follow_addresses(), None));
+    region(&hosts, false, IMPATIENT)
+        .read(AGGREGATE_LINES)
+        .unwrap_err();
+}
+
 #[test]
 fn a_strangers_key_gets_nothing() {
     let Some(hosts) = hosts() else { return };

@@ -56,6 +56,7 @@ struct InstalledReport {
     reads: u64,
     atomics: u64,
     limited: u64,
+    elsewhere: u64,
     dropped: u64,
     /// Nothing unless the kernel measures it.
     cost_seconds: Option<f64>,
@@ -134,11 +135,12 @@ fn tell_installed(
     });
     let text = format!(
         "{state} for port {port} ({}){at}\n  task switches are {switches}\n  {} reads and {} atomics answered, \
-         {} over the rate, {dropped} passed on as not ours",
+         {} over the rate, {} for other hosts, {dropped} passed on as not ours",
         installed.folder.display(),
         stats.reads,
         stats.atomics,
         stats.limited,
+        stats.elsewhere,
     ) + &cost;
     let report = InstalledReport {
         state,
@@ -148,6 +150,7 @@ fn tell_installed(
         reads: stats.reads,
         atomics: stats.atomics,
         limited: stats.limited,
+        elsewhere: stats.elsewhere,
         dropped,
         cost_seconds: installed.cost.map(|cost| cost.as_secs_f64()),
     };

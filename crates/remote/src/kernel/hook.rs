@@ -29,6 +29,16 @@ impl Interface {
     /// # Errors
     /// If the system does not tell.
     pub fn all() -> io::Result<Vec<Self>> {
+        Self::up(false)
+    }
+
+    /// The loopback one, if it is up.
+    pub(super) fn loopback() -> io::Result<Option<Self>> {
+        Ok(Self::up(true)?.pop())
+    }
+
+    /// All that are up: the loopback one, or the others.
+    fn up(loopback: bool) -> io::Result<Vec<Self>> {
         let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
         // SAFETY: `list` is a place for a pointer; on success it points to a list that lives
         // until `freeifaddrs`.
@@ -48,8 +58,7 @@ impl Interface {
                     .into_owned();
                 (name, entry.ifa_flags as i32, address_of(entry.ifa_addr))
             };
-            let serves = flags & libc::IFF_UP != 0 && flags & libc::IFF_LOOPBACK == 0;
-            if !serves {
+            if flags & libc::IFF_UP == 0 || (flags & libc::IFF_LOOPBACK != 0) != loopback {
                 continue;
             }
             let known = interfaces.iter_mut().find(|it| it.name == name);

@@ -126,6 +126,7 @@ pub(super) fn stats(map: &impl MapCore) -> Result<ResponderStats, KernelError> {
         repeated: named("repeated")?,
         refused: named("refused")?,
         limited: named("limited")?,
+        elsewhere: named("elsewhere")?,
         dropped,
         ..ResponderStats::default()
     })

@@ -18,6 +18,7 @@
 //! the same port. Should somebody remove it, that responder answers from then on: one rung
 //! lower, and without a gap.
 
+mod addresses;
 mod cost;
 mod hook;
 mod map;
@@ -39,6 +40,7 @@ use crate::memory::random;
 use crate::region::RegionError;
 use crate::udp::key_file::KEYS_MAX;
 use crate::udp::{Key, Network, ResponderStats};
+use addresses::LocalAddresses;
 use hook::{Hook, LADDER};
 #[cfg(test)]
 use object::Symbols;
@@ -57,7 +59,14 @@ const RATE_WINDOWS: u32 = 100;
 /// Datagrams a second by default.
 const RATE_MAX: u32 = 200_000;
 /// Counters of the programs beyond [`crate::udp::wire::DropReason`]'s, in their order.
-const COUNTS: [&str; 5] = ["reads", "atomics", "repeated", "refused", "limited"];
+const COUNTS: [&str; 6] = [
+    "reads",
+    "atomics",
+    "repeated",
+    "refused",
+    "limited",
+    "elsewhere",
+];
 
 /// Why the kernel does not answer.
 #[derive(Debug, thiserror::Error)]
@@ -142,6 +151,7 @@ pub struct KernelResponder {
     switches: Link,
     hooks: Vec<Hook>,
     refusals: Vec<String>,
+    addresses: LocalAddresses,
 }
 
 impl fmt::Debug for KernelResponder {
@@ -160,9 +170,11 @@ impl KernelResponder {
     /// If the kernel refuses the programs, or no interface takes one.
     pub fn attach(options: &KernelOptions) -> Result<Self, KernelError> {
         let (programs, switches) = prepare(options, &["xdp_respond", "tc_respond"])?;
+        let addresses = LocalAddresses::write(&programs, options.listen.ip())?;
         let mut responder = Self {
             programs,
             switches,
+            addresses,
             hooks: Vec::new(),
             refusals: Vec::new(),
         };
@@ -220,6 +232,12 @@ impl KernelResponder {
             )
         })
         .collect()
+    }
+
+    /// Answers for the addresses that this host has by now. Why it cannot, when that begins: a
+    /// sentence. What is for addresses that the programs do not know goes to the stack meanwhile.
+    pub fn follow_addresses(&mut self) -> Option<String> {
+        self.addresses.follow(&self.programs)
     }
 
     /// What it has done so far.

@@ -45,14 +45,15 @@ const PLAIN: Wrap = Wrap {
 };
 
 impl Wrap {
+    /// Here, which is this host's however it forwards, and there.
     fn addresses(self) -> (IpAddr, IpAddr) {
         match self.v6 {
             false => (
-                Ipv4Addr::new(192, 0, 2, 1).into(),
+                Ipv4Addr::LOCALHOST.into(),
                 Ipv4Addr::new(192, 0, 2, 2).into(),
             ),
             true => (
-                Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).into(),
+                Ipv6Addr::LOCALHOST.into(),
                 Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2).into(),
             ),
         }
@@ -138,6 +139,10 @@ impl Bench {
         match prepare(&options, &["xdp_respond", "tc_respond"]) {
             Ok((programs, switches)) => {
                 programs.set("xdp_rung", 1).expect("a variable");
+                for v6 in [false, true] {
+                    let (here, _) = Wrap { v6, ..PLAIN }.addresses();
+                    LocalAddresses::write(&programs, here).expect("an address");
+                }
                 Some(Self(programs, switches))
             }
             Err(
@@ -335,6 +340,28 @@ fn what_is_not_ours_goes_on_as_it_came() {
     // A frame that is cut short of what its headers claim.
     let cut = &whole[..whole.len() - 100];
     assert_eq!(bench.run("xdp_respond", cut).0, XDP_PASS);
+}
+
+#[test]
+fn what_is_for_another_host_is_not_looked_at_however_much_of_it_comes() {
+    let Some(bench) = Bench::new(|options| options.rate_max = 100) else {
+        return;
+    };
+    // The same bytes, but for the last one of the address that they are for.
+    for (v6, last) in [(false, 33), (true, 53)] {
+        let wrap = Wrap { v6, ..PLAIN };
+        let mut frame = wrap.frame(&message(&read(1), &key()));
+        frame[last] ^= 3;
+        for (program, passed) in [("xdp_respond", XDP_PASS), ("tc_respond", TC_OK)] {
+            for _ in 0..20 {
+                let (verdict, out) = bench.run(program, &frame);
+                assert_eq!((verdict, &out), (passed, &frame), "{program} {wrap:?}");
+            }
+        }
+    }
+    let counted = bench.counted();
+    let counts = (counted.reads, counted.limited, counted.elsewhere);
+    assert_eq!(counts, (0, 0, 80));
 }
 
 fn atomic(verb: Verb, word: u16, sequence: u64, epoch: u32) -> Request {

@@ -121,6 +121,8 @@ pub struct ResponderStats {
     pub faults: u64,
     /// Times that the limit of the rate was reached.
     pub limited: u64,
+    /// Datagrams that the kernel's programs left alone because they are for another host.
+    pub elsewhere: u64,
     /// Front-ends that read within the last second, as of the last read.
     pub readers: u32,
     /// Datagrams thrown away, by reason.
@@ -206,6 +208,7 @@ impl Responder {
             unsent: read(&counters.unsent),
             faults: read(&counters.faults),
             limited: read(&counters.limited),
+            elsewhere: 0,
             readers: counters.readers.load(Ordering::Relaxed),
             dropped: DropReason::ALL
                 .iter()

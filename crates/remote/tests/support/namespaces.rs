@@ -45,6 +45,42 @@ impl Hosts {
         Ok(hosts)
     }
 
+    /// With a router between, of whose own addresses none is the node's: its `port0` is the
+    /// front-end's gateway, its `port1` the node's.
+    pub(crate) fn routed() -> Result<Self, String> {
+        let hosts = Self::unconnected(true)?;
+        let router = hosts.switch();
+        hosts.cable((&hosts.front, "front0"), (router, "port0"))?;
+        hosts.cable((&hosts.node, "node0"), (router, "port1"))?;
+        for (namespace, interface, v4, v6) in [
+            (
+                &*hosts.front,
+                "front0",
+                "198.51.100.1/24",
+                "fd00:7468::1/64",
+            ),
+            (router, "port0", "198.51.100.254/24", "fd00:7468::fe/64"),
+            (router, "port1", "192.0.2.254/24", "fd00:7467::fe/64"),
+            (&*hosts.node, "node0", "192.0.2.2/24", "fd00:7467::2/64"),
+        ] {
+            hosts.address(namespace, interface, v4, v6)?;
+        }
+        for (namespace, v4, v6) in [
+            (&*hosts.front, "198.51.100.254", "fd00:7468::fe"),
+            (&*hosts.node, "192.0.2.254", "fd00:7467::fe"),
+        ] {
+            for (family, gateway) in [("-4", v4), ("-6", v6)] {
+                hosts.ip(&[
+                    "-n", namespace, family, "route", "add", "default", "via", gateway,
+                ])?;
+            }
+        }
+        for setting in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
+            hosts.ip(&["netns", "exec", router, "sysctl", "-q", "-w", setting])?;
+        }
+        Ok(hosts)
+    }
+
     fn unconnected(switched: bool) -> Result<Self, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -77,18 +113,26 @@ impl Hosts {
             (&*self.front, "front0", "192.0.2.1/24", "fd00:7467::1/64"),
             (&*self.node, "node0", "192.0.2.2/24", "fd00:7467::2/64"),
         ] {
-            self.ip(&["-n", namespace, "addr", "add", v4, "dev", interface])?;
-            self.ip(&[
-                "-n", namespace, "-6", "addr", "add", v6, "dev", interface, "nodad",
-            ])?;
-            self.ip(&["-n", namespace, "link", "set", interface, "up"])?;
+            self.address(namespace, interface, v4, v6)?;
         }
         Ok(())
     }
 
-    /// The switch's namespace, by name.
+    /// Gives an interface its addresses, and turns it on.
+    fn address(&self, namespace: &str, interface: &str, v4: &str, v6: &str) -> Result<(), String> {
+        self.ip(&["-n", namespace, "addr", "add", v4, "dev", interface])?;
+        self.ip(&[
+            "-n", namespace, "-6", "addr", "add", v6, "dev", interface, "nodad",
+        ])?;
+        self.ip(&["-n", namespace, "link", "set", interface, "up"])
+            .map(drop)
+    }
+
+    /// The namespace of the switch or router between, by name.
     pub(crate) fn switch(&self) -> &str {
-        self.switch.as_deref().expect("hosts behind a switch")
+        self.switch
+            .as_deref()
+            .expect("hosts with something between")
     }
 
     /// Does something at the switch.
@@ -131,25 +175,15 @@ impl Hosts {
         &self,
         make: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> Result<Kept<T>, E> {
-        let (jobs, taken) = channel::<Job<T>>();
-        let (told, made) = channel();
-        let namespace = self.node.clone();
-        let thread = std::thread::spawn(move || {
-            enter(&namespace);
-            match make() {
-                Ok(mut thing) => {
-                    told.send(Ok(())).unwrap();
-                    while let Ok(job) = taken.recv() {
-                        job(&mut thing);
-                    }
-                }
-                Err(error) => told.send(Err(error)).unwrap(),
-            }
-        });
-        made.recv().unwrap().map(|()| Kept {
-            jobs: Some(jobs),
-            thread: Some(thread),
-        })
+        keep(self.node.clone(), make)
+    }
+
+    /// The same at the router.
+    pub(crate) fn keep_at_switch<T: 'static, E: Send + 'static>(
+        &self,
+        make: impl FnOnce() -> Result<T, E> + Send + 'static,
+    ) -> Result<Kept<T>, E> {
+        keep(self.switch().to_owned(), make)
     }
 }
 
@@ -187,6 +221,30 @@ impl<T> Drop for Kept<T> {
         self.jobs = None;
         self.thread.take().unwrap().join().unwrap();
     }
+}
+
+fn keep<T: 'static, E: Send + 'static>(
+    namespace: String,
+    make: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<Kept<T>, E> {
+    let (jobs, taken) = channel::<Job<T>>();
+    let (told, made) = channel();
+    let thread = std::thread::spawn(move || {
+        enter(&namespace);
+        match make() {
+            Ok(mut thing) => {
+                told.send(Ok(())).unwrap();
+                while let Ok(job) = taken.recv() {
+                    job(&mut thing);
+                }
+            }
+            Err(error) => told.send(Err(error)).unwrap(),
+        }
+    });
+    made.recv().unwrap().map(|()| Kept {
+        jobs: Some(jobs),
+        thread: Some(thread),
+    })
 }
 
 fn inside<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> T {
