@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use tidegate_core::load::Rung;
 use tidegate_core::time::{Timestamp, nanos};
-use tidegate_remote::kernel::{KernelError, SlowHalf};
+use tidegate_remote::kernel::{KernelError, SlowHalf, show};
 use tidegate_remote::realtime::{PRIORITY, RealtimeRefused, try_fifo};
 use tidegate_remote::udp::{Responder, ResponderOptions, ResponderStats};
 use tidegate_remote::{RegionError, RegionMemory, clock};
@@ -62,6 +62,12 @@ pub enum AgentError {
         /// A sentence each.
         why: Vec<String>,
     },
+    /// The kernel answers already, without any process.
+    #[error(
+        "the kernel answers on port {0} already, as `tidegate agent install` left it: no agent is needed; \
+         `tidegate agent uninstall` removes it"
+    )]
+    Installed(u16),
     /// The kernel that answers does not take the agent's part.
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -146,17 +152,16 @@ impl Agent {
             return Err(AgentError::Interval(config.interval));
         }
         let mut sampler = Sampler::new(config)?;
-        let memory = Arc::new(match &config.shm {
-            Some(path) => RegionMemory::create(path)?,
-            None => RegionMemory::anonymous()?,
-        });
         let listen = with_port(config.listen)?;
         let (kernel, mut reasons) = start_kernel(config, listen)?;
+        let shm = config.shm.as_deref();
+        let memory = Arc::new(region(shm, &kernel)?);
         let slow = kernel.slow_half()?;
         let options = ResponderOptions {
             realtime: config.realtime,
             allow: config.allow.clone(),
             before_read: kernel.before_read(&memory)?,
+            atomics: kernel.atomics()?,
             ..ResponderOptions::new(listen, config.plain_keys())
         };
         let responder = Responder::spawn(Arc::clone(&memory), options)?;
@@ -202,7 +207,6 @@ impl Agent {
         reasons.splice(0..0, kernel.describe());
         let on = kernel.rung().unwrap_or(user_rung);
         let address = responder.address();
-        let shm = config.shm.as_deref();
         reasons.extend(explain(on, &sampling, &answers, address, shm));
         Ok(AgentHandle {
             shared,
@@ -217,11 +221,25 @@ impl Agent {
     }
 }
 
+/// The region, with the kernel's words where it keeps them.
+fn region(shm: Option<&Path>, kernel: &Kernel) -> Result<RegionMemory, AgentError> {
+    let region = match (kernel.words()?, shm) {
+        (Some(words), shm) => RegionMemory::beside_kernel(shm, words),
+        (None, Some(path)) => RegionMemory::create(path),
+        (None, None) => RegionMemory::anonymous(),
+    };
+    Ok(region?)
+}
+
 /// The kernel's part, unless it is all that may be tried and cannot be had.
 fn start_kernel(
     config: &AgentConfig,
     listen: SocketAddr,
 ) -> Result<(Kernel, Vec<String>), AgentError> {
+    // Beside it an agent would keep words of its own. Where there are no pins nothing is installed.
+    if let Ok(Some(_)) = show(listen.port()) {
+        return Err(AgentError::Installed(listen.port()));
+    }
     let (kernel, why) = Kernel::start(config, listen);
     let tried = &config.rungs;
     if kernel.rung().is_some() || tried.iter().any(|rung| USER_RUNGS.contains(rung)) {

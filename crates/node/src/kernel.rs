@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use tidegate_core::load::Rung;
 use tidegate_core::time::Timestamp;
-use tidegate_remote::RegionMemory;
 use tidegate_remote::kernel::{
     KernelError, KernelOptions, KernelPublisher, KernelResponder, KernelScope, SlowHalf,
 };
-use tidegate_remote::udp::{BeforeRead, ResponderStats};
+use tidegate_remote::udp::{BeforeRead, CarryOut, ResponderStats};
+use tidegate_remote::{KernelWords, RegionMemory};
 
 use crate::config::{AgentConfig, Scope};
 use crate::sampler::cpu_group;
@@ -74,7 +74,7 @@ impl Kernel {
             }
         }
         if !timer && wants(&Rung::KernelRecord) {
-            let text = "A timer's record does not get into the file that front-ends map.";
+            let text = "A timer's record does not get into the memory that front-ends map.";
             why.push(text.into());
         }
         if timer {
@@ -101,6 +101,22 @@ impl Kernel {
             Self::Answers(responder) => responder.slow_half().map(Some),
             Self::Publishes(publisher) => publisher.slow_half().map(Some),
             Self::Nothing => Ok(None),
+        }
+    }
+
+    /// The words that it keeps, if it does.
+    pub(crate) fn words(&self) -> Result<Option<KernelWords>, KernelError> {
+        match self {
+            Self::Answers(responder) => responder.words().map(Some),
+            Self::Publishes(_) | Self::Nothing => Ok(None),
+        }
+    }
+
+    /// Who carries atomics out on those words.
+    pub(crate) fn atomics(&self) -> Result<Option<Box<dyn CarryOut>>, KernelError> {
+        match self {
+            Self::Answers(responder) => Ok(Some(Box::new(responder.atomics()?))),
+            Self::Publishes(_) | Self::Nothing => Ok(None),
         }
     }
 

@@ -297,9 +297,11 @@ static __always_inline int allowed(const struct place *place)
 }
 
 /* Whether it is for this host, as far as its loader knows. */
-static __always_inline int is_local(const struct place *place)
+static __always_inline int is_local(__u32 interface, const struct place *place)
 {
-    return bpf_map_lookup_elem(&addresses, &place->destination) != 0;
+    __u32 *alone = bpf_map_lookup_elem(&addresses, &place->destination);
+
+    return alone && (!*alone || *alone == interface);
 }
 
 /* Whether the kernel would send it on: its address has moved since the loader looked. */
@@ -356,7 +358,7 @@ static __always_inline enum fate answer(void *ctx, __u32 interface, struct messa
         return FATE_PASS;
     }
     /* Before anything may be dropped. */
-    if (!is_local(place)) {
+    if (!is_local(interface, place)) {
         count(COUNT_ELSEWHERE);
         return FATE_PASS;
     }

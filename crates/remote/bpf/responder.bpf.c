@@ -145,6 +145,24 @@ int tc_respond(struct __sk_buff *skb)
     return bpf_redirect(skb->ifindex, 0);
 }
 
+/* Carries an atomic out that a process has taken in and verified: what follows the Ethernet header is
+ * the request's header, which gets status and value. Called, not attached. */
+SEC("tc")
+int carry_out(struct __sk_buff *skb)
+{
+    __u64 header[HEADER_BYTES / 8];
+    struct message *message = (struct message *)header;
+    __u64 value = 0;
+
+    if (bpf_skb_load_bytes(skb, ETH_HLEN, header, sizeof(header)))
+        return TC_ACT_SHOT;
+    message->status = atomic(message, bpf_ktime_get_ns(), &value);
+    message->operand = value;
+    if (bpf_skb_store_bytes(skb, ETH_HLEN, header, sizeof(header), 0))
+        return TC_ACT_SHOT;
+    return TC_ACT_OK;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {

@@ -198,7 +198,8 @@ struct address {
     __u8 byte[16];
 };
 
-/* Addresses that are this host's. What is for any other passes: it is not ours to answer. */
+/* Addresses that are this host's, each with the interface by which alone its packets may come in, or
+ * 0. What is for any other address passes: it is not ours to answer. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, ADDRESSES_MAX);

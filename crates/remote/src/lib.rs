@@ -26,5 +26,5 @@ mod region;
 pub mod shm;
 pub mod udp;
 
-pub use memory::{MODE_DEFAULT, RegionMemory, WORDS};
+pub use memory::{KernelWords, MODE_DEFAULT, RegionMemory, WORDS};
 pub use region::{Read, Refusal, Region, RegionError};

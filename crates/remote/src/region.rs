@@ -35,6 +35,8 @@ pub struct Read {
     pub node_now_ns: Option<u64>,
     /// Front-ends that read this node within the last second, where the transport tells.
     pub readers: Option<u32>,
+    /// The life of the node's words: another one, and they have started anew.
+    pub epoch: Option<u32>,
 }
 
 impl Read {
@@ -47,6 +49,7 @@ impl Read {
             received_at: sent_at,
             node_now_ns: None,
             readers: None,
+            epoch: None,
         })
     }
 
@@ -84,9 +87,6 @@ pub enum Refusal {
     /// No record has as many lines, or none were asked for.
     #[error("{0} lines were asked for; a record has 1 to {LINES_MAX}")]
     Lines(usize),
-    /// The region may be read only.
-    #[error("the region may only be read")]
-    ReadOnly,
     /// The sequence is one of the past, and it is not known any more what became of it.
     #[error("the request's sequence is one of the past")]
     Stale,
@@ -139,6 +139,14 @@ pub enum RegionError {
     /// The file is something else.
     #[error("{0} is not a region")]
     NotRegion(PathBuf),
+    /// Of a user whom this process does not believe.
+    #[error("{path} belongs to user {uid}: only root's and this user's regions are believed")]
+    Untrusted {
+        /// The region's name.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
+    },
     /// Somebody else publishes there.
     #[error("{0} belongs to another running process")]
     Owned(PathBuf),

@@ -1,15 +1,16 @@
-//! Shared memory on one host: the region's file, mapped.
+//! Shared memory on one host: the region, mapped.
 //!
 //! The verbs are plain loads and locked instructions on memory that the owner writes, so a read
-//! costs some tens of nanoseconds and no system call. What a mapping cannot tell is that its
-//! owner went away and another one came under the same name. Three things do:
+//! costs some tens of nanoseconds and no system call. The memory is sealed: no process can cut it
+//! short under a reader. What a mapping cannot tell is that its owner went away and another one
+//! came under the same name. Three things do:
 //!
-//! * an owner that ends, and one that replaces a dead one, mark the old memory as retired;
+//! * an owner that ends marks its memory as retired;
 //! * when the record has stood still for 20 ms, the name is looked up again;
 //! * before an atomic, which is rare, the name is always looked up.
 
-use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,37 +20,56 @@ use tidegate_core::time::Timestamp;
 use crate::clock;
 use crate::memory::lines::{CopyError, RECORD_WORDS, copy};
 use crate::memory::{
-    Mapping, RETIRED, compare_and_swap, identity, is_region, open_options, word_at,
+    EPOCH, IDENTITY, IDENTITY_VALUE, Mapping, REGION_BYTES, RETIRED, Visitor, WORDS_BYTES,
+    compare_and_swap, word_at,
 };
-use crate::region::{Read, Refusal, Region, RegionError};
+use crate::region::{Read, Region, RegionError};
 
-/// A record that has not changed for this long makes the reader look at the file's name again,
+/// A record that has not changed for this long makes the reader look at the region's name again,
 /// and again after the same time: 50 lookups a second at most.
 const STILL_MAX: Duration = Duration::from_millis(20);
+/// Longest wait for an owner that is asked for its memory.
+const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A handle to the region in a file. It opens the file when it is first used, and again when
-/// another owner has put a new one in its place.
+/// A handle to the region of a name. It asks for the memory when it is first used, and again when
+/// another owner has taken the name over.
 #[derive(Debug)]
 pub struct ShmRegion {
     path: PathBuf,
+    patience: Duration,
+    asked: Option<Visitor>,
     mapped: Option<Mapped>,
 }
 
 #[derive(Debug)]
 struct Mapped {
-    mapping: Mapping,
-    file: (u64, u64),
+    region: Mapping,
+    kernel_words: Option<Mapping>,
+    /// Which of all files of that name handed it out.
+    identity: (u64, u64),
     sequence: u32,
     /// When the record last changed or the name was last looked up.
     checked: Timestamp,
 }
 
 impl ShmRegion {
-    /// A handle to the region under this name. The file may come later.
+    /// A handle to the region under this name, which may come later. Waits up to a second for an
+    /// owner that does not hand its memory out at once.
     pub fn new(path: &Path) -> Self {
         Self {
             path: path.to_path_buf(),
+            patience: PATIENCE,
+            asked: None,
             mapped: None,
+        }
+    }
+
+    /// The same, but what is not there at once is absent until the next look: for a thread that
+    /// reads other nodes too.
+    pub fn impatient(path: &Path) -> Self {
+        Self {
+            patience: Duration::ZERO,
+            ..Self::new(path)
         }
     }
 
@@ -70,42 +90,64 @@ impl ShmRegion {
         }
     }
 
-    /// The mapping, unless its owner said that it is gone: then the file of the next one.
+    /// The mapping, unless its owner said that it is gone: then that of the next one.
     fn current(&mut self) -> Result<&mut Mapped, RegionError> {
-        let retired =
-            |mapped: &Mapped| mapped.mapping.words()[RETIRED].load(Ordering::Acquire) != 0;
         let mapped = match self.mapped.take() {
-            Some(mapped) if !retired(&mapped) => mapped,
-            Some(_) | None => Mapped::open(&self.path)?,
+            Some(mapped) if !mapped.is_retired() => mapped,
+            Some(_) | None => self.map()?,
         };
-        if retired(&mapped) {
+        if mapped.is_retired() {
             return Err(RegionError::Absent);
         }
         Ok(self.mapped.insert(mapped))
     }
 
-    /// Forgets the mapping if the name belongs to another file by now, or to none.
-    fn look_up(&mut self) -> Result<(), RegionError> {
-        let named = match std::fs::symlink_metadata(&self.path) {
-            Ok(about) => Some(identity(&about)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(RegionError::io("look at a region's name")(error)),
+    /// Asks for the memory, if that is not under way already, and maps what is handed out.
+    fn map(&mut self) -> Result<Mapped, RegionError> {
+        let visitor = match self.asked.take() {
+            Some(visitor) if Some(visitor.identity) == self.identity()? => visitor,
+            Some(_) | None => Visitor::ask(&self.path)?,
         };
-        if self.mapped.as_ref().map(|mapped| mapped.file) != named {
+        let Some(handed) = visitor.take(self.patience)? else {
+            self.asked = Some(visitor);
+            return Err(RegionError::Absent);
+        };
+        let region = Mapping::of(&handed.region, REGION_BYTES)?;
+        if region.words()[IDENTITY].load(Ordering::Acquire) != IDENTITY_VALUE.to_le() {
+            return Err(RegionError::NotRegion(self.path.clone()));
+        }
+        let words = handed.words.map(|words| Mapping::of(words, WORDS_BYTES));
+        Ok(Mapped {
+            region,
+            kernel_words: words.transpose()?,
+            identity: visitor.identity,
+            sequence: 0,
+            checked: Timestamp::ZERO,
+        })
+    }
+
+    /// Which file has the name now.
+    fn identity(&self) -> Result<Option<(u64, u64)>, RegionError> {
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(about) => Ok(Some((about.dev(), about.ino()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(RegionError::io("look at a region's name")(error)),
+        }
+    }
+
+    /// Forgets the mapping if the name belongs to another owner by now, or to none.
+    fn look_up(&mut self) -> Result<(), RegionError> {
+        let named = self.identity()?;
+        if self.mapped.as_ref().map(|mapped| mapped.identity) != named {
             self.mapped = None;
         }
         Ok(())
     }
 
     /// The mapping for an atomic, which must not go to memory that nobody serves any more.
-    fn words(&mut self) -> Result<&Mapping, RegionError> {
+    fn words(&mut self) -> Result<&Mapped, RegionError> {
         self.look_up()?;
-        let mapping = &self.current()?.mapping;
-        if mapping.is_writable() {
-            Ok(mapping)
-        } else {
-            Err(RegionError::Refused(Refusal::ReadOnly))
-        }
+        Ok(self.current()?)
     }
 }
 
@@ -118,41 +160,16 @@ enum Copied {
 }
 
 impl Mapped {
-    /// Opens and maps the file: for changing words where permitted, else for reading.
-    fn open(path: &Path) -> Result<Self, RegionError> {
-        let opened = match open_options(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                open_options(false).open(path).map(|file| (file, false))
-            }
-            opened => opened.map(|file| (file, true)),
-        };
-        let (file, writable) = match opened {
-            Ok(opened) => opened,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(RegionError::Absent);
-            }
-            Err(error) => return Err(RegionError::io("open a region")(error)),
-        };
-        let map = |file: &File| match writable {
-            true => Mapping::writable(file),
-            false => Mapping::read_only(file),
-        };
-        let Some(mapping) = is_region(&file, || map(&file))? else {
-            return Err(RegionError::NotRegion(path.to_path_buf()));
-        };
-        let about = file
-            .metadata()
-            .map_err(RegionError::io("look at a region's file"))?;
-        Ok(Self {
-            mapping,
-            file: identity(&about),
-            sequence: 0,
-            checked: Timestamp::ZERO,
-        })
+    fn is_retired(&self) -> bool {
+        self.region.words()[RETIRED].load(Ordering::Acquire) != 0
+    }
+
+    fn word(&self, word: u32) -> Result<&std::sync::atomic::AtomicU64, RegionError> {
+        word_at(&self.region, self.kernel_words.as_ref(), word)
     }
 
     fn copy(&mut self, out: &mut [u8], now: Timestamp) -> Copied {
-        match copy(&self.mapping.words()[..RECORD_WORDS], out) {
+        match copy(&self.region.words()[..RECORD_WORDS], out) {
             Ok(sequence) if sequence != self.sequence => {
                 self.sequence = sequence;
                 self.checked = now;
@@ -174,16 +191,18 @@ impl Region for ShmRegion {
         read.received_at = clock::now();
         // The owner's clock is ours.
         read.node_now_ns = Some(read.received_at.nanos());
+        let epoch = self.current()?.region.words()[EPOCH].load(Ordering::Relaxed);
+        read.epoch = Some(epoch as u32);
         Ok(read)
     }
 
     fn compare_and_swap(&mut self, word: u32, expected: u64, new: u64) -> Result<u64, RegionError> {
-        let mapping = self.words()?;
-        Ok(compare_and_swap(word_at(mapping, word)?, expected, new))
+        let word = self.words()?.word(word)?;
+        Ok(compare_and_swap(word, expected, new))
     }
 
     fn fetch_and_add(&mut self, word: u32, delta: u64) -> Result<u64, RegionError> {
-        let mapping = self.words()?;
-        Ok(word_at(mapping, word)?.fetch_add(delta, Ordering::SeqCst))
+        let word = self.words()?.word(word)?;
+        Ok(word.fetch_add(delta, Ordering::SeqCst))
     }
 }

@@ -5,6 +5,7 @@
 )]
 
 mod attacks;
+mod shared;
 mod support;
 
 use std::net::UdpSocket;
@@ -112,13 +113,13 @@ fn a_torn_record_is_never_given_out<N: Node>() {
     for line in 0..AGGREGATE_LINES as u64 {
         for end in [0, LINE_BYTES as u64 - 4] {
             let at = line * LINE_BYTES as u64 + end;
-            tear(node.path(), at);
+            tear(node.memory(), at);
             // A responder may still have the last whole one.
             match handle.read(AGGREGATE_LINES) {
                 Ok(read) => assert_eq!(read.record().unwrap().t_ns, 1),
                 Err(error) => assert!(matches!(error, RegionError::Torn), "{error}"),
             }
-            tear(node.path(), at);
+            tear(node.memory(), at);
         }
     }
     node.memory().publish(&record(2), &[]);
@@ -300,58 +301,6 @@ fn swaps_from_everywhere_are_won_once<W: Words>() {
         }
     });
     assert_eq!(node.word(1), THREADS * SWAPS);
-}
-
-// What follows is about shared memory only.
-
-#[test]
-fn a_record_that_stands_still_makes_the_name_be_looked_up() {
-    // A dead owner cannot mark its memory; here the file is swapped behind everybody's back.
-    let (old, new) = (path("old"), path("new"));
-    let first = RegionMemory::create(&old).unwrap();
-    first.publish(&record(1), &[]);
-    let mut handle = tidegate_remote::shm::ShmRegion::new(&old);
-    handle.read(AGGREGATE_LINES).unwrap();
-    let second = RegionMemory::create(&new).unwrap();
-    second.publish(&record(2), &[]);
-    std::fs::rename(&new, &old).unwrap();
-    // However long that takes: it does come.
-    while handle.read(AGGREGATE_LINES).unwrap().record().unwrap().t_ns != 2 {
-        std::thread::yield_now();
-    }
-    // An atomic does not wait for that.
-    let third = RegionMemory::create(&new).unwrap();
-    std::fs::rename(&new, &old).unwrap();
-    handle.fetch_and_add(0, 1).unwrap();
-    assert_eq!(third.word(0).unwrap(), 1);
-    std::fs::remove_file(&old).unwrap();
-}
-
-#[test]
-fn a_region_that_may_only_be_read_refuses_atomics() {
-    use std::os::unix::fs::PermissionsExt;
-    let path = path("readonly");
-    let memory = RegionMemory::create(&path).unwrap();
-    memory.publish(&record(1), &[]);
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
-    let mut handle = tidegate_remote::shm::ShmRegion::new(&path);
-    handle.read(AGGREGATE_LINES).unwrap();
-    match handle.fetch_and_add(0, 1) {
-        Ok(_) => println!("SKIPPED refusal: whoever runs this test may write to any file"),
-        Err(error) => assert!(matches!(error, RegionError::Refused(Refusal::ReadOnly))),
-    }
-}
-
-#[test]
-fn a_file_that_is_no_region_is_refused() {
-    for bytes in [0, 100, 8192, 20_000] {
-        let path = path("other");
-        std::fs::write(&path, vec![0x55; bytes]).unwrap();
-        let mut handle = tidegate_remote::shm::ShmRegion::new(&path);
-        let refused = handle.read(1).unwrap_err();
-        assert!(matches!(refused, RegionError::NotRegion(_)), "{refused}");
-        std::fs::remove_file(&path).unwrap();
-    }
 }
 
 // What follows is about datagrams only.

@@ -5,6 +5,7 @@
 )]
 
 #[path = "support/namespaces.rs"]
+#[expect(dead_code, reason = "its other users use the rest")]
 mod namespaces;
 
 use std::net::SocketAddr;

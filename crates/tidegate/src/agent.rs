@@ -98,6 +98,10 @@ fn install(args: AgentArgs, output: Output) -> Result<(), Failure> {
     for why in refusals {
         output.event("rung", &format!("not better: {why}"));
     }
+    if let Some(why) = &installed.silent_locally {
+        let text = format!("front-ends on this host get no answer: {why}");
+        output.event("rung", &text);
+    }
     let port = config.listen.port();
     tell_installed("installed", Some(&installed), port, output)
 }

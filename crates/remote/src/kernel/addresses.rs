@@ -6,7 +6,7 @@
 //! process it stays as it is. Then a new address is not answered for, and one that moved to where
 //! the kernel forwards its packets is not either: the programs ask for the route as well.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use libbpf_rs::{MapCore as _, MapFlags};
@@ -19,11 +19,15 @@ use crate::region::RegionError;
 /// Most addresses on the list.
 pub(super) const ADDRESSES_MAX: usize = 1024;
 
+/// Stands for any interface.
+const ANYWHERE: u32 = 0;
+
 /// The programs' list.
 #[derive(Debug)]
 pub(super) struct LocalAddresses {
     listen: IpAddr,
-    listed: BTreeSet<IpAddr>,
+    /// Each with the interface by which alone its packets come in.
+    listed: BTreeMap<IpAddr, u32>,
     /// Why the last attempt to bring it up to date failed.
     failure: Option<String>,
 }
@@ -33,7 +37,7 @@ impl LocalAddresses {
     pub(super) fn write(programs: &Programs, listen: IpAddr) -> Result<Self, KernelError> {
         let mut list = Self {
             listen: listen.to_canonical(),
-            listed: BTreeSet::new(),
+            listed: BTreeMap::new(),
             failure: None,
         };
         list.update(programs)?;
@@ -51,15 +55,17 @@ impl LocalAddresses {
     fn update(&mut self, programs: &Programs) -> Result<(), KernelError> {
         let current = match self.listen.is_unspecified() {
             true => own().map_err(RegionError::io("list this host's addresses"))?,
-            false => BTreeSet::from([self.listen]),
+            false => BTreeMap::from([(self.listen, ANYWHERE)]),
         };
         let map = programs.map("addresses")?;
         // First those that went: the list may be full.
-        for address in self.listed.difference(&current) {
-            map.delete(&key(*address))
+        for (address, _) in self
+            .listed
+            .extract_if(.., |at, _| !current.contains_key(at))
+        {
+            map.delete(&key(address))
                 .map_err(refused("take an address from the kernel's list"))?;
         }
-        self.listed.retain(|address| current.contains(address));
         if current.len() > ADDRESSES_MAX {
             let text = format!(
                 "this host has {} addresses, the kernel takes {ADDRESSES_MAX}; \
@@ -68,13 +74,13 @@ impl LocalAddresses {
             );
             return Err(KernelError::Options(text));
         }
-        for address in current {
-            if self.listed.contains(&address) {
+        for (address, interface) in current {
+            if self.listed.get(&address) == Some(&interface) {
                 continue;
             }
-            map.update(&key(address), &1_u32.to_ne_bytes(), MapFlags::ANY)
+            map.update(&key(address), &interface.to_ne_bytes(), MapFlags::ANY)
                 .map_err(refused("give the kernel an address of this host"))?;
-            self.listed.insert(address);
+            self.listed.insert(address, interface);
         }
         Ok(())
     }
@@ -88,11 +94,16 @@ fn key(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The addresses of this host that others can reach: those of the loopback interface too, where
-/// routed services have theirs, but for the ones that never leave the host.
-fn own() -> std::io::Result<BTreeSet<IpAddr>> {
-    let interfaces = Interface::all()?.into_iter().chain(Interface::loopback()?);
+/// The addresses of this host. Those that never leave it count at the loopback interface alone; the
+/// interface has others too, where routed services have theirs.
+fn own() -> std::io::Result<BTreeMap<IpAddr, u32>> {
+    let loopback = Interface::loopback()?;
+    let inside = loopback.as_ref().map_or(ANYWHERE, |it| it.index as u32);
+    let interfaces = Interface::all()?.into_iter().chain(loopback);
     let addresses = interfaces.flat_map(|interface| interface.addresses);
-    let canonical = addresses.map(|address| address.to_canonical());
-    Ok(canonical.filter(|address| !address.is_loopback()).collect())
+    let at = |address: IpAddr| match address.to_canonical() {
+        address if address.is_loopback() => (address, inside),
+        address => (address, ANYWHERE),
+    };
+    Ok(addresses.map(at).collect())
 }

@@ -212,7 +212,8 @@ impl Hook {
     /// The hooks of a program at any interface of this network namespace.
     pub(super) fn of_program(program: BorrowedFd<'_>) -> Result<Vec<Self>, libbpf_rs::Error> {
         let mut hooks = Vec::new();
-        for interface in Interface::all()? {
+        let all = Interface::all()?.into_iter();
+        for interface in all.chain(Interface::loopback()?) {
             for rung in LADDER {
                 let hook = Self::new(interface.clone(), rung, program)?;
                 if hook.holds() {

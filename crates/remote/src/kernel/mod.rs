@@ -25,6 +25,7 @@ mod map;
 mod object;
 mod pins;
 mod scope;
+mod words;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -36,7 +37,7 @@ use tidegate_core::load::Rung;
 use tidegate_core::record::Sources;
 use tidegate_core::time::nanos;
 
-use crate::memory::random;
+use crate::memory::{random, random_epoch};
 use crate::region::RegionError;
 use crate::udp::key_file::KEYS_MAX;
 use crate::udp::{Key, Network, ResponderStats};
@@ -45,12 +46,14 @@ use hook::{Hook, LADDER};
 #[cfg(test)]
 use object::Symbols;
 use object::{PerCpu, Programs, Setting, refused};
+use words::CARRY_OUT;
 
 pub use cost::{Cost, Costs};
 pub use hook::Interface;
 pub use map::{PublishedRecord, SlowHalf};
 pub use pins::{Installed, show, uninstall};
 pub use scope::KernelScope;
+pub use words::KernelAtomics;
 
 /// Most networks on the list of those that are listened to.
 const ALLOW_MAX: usize = 1024;
@@ -152,6 +155,7 @@ pub struct KernelResponder {
     hooks: Vec<Hook>,
     refusals: Vec<String>,
     addresses: LocalAddresses,
+    epoch: u32,
 }
 
 impl fmt::Debug for KernelResponder {
@@ -169,12 +173,16 @@ impl KernelResponder {
     /// # Errors
     /// If the kernel refuses the programs, or no interface takes one.
     pub fn attach(options: &KernelOptions) -> Result<Self, KernelError> {
-        let (programs, switches) = prepare(options, &["xdp_respond", "tc_respond"])?;
+        let epoch = random_epoch()?;
+        let names = ["xdp_respond", "tc_respond", CARRY_OUT];
+        let settings = [Setting("set_epoch", epoch.into())];
+        let (programs, switches) = prepare(options, &names, &settings)?;
         let addresses = LocalAddresses::write(&programs, options.listen.ip())?;
         let mut responder = Self {
             programs,
             switches,
             addresses,
+            epoch,
             hooks: Vec::new(),
             refusals: Vec::new(),
         };
@@ -209,6 +217,21 @@ impl KernelResponder {
             }
         }
         Ok(())
+    }
+
+    /// Answers at the loopback interface too, if it is up; else says why not.
+    fn answer_locally(&mut self) -> Result<Option<String>, KernelError> {
+        let loopback =
+            Interface::loopback().map_err(RegionError::io("list the network interfaces"))?;
+        let Some(loopback) = loopback else {
+            return Ok(None);
+        };
+        let program = self.programs.program("tc_respond")?;
+        match Hook::attach(&loopback, Rung::Tc, program.as_fd(), false) {
+            Ok(hook) => self.hooks.push(hook),
+            Err(why) => return Ok(Some(why)),
+        }
+        Ok(None)
     }
 
     /// Interfaces and rungs at which it answers.
@@ -327,7 +350,7 @@ impl KernelPublisher {
     pub fn start(options: &KernelOptions, interval: Duration) -> Result<Self, KernelError> {
         let publish = Setting("set_publish_ns", nanos(interval).max(1));
         let names = ["start_publishing"];
-        let (programs, switches) = prepare_with(options, &names, &[publish])?;
+        let (programs, switches) = prepare(options, &names, &[publish])?;
         programs.call("start_publishing")?;
         Ok(Self {
             programs,
@@ -352,12 +375,8 @@ impl KernelPublisher {
     }
 }
 
-fn prepare(options: &KernelOptions, names: &[&str]) -> Result<(Programs, Link), KernelError> {
-    prepare_with(options, names, &[])
-}
-
 /// Loads the programs, finds what they read, and counts task switches from then on.
-fn prepare_with(
+fn prepare(
     options: &KernelOptions,
     names: &[&str],
     more: &[Setting],
@@ -385,7 +404,6 @@ fn settings(options: &KernelOptions) -> Result<Vec<Setting>, KernelError> {
         Setting("set_cpus", cpus as u64),
         Setting("set_port", options.listen.port().into()),
         Setting("set_scope", options.scope.number().into()),
-        Setting("set_epoch", u64::from((random()? as u32).max(1))),
         Setting("set_generation", random()?.max(1)),
         Setting("set_page_bytes", rustix::param::page_size() as u64),
         Setting(

@@ -44,6 +44,8 @@ pub struct Installed {
     pub counts_switches: bool,
     /// What it has done so far.
     pub stats: ResponderStats,
+    /// Why front-ends on this host get no answer, if it was found when this was installed.
+    pub silent_locally: Option<String>,
     /// CPU time that a packet took, ours or not; known while `kernel.bpf_stats_enabled` is 1.
     pub cost: Option<Duration>,
 }
@@ -55,6 +57,8 @@ impl KernelResponder {
     /// If something is installed for this port already, or there is no BPF file system. Then
     /// nothing stays.
     pub fn install(mut self, options: &KernelOptions) -> Result<Installed, KernelError> {
+        // Nobody else answers front-ends on the node's own host then.
+        let silent_locally = self.answer_locally()?;
         mount();
         let folder = folder(options.listen.port())?;
         if folder.exists() {
@@ -71,8 +75,12 @@ impl KernelResponder {
         }
         // Not detached when this is dropped.
         self.hooks.clear();
-        show(options.listen.port())?
-            .ok_or_else(|| pins(&folder, "what was installed is gone again"))
+        let installed = show(options.listen.port())?
+            .ok_or_else(|| pins(&folder, "what was installed is gone again"))?;
+        Ok(Installed {
+            silent_locally,
+            ..installed
+        })
     }
 
     fn pin(&mut self, folder: &Path) -> Result<(), KernelError> {
@@ -115,6 +123,7 @@ pub fn show(port: u16) -> Result<Option<Installed>, KernelError> {
         rungs,
         counts_switches: Link::open(folder.join(SWITCHES)).is_ok(),
         stats: map::stats(&counts)?,
+        silent_locally: None,
         folder,
     }))
 }

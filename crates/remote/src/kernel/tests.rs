@@ -136,7 +136,7 @@ impl Bench {
         let listen = SocketAddr::from(([0, 0, 0, 0], PORT));
         let mut options = KernelOptions::new(listen, vec![key()]);
         change(&mut options);
-        match prepare(&options, &["xdp_respond", "tc_respond"]) {
+        match prepare(&options, &["xdp_respond", "tc_respond", CARRY_OUT], &[]) {
             Ok((programs, switches)) => {
                 programs.set("xdp_rung", 1).expect("a variable");
                 for v6 in [false, true] {

@@ -4,25 +4,27 @@
 //! | bytes | what |
 //! |---|---|
 //! | 0 .. 1344 | record area, see `lines` |
-//! | 2048 .. 2064 | identity: magic and version, then 1 once the owner is gone |
-//! | 4096 .. 8192 | words |
+//! | 2048 .. 2072 | identity: magic and version; 1 once the owner is gone; epoch of the words |
+//! | 4096 .. 8192 | words, unless the kernel keeps them: then they are memory of their own |
 
 use tidegate_core::record::{LINE_BYTES, LINES_MAX};
 
 /// Words of 64 bits beside the record of every region.
 pub const WORDS: usize = 512;
+/// Bytes of them.
+pub(crate) const WORDS_BYTES: usize = WORDS * size_of::<u64>();
 /// Bytes of a region.
 pub(crate) const REGION_BYTES: usize = 8192;
-/// The same in words.
-pub(crate) const REGION_WORDS: usize = REGION_BYTES / size_of::<u64>();
 /// Where the identity lies, in words.
 pub(crate) const IDENTITY: usize = 2048 / size_of::<u64>();
 /// Where the mark of an owner that is gone lies, in words.
 pub(crate) const RETIRED: usize = IDENTITY + 1;
+/// Where the epoch lies, in words.
+pub(crate) const EPOCH: usize = IDENTITY + 2;
 /// Where the words lie, in words.
 pub(crate) const WORDS_START: usize = 4096 / size_of::<u64>();
-/// "TGRM", and version 1 of this layout.
-pub(crate) const IDENTITY_VALUE: u64 = u64::from_le_bytes(*b"TGRM\x01\0\0\0");
+/// "TGRM", and version 2 of this layout.
+pub(crate) const IDENTITY_VALUE: u64 = u64::from_le_bytes(*b"TGRM\x02\0\0\0");
 
 const _: () = assert!(LINES_MAX * LINE_BYTES <= IDENTITY * size_of::<u64>());
-const _: () = assert!(WORDS_START + WORDS <= REGION_WORDS);
+const _: () = assert!(WORDS_START * size_of::<u64>() + WORDS_BYTES <= REGION_BYTES);

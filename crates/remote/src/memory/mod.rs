@@ -1,113 +1,124 @@
 //! The node's side of a region: where the record is published and where the words live.
 //!
-//! A region lies in a file (in `/dev/shm`, so that it never meets a disk) or in anonymous
-//! memory that a [`crate::udp::Responder`] of the same process serves. It has one owner:
+//! A region is sealed memory without a name. It serves a [`crate::udp::Responder`] of the same
+//! process, and other processes of this host if it has a door (`door`), a socket under a name in
+//! the file system (in `/dev/shm` or `/run`), which hands the memory out. It has one owner:
 //!
-//! * The owner holds a lock on the file as long as it lives. Whoever comes second is refused
-//!   ([`RegionError::Owned`]); a file whose owner died is replaced, and so is never one that
-//!   is not a region.
-//! * A replaced file is a new file under the old name, put there whole by a rename. Readers
-//!   that still map the old one find it marked as retired, or see the record stand still and
-//!   look at the name again (`shm`).
-//! * The words start at zero and the record with a new generation.
+//! * Whoever comes second is refused ([`RegionError::Owned`]). A name whose owner died is taken
+//!   over; one that is not a region's never is.
+//! * An owner that ends marks its memory as retired. Readers that map the memory of one that was
+//!   killed see the record stand still, and look at the name again (`shm`).
+//! * The words start at zero with a new epoch, and the record with a new generation.
+//! * A node has one set of words: where the kernel's programs keep them ([`KernelWords`]), the
+//!   region hands those out in place of its own.
 
+mod door;
 mod layout;
 pub(crate) mod lines;
 mod mapping;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use tidegate_core::record::{CpuLine, LoadRecord, RECORD_BYTES_MAX};
 
+use door::Door;
+pub(crate) use door::Visitor;
 pub use layout::WORDS;
-pub(crate) use layout::{IDENTITY, IDENTITY_VALUE, REGION_BYTES, RETIRED, WORDS_START};
+pub(crate) use layout::{
+    EPOCH, IDENTITY, IDENTITY_VALUE, REGION_BYTES, RETIRED, WORDS_BYTES, WORDS_START,
+};
 use lines::{CopyError, RECORD_WORDS};
 pub(crate) use mapping::Mapping;
 
 use crate::region::{Refusal, RegionError};
 
-/// Who may map a region's file, unless said otherwise: its owner's user alone.
+/// Who may take a region's memory, unless said otherwise: its owner's user alone.
 pub const MODE_DEFAULT: u32 = 0o600;
-/// Names tried for a file that is about to take the region's name.
-const NAME_TRIES: usize = 8;
+
+/// Words that the kernel's programs keep.
+#[derive(Debug)]
+pub struct KernelWords {
+    /// Their map, which can be mapped.
+    pub map: OwnedFd,
+    /// Their epoch.
+    pub epoch: u32,
+}
 
 /// The node's side of a region.
 #[derive(Debug)]
 pub struct RegionMemory {
+    file: OwnedFd,
     mapping: Mapping,
+    /// The kernel's words; nothing if they are in the region.
+    kernel_words: Option<Mapping>,
+    /// Zero stands for "not known" in a request.
+    epoch: AtomicU32,
     /// The sequence of the last publication. The lock makes publishers take turns; readers
     /// never see it.
     sequence: Mutex<u32>,
     generation: u64,
-    file: Option<Named>,
-}
-
-/// The file of a region and the name that it was given.
-#[derive(Debug)]
-struct Named {
-    /// Keeps the lock.
-    file: File,
-    path: PathBuf,
+    door: Option<Door>,
 }
 
 impl RegionMemory {
-    /// A region in a file that only this user may open.
+    /// A region that only this user's processes may map, by its name.
     pub fn create(path: &Path) -> Result<Self, RegionError> {
         Self::create_with_mode(path, MODE_DEFAULT)
     }
 
-    /// A region in a file with these permissions. Read permission lets others read the record,
-    /// write permission lets them change words (and the record: give it to the proxy only).
+    /// A region that processes may map which have write permission by this mode. They change words
+    /// (and could change the record: give it to the proxy only).
     pub fn create_with_mode(path: &Path, mode: u32) -> Result<Self, RegionError> {
-        let old = lock_old(path)?;
-        let (file, temporary) = create_beside(path, mode)?;
-        let made = Self::fill(&file).and_then(|mapping| {
-            std::fs::rename(&temporary, path).map_err(RegionError::io("give a region its name"))?;
-            Ok(mapping)
-        });
-        if made.is_err() {
-            // The reason why it failed is what matters, not that a stray file may remain.
-            std::fs::remove_file(&temporary).ok();
-        }
-        let mapping = made?;
-        if let Some(old) = old {
-            old.words()[RETIRED].store(1, Ordering::Release);
-        }
-        let path = path.to_path_buf();
-        Self::new(mapping, Some(Named { file, path }))
+        Self::new(Some((path, mode)), None)
     }
 
     /// A region in memory of this process alone, for a responder to serve.
     pub fn anonymous() -> Result<Self, RegionError> {
-        Self::new(Mapping::anonymous()?, None)
+        Self::new(None, None)
     }
 
-    fn new(mapping: Mapping, file: Option<Named>) -> Result<Self, RegionError> {
+    /// A region whose words are the kernel's, with a name if other processes of this host read it.
+    pub fn beside_kernel(path: Option<&Path>, words: KernelWords) -> Result<Self, RegionError> {
+        Self::new(path.map(|path| (path, MODE_DEFAULT)), Some(words))
+    }
+
+    fn new(name: Option<(&Path, u32)>, words: Option<KernelWords>) -> Result<Self, RegionError> {
+        let file = sealed().map_err(RegionError::io("make a region's memory"))?;
+        let mapping = Mapping::of(&file, REGION_BYTES)?;
+        let (map, epoch) = match words {
+            Some(KernelWords { map, epoch }) => (Some(map), epoch),
+            None => (None, random_epoch()?),
+        };
+        let kernel_words = match &map {
+            Some(map) => Some(Mapping::of(map, WORDS_BYTES)?),
+            None => None,
+        };
+        mapping.words()[EPOCH].store(epoch.into(), Ordering::Relaxed);
+        mapping.words()[IDENTITY].store(IDENTITY_VALUE.to_le(), Ordering::Release);
+        let door = match name {
+            Some((path, mode)) => {
+                let region = file.try_clone();
+                let region = region.map_err(RegionError::io("hand a region out"))?;
+                let memory = [region].into_iter().chain(map).collect();
+                Some(Door::open(path, mode, memory)?)
+            }
+            None => None,
+        };
         Ok(Self {
+            file,
             mapping,
+            kernel_words,
+            epoch: AtomicU32::new(epoch),
             sequence: Mutex::new(0),
             generation: random()?,
-            file,
+            door,
         })
-    }
-
-    /// Gives a new file its size, lock and identity.
-    fn fill(file: &File) -> Result<Mapping, RegionError> {
-        flock(file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(RegionError::io("lock a region"))?;
-        file.set_len(REGION_BYTES as u64)
-            .map_err(RegionError::io("make room for a region"))?;
-        let mapping = Mapping::writable(file)?;
-        mapping.words()[IDENTITY].store(IDENTITY_VALUE.to_le(), Ordering::Release);
-        Ok(mapping)
     }
 
     /// Publishes a record: takes the next sequence, and this region's generation where the
@@ -135,9 +146,23 @@ impl RegionMemory {
         self.generation
     }
 
-    /// The file's name, unless the region is anonymous.
+    /// The epoch of the words: this life of theirs, never zero.
+    pub fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Begins another epoch, by every way at once: what was carried out in the one before is known
+    /// no more.
+    pub(crate) fn begin_epoch(&self) -> Result<(), RegionError> {
+        let epoch = random_epoch()?;
+        self.epoch.store(epoch, Ordering::Release);
+        self.mapping.words()[EPOCH].store(epoch.into(), Ordering::Release);
+        Ok(())
+    }
+
+    /// The region's name, unless it is anonymous.
     pub fn path(&self) -> Option<&Path> {
-        self.file.as_ref().map(|named| named.path.as_path())
+        self.door.as_ref().map(Door::path)
     }
 
     /// The value of a word.
@@ -165,33 +190,46 @@ impl RegionMemory {
     }
 
     fn word_at(&self, word: u32) -> Result<&AtomicU64, RegionError> {
-        word_at(&self.mapping, word)
+        word_at(&self.mapping, self.kernel_words.as_ref(), word)
+    }
+}
+
+impl AsFd for RegionMemory {
+    /// The memory itself.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
 impl Drop for RegionMemory {
     fn drop(&mut self) {
         self.mapping.words()[RETIRED].store(1, Ordering::Release);
-        let Some(named) = &self.file else { return };
-        // Only the file that is ours: another owner may have taken the name over.
-        let same = |ours: std::fs::Metadata| {
-            std::fs::symlink_metadata(&named.path)
-                .is_ok_and(|theirs| identity(&ours) == identity(&theirs))
-        };
-        if named.file.metadata().is_ok_and(same) {
-            // A file that cannot be removed is replaced by the next owner.
-            std::fs::remove_file(&named.path).ok();
-        }
     }
 }
 
-/// A word of a mapped region.
-pub(crate) fn word_at(mapping: &Mapping, word: u32) -> Result<&AtomicU64, RegionError> {
-    if (word as usize) < WORDS {
-        Ok(&mapping.words()[WORDS_START + word as usize])
-    } else {
-        Err(RegionError::Refused(Refusal::Word(word)))
-    }
+/// Memory of a region's size that nobody can cut short or make longer.
+fn sealed() -> Result<OwnedFd, rustix::io::Errno> {
+    let file = memfd_create(
+        "tidegate-region",
+        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+    )?;
+    ftruncate(&file, REGION_BYTES as u64)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// A word of a mapped region, or of the kernel if that keeps them.
+pub(crate) fn word_at<'a>(
+    region: &'a Mapping,
+    kernel_words: Option<&'a Mapping>,
+    word: u32,
+) -> Result<&'a AtomicU64, RegionError> {
+    let words = match kernel_words {
+        Some(words) => words.words(),
+        None => &region.words()[WORDS_START..],
+    };
+    let known = words[..WORDS].get(word as usize);
+    known.ok_or(RegionError::Refused(Refusal::Word(word)))
 }
 
 /// The verb on one word; gives the value that it held.
@@ -200,75 +238,14 @@ pub(crate) fn compare_and_swap(word: &AtomicU64, expected: u64, new: u64) -> u64
         .unwrap_or_else(|held| held)
 }
 
-/// What tells two files of one name apart.
-pub(crate) fn identity(file: &std::fs::Metadata) -> (u64, u64) {
-    (file.dev(), file.ino())
-}
-
-/// Whether an open file is a region of this layout.
-pub(crate) fn is_region(
-    file: &File,
-    mapping: impl FnOnce() -> Result<Mapping, RegionError>,
-) -> Result<Option<Mapping>, RegionError> {
-    let about = file
-        .metadata()
-        .map_err(RegionError::io("look at a region's file"))?;
-    if !about.is_file() || about.len() < REGION_BYTES as u64 {
-        return Ok(None);
-    }
-    let mapping = mapping()?;
-    let known = mapping.words()[IDENTITY].load(Ordering::Acquire) == IDENTITY_VALUE.to_le();
-    Ok(known.then_some(mapping))
-}
-
-/// How a region's file is opened: never through a link that someone else may have laid.
-pub(crate) fn open_options(write: bool) -> OpenOptions {
-    let mut options = OpenOptions::new();
-    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    options
-        .read(true)
-        .write(write)
-        .custom_flags(flags.bits() as i32);
-    options
-}
-
 /// The number of the next publication: never zero, which means that there was none.
 fn next_sequence(sequence: u32) -> u32 {
     sequence.checked_add(1).unwrap_or(1)
 }
 
-/// What lies under the name, if it is a region that nobody owns any more.
-fn lock_old(path: &Path) -> Result<Option<Mapping>, RegionError> {
-    let file = match open_options(true).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(RegionError::io("open the region of before")(error)),
-    };
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Err(RegionError::Owned(path.to_path_buf()));
-    }
-    match is_region(&file, || Mapping::writable(&file))? {
-        Some(mapping) => Ok(Some(mapping)),
-        None => Err(RegionError::NotRegion(path.to_path_buf())),
-    }
-}
-
-/// A new file in the same folder, under a name that nobody else takes.
-fn create_beside(path: &Path, mode: u32) -> Result<(File, PathBuf), RegionError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let mut refused = io::Error::from(io::ErrorKind::AlreadyExists);
-    for _ in 0..NAME_TRIES {
-        let temporary = path.with_file_name(format!(".{name}.{:016x}", random()?));
-        match open_options(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&temporary)
-        {
-            Ok(file) => return Ok((file, temporary)),
-            Err(error) => refused = error,
-        }
-    }
-    Err(RegionError::io("create a region")(refused))
+/// An epoch that no other is likely to have.
+pub(crate) fn random_epoch() -> Result<u32, RegionError> {
+    Ok((random()? as u32).max(1))
 }
 
 /// A random number that is not zero.

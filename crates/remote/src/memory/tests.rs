@@ -1,5 +1,7 @@
 //! The record area under a writer that never rests, and the life of a region's file.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use tidegate_core::record::{AGGREGATE_LINES, CPU_LINES_MAX, LINES_MAX};
@@ -157,39 +159,74 @@ fn every_interleaving_of_a_read_with_two_writes_is_whole_or_torn() {
     explore(0, 0, &mut [1; WORDS], &mut [0; WORDS]);
 }
 
+fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).unwrap().mode() & 0o777
+}
+
 #[test]
-fn a_file_has_one_owner_and_goes_with_it() {
+fn a_name_has_one_owner_and_goes_with_it() {
     let path = path("owner");
     let memory = RegionMemory::create(&path).unwrap();
-    let mode = std::fs::metadata(&path).unwrap().mode();
-    assert_eq!(mode & 0o777, MODE_DEFAULT);
+    assert_eq!(mode(&path), MODE_DEFAULT);
     assert!(matches!(
         RegionMemory::create(&path),
         Err(RegionError::Owned(_))
     ));
     drop(memory);
     assert!(!path.exists());
+    let memory = RegionMemory::create_with_mode(&path, 0o660).unwrap();
+    assert_eq!(mode(&path), 0o660);
+    drop(memory);
+}
+
+/// What an owner leaves that was killed: a socket that nobody listens at any more.
+fn left_by_a_dead_owner(path: &Path) {
+    drop(std::os::unix::net::UnixListener::bind(path).unwrap());
 }
 
 #[test]
-fn a_file_left_by_a_dead_owner_is_replaced_and_any_other_is_not() {
+fn a_name_left_by_a_dead_owner_is_taken_over_and_any_other_is_not() {
     let path = path("left");
-    let mut dead = RegionMemory::create(&path).unwrap();
-    // As if it had been killed: the lock goes, the file stays.
-    let named = dead.file.take().unwrap();
-    let before = identity(&named.file.metadata().unwrap());
-    // The mapping would keep the lock as well.
-    flock(&named.file, FlockOperation::Unlock).unwrap();
+    left_by_a_dead_owner(&path);
     let memory = RegionMemory::create(&path).unwrap();
-    assert_ne!(before, identity(&std::fs::metadata(&path).unwrap()));
-    assert_ne!(memory.generation(), dead.generation());
-    assert_eq!(dead.mapping.words()[RETIRED].load(Ordering::Acquire), 1);
+    assert_eq!(memory.path(), Some(&*path));
+    assert!(matches!(
+        RegionMemory::create(&path),
+        Err(RegionError::Owned(_))
+    ));
     drop(memory);
     std::fs::write(&path, "somebody's letters").unwrap();
     let refused = RegionMemory::create(&path);
     assert!(matches!(refused, Err(RegionError::NotRegion(_))));
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody's letters");
     std::fs::remove_file(&path).unwrap();
+    let folder = path.parent().unwrap();
+    let strays = std::fs::read_dir(folder).unwrap().filter(|it| {
+        let name = it.as_ref().unwrap().file_name();
+        name.to_string_lossy().starts_with(&*format!(
+            ".{}",
+            path.file_name().unwrap().to_string_lossy()
+        ))
+    });
+    assert_eq!(strays.count(), 0);
+}
+
+#[test]
+fn of_many_that_come_at_once_one_takes_the_name_over() {
+    let path = path("race");
+    for _ in 0..20 {
+        left_by_a_dead_owner(&path);
+        let made = std::thread::scope(|scope| {
+            let come = || scope.spawn(|| RegionMemory::create(&path));
+            let all: Vec<_> = (0..4).map(|_| come()).collect();
+            let join = |it: std::thread::ScopedJoinHandle<'_, _>| it.join().unwrap();
+            all.into_iter().map(join).collect::<Vec<_>>()
+        });
+        let owners: Vec<_> = made.iter().filter_map(|it| it.as_ref().ok()).collect();
+        assert_eq!(owners.len(), 1, "{made:?}");
+        drop(made);
+        assert!(!path.exists());
+    }
 }
 
 #[test]

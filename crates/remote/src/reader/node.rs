@@ -200,7 +200,9 @@ fn fault(error: &RegionError) -> ReadFault {
         RegionError::WrongKey { .. } => ReadFault::WrongKey,
         RegionError::Refused(_) | RegionError::Restarted => ReadFault::Refused,
         RegionError::Record(_) | RegionError::NotRegion(_) => ReadFault::Record,
-        RegionError::Owned(_) | RegionError::Io { .. } => ReadFault::Unreachable,
+        RegionError::Owned(_) | RegionError::Untrusted { .. } | RegionError::Io { .. } => {
+            ReadFault::Unreachable
+        }
     }
 }
 

@@ -119,7 +119,7 @@ impl Worker {
         };
         for target in targets {
             let path = match target.transport {
-                Transport::Shm { path } => Path::Shm(ShmRegion::new(&path)),
+                Transport::Shm { path } => Path::Shm(ShmRegion::impatient(&path)),
                 Transport::Udp { address, keys } => {
                     let side = worker.side(address.is_ipv4())?;
                     let node = worker.nodes.len();

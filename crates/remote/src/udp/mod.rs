@@ -30,4 +30,4 @@ pub mod wire;
 pub use address::{Network, NetworkError};
 pub use key::Key;
 pub use region::{UdpOptions, UdpRegion};
-pub use responder::{BeforeRead, Responder, ResponderOptions, ResponderStats};
+pub use responder::{BeforeRead, CarryOut, Responder, ResponderOptions, ResponderStats};

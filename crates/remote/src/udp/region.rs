@@ -276,6 +276,7 @@ impl Region for UdpRegion {
         read.received_at = answer.received_at;
         read.node_now_ns = Some(answer.reply.node_now_ns);
         read.readers = Some(answer.reply.readers);
+        read.epoch = Some(answer.reply.epoch);
         match answer.reply.status {
             Status::Done => {}
             Status::Absent => return Err(RegionError::Absent),

@@ -31,8 +31,8 @@ use super::wire::{
     DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes,
 };
 use crate::clock;
+use crate::memory::RegionMemory;
 use crate::memory::lines::CopyError;
-use crate::memory::{RegionMemory, random};
 use crate::realtime::{self, RealtimeRefused};
 use crate::region::RegionError;
 
@@ -68,6 +68,16 @@ impl fmt::Debug for BeforeRead {
     }
 }
 
+/// Where atomics are carried out that do not happen in the region's own words: the kernel's programs
+/// keep words and know who has asked, so that it does not matter by which way a request comes.
+pub trait CarryOut: fmt::Debug + Send {
+    /// Carries an atomic out, once; gives how it ended and the value that the word held.
+    ///
+    /// # Errors
+    /// If it could not be asked for. It was not carried out then.
+    fn carry_out(&mut self, request: &Request) -> io::Result<(Status, u64)>;
+}
+
 /// What a responder serves whom.
 #[derive(Debug)]
 pub struct ResponderOptions {
@@ -87,6 +97,8 @@ pub struct ResponderOptions {
     pub gather: Duration,
     /// See there.
     pub before_read: Option<BeforeRead>,
+    /// Who carries atomics out, if the region's words are not its own.
+    pub atomics: Option<Box<dyn CarryOut>>,
 }
 
 impl ResponderOptions {
@@ -100,6 +112,7 @@ impl ResponderOptions {
             rate_max: RATE_MAX,
             gather: Duration::ZERO,
             before_read: None,
+            atomics: None,
         }
     }
 }
@@ -117,7 +130,8 @@ pub struct ResponderStats {
     pub refused: u64,
     /// Answers that could not be sent.
     pub unsent: u64,
-    /// Times that the system gave no datagrams for a reason other than that there were none.
+    /// Times that the system gave no datagrams for a reason other than that there were none, or that
+    /// the kernel's programs could not be asked to carry an atomic out.
     pub faults: u64,
     /// Times that the limit of the rate was reached.
     pub limited: u64,
@@ -243,7 +257,7 @@ struct Server {
     hook_ran_at: Timestamp,
     limit: RateLimit,
     gather: Duration,
-    epoch: u32,
+    atomics: Option<Box<dyn CarryOut>>,
     initiators: Initiators,
     readers: Readers,
     /// The last lines that were copied whole, and how many bytes of them; 0: none yet.
@@ -266,6 +280,10 @@ impl Server {
             let error = io::Error::new(io::ErrorKind::InvalidInput, text);
             return Err(RegionError::io("take the keys")(error));
         }
+        if options.atomics.is_none() {
+            // The table of what was carried out begins empty.
+            memory.begin_epoch()?;
+        }
         Ok(Self {
             socket,
             counters,
@@ -276,8 +294,7 @@ impl Server {
             hook_ran_at: Timestamp::ZERO,
             limit: RateLimit::new(options.rate_max),
             gather: options.gather,
-            // Zero stands for "not known" in a request.
-            epoch: (random()? as u32).max(1),
+            atomics: options.atomics,
             initiators: Initiators::default(),
             readers: Readers::default(),
             whole: [0; RECORD_BYTES_MAX],
@@ -303,7 +320,10 @@ impl Server {
             for slot in 0..received {
                 match self.answer(&mut batch, slot, now) {
                     Ok(()) => answered.push(slot as u16),
-                    Err(reason) => count(&self.counters.dropped[reason as usize]),
+                    Err(Unanswered::Dropped(reason)) => {
+                        count(&self.counters.dropped[reason as usize]);
+                    }
+                    Err(Unanswered::Fault) => count(&self.counters.faults),
                 }
             }
             let unsent = &self.counters.unsent;
@@ -333,11 +353,11 @@ impl Server {
     }
 
     /// Turns the request in a slot into its answer.
-    fn answer(&mut self, batch: &mut Batch, slot: usize, now: Timestamp) -> Result<(), DropReason> {
+    fn answer(&mut self, batch: &mut Batch, slot: usize, now: Timestamp) -> Result<(), Unanswered> {
         if !self.allow.is_empty() {
             let source = batch.source(slot).ok_or(DropReason::Source)?.ip();
             if !self.allow.iter().any(|network| network.contains(source)) {
-                return Err(DropReason::Source);
+                return Err(DropReason::Source.into());
             }
         }
         let message = batch.datagram(slot).ok_or(DropReason::Length)?;
@@ -355,7 +375,7 @@ impl Server {
                 (self.read(lines, now), readers)
             }
             Verb::CompareAndSwap | Verb::FetchAndAdd => {
-                (self.atomic(&request, now), self.readers.current(now))
+                (self.atomic(&request, now)?, self.readers.current(now))
             }
         };
         let reply = Reply {
@@ -368,7 +388,7 @@ impl Server {
             node_now_ns: clock::now().nanos(),
             value: outcome.value,
             readers,
-            epoch: self.epoch,
+            epoch: self.memory.epoch(),
         };
         reply.encode(&self.keys[key], message);
         Ok(())
@@ -405,10 +425,22 @@ impl Server {
         Outcome { status, value }
     }
 
+    /// Carries an atomic out, once, or has it done.
+    fn atomic(&mut self, request: &Request, now: Timestamp) -> Result<Outcome, Unanswered> {
+        match &mut self.atomics {
+            // Who does it counts it.
+            Some(atomics) => match atomics.carry_out(request) {
+                Ok((status, value)) => Ok(Outcome { status, value }),
+                Err(_) => Err(Unanswered::Fault),
+            },
+            None => Ok(self.carry_out(request, now)),
+        }
+    }
+
     /// Carries an atomic out, once.
-    fn atomic(&mut self, request: &Request, now: Timestamp) -> Outcome {
+    fn carry_out(&mut self, request: &Request, now: Timestamp) -> Outcome {
         let refused = |status| Outcome { status, value: 0 };
-        if request.epoch != self.epoch {
+        if request.epoch != self.memory.epoch() {
             count(&self.counters.refused);
             return refused(Status::Epoch);
         }
@@ -441,6 +473,19 @@ impl Server {
         };
         self.initiators.keep(request, outcome);
         outcome
+    }
+}
+
+/// Why a datagram is not answered.
+enum Unanswered {
+    Dropped(DropReason),
+    /// The system did not do what it was asked for.
+    Fault,
+}
+
+impl From<DropReason> for Unanswered {
+    fn from(reason: DropReason) -> Self {
+        Self::Dropped(reason)
     }
 }
 

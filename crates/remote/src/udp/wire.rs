@@ -127,7 +127,7 @@ impl Status {
         }
     }
 
-    fn from_number(number: u8) -> Self {
+    pub(crate) fn from_number(number: u8) -> Self {
         let known = Self::KNOWN
             .into_iter()
             .find(|status| status.number() == number);
@@ -228,17 +228,22 @@ impl Request {
 
     /// Writes the header. The padding, up to [`message_bytes`], is the caller's: zeros.
     pub fn encode(&self, key: &Key, header: &mut [u8; HEADER_BYTES]) {
+        self.encode_unsigned(key.id(), header);
+        let mac = key.mac(&[&header[..MAC_AT]]);
+        put(header, MAC_AT, mac);
+    }
+
+    /// Writes all of the header but the MAC.
+    pub(crate) fn encode_unsigned(&self, key: u16, header: &mut [u8; HEADER_BYTES]) {
         header[..4].copy_from_slice(&REQUEST_MAGIC);
         header[4..8].copy_from_slice(&[VERSION, self.verb as u8, self.lines, 0]);
         put(header, 8, self.initiator);
         put(header, 16, self.sequence);
         put(header, 24, self.nonce);
-        let word = u64::from(self.word) | (u64::from(key.id()) << 16);
+        let word = u64::from(self.word) | (u64::from(key) << 16);
         put(header, 32, word | (u64::from(self.epoch) << 32));
         put(header, 40, self.operand);
         put(header, 48, self.expected);
-        let mac = key.mac(&[&header[..MAC_AT]]);
-        put(header, MAC_AT, mac);
     }
 
     /// Reads a datagram and makes sure that it was made with one of the keys, whose place is

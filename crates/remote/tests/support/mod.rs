@@ -5,8 +5,9 @@ pub(crate) mod kernel;
 pub(crate) mod namespaces;
 
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -35,7 +36,6 @@ pub(crate) trait Node {
     /// A handle as a front-end would hold it; each is an initiator of its own.
     fn handle(&self) -> Box<dyn Region + Send>;
     fn memory(&self) -> &RegionMemory;
-    fn path(&self) -> &Path;
     /// Ends the owner and starts another one in its place.
     fn restart(&mut self);
     /// Ends the owner for good.
@@ -92,13 +92,9 @@ pub(crate) fn cpu(number: u64) -> CpuLine {
     }
 }
 
-/// Flips a byte of a region's file, as a writer that stopped half way would leave it.
-pub(crate) fn tear(path: &Path, at: u64) {
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-        .unwrap();
+/// Flips a byte of a region, as a writer that stopped half way would leave it.
+pub(crate) fn tear(memory: &RegionMemory, at: u64) {
+    let file = std::fs::File::from(memory.as_fd().try_clone_to_owned().unwrap());
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 0xff], at).unwrap();
@@ -123,9 +119,6 @@ impl Node for ShmNode {
     fn memory(&self) -> &RegionMemory {
         self.memory.as_ref().unwrap()
     }
-    fn path(&self) -> &Path {
-        &self.path
-    }
     fn restart(&mut self) {
         self.stop();
         self.memory = Some(RegionMemory::create(&self.path).unwrap());
@@ -136,7 +129,6 @@ impl Node for ShmNode {
 }
 
 pub(crate) struct UdpNode {
-    path: PathBuf,
     address: SocketAddr,
     memory: Option<Arc<RegionMemory>>,
     responder: Option<Responder>,
@@ -144,11 +136,9 @@ pub(crate) struct UdpNode {
 
 impl UdpNode {
     pub(crate) fn with(options: ResponderOptions) -> Self {
-        let path = path("udp");
-        let memory = Arc::new(RegionMemory::create(&path).unwrap());
+        let memory = Arc::new(RegionMemory::anonymous().unwrap());
         let responder = Responder::spawn(Arc::clone(&memory), options).unwrap();
         Self {
-            path,
             address: responder.address(),
             memory: Some(memory),
             responder: Some(responder),
@@ -182,12 +172,9 @@ impl Node for UdpNode {
     fn memory(&self) -> &RegionMemory {
         self.memory.as_ref().unwrap()
     }
-    fn path(&self) -> &Path {
-        &self.path
-    }
     fn restart(&mut self) {
         self.stop();
-        let memory = Arc::new(RegionMemory::create(&self.path).unwrap());
+        let memory = Arc::new(RegionMemory::anonymous().unwrap());
         let options = Self::options(self.address);
         self.responder = Some(Responder::spawn(Arc::clone(&memory), options).unwrap());
         self.memory = Some(memory);

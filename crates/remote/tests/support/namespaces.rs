@@ -10,6 +10,8 @@ use std::thread::JoinHandle;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+/// The node's address at the second cable.
+pub(crate) const NODE_SECOND: &str = "198.51.100.2";
 /// Addresses of the node, for both families. The front-end has those that end in 1.
 pub(crate) const NODE_V4: &str = "192.0.2.2";
 pub(crate) const NODE_V6: &str = "fd00:7467::2";
@@ -98,6 +100,19 @@ impl Hosts {
 
     fn all(&self) -> impl Iterator<Item = &String> {
         [&self.front, &self.node].into_iter().chain(&self.switch)
+    }
+
+    /// A second cable between the two, with addresses of its own.
+    pub(crate) fn second_cable(&self) -> Result<(), String> {
+        self.cable((&self.front, "front1"), (&self.node, "node1"))?;
+        for (namespace, interface, address) in [
+            (&*self.front, "front1", "198.51.100.1/24"),
+            (&*self.node, "node1", "198.51.100.2/24"),
+        ] {
+            self.ip(&["-n", namespace, "addr", "add", address, "dev", interface])?;
+            self.ip(&["-n", namespace, "link", "set", interface, "up"])?;
+        }
+        Ok(())
     }
 
     fn cable(&self, one: (&str, &str), other: (&str, &str)) -> Result<(), String> {

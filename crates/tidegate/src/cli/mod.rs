@@ -186,8 +186,8 @@ pub(crate) struct AgentArgs {
     /// Time between two samples [default: 1ms].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) interval: Option<Duration>,
-    /// Also publish in this file, for front-ends on this host.
-    #[arg(long, value_name = "FILE")]
+    /// Also publish in shared memory under this name, for front-ends on this host.
+    #[arg(long, value_name = "NAME")]
     pub(crate) shm: Option<PathBuf>,
     /// `host`, or the path of the cgroup to measure [default: host].
     #[arg(long, value_parser = scope)]

@@ -252,7 +252,8 @@ table! {
         /// udp: the name in the agent's key, where it is not this node's: nodes on one host that share an
         /// agent share its key.
         key_name: Option<String> = None;
-        /// shm: the file that the agent on this host publishes in.
+        /// shm: the name under which the agent on this host publishes. Only an agent of root or of
+        /// this process's user is believed.
         path: Option<PathBuf> = None;
     }
 }
@@ -300,8 +301,9 @@ table! {
         key_file: PathBuf;
         /// Time between two samples. Paper 000 used 50ms.
         interval: Duration = ms(1), in INTERVAL_MIN..=INTERVAL_MAX;
-        /// Also publish in this file, for front-ends on the same host (a path on a memory file
-        /// system, like `/dev/shm/tidegate`).
+        /// Also publish in shared memory under this name, for front-ends on the same host (a path
+        /// like `/dev/shm/tidegate`: a socket there hands the memory out, to root and to this
+        /// user's processes).
         shm: Option<PathBuf> = None;
         /// What is measured: `host`, or the path of a cgroup for a container that reports
         /// itself.

@@ -1,0 +1,388 @@
+//! How a region's memory gets to the other processes of its host: a socket under the region's name
+//! hands it out.
+//!
+//! Memory without a name cannot be replaced, opened through a link or cut short behind a reader's
+//! back. The owner seals it, and each front-end makes sure of the seals and of the owner's user
+//! before it touches a byte.
+//!
+//! ```text
+//!  owner:     memory, sealed ── name.<random> bound, then renamed ──> accept: send descriptors, close
+//!  front-end: open the name without following links ── whose is it? ── connect ── whose process is
+//!             it? ── take the descriptors ── sealed? ── map
+//! ```
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, SealFlags, chmodat, fcntl_get_seals, fstat, openat,
+    renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    connect, listen, recvmsg, sendmsg, shutdown, socket_with,
+};
+
+use super::layout::REGION_BYTES;
+use super::random;
+use crate::clock;
+use crate::region::RegionError;
+
+/// Connections that wait for the owner's thread.
+const BACKLOG: i32 = 64;
+/// Rest after the system refused a connection for a reason that may last.
+const REFUSED_REST: Duration = Duration::from_millis(10);
+/// Stack of the thread, which calls next to nothing.
+const STACK_BYTES: usize = 64 * 1024;
+/// Descriptors that are handed out: the region, and the kernel's words if they are elsewhere.
+const DESCRIPTORS_MAX: usize = 2;
+/// How the kernel calls its maps' descriptors.
+const KERNEL_MAP: &str = "anon_inode:bpf-map";
+
+/// Hands a region's memory out as long as it lives.
+#[derive(Debug)]
+pub(super) struct Door {
+    listener: Arc<OwnedFd>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    name: Name,
+    /// Which of all files of that name is ours.
+    identity: (u64, u64),
+}
+
+impl Door {
+    /// Takes the region's name, unless somebody has it, and hands this memory out from then on.
+    pub(super) fn open(path: &Path, mode: u32, memory: Vec<OwnedFd>) -> Result<Self, RegionError> {
+        let name = Name::of(path)?;
+        let listener = name.listen(mode)?;
+        let identity = name
+            .identity()
+            .map_err(RegionError::io("look at a region's name"))?;
+        let (listener, stop) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
+        let thread = std::thread::Builder::new()
+            .name("tidegate-region".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn({
+                let (listener, stop) = (Arc::clone(&listener), Arc::clone(&stop));
+                move || serve(&listener, &memory, &stop)
+            })
+            .map_err(RegionError::io("start the region's thread"))?;
+        Ok(Self {
+            listener,
+            stop,
+            thread: Some(thread),
+            name,
+            identity,
+        })
+    }
+
+    /// The region's name.
+    pub(super) fn path(&self) -> &Path {
+        &self.name.path
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // Wakes the thread.
+        shutdown(&*self.listener, rustix::net::Shutdown::Both).ok();
+        if let Some(thread) = self.thread.take() {
+            // A panic was printed by the thread itself; there is nothing to add.
+            thread.join().ok();
+        }
+        // Only what is ours: another owner may have taken the name over. What cannot be removed
+        // is replaced by the next owner.
+        if self.name.identity().is_ok_and(|it| it == self.identity) {
+            unlinkat(&self.name.folder, &self.name.last, AtFlags::empty()).ok();
+        }
+    }
+}
+
+/// Gives everybody who comes the descriptors.
+fn serve(listener: &OwnedFd, memory: &[OwnedFd], stop: &AtomicBool) {
+    while !stop.load(Ordering::Acquire) {
+        match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            // Who has gone again gets nothing.
+            Ok(client) => drop(send(&client, memory)),
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            // No descriptor is free: others may end meanwhile.
+            Err(_) if !stop.load(Ordering::Acquire) => {
+                clock::sleep_until(clock::now() + REFUSED_REST);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn send(client: &OwnedFd, memory: &[OwnedFd]) -> io::Result<usize> {
+    let descriptors: Vec<BorrowedFd<'_>> = memory.iter().map(AsFd::as_fd).collect();
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    // Descriptors go with at least one byte.
+    let byte = [memory.len() as u8];
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(sendmsg(
+        client,
+        &[IoSlice::new(&byte)],
+        &mut control,
+        flags,
+    )?)
+}
+
+/// A name in an open folder, so that it is the same folder throughout and paths may be long.
+#[derive(Debug)]
+struct Name {
+    path: PathBuf,
+    folder: OwnedFd,
+    last: std::ffi::OsString,
+}
+
+impl Name {
+    fn of(path: &Path) -> Result<Self, RegionError> {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let last = path.file_name().ok_or_else(|| {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "it names no file");
+            RegionError::io("name a region")(error)
+        })?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(CWD, folder, flags, Mode::empty())
+            .map_err(RegionError::io("open a region's folder"))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            folder,
+            last: last.to_owned(),
+        })
+    }
+
+    /// What has the name now.
+    fn identity(&self) -> Result<(u64, u64), Errno> {
+        identity(&self.folder, &self.last)
+    }
+
+    /// A socket with the name.
+    fn listen(&self, mode: u32) -> Result<OwnedFd, RegionError> {
+        let temporary = format!(".{:016x}", random()?);
+        let socket = stream().map_err(RegionError::io("make a region's socket"))?;
+        self.bind(&socket, &temporary, mode)
+            .map_err(RegionError::io("create a region"))?;
+        let taken = self.take(&temporary);
+        if taken.is_err() {
+            // Why it failed is what matters, not that a stray socket may remain.
+            unlinkat(&self.folder, &temporary, AtFlags::empty()).ok();
+        }
+        taken.map(|()| socket)
+    }
+
+    fn bind(&self, socket: &OwnedFd, temporary: &str, mode: u32) -> Result<(), Errno> {
+        let folder = self.folder.as_raw_fd();
+        bind(
+            socket,
+            &SocketAddrUnix::new(format!("/proc/self/fd/{folder}/{temporary}"))?,
+        )?;
+        // Before anybody can come.
+        chmodat(
+            &self.folder,
+            temporary,
+            Mode::from_raw_mode(mode),
+            AtFlags::empty(),
+        )?;
+        listen(socket, BACKLOG)?;
+        // Waits for connections, having been made not to wait for its own.
+        rustix::io::ioctl_fionbio(socket, false)
+    }
+
+    /// Gives the socket the name, in place of one whose owner is dead. At no moment is there
+    /// none, and of two who come at once one learns that it lost.
+    fn take(&self, temporary: &str) -> Result<(), RegionError> {
+        let rename =
+            |flags| renameat_with(&self.folder, temporary, &self.folder, &self.last, flags);
+        let failed = RegionError::io::<Errno>;
+        match rename(RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            done => return done.map_err(failed("give a region its name")),
+        }
+        let there = openat(
+            &self.folder,
+            &self.last,
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(failed("open the region of before"))?;
+        let dead = fstat(&there).map_err(failed("look at the region of before"))?;
+        if !is_socket(&dead) {
+            return Err(RegionError::NotRegion(self.path.clone()));
+        }
+        match connect_to(&there) {
+            Err(Errno::CONNREFUSED) => {}
+            _ => return Err(RegionError::Owned(self.path.clone())),
+        }
+        rename(RenameFlags::EXCHANGE).map_err(failed("give a region its name"))?;
+        let replaced = identity(&self.folder, temporary);
+        if replaced != Ok((dead.st_dev, dead.st_ino)) {
+            // Somebody else came in between: it keeps the name.
+            rename(RenameFlags::EXCHANGE).map_err(failed("give a region's name back"))?;
+            return Err(RegionError::Owned(self.path.clone()));
+        }
+        // One that stays is in nobody's way.
+        unlinkat(&self.folder, temporary, AtFlags::empty()).ok();
+        Ok(())
+    }
+}
+
+fn identity(folder: &OwnedFd, name: impl rustix::path::Arg) -> Result<(u64, u64), Errno> {
+    let about = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok((about.st_dev, about.st_ino))
+}
+
+fn is_socket(about: &rustix::fs::Stat) -> bool {
+    rustix::fs::FileType::from_raw_mode(about.st_mode) == rustix::fs::FileType::Socket
+}
+
+/// A socket that never makes its user wait.
+fn stream() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// Connects to a socket's file that is open already.
+fn connect_to(file: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let socket = stream()?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+/// A front-end that has asked for a region's memory.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    path: PathBuf,
+    socket: OwnedFd,
+    /// Which file of that name was asked.
+    pub(crate) identity: (u64, u64),
+}
+
+/// What was handed out.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    /// A region, sealed.
+    pub(crate) region: OwnedFd,
+    /// The kernel's words, if they are not in the region.
+    pub(crate) words: Option<OwnedFd>,
+}
+
+impl Visitor {
+    /// Asks the owner of this name, if that is a user whom this process trusts.
+    pub(crate) fn ask(path: &Path) -> Result<Self, RegionError> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match openat(CWD, path, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Err(RegionError::Absent),
+            opened => opened.map_err(RegionError::io("open a region"))?,
+        };
+        let about = fstat(&file).map_err(RegionError::io("look at a region's file"))?;
+        if !is_socket(&about) {
+            return Err(RegionError::NotRegion(path.to_path_buf()));
+        }
+        trust(path, about.st_uid)?;
+        let socket = match connect_to(&file) {
+            // Its owner is dead.
+            Err(Errno::CONNREFUSED) => return Err(RegionError::Absent),
+            connected => connected.map_err(RegionError::io("ask for a region"))?,
+        };
+        let owner = socket_peercred(&socket).map_err(RegionError::io("ask whose a region is"))?;
+        trust(path, owner.uid.as_raw())?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            socket,
+            identity: (about.st_dev, about.st_ino),
+        })
+    }
+
+    /// The answer; nothing if it has not come within this time.
+    pub(crate) fn take(&self, patience: Duration) -> Result<Option<Handed>, RegionError> {
+        let failed = RegionError::io::<Errno>;
+        let deadline = clock::now() + patience;
+        loop {
+            match receive(&self.socket) {
+                Err(Errno::AGAIN) => {}
+                Err(error) => return Err(failed("take a region")(error)),
+                Ok(descriptors) => return self.check(descriptors).map(Some),
+            }
+            let rest = deadline.since(clock::now());
+            if rest.is_zero() {
+                return Ok(None);
+            }
+            let flags = rustix::event::PollFlags::IN;
+            let mut wanted = [rustix::event::PollFd::new(&self.socket, flags)];
+            match rustix::event::poll(&mut wanted, Some(&clock::timespec(rest))) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(failed("wait for a region")(error)),
+            }
+        }
+    }
+
+    /// Lets through only memory that nobody can cut short.
+    fn check(&self, descriptors: Vec<OwnedFd>) -> Result<Handed, RegionError> {
+        let refused = || RegionError::NotRegion(self.path.clone());
+        let mut descriptors = descriptors.into_iter();
+        // An owner that ends hands nothing out any more.
+        let region = descriptors.next().ok_or(RegionError::Absent)?;
+        let words = descriptors.next();
+        let seals = fcntl_get_seals(&region).map_err(|_| refused())?;
+        let about = fstat(&region).map_err(|_| refused())?;
+        let sealed = seals.contains(SealFlags::SHRINK) && about.st_size == REGION_BYTES as i64;
+        let kernels = |words: &OwnedFd| {
+            let link = format!("/proc/self/fd/{}", words.as_raw_fd());
+            std::fs::read_link(link).is_ok_and(|it| it == Path::new(KERNEL_MAP))
+        };
+        if !sealed || !words.as_ref().is_none_or(kernels) {
+            return Err(refused());
+        }
+        Ok(Handed { region, words })
+    }
+}
+
+/// Whether this process believes what that user publishes: its own user, and root.
+fn trust(path: &Path, uid: u32) -> Result<(), RegionError> {
+    let own = rustix::process::geteuid().as_raw();
+    if uid == 0 || uid == own {
+        return Ok(());
+    }
+    Err(RegionError::Untrusted {
+        path: path.to_path_buf(),
+        uid,
+    })
+}
+
+fn receive(socket: &OwnedFd) -> Result<Vec<OwnedFd>, Errno> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let mut byte = [0];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        flags,
+    )?;
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(some) = message {
+            descriptors.extend(some);
+        }
+    }
+    Ok(descriptors)
+}
