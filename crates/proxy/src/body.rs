@@ -34,6 +34,8 @@ pub(crate) struct RequestStream {
     session: Rc<Session>,
     hold: Option<Hold>,
     left: u64,
+    /// What waits for a place: a frame, or the end.
+    next: Option<Option<Frame<Bytes>>>,
 }
 
 /// Holds a body back until the node wants it, or the client sends it unasked.
@@ -60,6 +62,7 @@ impl RequestBody {
                 )),
             }),
             left: limit.unwrap_or(u64::MAX),
+            next: None,
         }))
     }
 }
@@ -73,18 +76,32 @@ impl RequestStream {
             self.hold = None;
         }
         let session = &self.session;
-        let polled = Pin::new(&mut self.incoming).poll_frame(context);
+        let kept = self.next.take();
+        let waited = kept.is_some();
+        let polled = match kept {
+            Some(next) => Poll::Ready(next.map(Ok)),
+            None => Pin::new(&mut self.incoming).poll_frame(context),
+        };
         session.upload_waits.set(polled.is_pending());
-        let frame = match ready!(polled) {
-            None => {
-                self.done();
-                return Poll::Ready(None);
-            }
-            Some(Err(_)) => {
-                let broken = session.inflow.borrow().broken();
-                return self.fail(broken.map_or(Reason::ClientGone, Reason::from));
-            }
-            Some(Ok(frame)) => frame,
+        if polled.is_pending() {
+            session.await_client();
+        }
+        let polled = ready!(polled);
+        session.on_client();
+        let Ok(next) = polled.transpose() else {
+            let broken = session.inflow.borrow().broken();
+            return self.fail(broken.map_or(Reason::ClientGone, Reason::from));
+        };
+        if session.poll_place(context).is_pending() {
+            self.next = Some(next);
+            return Poll::Pending;
+        }
+        if waited && session.phase() == Phase::Busy {
+            session.on_node_bytes();
+        }
+        let Some(frame) = next else {
+            self.done();
+            return Poll::Ready(None);
         };
         if let Some(data) = frame.data_ref() {
             let bytes = data.len() as u64;
@@ -192,13 +209,18 @@ impl ResponseStream {
                 false => Reason::AnswerSlow,
             });
         }
+        session.on_client();
         if let Some(pacing) = &mut self.pacing {
-            session.suspend();
-            let piece = ready!(pacing.poll(&session.worker, context));
-            session.extend(session.worker.ticks.body_idle);
+            let polled = pacing.poll(&session.worker, context);
+            if polled.is_pending() {
+                session.await_throttle();
+            }
+            let piece = ready!(polled);
             self.pacing = self.pacing.take().filter(|pacing| !pacing.is_done());
             return self.hand_on(Frame::data(piece));
         }
+        // What the node is to do takes a place.
+        ready!(session.poll_place(context));
         let mut driven = false;
         let polled = loop {
             let incoming = Pin::new(&mut self.incoming);
@@ -249,6 +271,7 @@ impl ResponseStream {
     fn hand_on(&mut self, frame: Frame<Bytes>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Some(session) = self.live.session() {
             session.on_node_bytes();
+            session.await_client();
         }
         if let Some(data) = frame.data_ref() {
             self.live.on_bytes(data.len() as u64);

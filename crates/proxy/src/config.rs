@@ -42,6 +42,9 @@ pub struct Limits {
     /// Bytes per second of a body that a client sends (408) or reads (cut), in the long run: `body_idle` is free,
     /// and what is faster earns that time again. Zero: no limit.
     pub body_rate: u64,
+    /// The same of a request of a throttled class, with `throttled_idle`: a slower one lends its place to the next.
+    /// Zero: only standing still counts.
+    pub throttled_rate: u64,
     /// Bytes that are buffered per connection and direction. At least 8 KiB.
     pub buffer_bytes: usize,
     /// Idle upstream connections per node and worker.
@@ -64,6 +67,7 @@ impl Default for Limits {
             uri_bytes: 8 << 10,
             body_bytes: None,
             body_rate: 250,
+            throttled_rate: 16 << 10,
             buffer_bytes: 16 << 10,
             pool_per_node: 128,
             tries: 3,
@@ -88,6 +92,9 @@ pub struct Timeouts {
     pub expect_continue: Duration,
     /// For a body that stands still, in either direction.
     pub body_idle: Duration,
+    /// For a request of a throttled class that stands still for its client: then it lends its place to the next, and
+    /// takes one again before its node does more for it.
+    pub throttled_idle: Duration,
     /// For a request's body in all: 408.
     pub request_body: Option<Duration>,
     /// For a response's body in all: cut.
@@ -112,6 +119,7 @@ impl Default for Timeouts {
             response_head: Duration::from_secs(60),
             expect_continue: Duration::from_secs(1),
             body_idle: Duration::from_secs(60),
+            throttled_idle: Duration::from_secs(2),
             request_body: None,
             response_body: None,
             tunnel_idle: Duration::from_secs(3600),

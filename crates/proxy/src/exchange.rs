@@ -369,7 +369,7 @@ impl Exchange {
         }
         session.end_rest();
         drop(ticket);
-        drop(throttled);
+        session.leave_place();
         self.reset();
         waiting::serve(worker);
     }

@@ -173,7 +173,8 @@ async fn until_passed(
     let now = worker.now();
     let exchange = live.exchange().ok_or(Reason::ClientGone)?;
     if let Some(throttled) = &mut exchange.throttled {
-        throttled.pass(passed, now);
+        throttled.pass(now);
+        session.take_place(passed);
     }
     if let Some(hold) = dithering::toss(worker, exchange, arrival.site, target, now) {
         return until_over(session, live, hold, arrival).await;
@@ -289,8 +290,7 @@ fn admit(
     let now = exchange.arrived_at;
     let headers = request.headers();
     exchange.session = worker.session_tables.session(site, headers);
-    let session = exchange.session;
-    let known = session.is_some_and(|session| worker.knows(site, session, now));
+    let known = (exchange.session).is_some_and(|session| worker.knows(site, session, now));
     let mut arrival = Arrival {
         site,
         class: worker.class(site, path, headers).with_known(known),
@@ -299,7 +299,7 @@ fn admit(
     };
     let target = (target.0, uri_target(request));
     let asked = (target.0.as_str(), target.1);
-    let held = throttling::enter(worker, exchange, site, asked)?;
+    let held = throttling::enter(session, exchange, site, asked)?;
     if exchange.gives_way() {
         arrival.class = lowered(arrival.class);
     }

@@ -49,6 +49,7 @@ mod marking;
 mod observed;
 mod orca;
 mod pacing;
+mod place;
 mod proxy;
 mod reason;
 mod refuse;

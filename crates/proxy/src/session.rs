@@ -14,7 +14,7 @@
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use http::{HeaderValue, Version};
@@ -27,7 +27,9 @@ use crate::departure::{Ended, LOOK_TICKS, Stage};
 use crate::exchange::Exchange;
 use crate::inflow::Inflow;
 use crate::interim;
+use crate::place::Place;
 use crate::reason::Reason;
+use crate::throttling::Passed;
 use crate::tunnel::Tunnel;
 use crate::upstream::Upstream;
 use crate::worker::Worker;
@@ -90,6 +92,8 @@ pub(crate) struct Session {
     late: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     repose: Cell<Repose>,
+    /// The place of the present request, if it is of a throttled class.
+    place: RefCell<Option<Box<Place>>>,
     /// The node that has the present request answers nothing any more.
     pub(crate) stranded: Cell<bool>,
     /// The upstream connection that has the present request.
@@ -153,6 +157,7 @@ impl Session {
             late: Cell::new(false),
             waker: RefCell::new(None),
             repose: Cell::default(),
+            place: RefCell::new(None),
             stranded: Cell::new(false),
             upstream: RefCell::new(None),
             upload: Cell::new(Upload::Done),
@@ -218,6 +223,9 @@ impl Session {
     pub(crate) fn on_body_bytes(&self, bytes: u64) {
         let worker = &self.worker;
         self.moved.set(worker.tick());
+        if let Some(place) = &mut *self.place.borrow_mut() {
+            place.on_bytes(bytes, worker.tick(), &worker.ticks);
+        }
         if self.late.get() {
             return;
         }
@@ -246,6 +254,12 @@ impl Session {
             let due = worker.due(worker.ticks.body_idle);
             self.due.set(due.min(self.ends.get()));
         }
+    }
+
+    /// The throttle has the answer wait: neither the client's time runs, nor the node's.
+    pub(crate) fn await_throttle(&self) {
+        self.await_node();
+        self.suspend();
     }
 
     /// The node has sent more: the client has the time that was left to it.
@@ -287,6 +301,9 @@ impl Session {
             self.due.set(NEVER);
             self.late.set(true);
             self.wake();
+        }
+        if let Some(place) = &mut *self.place.borrow_mut() {
+            place.on_tick(tick);
         }
         let unseen = self.watched.get() || (self.is_uploading() && !self.upload_waits.get());
         if unseen && tick.is_multiple_of(LOOK_TICKS) && self.is_answered() {
@@ -335,6 +352,50 @@ impl Session {
     /// It is about to end, or to be sent again.
     pub(crate) fn end_rest(&self) {
         self.repose.set(Repose::Works);
+    }
+
+    // The place of the request among those of its throttled class; see [`Place`].
+
+    /// The throttle has let the present request on.
+    pub(crate) fn take_place(&self, passed: Passed) {
+        let place = Place::new(passed, &self.worker.ticks);
+        self.place.replace(Some(Box::new(place)));
+    }
+
+    /// The request has ended.
+    pub(crate) fn leave_place(&self) {
+        drop(self.place.take());
+    }
+
+    /// The request stands still for its client from now on.
+    pub(crate) fn await_client(&self) {
+        if let Some(place) = &mut *self.place.borrow_mut() {
+            place.await_client(self.worker.tick());
+        }
+    }
+
+    /// The client has sent or taken what there was.
+    pub(crate) fn on_client(&self) {
+        if let Some(place) = &mut *self.place.borrow_mut() {
+            place.on_client(self.worker.tick());
+        }
+    }
+
+    /// Waits until the request has a place, if it needs one: its node is to do more for it.
+    pub(crate) fn poll_place(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut place = self.place.borrow_mut();
+        match place.as_mut().map(|place| place.poll(context)) {
+            None | Some(Poll::Ready(false)) => Poll::Ready(()),
+            Some(Poll::Ready(true)) => {
+                let due = self.worker.due(self.worker.ticks.body_idle);
+                self.due.set(due.min(self.ends.get()));
+                Poll::Ready(())
+            }
+            Some(Poll::Pending) => {
+                self.await_throttle();
+                Poll::Pending
+            }
+        }
     }
 
     pub(crate) fn wake(&self) {

@@ -17,9 +17,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
@@ -34,6 +35,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::exchange::Exchange;
 use crate::proxy::Shared;
 use crate::reason::Reason;
+use crate::session::Session;
 use crate::worker::Worker;
 
 /// Shortest time between two looks that nothing but a clock asks for.
@@ -195,10 +197,34 @@ impl Throttling {
         self.tell(&mut table, now);
     }
 
-    fn end(&self, throttle: ThrottleId, now: Timestamp) {
+    fn end(&self, throttle: ThrottleId, turn: &mut Turn, now: Timestamp) {
         let mut table = self.table();
-        table.throttles.handle_end(throttle);
+        match turn {
+            Turn::Has => table.throttles.handle_end(throttle),
+            Turn::Lent => table.throttles.handle_lent_end(throttle, None),
+            Turn::Returns(id, word) => match table.told.remove(id) {
+                Some(_) => table.throttles.handle_lent_end(throttle, Some(*id)),
+                None if word.try_recv() == Ok(Told::Pass) => table.throttles.handle_end(throttle),
+                None => {}
+            },
+        }
         self.tell(&mut table, now);
+    }
+
+    fn lend(&self, throttle: ThrottleId, now: Timestamp) {
+        let mut table = self.table();
+        table.throttles.handle_lent(throttle);
+        self.tell(&mut table, now);
+    }
+
+    fn take_back(&self, throttle: ThrottleId) -> Turn {
+        let mut table = self.table();
+        let Entry::Held(id) = table.throttles.handle_return(throttle) else {
+            return Turn::Has;
+        };
+        let (sender, word) = oneshot::channel();
+        table.told.insert(id, sender);
+        Turn::Returns(id, word)
     }
 
     /// When the next bytes of a response body may go, and by which version of the order; nothing: now,
@@ -260,6 +286,15 @@ impl Local {
             some: Notify::new(),
         }
     }
+
+    fn begin_hold(&self) {
+        self.held.set(self.held.get() + 1);
+        self.some.notify_one();
+    }
+
+    fn end_hold(&self) {
+        self.held.set(self.held.get().saturating_sub(1));
+    }
 }
 
 /// A request of a throttled class, as its books know it.
@@ -267,7 +302,6 @@ pub(crate) struct Throttled {
     rule: Arc<Rule>,
     held_at: Option<Timestamp>,
     held: Option<Duration>,
-    passed: Option<Passed>,
 }
 
 impl Throttled {
@@ -281,9 +315,8 @@ impl Throttled {
     }
 
     /// It goes on.
-    pub(crate) fn pass(&mut self, passed: Passed, now: Timestamp) {
+    pub(crate) fn pass(&mut self, now: Timestamp) {
         self.held = self.held(now);
-        self.passed = Some(passed);
     }
 }
 
@@ -291,12 +324,62 @@ impl Throttled {
 pub(crate) struct Passed {
     worker: Rc<Worker>,
     throttle: ThrottleId,
+    turn: Turn,
+}
+
+/// Whether it has its place.
+enum Turn {
+    Has,
+    Lent,
+    /// It waits until it has one again.
+    Returns(HeldId, Word),
+}
+
+impl Passed {
+    fn new(worker: &Rc<Worker>, throttle: ThrottleId) -> Self {
+        Self {
+            worker: Rc::clone(worker),
+            throttle,
+            turn: Turn::Has,
+        }
+    }
+
+    /// Its place goes to the next one.
+    pub(crate) fn lend(&mut self) {
+        if matches!(self.turn, Turn::Has) {
+            let worker = &self.worker;
+            worker.throttling().lend(self.throttle, worker.now());
+            self.turn = Turn::Lent;
+        }
+    }
+
+    /// Waits until it has a place again, if it has lent it.
+    pub(crate) fn poll_return(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let worker = &self.worker;
+        if matches!(self.turn, Turn::Lent) {
+            self.turn = worker.throttling().take_back(self.throttle);
+            if matches!(self.turn, Turn::Returns(..)) {
+                worker.throttles.begin_hold();
+            }
+        }
+        if let Turn::Returns(_, word) = &mut self.turn {
+            // Without a word the table is gone, and all places with it.
+            ready!(Pin::new(word).poll(context)).ok();
+            worker.throttles.end_hold();
+            self.turn = Turn::Has;
+        }
+        Poll::Ready(())
+    }
 }
 
 impl Drop for Passed {
     fn drop(&mut self) {
         let worker = &self.worker;
-        worker.throttling().end(self.throttle, worker.now());
+        if matches!(self.turn, Turn::Returns(..)) {
+            worker.throttles.end_hold();
+        }
+        let throttling = worker.throttling();
+        throttling.end(self.throttle, &mut self.turn, worker.now());
     }
 }
 
@@ -315,10 +398,7 @@ impl Held {
         let told = (&mut self.word).await;
         self.told = told.is_ok();
         match told {
-            Ok(Told::Pass) => Ok(Passed {
-                worker: Rc::clone(&self.worker),
-                throttle: self.throttle,
-            }),
+            Ok(Told::Pass) => Ok(Passed::new(&self.worker, self.throttle)),
             Ok(Told::Late) => Err(Reason::Throttled),
             // The table is gone, and with it everybody who could be told.
             Err(_) => Err(Reason::Drained),
@@ -329,8 +409,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let worker = &self.worker;
-        let local = &worker.throttles;
-        local.held.set(local.held.get().saturating_sub(1));
+        worker.throttles.end_hold();
         if !self.told {
             let throttling = worker.throttling();
             throttling.leave(self.throttle, self.id, &mut self.word, worker.now());
@@ -340,11 +419,12 @@ impl Drop for Held {
 
 /// The request meets the throttle of its class, if there is one, and is held if it must be.
 pub(crate) fn enter(
-    worker: &Rc<Worker>,
+    session: &Session,
     exchange: &mut Exchange,
     site: SiteId,
     (method, target): (&str, &str),
 ) -> Result<Option<Held>, Reason> {
+    let worker = &session.worker;
     let now = exchange.arrived_at;
     let Some(rule) = find(worker, site, (method, target), now) else {
         return Ok(None);
@@ -355,23 +435,19 @@ pub(crate) fn enter(
         rule,
         held_at: None,
         held: None,
-        passed: None,
     });
-    let worker = Rc::clone(worker);
     match (entry, word) {
         (Entry::Free, _) => Ok(None),
         (Entry::Full, _) | (Entry::Held(_), None) => Err(Reason::ThrottleFull),
         (Entry::Passed, _) => {
-            throttled.passed = Some(Passed { worker, throttle });
+            session.take_place(Passed::new(worker, throttle));
             Ok(None)
         }
         (Entry::Held(id), Some(word)) => {
-            let local = &worker.throttles;
-            local.held.set(local.held.get() + 1);
-            local.some.notify_one();
+            worker.throttles.begin_hold();
             throttled.held_at = Some(now);
             Ok(Some(Held {
-                worker,
+                worker: Rc::clone(worker),
                 throttle,
                 id,
                 word,

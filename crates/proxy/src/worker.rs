@@ -27,7 +27,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::accept::{Listener, accept};
 use crate::answers::Answers;
 use crate::classify::{ClassRules, SessionHash, SessionTables};
-use crate::config::{FIELDS, LogFormat, ProxyConfig, Timeouts};
+use crate::config::{FIELDS, Limits, LogFormat, ProxyConfig, Timeouts};
 use crate::dithering::Dithering;
 use crate::inflow::Scratch;
 use crate::linger::Lingering;
@@ -66,6 +66,9 @@ pub(crate) struct Ticks {
     pub(crate) response_body: Option<u64>,
     /// Bytes of a body that buy a tick.
     pub(crate) body_bytes: u64,
+    pub(crate) throttled_idle: u64,
+    /// Bytes of a throttled request's bodies that buy a tick at its place.
+    pub(crate) throttled_bytes: u64,
     pub(crate) tunnel_idle: u64,
     pub(crate) upstream_idle: u64,
     pub(crate) linger: u64,
@@ -74,7 +77,7 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    fn new(timeouts: &Timeouts, body_rate: u64) -> Self {
+    fn new(timeouts: &Timeouts, limits: &Limits) -> Self {
         let ticks = |timeout| nanos(timeout).div_ceil(nanos(TICK));
         Self {
             client_head: ticks(timeouts.client_head),
@@ -83,7 +86,9 @@ impl Ticks {
             body_idle: ticks(timeouts.body_idle),
             request_body: timeouts.request_body.map(ticks),
             response_body: timeouts.response_body.map(ticks),
-            body_bytes: body_rate.div_ceil(TICKS_PER_SECOND),
+            body_bytes: limits.body_rate.div_ceil(TICKS_PER_SECOND),
+            throttled_idle: ticks(timeouts.throttled_idle),
+            throttled_bytes: limits.throttled_rate.div_ceil(TICKS_PER_SECOND),
             tunnel_idle: ticks(timeouts.tunnel_idle),
             upstream_idle: ticks(timeouts.upstream_idle),
             linger: ticks(timeouts.linger),
@@ -240,7 +245,7 @@ impl Worker {
         }
         let now = (config.clock)();
         let worker = Self {
-            ticks: Ticks::new(&config.timeouts, config.limits.body_rate),
+            ticks: Ticks::new(&config.timeouts, &config.limits),
             server,
             client,
             topology: RefCell::new(Cache::new(TopologyOf(Arc::clone(&shared)))),

@@ -2,11 +2,15 @@
 //!
 //! ```text
 //! arrived = passed + rejected + left + waiting
-//! passed  = ended + in flight
+//! passed  = ended + in flight + lent
 //! ```
 //!
 //! Whoever comes goes at once if nobody waits and concurrency and rate have room; else it is held.
+//!
+//! A request that waits for its client lends its place to the next one. Before its node does more for it,
+//! it takes a place again, ahead of all that are held: it had its turn.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Order;
@@ -69,6 +73,10 @@ pub(super) struct Gate {
     rate: Rate,
     bandwidth: Bandwidth,
     held: Held,
+    /// Requests that have lent their places.
+    lent: u64,
+    /// Those of them that need a place again.
+    returning: BTreeSet<HeldId>,
     counters: Counters,
 }
 
@@ -80,6 +88,8 @@ impl Gate {
             rate: Rate::new(now),
             bandwidth: Bandwidth::default(),
             held: Held::default(),
+            lent: 0,
+            returning: BTreeSet::new(),
             counters: Counters::default(),
         }
     }
@@ -100,6 +110,15 @@ impl Gate {
         self.held.len()
     }
 
+    pub(super) fn lent(&self) -> u64 {
+        self.lent
+    }
+
+    /// Whether a request waits for its first place, or for one again.
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.held.is_empty() || !self.returning.is_empty()
+    }
+
     /// Another order; who is held stays in order.
     pub(super) fn set_order(&mut self, order: Order, now: Timestamp) {
         if order.rate != self.order.rate {
@@ -114,7 +133,7 @@ impl Gate {
     /// A request comes; `id` is its place should it be held, if there is one left.
     pub(super) fn handle_arrival(&mut self, id: Option<HeldId>, now: Timestamp) -> Entry {
         self.counters.arrived += 1;
-        if self.held.is_empty() && self.has_room(now) {
+        if !self.is_waited_for() && self.has_room(now) {
             self.pass();
             return Entry::Passed;
         }
@@ -129,6 +148,12 @@ impl Gate {
 
     /// What the next of those that are held is told, if anything.
     pub(super) fn poll(&mut self, now: Timestamp) -> Option<(HeldId, Told)> {
+        if self.has_place()
+            && let Some(id) = self.returning.pop_first()
+        {
+            self.take_back();
+            return Some((id, Told::Pass));
+        }
         let (told, (id, since)) = if !self.held.is_empty() && self.has_room(now) {
             (Told::Pass, self.held.pop()?)
         } else {
@@ -147,8 +172,7 @@ impl Gate {
         if self.held.is_empty() {
             return None;
         }
-        let room = self.concurrency.has_room(self.order.concurrency);
-        let next = match room {
+        let next = match self.has_place() {
             true => self.rate.due(self.order.rate),
             false => None,
         };
@@ -172,9 +196,35 @@ impl Gate {
         self.counters.ended += 1;
     }
 
+    /// One that went on lends its place to the next.
+    pub(super) fn handle_lent(&mut self) {
+        self.concurrency.end();
+        self.lent += 1;
+    }
+
+    /// One that has lent its place needs one again: it has it, or is told under this number.
+    pub(super) fn handle_return(&mut self, id: HeldId) -> Entry {
+        if self.returning.is_empty() && self.has_place() {
+            self.take_back();
+            return Entry::Passed;
+        }
+        self.returning.insert(id);
+        Entry::Held(id)
+    }
+
+    /// One that has lent its place has ended, whether it waited for one again or not.
+    pub(super) fn handle_lent_end(&mut self, returning: Option<HeldId>) {
+        if let Some(id) = returning {
+            self.returning.remove(&id);
+        }
+        self.lent = self.lent.saturating_sub(1);
+        self.counters.ended += 1;
+    }
+
     /// The throttle is released: everybody goes.
     pub(super) fn open(&mut self) -> Option<HeldId> {
-        self.held.pop().map(|(id, _)| id)
+        let returning = self.returning.pop_first();
+        returning.or_else(|| self.held.pop().map(|(id, _)| id))
     }
 
     /// When the next bytes of a response body may go; nothing: now, and all of them.
@@ -187,7 +237,16 @@ impl Gate {
 
     fn has_room(&mut self, now: Timestamp) -> bool {
         self.rate.refill(self.order.rate, now);
-        self.rate.has_room(self.order.rate) && self.concurrency.has_room(self.order.concurrency)
+        self.rate.has_room(self.order.rate) && self.has_place()
+    }
+
+    fn has_place(&self) -> bool {
+        self.concurrency.has_room(self.order.concurrency)
+    }
+
+    fn take_back(&mut self) {
+        self.lent = self.lent.saturating_sub(1);
+        self.concurrency.begin();
     }
 
     fn pass(&mut self) {

@@ -43,8 +43,10 @@ pub struct Throttle {
     pub since: Timestamp,
     /// Until when; none: until it is released.
     pub until: Option<Timestamp>,
-    /// Requests of the class that were let on and have not ended.
+    /// Requests of the class that were let on and have not ended, less those whose place is lent.
     pub in_flight: u64,
+    /// Requests that have lent their places while they wait for their clients.
+    pub lent: u64,
     /// Requests that are held.
     pub waiting: u64,
     /// What it has done.
@@ -196,7 +198,7 @@ impl Throttles {
     /// When one of those that are held may be told something, if nothing ends before.
     pub fn due(&self) -> Option<Timestamp> {
         let due = |row: &Row| {
-            let until = row.until.filter(|_| row.gate.waiting() > 0);
+            let until = row.until.filter(|_| row.gate.is_waited_for());
             row.gate.due().into_iter().chain(until).min()
         };
         self.rows.values().filter_map(due).min()
@@ -216,6 +218,32 @@ impl Throttles {
     pub fn handle_end(&mut self, throttle: ThrottleId) {
         if let Some(row) = self.rows.get_mut(&throttle) {
             row.gate.handle_end();
+        }
+    }
+
+    /// One that a throttle let on lends its place to the next: it waits for its client.
+    pub fn handle_lent(&mut self, throttle: ThrottleId) {
+        if let Some(row) = self.rows.get_mut(&throttle) {
+            row.gate.handle_lent();
+        }
+    }
+
+    /// One that has lent its place needs one again. It is never refused; each has a client connection,
+    /// so there are not more of them than of those.
+    pub fn handle_return(&mut self, throttle: ThrottleId) -> Entry {
+        let Some(row) = self.rows.get_mut(&throttle) else {
+            return Entry::Free;
+        };
+        self.last_place += 1;
+        row.gate.handle_return(HeldId(self.last_place))
+    }
+
+    /// One that has lent its place has ended, while it waited for one again under this number, or not.
+    pub fn handle_lent_end(&mut self, throttle: ThrottleId, returning: Option<HeldId>) {
+        match (self.rows.get_mut(&throttle), returning) {
+            (Some(row), _) => row.gate.handle_lent_end(returning),
+            (None, Some(id)) => self.freed.retain(|it| *it != id),
+            (None, None) => {}
         }
     }
 
@@ -241,6 +269,7 @@ fn show(id: ThrottleId, row: &Row) -> Throttle {
         since: row.since,
         until: row.until,
         in_flight: row.gate.in_flight(),
+        lent: row.gate.lent(),
         waiting: row.gate.waiting() as u64,
         counters: row.gate.counters(),
     }

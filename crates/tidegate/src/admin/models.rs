@@ -462,8 +462,11 @@ pub(crate) struct ThrottleStatus {
     pub(crate) seconds_ago: f64,
     /// Until it ends by itself; null: it does not.
     pub(crate) seconds_left: Option<f64>,
-    /// Requests that were let on and have not ended.
+    /// Requests that were let on and have not ended, less those that have lent their places.
     pub(crate) in_flight: u64,
+    /// Requests that have lent their places while they wait for their clients.
+    #[serde(default)]
+    pub(crate) lent: u64,
     /// Requests that are held.
     pub(crate) waiting: u64,
     /// Requests of the class since it is throttled.

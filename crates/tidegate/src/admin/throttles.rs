@@ -119,6 +119,7 @@ fn status(throttle: &Throttle, now: Timestamp) -> ThrottleStatus {
         seconds_ago: now.seconds_since(throttle.since),
         seconds_left: throttle.until.map(|until| until.seconds_since(now)),
         in_flight: throttle.in_flight,
+        lent: throttle.lent,
         waiting: throttle.waiting,
         arrived: it.arrived,
         passed: it.passed,
@@ -209,6 +210,12 @@ pub(super) fn reasons(throttle: &ThrottleStatus) -> Vec<String> {
         "{} of its requests are in flight, {} are held; of {} so far {} were held, {} answered 429",
         throttle.in_flight, throttle.waiting, throttle.arrived, throttle.held, throttle.rejected
     ));
+    if throttle.lent > 0 {
+        reasons.push(format!(
+            "{} wait for slow clients and have lent their places to others",
+            throttle.lent
+        ));
+    }
     if throttle.held > 0 {
         let mean = throttle.delayed_seconds / throttle.held as f64;
         reasons.push(format!(
@@ -230,12 +237,18 @@ pub(super) fn reasons(throttle: &ThrottleStatus) -> Vec<String> {
 pub(super) fn metrics(plane: &Plane, text: &mut Text) {
     let all = all(plane);
     type Value = fn(&ThrottleStatus) -> f64;
-    let families: [(_, _, _, Value); 8] = [
+    let families: [(_, _, _, Value); 9] = [
         (
             "tidegate_throttle_in_flight",
             Kind::Gauge,
-            "Requests of the throttled class that were let on and have not ended.",
+            "Requests of the throttled class that were let on and have not ended, less those lent.",
             |it| it.in_flight as f64,
+        ),
+        (
+            "tidegate_throttle_lent",
+            Kind::Gauge,
+            "Requests that have lent their places while they wait for their clients.",
+            |it| it.lent as f64,
         ),
         (
             "tidegate_throttle_waiting",

@@ -354,6 +354,10 @@ table! {
         /// `body_idle` is free, and whoever is faster earns that time again. Waiting for a node does not
         /// count. 0 is no limit.
         body_rate: Size = Size(250), in Size(0)..=Size::kib(1024);
+        /// The same for a request of a throttled class, with `throttled_idle`: it is not ended, but lends its place
+        /// (`concurrency`) to the next, and takes one again before its node does more for it. 0: only a client that
+        /// stands still counts.
+        throttled_rate: Size = Size::kib(16), in Size(0)..=Size::kib(1024);
         /// Bytes buffered for each connection and direction.
         buffer: Size = Size::kib(16), in Size::kib(8)..=Size::kib(4096);
         /// Idle connections that each worker keeps to each node.
@@ -376,6 +380,8 @@ table! {
         response_head: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
         /// A body that stands still, in either direction.
         body_idle: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
+        /// A request of a throttled class that stands still for its client, until it lends its place to the next.
+        throttled_idle: Duration = seconds(2), in TIMEOUT_MIN..=TIMEOUT_MAX;
         /// A request's body in all (408); not set is no limit.
         request_body: Option<Duration> = None, in Some(TIMEOUT_MIN)..=Some(TIMEOUT_MAX);
         /// A response's body in all (cut); not set is no limit.

@@ -52,7 +52,7 @@ fn check_books(table: &Throttles) {
             it.arrived,
             it.passed + it.rejected + it.left + throttle.waiting
         );
-        assert_eq!(it.passed, it.ended + throttle.in_flight);
+        assert_eq!(it.passed, it.ended + throttle.in_flight + throttle.lent);
         if let Some(most) = throttle.order.concurrency {
             assert!(throttle.in_flight <= u64::from(most));
         }
@@ -80,6 +80,69 @@ fn so_many_are_in_flight_and_the_others_go_in_order() {
     assert_eq!(it.counters.delayed, Duration::from_millis(9 + 9 + 10));
     let counted = [it.counters.arrived, it.counters.held, it.counters.left];
     assert_eq!(counted, [5, 3, 1]);
+}
+
+#[test]
+fn a_lent_place_goes_to_the_next_and_comes_back_before_any_that_is_held() {
+    let order = Order {
+        rate: Some(1.0),
+        ..concurrency(1)
+    };
+    let (mut table, id) = table(order);
+    assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
+    let waiting = [1, 2].map(|millis| held(table.handle_arrival(id, at(millis))));
+    assert_eq!(told(&mut table, at(2000)), []);
+    table.handle_lent(id);
+    assert_eq!(told(&mut table, at(2000)), [(waiting[0], Told::Pass)]);
+    assert_eq!((only(&table).in_flight, only(&table).lent), (1, 1));
+    check_books(&table);
+    // Its node is to do more for it: it waits for a place, and not for the rate.
+    let returning = held(table.handle_return(id));
+    assert_eq!(told(&mut table, at(2001)), []);
+    table.handle_end(id);
+    assert_eq!(told(&mut table, at(2001)), [(returning, Told::Pass)]);
+    assert_eq!((only(&table).in_flight, only(&table).lent), (1, 0));
+    check_books(&table);
+    table.handle_lent(id);
+    assert_eq!(table.handle_return(id), Entry::Passed, "nobody has it yet");
+    table.handle_end(id);
+    assert_eq!(told(&mut table, at(9000)), [(waiting[1], Told::Pass)]);
+    check_books(&table);
+}
+
+#[test]
+fn who_ends_without_a_place_takes_none_with_it() {
+    let (mut table, id) = table(concurrency(1));
+    for _ in 0..3 {
+        assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
+        table.handle_lent(id);
+    }
+    assert_eq!(table.handle_return(id), Entry::Passed);
+    let first = held(table.handle_return(id));
+    table.handle_lent_end(id, None);
+    let late = held(table.handle_arrival(id, at(1)));
+    table.handle_lent_end(id, Some(first));
+    check_books(&table);
+    assert_eq!((only(&table).in_flight, only(&table).lent), (1, 0));
+    table.handle_end(id);
+    assert_eq!(told(&mut table, at(2)), [(late, Told::Pass)]);
+    // A release lets them go on as any that is held, and knows them no more.
+    table.handle_lent(id);
+    assert_eq!(table.handle_arrival(id, at(3)), Entry::Passed);
+    let second = held(table.handle_return(id));
+    let until = Some(at(50));
+    let class = pattern("GET /search/*");
+    (table.set(class, concurrency(1), SetBy::Operator, until, at(4))).unwrap();
+    assert_eq!(
+        table.due(),
+        until,
+        "one that returns waits for the end, too"
+    );
+    table.release("GET /search/*").unwrap();
+    assert_eq!(told(&mut table, at(5)), [(second, Told::Pass)]);
+    assert_eq!(table.handle_return(id), Entry::Free);
+    table.handle_lent_end(id, None);
+    assert_eq!(told(&mut table, at(6)), []);
 }
 
 #[test]
@@ -267,6 +330,48 @@ fn bodies_are_paced_at_the_rate_that_is_set_now() {
     assert_eq!((rule.id, rule.marks.mark), (id, Some(1)));
 }
 
+/// Requests that have lent their places, and those of them that need one again.
+#[derive(Default)]
+struct Lent {
+    lent: Vec<ThrottleId>,
+    returning: Vec<(ThrottleId, HeldId)>,
+}
+
+impl Lent {
+    /// One lends its place, needs it again, or ends.
+    fn step(&mut self, table: &mut Throttles, in_flight: &mut Vec<ThrottleId>, prng: &mut Prng) {
+        let Self { lent, returning } = self;
+        match prng.below(4) {
+            0 if !in_flight.is_empty() => {
+                let throttle = in_flight.swap_remove(prng.below(in_flight.len()));
+                table.handle_lent(throttle);
+                lent.push(throttle);
+            }
+            1 if !lent.is_empty() => {
+                let throttle = lent.swap_remove(prng.below(lent.len()));
+                match table.handle_return(throttle) {
+                    Entry::Held(place) => returning.push((throttle, place)),
+                    Entry::Passed | Entry::Free | Entry::Full => in_flight.push(throttle),
+                }
+            }
+            2 if !lent.is_empty() => {
+                table.handle_lent_end(lent.swap_remove(prng.below(lent.len())), None);
+            }
+            3 if !returning.is_empty() => {
+                let (throttle, id) = returning.swap_remove(prng.below(returning.len()));
+                table.handle_lent_end(throttle, Some(id));
+            }
+            _ => {}
+        }
+    }
+
+    /// One that needed a place has it.
+    fn take_back(&mut self, place: HeldId) -> Option<ThrottleId> {
+        let index = self.returning.iter().position(|it| it.1 == place)?;
+        Some(self.returning.swap_remove(index).0)
+    }
+}
+
 /// Whatever happens in whatever order, nobody is lost, told twice or let on too many.
 #[test]
 fn the_books_balance_through_any_history() {
@@ -275,11 +380,12 @@ fn the_books_balance_through_any_history() {
         let mut table = Throttles::new(20);
         let names = ["GET /a", "GET /b", "GET /c"];
         let (mut waiting, mut in_flight) = (Vec::new(), Vec::new());
+        let mut lent = Lent::default();
         let mut ids = Vec::new();
         for step in 0..2000 {
             let now = at(step);
             let name = names[prng.below(3)];
-            match prng.below(8) {
+            match prng.below(12) {
                 0 => {
                     let order = Order {
                         concurrency: Some(1 + prng.below(4) as u32),
@@ -305,6 +411,7 @@ fn the_books_balance_through_any_history() {
                     let (throttle, id) = waiting.swap_remove(prng.below(waiting.len()));
                     table.handle_left(throttle, id, now);
                 }
+                8..12 => lent.step(&mut table, &mut in_flight, &mut prng),
                 _ if !ids.is_empty() => {
                     let id = ids[prng.below(ids.len())];
                     match table.handle_arrival(id, now) {
@@ -316,8 +423,10 @@ fn the_books_balance_through_any_history() {
                 _ => {}
             }
             for (place, told) in told(&mut table, now) {
-                let index = waiting.iter().position(|it| it.1 == place);
-                let (throttle, _) = waiting.swap_remove(index.unwrap());
+                let throttle = lent.take_back(place).unwrap_or_else(|| {
+                    let index = waiting.iter().position(|it| it.1 == place);
+                    waiting.swap_remove(index.unwrap()).0
+                });
                 if told == Told::Pass {
                     in_flight.push(throttle);
                 }
