@@ -15,6 +15,7 @@
 //! | `Connection`, what it names, and other hop-by-hop fields end here | RFC 9110 §7.6.1 |
 //! | `TE` keeps only `trailers` | RFC 9110 §10.1.4 |
 //! | `Trailer` ends here where trailers do: before a body that is not chunked, and before a client without `TE: trailers` | RFC 9110 §6.5.1 |
+//! | what claims an address, a scheme, a host or more of the client (`Forwarded`, `X-Forwarded-*`, `X-Real-IP` and the like) ends here, unless the client is trusted | RFC 7239 §8.1 |
 //! | names with `_` that are one of these with `-` end here, unless they are wanted | gateways that fold both (RFC 3875 §4.1.18) |
 //! | `Upgrade` goes on only if `Connection` names it, and never for h2c or TLS | RFC 9110 §7.8 |
 //!
@@ -87,9 +88,22 @@ pub(crate) struct Checked<'a> {
     pub(crate) host: &'a str,
 }
 
-/// Names that something must be done about. Every name of every head is looked up here, so
-/// first come two bytes' worth of questions: which lengths are there with this first letter?
+/// Names that claim something about the client, or what it asked for, begin with this, or are among [`CLAIMS`].
+const CLAIM_PREFIX: &[u8] = b"x-forwarded-";
+const CLAIMS: &[&str] = &[
+    "client-ip",
+    "forwarded",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-real-ip",
+];
+
+/// Names that something must be done about, beside those that begin with [`CLAIM_PREFIX`]. Every name of every
+/// head is looked up here, so first come two bytes' worth of questions: which lengths are there with this
+/// first letter?
 const NOTED: &[&str] = &[
+    "client-ip",
     "connection",
     "content-length",
     "endpoint-load-metrics",
@@ -102,10 +116,11 @@ const NOTED: &[&str] = &[
     "te",
     "trailer",
     "transfer-encoding",
+    "true-client-ip",
     "upgrade",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-real-ip",
 ];
 
 /// By first letter, the lengths of the names in [`NOTED`] as bits.
@@ -120,11 +135,23 @@ const NOTED_LENGTHS: [u32; 256] = {
     lengths
 };
 
-/// Whether a name may be one of [`NOTED`].
+/// Whether something may have to be done about a name.
 fn may_be_noted(name: &str) -> bool {
     let first = name.as_bytes().first().copied().unwrap_or_default();
     let length = name.len() as u32;
-    length < u32::BITS && (NOTED_LENGTHS[usize::from(first)] >> length) & 1 == 1
+    (length < u32::BITS && (NOTED_LENGTHS[usize::from(first)] >> length) & 1 == 1)
+        || (first == b'x' && begins_as_claim(name, true))
+}
+
+/// Whether a name begins with [`CLAIM_PREFIX`], or also with what servers take for it that do not tell `_` from `-`.
+fn begins_as_claim(name: &str, folds: bool) -> bool {
+    let is = |(byte, ours): (&u8, &u8)| byte == ours || (folds && *byte == b'_' && *ours == b'-');
+    name.len() > CLAIM_PREFIX.len() && name.as_bytes().iter().zip(CLAIM_PREFIX).all(is)
+}
+
+/// Whether a name claims something about the client.
+fn is_claim(name: &str) -> bool {
+    begins_as_claim(name, false) || CLAIMS.contains(&name)
 }
 
 /// Gives a URL without a path the one that it stands for, before anything is decided by it.
@@ -218,7 +245,7 @@ impl Facts {
         self.has_host || self.absolute
     }
 
-    /// Notes what requests and responses have in common. Every name here is in [`NOTED`].
+    /// Notes what requests and responses have in common.
     fn note(&mut self, name: &str, value: &HeaderValue) -> Result<(), Reason> {
         match name {
             "connection" => {
@@ -235,10 +262,10 @@ impl Facts {
             "trailer" => self.trailer = true,
             "upgrade" => self.upgrade = true,
             "host" => {}
-            "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" => {
-                self.claims = true;
+            name => {
+                self.claims |= is_claim(name);
+                self.underscores |= is_folded(name);
             }
-            name => self.underscores |= is_folded(name),
         }
         Ok(())
     }
@@ -279,17 +306,19 @@ impl Facts {
     }
 }
 
-/// Whether a name is one of [`NOTED`] where servers do not tell `_` from `-`.
+/// Whether a name is one that something is done about where servers do not tell `_` from `-`.
 fn is_folded(name: &str) -> bool {
     let fold = |byte| if byte == b'_' { b'-' } else { byte };
     let folded = || name.bytes().map(fold);
-    name.contains('_') && NOTED.iter().any(|noted| folded().eq(noted.bytes()))
+    name.contains('_')
+        && (begins_as_claim(name, true) || NOTED.iter().any(|noted| folded().eq(noted.bytes())))
 }
 
+/// Drops all fields whose names are such.
 #[cold]
-fn drop_folded(headers: &mut HeaderMap) {
-    let folded = headers.keys().filter(|name| is_folded(name.as_str()));
-    for name in folded.cloned().collect::<Vec<_>>() {
+fn drop_all(headers: &mut HeaderMap, is_such: impl Fn(&str) -> bool) {
+    let such = headers.keys().filter(|name| is_such(name.as_str()));
+    for name in such.cloned().collect::<Vec<_>>() {
         headers.remove(name);
     }
 }
@@ -429,7 +458,7 @@ pub(crate) fn prepare<B>(
     let headers = request.headers_mut();
     facts.strip(headers)?;
     if facts.underscores && !hop.config.underscores {
-        drop_folded(headers);
+        drop_all(headers, is_folded);
     }
     if facts.te {
         headers.remove(TE);
@@ -509,10 +538,7 @@ fn tell_client(headers: &mut HeaderMap, facts: &Facts, hop: &Hop<'_>) {
     let config = hop.config;
     let trusted = config.trusted.iter().any(|it| it.contains(hop.client));
     if facts.claims && !trusted {
-        headers.remove(FORWARDED);
-        headers.remove(X_FORWARDED_FOR);
-        headers.remove(X_FORWARDED_HOST);
-        headers.remove(X_FORWARDED_PROTO);
+        drop_all(headers, is_claim);
     }
     let appends = facts.claims && trusted;
     if config.forwarded {

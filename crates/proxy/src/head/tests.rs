@@ -355,6 +355,71 @@ fn claims_about_the_client_are_replaced_or_appended_to() {
 }
 
 #[test]
+fn no_claim_of_an_untrusted_client_goes_on_however_it_is_spelled() {
+    let claims = [
+        "Forwarded",
+        "X-Forwarded-For",
+        "X-Forwarded-Host",
+        "X-Forwarded-Port",
+        "X-Forwarded-Prefix",
+        "X-Forwarded-Proto",
+        "X-Forwarded-Scheme",
+        "X-Forwarded-Server",
+        "X-Forwarded-Ssl",
+        "X-Forwarded-Uri",
+        "X-Forwarded-User",
+        "X-Forwarded-Tls-Client-Cert-Info",
+        "X-Real-IP",
+        "Client-IP",
+        "True-Client-IP",
+        "X-Client-IP",
+        "X-Cluster-Client-IP",
+    ];
+    let others = [
+        "x-forwarded",
+        "x-forwarded-",
+        "x-real-ips",
+        "x-requested-with",
+    ];
+    let trusting = ForwardedConfig {
+        trusted: vec!["192.0.2.7".parse().unwrap()],
+        ..ForwardedConfig::default()
+    };
+    let ours = pairs(&[
+        ("host", "shop"),
+        ("x-forwarded-for", "192.0.2.7"),
+        ("x-forwarded-host", "shop"),
+        ("x-forwarded-proto", "http"),
+    ]);
+    for name in claims {
+        let name = name.to_ascii_lowercase();
+        for spelled in [
+            name.clone(),
+            name.replace('-', "_"),
+            name.replacen('-', "_", 1),
+        ] {
+            let fields = [("host", "shop"), (spelled.as_str(), "a lie")];
+            let (_, got) = forwarded("GET /", &fields, &ForwardedConfig::default());
+            assert_eq!(got, ours, "{spelled}");
+        }
+        let (_, got) = forwarded("GET /", &[("host", "shop"), (&name, "believed")], &trusting);
+        let kept = |(at, value): &(String, String)| *at == name && value.starts_with("believed");
+        assert!(got.iter().any(kept), "{name}: {got:?}");
+    }
+    for name in others {
+        let (_, got) = forwarded(
+            "GET /",
+            &[("host", "shop"), (name, "kept")],
+            &ForwardedConfig::default(),
+        );
+        assert!(
+            got.contains(&(name.to_owned(), "kept".to_owned())),
+            "{got:?}"
+        );
+    }
+}
+
+#[test]
 fn via_is_appended_with_the_version_that_was_received() {
     let config = ForwardedConfig {
         x_forwarded: false,

@@ -410,7 +410,8 @@ table! {
         /// Send `Forwarded` (RFC 7239) to nodes.
         forwarded: bool = false;
         /// Addresses or ranges (`10.0.0.0/8`) of clients whose own claims are believed and
-        /// appended to; claims of all others are replaced.
+        /// appended to. Claims of all others are replaced or dropped: `Forwarded`, `X-Forwarded-` and anything,
+        /// `X-Real-IP`, `Client-IP`, `True-Client-IP`, `X-Client-IP`, `X-Cluster-Client-IP`.
         trusted: Vec<At<String>> = Vec::new();
         /// Pass on fields that many servers take for one that Tidegate sets or strips, since they do not
         /// tell `_` from `-`: `X_Forwarded_For`, `Transfer_Encoding`. Not set, they are dropped.
