@@ -161,6 +161,13 @@ mod tests {
     }
 
     #[test]
+    fn a_head_without_a_body_names_no_trailers() {
+        let heads = "HTTP/1.1 103 Hints\r\nlink: </a>\r\nTrailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n";
+        let expected = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\nvia: 1.1 tidegate\r\n\r\n";
+        assert_eq!(forwarded(heads), expected);
+    }
+
+    #[test]
     fn number_and_bytes_have_limits() {
         let head = b"HTTP/1.1 102 Processing\r\n\r\n";
         let mut interims = Interims::default();
@@ -171,7 +178,29 @@ mod tests {
         assert!(interims.is_flooded());
         interims.clear();
         assert!(!interims.is_flooded());
+        for (part, ends) in [
+            (BYTES_MAX - head.len(), Ok(())),
+            (BYTES_MAX - head.len() + 1, Err(Flood)),
+            (BYTES_MAX, Err(Flood)),
+        ] {
+            interims.clear();
+            interims.on_part(&vec![b'x'; part]);
+            assert_eq!(interims.on_interim(head), ends, "{part}");
+        }
+        // What no head may be long is not kept.
+        interims.clear();
         interims.on_part(&[b'x'; BYTES_MAX]);
-        assert_eq!(interims.on_interim(head), Err(Flood));
+        interims.on_part(b"x");
+        assert_eq!(interims.begun.len(), BYTES_MAX);
+    }
+
+    #[test]
+    fn a_head_has_so_many_fields_and_no_more() {
+        let head = |fields| format!("HTTP/1.1 103 x\r\n{}\r\n", "a: b\r\n".repeat(fields));
+        assert_eq!(
+            forwarded(&head(FIELDS_MAX)).matches("a: b").count(),
+            FIELDS_MAX
+        );
+        assert_eq!(forwarded(&head(FIELDS_MAX + 1)), "");
     }
 }
