@@ -10,7 +10,7 @@ use common::{Bench, Gated, Message, Node, Peer, ask, clock, ok, until};
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Rank};
 use tidegate_core::throttle::{Marks, Order, SetBy, Throttle};
 use tidegate_core::topology::{NodeId, SiteId};
-use tidegate_proxy::Reason;
+use tidegate_proxy::{LogFormat, LogTarget, Reason};
 
 const CLASS: &str = "GET /slow/*";
 const LONG: Duration = Duration::from_secs(600);
@@ -217,6 +217,38 @@ fn whoever_may_not_wait_longer_is_told_to_come_again() {
     assert_eq!(clients[0].read_response(false).status(), 200);
     settled(&bench);
     assert_eq!(bench.snapshot().reason(Reason::Throttled), 1);
+}
+
+#[test]
+fn the_log_has_the_wait_of_requests_that_were_refused_at_a_throttle() {
+    let path = std::env::temp_dir().join(format!("tidegate-throttled-{}.log", std::process::id()));
+    let gated = Gated::new();
+    let mut bench = Bench::with(&[gated.node.address], |config| {
+        config.log.format = LogFormat::Json;
+        config.log.target = LogTarget::File(path.clone());
+    });
+    let queue = Duration::from_millis(20);
+    let order = Order {
+        queue: Some(queue),
+        ..one_at_a_time()
+    };
+    set(&bench, order, None);
+    let mut clients = held(&bench, 2);
+    assert_eq!(clients[1].read_response(false).status(), 429);
+    gated.open();
+    assert_eq!(clients[0].read_response(false).status(), 200);
+    settled(&bench);
+    drop(bench.proxy.take());
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let line = text
+        .lines()
+        .find(|it| it.contains("\"throttled\""))
+        .unwrap();
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert!(line["queue_us"].as_u64().unwrap() >= queue.as_micros() as u64);
+    assert_eq!(line["queue_us"], line["duration_us"], "{line}");
+    assert_eq!(line["held_us"], line["queue_us"], "{line}");
 }
 
 #[test]
