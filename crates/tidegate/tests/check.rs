@@ -125,6 +125,10 @@ fn notes_stand_behind_a_sound_configuration() {
     assert_eq!(checked.status.code(), Some(0));
     let said = text_of(&checked.stdout);
     assert!(
+        said.starts_with("tidegate.toml: ok, a front-end of 1 site and 1 node\n"),
+        "{said}"
+    );
+    assert!(
         said.contains("note: no site has the host \"*\"") && said.contains("Host: shop.example"),
         "{said}"
     );

@@ -60,6 +60,14 @@ fn run_front_end(file: &Path, reuse_port: bool, output: Output) -> Result<(), Fa
     crate::run::run(config, file, sharing, output)
 }
 
+/// A number of things.
+fn counted(number: usize, thing: &str) -> String {
+    match number {
+        1 => format!("1 {thing}"),
+        _ => format!("{number} {thing}s"),
+    }
+}
+
 fn check(file: &Path, output: Output) -> Result<(), Failure> {
     let config = Config::load(file)?;
     let (sites, nodes) = match &config.front_end {
@@ -67,9 +75,14 @@ fn check(file: &Path, output: Output) -> Result<(), Failure> {
         None => (0, 0),
     };
     let agent = config.agent.is_some();
+    let front_end = format!(
+        "a front-end of {} and {}",
+        counted(sites, "site"),
+        counted(nodes, "node")
+    );
     let what = match (&config.front_end, agent) {
-        (Some(_), true) => format!("a front-end of {sites} sites and {nodes} nodes, and an agent"),
-        (Some(_), false) => format!("a front-end of {sites} sites and {nodes} nodes"),
+        (Some(_), true) => format!("{front_end}, and an agent"),
+        (Some(_), false) => front_end,
         (None, _) => "an agent".into(),
     };
     let notes = &config.notes;
