@@ -455,6 +455,52 @@ mod tests {
     }
 
     #[test]
+    fn each_limit_holds_to_the_byte() {
+        let padded = |digits: usize| [&b"0".repeat(digits)[..], b"\r\n\r\n"].concat();
+        let one = |bytes: usize| {
+            let name = &b"x".repeat(bytes - 1)[..];
+            [b"1;", name, b"\r\na\r\n0\r\n\r\n"].concat()
+        };
+        // Each chunk carries a byte of data, which allows one more.
+        let all = |bytes: usize| {
+            let chunk = [&b"1;"[..], &b"x".repeat(511), b"\r\na\r\n"].concat();
+            let last = [&b"1;"[..], &b"x".repeat(bytes - 1), b"\r\na\r\n0\r\n\r\n"].concat();
+            [chunk.repeat(32), last].concat()
+        };
+        let trailer = |bytes: usize| {
+            let field = [&b"x: "[..], &b"y".repeat(bytes - 5), b"\r\n"].concat();
+            [b"0\r\n", &field[..], b"\r\n"].concat()
+        };
+        let fields = |count: usize| [b"0\r\n", &b"x: y\r\n".repeat(count)[..], b"\r\n"].concat();
+        let (line, trailers) = (ChunkError::LineTooLong, ChunkError::TrailersTooLarge);
+        let extension = EXTENSION_BYTES_MAX as usize;
+        for (fits, beyond, refusal) in [
+            (
+                padded(DIGITS_MAX.into()),
+                padded(usize::from(DIGITS_MAX) + 1),
+                line,
+            ),
+            (one(extension), one(extension + 1), line),
+            (all(32), all(33), line),
+            (
+                trailer(TRAILER_BYTES_MAX),
+                trailer(TRAILER_BYTES_MAX + 1),
+                trailers,
+            ),
+            (
+                fields(TRAILER_FIELDS_MAX),
+                fields(TRAILER_FIELDS_MAX + 1),
+                trailers,
+            ),
+        ] {
+            for piece in [1, 7, beyond.len()] {
+                assert!(rewritten(&fits, piece).is_ok(), "{}", fits.escape_ascii());
+            }
+            assert_eq!(error(&beyond), refusal, "{}", beyond.escape_ascii());
+        }
+    }
+
+    #[test]
     fn extensions_may_grow_with_the_data() {
         let chunk = [
             b"400;",

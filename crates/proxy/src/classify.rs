@@ -245,6 +245,9 @@ mod tests {
             .session(plans, &headers(&[("x-plan", "alice")]))
             .unwrap();
         assert!(!tables.is_known(plans, same, now), "another site's");
+        let longest = "x".repeat(NAME_BYTES_MAX);
+        let known = tables.session(plans, &headers(&[("x-plan", &longest)]));
+        assert!(known.is_some());
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         for (site, value) in [(none, "sid=bob"), (cookies, "sid="), (cookies, "a=b")] {
             assert_eq!(tables.session(site, &headers(&[("cookie", value)])), None);

@@ -72,5 +72,12 @@ mod tests {
         assert_eq!(found(&[&long, "sid=abc"], "sid"), None);
         assert_eq!(found(&[&format!("{long}; sid=abc")], "sid"), None);
         assert_eq!(found(&["sid=abc", &long], "sid").as_deref(), Some("abc"));
+        let sid = "sid=abc";
+        let before = |bytes: usize| "a".repeat(bytes - sid.len());
+        let last = before(COOKIES_BYTES_MAX);
+        assert_eq!(found(&[&last, sid], "sid").as_deref(), Some("abc"));
+        // One byte more of what stands before is one byte less that is seen.
+        let last = before(COOKIES_BYTES_MAX + sid.len());
+        assert_eq!(found(&[&last, sid], "sid"), None);
     }
 }

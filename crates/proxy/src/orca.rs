@@ -120,5 +120,10 @@ mod tests {
             assert_eq!(parse(value.as_bytes()), None, "{value}");
         }
         assert_eq!(parse(b"TEXT rif=\xff"), None);
+        let begin = "TEXT rif=1,";
+        for (bytes, is_read) in [(REPORT_BYTES_MAX, true), (REPORT_BYTES_MAX + 1, false)] {
+            let report = format!("{begin}{}", "x".repeat(bytes - begin.len()));
+            assert_eq!(parse(report.as_bytes()).is_some(), is_read, "{bytes}");
+        }
     }
 }

@@ -499,3 +499,31 @@ pub(crate) async fn look(worker: Rc<Worker>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_that_have_ended_are_remembered_and_no_more() {
+        let throttling = Throttling::new(1);
+        let order = Order {
+            concurrency: Some(1),
+            ..Order::default()
+        };
+        let at = Timestamp::from_millis;
+        for number in 0..=ENDED_MAX as u64 {
+            let pattern = format!("GET /{number}").parse().unwrap();
+            let (now, until) = (at(number), Some(at(number + 1)));
+            (throttling.set(pattern, order, SetBy::Operator, until, now)).unwrap();
+            // Nobody asks; a request of another class comes.
+            throttling.expire(&mut throttling.table(), at(number + 1));
+        }
+        assert_eq!(throttling.all(), []);
+        let now = at(1000);
+        let ended = std::iter::from_fn(|| throttling.poll_ended(now));
+        let names: Vec<_> = ended.map(|it| it.pattern.name().to_owned()).collect();
+        assert_eq!(names.len(), ENDED_MAX);
+        assert_eq!(names.last().map(String::as_str), Some("GET /63"));
+    }
+}

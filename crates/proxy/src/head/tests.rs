@@ -420,6 +420,21 @@ fn no_claim_of_an_untrusted_client_goes_on_however_it_is_spelled() {
 }
 
 #[test]
+fn connection_names_so_many_fields_and_no_more() {
+    let named = |count: usize| {
+        let names: Vec<_> = (0..count).map(|number| format!("x-{number}")).collect();
+        let mut headers = HeaderMap::new();
+        // In one field or in several, what it names is counted in all.
+        for half in names.chunks(count.div_ceil(2)) {
+            headers.append(CONNECTION, half.join(", ").parse().unwrap());
+        }
+        nominated(&headers).map(|names| names.len())
+    };
+    assert_eq!(named(NOMINATED_MAX), Ok(NOMINATED_MAX));
+    assert_eq!(named(NOMINATED_MAX + 1), Err(Reason::BadConnection));
+}
+
+#[test]
 fn via_is_appended_with_the_version_that_was_received() {
     let config = ForwardedConfig {
         x_forwarded: false,

@@ -97,6 +97,31 @@ fn a_line_without_a_node_is_an_object_too() {
 }
 
 #[test]
+fn a_field_of_a_line_has_so_many_bytes_and_no_more() {
+    for bytes in [FIELD_BYTES_MAX, FIELD_BYTES_MAX + 1] {
+        let long = "x".repeat(bytes);
+        let mut headers = headers();
+        for name in ["host", "referer", "user-agent"] {
+            headers.insert(name, long.parse().unwrap());
+        }
+        let head = Head {
+            target: &long,
+            ..head(&headers)
+        };
+        for format in [LogFormat::Json, LogFormat::Combined] {
+            let mut line = Line::default();
+            line.begin(format, &head);
+            let mut out = Vec::new();
+            line.end(format, &tail(None), &mut out);
+            let text = String::from_utf8(out).unwrap();
+            let runs = text.split(|it| it != 'x').filter(|run| run.len() > 99);
+            let runs: Vec<_> = runs.map(str::len).collect();
+            assert_eq!(runs, [FIELD_BYTES_MAX; 4], "{format:?}");
+        }
+    }
+}
+
+#[test]
 fn a_denied_retry_is_told() {
     let denied = Tail {
         retry_denied: true,
