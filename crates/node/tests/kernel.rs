@@ -119,16 +119,17 @@ fn the_kernel_answers_and_the_agent_adds_what_it_sees() {
 
 #[test]
 fn the_agent_answers_when_somebody_removed_the_program() {
-    let Some(mut world) = world(&[Rung::XdpGeneric, Rung::Agent]) else {
+    let Some(mut world) = world(&[Rung::Tc, Rung::Agent]) else {
         return;
     };
-    assert_eq!(world.read().rung, Rung::XdpGeneric as u8);
+    assert_eq!(world.read().rung, Rung::Tc as u8);
     let node = world.hosts.node().to_owned();
+    let remove = ["netns", "exec", &node, "tc", "filter", "del"];
     world
         .hosts
-        .ip(&["-n", &node, "link", "set", "node0", "xdpgeneric", "off"])
+        .ip(&[&remove[..], &["dev", "node0", "ingress"]].concat())
         .unwrap();
-    let record = world.read_until(|record| record.rung != Rung::XdpGeneric as u8);
+    let record = world.read_until(|record| record.rung != Rung::Tc as u8);
     assert!(matches!(record.rung, 5 | 6), "{record:?}");
     let said = world.agent.ask(|agent| agent.look()).join("\n");
     assert!(said.contains("removed by somebody else"), "{said}");

@@ -33,6 +33,8 @@ char _license[] SEC("license") = "GPL";
 
 #define RUNG_TC 3
 #define RUNG_TIMER 4
+/* On to the next filter; the last one's is to the stack. */
+#define TC_ACT_UNSPEC (-1)
 #define TC_ACT_OK 0
 #define TC_ACT_SHOT 2
 
@@ -104,20 +106,20 @@ int tc_respond(struct __sk_buff *skb)
     if (!find((void *)(long)skb->data, (void *)(long)skb->data_end, &place)) {
         /* Headers may lie outside of what is at hand; small packets are pulled whole. */
         if (skb->data_end - skb->data >= 128 || skb->data_end - skb->data >= skb->len)
-            return TC_ACT_OK;
+            return TC_ACT_UNSPEC;
         if (bpf_skb_pull_data(skb, skb->len < 128 ? skb->len : 128))
-            return TC_ACT_OK;
+            return TC_ACT_UNSPEC;
         if (!find((void *)(long)skb->data, (void *)(long)skb->data_end, &place))
-            return TC_ACT_OK;
+            return TC_ACT_UNSPEC;
     }
     struct message *message = scratch_of(0);
 
     if (!message)
-        return TC_ACT_OK;
+        return TC_ACT_UNSPEC;
     if (place.length < HEADER_BYTES ||
         bpf_skb_load_bytes(skb, place.payload, message, HEADER_BYTES)) {
         count(DROP_SHORT);
-        return TC_ACT_OK;
+        return TC_ACT_UNSPEC;
     }
     switch (answer(skb, skb->ifindex, message, &place, RUNG_TC)) {
     case FATE_ANSWER:
@@ -125,19 +127,19 @@ int tc_respond(struct __sk_buff *skb)
     case FATE_DROP:
         return TC_ACT_SHOT;
     default:
-        return TC_ACT_OK;
+        return TC_ACT_UNSPEC;
     }
     __u32 length = place.length;
 
     if (length < HEADER_BYTES || length > MESSAGE_BYTES_MAX)
-        return TC_ACT_OK;
+        return TC_ACT_UNSPEC;
     __u32 sum = place.v6 ? sum_of(message, length) : 0;
 
     length = opaque(length);
     if (length < HEADER_BYTES || length > MESSAGE_BYTES_MAX)
-        return TC_ACT_OK;
+        return TC_ACT_UNSPEC;
     if (bpf_skb_store_bytes(skb, place.payload, message, length, 0))
-        return TC_ACT_OK;
+        return TC_ACT_UNSPEC;
     if (bpf_skb_pull_data(skb, place.payload))
         return TC_ACT_SHOT;
     if (!turn_round((void *)(long)skb->data, (void *)(long)skb->data_end, &place, sum))

@@ -294,23 +294,36 @@ fn a_strangers_key_gets_nothing() {
 #[test]
 fn a_program_that_somebody_removed_is_missed() {
     let Some(hosts) = hosts() else { return };
-    let Some(kept) = attach(&hosts, options(Rung::XdpGeneric)) else {
+    let Some(kept) = attach(&hosts, options(Rung::Tc)) else {
         return;
     };
     assert_eq!(kept.ask(|kept| kept.lost()), Vec::<String>::new());
+    let remove = ["netns", "exec", hosts.node(), "tc", "filter", "del"];
     hosts
-        .ip(&[
-            "-n",
-            hosts.node(),
-            "link",
-            "set",
-            "node0",
-            "xdpgeneric",
-            "off",
-        ])
+        .ip(&[&remove[..], &["dev", "node0", "ingress"]].concat())
         .unwrap();
     let lost = kept.ask(|kept| kept.lost());
-    assert_eq!(lost, ["xdp_generic at node0 was removed by somebody else"]);
+    assert_eq!(lost, ["tc at node0 was removed by somebody else"]);
+}
+
+#[test]
+fn an_xdp_program_is_taken_away_by_its_owner_alone() {
+    let Some(hosts) = hosts() else { return };
+    let Some(kept) = attach(&hosts, options(Rung::XdpGeneric)) else {
+        return;
+    };
+    let off = [
+        "-n",
+        hosts.node(),
+        "link",
+        "set",
+        "node0",
+        "xdpgeneric",
+        "off",
+    ];
+    hosts.ip(&off).unwrap_err();
+    assert_eq!(kept.ask(|kept| kept.lost()), Vec::<String>::new());
+    read(&mut region(&hosts, false, PATIENT));
 }
 
 #[test]

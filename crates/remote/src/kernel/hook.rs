@@ -3,13 +3,19 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
+use libbpf_rs::libbpf_sys::{
+    BPF_XDP, bpf_link_create, bpf_link_create_opts, bpf_link_detach, bpf_obj_pin,
+};
 use libbpf_rs::{ErrorKind, Program, TC_INGRESS, TcHook, TcHookBuilder, Xdp, XdpFlags};
 use tidegate_core::load::Rung;
 
-/// Handle and priority of our filter: what tells it from other people's.
-const TC_HANDLE: u32 = 0x5447;
+/// Handle and priority of our filter: what tells it from other people's. The handle's lower half is
+/// the port.
+const TC_HANDLE: u32 = 0x5447_0000;
 const TC_PRIORITY: u32 = 0x5447;
 
 /// A network interface of this network namespace.
@@ -156,6 +162,18 @@ pub(super) struct Hook {
     pub(super) rung: Rung,
     program: OwnedFd,
     number: u32,
+    port: u16,
+    /// Holds an XDP program there: when nothing holds the link any more, not even a process that was
+    /// killed, the program is gone.
+    link: Option<OwnedFd>,
+}
+
+/// How a program is put in place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    pub(super) port: u16,
+    /// Whether to try native XDP at a veth.
+    pub(super) veth_native: bool,
 }
 
 /// Why a rung cannot be had at an interface: a sentence.
@@ -170,22 +188,19 @@ impl Hook {
         interface: &Interface,
         rung: Rung,
         program: BorrowedFd<'_>,
-        veth_native: bool,
+        manner: Manner,
     ) -> Result<Self, Refusal> {
         let name = &interface.name;
-        if rung == Rung::XdpNative && !veth_native && interface.is_veth() {
+        if rung == Rung::XdpNative && !manner.veth_native && interface.is_veth() {
             return Err(format!(
                 "{name} is a virtual cable (veth): answers sent natively are lost unless its \
                  other end has an XDP program too"
             ));
         }
-        let hook = Self::new(interface.clone(), rung, program)
+        let mut hook = Self::new(interface.clone(), rung, program, manner.port)
             .map_err(|error| explain(name, rung, &error))?;
         let done = match xdp_mode(rung) {
-            Some(mode) => {
-                let flags = mode | XdpFlags::UPDATE_IF_NOEXIST;
-                Xdp::new(program).attach(interface.index, flags)
-            }
+            Some(mode) => link(program, interface.index, mode).map(|link| hook.link = Some(link)),
             None => hook
                 .filter()
                 .create()
@@ -200,22 +215,28 @@ impl Hook {
         interface: Interface,
         rung: Rung,
         program: BorrowedFd<'_>,
+        port: u16,
     ) -> Result<Self, libbpf_rs::Error> {
         Ok(Self {
             interface,
             rung,
+            port,
+            link: None,
             number: Program::id_from_fd(program)?,
             program: program.try_clone_to_owned()?,
         })
     }
 
     /// The hooks of a program at any interface of this network namespace.
-    pub(super) fn of_program(program: BorrowedFd<'_>) -> Result<Vec<Self>, libbpf_rs::Error> {
+    pub(super) fn of_program(
+        program: BorrowedFd<'_>,
+        port: u16,
+    ) -> Result<Vec<Self>, libbpf_rs::Error> {
         let mut hooks = Vec::new();
         let all = Interface::all()?.into_iter();
         for interface in all.chain(Interface::loopback()?) {
             for rung in LADDER {
-                let hook = Self::new(interface.clone(), rung, program)?;
+                let hook = Self::new(interface.clone(), rung, program, port)?;
                 if hook.holds() {
                     hooks.push(hook);
                     break;
@@ -223,6 +244,22 @@ impl Hook {
             }
         }
         Ok(hooks)
+    }
+
+    /// Takes away the filter for this port that stands at an interface, if one does. The program is
+    /// any of that kind.
+    pub(super) fn clear(
+        interface: &Interface,
+        program: BorrowedFd<'_>,
+        port: u16,
+    ) -> Result<(), Refusal> {
+        let name = &interface.name;
+        let failed = |error| format!("what a killed agent left stays at {name}: {error}");
+        let hook = Self::new(interface.clone(), Rung::Tc, program, port).map_err(failed)?;
+        match hook.filter().query() {
+            Ok(_) => hook.filter().detach().map_err(failed),
+            Err(_) => Ok(()),
+        }
     }
 
     /// The kernel's number of the program.
@@ -244,18 +281,58 @@ impl Hook {
         if !self.holds() {
             return Ok(());
         }
-        match xdp_mode(self.rung) {
-            Some(mode) => Xdp::new(self.program.as_fd()).detach(self.interface.index, mode),
+        match &self.link {
+            // SAFETY: a call on a descriptor that lives through it.
+            Some(link) => done(unsafe { bpf_link_detach(link.as_raw_fd()) }).map(drop),
             None => self.filter().detach(),
         }
+    }
+
+    /// Lets an XDP program stay when this process ends, for as long as this file does.
+    pub(super) fn pin(&self, path: &Path) -> Result<(), libbpf_rs::Error> {
+        let Some(link) = &self.link else {
+            return Ok(());
+        };
+        let path = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| libbpf_rs::Error::from_raw_os_error(libc::EINVAL))?;
+        // SAFETY: a descriptor and a C string that live through the call.
+        done(unsafe { bpf_obj_pin(link.as_raw_fd(), path.as_ptr()) }).map(drop)
     }
 
     fn filter(&self) -> TcHook {
         TcHookBuilder::new(self.program.as_fd())
             .ifindex(self.interface.index)
-            .handle(TC_HANDLE)
+            .handle(TC_HANDLE | u32::from(self.port))
             .priority(TC_PRIORITY)
             .hook(TC_INGRESS)
+    }
+}
+
+/// Holds a program at an interface.
+fn link(
+    program: BorrowedFd<'_>,
+    interface: i32,
+    mode: XdpFlags,
+) -> Result<OwnedFd, libbpf_rs::Error> {
+    let options = bpf_link_create_opts {
+        sz: size_of::<bpf_link_create_opts>() as _,
+        flags: mode.bits(),
+        ..Default::default()
+    };
+    // SAFETY: a program's descriptor and options that say how long they are, which live through the
+    // call.
+    let link = done(unsafe {
+        bpf_link_create(program.as_raw_fd(), interface, BPF_XDP, &raw const options)
+    })?;
+    // SAFETY: a descriptor that the kernel has just made, which is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}
+
+/// What a call of the library gave, unless it is a negative error number.
+fn done(returned: i32) -> Result<i32, libbpf_rs::Error> {
+    match returned {
+        0.. => Ok(returned),
+        failed => Err(libbpf_rs::Error::from_raw_os_error(-failed)),
     }
 }
 

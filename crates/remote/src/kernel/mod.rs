@@ -28,7 +28,7 @@ mod scope;
 mod words;
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ use crate::region::RegionError;
 use crate::udp::key_file::KEYS_MAX;
 use crate::udp::{Key, Network, ResponderStats};
 use addresses::LocalAddresses;
-use hook::{Hook, LADDER};
+use hook::{Hook, LADDER, Manner};
 #[cfg(test)]
 use object::Symbols;
 use object::{PerCpu, Programs, Setting, refused};
@@ -156,6 +156,7 @@ pub struct KernelResponder {
     refusals: Vec<String>,
     addresses: LocalAddresses,
     epoch: u32,
+    manner: Manner,
 }
 
 impl fmt::Debug for KernelResponder {
@@ -183,16 +184,32 @@ impl KernelResponder {
             switches,
             addresses,
             epoch,
+            manner: Manner {
+                port: options.listen.port(),
+                veth_native: options.veth_native,
+            },
             hooks: Vec::new(),
             refusals: Vec::new(),
         };
+        let left_over = is_left_over(options.listen);
         for interface in interfaces(options.listen)? {
+            if left_over {
+                responder.clear(&interface)?;
+            }
             responder.hook(&interface, options)?;
         }
         match responder.hooks.is_empty() {
             true => Err(KernelError::Hooks(std::mem::take(&mut responder.refusals))),
             false => Ok(responder),
         }
+    }
+
+    /// Takes away what a process that was killed left at an interface. XDP programs end with theirs.
+    fn clear(&mut self, interface: &Interface) -> Result<(), KernelError> {
+        let program = self.programs.program("tc_respond")?;
+        let cleared = Hook::clear(interface, program.as_fd(), self.manner.port);
+        self.refusals.extend(cleared.err());
+        Ok(())
     }
 
     /// The best rung that one interface takes.
@@ -208,7 +225,7 @@ impl KernelResponder {
                 "xdp_respond"
             };
             let program = self.programs.program(name)?;
-            match Hook::attach(interface, rung, program.as_fd(), options.veth_native) {
+            match Hook::attach(interface, rung, program.as_fd(), self.manner) {
                 Ok(hook) => {
                     self.hooks.push(hook);
                     return Ok(());
@@ -227,7 +244,7 @@ impl KernelResponder {
             return Ok(None);
         };
         let program = self.programs.program("tc_respond")?;
-        match Hook::attach(&loopback, Rung::Tc, program.as_fd(), false) {
+        match Hook::attach(&loopback, Rung::Tc, program.as_fd(), self.manner) {
             Ok(hook) => self.hooks.push(hook),
             Err(why) => return Ok(Some(why)),
         }
@@ -314,7 +331,11 @@ pub fn pass_at(name: &str) -> Result<PassThrough, KernelError> {
     let programs = Programs::load(&["xdp_pass"], &[])?;
     let hook = {
         let program = programs.program("xdp_pass")?;
-        Hook::attach(interface, Rung::XdpNative, program.as_fd(), true)
+        let manner = Manner {
+            port: 0,
+            veth_native: true,
+        };
+        Hook::attach(interface, Rung::XdpNative, program.as_fd(), manner)
     };
     let hook = hook.map_err(|why| KernelError::Hooks(vec![why]))?;
     Ok(PassThrough {
@@ -442,6 +463,12 @@ fn write_networks(programs: &Programs, allow: &[Network]) -> Result<(), KernelEr
             .map_err(refused("give the kernel the networks"))?;
     }
     Ok(())
+}
+
+/// Whether a filter for this port, should there be one, was left by a process that was killed: no
+/// process has the port, and nothing is installed there.
+fn is_left_over(listen: SocketAddr) -> bool {
+    UdpSocket::bind(listen).is_ok() && !pins::is_installed(listen.port())
 }
 
 /// The interfaces by which requests to this address come in.

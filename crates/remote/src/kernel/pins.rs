@@ -31,6 +31,8 @@ const FOLDER: &str = "tidegate";
 /// What is pinned, by its name.
 const PROGRAMS: [&str; 2] = ["xdp_respond", "tc_respond"];
 const SWITCHES: &str = "on_switch";
+/// What holds an XDP program at an interface is pinned under this and the interface's number.
+const LINK: &str = "at-";
 const MAPS: [&str; 4] = ["counts", "slow", "words", "keys"];
 
 /// What is installed.
@@ -94,6 +96,11 @@ impl KernelResponder {
             let mut map = self.programs.map_mut(name)?;
             map.pin(folder.join(name)).map_err(refused("keep a map"))?;
         }
+        for hook in &self.hooks {
+            let name = format!("{LINK}{}", hook.interface.index);
+            hook.pin(&folder.join(name))
+                .map_err(refused("keep a program at its interface"))?;
+        }
         self.switches
             .pin(folder.join(SWITCHES))
             .map_err(refused("keep counting task switches"))
@@ -112,7 +119,7 @@ pub fn show(port: u16) -> Result<Option<Installed>, KernelError> {
     }
     let counts = MapHandle::from_pinned_path(folder.join("counts"))
         .map_err(refused("open the counters of what is installed"))?;
-    let hooks = hooks(&folder)?;
+    let hooks = hooks(&folder, port)?;
     let cost = cost(&hooks);
     let rungs = hooks
         .into_iter()
@@ -136,20 +143,45 @@ pub fn uninstall(port: u16) -> Result<Option<Installed>, KernelError> {
     let Some(installed) = show(port)? else {
         return Ok(None);
     };
-    for hook in hooks(&installed.folder)? {
-        hook.detach()
-            .map_err(refused("take a program from its interface"))?;
+    let failed = "take a program from its interface";
+    for link in links(&installed.folder)? {
+        link.detach().map_err(refused(failed))?;
+    }
+    // Those that no link holds.
+    for hook in hooks(&installed.folder, port)? {
+        hook.detach().map_err(refused(failed))?;
     }
     remove(&installed.folder)?;
     Ok(Some(installed))
 }
 
-fn hooks(folder: &Path) -> Result<Vec<Hook>, KernelError> {
+/// Whether programs are installed for a port of this network namespace.
+pub(super) fn is_installed(port: u16) -> bool {
+    // Without a BPF file system nothing is.
+    folder(port).is_ok_and(|folder| folder.exists())
+}
+
+/// What holds installed XDP programs at their interfaces.
+fn links(folder: &Path) -> Result<Vec<Link>, KernelError> {
+    let listed = fs::read_dir(folder).map_err(|error| pins(folder, &error.to_string()))?;
+    let mut links = Vec::new();
+    for entry in listed {
+        let entry = entry.map_err(|error| pins(folder, &error.to_string()))?;
+        if entry.file_name().to_string_lossy().starts_with(LINK) {
+            let link = Link::open(entry.path());
+            links.push(link.map_err(refused("open what holds a program"))?);
+        }
+    }
+    Ok(links)
+}
+
+fn hooks(folder: &Path, port: u16) -> Result<Vec<Hook>, KernelError> {
     let mut hooks = Vec::new();
     for name in PROGRAMS {
         let program = Program::fd_from_pinned_path(folder.join(name))
             .map_err(refused("open an installed program"))?;
-        let at = Hook::of_program(program.as_fd()).map_err(refused("look at the interfaces"))?;
+        let at =
+            Hook::of_program(program.as_fd(), port).map_err(refused("look at the interfaces"))?;
         hooks.extend(at);
     }
     Ok(hooks)

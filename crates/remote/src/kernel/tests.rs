@@ -21,7 +21,7 @@ const FROM: u16 = 40_000;
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
 const XDP_TX: u32 = 3;
-const TC_OK: u32 = 0;
+const TC_ON: u32 = u32::MAX;
 const TC_REDIRECT: u32 = 7;
 const MAC_HERE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const MAC_THERE: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -318,7 +318,7 @@ fn what_is_not_ours_goes_on_as_it_came() {
     ];
     let mut expected = vec![0_u64; DropReason::ALL.len()];
     for (reason, frame) in &cases {
-        for (program, passed) in [("xdp_respond", XDP_PASS), ("tc_respond", TC_OK)] {
+        for (program, passed) in [("xdp_respond", XDP_PASS), ("tc_respond", TC_ON)] {
             if program == "tc_respond" && frame.len() < 60 {
                 // The kernel does not run it on what no driver would deliver.
                 continue;
@@ -352,7 +352,7 @@ fn what_is_for_another_host_is_not_looked_at_however_much_of_it_comes() {
         let wrap = Wrap { v6, ..PLAIN };
         let mut frame = wrap.frame(&message(&read(1), &key()));
         frame[last] ^= 3;
-        for (program, passed) in [("xdp_respond", XDP_PASS), ("tc_respond", TC_OK)] {
+        for (program, passed) in [("xdp_respond", XDP_PASS), ("tc_respond", TC_ON)] {
             for _ in 0..20 {
                 let (verdict, out) = bench.run(program, &frame);
                 assert_eq!((verdict, &out), (passed, &frame), "{program} {wrap:?}");
