@@ -224,7 +224,7 @@ impl Session {
         let worker = &self.worker;
         self.moved.set(worker.tick());
         if let Some(place) = &mut *self.place.borrow_mut() {
-            place.on_bytes(bytes, worker.tick(), &worker.ticks);
+            place.on_bytes(bytes, worker.tick());
         }
         if self.late.get() {
             return;
