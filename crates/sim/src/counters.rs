@@ -98,15 +98,22 @@ impl Counters {
     /// it and how often.
     pub(crate) fn record_at(&self, at: Timestamp, scope: Scope, sources: Sources) -> LoadRecord {
         let point = self.point_at(at, scope);
-        LoadRecord {
+        let idle = LoadRecord {
             generation: self.generation,
             t_ns: point.t_ns,
             sources,
             cores_milli: self.cores_milli,
+            ..LoadRecord::default()
+        };
+        if scope == Scope::Idle {
+            return idle;
+        }
+        LoadRecord {
             busy_ns: point.busy_ns,
             runnable: match scope {
                 Scope::Host => self.runnable(),
                 Scope::Requests => self.running,
+                Scope::Idle => 0,
             },
             runnable_ns: point.runnable_ns,
             psi_cpu_ns: self.stalled_ns
@@ -116,14 +123,20 @@ impl Counters {
             in_flight: self.in_flight(),
             in_flight_ns: point.in_flight_ns,
             completions: point.completions,
-            ..LoadRecord::default()
+            ..idle
         }
     }
 
     /// What rates need of that record.
     pub(crate) fn point_at(&self, at: Timestamp, scope: Scope) -> Point {
         let elapsed = at.nanos().saturating_sub(self.at.nanos());
+        let idle = Point {
+            t_ns: at.nanos().max(self.at.nanos()),
+            capacity: self.cores_milli as f32 * 1e-3,
+            ..Point::default()
+        };
         let (busy_milli_ns, runnable_ns) = match scope {
+            Scope::Idle => return idle,
             Scope::Host => (
                 self.busy_milli_ns + self.used_milli() * elapsed,
                 self.runnable_ns + u64::from(self.runnable()) * elapsed,
@@ -134,14 +147,12 @@ impl Counters {
             ),
         };
         Point {
-            t_ns: at.nanos().max(self.at.nanos()),
             busy_ns: busy_milli_ns / 1000,
             runnable_ns,
             in_flight_ns: self.in_flight_ns + u64::from(self.in_flight()) * elapsed,
             completions: self.completions,
             accept_queue_ns: self.unaccepted_ns + u64::from(self.unaccepted) * elapsed,
-            network_bytes: 0,
-            capacity: self.cores_milli as f32 * 1e-3,
+            ..idle
         }
     }
 

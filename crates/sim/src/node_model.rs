@@ -150,6 +150,8 @@ pub enum Scope {
     Host,
     /// The requests' own cgroup: antagonists do not show.
     Requests,
+    /// Nothing: the node claims to be idle, whatever it does.
+    Idle,
 }
 
 /// Who answers a read.

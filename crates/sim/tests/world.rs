@@ -9,7 +9,7 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::topology::{AdminState, NodeId};
 use tidegate_sim::model::{Antagonist, Demand};
 use tidegate_sim::report::Report;
-use tidegate_sim::scenario::{Fault, FaultKind, Order, Scenario};
+use tidegate_sim::scenario::{Fault, FaultKind, Order, Scenario, Scope};
 use tidegate_sim::world::run;
 
 fn seeds() -> std::ops::Range<u64> {
@@ -104,6 +104,41 @@ fn a_hanging_node_is_left_alone() {
             // It is there for 3 of 10 seconds, and found silent within 1.6.
             let share = report.sent[5] as f64 / fair;
             assert!(share < 0.55, "{} seed {seed}: {share}", kind.name());
+        }
+    }
+}
+
+/// One node of eight always claims to be idle, whatever it does: what it gets, in fair shares.
+fn drawn_by_a_liar(seed: u64, kind: Option<FaultKind>) -> f64 {
+    let mut scenario = Scenario::new(8, 4, 0.6).seed(seed);
+    let rate = scenario.rate(0);
+    scenario = scenario.requests((rate * 20.0) as u32);
+    if let Some(records) = &mut scenario.nodes[1].records {
+        records.scope = Scope::Idle;
+    }
+    scenario.faults.extend(kind.map(|kind| Fault {
+        node: NodeId(1),
+        kind,
+        from: Duration::ZERO,
+        to: Duration::from_secs(60),
+    }));
+    let report = ran(&scenario, PolicyKind::Auto);
+    report.sent[1] as f64 * 8.0 / report.sent.iter().sum::<u64>() as f64
+}
+
+#[test]
+fn a_node_that_always_claims_to_be_idle_draws_little_once_it_is_slow_or_fails() {
+    let cases = [
+        (None, 1.6),
+        (Some(FaultKind::Slow { times: 2 }), 0.2),
+        (Some(FaultKind::Slow { times: 10 }), 0.05),
+        (Some(FaultKind::Failing), 0.05),
+        (Some(FaultKind::Breaking), 0.05),
+    ];
+    for (kind, most) in cases {
+        for seed in seeds() {
+            let share = drawn_by_a_liar(seed, kind);
+            assert!(share <= most, "{kind:?} seed {seed}: {share}");
         }
     }
 }

@@ -77,6 +77,7 @@ impl Reads {
             unchanged: status.unchanged,
             timeouts: status.timeouts,
             torn: status.torn,
+            implausible: status.implausible,
             restarts: status.restarts.into(),
             rtt_seconds: (!status.rtt.is_zero()).then_some(status.rtt.as_secs_f64()),
             last_error: status
@@ -123,6 +124,9 @@ impl Reads {
             ReadFault::Record => "what is published there is no load record",
             ReadFault::WrongKey => "wrong key: the answer was made with another one",
             ReadFault::Refused => "the agent refuses the read",
+            ReadFault::Implausible(why) => {
+                return format!("the record is refused, it cannot be true: {why}");
+            }
         }
         .into()
     }

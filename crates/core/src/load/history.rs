@@ -14,11 +14,16 @@
 //!
 //! A rate needs a window that its source can bear. Until records span half of it, the rate is
 //! unknown: a tick counter that has not ticked yet looks idle.
+//!
+//! A record that cannot be true is refused (see `plausible`), and so is one from long before the newest.
+//! Which of the two is the lie shows by what comes next: once [`AGREED`] records that were set aside follow one
+//! another as records do, they are the truth, and the history begins anew with the last of them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::node_load::{WINDOW_EXACT, WINDOW_TICK, WINDOW_ULM};
+use super::plausible::{self, Implausible, Seen};
 use super::rates::Point;
 use super::{NodeLoad, OwnTraffic, Rates};
 use crate::record::LoadRecord;
@@ -30,6 +35,10 @@ const RECORDS_MAX: usize = 128;
 const SPACING_NS: u64 = 1_000_000;
 /// Polls kept. A record is rarely older than this many.
 const POLLS_MAX: usize = 128;
+/// So many records that follow one another outweigh the newest that was believed.
+const AGREED: u32 = 4;
+/// Answers overtake one another by less than this.
+const OVERTAKEN_MAX: Duration = Duration::from_secs(1);
 /// Every window that a load is made of; their starts are followed, not searched for.
 const WINDOWS: [Duration; 3] = [WINDOW_EXACT, WINDOW_ULM, WINDOW_TICK];
 
@@ -53,12 +62,18 @@ pub enum Progress {
     Advanced(NodeLoad),
     /// The record that was known already, or one from before it.
     Unchanged,
+    /// It is not believed. The load stays as it was, and gets older.
+    Refused(Implausible),
 }
 
 /// What is remembered about one node by its reader.
 #[derive(Debug, Default)]
 pub struct History {
     generation: u64,
+    /// The newest record that was believed.
+    newest: Option<Seen>,
+    /// The last one that was set aside, and how many before it and with it follow one another.
+    aside: Option<(Seen, u32)>,
     points: VecDeque<Point>,
     /// Where each of [`WINDOWS`] starts among the points.
     starts: [usize; WINDOWS.len()],
@@ -77,17 +92,31 @@ impl History {
     /// Takes a reading in; `own` is own traffic as of now.
     pub fn accept(&mut self, reading: &Reading<'_>, own: OwnTraffic) -> Progress {
         let record = reading.record;
+        if let Err(implausible) = plausible::check(record) {
+            return Progress::Refused(implausible);
+        }
+        let seen = Seen::of(reading);
         if record.generation != self.generation {
             self.generation = record.generation;
-            self.points.clear();
-            self.starts = Default::default();
-        } else if self
-            .points
-            .back()
-            .is_some_and(|last| record.t_ns <= last.t_ns)
-        {
-            return Progress::Unchanged;
+            self.begin_anew();
+        } else if let Some(newest) = &self.newest {
+            if record.t_ns == newest.point.t_ns {
+                return Progress::Unchanged;
+            }
+            if let Err(implausible) = seen.follows(newest) {
+                let behind = newest.point.t_ns.saturating_sub(record.t_ns);
+                let overtaken = behind > 0 && behind <= crate::time::nanos(OVERTAKEN_MAX);
+                if !self.set_aside(seen) {
+                    return match overtaken {
+                        true => Progress::Unchanged,
+                        false => Progress::Refused(implausible),
+                    };
+                }
+                self.begin_anew();
+            }
         }
+        self.aside = None;
+        self.newest = Some(seen);
         self.thin_out();
         if self.points.len() == RECORDS_MAX {
             self.points.pop_front();
@@ -95,9 +124,27 @@ impl History {
                 *start = start.saturating_sub(1);
             }
         }
-        self.points.push_back(Point::of(record));
+        self.points.push_back(seen.point);
         self.follow_windows(record.t_ns);
         Progress::Advanced(self.load(reading, own))
+    }
+
+    /// Sets a record aside; whether those that were set aside outweigh the newest that was believed.
+    fn set_aside(&mut self, seen: Seen) -> bool {
+        let agreed = match &self.aside {
+            // Known already.
+            Some((last, agreed)) if last.point.t_ns == seen.point.t_ns => *agreed,
+            Some((last, agreed)) if seen.follows(last).is_ok() => agreed + 1,
+            _ => 1,
+        };
+        self.aside = Some((seen, agreed));
+        agreed >= AGREED
+    }
+
+    /// Forgets all records.
+    fn begin_anew(&mut self) {
+        self.points.clear();
+        self.starts = Default::default();
     }
 
     /// Drops the newest point if it is too near to its predecessor to be worth a place. No
@@ -193,7 +240,7 @@ mod tests {
             record,
             sent_at: Timestamp::from_millis(at_ms),
             received_at: Timestamp::from_millis(at_ms + 2),
-            node_now_ns: Some(record.t_ns + 5_000_000),
+            node_now_ns: Some(record.t_ns.saturating_add(5_000_000)),
         };
         history.accept(&reading, own)
     }
@@ -334,6 +381,164 @@ mod tests {
             };
             assert_eq!(!load.utilization.is_nan(), known, "at {t} ms");
         }
+    }
+
+    /// A node with one CPU, half busy, as it is after so many milliseconds.
+    fn honest(ms: u64) -> LoadRecord {
+        let mut honest = record(ms, 0);
+        honest.busy_ns = honest.t_ns / 2;
+        honest.runnable_ns = honest.t_ns;
+        honest
+    }
+
+    fn advanced(progress: Progress) -> Option<NodeLoad> {
+        match progress {
+            Progress::Advanced(load) => Some(load),
+            Progress::Unchanged | Progress::Refused(_) => None,
+        }
+    }
+
+    #[test]
+    fn a_clock_of_the_far_future_is_refused_once_a_node_is_known() {
+        let mut history = History::default();
+        for t in 0..200 {
+            read(&mut history, &honest(t), t, OwnTraffic::default());
+        }
+        let nonsense = LoadRecord {
+            t_ns: 1 << 62,
+            ..honest(200)
+        };
+        let refused = read(&mut history, &nonsense, 200, OwnTraffic::default());
+        assert_eq!(refused, Progress::Refused(Implausible::Clock));
+        let next = read(&mut history, &honest(201), 201, OwnTraffic::default());
+        assert_eq!(advanced(next).unwrap().utilization, 0.5, "windows and all");
+    }
+
+    /// It was believed, since nothing was known before it.
+    #[test]
+    fn a_first_clock_of_the_far_future_is_outweighed_by_what_follows() {
+        for first in [2_000, 5_000_000, u64::MAX / 1_000_000] {
+            let mut history = History::default();
+            read(&mut history, &honest(first), 0, OwnTraffic::default());
+            let heard = (1..=4).map(|t| {
+                let next = read(&mut history, &honest(t), t, OwnTraffic::default());
+                advanced(next).is_some()
+            });
+            assert_eq!(heard.collect::<Vec<_>>(), [false, false, false, true]);
+        }
+    }
+
+    /// Answers of another generation, of another clock and with other counters, in any order; then the truth.
+    #[test]
+    fn after_any_nonsense_the_truth_is_known_again() {
+        for seed in 0..300 {
+            let mut prng = crate::prng::Prng::new(seed);
+            let mut history = History::default();
+            let mut now = 10_000;
+            for _ in 0..prng.below(100) {
+                now += 1;
+                let mut hostile = honest(now);
+                let mut wild = |value: u64| match prng.below(4) {
+                    0 => prng.bits(),
+                    1 => value.saturating_add(prng.bits() % 3_000_000_000),
+                    2 => value.saturating_sub(prng.bits() % 3_000_000_000),
+                    _ => value,
+                };
+                hostile.t_ns = wild(hostile.t_ns);
+                hostile.busy_ns = wild(hostile.busy_ns);
+                hostile.runnable_ns = wild(hostile.runnable_ns);
+                hostile.completions = wild(0);
+                hostile.received_bytes = wild(0);
+                hostile.cores_milli = wild(1000) as u32;
+                let reading = Reading {
+                    record: &hostile,
+                    sent_at: Timestamp::from_millis(now),
+                    received_at: Timestamp::from_millis(now),
+                    node_now_ns: Some(wild(hostile.t_ns)),
+                };
+                history.accept(&reading, OwnTraffic::default());
+            }
+            let mut truth = |t: u64| {
+                let next = read(
+                    &mut history,
+                    &honest(now + t),
+                    now + t,
+                    OwnTraffic::default(),
+                );
+                advanced(next)
+            };
+            let known = (1..=4).find(|t| truth(*t).is_some());
+            assert!(known.is_some(), "seed {seed}");
+            for t in 5..=110 {
+                assert!(truth(t).is_some(), "seed {seed}, read {t}");
+            }
+            let load = truth(111).unwrap();
+            assert_eq!(
+                (load.capacity, load.utilization, load.utilization_ulm),
+                (1.0, 0.5, 0.5),
+                "seed {seed}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_no_machine_can_say_is_refused_by_name_and_forgotten() {
+        type Change = fn(&mut LoadRecord);
+        let cases: &[(Change, Implausible)] = &[
+            (|it| it.t_ns += 60_000_000, Implausible::Clock),
+            (|it| it.t_ns -= 1_100_000_000, Implausible::Clock),
+            (|it| it.cores_milli = 8_192_001, Implausible::Cpus),
+            (|it| it.softirqs_pending = 8193, Implausible::Cpus),
+            (|it| it.runnable = (1 << 22) + 1, Implausible::Tasks),
+            (|it| it.uninterruptible = u32::MAX, Implausible::Tasks),
+            (|it| it.tasks = u32::MAX, Implausible::Tasks),
+            (|it| it.in_flight = (1 << 24) + 1, Implausible::Requests),
+            (|it| it.accept_queue = u32::MAX, Implausible::Requests),
+            (|it| it.memory_total = (1 << 52) + 1, Implausible::Memory),
+            (|it| it.memory_available = u64::MAX, Implausible::Memory),
+            (|it| it.busy_ns += 2_100_000_000, Implausible::Rates),
+            (|it| it.runnable_ns += 1 << 53, Implausible::Rates),
+            (|it| it.in_flight_ns = 1 << 55, Implausible::Rates),
+            (|it| it.accept_queue_ns = 1 << 55, Implausible::Rates),
+            (|it| it.completions = 101_000_000, Implausible::Rates),
+            (|it| it.sent_bytes = 1_010_000_000_000, Implausible::Rates),
+        ];
+        for (number, (change, reason)) in cases.iter().enumerate() {
+            let mut history = History::default();
+            for t in 2000..2010 {
+                read(&mut history, &honest(t), t, OwnTraffic::default());
+            }
+            let mut nonsense = honest(2010);
+            change(&mut nonsense);
+            let refused = read(&mut history, &nonsense, 2010, OwnTraffic::default());
+            assert_eq!(refused, Progress::Refused(*reason), "case {number}");
+            let next = read(&mut history, &honest(2011), 2011, OwnTraffic::default());
+            assert_eq!(advanced(next).unwrap().utilization, 0.5, "case {number}");
+        }
+    }
+
+    #[test]
+    fn an_agent_that_stood_still_and_a_machine_that_grew_are_believed() {
+        // The first record that is read is ten seconds old, the next one of now.
+        let mut history = History::default();
+        let reading = Reading {
+            record: &honest(1_000),
+            sent_at: Timestamp::from_millis(11_000),
+            received_at: Timestamp::from_millis(11_000),
+            node_now_ns: Some(11_000_000_000),
+        };
+        let first = history.accept(&reading, OwnTraffic::default());
+        assert!(advanced(first).is_some());
+        let next = read(&mut history, &honest(11_001), 11_001, OwnTraffic::default());
+        assert!(advanced(next).is_some());
+        // Then none for a minute, and the most that a machine may have.
+        let mut grown = honest(71_001);
+        grown.cores_milli = 8_192_000;
+        grown.memory_total = 1 << 52;
+        grown.in_flight = 1 << 24;
+        grown.busy_ns += 60_000_000_000 * 8192;
+        let next = read(&mut history, &grown, 71_001, OwnTraffic::default());
+        assert!(advanced(next).is_some());
     }
 
     #[test]

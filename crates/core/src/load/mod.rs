@@ -10,6 +10,7 @@
 mod counters;
 mod history;
 mod node_load;
+mod plausible;
 mod rates;
 mod rung;
 mod slot;
@@ -19,6 +20,7 @@ mod words;
 pub use counters::Counters;
 pub use history::{History, Progress, Reading};
 pub use node_load::{LoadBrief, NodeLoad, OwnTraffic};
+pub use plausible::Implausible;
 pub use rates::{Point, Rates};
 pub use rung::Rung;
 pub use table::{LoadReport, LoadTable, NodeTerms, Outcomes, RestKind, SiteTerms};

@@ -40,7 +40,7 @@ impl Rates {
 
 /// What rates need of a record: one cache line, where the record has five. A reader keeps a
 /// hundred of them per node, and with a thousand nodes none is in the cache when it is needed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Point {
     /// The node's clock.
     pub t_ns: u64,

@@ -47,7 +47,7 @@ pub(super) struct Node {
     /// The front-ends that read it.
     pub(super) front_ends: Counted,
     history: History,
-    /// Sequence and generation of the newest record; zero: none yet.
+    /// Sequence and generation of the newest record that was believed; zero: none yet.
     sequence: u32,
     generation: u64,
 }
@@ -154,13 +154,6 @@ impl Node {
         if let Some(rung) = rung {
             record.rung = rung as u8;
         }
-        if self.generation != record.generation {
-            if self.sequence != 0 {
-                shared.restarted();
-            }
-            self.generation = record.generation;
-        }
-        self.sequence = record.sequence;
         let reading = Reading {
             record: &record,
             sent_at: times.sent_at,
@@ -169,6 +162,10 @@ impl Node {
         };
         match self.history.accept(&reading, table.own(self.id)) {
             Progress::Advanced(load) => {
+                if self.sequence != 0 && self.generation != record.generation {
+                    shared.restarted();
+                }
+                (self.generation, self.sequence) = (record.generation, record.sequence);
                 table.store(self.id, &load);
                 let counters = Counters::of_record(&record, load.observed_at, load.capacity);
                 table.store_counters(self.id, &counters);
@@ -177,6 +174,9 @@ impl Node {
             }
             // An older one: it was overtaken on the way.
             Progress::Unchanged => shared.unchanged(rtt),
+            Progress::Refused(implausible) => {
+                shared.faults(ReadFault::Implausible(implausible), 1);
+            }
         }
     }
 

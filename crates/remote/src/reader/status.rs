@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::load::Rung;
+use tidegate_core::load::{Implausible, Rung};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
@@ -12,26 +12,27 @@ use super::{BACKOFF, FAULTS_MAX};
 
 /// Why a read gave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum ReadFault {
     /// No answer in time.
-    Timeout = 1,
+    Timeout,
     /// The system could not send to the node, or open its file.
-    Unreachable = 2,
+    Unreachable,
     /// Nothing is published there.
-    Absent = 3,
+    Absent,
     /// The record changed each time while it was read.
-    Torn = 4,
+    Torn,
     /// What came is no load record that we understand.
-    Record = 5,
+    Record,
     /// An answer that was not made with the node's key, or made with another node's.
-    WrongKey = 6,
+    WrongKey,
     /// The node understood and does not do it.
-    Refused = 7,
+    Refused,
+    /// The record says what cannot be.
+    Implausible(Implausible),
 }
 
 impl ReadFault {
-    /// Every fault with its label in metrics.
+    /// Every fault with its label.
     pub const ALL: &'static [(Self, &'static str)] = &[
         (Self::Timeout, "timeout"),
         (Self::Unreachable, "unreachable"),
@@ -40,6 +41,15 @@ impl ReadFault {
         (Self::Record, "not_a_record"),
         (Self::WrongKey, "wrong_key"),
         (Self::Refused, "refused"),
+        (Self::Implausible(Implausible::Clock), "implausible_clock"),
+        (Self::Implausible(Implausible::Cpus), "implausible_cpus"),
+        (Self::Implausible(Implausible::Tasks), "implausible_tasks"),
+        (
+            Self::Implausible(Implausible::Requests),
+            "implausible_requests",
+        ),
+        (Self::Implausible(Implausible::Memory), "implausible_memory"),
+        (Self::Implausible(Implausible::Rates), "implausible_rates"),
     ];
 
     /// Its label.
@@ -48,10 +58,15 @@ impl ReadFault {
         found.map_or("", |(_, label)| label)
     }
 
+    /// Its place among all, from 1.
+    fn number(self) -> u64 {
+        let place = Self::ALL.iter().position(|(fault, _)| *fault == self);
+        place.map_or(0, |place| place as u64 + 1)
+    }
+
     fn from_number(number: u64) -> Option<Self> {
-        let mut all = Self::ALL.iter();
-        all.find(|(fault, _)| *fault as u64 == number)
-            .map(|(fault, _)| *fault)
+        let place = usize::try_from(number).ok()?.checked_sub(1)?;
+        Self::ALL.get(place).map(|(fault, _)| *fault)
     }
 }
 
@@ -77,6 +92,8 @@ pub struct NodeReadStatus {
     pub consecutive_faults: u32,
     /// Reads that met a writer each time.
     pub torn: u64,
+    /// Reads that gave a record which cannot be true.
+    pub implausible: u64,
     /// Times that the writer or the node restarted.
     pub restarts: u32,
     /// Why the last read gave nothing; nothing once a read gives a record.
@@ -89,7 +106,7 @@ pub struct NodeReadStatus {
     pub progress_at: Timestamp,
 }
 
-/// The same, shared: one cache line, written by the reader's thread alone.
+/// The same, shared: two cache lines, written by the reader's thread alone.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Shared {
@@ -97,6 +114,7 @@ pub(super) struct Shared {
     unchanged: AtomicU64,
     timeouts: AtomicU64,
     torn: AtomicU64,
+    implausible: AtomicU64,
     rtt_ns: AtomicU64,
     progress_at: AtomicU64,
     restarts: AtomicU32,
@@ -156,6 +174,7 @@ impl Shared {
         match fault {
             ReadFault::Timeout => add(&self.timeouts, count.into()),
             ReadFault::Torn => add(&self.torn, count.into()),
+            ReadFault::Implausible(_) => add(&self.implausible, count.into()),
             ReadFault::Unreachable
             | ReadFault::Absent
             | ReadFault::Record
@@ -167,7 +186,7 @@ impl Shared {
             .store(consecutive.saturating_add(count), Ordering::Relaxed);
         let rung = self.rung_fault.load(Ordering::Relaxed) & 0xff;
         self.rung_fault
-            .store(rung | ((fault as u64) << 8), Ordering::Relaxed);
+            .store(rung | (fault.number() << 8), Ordering::Relaxed);
     }
 
     /// The agent answers to the key of this node instead of its own; of none if that key was replaced.
@@ -198,6 +217,7 @@ impl Shared {
             timeouts: read(&self.timeouts),
             consecutive_faults: self.consecutive(),
             torn: read(&self.torn),
+            implausible: read(&self.implausible),
             restarts: self.restarts.load(Ordering::Relaxed),
             last_error: match last_error {
                 // It says nothing to its own key because it has another.
@@ -306,9 +326,10 @@ mod tests {
     #[test]
     fn faults_have_labels_and_come_back() {
         for (fault, label) in ReadFault::ALL {
-            assert_eq!(ReadFault::from_number(*fault as u64), Some(*fault));
+            assert_eq!(ReadFault::from_number(fault.number()), Some(*fault));
             assert_eq!(fault.label(), *label);
         }
         assert_eq!(ReadFault::from_number(0), None);
+        assert_eq!(ReadFault::from_number(14), None);
     }
 }

@@ -653,6 +653,7 @@ impl Scene<'_> {
                     ("answered", status.reads),
                     ("timeout", status.timeouts),
                     ("torn", status.torn),
+                    ("implausible", status.implausible),
                 ];
                 for (result, count) in results {
                     family.count(&[labels[0], labels[1], ("result", result)], count);

@@ -252,6 +252,8 @@ pub(crate) struct ReadStatus {
     pub(crate) timeouts: u64,
     /// Records that changed while they were read.
     pub(crate) torn: u64,
+    /// Records that were refused because they cannot be true.
+    pub(crate) implausible: u64,
     /// Restarts of the agent.
     pub(crate) restarts: u64,
     /// Round trip, smoothed.

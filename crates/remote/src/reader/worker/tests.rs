@@ -1,7 +1,7 @@
 //! What answers the reader takes, and what it does with all others. The test is the network: it holds
 //! the nodes' sockets, and nothing happens but what it sends.
 
-use tidegate_core::load::WordOp;
+use tidegate_core::load::{Implausible, WordOp};
 use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::topology::NodeId;
 
@@ -143,6 +143,23 @@ fn made_with(
     runnable: u32,
     change: impl Fn(Reply) -> Reply,
 ) -> Vec<u8> {
+    let record = LoadRecord {
+        sequence: 1 + runnable,
+        generation: 1,
+        t_ns: 1_000_000 + u64::from(runnable),
+        runnable,
+        sources: Sources::RUNNABLE,
+        ..LoadRecord::default()
+    };
+    made_of(key, request, &record, change)
+}
+
+fn made_of(
+    key: &Key,
+    request: &Request,
+    record: &LoadRecord,
+    change: impl Fn(Reply) -> Reply,
+) -> Vec<u8> {
     let reply = change(Reply {
         verb: request.verb,
         lines: request.lines,
@@ -156,14 +173,6 @@ fn made_with(
         epoch: 1,
     });
     let mut message = vec![0; message_bytes(reply.lines)];
-    let record = LoadRecord {
-        sequence: 1 + runnable,
-        generation: 1,
-        t_ns: 1_000_000 + u64::from(runnable),
-        runnable,
-        sources: Sources::RUNNABLE,
-        ..LoadRecord::default()
-    };
     let mut lines = [0; tidegate_core::record::RECORD_BYTES_MAX];
     record.encode(&[], &mut lines);
     let length = message.len() - HEADER_BYTES;
@@ -188,6 +197,67 @@ fn one_node_that_lies_about_the_number_of_front_ends_is_overruled() {
         network.worker.shared.stats.readers.load(Ordering::Relaxed),
         4
     );
+}
+
+/// Before, the honest records counted as known ones until the agent was restarted.
+#[test]
+fn after_a_clock_of_the_far_future_a_node_is_known_again_without_a_restart() {
+    let mut network = Network::of(1);
+    let mut answer = |sequence: u32, t_ns: u64| {
+        let record = LoadRecord {
+            sequence,
+            generation: 1,
+            t_ns,
+            runnable: sequence,
+            sources: Sources::RUNNABLE,
+            ..LoadRecord::default()
+        };
+        let request = network.ask()[0][0];
+        network.answer(0, &made_of(&key(0), &request, &record, |reply| reply));
+        network.take();
+        let status = network.status(0);
+        (network.runnable(0), status.last_error, status.implausible)
+    };
+    assert_eq!(answer(1, 1 << 62), (1.0, None, 0));
+    let clock = Some(ReadFault::Implausible(Implausible::Clock));
+    for read in 2..5 {
+        assert_eq!(
+            answer(read, u64::from(read) * 1_000_000),
+            (1.0, clock, u64::from(read) - 1)
+        );
+    }
+    assert_eq!(answer(5, 5_000_000), (5.0, None, 3));
+    assert_eq!(answer(6, 6_000_000), (6.0, None, 3));
+}
+
+#[test]
+fn nonsense_is_refused_by_name_and_changes_nothing() {
+    let mut network = Network::of(1);
+    let honest = LoadRecord {
+        sequence: 1,
+        generation: 1,
+        t_ns: 1_000_000,
+        runnable: 3,
+        sources: Sources::RUNNABLE,
+        ..LoadRecord::default()
+    };
+    let nonsense = LoadRecord {
+        sequence: 2,
+        generation: 2,
+        t_ns: 2_000_000,
+        runnable: u32::MAX,
+        ..honest
+    };
+    let tasks = Some(ReadFault::Implausible(Implausible::Tasks));
+    for (record, error) in [(honest, None), (nonsense, tasks), (nonsense, tasks)] {
+        let request = network.ask()[0][0];
+        network.answer(0, &made_of(&key(0), &request, &record, |reply| reply));
+        network.take();
+        let status = network.status(0);
+        assert_eq!((status.last_error, status.restarts), (error, 0));
+        assert_eq!(network.runnable(0), 3.0);
+    }
+    assert_eq!(network.status(0).implausible, 2);
 }
 
 #[test]
