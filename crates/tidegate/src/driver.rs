@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use crate::output::Output;
 use crate::probe::Probed;
 use crate::reads::Reads;
-use crate::rungs::RungWatch;
+use crate::rungs::{KeyWatch, RungWatch};
 
 /// Time between two ticks.
 const TICK: Duration = Duration::from_millis(1);
@@ -155,6 +155,7 @@ struct Running {
     parts: DriverParts,
     stats: Arc<DriverStats>,
     rungs: RungWatch,
+    keys: KeyWatch,
     /// Orders that wait for the topology with their effect.
     waiting: Vec<oneshot::Sender<()>>,
     tick: u64,
@@ -166,6 +167,7 @@ struct Running {
 impl Running {
     fn new(parts: DriverParts, stats: Arc<DriverStats>) -> Self {
         let rungs = RungWatch::new(parts.shared.table.nodes());
+        let keys = KeyWatch::new(parts.shared.table.nodes());
         stats
             .front_ends
             .store(parts.front_ends.into(), Ordering::Relaxed);
@@ -173,6 +175,7 @@ impl Running {
             parts,
             stats,
             rungs,
+            keys,
             waiting: Vec::new(),
             tick: 0,
             events_dropped: 0,
@@ -282,10 +285,12 @@ impl Running {
             let said = self
                 .rungs
                 .look(id, load.map(|load| load.rung), || parts.reads.trouble(id));
-            if let Some(text) = said {
-                parts
-                    .output
-                    .event("rung", &format!("node {}: {text}", node.name));
+            let key = (self.keys).look(id, load.is_some(), || parts.reads.wrong_key(id));
+            for (event, text) in [("rung", said), ("wrong_key", key)] {
+                if let Some(text) = text {
+                    let text = format!("node {}: {text}", node.name);
+                    parts.output.event(event, &text);
+                }
             }
         }
     }

@@ -64,9 +64,16 @@ impl Reads {
     pub(crate) fn trouble(&self, node: NodeId) -> Option<String> {
         let status = self.raw(node)?;
         Some(match status.last_error {
-            Some(fault) => self.describe(fault, status.key_of),
+            Some(fault) => self.describe(node, fault, status.key_of),
             None => "nothing newer has come".into(),
         })
+    }
+
+    /// That a node answers to a key of others, if it does.
+    pub(crate) fn wrong_key(&self, node: NodeId) -> Option<String> {
+        let status = self.raw(node)?;
+        let fault = status.last_error?;
+        (fault == ReadFault::WrongKey).then(|| self.describe(node, fault, status.key_of))
     }
 
     /// How the reads of a node go; nothing for a node that nobody reads.
@@ -80,9 +87,10 @@ impl Reads {
             implausible: status.implausible,
             restarts: status.restarts.into(),
             rtt_seconds: (!status.rtt.is_zero()).then_some(status.rtt.as_secs_f64()),
+            key: status.key,
             last_error: status
                 .last_error
-                .map(|fault| self.describe(fault, status.key_of)),
+                .map(|fault| self.describe(node, fault, status.key_of)),
         })
     }
 
@@ -109,11 +117,7 @@ impl Reads {
     }
 
     /// A fault as a person would say it.
-    fn describe(&self, fault: ReadFault, key_of: Option<NodeId>) -> String {
-        let other = key_of.and_then(|node| self.names.get(node.index()));
-        if let (ReadFault::WrongKey, Some(other)) = (fault, other) {
-            return format!("wrong key: the agent there has the key of node {other}");
-        }
+    fn describe(&self, node: NodeId, fault: ReadFault, key_of: Option<NodeId>) -> String {
         match fault {
             ReadFault::Timeout => {
                 "no answer in time: is the agent running, and is its key this node's, from our master?"
@@ -122,7 +126,17 @@ impl Reads {
             ReadFault::Absent => "nothing is published there",
             ReadFault::Torn => "the record changes each time while it is read",
             ReadFault::Record => "what is published there is no load record",
-            ReadFault::WrongKey => "wrong key: the answer was made with another one",
+            ReadFault::WrongKey => {
+                let name = |node: NodeId| self.names.get(node.index()).map_or("", String::as_str);
+                let whose = match key_of {
+                    Some(other) => format!("the agent there has the key of node {}", name(other)),
+                    None => "the answer was made with a key that is not this node's".into(),
+                };
+                return format!(
+                    "wrong key: {whose}; give it the one that `tidegate key derive` makes from our master for {}",
+                    name(node)
+                );
+            }
             ReadFault::Refused => "the agent refuses the read",
             ReadFault::Implausible(why) => {
                 return format!("the record is refused, it cannot be true: {why}");

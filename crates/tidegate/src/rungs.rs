@@ -1,4 +1,4 @@
-//! Says once how each node's load is read, and again when that changes.
+//! Says once how each node's load is read, and again when that changes; likewise that a node has a wrong key.
 
 use tidegate_core::load::Rung;
 use tidegate_core::topology::NodeId;
@@ -61,6 +61,39 @@ impl RungWatch {
     }
 }
 
+/// Says once that a node has a key of others, and again if that is so after its load was known.
+#[derive(Debug)]
+pub(crate) struct KeyWatch {
+    told: Vec<bool>,
+}
+
+impl KeyWatch {
+    /// Nothing was said of nodes `0..nodes`.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            told: vec![false; nodes],
+        }
+    }
+
+    /// A look at one node: whether its load is known, and what is wrong with its key. An answer that
+    /// somebody else made is worth no word while the node's own come as well.
+    pub(crate) fn look(
+        &mut self,
+        node: NodeId,
+        known: bool,
+        wrong_key: impl Fn() -> Option<String>,
+    ) -> Option<String> {
+        let told = self.told.get_mut(node.index())?;
+        if known || *told {
+            *told = *told && !known;
+            return None;
+        }
+        let text = wrong_key();
+        *told = text.is_some();
+        text
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +128,18 @@ mod tests {
         }
         let text = watch.look(NODE, None, why).unwrap();
         assert_eq!(text, "load is not known yet: no answer");
+    }
+
+    #[test]
+    fn a_wrong_key_is_told_once_and_not_while_the_load_is_known() {
+        let mut watch = KeyWatch::new(1);
+        let wrong = || Some("wrong key".into());
+        assert_eq!(watch.look(NODE, true, wrong), None);
+        assert_eq!(watch.look(NODE, false, || None), None);
+        assert_eq!(watch.look(NODE, false, wrong).as_deref(), Some("wrong key"));
+        assert_eq!(watch.look(NODE, false, wrong), None);
+        assert_eq!(watch.look(NODE, true, wrong), None);
+        assert_eq!(watch.look(NODE, false, wrong).as_deref(), Some("wrong key"));
     }
 
     #[test]

@@ -56,6 +56,11 @@ impl KeyChoice {
         self.own.get(self.current).copied()
     }
 
+    /// The place of that key among the node's.
+    pub(super) fn place(&self) -> usize {
+        self.current
+    }
+
     /// Whether the node is asked with this key.
     pub(super) fn has(&self, key: usize) -> bool {
         self.own.iter().take(self.oldest + 1).any(|own| *own == key)

@@ -98,6 +98,9 @@ pub struct NodeReadStatus {
     pub restarts: u32,
     /// Why the last read gave nothing; nothing once a read gives a record.
     pub last_error: Option<ReadFault>,
+    /// Which of the node's keys it answered to last, from 1: the one to ask with; none before an answer, or
+    /// where there are no keys.
+    pub key: Option<u32>,
     /// Whose key the agent there has, if it is another one's.
     pub key_of: Option<NodeId>,
     /// Round trip, smoothed over some reads.
@@ -121,6 +124,8 @@ pub(super) struct Shared {
     consecutive: AtomicU32,
     /// Rung in the low byte, fault in the next.
     rung_fault: AtomicU64,
+    /// Which of its keys the node answered to last, from 1.
+    key: AtomicU32,
     /// What is known of the key of an agent that has another one than its node's.
     other_key: AtomicU64,
 }
@@ -189,6 +194,12 @@ impl Shared {
             .store(rung | (fault.number() << 8), Ordering::Relaxed);
     }
 
+    /// The node answers to the key at this place among its keys.
+    pub(super) fn answers_to(&self, place: usize) {
+        let number = u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1);
+        self.key.store(number, Ordering::Relaxed);
+    }
+
     /// The agent answers to the key of this node instead of its own; of none if that key was replaced.
     pub(super) fn has_key_of(&self, node: Option<NodeId>) {
         let known = node.map_or(REPLACED_KEY, |node| REPLACED_KEY + 1 + u64::from(node.0));
@@ -223,6 +234,10 @@ impl Shared {
                 // It says nothing to its own key because it has another.
                 Some(ReadFault::Timeout) if other_key != NO_OTHER_KEY => Some(ReadFault::WrongKey),
                 other => other,
+            },
+            key: match self.key.load(Ordering::Relaxed) {
+                0 => None,
+                number => Some(number),
             },
             key_of: other_key
                 .checked_sub(REPLACED_KEY + 1)

@@ -409,6 +409,7 @@ impl Worker {
         }
         if let Path::Udp { keys, .. } = &mut node.path {
             keys.answered(flight.key);
+            shared.answers_to(keys.place());
         }
         node.atomics.note_clock(reply.node_now_ns, received_at);
         node.front_ends.note(reply.readers, received_at);

@@ -258,6 +258,8 @@ pub(crate) struct ReadStatus {
     pub(crate) restarts: u64,
     /// Round trip, smoothed.
     pub(crate) rtt_seconds: Option<f64>,
+    /// Which of the front-end's keys the node answered to last: 1 is the first one of `key_file`.
+    pub(crate) key: Option<u32>,
     /// Why the last read gave nothing; null once a read gives a record.
     pub(crate) last_error: Option<String>,
 }

@@ -162,8 +162,8 @@ fn site_table(site: &SiteStatus) -> String {
     );
     out.push_str(&apart(&site.apart));
     let header = [
-        "node", "state", "rung", "queue", "cpu", "age", "rif", "share", "req/s", "err/s", "p50",
-        "p99",
+        "node", "state", "rung", "key", "queue", "cpu", "age", "rif", "share", "req/s", "err/s",
+        "p50", "p99",
     ];
     let mut rows = vec![header.map(str::to_owned)];
     rows.extend(site.nodes.iter().map(row));
@@ -195,7 +195,7 @@ fn apart(apart: &Apart) -> String {
     }
 }
 
-fn row(node: &NodeStatus) -> [String; 12] {
+fn row(node: &NodeStatus) -> [String; 13] {
     let load = node.load.as_ref().filter(|load| load.fresh);
     let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.0}"));
     let share =
@@ -209,6 +209,7 @@ fn row(node: &NodeStatus) -> [String; 12] {
         node.name.clone(),
         state(node),
         node.rung.clone(),
+        (node.reads.as_ref().and_then(|reads| reads.key)).map_or("-".into(), |key| key.to_string()),
         queue,
         share(load.and_then(|load| load.cpu)),
         seconds(node.load.as_ref().map(|load| load.age_seconds)),

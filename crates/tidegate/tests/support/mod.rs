@@ -92,14 +92,24 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 
 /// Makes a master in the folder's file `master.key`.
 pub(crate) fn master_key(folder: &Path) -> PathBuf {
-    let file = folder.join("master.key");
+    master_key_in(folder, "master.key")
+}
+
+/// The same, in a file of this name.
+pub(crate) fn master_key_in(folder: &Path, name: &str) -> PathBuf {
+    let file = folder.join(name);
     made(tidegate().args(["key", "new"]).arg(&file));
     file
 }
 
 /// Makes the key of a node from a master, in a file beside it.
 pub(crate) fn node_key(master: &Path, node: &str) -> PathBuf {
-    let file = master.with_file_name(format!("{node}.key"));
+    node_key_in(master, node, &format!("{node}.key"))
+}
+
+/// The same, in a file of this name.
+pub(crate) fn node_key_in(master: &Path, node: &str, name: &str) -> PathBuf {
+    let file = master.with_file_name(name);
     let mut derive = tidegate();
     derive.args(["key", "derive", node, "--master"]).arg(master);
     made(derive.arg("-o").arg(&file));
@@ -246,14 +256,28 @@ impl Agent {
             self.key.display()
         );
         std::fs::write(&file, text).unwrap();
+        let log = std::fs::File::create(self.log()).unwrap();
         let mut command = tidegate();
         command
             .arg("agent")
             .arg("-c")
             .arg(&file)
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
+            .stderr(log);
         self.process = Some(Process::start(&mut command));
+    }
+
+    /// Ends it and starts it with another key file, at the same address.
+    pub(crate) fn restart_with(&mut self, key: &Path) {
+        self.kill();
+        self.key = key.to_path_buf();
+        self.revive();
+    }
+
+    /// The file with what it has said since it was started.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.key
+            .with_file_name(format!("agent-{}.log", self.address.port()))
     }
 
     pub(crate) fn kill(&mut self) {

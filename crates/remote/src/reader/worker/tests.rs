@@ -452,8 +452,9 @@ fn a_node_that_knows_the_old_key_only_is_read_with_it_until_it_answers_to_the_ne
     }
     let (request, _) = old.unwrap();
     network.answer(0, &made_with(&keys[1], &request, 7, |reply| reply));
+    assert_eq!(network.status(0).key, None);
     assert_eq!(network.take(), (1, 0, 0));
-    assert_eq!(network.runnable(0), 7.0);
+    assert_eq!((network.runnable(0), network.status(0).key), (7.0, Some(2)));
     // It is asked with the old one from now on, and now and then with the new one.
     let mut new = None;
     while new.is_none() {
@@ -469,7 +470,7 @@ fn a_node_that_knows_the_old_key_only_is_read_with_it_until_it_answers_to_the_ne
     }
     network.answer(0, &made_with(&keys[0], &new.unwrap(), 8, |reply| reply));
     network.take();
-    assert_eq!(network.runnable(0), 8.0);
+    assert_eq!((network.runnable(0), network.status(0).key), (8.0, Some(1)));
     // Whoever has the old key is asked no more.
     network.miss(0, FAULTS_MAX - 1);
     for _ in 0..100 {
