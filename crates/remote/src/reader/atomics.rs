@@ -18,6 +18,7 @@ use std::time::Duration;
 use tidegate_core::load::{WordOp, WordReply, WordRequest};
 use tidegate_core::time::Timestamp;
 
+use crate::udp::node_clock::NodeClock;
 use crate::udp::wire::{Reply, Request, Status, Unverified, Verb};
 
 /// Sent again after this long.
@@ -58,8 +59,7 @@ pub(super) struct Atomics {
     epoch: u32,
     /// Sequence of the last one.
     sequence: u64,
-    /// The node's clock minus ours, once an answer has come.
-    clock_offset: Option<i128>,
+    clock: NodeClock,
     under_way: Option<UnderWay>,
 }
 
@@ -75,15 +75,19 @@ pub(super) enum Due {
 }
 
 impl Atomics {
-    /// What the node's clock was when an answer came.
-    pub(super) fn note_clock(&mut self, node_now_ns: u64, received_at: Timestamp) {
-        self.clock_offset = Some(i128::from(node_now_ns) - i128::from(received_at.nanos()));
+    /// The node's clock was this at some moment between these two.
+    pub(super) fn note_clock(
+        &mut self,
+        node_now_ns: u64,
+        sent_at: Timestamp,
+        received_at: Timestamp,
+    ) {
+        self.clock.note(node_now_ns, sent_at, received_at);
     }
 
     /// The node's clock as far as known, ns; 0: not yet.
     pub(super) fn node_clock(&self, now: Timestamp) -> u64 {
-        let node_now = self.clock_offset.map(|it| i128::from(now.nanos()) + it);
-        node_now.map_or(0, |it| u64::try_from(it).unwrap_or(0))
+        self.clock.at(now)
     }
 
     /// What to do for what is asked, on behalf of this initiator; a question that is new takes the nonce.
@@ -153,7 +157,8 @@ impl Atomics {
         let mut under_way = self
             .under_way
             .filter(|it| it.nonce == Some(reply.nonce) && it.sequence == reply.sequence)?;
-        self.note_clock(reply.node_now_ns, now);
+        // It may answer the first of the copies.
+        self.note_clock(reply.node_now_ns, under_way.begun_at, now);
         let lost = Some((under_way.asked.ticket, WordReply::Lost));
         self.under_way = None;
         match reply.status {
@@ -323,9 +328,18 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_was_taken_in_late_makes_the_next_number_no_older() {
+        let mut atomics = Atomics::default();
+        atomics.note_clock(20_000_000_000, at(0), at(0));
+        atomics.note_clock(20_000_000_000, at(0), at(300_000));
+        let next = sent(atomics.due(ASKED, (1, 0), at(300_000)));
+        assert_eq!(next.sequence, 20_300_000_000);
+    }
+
+    #[test]
     fn numbers_follow_a_clock_that_stood_still() {
         let mut atomics = Atomics::default();
-        atomics.note_clock(20_000_000_000, at(0));
+        atomics.note_clock(20_000_000_000, at(0), at(0));
         let ahead = sent(atomics.due(ASKED, (1, 0), at(0)));
         assert_eq!(ahead.sequence, 20_000_000_000);
         let told = atomics.accept(&reply(&ahead, Status::TooNew), at(1));

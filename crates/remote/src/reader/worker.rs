@@ -411,7 +411,8 @@ impl Worker {
             keys.answered(flight.key);
             shared.answers_to(keys.place());
         }
-        node.atomics.note_clock(reply.node_now_ns, received_at);
+        node.atomics
+            .note_clock(reply.node_now_ns, flight.sent_at, received_at);
         node.front_ends.note(reply.readers, received_at);
         let times = Times {
             sent_at: flight.sent_at,

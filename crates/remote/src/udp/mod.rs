@@ -8,6 +8,7 @@
 //! | [`region`](UdpRegion) | a front-end's handle to one node |
 //! | [`responder`](Responder) | the node's thread that answers |
 //! | `initiators` | exactly-once for atomics, and how many front-ends read |
+//! | `node_clock` | what a front-end knows of a node's clock |
 //! | `nonces` | random numbers that name requests |
 //! | `batch`, `socket`, `address` | many datagrams per system call |
 //!
@@ -21,6 +22,7 @@ pub(crate) mod batch;
 pub(crate) mod initiators;
 mod key;
 pub mod key_file;
+pub(crate) mod node_clock;
 pub(crate) mod nonces;
 mod region;
 mod responder;

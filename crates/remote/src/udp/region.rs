@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use tidegate_core::time::Timestamp;
 
 use super::Key;
+use super::node_clock::NodeClock;
 use super::nonces::Nonces;
 use super::socket;
 use super::wire::{MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes};
@@ -57,8 +58,7 @@ pub struct UdpRegion {
     sequence: u64,
     /// The node's life as far as known; 0: not yet.
     epoch: u32,
-    /// The node's clock minus ours, as of the last answer.
-    clock_offset: Option<i128>,
+    clock: NodeClock,
     message: [u8; MESSAGE_BYTES_MAX],
 }
 
@@ -94,7 +94,7 @@ impl UdpRegion {
             nonces: Nonces::default(),
             sequence: 0,
             epoch: 0,
-            clock_offset: None,
+            clock: NodeClock::default(),
             message: [0; MESSAGE_BYTES_MAX],
         })
     }
@@ -182,7 +182,7 @@ impl UdpRegion {
     /// Takes in what every answer tells about the node.
     fn learn(&mut self, reply: Reply, sent: usize, sent_at: Timestamp) -> Answer {
         let received_at = clock::now();
-        self.clock_offset = Some(i128::from(reply.node_now_ns) - i128::from(received_at.nanos()));
+        self.clock.note(reply.node_now_ns, sent_at, received_at);
         Answer {
             reply,
             sent,
@@ -193,9 +193,7 @@ impl UdpRegion {
 
     /// The node's clock as far as known, ns; 0: not yet.
     fn node_clock(&self) -> u64 {
-        let now = i128::from(clock::now().nanos());
-        let node_now = self.clock_offset.map(|it| now + it);
-        node_now.map_or(0, |it| u64::try_from(it).unwrap_or(0))
+        self.clock.at(clock::now())
     }
 
     /// The next sequence: the node's clock as far as known, and more than the last one.
@@ -305,5 +303,98 @@ impl Region for UdpRegion {
 
     fn fetch_and_add(&mut self, word: u32, delta: u64) -> Result<u64, RegionError> {
         self.atomic(Verb::FetchAndAdd, word, delta, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A handle, and the node's socket, which the test holds: it says nothing but what the test sends.
+    fn pair() -> (UdpRegion, UdpSocket) {
+        let node = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let options = UdpOptions {
+            wait: Duration::from_secs(10),
+            tries: 1,
+        };
+        let address = node.local_addr().unwrap();
+        (UdpRegion::connect(address, key(), options).unwrap(), node)
+    }
+
+    fn key() -> Key {
+        Key::new("n1", *b"0123456789abcdef")
+    }
+
+    fn answer(request: &Request, value: u64) -> Reply {
+        Reply {
+            verb: request.verb,
+            lines: request.lines,
+            status: Status::Done,
+            initiator: request.initiator,
+            sequence: request.sequence,
+            nonce: request.nonce,
+            node_now_ns: 1_000_000_000,
+            value,
+            readers: 1,
+            epoch: 1,
+        }
+    }
+
+    /// Each is made with the node's key, and says something else than the true one, which comes last.
+    #[test]
+    fn an_answer_to_anything_else_than_was_asked_is_passed_over() {
+        let (mut region, node) = pair();
+        let address = region.socket.local_addr().unwrap();
+        let node = std::thread::spawn(move || {
+            let mut bytes = [0; MESSAGE_BYTES_MAX];
+            let length = node.recv(&mut bytes).unwrap();
+            let (asked, _) = Request::decode(&bytes[..length], &[key()]).unwrap();
+            let wrong = [
+                Request {
+                    initiator: asked.initiator ^ 1,
+                    ..asked
+                },
+                Request {
+                    nonce: asked.nonce ^ 1,
+                    ..asked
+                },
+                Request {
+                    sequence: asked.sequence ^ 1,
+                    ..asked
+                },
+                Request {
+                    verb: Verb::CompareAndSwap,
+                    ..asked
+                },
+                Request {
+                    verb: Verb::Read,
+                    lines: 1,
+                    ..asked
+                },
+            ];
+            for (place, request) in wrong.iter().chain([&asked]).enumerate() {
+                let reply = answer(request, place as u64);
+                let mut message = vec![0; message_bytes(reply.lines)];
+                reply.encode(&key(), &mut message);
+                node.send_to(&message, address).unwrap();
+            }
+        });
+        assert_eq!(region.fetch_and_add(3, 5).unwrap(), 5);
+        node.join().unwrap();
+    }
+
+    #[test]
+    fn an_answer_that_is_taken_in_late_makes_the_next_number_no_older() {
+        let (mut region, _node) = pair();
+        let reply = |node_now_ns| Reply {
+            node_now_ns,
+            ..answer(&Request::read(1, 0, 0), 0)
+        };
+        let begun = clock::now();
+        region.learn(reply(50_000_000_000), 1, begun);
+        // Asked and answered a second before, and taken in only now.
+        let sent_at = begun - Duration::from_secs(1);
+        region.learn(reply(49_000_000_000), 1, sent_at);
+        assert!(region.next_sequence() >= 50_000_000_000);
     }
 }
