@@ -29,12 +29,14 @@ use std::time::Duration;
 use tidegate_core::load::Rung;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_remote::kernel::{KernelError, SlowHalf, show};
+use tidegate_remote::privilege::{self, CapabilitySet};
 use tidegate_remote::realtime::{PRIORITY, RealtimeRefused, try_fifo};
 use tidegate_remote::udp::{Responder, ResponderOptions, ResponderStats};
 use tidegate_remote::{RegionError, RegionMemory, clock};
 
 use crate::config::{AgentConfig, INTERVAL_MAX, INTERVAL_MIN, USER_RUNGS};
 use crate::kernel::{Kernel, SLOW_INTERVAL};
+use crate::privilege::{SAMPLING, looking_after};
 use crate::sampler::{Sampler, SamplerError, own_cpu_time};
 
 /// Longest sleep at once, so that an agent with a long interval stops soon when told.
@@ -71,6 +73,9 @@ pub enum AgentError {
     /// The kernel that answers does not take the agent's part.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// The sampling thread keeps capabilities that it does not need.
+    #[error("give privileges away: {0}")]
+    Privileges(std::io::Error),
     /// No thread.
     #[error("start the sampling thread: {0}")]
     Thread(std::io::Error),
@@ -151,7 +156,7 @@ impl Agent {
         if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&config.interval) {
             return Err(AgentError::Interval(config.interval));
         }
-        let mut sampler = Sampler::new(config)?;
+        let sampler = Sampler::new(config)?;
         let listen = with_port(config.listen)?;
         let (kernel, mut reasons) = start_kernel(config, listen)?;
         let shm = config.shm.as_deref();
@@ -176,33 +181,16 @@ impl Agent {
             interval_ns: AtomicU64::new(nanos(interval)),
             ..Shared::default()
         });
-        let (told, first) = sync_channel(1);
-        let thread = std::thread::Builder::new()
-            .name("tidegate-sample".to_owned())
-            .spawn({
-                let (shared, memory) = (Arc::clone(&shared), Arc::clone(&memory));
-                let wanted = config.realtime;
-                let publishes = !matches!(kernel, Kernel::Publishes(_));
-                let answers = answers.is_ok();
-                move || {
-                    let sampling = realtime(wanted);
-                    let rung = rung(sampling.is_ok() && answers);
-                    let mut publisher = Publisher {
-                        sampler: &mut sampler,
-                        memory: publishes.then_some(&*memory),
-                        slow,
-                        shared: &shared,
-                        rung,
-                        why_version: None,
-                    };
-                    publisher.publish();
-                    // Whoever waits for this is the thread that spawned us.
-                    told.send(sampling).ok();
-                    publisher.run();
-                }
-            })
-            .map_err(AgentError::Thread)?;
-        let sampling = first.recv().unwrap_or(Err(RealtimeRefused::Unwanted));
+        let (thread, sampling) = Sampling {
+            sampler,
+            memory: Arc::clone(&memory),
+            publishes: !matches!(kernel, Kernel::Publishes(_)),
+            slow,
+            shared: Arc::clone(&shared),
+            realtime: config.realtime,
+            answers_at_once: answers.is_ok(),
+        }
+        .start()?;
         let user_rung = rung(sampling.is_ok() && answers.is_ok());
         reasons.splice(0..0, kernel.describe());
         let on = kernel.rung().unwrap_or(user_rung);
@@ -261,6 +249,11 @@ impl AgentHandle {
         &self.memory
     }
 
+    /// What the calling thread needs to look after this agent and to end it.
+    pub fn capabilities(&self) -> CapabilitySet {
+        looking_after(&self.kernel)
+    }
+
     /// Looks whether the kernel still answers; what has changed, a sentence each. To be called
     /// about once a second.
     pub fn look(&mut self) -> Vec<String> {
@@ -312,6 +305,50 @@ impl Drop for AgentHandle {
             // A panic was printed by the thread itself; there is nothing to add.
             thread.join().ok();
         }
+    }
+}
+
+/// What the sampling thread is made from.
+struct Sampling {
+    sampler: Sampler,
+    memory: Arc<RegionMemory>,
+    publishes: bool,
+    slow: Option<SlowHalf>,
+    shared: Arc<Shared>,
+    realtime: bool,
+    /// The responder is at real-time priority.
+    answers_at_once: bool,
+}
+
+impl Sampling {
+    /// Starts the thread, and waits for its first record; says whether it is at real-time priority.
+    fn start(self) -> Result<(JoinHandle<()>, Result<(), RealtimeRefused>), AgentError> {
+        let (told, first) = sync_channel(1);
+        let thread = std::thread::Builder::new()
+            .name("tidegate-sample".to_owned())
+            .spawn(move || {
+                let sampling = realtime(self.realtime);
+                if let Err(error) = privilege::keep(SAMPLING) {
+                    // The thread that spawned this one waits for it.
+                    told.send(Err(error)).ok();
+                    return;
+                }
+                let mut sampler = self.sampler;
+                let mut publisher = Publisher {
+                    sampler: &mut sampler,
+                    memory: self.publishes.then_some(&*self.memory),
+                    slow: self.slow,
+                    shared: &self.shared,
+                    rung: rung(sampling.is_ok() && self.answers_at_once),
+                    why_version: None,
+                };
+                publisher.publish();
+                told.send(Ok(sampling)).ok();
+                publisher.run();
+            })
+            .map_err(AgentError::Thread)?;
+        let sampling = first.recv().unwrap_or(Ok(Err(RealtimeRefused::Unwanted)));
+        Ok((thread, sampling.map_err(AgentError::Privileges)?))
     }
 }
 

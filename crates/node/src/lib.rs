@@ -25,5 +25,5 @@ pub use config::{
 };
 pub use kernel::options as kernel_options;
 pub use parse::mounts::{Hierarchy, hierarchies};
-pub use privilege::keep_only_needed;
+pub use privilege::STARTING as STARTING_CAPABILITIES;
 pub use sampler::{CpuLines, Sampler, SamplerError, process_names, short_name};

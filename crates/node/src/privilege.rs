@@ -1,49 +1,36 @@
-//! Least privilege: an agent started as root gives away what it has no use for.
+//! What an agent may do: once started, and in each of its threads once that is set up.
 //!
-//! | kept | for |
-//! |---|---|
-//! | `CAP_BPF`, `CAP_PERFMON` | programs that read the kernel |
-//! | `CAP_NET_ADMIN` | putting them at interfaces, and taking them away again |
-//! | `CAP_SYS_NICE` | real-time priority |
-//! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | open files of the watched processes, control groups of others |
+//! | capability | for | kept by |
+//! |---|---|---|
+//! | `CAP_BPF`, `CAP_PERFMON` | programs that read the kernel | main thread: `CAP_BPF`, while it looks after them |
+//! | `CAP_NET_ADMIN` | putting them at interfaces, and taking them away at the end | main thread, while it looks after them |
+//! | `CAP_SYS_NICE` | real-time priority | no thread |
+//! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | open files of the watched processes, control groups of others | sampling thread |
+//!
+//! The responder, which reads what strangers send, keeps none, or `CAP_BPF` where the kernel's programs carry atomics
+//! out. The thread that hands the region out keeps none.
 
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use tidegate_remote::privilege::{CapabilitySet, NONE};
 
-/// What an agent may have.
-const KEPT: CapabilitySet = CapabilitySet::BPF
+use crate::kernel::Kernel;
+
+/// What an agent starts with.
+pub const STARTING: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::SYS_NICE)
-    .union(CapabilitySet::SYS_PTRACE)
-    .union(CapabilitySet::DAC_READ_SEARCH);
+    .union(SAMPLING);
 
-/// Gives all other capabilities of this thread away, and so of the threads that it starts.
-///
-/// # Errors
-/// If the system does not take them.
-pub fn keep_only_needed() -> std::io::Result<()> {
-    let now = capabilities(None)?;
-    let kept = now.permitted & KEPT;
-    let sets = CapabilitySets {
-        effective: kept,
-        permitted: kept,
-        inheritable: CapabilitySet::empty(),
-    };
-    Ok(set_capabilities(None, sets)?)
-}
+/// What the sampling thread keeps.
+pub(crate) const SAMPLING: CapabilitySet =
+    CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_else_is_left_and_nothing_is_won() {
-        // Of this thread alone.
-        let before = capabilities(None).unwrap().permitted;
-        keep_only_needed().unwrap();
-        let after = capabilities(None).unwrap();
-        assert_eq!(after.permitted, before & KEPT);
-        assert_eq!(after.effective, after.permitted);
-        keep_only_needed().unwrap();
+/// What the main thread keeps.
+pub(crate) fn looking_after(kernel: &Kernel) -> CapabilitySet {
+    match kernel {
+        Kernel::Answers(_) | Kernel::Publishes(_) => {
+            CapabilitySet::BPF.union(CapabilitySet::NET_ADMIN)
+        }
+        Kernel::Nothing => NONE,
     }
 }

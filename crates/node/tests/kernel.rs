@@ -52,7 +52,7 @@ fn try_world(rungs: &[Rung]) -> Option<Result<World, AgentError>> {
     };
     let agent = hosts.keep_at_node(move || {
         // As `tidegate agent` does.
-        tidegate_node::keep_only_needed().unwrap();
+        tidegate_remote::privilege::keep(tidegate_node::STARTING_CAPABILITIES).unwrap();
         Agent::spawn(&config)
     });
     let agent = match agent {

@@ -64,7 +64,7 @@ fn agent(hosts: &Hosts, rungs: &[Rung], key: &NodeKey, shm: Option<PathBuf>) -> 
     };
     let agent = hosts.keep_at_node(move || {
         // As `tidegate agent` does.
-        tidegate_node::keep_only_needed().unwrap();
+        tidegate_remote::privilege::keep(tidegate_node::STARTING_CAPABILITIES).unwrap();
         Agent::spawn(&config)
     });
     agent.unwrap_or_else(|error| panic!("{error}"))

@@ -115,10 +115,10 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: Listener) {
         () = worker.drains() => {}
     }
     // Whoever is connected already, or thinks so, would be reset when the socket closes.
-    if stop_new(&listener.socket()).is_ok() {
-        let late = accept_for_ever(&worker, &listener);
-        tokio::time::timeout(HANDSHAKE, late).await.ok();
-    }
+    // Mostly the closer has put the filter there. Where neither may, those that are still new are served as well.
+    stop_new(&listener.socket()).unwrap_or_default();
+    let late = accept_for_ever(&worker, &listener);
+    tokio::time::timeout(HANDSHAKE, late).await.ok();
     while listener.accept(BATCH, on_accept(&worker)).is_ok() {}
 }
 

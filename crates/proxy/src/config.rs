@@ -294,6 +294,19 @@ pub struct ProxyConfig {
     pub events: usize,
     /// The process's one monotonic clock.
     pub clock: fn() -> Timestamp,
+    /// What each thread does first: it may give privileges away. If it fails, there is no data plane.
+    pub thread_start: fn(ProxyThread) -> std::io::Result<()>,
+}
+
+/// The threads of a data plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyThread {
+    /// Serves requests.
+    Worker,
+    /// Writes the access log.
+    Log,
+    /// Puts a filter at listening sockets when the data plane drains, and does nothing else.
+    Closer,
 }
 
 impl ProxyConfig {
@@ -312,6 +325,7 @@ impl ProxyConfig {
             node_header: false,
             events: 0,
             clock,
+            thread_start: |_| Ok(()),
         }
     }
 }

@@ -27,6 +27,7 @@ mod bell;
 mod body;
 mod chunks;
 mod classify;
+mod closing;
 mod config;
 mod cookie;
 mod deliver;
@@ -69,7 +70,7 @@ mod worker;
 
 pub use config::{
     ForwardedConfig, Limits, ListenerConfig, LogConfig, LogFormat, LogTarget, Network,
-    NetworkError, ProxyConfig, Timeouts,
+    NetworkError, ProxyConfig, ProxyThread, Timeouts,
 };
 pub use dithering::{DitherCounters, DitherError, Dithering, Tosses};
 pub use forward::is_own_fault;

@@ -19,7 +19,8 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::classify::SessionTables;
-use crate::config::{LogFormat, ProxyConfig};
+use crate::closing::Closer;
+use crate::config::{LogFormat, ProxyConfig, ProxyThread};
 use crate::dithering::Dithering;
 use crate::log::{Logger, Writer};
 use crate::observed::{Observed, Observer};
@@ -128,6 +129,8 @@ pub struct Proxy {
     /// The mutex makes the proxy shareable, here too.
     observed: Mutex<Observed>,
     failures: mpsc::Receiver<WorkerFailure>,
+    /// Until the drain.
+    closer: Option<Closer>,
 }
 
 impl Proxy {
@@ -141,11 +144,12 @@ impl Proxy {
             });
         }
         let (addresses, sockets) = listen(&config, count)?;
+        let closer = Closer::start(&sockets, config.thread_start).map_err(ProxyError::Worker)?;
         let writer = match config.log.format {
             LogFormat::Off => None,
-            LogFormat::Json | LogFormat::Combined => {
-                Some(Writer::start(&config.log.target).map_err(ProxyError::Log)?)
-            }
+            LogFormat::Json | LogFormat::Combined => Some(
+                Writer::start(&config.log.target, config.thread_start).map_err(ProxyError::Log)?,
+            ),
         };
         let sites = shared.topology.load().sites.len().max(config.sites.len());
         config.sites.resize_with(sites, SiteConfig::default);
@@ -165,6 +169,7 @@ impl Proxy {
             writer,
             observed: Mutex::default(),
             failures: failed,
+            closer: Some(closer),
         };
         let events = config.events;
         for (index, sockets) in sockets.into_iter().enumerate() {
@@ -192,7 +197,7 @@ impl Proxy {
         let thread = std::thread::Builder::new()
             .name(format!("tidegate-w{}", seed.index))
             .spawn(move || {
-                match runtime() {
+                match (seed.config.thread_start)(ProxyThread::Worker).and_then(|()| runtime()) {
                     Ok(runtime) => {
                         drop(said);
                         seed.run_on(runtime);
@@ -250,6 +255,9 @@ impl Proxy {
     pub fn begin_drain(&mut self) {
         if self.drained_from.is_none() {
             self.drained_from = Some(self.shared.stats.snapshot());
+            if let Some(closer) = self.closer.take() {
+                closer.close();
+            }
             self.orders.send_replace(Order::Drain);
         }
     }

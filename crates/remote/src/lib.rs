@@ -20,6 +20,7 @@
 pub mod clock;
 pub mod kernel;
 mod memory;
+pub mod privilege;
 pub mod reader;
 pub mod realtime;
 mod region;

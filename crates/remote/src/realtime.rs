@@ -6,6 +6,8 @@
 
 use std::io;
 
+use crate::privilege::{self, CapabilitySet};
+
 /// Priority of threads that answer or read: above anything that is merely greedy, below the
 /// kernel's own threads (50 and more).
 pub const PRIORITY: u8 = 10;
@@ -87,12 +89,24 @@ pub(crate) fn ask(wanted: bool) -> Result<(), RealtimeRefused> {
     }
 }
 
+/// Sets up a thread of ours that speaks to the network: real-time priority if it is wanted, and then no capability but
+/// these, which it needs later.
+///
+/// # Errors
+/// If the system keeps the capabilities where they are.
+pub(crate) fn ask_and_settle(
+    wanted: bool,
+    kept: CapabilitySet,
+) -> io::Result<Result<(), RealtimeRefused>> {
+    let realtime = ask(wanted);
+    privilege::keep(kept)?;
+    Ok(realtime)
+}
+
 /// Whether this thread holds CAP_SYS_NICE.
 fn may_nice() -> bool {
-    rustix::thread::capabilities(None).is_ok_and(|sets| {
-        sets.effective
-            .contains(rustix::thread::CapabilitySet::SYS_NICE)
-    })
+    rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_NICE))
 }
 
 #[cfg(test)]

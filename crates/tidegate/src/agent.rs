@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidegate_node::{
-    Agent, AgentConfig, AgentError, AgentHandle, AgentStatus, process_names, short_name,
+    Agent, AgentConfig, AgentError, AgentHandle, AgentStatus, STARTING_CAPABILITIES, process_names,
+    short_name,
 };
 use tidegate_remote::RegionError;
 use tidegate_remote::kernel::{self, Installed, KernelResponder};
@@ -21,6 +22,7 @@ use crate::config::Config;
 use crate::config::problem::did_you_mean;
 use crate::key_file;
 use crate::output::{self, Output};
+use crate::privilege;
 use crate::signals::Stop;
 
 /// Between two looks at whether the sampling thread still runs.
@@ -90,7 +92,7 @@ fn failed(error: impl ToString) -> Failure {
 
 /// Leaves programs in the kernel and ends.
 fn install(args: AgentArgs, output: Output) -> Result<(), Failure> {
-    let config = config(args)?;
+    let (config, _) = config(args)?;
     let options = tidegate_node::kernel_options(&config, config.listen).map_err(failed)?;
     let responder = KernelResponder::attach(&options).map_err(failed)?;
     let refusals = responder.refusals().to_vec();
@@ -163,9 +165,8 @@ fn tell_installed(
 
 /// Runs until it is told to stop.
 fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
-    let config = config(args)?;
-    tidegate_node::keep_only_needed()
-        .map_err(|error| Failure::Failed(format!("cannot give privileges away: {error}")))?;
+    let (config, user) = config(args)?;
+    privilege::settle(user.as_deref(), STARTING_CAPABILITIES, output)?;
     // A signal that comes while the agent starts is not lost.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -183,6 +184,8 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     for text in not_found(&config.watch, &process_names(&config.root)) {
         output.event("watch", &text);
     }
+    tidegate_remote::privilege::keep(agent.capabilities())
+        .map_err(|error| Failure::Failed(format!("cannot give privileges away: {error}")))?;
     runtime.block_on(async {
         loop {
             tokio::select! {
@@ -234,13 +237,18 @@ fn not_found(watch: &[String], running: &BTreeSet<String>) -> Vec<String> {
     watch.iter().filter(missing).map(tell).collect()
 }
 
-/// The file's settings, and what the command line says otherwise.
-fn config(args: AgentArgs) -> Result<AgentConfig, Failure> {
-    let mut config = match args.settings() {
-        Some(file) => Config::load(file)?
-            .agent
-            .ok_or_else(|| Failure::Usage(format!("{} has no [agent]", file.display())))?,
-        None => AgentConfig::new(keys(args.key_file.as_deref())?),
+/// The file's settings, and what the command line says otherwise; and the user to become.
+fn config(args: AgentArgs) -> Result<(AgentConfig, Option<String>), Failure> {
+    let (mut config, of_file) = match args.settings() {
+        Some(file) => {
+            let whole = Config::load(file)?;
+            let none = || Failure::Usage(format!("{} has no [agent]", file.display()));
+            (
+                whole.agent.ok_or_else(none)?,
+                whole.file.process.user.value.clone(),
+            )
+        }
+        None => (AgentConfig::new(keys(args.key_file.as_deref())?), None),
     };
     if args.settings().is_some() && args.key_file.is_some() {
         config.keys = keys(args.key_file.as_deref())?;
@@ -255,6 +263,7 @@ fn config(args: AgentArgs) -> Result<AgentConfig, Failure> {
         rungs,
         allow,
         veth_native,
+        user,
         ..
     } = args;
     config.listen = listen.unwrap_or(config.listen);
@@ -272,7 +281,7 @@ fn config(args: AgentArgs) -> Result<AgentConfig, Failure> {
     if !allow.is_empty() {
         config.allow = allow;
     }
-    Ok(config)
+    Ok((config, user.or(of_file)))
 }
 
 fn keys(file: Option<&Path>) -> Result<Vec<NodeKey>, Failure> {

@@ -15,6 +15,7 @@ mod open_files;
 mod orders_file;
 mod output;
 mod peer_auth;
+mod privilege;
 mod probe;
 mod reads;
 mod replace;

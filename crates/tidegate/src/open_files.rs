@@ -19,8 +19,8 @@ const LINGERING: usize = 1024;
 /// What each worker has open besides connections: its reactor and its timers.
 const OWN_OF_WORKER: usize = 4;
 /// What each worker has open for each listener: a socket, one that is kept for the successor of a worker that
-/// fails, and a spare file, without which nobody could be refused when all others are taken.
-const OWN_OF_LISTENER: usize = 3;
+/// fails, one that is kept for the drain, and a spare file, without which nobody could be refused when all others are taken.
+const OWN_OF_LISTENER: usize = 4;
 /// What the process has open besides: logs, signals, threads of control.
 const OWN: usize = 32;
 

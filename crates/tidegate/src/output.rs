@@ -34,7 +34,12 @@ enum Line {
 pub(crate) fn run_in_background() {
     let (sender, lines) = sync_channel(EVENTS_MAX);
     let thread = std::thread::Builder::new().name("events".into());
-    if thread.spawn(move || write_lines(&lines)).is_ok() {
+    let write = move || {
+        // Writing takes none; with those that it has, it writes as well.
+        tidegate_remote::privilege::keep(tidegate_remote::privilege::NONE).ok();
+        write_lines(&lines);
+    };
+    if thread.spawn(write).is_ok() {
         // Set already: the thread just started ends with its channel.
         EVENTS.set(sender).unwrap_or_default();
     }

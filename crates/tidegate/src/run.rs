@@ -53,6 +53,7 @@ use crate::open_files;
 use crate::orders_file::OrdersFile;
 use crate::output::{self, Output};
 use crate::peer_auth::{PeerGate, PeerKey};
+use crate::privilege::{self, Kept};
 use crate::probe;
 use crate::reads::Reads;
 use crate::resources::Resources;
@@ -76,6 +77,7 @@ pub(crate) fn run(
         admin,
         front_end,
         notes,
+        file: written,
         ..
     } = config;
     let mut front_end = front_end.ok_or_else(|| {
@@ -89,6 +91,10 @@ pub(crate) fn run(
         patience: PORT_PATIENCE,
     };
     share_open_files(&mut front_end, output);
+    let process = &written.process;
+    let kept = Kept::of(&front_end, process.marks.value);
+    let starting = kept.starting(&front_end, admin.address.port());
+    privilege::settle(process.user.value.as_deref(), starting, output)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .enable_all()
@@ -97,7 +103,7 @@ pub(crate) fn run(
     for note in notes {
         output.event("note", &format!("note: {note}"));
     }
-    let ended = runtime.block_on(serve(admin, front_end, file, output));
+    let ended = runtime.block_on(serve(admin, (front_end, kept), file, output));
     // A drain that a second signal cut short is not waited for.
     runtime.shutdown_background();
     ended
@@ -105,7 +111,7 @@ pub(crate) fn run(
 
 async fn serve(
     admin: Admin,
-    front_end: FrontEnd,
+    (front_end, kept): (FrontEnd, Kept),
     file: &Path,
     output: Output,
 ) -> Result<(), Failure> {
@@ -124,7 +130,7 @@ async fn serve(
         front_end.timeouts.drain.value,
     );
     let (peers, access) = exchange(&admin, front_end.culprits.as_ref())?;
-    let mut running = Running::start(front_end, output)?;
+    let mut running = Running::start(front_end, kept, output)?;
     running.say(&listener, output);
     running.ask_peers(peers);
     let plane = Arc::clone(&running.plane);
@@ -276,9 +282,12 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts everything but the admin interface. Needs a runtime around it, for health probes.
-    pub(crate) fn start(front_end: FrontEnd, output: Output) -> Result<Self, Failure> {
+    pub(crate) fn start(front_end: FrontEnd, kept: Kept, output: Output) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
-        let proxy_config = proxy_config(&front_end);
+        let proxy_config = ProxyConfig {
+            thread_start: kept.in_data_plane(),
+            ..proxy_config(&front_end)
+        };
         let options = reader_options(&front_end);
         let FrontEnd {
             cluster,
@@ -306,6 +315,8 @@ impl Running {
         let started = clock::now();
         let proxy = Proxy::start(proxy_config, Arc::clone(&shared));
         let mut proxy = proxy.map_err(|error| proxy_failure(&error))?;
+        // The threads that follow need none.
+        kept.settle()?;
         let watching = |culprits| watch(culprits, &mut proxy, &shared, &resources, output);
         let watch = culprits.map(watching).transpose()?;
         let (probes, asked) = mpsc::channel(probe::WAITING_MAX);
@@ -480,6 +491,7 @@ fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
         node_header: front_end.node_header,
         events: front_end.culprits.as_ref().map_or(0, |_| EVENTS),
         clock: clock::now,
+        thread_start: |_| Ok(()),
     }
 }
 

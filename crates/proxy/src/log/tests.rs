@@ -198,7 +198,7 @@ fn lines_reach_the_file_and_rotation_begins_a_new_one() {
     let target = crate::config::LogTarget::File(path.clone());
     let stats = Arc::new(Stats::new(1, 0, 0));
     let write = |rotated: bool| {
-        let writer = Writer::start(&target).unwrap();
+        let writer = Writer::start(&target, |_| Ok(())).unwrap();
         if rotated {
             std::fs::rename(&path, folder.join("access.log.1")).unwrap();
             writer.reopen();

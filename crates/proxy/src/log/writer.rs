@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use crate::config::LogTarget;
+use crate::config::{LogTarget, ProxyThread};
 
 /// Batches that wait for the writer, of all workers together.
 const BATCHES_MAX: usize = 64;
@@ -76,14 +76,27 @@ fn append(path: &PathBuf) -> io::Result<File> {
 
 impl Writer {
     /// Opens the log and starts the thread.
-    pub(crate) fn start(target: &LogTarget) -> io::Result<Self> {
+    pub(crate) fn start(
+        target: &LogTarget,
+        thread_start: fn(ProxyThread) -> io::Result<()>,
+    ) -> io::Result<Self> {
         let output = Output::open(target)?;
         let (sender, receiver) = sync_channel(BATCHES_MAX);
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
+        let (said, begun) = sync_channel(1);
         let thread = std::thread::Builder::new()
             .name("tidegate-log".into())
-            .spawn(move || run(output, &receiver, &theirs))?;
+            .spawn(move || {
+                let begun = thread_start(ProxyThread::Log);
+                let failed = begun.is_err();
+                // The thread that spawned this one waits for it.
+                said.send(begun).unwrap_or_default();
+                if !failed {
+                    run(output, &receiver, &theirs);
+                }
+            })?;
+        begun.recv().unwrap_or(Ok(()))?;
         Ok(Self {
             thread: Some(thread),
             sender: Some(sender),

@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ use rustix::net::{
 use super::layout::REGION_BYTES;
 use super::random;
 use crate::clock;
+use crate::privilege;
 use crate::region::RegionError;
 
 /// Connections that wait for the owner's thread.
@@ -68,14 +70,26 @@ impl Door {
             .identity()
             .map_err(RegionError::io("look at a region's name"))?;
         let (listener, stop) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
+        let (tell, told) = sync_channel(1);
         let thread = std::thread::Builder::new()
             .name("tidegate-region".to_owned())
             .stack_size(STACK_BYTES)
             .spawn({
                 let (listener, stop) = (Arc::clone(&listener), Arc::clone(&stop));
-                move || serve(&listener, &memory, &stop)
+                move || {
+                    let settled = privilege::keep(privilege::NONE);
+                    let failed = settled.is_err();
+                    // The thread that spawned this one waits for it.
+                    tell.send(settled).ok();
+                    if !failed {
+                        serve(&listener, &memory, &stop);
+                    }
+                }
             })
             .map_err(RegionError::io("start the region's thread"))?;
+        told.recv()
+            .unwrap_or(Ok(()))
+            .map_err(RegionError::io("give the region's privileges away"))?;
         Ok(Self {
             listener,
             stop,

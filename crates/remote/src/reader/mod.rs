@@ -42,6 +42,7 @@ use std::time::Duration;
 use tidegate_core::load::LoadTable;
 use tidegate_core::topology::NodeId;
 
+use crate::privilege;
 use crate::realtime::{self, RealtimeRefused};
 use crate::region::RegionError;
 use crate::udp::Key;
@@ -149,15 +150,21 @@ impl Reader {
         let thread = std::thread::Builder::new()
             .name("tidegate-reader".to_owned())
             .spawn(move || {
-                // Whoever waits for this is the thread that spawned us.
-                tell.send(realtime::ask(wants_realtime)).ok();
-                worker.run();
+                let set_up = realtime::ask_and_settle(wants_realtime, privilege::NONE);
+                let failed = set_up.is_err();
+                // The thread that spawned this one waits for it.
+                tell.send(set_up).ok();
+                if !failed {
+                    worker.run();
+                }
             })
             .map_err(RegionError::io("start the reader's thread"))?;
+        let realtime = told.recv().unwrap_or(Ok(Err(RealtimeRefused::Unwanted)));
+        let realtime = realtime.map_err(RegionError::io("give the reader's privileges away"))?;
         Ok(ReaderHandle {
             places: places(&nodes),
             shared,
-            realtime: told.recv().unwrap_or(Err(RealtimeRefused::Unwanted)),
+            realtime,
             thread: Some(thread),
         })
     }

@@ -33,6 +33,7 @@ use super::wire::{
 use crate::clock;
 use crate::memory::RegionMemory;
 use crate::memory::lines::CopyError;
+use crate::privilege::{self, CapabilitySet};
 use crate::realtime::{self, RealtimeRefused};
 use crate::region::RegionError;
 
@@ -117,6 +118,16 @@ impl ResponderOptions {
     }
 }
 
+impl ResponderOptions {
+    /// What the thread keeps: the kernel's programs are called to carry atomics out.
+    fn capabilities(&self) -> CapabilitySet {
+        match self.atomics {
+            Some(_) => CapabilitySet::BPF,
+            None => privilege::NONE,
+        }
+    }
+}
+
 /// What a responder has done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponderStats {
@@ -179,18 +190,23 @@ impl Responder {
             .local_addr()
             .map_err(RegionError::io("look at the responder's address"))?;
         let counters = Arc::new(Counters::default());
+        let kept = options.capabilities();
         let (wants_realtime, told) = (options.realtime, std::sync::mpsc::sync_channel(1));
         let server = Server::new(Arc::clone(&socket), Arc::clone(&counters), memory, options)?;
         let thread = std::thread::Builder::new()
             .name("tidegate-udp".to_owned())
             .spawn(move || {
-                let realtime = realtime::ask(wants_realtime);
-                // Whoever waits for this is the thread that spawned us.
-                told.0.send(realtime).ok();
-                server.run();
+                let set_up = realtime::ask_and_settle(wants_realtime, kept);
+                let failed = set_up.is_err();
+                // The thread that spawned this one waits for it.
+                told.0.send(set_up).ok();
+                if !failed {
+                    server.run();
+                }
             })
             .map_err(RegionError::io("start the responder's thread"))?;
-        let realtime = told.1.recv().unwrap_or(Err(RealtimeRefused::Unwanted));
+        let realtime = told.1.recv().unwrap_or(Ok(Err(RealtimeRefused::Unwanted)));
+        let realtime = realtime.map_err(RegionError::io("give the responder's privileges away"))?;
         Ok(Self {
             socket,
             address,

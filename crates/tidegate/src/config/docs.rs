@@ -7,8 +7,8 @@ use super::answers::{ClassFile, RetryBudgetFile, SessionFile};
 use super::culprits::CulpritsFile;
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, ForwardedFile, LimitsFile,
-    ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ReconfigureFile, SiteFile,
-    TimeoutsFile,
+    ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ProcessFile, ReconfigureFile,
+    SiteFile, TimeoutsFile,
 };
 use super::group::GroupFile;
 use super::policy::PolicySetting;
@@ -55,6 +55,7 @@ pub(crate) fn page() -> String {
         ("[culprits]", CulpritsFile::docs()),
         ("[load]", LoadFile::docs()),
         ("[agent]", AgentFile::docs()),
+        ("[process]", ProcessFile::docs()),
         ("[cluster]", ClusterFile::docs()),
         ("[limits]", LimitsFile::docs()),
         ("[timeouts]", TimeoutsFile::docs()),

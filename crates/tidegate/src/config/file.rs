@@ -71,6 +71,8 @@ table! {
         load: LoadFile = defaults();
         /// The node side: what `tidegate agent` does.
         agent: Option<AgentFile> = None;
+        /// What the process may do once it runs.
+        process: ProcessFile = defaults();
         /// The other front-ends.
         cluster: ClusterFile = defaults();
         /// Everything has a limit.
@@ -320,6 +322,18 @@ table! {
         rungs: Vec<At<String>> = Vec::new();
         /// Networks that are listened to, such as `10.0.0.0/8`. Empty: all.
         allow: Vec<At<String>> = Vec::new();
+    }
+}
+
+table! {
+    /// What `tidegate run` and `tidegate agent` may do once they run. Started as root they give away all
+    /// capabilities that they do not need, in any case.
+    pub(crate) struct ProcessFile {
+        /// The user to become, with its own group alone; only root can. Not set: the user stays.
+        user: Option<String> = None;
+        /// A front-end's workers keep CAP_NET_ADMIN, for marks of throttles that are ordered at run time. Those of
+        /// `[[throttle]]` keep it by themselves.
+        marks: bool = false;
     }
 }
 

@@ -21,6 +21,7 @@ use crate::config::values::Auto;
 use crate::config::{Culprits, FrontEnd, NodeRead};
 use crate::culprits::names::ClassNames;
 use crate::output::Output;
+use crate::privilege::Kept;
 use crate::run::Running;
 
 /// Time between two reads of a node's record, and for one read.
@@ -46,7 +47,7 @@ impl FrontEnds {
             let spec = cluster.spec(policy, machines.nodes.addresses());
             let front_end = front_end(spec, machines, None, seed)?;
             // Their events are everyday ones here, six times over.
-            running.push(Running::start(front_end, Output::QUIET)?);
+            running.push(Running::start(front_end, Kept::All, Output::QUIET)?);
         }
         Ok(Self { running })
     }

@@ -38,6 +38,31 @@ impl Process {
         eventually("the process ends", || self.0.try_wait().unwrap()).code()
     }
 
+    /// Reads what it says until a line has this in it: standard output if that is a pipe, else standard error.
+    pub(crate) fn wait_for_line(&mut self, part: &str) {
+        let (out, err) = (self.0.stdout.as_mut(), self.0.stderr.as_mut());
+        let said: &mut dyn Read = match (out, err) {
+            (Some(out), _) => out,
+            (None, Some(err)) => err,
+            (None, None) => panic!("neither output is a pipe"),
+        };
+        // Byte by byte: what follows the line is for the next call.
+        let (mut line, mut all) = (Vec::new(), String::new());
+        loop {
+            let mut byte = [0];
+            let ended = said.read(&mut byte).unwrap() == 0;
+            assert!(!ended, "no `{part}` in: {all}");
+            line.push(byte[0]);
+            if byte[0] == b'\n' {
+                let text = String::from_utf8_lossy(&std::mem::take(&mut line)).into_owned();
+                if text.contains(part) {
+                    return;
+                }
+                all.push_str(&text);
+            }
+        }
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }

@@ -36,6 +36,7 @@ use crate::cli::{DemoArgs, Failure};
 use crate::config::Culprits;
 use crate::culprits::live::Finding;
 use crate::output::Output;
+use crate::privilege::Kept;
 use crate::run::Running;
 use crate::signals::Stop;
 use report::{Phase, Summary, ThrottleSummary, ms, rounded};
@@ -158,7 +159,7 @@ fn start(machines: &Machines, seed: u64) -> Result<Running, Failure> {
     };
     let seed = Stream::Picker(0).prng(seed).bits();
     let front_end = front_end(spec, machines, Some(culprits), seed)?;
-    Running::start(front_end, Output::QUIET)
+    Running::start(front_end, Kept::All, Output::QUIET)
 }
 
 /// The shop as this machine can carry it, and what is to be said of that.
