@@ -4,11 +4,13 @@
 //! Mode and owner are those of the file that was opened, not of a name that may since mean another file.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags, fstat, readlinkat};
 
 /// Permission bits of the group and of all others.
 const OTHERS: u32 = 0o077;
@@ -17,12 +19,12 @@ const ROOT_GROUP_READS: u32 = 0o040;
 
 /// Reads a secret of at most `most` bytes. The error says what is wrong without the path.
 pub(crate) fn read(path: &Path, most: usize) -> Result<String, String> {
-    let mut file = open(path).map_err(|error| error.to_string())?;
+    let own = rustix::process::geteuid().as_raw();
+    let mut file = open(path, own)?;
     let about = file.metadata().map_err(|error| error.to_string())?;
     if !about.is_file() {
         return Err("it is not a regular file".into());
     }
-    let own = rustix::process::geteuid().as_raw();
     exposed(about.mode(), about.uid(), about.gid(), own).map_or(Ok(()), Err)?;
     let mut bytes = Vec::new();
     let limited = file.by_ref().take(most as u64 + 1).read_to_end(&mut bytes);
@@ -33,9 +35,30 @@ pub(crate) fn read(path: &Path, most: usize) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is not text".into())
 }
 
-/// Opens a file; a pipe without a writer does not hold us up.
-fn open(path: &Path) -> std::io::Result<File> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
+/// Opens a file, or the one that a link names, if root or this user has laid the link: another user's could lead to
+/// a file that is not theirs.
+fn open(path: &Path, own: u32) -> Result<File, String> {
+    let said = |error: io::Error| error.to_string();
+    match open_file(path) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {}
+        opened => return opened.map_err(said),
+    }
+    // Owner and target of one link, whatever stands under its name by now.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let link = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| said(error.into()))?;
+    let owner = fstat(&link).map_err(|error| said(error.into()))?.st_uid;
+    if owner != 0 && owner != own {
+        return Err(format!("it is a link of user {owner}"));
+    }
+    let target = readlinkat(&link, "", Vec::new()).map_err(|error| said(error.into()))?;
+    let target = Path::new(std::ffi::OsStr::from_bytes(target.as_bytes()));
+    let folder = path.parent().unwrap_or(Path::new(""));
+    open_file(&folder.join(target)).map_err(said)
+}
+
+/// Opens a file and no link; a pipe without a writer does not hold us up.
+fn open_file(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
@@ -92,6 +115,34 @@ mod tests {
         for mode in [0o600, 0o400, 0o700] {
             std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
             assert_eq!(read(&file, 64).unwrap(), "0123456789abcdef", "{mode:o}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_link_to_a_secret_is_roots_or_our_own() {
+        let folder = scratch("links");
+        let (file, link) = (folder.join("secret"), folder.join("link"));
+        std::fs::write(&file, "0123456789abcdef").unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink("secret", &link).unwrap();
+        assert_eq!(read(&link, 64).unwrap(), "0123456789abcdef");
+        // A link to a link is one too many.
+        let second = folder.join("second");
+        std::os::unix::fs::symlink("link", &second).unwrap();
+        assert!(read(&second, 64).is_err());
+        let own = rustix::process::geteuid().as_raw();
+        let stranger = own.wrapping_add(1);
+        assert!(open(&link, own).is_ok());
+        let refused = open(&link, stranger);
+        if own == 0 {
+            // Root's links are everybody's.
+            assert!(refused.is_ok());
+            std::os::unix::fs::lchown(&link, Some(stranger), None).unwrap();
+            let why = read(&link, 64).unwrap_err();
+            assert!(why.contains("a link of user 1"), "{why}");
+        } else {
+            assert!(refused.unwrap_err().contains("a link of user"));
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ const BPF_FILES: &str = "/sys/fs/bpf";
 /// What statfs calls it.
 const BPF_MAGIC: i64 = 0xcafe_4a11;
 const FOLDER: &str = "tidegate";
+/// Of that folder and those in it: for their user alone.
+const FOLDER_MODE: u32 = 0o700;
 /// What is pinned, by its name.
 const PROGRAMS: [&str; 2] = ["xdp_respond", "tc_respond"];
 const SWITCHES: &str = "on_switch";
@@ -63,14 +66,7 @@ impl KernelResponder {
         let silent_locally = self.answer_locally()?;
         mount();
         let folder = folder(options.listen.port())?;
-        if folder.exists() {
-            return Err(pins(&folder, "something is installed here already"));
-        }
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)
-            .map_err(|error| pins(&folder, &error.to_string()))?;
+        make_own(&folder)?;
         if let Err(error) = self.pin(&folder) {
             remove(&folder)?;
             return Err(error);
@@ -114,9 +110,10 @@ impl KernelResponder {
 pub fn show(port: u16) -> Result<Option<Installed>, KernelError> {
     listen();
     let folder = folder(port)?;
-    if !folder.exists() {
+    if fs::symlink_metadata(&folder).is_err() {
         return Ok(None);
     }
+    check_own(&folder)?;
     let counts = MapHandle::from_pinned_path(folder.join("counts"))
         .map_err(refused("open the counters of what is installed"))?;
     let hooks = hooks(&folder, port)?;
@@ -198,23 +195,68 @@ fn remove(folder: &Path) -> Result<(), KernelError> {
     fs::remove_dir_all(folder).map_err(|error| pins(folder, &error.to_string()))
 }
 
+/// Makes the folder of a port, and the one around it where that is missing: both of this user alone.
+fn make_own(folder: &Path) -> Result<(), KernelError> {
+    let make = |path: &Path| fs::DirBuilder::new().mode(FOLDER_MODE).create(path);
+    let around = folder.parent().unwrap_or(Path::new(BPF_FILES));
+    match make(around) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            return Err(pins(around, &error.to_string()));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    is_own(around)?;
+    make(folder).map_err(|error| {
+        if error.kind() == ErrorKind::AlreadyExists {
+            pins(folder, "something is installed here already")
+        } else {
+            pins(folder, &error.to_string())
+        }
+    })
+}
+
+/// Checks the folder of a port and the one around it: another user could have put programs there.
+fn check_own(folder: &Path) -> Result<(), KernelError> {
+    folder.parent().map_or(Ok(()), is_own)?;
+    is_own(folder)
+}
+
+/// Whether a folder is one, is this user's, and is closed to all others.
+fn is_own(path: &Path) -> Result<(), KernelError> {
+    let about = fs::symlink_metadata(path).map_err(|error| pins(path, &error.to_string()))?;
+    let own = rustix::process::geteuid().as_raw();
+    let mode = about.mode() & 0o7777;
+    if about.is_dir() && about.uid() == own && mode == FOLDER_MODE {
+        return Ok(());
+    }
+    let user = about.uid();
+    let text =
+        format!("it is not a folder of this user alone (user {user}, mode {mode:04o}); remove it");
+    Err(pins(path, &text))
+}
+
 /// Mounts the BPF file system where it is missing; systemd does that at start. Whether it could
 /// is seen when it is looked for.
 fn mount() {
-    if !is_mounted() {
-        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        rustix::mount::mount("bpf", BPF_FILES, "bpf", flags, None).ok();
+    if !is_mounted(BPF_FILES) {
+        mount_at(BPF_FILES).ok();
     }
 }
 
-fn is_mounted() -> bool {
-    rustix::fs::statfs(BPF_FILES).is_ok_and(|it| it.f_type == BPF_MAGIC)
+/// Closed to other users, as systemd does it; the kernel's own default is open to all.
+fn mount_at(path: &str) -> rustix::io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("bpf", path, "bpf", flags, c"mode=0700")
+}
+
+fn is_mounted(path: &str) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|it| it.f_type == BPF_MAGIC)
 }
 
 /// The folder for a port of this network namespace.
 fn folder(port: u16) -> Result<PathBuf, KernelError> {
     let files = Path::new(BPF_FILES);
-    if !is_mounted() {
+    if !is_mounted(BPF_FILES) {
         let how = "no BPF file system is mounted here; `mount -t bpf bpf /sys/fs/bpf` does it";
         return Err(pins(files, how));
     }
@@ -229,5 +271,78 @@ fn pins(path: &Path, error: &str) -> KernelError {
     KernelError::Pins {
         path: path.to_path_buf(),
         error: error.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let name = format!("tidegate-pins-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn folders_are_closed_to_others_and_none_that_was_planted_is_used() {
+        let scratch = scratch("folders");
+        let around = scratch.join(FOLDER);
+        let folder = around.join("1-9901");
+        make_own(&folder).unwrap();
+        for path in [&around, &folder] {
+            let mode = fs::metadata(path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, FOLDER_MODE, "{}", path.display());
+        }
+        check_own(&folder).unwrap();
+        let again = make_own(&folder).unwrap_err().to_string();
+        assert!(again.contains("installed here already"), "{again}");
+        // Open to others: what is in it may be theirs.
+        for mode in [0o777, 0o755, 0o1777] {
+            fs::set_permissions(&around, PermissionsExt::from_mode(mode)).unwrap();
+            let why = check_own(&folder).unwrap_err().to_string();
+            assert!(why.contains("not a folder of this user alone"), "{why}");
+            assert!(make_own(&around.join("1-9902")).is_err());
+        }
+        fs::remove_dir_all(&around).unwrap();
+        // A link to a folder that is ours.
+        let elsewhere = scratch.join("elsewhere");
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&elsewhere)
+            .unwrap();
+        symlink(&elsewhere, &around).unwrap();
+        assert!(make_own(&folder).is_err());
+        assert!(check_own(&folder).is_err());
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+        fs::remove_dir_all(&scratch).unwrap();
+    }
+
+    #[test]
+    fn the_file_system_is_mounted_for_its_user_alone() {
+        let path = scratch("mount");
+        let name = path.to_str().unwrap().to_owned();
+        // A thread of its own, with mounts of its own that end with it.
+        let mounted = std::thread::spawn(move || {
+            // SAFETY: this thread shares no descriptors, and has no more use for its parent's mounts.
+            let apart =
+                unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) };
+            apart.map_err(|error| format!("mounts of its own: {error}"))?;
+            let private = rustix::mount::MountPropagationFlags::PRIVATE
+                | rustix::mount::MountPropagationFlags::REC;
+            rustix::mount::mount_change("/", private)
+                .map_err(|error| format!("mounts of its own: {error}"))?;
+            mount_at(&name).map_err(|error| format!("a BPF file system: {error}"))?;
+            assert!(is_mounted(&name));
+            Ok::<_, String>(fs::metadata(&name).unwrap().permissions().mode())
+        });
+        match mounted.join().unwrap() {
+            Ok(mode) => assert_eq!(mode & 0o777, 0o700),
+            Err(why) => println!("SKIPPED: not permitted: {why}"),
+        }
+        fs::remove_dir_all(&path).unwrap();
     }
 }
