@@ -1,6 +1,6 @@
 //! The demo ends by itself, or when interrupted, and prints the object that scripts rely on.
-//! What it finds is timing, which no test asserts, but for the elephant: its name, and that it is calm without
-//! it, unless the demo's own requests were sent late: then the machine was held up, and the verdict is skipped.
+//! What it finds is timing, which no test asserts: not how fast a policy is, nor which class is named, nor when. What
+//! holds on every machine is what was sent and what became of it, and that the object agrees with itself.
 #![expect(
     clippy::unwrap_used,
     reason = "a test fails by panicking, its helpers too"
@@ -97,6 +97,9 @@ fn an_interrupted_demo_tells_what_there_is() {
     assert!(object["policies"].as_array().unwrap().len() <= 1);
 }
 
+/// The phases of a demo with an elephant, in order; one that was too short to measure is left out.
+const PHASES: [&str; 3] = ["quiet", "elephant", "throttled"];
+
 /// Whether this machine carries the elephant's load: two CPUs for servers, front-end and visitors.
 fn carries() -> Result<(), String> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -106,15 +109,8 @@ fn carries() -> Result<(), String> {
     Ok(())
 }
 
-/// Requests of a phase, and the p99 of those that are no elephants.
-fn phase<'a>(object: &'a Value, name: &str) -> (&'a Value, f64) {
-    let phases = object["phases"].as_array().unwrap();
-    let phase = phases.iter().find(|phase| phase["name"] == name).unwrap();
-    (phase, phase["others"]["p50_ms"].as_f64().unwrap())
-}
-
 #[test]
-fn the_elephant_is_named_and_the_site_is_calm_without_it() {
+fn the_elephants_demo_tells_its_story_and_refuses_nobody() {
     if let Err(why) = carries() {
         println!("SKIPPED: {why}");
         return;
@@ -125,35 +121,32 @@ fn the_elephant_is_named_and_the_site_is_calm_without_it() {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let object = object(&output.stdout[..]);
     assert!(told.contains("/culprits"), "{told}");
+    let named = object["class"].is_string();
+    assert_eq!(output.status.success(), named, "{told}\n{object}");
+    assert!(named || object["right"] == false, "{object}");
     let phases = object["phases"].as_array().unwrap();
-    assert_eq!(phases[0]["elephants"]["completed"], 0);
-    assert_eq!(
-        output.status.success(),
-        object["class"].is_string(),
-        "{told}\n{object}"
-    );
-    // Requests that are sent late tell of the machine alone.
-    let late = |phase: &Value| {
-        phase["late_p99_ms"]
-            .as_f64()
-            .is_some_and(|late| late > 20.0)
-    };
-    let late = phases.iter().any(late);
-    if late {
-        println!(
-            "SKIPPED verdict: this machine was held up, requests were sent more than 20 ms late"
-        );
+    let names: Vec<_> = phases
+        .iter()
+        .map(|phase| phase["name"].as_str().unwrap())
+        .collect();
+    let order = |name: &&str| PHASES.iter().position(|it| it == name);
+    assert!(names.iter().all(|name| order(name).is_some()), "{names:?}");
+    assert!(names.is_sorted_by_key(order), "{names:?}");
+    // Elephants come with the second phase. They are slowed, and none is refused.
+    let mut completed = object["elephants_waiting"].as_u64().unwrap();
+    for phase in phases {
+        let elephants = &phase["elephants"];
+        completed += elephants["completed"].as_u64().unwrap();
+        assert_eq!(elephants["refused"], 0, "{phase}");
+        assert!(phase["others"]["completed"].is_u64(), "{phase}");
     }
-    assert!(late || object["right"] == true, "{told}\n{object}");
-    if object["right"] != true {
-        return;
+    assert_eq!(phases[0]["elephants"]["completed"], 0, "{object}");
+    assert!(completed > 0, "{object}");
+    // A throttle is of the class that was named, and there is a phase for it.
+    let throttled = object["throttle"].is_object();
+    assert!(named || !throttled, "{object}");
+    assert!(throttled || !names.contains(&"throttled"), "{object}");
+    if throttled {
+        assert_eq!(object["throttle"]["by"], "demo");
     }
-    assert_eq!(object["throttle"]["by"], "demo");
-    let (_, crowded) = phase(&object, "elephant");
-    let (throttled, calm) = phase(&object, "throttled");
-    // Medians: a named elephant is there for some seconds only, and a second of the machine is a p99.
-    assert!(late || calm < crowded, "{object}");
-    let elephants = &throttled["elephants"];
-    assert!(elephants["completed"].as_u64().unwrap() > 0, "{object}");
-    assert_eq!(elephants["refused"], 0, "{object}");
 }
