@@ -9,8 +9,11 @@
 
 #[path = "../tests/support/admission.rs"]
 mod admission;
+#[path = "../tests/support/held.rs"]
+mod held;
 
 use admission::{Row, calm_rows, measure, neighbour_rows, rows, step};
+use held::{gathering_rows, held_rows};
 use tidegate_core::admission::AdmissionKind;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,7 +22,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mode = arguments.next();
     let mode = mode.as_deref().unwrap_or(AdmissionKind::Adaptive.label());
     let rows = rows().into_iter().chain(calm_rows());
-    let rows = rows.chain(neighbour_rows());
+    let rows = rows.chain(neighbour_rows()).chain(held_rows());
+    let rows = rows.chain(gathering_rows());
     let rows = rows.filter(|row| row.name.contains(&part));
     if mode == "all" {
         return compare(rows);

@@ -4,6 +4,7 @@
 //! Poisson   rate r
 //! bursts    rate r * peak in a burst, r * (1 - share * peak) / (1 - share) between two
 //! step      rate r before, r * times from a moment on
+//! surge     the same, and r again after a while
 //! ```
 //!
 //! Lengths of bursts and of what lies between are exponential, so the mean rate is r. A burst
@@ -23,8 +24,8 @@ pub(crate) struct ArrivalTimes {
     now: f64,
     quiet: f64,
     burst: Option<Bursts>,
-    /// When the rate changes, and to what.
-    step: Option<(f64, f64)>,
+    /// When the rate changes, and to what, from the last change to the first.
+    steps: Vec<(f64, f64)>,
 }
 
 #[derive(Debug)]
@@ -52,13 +53,18 @@ impl ArrivalTimes {
             now,
             quiet: rate,
             burst: None,
-            step: None,
+            steps: Vec::new(),
         };
         let (peak, share, length) = match *arrivals {
             Arrivals::Poisson => return plain,
             Arrivals::Step { at, times } => {
-                let step = Some((now + at.as_secs_f64(), rate * times));
-                return Self { step, ..plain };
+                let steps = vec![(now + at.as_secs_f64(), rate * times)];
+                return Self { steps, ..plain };
+            }
+            Arrivals::Surge { at, lasts, times } => {
+                let at = now + at.as_secs_f64();
+                let steps = vec![(at + lasts.as_secs_f64(), rate), (at, rate * times)];
+                return Self { steps, ..plain };
             }
             Arrivals::Bursts {
                 peak,
@@ -108,14 +114,15 @@ impl ArrivalTimes {
             bursts.bursting = !bursts.bursting;
             bursts.until += bursts.stretch();
         }
-        if let Some((at, rate)) = self.step {
+        while let Some((at, rate)) = self.steps.last().copied() {
             let passes = (at - self.now).max(0.0) * self.quiet;
-            if left > passes {
-                left -= passes;
-                self.now = self.now.max(at);
-                self.quiet = rate;
-                self.step = None;
+            if left <= passes {
+                break;
             }
+            left -= passes;
+            self.now = self.now.max(at);
+            self.quiet = rate;
+            self.steps.pop();
         }
         self.now += left / self.quiet;
         self.timestamp()
@@ -161,6 +168,20 @@ mod tests {
         let (before, after) = (mean(&counts[..500]), mean(&counts[500..]));
         assert!((before - 100.0).abs() < 3.0, "{before}");
         assert!((after - 300.0).abs() < 6.0, "{after}");
+    }
+
+    #[test]
+    fn a_surge_is_over_when_it_should_be() {
+        let surge = Arrivals::Surge {
+            at: Duration::from_secs(30),
+            lasts: Duration::from_secs(20),
+            times: 4.0,
+        };
+        let counts = counts(&surge, 100.0);
+        let mean = |counts: &[u32]| f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
+        let (surge, after) = (mean(&counts[300..500]), mean(&counts[500..]));
+        assert!((surge - 400.0).abs() < 10.0, "{surge}");
+        assert!((after - 100.0).abs() < 3.0, "{after}");
     }
 
     #[test]

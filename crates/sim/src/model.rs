@@ -151,6 +151,15 @@ pub enum Arrivals {
         /// Rate then over the rate before.
         times: f64,
     },
+    /// The site's rate, and for a while so many times that.
+    Surge {
+        /// Since the start.
+        at: Duration,
+        /// For how long.
+        lasts: Duration,
+        /// Rate then over the rate before and after.
+        times: f64,
+    },
 }
 
 /// A standard normal variate (Box and Muller).

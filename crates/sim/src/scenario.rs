@@ -59,10 +59,42 @@ impl SiteModel {
 pub struct Held {
     /// Their share of all, 0 to 1.
     pub share: f64,
-    /// For how long.
+    /// For how long, on the average.
     pub lasts: Duration,
+    /// Shape of that.
+    pub shape: Demand,
     /// What they are.
     pub by: HeldBy,
+    /// From when on they come, and until when, since the start; before and after it all are the others.
+    pub from: Duration,
+    /// See there.
+    pub until: Duration,
+    /// Whether they are of the same kind as the others: nothing in their path tells them apart.
+    pub alike: bool,
+}
+
+impl Held {
+    /// From the start on, each for so long, with a path of their own.
+    pub fn new(share: f64, lasts: Duration, by: HeldBy) -> Self {
+        Self {
+            share,
+            lasts,
+            shape: Demand::Fixed,
+            by,
+            from: Duration::ZERO,
+            until: Duration::MAX,
+            alike: false,
+        }
+    }
+
+    /// Of the same kind as the others.
+    #[must_use]
+    pub fn alike(self) -> Self {
+        Self {
+            alike: true,
+            ..self
+        }
+    }
 }
 
 /// What keeps a request open.

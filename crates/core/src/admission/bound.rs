@@ -15,7 +15,8 @@
 //!
 //! n > gamma * useful and n > target:  L += (target - L) * (1 - e^(-dt / 10 ms)), L >= floor
 //! else if the limit binds and the CPUs are full, or answers come as fast as ever, or within a quarter
-//! of the SLO, or take longer than half of it by nature:
+//! of the SLO, or take longer than half of it by nature, or each kind as long as with room while the CPUs
+//! have time:
 //!                                     L += max(1, 0.1 L) * dt / W, up to 1.05 * target, where
 //!                                     slots that are held and empty count as useful
 //!                                     without waiting for W where less than 0.7 of the CPUs is busy
@@ -120,6 +121,8 @@ pub(super) struct Pressure {
     pub(super) base: Option<f64>,
     /// Whether they take longer than half the SLO by nature.
     pub(super) natural: bool,
+    /// Whether requests of known kinds are answered as fast as with room.
+    pub(super) unhurt: bool,
     /// Answers are wanted within, seconds.
     pub(super) slo: f64,
     /// What a server without a record gets.
@@ -283,14 +286,16 @@ impl Bound {
     }
 
     /// More requests would be of use: the CPUs are full and want a queue before them, or the server
-    /// answers as fast as if it were idle, or well within the SLO, or nothing can make it fast.
+    /// answers as fast as if it were idle, or well within the SLO, or those that do not are slow by
+    /// themselves, or nothing can make it fast.
     fn may_grow(&self, seen: &Seen, pressure: &Pressure) -> bool {
         let full = self.busy.value() > FULL * seen.capacity;
         let swift = pressure
             .base
             .is_some_and(|base| pressure.residence < (SWIFT * base).min(SLO_PART * pressure.slo));
         let well = self.in_flight.value() < WELL_WITHIN * seen.little;
-        full || swift || well || pressure.natural
+        let unhurt = pressure.unhurt && self.has_time(seen.capacity);
+        full || swift || well || unhurt || pressure.natural
     }
 }
 
@@ -311,6 +316,7 @@ mod tests {
             residence: 0.01,
             base: Some(0.01),
             natural: false,
+            unhurt: false,
             slo: 0.1,
             without_records: WithoutRecords::Limit,
         }
@@ -503,6 +509,27 @@ mod tests {
             "requests that wait elsewhere"
         );
         assert!(others(0.0, 0.0, 500) < 0.05, "nobody");
+    }
+
+    /// Three quarters of a site's requests begin to take long by themselves; what was quick still is.
+    #[test]
+    fn requests_that_are_slow_by_themselves_get_room_while_the_cpus_have_time() {
+        let after = |unhurt| {
+            let pressure = Pressure {
+                residence: 0.3,
+                base: Some(0.005),
+                unhurt,
+                ..pressure(true)
+            };
+            let mut bound = Bound::new(CPUS);
+            for _ in 0..300 {
+                let seen = seen(bound.limit(), 0.01);
+                bound.on_record(&seen, &pressure);
+            }
+            bound.limit()
+        };
+        assert_eq!(after(false), 2.0 * CPUS);
+        assert!(after(true) > 100.0, "{}", after(true));
     }
 
     #[test]

@@ -24,7 +24,7 @@
 use std::time::Duration;
 
 use super::bound::Pressure;
-use super::hidden::{Hidden, SiteSeen};
+use super::hidden::{Hidden, SiteSeen, WELL};
 use super::kinds::{Kinds, Room};
 use super::natural::Natural;
 use super::server::{Age, Server, Sum};
@@ -218,12 +218,14 @@ impl Control {
         self.by = LimitBy::Latency;
         let (slowdown, mix) = (self.kinds.slowdown(), self.kinds.mix());
         let (residence, base) = self.hidden.by_kinds(slowdown, mix);
+        let unhurt = slowdown.is_some_and(|it| it < WELL);
         for server in &mut self.servers {
             let pressure = Pressure {
                 binds: is_near(server, table, share) || binds && server.total.is_none(),
                 residence,
                 base,
                 natural: self.natural.is_long(),
+                unhurt,
                 slo: self.slo,
                 without_records: self.without_records,
             };
@@ -247,6 +249,7 @@ impl Control {
             limits: sum.limits,
             slo: self.slo,
             natural: self.natural.is_long(),
+            alone: self.natural.alone(),
             together: sum.agreed > 0,
             slowdown,
             mix,
@@ -380,7 +383,7 @@ impl Control {
                 vote,
                 asked: 0,
                 limit,
-                ended: table.own(server.node).completed,
+                ended: server.done,
                 share,
                 near: server.near,
             };

@@ -2,16 +2,20 @@
 //! site.
 //!
 //! ```text
-//! W = sum of useful / completions per second     Little's law; no latency sample is needed
+//! W = sum of useful / completions per second     Little's law; no latency sample is needed. One that
+//!                                                comes to rest has left the servers' work, and counts as
+//!                                                completed then
 //! B = W of the unloaded site                     follows down in 0.2 s; up in 10 s while no limit
 //!                                                binds, in 1 s while the CPUs are full
 //! R           how many times longer than with room requests take, kind by kind ([`super::kinds`]);
 //!             where it is known, W stands for no more than R B', and for B stands B' = B * how much dearer
 //!             the mix is by now
 //! natural     answers take longer than half the SLO by nature, see [`super::natural`]
+//! T           what a request takes that waits for nobody, see there: B is no less, if natural or while B
+//!             was never seen unloaded
 //! full        CPUs 90 % busy, or most requests in flight wait for them
-//! engage      CPUs not full, limits bind, and W > 2 B or in flight > 3 B X (or limits have bound
-//!             for 0.3 s and B was never seen unloaded); if natural, W > 2 B for longer than B, whether
+//! engage      CPUs not full, limits bind, and W > 2 B or, unless R < 1.5, in flight > 3 B X (or limits have
+//!             bound for 0.3 s and B was never seen unloaded); if natural, W > 2 B for longer than B, whether
 //!             limits bind or not
 //! cap         X * min(2 B, SLO / 2) in flight, X * 2 B if natural; 20 ms down and 100 ms up
 //! disengage   CPUs full, or no limit binds and W < 1.2 B, or R < 1.2
@@ -56,10 +60,11 @@ const AT_WORK: f64 = 0.5;
 /// It engages where service takes so many times the base, or so much is in flight.
 const SLOW: f64 = 2.0;
 const CROWDED: f64 = 3.0;
-/// The latter only where requests take so many times longer than with room, if that is known.
+/// The latter, and what was never seen unloaded, only where requests take so many times longer than with room,
+/// if that is known.
 const SLOW_BY_KIND: f64 = 1.5;
 /// And lets go below this.
-const WELL: f64 = 1.2;
+pub(super) const WELL: f64 = 1.2;
 /// Time constants of the cap.
 const CAP_DOWN: f64 = 0.02;
 const CAP_UP: f64 = 0.1;
@@ -106,6 +111,8 @@ pub(super) struct SiteSeen {
     pub(super) slo: f64,
     /// Whether they take longer by nature.
     pub(super) natural: bool,
+    /// How long one takes that waits for nobody, seconds; zero if that is not known.
+    pub(super) alone: f64,
     /// Whether all this is what several front-ends do together.
     pub(super) together: bool,
     /// How many times longer than with room requests take, kind by kind, and how long one of the present
@@ -154,6 +161,9 @@ pub(super) struct Hidden {
     cap: f64,
     /// How dear the mix is.
     mix: Option<f64>,
+    /// No request is served faster than this, seconds: what one takes that waits for nobody, while nothing
+    /// better is known.
+    alone: f64,
     dip: Option<Dip>,
     next_dip: Timestamp,
     /// After a dip alone it does not engage for a while.
@@ -180,6 +190,7 @@ impl Default for Hidden {
             engaged: false,
             cap: f64::INFINITY,
             mix: None,
+            alone: 0.0,
             dip: None,
             next_dip: Timestamp::ZERO,
             void_until: Timestamp::ZERO,
@@ -233,7 +244,8 @@ impl Hidden {
 
     /// Time in service as a site of one kind would have it, and its base: a dearer mix is no longer service.
     pub(super) fn by_kinds(&self, slowdown: Option<f64>, mix: Option<f64>) -> (f64, Option<f64>) {
-        let (residence, base) = (self.residence(), self.base);
+        let residence = self.residence();
+        let base = self.base.map(|base| base.max(self.alone));
         // Then kinds are slower by waiting for the CPUs, which is no matter of what lies behind.
         if self.is_full() {
             return (residence, base);
@@ -281,6 +293,10 @@ impl Hidden {
         self.after_dip += seen.dt;
         self.note_binding(seen);
         self.follow_base(seen);
+        self.alone = match seen.natural || !self.unloaded {
+            true => seen.alone,
+            false => 0.0,
+        };
         self.engage(seen, now);
         if self.engaged {
             self.follow_cap(seen);
@@ -373,9 +389,9 @@ impl Hidden {
         let unhurt = seen
             .slowdown
             .is_some_and(|slowdown| slowdown < SLOW_BY_KIND);
-        let crowded = !unhurt && seen.in_flight > CROWDED * base * self.completions();
+        let crowded = seen.in_flight > CROWDED * base * self.completions();
         let unknown = !self.unloaded && self.tight >= LASTING;
-        if !full && seen.binds && (slow || crowded || unknown) {
+        if !full && seen.binds && (slow || !unhurt && (crowded || unknown)) {
             self.begin(seen, now);
         }
     }
@@ -485,6 +501,7 @@ mod tests {
                     limits,
                     slo: 0.5,
                     natural: false,
+                    alone: 0.0,
                     together: false,
                     slowdown: None,
                     mix: None,
@@ -536,6 +553,7 @@ mod tests {
                 limits: 40.0,
                 slo: 0.5,
                 natural: false,
+                alone: 0.0,
                 together: false,
                 slowdown: None,
                 mix: None,
@@ -561,6 +579,7 @@ mod tests {
                     limits: 9.0,
                     slo: 0.5,
                     natural: false,
+                    alone: 0.0,
                     together: false,
                     slowdown: None,
                     mix: None,
@@ -577,6 +596,67 @@ mod tests {
         // Nine at a time that go on and on: 90 end each second.
         let sojourn = run(1000, 9.0, 0.09);
         assert!((sojourn - 0.1).abs() < 0.01, "{sojourn}");
+    }
+
+    /// Limits that bind from the start, at a site whose requests in service are ever more: whether it
+    /// engages within a second.
+    fn engages(seen: &SiteSeen, in_flight: impl Fn(f64) -> f64) -> bool {
+        let mut hidden = Hidden::default();
+        let mut now = Timestamp::from_millis(1000);
+        (1..1000).any(|millis| {
+            now = now + Duration::from_millis(1);
+            let in_flight = in_flight(f64::from(millis) * 1e-3);
+            let seen = SiteSeen {
+                in_flight,
+                useful: in_flight,
+                ..*seen
+            };
+            hidden.on_tick(&seen, now);
+            hidden.state().0
+        })
+    }
+
+    const COLD: SiteSeen = SiteSeen {
+        dt: 0.001,
+        in_flight: 0.0,
+        useful: 0.0,
+        ended: 0.4,
+        utilization: 0.1,
+        binds: true,
+        limits: 1000.0,
+        slo: 0.5,
+        natural: false,
+        alone: 0.0,
+        together: false,
+        slowdown: None,
+        mix: None,
+    };
+
+    #[test]
+    fn what_was_never_unloaded_is_no_overload_while_no_kind_is_slower() {
+        assert!(engages(&COLD, |_| 20.0));
+        let quick = SiteSeen {
+            slowdown: Some(1.05),
+            mix: Some(0.005),
+            ..COLD
+        };
+        assert!(!engages(&quick, |_| 20.0));
+    }
+
+    #[test]
+    fn long_polls_that_gather_take_no_longer_than_one_alone() {
+        // Four hundred more of them a second, which rest after half a second.
+        let gather = |seconds: f64| 2.0 + 400.0 * seconds.min(0.5);
+        let natural = SiteSeen {
+            natural: true,
+            ..COLD
+        };
+        assert!(engages(&natural, gather));
+        let known = SiteSeen {
+            alone: 0.3,
+            ..natural
+        };
+        assert!(!engages(&known, gather));
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub(super) struct Natural {
     ended_before: u64,
     /// Since the first of them, seconds.
     since: f64,
+    alone: f64,
     long: bool,
 }
 
@@ -50,8 +51,14 @@ impl Natural {
         self.ended = self.ended * kept + more as f64;
         self.since += dt;
         if self.since >= TOLD * slo {
-            self.long = self.time / self.ended.max(1.0) >= SLO_PART * slo;
+            self.alone = self.time / self.ended.max(1.0);
+            self.long = self.alone >= SLO_PART * slo;
         }
+    }
+
+    /// How long a request takes on the average that waits for nobody, seconds; zero until it can be told.
+    pub(super) fn alone(&self) -> f64 {
+        self.alone
     }
 
     /// Whether they do.
@@ -82,6 +89,14 @@ mod tests {
         assert_eq!(told(5000, 10_000), Some(63));
         assert_eq!(told(400, 10_000), Some(63));
         assert_eq!(told(40, 10_000), None);
+    }
+
+    #[test]
+    fn one_that_waits_for_nobody_takes_what_it_takes() {
+        let mut natural = Natural::default();
+        (1..10_000).for_each(|ms| natural.on_tick(0.001, (1 + ms / 40, ms / 40), SLO));
+        let alone = natural.alone();
+        assert!((alone / 0.04 - 1.0).abs() < 0.05, "{alone}");
     }
 
     #[test]

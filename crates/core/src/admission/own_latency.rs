@@ -74,6 +74,7 @@ impl OwnLatency {
             limits: self.limit,
             slo,
             natural: false,
+            alone: 0.0,
             together: false,
         };
         self.cap = self.law.on_tick(&seen, now);

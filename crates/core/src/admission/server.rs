@@ -55,8 +55,12 @@ pub(super) struct Server {
     ln_time: f64,
     /// Whether those that are overdue are taken to rest.
     overdue_rest: bool,
-    /// Own requests that ended in the last tick.
+    /// Own requests that are at work no more since the last tick: they ended, or rest.
     pub(super) ended: f64,
+    /// All of them so far.
+    pub(super) done: u64,
+    /// Own requests that rest, as told last.
+    resting: u64,
     /// Below this part of the time a fraction counts as a whole request.
     pub(super) coin: f64,
     /// What the last tick decided, for all front-ends together.
@@ -112,6 +116,8 @@ impl Server {
             ln_time: 0.0,
             overdue_rest: false,
             ended: 0.0,
+            done: 0,
+            resting: table.resting(node),
             coin: 0.5,
             limit: f64::INFINITY,
             scale: 1.0,
@@ -139,11 +145,8 @@ impl Server {
         now: Timestamp,
         sum: &mut Sum,
     ) -> Age {
-        let own = table.own(self.node);
-        let ended = own.completed.wrapping_sub(self.own.completed) as f64;
-        self.own = own;
-        self.ended = ended;
-        self.judge_overdue(table, dt, pressure.slo);
+        let ended = self.note_done(table);
+        self.judge_overdue(table, dt, pressure);
         let in_flight = table.at_work(self.node) as f64;
         let ended_by_all = self.slots.ended() - self.ended_by_all;
         self.ended_by_all += ended_by_all;
@@ -192,9 +195,21 @@ impl Server {
         age
     }
 
+    /// Own requests that are at work no more. One that rests is done with, as far as the server's room goes;
+    /// when it ends it was not at work.
+    fn note_done(&mut self, table: &LoadTable) -> f64 {
+        let (own, resting) = (table.own(self.node), table.resting(self.node));
+        let ended = own.completed.wrapping_sub(self.own.completed);
+        let done = ended.saturating_add(resting).saturating_sub(self.resting);
+        (self.own, self.resting) = (own, resting);
+        self.done += done;
+        self.ended = done as f64;
+        self.ended
+    }
+
     /// Whether requests whose answer is overdue wait for something that takes nobody's time here: they
-    /// do while most others are answered promptly.
-    fn judge_overdue(&mut self, table: &LoadTable, dt: f64, slo: f64) {
+    /// do while most others are answered promptly, or as fast as with room.
+    fn judge_overdue(&mut self, table: &LoadTable, dt: f64, pressure: &Pressure) {
         let (before, outcomes) = (self.outcomes, table.outcomes(self.node));
         self.outcomes = outcomes;
         let kept = 1.0 - weight(dt, TAU_OVERDUE);
@@ -202,9 +217,9 @@ impl Server {
         self.answered = self.answered * kept + answered as f64;
         self.ln_time = self.ln_time * kept + (outcomes.sum_ln - before.sum_ln).max(0.0);
         // The sum is of nanoseconds; a mean of logarithms is that of the many.
-        let prompt = self.ln_time <= self.answered * (PROMPT * slo * 1e9).ln();
+        let prompt = self.ln_time <= self.answered * (PROMPT * pressure.slo * 1e9).ln();
         let overdue = table.unanswered(self.node) > 0;
-        let rest = overdue && prompt && self.answered >= 1.0;
+        let rest = overdue && (prompt || pressure.unhurt) && self.answered >= 1.0;
         if rest != self.overdue_rest {
             self.overdue_rest = rest;
             table.believe_unanswered(self.node, rest);
@@ -324,6 +339,28 @@ fn seen(load: &NodeLoad, in_flight: f64) -> Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::RestKind;
+
+    #[test]
+    fn who_comes_to_rest_is_done_with_and_not_once_more_as_it_ends() {
+        let (node, table) = (NodeId(0), LoadTable::new(1, 1));
+        let mut server = Server::new(node, &table);
+        (0..5).for_each(|_| _ = table.dispatch(node));
+        assert_eq!(server.note_done(&table), 0.0);
+        table.complete(node);
+        table.begin_rest(node, RestKind::Answered);
+        assert_eq!(server.note_done(&table), 2.0);
+        table.end_rest(node, RestKind::Answered);
+        table.complete(node);
+        assert_eq!(server.note_done(&table), 0.0);
+        // Those that are overdue rest as soon as it is believed, and are at work again when it is not.
+        (0..2).for_each(|_| table.begin_rest(node, RestKind::Unanswered));
+        table.believe_unanswered(node, true);
+        assert_eq!(server.note_done(&table), 2.0);
+        table.believe_unanswered(node, false);
+        assert_eq!(server.note_done(&table), 0.0);
+        assert_eq!(server.done, 4);
+    }
 
     #[test]
     fn records_age_by_their_interval() {

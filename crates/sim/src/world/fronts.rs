@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::admission::{AdmissionKind, Class};
+use tidegate_core::admission::{AdmissionKind, Class, Kind};
 use tidegate_core::load::RestKind;
 use tidegate_core::picker::{Arrival, Decision, LONG_ANSWER, Outcome, Ticket, WaitId};
 use tidegate_core::policy::Probe;
@@ -10,12 +10,15 @@ use tidegate_core::prng::Prng;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{NodeId, SiteId};
 
-use super::{Choosers, World};
+use super::{Choosers, START, World};
 use crate::checks::Violation;
 use crate::front_end::FrontEnd;
 use crate::queue::Event;
 use crate::requests::{Ended, Wanted};
 use crate::scenario::HeldBy;
+
+/// What is asked for by requests that are held open, where that tells them from the others.
+const HELD_PATH: &str = "/held";
 
 /// Where a request goes.
 enum Chosen {
@@ -44,14 +47,22 @@ impl World<'_> {
         let mut io = model
             .io
             .map_or(0.0, |io| io.shape.draw(io.mean.as_secs_f64(), prng));
-        let held = model.held.filter(|held| prng.unit() < held.share);
+        let since = self.now.since(START);
+        let held = model
+            .held
+            .filter(|held| prng.unit() < held.share && (held.from..held.until).contains(&since));
         if let Some(held) = held {
-            io = held.lasts.as_secs_f64();
+            io = held.shape.draw(held.lasts.as_secs_f64(), prng);
         }
+        let kind = match held {
+            Some(held) if !held.alike => Kind::of("GET", HELD_PATH),
+            Some(_) | None => Kind::ANY,
+        };
         let class = draw_class(&model.classes, model.admission.classes, prng);
         let wanted = Wanted {
             site,
             class,
+            kind,
             front_end,
             arrived: self.now,
             demand: Duration::from_secs_f64(demand),
@@ -126,6 +137,7 @@ impl World<'_> {
                 self.arrivals_so_far += 1;
                 let arrival = Arrival {
                     class: wanted.class,
+                    kind: wanted.kind,
                     id: WaitId(self.arrivals_so_far),
                     ..Arrival::at(site)
                 };

@@ -1,5 +1,6 @@
 //! Clusters in overload: what admission control is for.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tidegate_core::admission::{
@@ -24,7 +25,7 @@ const CPU: f32 = 0.95;
 /// A scenario with a name. Its capacity may be below what CPUs alone allow.
 pub(crate) struct Row {
     /// Its name.
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// What happens.
     pub(crate) scenario: Scenario,
     /// Requests per second that can be served at most.
@@ -68,7 +69,7 @@ fn sized(scenario: Scenario) -> Scenario {
 fn row(name: &'static str, scenario: Scenario) -> Row {
     let capacity = scenario.rate(0) / scenario.sites[0].load;
     Row {
-        name,
+        name: name.into(),
         scenario,
         capacity,
         slo: SLO,
@@ -313,7 +314,8 @@ pub(crate) fn neighbour_rows() -> Vec<Row> {
     let held = |scenario: Scenario, at_once: f64, by| {
         let lasts = Duration::from_secs(10);
         let share = at_once / lasts.as_secs_f64() / scenario.rate(0);
-        scenario.sites(|site| site.held = Some(Held { share, lasts, by }))
+        let held = Held::new(share, lasts, by).alike();
+        scenario.sites(|site| site.held = Some(held))
     };
     let (tunnel, download) = (HeldBy::Tunnel(MS(10)), HeldBy::Download(MS(20)));
     let page = || hogs(20.0, MS(5));
