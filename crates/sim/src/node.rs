@@ -8,7 +8,7 @@ use tidegate_core::time::Timestamp;
 
 use crate::counters::CounterLog;
 use crate::model::Stream;
-use crate::node_model::NodeModel;
+use crate::node_model::{Cold, NodeModel};
 use crate::processor::Processor;
 use crate::world::words::Words;
 
@@ -48,6 +48,8 @@ pub(crate) struct Node {
     pub(crate) expected: u32,
     /// Mean time that a request spends here, seconds, decaying by [`LATENCY_STEP`].
     pub(crate) latency: f64,
+    /// When it had a request last.
+    worked_at: Timestamp,
     /// When it answered nothing; the last one may last.
     silences: Vec<(Timestamp, Option<Timestamp>)>,
     generation: u64,
@@ -76,6 +78,7 @@ impl Node {
             barred: None,
             expected: 0,
             latency: 0.0,
+            worked_at: now,
             silences: Vec::new(),
             generation: 1,
             words: Words::default(),
@@ -137,8 +140,17 @@ impl Node {
             .map(|(from, _)| *from)
     }
 
+    /// What a request that begins now costs beside its demand.
+    pub(crate) fn warming(&self, model: &NodeModel, now: Timestamp) -> Duration {
+        let is_cold =
+            |cold: &Cold| self.processor.in_flight() == 0 && now.since(self.worked_at) > cold.after;
+        let cold = model.cold.filter(is_cold);
+        cold.map_or(Duration::ZERO, |cold| cold.extra)
+    }
+
     /// A request was served that had spent this time here.
-    pub(crate) fn served(&mut self, stay: Duration) {
+    pub(crate) fn served(&mut self, stay: Duration, now: Timestamp) {
+        self.worked_at = now;
         let stay = stay.as_secs_f64();
         self.latency = match self.latency {
             0.0 => stay,

@@ -38,6 +38,8 @@ pub struct NodeModel {
     pub workers: Option<u32>,
     /// What a crowd costs.
     pub overload: Overload,
+    /// What the first request after a pause costs.
+    pub cold: Option<Cold>,
     /// How its load is read; none: not at all.
     pub records: Option<Records>,
     /// Whether its answers carry requests in flight and latency in a header (ORCA), which is
@@ -62,6 +64,7 @@ impl NodeModel {
             limit: None,
             workers: None,
             overload: Overload::default(),
+            cold: None,
             records: Some(Records::default()),
             reports: false,
         }
@@ -74,6 +77,15 @@ impl NodeModel {
         });
         (self.cores - taken) * self.speed
     }
+}
+
+/// A node that had nothing to do has cold caches and connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cold {
+    /// It is cold after so long without a request.
+    pub after: Duration,
+    /// CPU time that the next request costs more.
+    pub extra: Duration,
 }
 
 /// How a node's load is read: what tells the rungs apart.

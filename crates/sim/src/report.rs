@@ -115,6 +115,8 @@ pub struct Report {
     ///
     /// [`Scenario::series`]: crate::scenario::Scenario::series
     pub series: Vec<u64>,
+    /// Requests sent to each node in each second since the start, warm-up included.
+    pub sent_by_second: Vec<Vec<u32>>,
     /// A digest of every decision and answer, in order.
     pub digest: u64,
 }

@@ -14,7 +14,7 @@ use tidegate_core::topology::{AdminState, NodeId};
 
 pub use crate::fault::{Fault, FaultKind, Order};
 use crate::model::{Antagonist, Arrivals, Demand};
-pub use crate::node_model::{Answer, NodeModel, Records, Scope};
+pub use crate::node_model::{Answer, Cold, NodeModel, Records, Scope};
 
 /// One hosted site: who asks for what.
 #[derive(Clone, Debug, PartialEq)]

@@ -130,8 +130,8 @@ fn drawn_by_a_liar(seed: u64, kind: Option<FaultKind>) -> f64 {
 fn a_node_that_always_claims_to_be_idle_draws_little_once_it_is_slow_or_fails() {
     let cases = [
         (None, 1.6),
-        (Some(FaultKind::Slow { times: 2 }), 0.2),
-        (Some(FaultKind::Slow { times: 10 }), 0.05),
+        (Some(FaultKind::Slow { times: 2 }), 0.3),
+        (Some(FaultKind::Slow { times: 10 }), 0.1),
         (Some(FaultKind::Failing), 0.05),
         (Some(FaultKind::Breaking), 0.05),
     ];

@@ -33,8 +33,9 @@
 //!
 //! Sums and means are over the candidates: a drained or ejected node, which has next to
 //! nothing to do, would make an unknown candidate look idle. What a node does not know, or
-//! claims against reason (no capacity, NaN), takes no part. A node that joins the site starts
-//! with what happens from then on.
+//! claims against reason (no capacity, NaN), takes no part. A node that joins the site, or comes
+//! back to it, starts with what happens from then on, and one that hardly gets requests
+//! teaches little (`share`).
 //!
 //! The prior of `rel` (0.04: nodes usually differ by a fifth) is worth var/0.04 responses, about
 //! 25 to 40; logarithms, because service times with a heavy tail drown arithmetic means.
@@ -54,11 +55,13 @@
 //! them 101).
 
 use super::base_time::{self, BaseTime, Estimate};
-use crate::load::{LoadTable, NodeLoad, NodeTerms, Outcomes, SiteTerms};
+use super::share::{self, Share, Standing};
+use crate::load::{LoadTable, NodeLoad, NodeTerms, Outcomes, OwnTraffic, SiteTerms};
 use crate::time::Timestamp;
 use crate::topology::{NodeId, Site, SiteId, Topology};
 
 const RATE_SECONDS: f64 = 0.1;
+const SHARE_SECONDS: f64 = 1.0;
 const LEARN_SECONDS: f64 = 10.0;
 const LEVEL_SECONDS: f64 = 1.0;
 const ERROR_SECONDS: f64 = 5.0;
@@ -105,14 +108,25 @@ struct Level {
 struct NodeLearner {
     node: NodeId,
     seen: Outcomes,
-    dispatched: u64,
-    count: f64,
-    sum_ln: f64,
-    sum_ln_squared: f64,
+    own: OwnTraffic,
+    share: Share,
+    taught: Responses,
     seconds: f64,
+    /// Its relative cost as of the last tick.
+    rel: f64,
+    /// Own requests that ended since the last tick.
+    ended: u64,
     errors: f64,
     candidate: bool,
     base_time: BaseTime,
+}
+
+/// Decayed sums over responses of ln y - mu and of its square.
+#[derive(Clone, Debug, Default)]
+struct Responses {
+    count: f64,
+    sum_ln: f64,
+    sum_ln_squared: f64,
 }
 
 /// A tick's view of one node.
@@ -149,36 +163,48 @@ impl SiteLearner {
         self.on_members(&site.nodes, table);
         let seconds = self.last_tick.map_or(0.0, |last| now.seconds_since(last));
         self.last_tick = Some(now);
-        let mut dispatched = 0;
-        for learner in &mut self.nodes {
-            dispatched += learner.on_dispatches(table.own(learner.node).dispatched);
-        }
         let keep = Keep::of(seconds);
+        let known = known(site, topology, table, now);
+        let totals = Totals::of(&known, now);
+        let mut dispatched = 0;
+        for (known, learner) in known.iter().zip(&mut self.nodes) {
+            learner.on_candidate(known.candidate);
+            dispatched += learner.on_traffic(table.own(learner.node), &keep);
+            learner.base_time.on_tick(known.load.as_ref(), &keep);
+        }
+        let recent = self.nodes.iter().filter(|node| node.candidate);
+        let recent: f64 = recent.map(|node| node.share.recent()).sum();
+        let fair = recent / totals.capacity.max(f64::MIN_POSITIVE);
         let ended: Vec<_> = self
             .nodes
             .iter()
             .map(|node| table.outcomes(node.node))
             .collect();
         let level = self.level.on_tick(&self.nodes, &ended, &keep);
-        for (learner, outcomes) in self.nodes.iter_mut().zip(ended) {
-            learner.on_outcomes(outcomes, level, &keep);
+        for ((learner, outcomes), known) in self.nodes.iter_mut().zip(ended).zip(&known) {
+            let standing = match learner.candidate {
+                true => learner.share.on_tick(&share::Tick {
+                    fair: fair * known.capacity,
+                    rel: learner.rel,
+                    ended: learner.ended,
+                    in_flight: learner.own.dispatched.saturating_sub(learner.own.completed),
+                    seconds,
+                }),
+                false => Standing::Away,
+            };
+            learner.on_outcomes(outcomes, level, standing, &keep);
         }
         if seconds > 0.0 {
             let rate = dispatched as f64 / seconds;
             self.arrivals = self.arrivals * keep.rate + rate * (1.0 - keep.rate);
         }
-        let known = known(site, topology, table, now);
-        for (known, learner) in known.iter().zip(&mut self.nodes) {
-            learner.on_candidate(known.candidate);
-            learner.base_time.on_tick(known.load.as_ref(), &keep);
-        }
         let learned = Learned::of(&self.nodes);
         let decay = 0.5 / learned.service;
-        let totals = Totals::of(&known, now);
         let others = f64::from(front_ends) - 1.0;
         let unseen = self.arrivals * others * totals.unseen_window();
-        for (known, learner) in known.iter().zip(&self.nodes) {
-            let terms = terms(known, &totals, &learned, learner, unseen, front_ends);
+        for (known, learner) in known.iter().zip(&mut self.nodes) {
+            learner.rel = learned.rel(learner, f64::from(front_ends));
+            let terms = terms(known, &totals, learner, unseen, front_ends);
             table.set_terms(learner.node, &terms);
         }
         let candidates = site.candidates.len() as f64;
@@ -206,11 +232,11 @@ impl SiteLearner {
                 .binary_search_by_key(node, |learner| learner.node);
             match kept {
                 Ok(kept) => self.nodes[kept].clone(),
-                Err(_) if first => NodeLearner::new(*node, Outcomes::default(), 0),
-                // What it did for another site teaches nothing here.
-                Err(_) => {
-                    NodeLearner::new(*node, table.outcomes(*node), table.own(*node).dispatched)
+                Err(_) if first => {
+                    NodeLearner::new(*node, Outcomes::default(), OwnTraffic::default())
                 }
+                // What it did for another site teaches nothing here.
+                Err(_) => NodeLearner::new(*node, table.outcomes(*node), table.own(*node)),
             }
         });
         self.nodes = members.collect();
@@ -221,6 +247,7 @@ impl SiteLearner {
 pub(super) struct Keep {
     rate: f64,
     level: f64,
+    pub(super) share: f64,
     pub(super) learned: f64,
     errors: f64,
 }
@@ -230,6 +257,7 @@ impl Keep {
         Self {
             rate: (-seconds / RATE_SECONDS).exp(),
             level: (-seconds / LEVEL_SECONDS).exp(),
+            share: (-seconds / SHARE_SECONDS).exp(),
             learned: (-seconds / LEARN_SECONDS).exp(),
             errors: (-seconds / ERROR_SECONDS).exp(),
         }
@@ -241,7 +269,7 @@ impl Level {
     fn on_tick(&mut self, nodes: &[NodeLearner], ended: &[Outcomes], keep: &Keep) -> f64 {
         self.count *= keep.level;
         self.sum_ln *= keep.level;
-        for (node, outcomes) in nodes.iter().zip(ended) {
+        for (node, outcomes) in nodes.iter().zip(ended).filter(|(node, _)| node.candidate) {
             self.count += outcomes.successes.saturating_sub(node.seen.successes) as f64;
             self.sum_ln += grown(outcomes.sum_ln, node.seen.sum_ln);
         }
@@ -258,49 +286,62 @@ fn grown(to: f64, from: f64) -> f64 {
 }
 
 impl NodeLearner {
-    fn new(node: NodeId, seen: Outcomes, dispatched: u64) -> Self {
+    fn new(node: NodeId, seen: Outcomes, own: OwnTraffic) -> Self {
         Self {
             node,
             seen,
-            dispatched,
-            count: 0.0,
-            sum_ln: 0.0,
-            sum_ln_squared: 0.0,
+            own,
+            share: Share::default(),
+            taught: Responses::default(),
             seconds: 0.0,
+            rel: 1.0,
+            ended: 0,
             errors: 0.0,
             candidate: true,
             base_time: BaseTime::default(),
         }
     }
 
-    /// Whoever comes back, by order or because a probe was answered, comes without a record of
-    /// errors: they are why it was away.
+    /// A node that comes back, by order or because it answered a probe, comes without a past: its
+    /// errors are why it was away, and how long its requests took then says nothing of now.
     fn on_candidate(&mut self, candidate: bool) {
         if candidate && !self.candidate {
-            self.errors = 0.0;
+            *self = Self::new(self.node, self.seen, self.own);
         }
         self.candidate = candidate;
     }
 
     /// Dispatches since the last tick.
-    fn on_dispatches(&mut self, dispatched: u64) -> u64 {
-        let since = dispatched.saturating_sub(self.dispatched);
-        self.dispatched = dispatched;
-        since
+    fn on_traffic(&mut self, own: OwnTraffic, keep: &Keep) -> u64 {
+        let dispatched = own.dispatched.saturating_sub(self.own.dispatched);
+        self.ended = own.completed.saturating_sub(self.own.completed);
+        self.own = own;
+        self.share.on_dispatches(dispatched, keep);
+        dispatched
     }
 
-    fn on_outcomes(&mut self, outcomes: Outcomes, level: f64, keep: &Keep) {
+    fn on_outcomes(&mut self, outcomes: Outcomes, level: f64, standing: Standing, keep: &Keep) {
         let seen = &self.seen;
         let successes = outcomes.successes.saturating_sub(seen.successes) as f64;
         let failures = outcomes.failures.saturating_sub(seen.failures) as f64;
-        self.count = self.count * keep.learned + successes;
-        // Of ln y - mu, by the sums of ln y and of its square.
+        self.taught.age(keep);
+        self.seconds *= keep.learned;
         let ln = grown(outcomes.sum_ln, seen.sum_ln);
-        let ln_squared = grown(outcomes.sum_ln_squared, seen.sum_ln_squared);
-        let squared = ln_squared - 2.0 * level * ln + successes * level * level;
-        self.sum_ln = self.sum_ln * keep.learned + ln - successes * level;
-        self.sum_ln_squared = self.sum_ln_squared * keep.learned + squared.max(0.0);
-        self.seconds = self.seconds * keep.learned + grown(outcomes.sum_seconds, seen.sum_seconds);
+        let forgiven = match standing {
+            Standing::Compared => Some(0.0),
+            Standing::Apart => Some(share::forgiven(ln - successes * level, successes)),
+            Standing::Away => None,
+            Standing::BeginsAnew => {
+                self.taught = Responses::default();
+                self.seconds = 0.0;
+                None
+            }
+        };
+        if let Some(forgiven) = forgiven {
+            let ln_squared = grown(outcomes.sum_ln_squared, seen.sum_ln_squared);
+            self.taught.add(successes, ln, ln_squared, level + forgiven);
+            self.seconds += grown(outcomes.sum_seconds, seen.sum_seconds);
+        }
         self.errors *= keep.errors;
         let responses = successes + failures;
         if responses > 0.0 {
@@ -309,6 +350,22 @@ impl NodeLearner {
             self.errors = share + (self.errors - share) * (1.0 - ERROR_STEP).powf(responses);
         }
         self.seen = outcomes;
+    }
+}
+
+impl Responses {
+    fn age(&mut self, keep: &Keep) {
+        self.count *= keep.learned;
+        self.sum_ln *= keep.learned;
+        self.sum_ln_squared *= keep.learned;
+    }
+
+    /// Of ln y - `level`, by the sums of ln y and of its square.
+    fn add(&mut self, count: f64, ln: f64, ln_squared: f64, level: f64) {
+        let squared = ln_squared - 2.0 * level * ln + count * level * level;
+        self.count += count;
+        self.sum_ln += ln - count * level;
+        self.sum_ln_squared += squared.max(0.0);
     }
 }
 
@@ -323,7 +380,7 @@ struct Learned {
 impl Learned {
     fn of(nodes: &[NodeLearner]) -> Self {
         let sum = |part: fn(&NodeLearner) -> f64| nodes.iter().map(part).sum::<f64>();
-        let count = sum(|node| node.count);
+        let count = sum(|node| node.taught.count);
         let base_ln = base_time::mean_ln(nodes.iter().filter_map(|node| node.base_time.estimate()));
         if count < COUNT_MIN {
             return Self {
@@ -333,8 +390,8 @@ impl Learned {
                 base_ln,
             };
         }
-        let mean_ln = sum(|node| node.sum_ln) / count;
-        let variance = sum(|node| node.sum_ln_squared) / count - mean_ln * mean_ln;
+        let mean_ln = sum(|node| node.taught.sum_ln) / count;
+        let variance = sum(|node| node.taught.sum_ln_squared) / count - mean_ln * mean_ln;
         Self {
             mean_ln,
             variance_ln: variance.max(0.0),
@@ -345,12 +402,13 @@ impl Learned {
 
     /// The relative cost of a request at this node.
     fn rel(&self, node: &NodeLearner, front_ends: f64) -> f64 {
-        if node.count < COUNT_MIN {
+        let taught = &node.taught;
+        if taught.count < COUNT_MIN {
             return 1.0;
         }
         let own = Estimate {
-            ln: node.sum_ln / node.count - self.mean_ln,
-            variance: self.variance_ln.max(VARIANCE_MIN) / node.count,
+            ln: taught.sum_ln / taught.count - self.mean_ln,
+            variance: self.variance_ln.max(VARIANCE_MIN) / taught.count,
         };
         let base = node.base_time.estimate();
         let others = (front_ends - 1.0) / front_ends;
@@ -419,7 +477,6 @@ impl Totals {
 fn terms(
     known: &Known,
     totals: &Totals,
-    learned: &Learned,
     learner: &NodeLearner,
     unseen: f64,
     front_ends: u32,
@@ -442,7 +499,7 @@ fn terms(
     };
     let r = in_flight * capacity;
     let h = posterior(r);
-    let rel = learned.rel(learner, m);
+    let rel = learner.rel;
     let e = learner.errors;
     let others = h * r / m;
     NodeTerms {

@@ -15,6 +15,7 @@ mod base_time;
 mod health;
 mod learn;
 mod outliers;
+mod share;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

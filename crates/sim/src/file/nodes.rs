@@ -61,6 +61,7 @@ fn group(table: &NodesTable, sites: usize, nodes: &mut Vec<NodeModel>) -> Checke
         allocation: maybe_within(table.allocation.as_ref(), "allocation", 0.001..=CORES_MAX)?,
         weight: maybe_within(table.weight.as_ref(), "weight", 0.001..=1000.0)?.unwrap_or(1.0),
         host: None,
+        cold: None,
         antagonist: table.antagonist.as_ref().map(antagonist).transpose()?,
         io_channels: maybe_within(table.io_channels.as_ref(), "io_channels", 1..=1_000_000)?,
         io_slowness: maybe_within(table.io_slowness.as_ref(), "io_slowness", 0.001..=SPEED_MAX)?

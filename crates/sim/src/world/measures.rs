@@ -38,6 +38,7 @@ pub(super) struct Measures {
     herding: Vec<f64>,
     wants_series: Option<Series>,
     series: Vec<u64>,
+    sent_by_second: Vec<Vec<u32>>,
 }
 
 impl Measures {
@@ -78,6 +79,7 @@ impl Measures {
             herding: Vec::new(),
             wants_series: scenario.series,
             series: Vec::new(),
+            sent_by_second: Vec::new(),
         }
     }
 
@@ -106,6 +108,13 @@ impl Measures {
     pub(super) fn sent(&mut self, node: u32, measured: bool, now: Timestamp) {
         self.digest.add(now.nanos());
         self.digest.add(node.into());
+        let second = now.since(START).as_secs() as usize;
+        if self.sent_by_second.len() <= second {
+            let nodes = self.sent.len();
+            self.sent_by_second
+                .resize_with(second + 1, || vec![0; nodes]);
+        }
+        self.sent_by_second[second][node as usize] += 1;
         if measured {
             self.warm_at.get_or_insert(now);
             self.sent[node as usize] += 1;
@@ -226,6 +235,7 @@ impl World<'_> {
             sites,
             classes: measures.classes,
             series: std::mem::take(&mut measures.series),
+            sent_by_second: std::mem::take(&mut measures.sent_by_second),
             digest: measures.digest.value(),
         }
     }

@@ -94,7 +94,8 @@ impl World<'_> {
         let entry = self.requests.get(request);
         let node = entry.node;
         let here = &mut self.nodes[node as usize];
-        let demand = entry.wanted.demand;
+        let model = &self.scenario.nodes[node as usize];
+        let demand = entry.wanted.demand + here.warming(model, self.now);
         if entry.wanted.io.is_zero() {
             entry.stage = Stage::Last;
             here.processor.arrive(self.now, request.into(), demand);
@@ -116,7 +117,7 @@ impl World<'_> {
                 self.want_io(request);
             } else {
                 let stay = self.now.since(self.requests.get(request).reached_at);
-                self.nodes[node as usize].served(stay);
+                self.nodes[node as usize].served(stay, self.now);
                 self.answer(request, Ended::Served);
                 self.next_accepted(node);
             }

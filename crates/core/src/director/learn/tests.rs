@@ -6,7 +6,7 @@ use super::*;
 use crate::director::Director;
 use crate::policy::{PolicyConfig, PolicyKind};
 use crate::testing::cluster;
-use crate::topology::NodeId;
+use crate::topology::{AdminState, NodeId};
 
 const SITE: SiteId = SiteId(0);
 
@@ -108,6 +108,75 @@ fn a_few_responses_prove_little() {
     );
 }
 
+/// For so many seconds both nodes are sent and answer five requests in each 100 ms, which take so
+/// long in milliseconds; the second node only in every `every`-th 100 ms.
+fn answered(world: &mut World, seconds: u32, every: u32, millis: [f64; 2]) -> [NodeTerms; 2] {
+    let mut terms = world.tick();
+    for step in 0..seconds * 10 {
+        for (node, millis) in [NodeId(0), NodeId(1)].into_iter().zip(millis) {
+            if node == NodeId(1) && step % every != 0 {
+                continue;
+            }
+            for spread in [0.8, 0.9, 1.0, 1.1, 1.2] {
+                let latency = Duration::from_secs_f64(millis * spread * 1e-3);
+                world.table.dispatch(node);
+                world.table.complete(node);
+                world.table.succeeded(node, latency, 1.0);
+            }
+        }
+        for _ in 0..100 {
+            terms = world.tick();
+        }
+    }
+    terms
+}
+
+#[test]
+fn a_node_that_has_its_share_is_proven_dear() {
+    let mut world = world(1);
+    let [fast, slow] = answered(&mut world, 10, 1, [1.0, 1.6]);
+    assert!(slow.factor / fast.factor > 1.5, "{}", slow.factor);
+}
+
+/// It is asked with cold caches and connections; taken at its word it would stay out for ever.
+#[test]
+fn a_node_that_hardly_gets_requests_is_not_dear_for_being_slow_then() {
+    let mut world = world(1);
+    let terms = answered(&mut world, 60, 40, [1.0, 1.6]);
+    assert_eq!(terms.map(|terms| terms.factor), [1.0, 1.0]);
+}
+
+#[test]
+fn a_node_that_gets_nothing_any_more_is_asked_again_within_ten_seconds() {
+    let mut world = world(1);
+    let [_, slow] = answered(&mut world, 20, 1, [1.0, 1.6]);
+    assert!(slow.factor > 1.1, "{}", slow.factor);
+    let [_, slow] = answered(&mut world, 10, u32::MAX, [1.0, 1.6]);
+    assert_eq!(slow.factor, 1.0);
+}
+
+#[test]
+fn a_node_that_comes_back_is_judged_by_neither_what_it_did_before_nor_by_what_hung_meanwhile() {
+    let mut world = world(1);
+    let [_, slow] = answered(&mut world, 20, 1, [1.0, 5.0]);
+    assert!(slow.factor > 1.5, "{}", slow.factor);
+    for (state, millis) in [(AdminState::Drain, 4000), (AdminState::Ready, 1)] {
+        world.director.handle_order(NodeId(1), state);
+        world.tick();
+        for _ in 0..100 {
+            world
+                .table
+                .succeeded(NodeId(0), Duration::from_millis(1), 1.0);
+            world
+                .table
+                .succeeded(NodeId(1), Duration::from_millis(millis), 1.0);
+            world.tick();
+        }
+    }
+    let terms = world.tick();
+    assert_eq!(terms.map(|terms| terms.factor), [1.0, 1.0]);
+}
+
 /// Ten windows of 100 ms in which requests took this long at the two nodes, milliseconds, and
 /// never waited for a CPU; the front-end itself sees two of them.
 fn told(front_ends: u32, base_ms: [f32; 2]) -> [NodeTerms; 2] {
@@ -185,9 +254,7 @@ fn drained_nodes_do_not_make_an_unknown_one_look_idle() {
     world.table = LoadTable::new(3, 1);
     world.load(0, 4.0, 8.0);
     world.load(2, 4.0, 0.0);
-    world
-        .director
-        .handle_order(NodeId(2), crate::topology::AdminState::Drain);
+    world.director.handle_order(NodeId(2), AdminState::Drain);
     world.tick();
     let [_, unknown] = world.tick();
     assert_eq!(unknown.prior_runnable, 8.0);
