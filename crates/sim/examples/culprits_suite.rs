@@ -1,7 +1,7 @@
 //! The labelled scenarios of culprit discovery, scored, beside plain statistics on the same data.
 //!
 //! ```text
-//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|start|late|dearer|flood|nobodys|causal|cost]
+//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|start|late|dearer|flood|plateau|nobodys|causal|cost]
 //!     [--seeds A..B]   seeds of scenarios, or of hours for `quiet`, of first two minutes for `start` (0..4)
 //!     [--json FILE]    writes the scores
 //!     [--errors]       a line for each error
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tidegate_core::culprits::dither::Outcome;
 use tidegate_sim::elephants::quiet::Late;
 use tidegate_sim::elephants::suite::{Found, on_threads, scenario};
-use tidegate_sim::elephants::{Family, Label, Replay, Score, causal, quiet, run};
+use tidegate_sim::elephants::{Family, Label, Replay, Score, causal, plateau, quiet, run};
 
 type Error = Box<dyn std::error::Error>;
 
@@ -33,6 +33,7 @@ enum What {
     Dearer,
     Flood,
     Nobodys,
+    Plateau,
     Causal,
     Cost,
 }
@@ -73,6 +74,7 @@ impl Options {
                 "late" => options.what = What::Late,
                 "dearer" => options.what = What::Dearer,
                 "flood" => options.what = What::Flood,
+                "plateau" => options.what = What::Plateau,
                 "nobodys" => options.what = What::Nobodys,
                 "cost" => options.what = What::Cost,
                 "causal" => options.what = What::Causal,
@@ -98,6 +100,7 @@ fn main() -> Result<(), Error> {
         What::Dearer => late_elephants(&options, |seed| quiet::dearer(seed, 300.0)),
         What::Flood => late_elephants(&options, quiet::flood),
         What::Nobodys => nobodys(&options),
+        What::Plateau => on_plateaus(&options),
         What::Causal => causal_tests(&options),
         What::Cost => cost(&options),
     };
@@ -230,6 +233,28 @@ fn nobodys(options: &Options) -> Value {
     json!({
         "seeds": [options.seeds.start, options.seeds.end], "told": all.told, "slow": all.slow,
         "elephants": all.elephants, "found": all.found,
+    })
+}
+
+/// Databases that an elephant drives to a level below full.
+fn on_plateaus(options: &Options) -> Value {
+    let seeds: Vec<_> = options.seeds.clone().collect();
+    let mut all = plateau::Plateau::default();
+    for one in on_threads(&seeds, options.threads, |seed| plateau::run(*seed)) {
+        all.merge(one);
+    }
+    let part = 100.0 * all.told as f64 / all.evaluations.max(1) as f64;
+    println!(
+        "{} sites: {} elephants told, then in {part:.1} % of {} evaluations; {} innocents told",
+        all.sites,
+        all.delays.len(),
+        all.evaluations,
+        all.wrong.len(),
+    );
+    all.wrong.iter().for_each(|line| println!("{line}"));
+    json!({
+        "seeds": [options.seeds.start, options.seeds.end], "told_after": all.delays, "evaluations": all.evaluations,
+        "told": all.told, "wrong": all.wrong,
     })
 }
 

@@ -97,6 +97,11 @@ impl ClassSeries {
         &self.progress[MARGIN..MARGIN + window.bins]
     }
 
+    /// What of the class came in the window itself.
+    pub(super) fn arrivals_in(&self, window: Window) -> &[f32] {
+        &self.arrivals[MARGIN..MARGIN + window.bins]
+    }
+
     /// What of the class's mass lies in the window itself.
     pub(super) fn mass_in(&self, window: Window) -> &[f32] {
         &self.mass[MARGIN..MARGIN + window.bins]

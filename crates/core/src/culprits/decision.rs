@@ -78,7 +78,7 @@ const INSIDE: f64 = 1.5;
 /// t and z from which on a great class that takes no less than it costs is told whatever its arrivals say.
 const NO_DOUBT: f64 = 10.0;
 /// A share that needs no long window.
-const GREAT: f64 = 2.5 * SHARE_MIN;
+pub(super) const GREAT: f64 = 2.5 * SHARE_MIN;
 /// Part of its rate that a new class had before at the most.
 const NEW: f64 = 0.25;
 /// From how many times its cost in the long window on a class costs more than it did, and which part of that its

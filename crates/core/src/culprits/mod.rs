@@ -39,6 +39,7 @@ mod occupancy;
 mod onset;
 mod pearson;
 mod persistence;
+mod plateau;
 mod recent;
 mod screen;
 mod series;
@@ -66,6 +67,7 @@ use bins::{Bins, Window, signed};
 use decision::Long;
 use onset::is_onset;
 use persistence::Persistence;
+use plateau::LastEvidence;
 use recent::Recent;
 use slowdown::{ROOM, Room};
 use study::{Known, Seen, Student, Study};
@@ -166,6 +168,8 @@ struct Resource {
     long: Option<BTreeMap<usize, Long>>,
     /// Classes as they were when it last had room.
     room: BTreeMap<usize, Room>,
+    /// What the fit last said of each class that it named.
+    last: LastEvidence,
 }
 
 impl Resource {
@@ -285,8 +289,10 @@ impl Discovery {
         };
         self.listen(now, place);
         self.look_back(now, place);
-        let (study, pearson) = self.study(now, place, window);
+        let (mut study, pearson) = self.study(now, place, window);
+        let on_plateau = self.resources[place].last.keep(&mut study);
         match study.utilization > UTILIZATION_MIN {
+            true if on_plateau => {}
             true => self.note_room(place, &study, 1),
             false => self.note_calm(now, place, window),
         }

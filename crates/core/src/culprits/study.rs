@@ -9,10 +9,12 @@
 //! Source: each step tells its own; their order and their weights were measured.
 
 mod by_arrivals;
+mod pace;
 
 use std::collections::BTreeMap;
 
 use self::by_arrivals::ByArrivals;
+use self::pace::{is_paced, is_steady};
 use super::ambiguous::groups;
 use super::atoms::{ATOMS, BEHIND, MASS, PROGRESS};
 use super::bins::{BIN_SECONDS, Bins, ClassSeries, Window};
@@ -47,15 +49,12 @@ const SHIFT_WORTH: f64 = 0.85;
 pub(super) const FULL: f64 = 0.7;
 /// Seconds of data below which lives alone accuse nobody.
 const OCCUPIED_WINDOW_MIN: f64 = 15.0;
-/// Requests whose lives scatter by less than this part of their mean are paced; so many tell.
-const PACED: f64 = 0.1;
-const PACED_MIN: usize = 5;
-/// Part of the variance that chance gives to the requests in progress below which they are steady.
-const STEADY: f64 = 0.3;
 /// Standard deviations of what is not explained at which a class is seen.
 const DETECTED: f64 = 5.0;
 /// Demand over the capacity from which on requests slow each other.
 const CROWDED: f64 = 1.1;
+/// Bins that are of late: 10 s.
+const OF_LATE: usize = 100;
 /// An unfinished request is thought to take so many times its age.
 const LIFE_OF_AGE: f64 = 1.3;
 
@@ -95,6 +94,8 @@ pub(super) struct Seen {
     pub(super) by_occupancy: bool,
     /// Whether it is known to be innocent, whatever the fit says.
     pub(super) cleared: bool,
+    /// Requests that came, per second.
+    pub(super) rate: f64,
 }
 
 /// What was found in a window.
@@ -110,6 +111,9 @@ pub(super) struct Study {
     pub(super) shift: i64,
     /// Whether costs were fitted.
     pub(super) fitted: bool,
+    /// Standard deviation of the use in a bin of the last seconds, without what is slow, seconds.
+    pub(super) scatter: f64,
+    pub(super) cores: f64,
 }
 
 /// The use of the resource in a window: busy seconds per bin, what counts of it, and what is left
@@ -222,6 +226,7 @@ impl<'a> Student<'a> {
                 class: *class,
                 evidence,
                 p: 1.0,
+                rate: sum(series.arrivals_in(window)) / window.seconds(),
                 ..Seen::default()
             }
         });
@@ -231,6 +236,8 @@ impl<'a> Student<'a> {
             full: filter.full(),
             shift: 0,
             fitted: false,
+            scatter: 0.0,
+            cores,
         };
         Self {
             mean_cost: rate * window.seconds() / all.max(1e-9),
@@ -278,6 +285,7 @@ impl<'a> Student<'a> {
         } else if dot(&self.y, &self.y) > 0.0 {
             self.by_regression();
         }
+        self.study.scatter = self.scatter_of_late();
         self.note_bounds();
         self.study
     }
@@ -308,6 +316,14 @@ impl<'a> Student<'a> {
     fn noise(&self) -> f64 {
         let kept = self.filter.kept().max(1) as f64;
         (dot(&self.y, &self.y) / kept).sqrt()
+    }
+
+    /// Scatter of the use in the last bins that count, seconds in a bin.
+    fn scatter_of_late(&self) -> f64 {
+        let bins = self.y.iter().zip(self.filter.counts());
+        let counted = bins.rev().filter(|(_, counts)| **counts).take(OF_LATE);
+        let squares: Vec<_> = counted.map(|(y, _)| f64::from(*y).powi(2)).collect();
+        (squares.iter().sum::<f64>() / squares.len().max(1) as f64).sqrt()
     }
 
     /// What was found, without looking for culprits.
@@ -632,6 +648,7 @@ impl<'a> Student<'a> {
                 by_occupancy: false,
                 cleared: false,
                 class,
+                rate: seen.rate,
             };
         }
     }
@@ -718,27 +735,6 @@ fn with_unfinished(known: &Known<'_>, window: Window, now: i64) -> Vec<(usize, C
     all
 }
 
-/// Whether hardly more or fewer requests are in progress at one time than at another, far less than chance has it: a
-/// throttle does that, and then the use tells little of what one of them costs.
-fn is_steady(progress: &[f32], life: f64) -> bool {
-    let in_flight = progress.iter().map(|it| f64::from(*it) / BIN_SECONDS);
-    let many = progress.len().max(1) as f64;
-    let mean = in_flight.clone().sum::<f64>() / many;
-    let squares: f64 = in_flight.map(|it| (it - mean).powi(2)).sum();
-    let by_chance = mean * (life / BIN_SECONDS).min(1.0);
-    squares / many < STEADY * by_chance
-}
-
-/// Whether a class's requests all take as long as each other: at a set pace, or until a timer ends them. Whoever
-/// shares a full resource with others does not.
-fn is_paced(lives: &[Life]) -> bool {
-    let lives: Vec<_> = lives.iter().map(|(from, to)| (to - from) as f64).collect();
-    let many = lives.len() as f64;
-    let mean = lives.iter().sum::<f64>() / many.max(1.0);
-    let squares: f64 = lives.iter().map(|life| (life - mean).powi(2)).sum();
-    lives.len() >= PACED_MIN && (squares / many).sqrt() < PACED * mean
-}
-
 /// How long an unfinished request is thought to take, nanoseconds.
 fn expected_life(known: &Known<'_>, class: usize, sent: i64, now: i64) -> i64 {
     let age = (LIFE_OF_AGE * (now - sent).max(0) as f64) as i64;
@@ -759,35 +755,4 @@ fn lives_of(known: &Known<'_>, window: Window, class: usize, now: i64) -> (Vec<L
         (*sent, *sent + age.max(median))
     });
     (finished, unfinished.collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::prng::Prng;
-
-    #[test]
-    fn a_throttle_is_seen_by_requests_that_are_as_many_all_the_time() {
-        // Two at once, all the time, of 70 ms each; and as many by chance, in bins of 100 ms.
-        let throttled = [0.2f32; 300];
-        assert!(is_steady(&throttled, 0.07));
-        let mut prng = Prng::new(4);
-        let mut by_chance = [0.0f32; 300];
-        for _ in 0..857 {
-            by_chance[prng.below(300)] += 0.07;
-        }
-        assert!(!is_steady(&by_chance, 0.07));
-        assert!(!is_steady(&[0.0; 300], 0.0));
-    }
-
-    #[test]
-    fn requests_of_one_length_are_paced() {
-        let lives = |longest: i64| -> Vec<Life> {
-            (0..8)
-                .map(|it| (it, it + 1000 + it * longest / 8))
-                .collect()
-        };
-        assert!(is_paced(&lives(100)) && !is_paced(&lives(1000)));
-        assert!(!is_paced(&lives(100)[..4]) && !is_paced(&[]));
-    }
 }

@@ -273,3 +273,52 @@ fn a_steady_resource_is_settled_sooner_and_a_recording_is_not() {
     assert_eq!(settled(&resource, 89), [false, false]);
     assert_eq!(settled(&resource, 90), [true, true]);
 }
+
+/// Requests that share a database of one core which never gives more than `most` of it: two small classes and one
+/// that comes after 40 s and asks for more than there is.
+fn shared(most: f64, seconds: u64, seed: u64) -> Site {
+    let mut site = Site::new(&[], seconds, seed);
+    let mut prng = Prng::new(seed);
+    // Class, milliseconds of work left, sent.
+    let mut open: Vec<(u16, f64, u64)> = Vec::new();
+    for ms in 0..seconds * 1000 {
+        let from_40_s = if ms < 40_000 { 0.0 } else { 7.0 };
+        for (class, rate, work) in [(0, 40.0, 5.0), (1, 20.0, 5.0), (2, from_40_s, 100.0)] {
+            if prng.unit() < rate * 1e-3 {
+                open.push((class, work * (0.5 + prng.unit()), ms));
+            }
+        }
+        let share = (most / open.len().max(1) as f64).min(1.0);
+        for (_, left, _) in &mut open {
+            site.busy[ms as usize] += left.min(share);
+            *left -= share;
+        }
+        for (class, _, from) in open.extract_if(.., |it| it.1 <= 0.0) {
+            let at = |ms: u64| Timestamp::from_millis(START_MS + ms);
+            site.requests.push(Request {
+                class: ClassId(class),
+                sent: at(from),
+                ended: Some(at(ms + 1)),
+            });
+        }
+    }
+    site
+}
+
+#[test]
+fn who_drove_a_resource_to_a_plateau_below_full_stays_accused_while_it_lasts() {
+    for seed in 1..=4 {
+        let site = shared(0.92, 115, seed);
+        let (mut discovery, _) = site.evaluate(1.0, 0);
+        let mut told = Vec::new();
+        for turn in 0..34 {
+            let at = Timestamp::from_millis(START_MS + 30_000 + 2500 * turn);
+            let verdicts = discovery.evaluate(at, DATABASE);
+            assert!(verdicts.full < 0.1, "{}", verdicts.full);
+            told.push(verdicts.told().map(|it| it.class.0).collect::<Vec<_>>());
+        }
+        // Ten seconds after it came, until the end, which is 65 s later.
+        let late = &told[8..];
+        assert!(late.iter().all(|it| *it == [2]), "seed {seed}: {told:?}");
+    }
+}

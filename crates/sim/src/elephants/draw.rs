@@ -116,6 +116,7 @@ pub(super) fn site(plan: &Plan, prng: &mut Prng) -> (Site, Vec<u16>) {
         background: Vec::new(),
         web_cores: (2.0 * web).ceil().max(4.0),
         db_cores,
+        db_usable: 1.0,
         pool: None,
         in_flight_max: 2000,
         warm_up: None,

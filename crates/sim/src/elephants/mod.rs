@@ -7,6 +7,7 @@
 //! * [`baselines`]: plain statistics on the same data.
 //! * [`causal`]: the causal test on the same sites.
 //! * [`quiet`]: hours without elephants, for false accusations.
+//! * [`plateau`]: databases that an elephant drives to a level below full.
 //!
 //! Known to be unlike real sites: processors are shared fairly; there are no locks, no waits for a
 //! disk inside a query and no read-ahead.
@@ -16,6 +17,7 @@ pub mod causal;
 mod draw;
 mod family;
 mod label;
+pub mod plateau;
 pub mod quiet;
 mod replay;
 mod score;

@@ -121,6 +121,8 @@ pub(super) struct Site {
     pub(super) background: Vec<Background>,
     pub(super) web_cores: f64,
     pub(super) db_cores: f64,
+    /// Part of them that can be used at the most: the rest goes to locks, or to waits for what is not measured.
+    pub(super) db_usable: f64,
     /// Connections of the database's pool.
     pub(super) pool: Option<usize>,
     /// Requests in flight from which on others are turned away.

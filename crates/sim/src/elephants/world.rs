@@ -140,7 +140,7 @@ impl<'a> World<'a> {
             prng: Prng::new(seed),
             step: 0,
             tiers: [
-                Tier::new(cores[0], site.pool),
+                Tier::new(site.db_usable * cores[0], site.pool),
                 Tier::new(cores[1], None),
                 Tier::new(cores[2], None),
             ],
@@ -620,11 +620,12 @@ impl<'a> World<'a> {
 
     fn read(&mut self) {
         let at = (START_MS as f64 * 1e-3 + self.now() + self.site.skew) * 1e9;
-        for (tier, points) in self.tiers.iter().zip(&mut self.trace.usage) {
+        let readings = self.tiers.iter().zip(&mut self.trace.usage);
+        for ((tier, points), cores) in readings.zip(self.trace.cores) {
             points.push(UsagePoint {
                 at: Timestamp::from_nanos(at as u64),
                 busy_ns: (tier.busy * 1e9) as u64,
-                cores: tier.cores,
+                cores,
             });
         }
     }
