@@ -24,6 +24,8 @@
 //! doubt     pressed, nobody has accused it and nothing has changed for 60 s: eased by as much again, and that
 //!             is taken back if it makes things worse; released if nobody is held for 30 s
 //! unknown   its resource has had no figures for 60 s: released, for nothing else would ever end it
+//! harm      others suffer more than they were going to (`harm`): released, and left alone for a while
+//! longest   15 minutes since it was set, the class was accused or an ease was taken back: released
 //! ```
 //!
 //! Refusals and waits are pain like late answers: admission in front of a full resource keeps what it lets in
@@ -51,11 +53,13 @@
 //!
 //! Source: additive increase, multiplicative decrease (Chiu and Jain, 1989); the loop by hand of paper 004.
 
+mod harm;
 mod keeper;
 
 use std::time::Duration;
 
 use crate::time::Timestamp;
+pub use harm::Before;
 pub use keeper::{Automatic, Done, Heard, UsedPart};
 
 /// The bounds of what it may do.
@@ -72,6 +76,8 @@ pub struct AutoConfig {
     /// Whether classes are held to a number of requests; else they only go last where admission lets
     /// requests wait or refuses them.
     pub holds: bool,
+    /// How long a throttle stands that nothing shows to be needed any more.
+    pub longest: Duration,
 }
 
 impl Default for AutoConfig {
@@ -82,6 +88,7 @@ impl Default for AutoConfig {
             confidence: Confidence::Strong,
             trials: true,
             holds: true,
+            longest: Duration::from_secs(15 * 60),
         }
     }
 }
@@ -138,6 +145,8 @@ pub struct Others {
     pub slowed: f64,
     /// Part of them that was refused, or waited for long.
     pub held_back: f64,
+    /// By how much their pain has grown in a second of late.
+    pub rising: f64,
 }
 
 /// A throttle that was set here.
@@ -163,6 +172,12 @@ pub struct Standing<'a> {
     pub relapses: u32,
     /// When its resource last had figures.
     pub known_at: Timestamp,
+    /// When it last was seen to be needed: it was set, its class was accused, or an ease had to be taken back.
+    pub needed_at: Timestamp,
+    /// How others did when it was set, as long as nothing has become better.
+    pub before: Option<Before>,
+    /// Since when the class has been held to half of what was in flight then, or less.
+    pub halved_at: Option<Timestamp>,
 }
 
 /// An ease that may have to be taken back.
@@ -185,6 +200,10 @@ pub enum WhyReleased {
     Acquitted,
     /// Its resource has had no figures for a while.
     Unknown,
+    /// Others suffer more for it.
+    Harmful,
+    /// Nothing has shown for long that it is needed.
+    Expired,
 }
 
 /// One thing to do.
@@ -200,6 +219,8 @@ pub enum Step<'a> {
         limit: u32,
         /// The pain as it is, if this is a trial.
         trial: Option<f64>,
+        /// How others do.
+        before: Before,
     },
     /// Less for the class.
     Tighten {
@@ -270,6 +291,13 @@ const TRIAL_HELPS: f64 = 0.8;
 /// Pain over that before an ease from which on the ease did it.
 const WORSE: f64 = 1.1;
 
+impl Others {
+    /// How much they suffer, in times of what they may.
+    fn pain(&self) -> f64 {
+        self.latency.max(self.held_back / HELD_BACK)
+    }
+}
+
 impl Pressure<'_> {
     fn is_pressed(&self) -> bool {
         let Others {
@@ -301,9 +329,8 @@ impl Pressure<'_> {
         self.has_room() || fast && self.others.held_back < HELD_BACK_CALM
     }
 
-    /// How much the others suffer, in times of what they may.
     fn pain(&self) -> f64 {
-        self.others.latency.max(self.others.held_back / HELD_BACK)
+        self.others.pain()
     }
 
     /// As many requests at a time as there are CPUs left beside all but this culprit.
@@ -329,7 +356,7 @@ pub fn steps<'a>(
     let released = |step: &&Step<'_>| matches!(step, Step::Release { .. });
     let left = standing.len() - steps.iter().filter(released).count();
     if left < config.most {
-        steps.extend(next(config, culprits, &pressure, standing));
+        steps.extend(next(config, culprits, &pressure, standing, now));
     }
     steps
 }
@@ -340,6 +367,7 @@ fn next<'a, 'p>(
     culprits: &[Culprit<'a>],
     pressure: &impl Fn(&str) -> Option<&'p Pressure<'p>>,
     standing: &[Standing<'a>],
+    now: Timestamp,
 ) -> Option<Step<'a>> {
     let pain = |resource: &str| pressure(resource).map_or(0.0, Pressure::pain);
     let undecided = standing
@@ -363,13 +391,15 @@ fn next<'a, 'p>(
         one.0.cmp(&other.0).then(by_share)
     })?;
     let limit = less(worst.in_flight, config.least);
-    let fits = pressure(worst.resource).and_then(|it| it.fits(worst));
+    let pressure = pressure(worst.resource)?;
+    let fits = pressure.fits(worst);
     let fits = fits.filter(|_| sure).map_or(limit, |fits| fits as u32);
     Some(Step::Set {
         class: worst.class,
         resource: worst.resource,
         limit: limit.min(fits.max(config.least).max(1)),
-        trial: (!sure).then(|| pain(worst.resource)),
+        trial: (!sure).then(|| pressure.pain()),
+        before: Before::of(pressure, worst.in_flight, now),
     })
 }
 
@@ -393,6 +423,10 @@ fn change<'a>(
     let unchanged = now.since(standing.changed_at);
     let pain = pressure.pain();
     let quiet = now.since(standing.held_at.max(standing.changed_at)) >= IDLE;
+    if now.since(standing.needed_at) >= config.longest {
+        let why = WhyReleased::Expired;
+        return Some(Step::Release { class, why });
+    }
     if !config.holds {
         let why = WhyReleased::Idle;
         return (quiet && pressure.has_room()).then_some(Step::Release { class, why });
@@ -415,6 +449,10 @@ fn change<'a>(
             limit,
             before,
         });
+    }
+    if harm::is_harmful(standing, pressure, now) {
+        let why = WhyReleased::Harmful;
+        return Some(Step::Release { class, why });
     }
     if !pressure.is_pressed_still() {
         return None;

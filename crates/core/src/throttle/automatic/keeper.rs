@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A class that an operator throttles or releases is the operator's from then on, until it is accused
-//! anew. A class that was tried in vain is not tried again for five minutes.
+//! anew. A class that was tried in vain is not tried again for five minutes, nor is one slowed that it did others harm
+//! to slow.
 //!
 //! Inputs: what was found, the throttles, a clock. Failure case: a site whose resources never have room tells
 //! nothing of how fast it could be; then only the SLO and what admission holds back count.
@@ -16,6 +17,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::harm::{Before, LeftAlone, Trend};
 use super::{
     AutoConfig, Confidence, Culprit, Eased, Others, Pressure, Standing, Step, USAGE_CALM,
     WhyReleased, steps,
@@ -82,6 +84,9 @@ struct Own {
     eased: Option<Eased>,
     relapses: u32,
     known_at: Timestamp,
+    needed_at: Timestamp,
+    before: Option<Before>,
+    halved_at: Option<Timestamp>,
 }
 
 /// See the module.
@@ -92,6 +97,9 @@ pub struct Automatic {
     own: BTreeMap<String, Own>,
     /// Classes that were tried in vain, and when.
     acquitted: BTreeMap<String, Timestamp>,
+    /// Classes that were slowed to others' harm.
+    harmful: BTreeMap<String, LeftAlone>,
+    trend: Trend,
     /// What the others take with room, over the SLO.
     usual: Option<f64>,
     looked_at: Option<Timestamp>,
@@ -104,6 +112,8 @@ impl Automatic {
             bounds,
             own: BTreeMap::new(),
             acquitted: BTreeMap::new(),
+            harmful: BTreeMap::new(),
+            trend: Trend::default(),
             usual: None,
             looked_at: None,
         }
@@ -128,8 +138,9 @@ impl Automatic {
             })
             .collect();
         let culprits: Vec<_> = (heard.culprits.iter().copied())
-            .filter(|it| !self.is_acquitted(it))
+            .filter(|it| !self.is_acquitted(it) && !self.is_left_alone(it, now))
             .collect();
+        self.watch(&pressures, now);
         let own = self.own.clone();
         let own: Vec<_> = own.iter().map(|(class, own)| own.standing(class)).collect();
         let steps = steps(&self.bounds, &culprits, &pressures, &own, now);
@@ -151,6 +162,7 @@ impl Automatic {
                 latency: 0.0,
                 slowed: 1.0,
                 held_back: heard.held_back,
+                rising: 0.0,
             };
         };
         let has_room = heard.resources.iter().all(|it| it.usage < USAGE_CALM);
@@ -161,10 +173,29 @@ impl Automatic {
                 false => latency.min(usual * (1.0 + dt * USUAL_UP)),
             });
         }
-        Others {
+        let mut others = Others {
             latency,
             slowed: self.usual.map_or(1.0, |usual| latency / usual.max(1e-6)),
             held_back: heard.held_back,
+            rising: 0.0,
+        };
+        others.rising = self.trend.add(&others, now);
+        others
+    }
+
+    /// Whether it did harm to slow a class not long ago.
+    fn is_left_alone(&self, it: &Culprit<'_>, now: Timestamp) -> bool {
+        (self.harmful.get(it.class)).is_some_and(|left| left.is_on(now))
+    }
+
+    /// Ends the watch over throttles that help.
+    fn watch(&mut self, pressures: &[Pressure<'_>], now: Timestamp) {
+        for own in self.own.values_mut() {
+            let pressure = pressures.iter().find(|it| it.resource == own.resource);
+            let over = |before: &Before| pressure.is_some_and(|it| before.is_over(it, now));
+            if own.before.as_ref().is_some_and(over) {
+                own.before = None;
+            }
         }
     }
 
@@ -176,6 +207,7 @@ impl Automatic {
     /// What became of own throttles since.
     fn note(&mut self, heard: &Heard<'_>, throttles: &[Throttle], now: Timestamp) {
         (self.acquitted).retain(|_, at| now.since(*at) < ACQUITTED_FOR);
+        (self.harmful).retain(|_, left| left.is_remembered(now));
         let (least, holds) = (self.bounds.confidence, self.bounds.holds);
         self.own.retain(|class, own| {
             let set = throttles.iter().find(|it| it.pattern.name() == class);
@@ -196,7 +228,7 @@ impl Automatic {
             let told = heard.culprits.iter().filter(|it| it.class == class);
             let told = told.map(|it| it.confidence).max();
             if told.is_some() {
-                own.accused_at = now;
+                (own.accused_at, own.needed_at) = (now, now);
             }
             if told >= Some(least) {
                 own.trial = None;
@@ -212,6 +244,7 @@ impl Automatic {
                 resource,
                 limit,
                 trial,
+                before,
             } => {
                 let own = Own {
                     resource: resource.into(),
@@ -224,6 +257,9 @@ impl Automatic {
                     eased: None,
                     relapses: 0,
                     known_at: now,
+                    needed_at: now,
+                    before: Some(before),
+                    halved_at: before.is_halved(limit).then_some(now),
                 };
                 self.own.insert(class.into(), own);
                 let fills = match trial {
@@ -246,6 +282,7 @@ impl Automatic {
                 self.change(class, limit, now, |own| {
                     own.eased = None;
                     own.relapses = own.relapses.saturating_add(1);
+                    own.needed_at = now;
                 });
                 let text = format!("{class}: {limit} at a time again, with more others wait");
                 done(class, Some(Some(limit)), "throttled", text)
@@ -273,12 +310,18 @@ impl Automatic {
         if why == WhyReleased::Acquitted {
             self.acquitted.insert(class.into(), now);
         }
+        if why == WhyReleased::Harmful {
+            let left = LeftAlone::after(self.harmful.get(class).copied(), now);
+            self.harmful.insert(class.into(), left);
+        }
         let why = match why {
             WhyReleased::Idle if !self.bounds.holds => "there is room again",
             WhyReleased::Idle => "it has held nobody for a while",
             WhyReleased::Cleared => "nobody accuses it any more, and it holds nobody",
             WhyReleased::Acquitted => "that made no difference",
             WhyReleased::Unknown => "its resource has no figures any more",
+            WhyReleased::Harmful => "others wait longer for it",
+            WhyReleased::Expired => "nothing has shown for long that it is needed",
         };
         let text = format!("{class}: not throttled any more, {why}");
         done(class, None, "released", text)
@@ -288,6 +331,8 @@ impl Automatic {
         if let Some(own) = self.own.get_mut(class) {
             own.limit = limit;
             own.changed_at = now;
+            let halved = own.before.is_some_and(|before| before.is_halved(limit));
+            own.halved_at = halved.then(|| own.halved_at.unwrap_or(now));
             more(own);
         }
     }
@@ -306,6 +351,9 @@ impl Own {
             eased: self.eased,
             relapses: self.relapses,
             known_at: self.known_at,
+            needed_at: self.needed_at,
+            before: self.before,
+            halved_at: self.halved_at,
         }
     }
 }

@@ -31,6 +31,7 @@ fn suffering(usage: f64, latency: f64, slowed: f64, held_back: f64) -> [Pressure
             latency,
             slowed,
             held_back,
+            rising: 0.0,
         },
     }]
 }
@@ -51,7 +52,26 @@ fn standing(class: &str, limit: u32) -> Standing<'_> {
         eased: None,
         relapses: 0,
         known_at: ago(1),
+        needed_at: ago(1),
+        before: None,
+        halved_at: None,
     }
+}
+
+/// How others did is a test of its own.
+const BEFORE: Before = Before {
+    at: NOW,
+    pain: 0.0,
+    rising: 0.0,
+    usage: 0.0,
+    in_flight: 0.0,
+};
+
+fn but_for_before(mut step: Step<'_>) -> Step<'_> {
+    if let Step::Set { before, .. } = &mut step {
+        *before = BEFORE;
+    }
+    step
 }
 
 fn done<'a>(
@@ -59,8 +79,7 @@ fn done<'a>(
     (usage, latency): (f64, f64),
     throttles: &[Standing<'a>],
 ) -> Vec<Step<'a>> {
-    let config = AutoConfig::default();
-    steps(&config, culprits, &pressure(usage, latency), throttles, NOW)
+    about(&pressure(usage, latency), culprits, throttles)
 }
 
 #[test]
@@ -76,6 +95,7 @@ fn the_worst_sure_culprit_of_a_pressed_resource_is_throttled_first() {
         resource: "db",
         limit: 7,
         trial: None,
+        before: BEFORE,
     };
     assert_eq!(done(&culprits, PRESSED, &[]), [set("large")]);
     let mut large = standing("large", 7);
@@ -149,7 +169,8 @@ fn about<'a>(
     culprits: &[Culprit<'a>],
     throttles: &[Standing<'a>],
 ) -> Vec<Step<'a>> {
-    steps(&AutoConfig::default(), culprits, pressure, throttles, NOW)
+    let steps = steps(&AutoConfig::default(), culprits, pressure, throttles, NOW);
+    steps.into_iter().map(but_for_before).collect()
 }
 
 fn set(limit: u32) -> [Step<'static>; 1] {
@@ -158,6 +179,7 @@ fn set(limit: u32) -> [Step<'static>; 1] {
         resource: "db",
         limit,
         trial: None,
+        before: BEFORE,
     }]
 }
 
@@ -299,6 +321,7 @@ fn who_fills_a_full_resource_by_lives_alone_is_tried_one_at_a_time() {
         resource: "db",
         limit: 7,
         trial,
+        before: BEFORE,
     };
     assert_eq!(done(&guesses, PRESSED, &[]), [set("a", Some(1.5))]);
     assert_eq!(done(&guesses[2..], PRESSED, &[]), []);
@@ -355,6 +378,41 @@ fn a_resource_that_is_not_known_changes_nothing_for_a_minute_and_then_ends_its_t
     assert_eq!(found(59), []);
     let why = WhyReleased::Unknown;
     assert_eq!(found(60), [Step::Release { class: "b", why }]);
+}
+
+#[test]
+fn a_throttle_ends_that_nothing_shows_to_be_needed_any_more() {
+    let needed = |seconds| Standing {
+        needed_at: ago(seconds),
+        ..standing("a", 2)
+    };
+    let longest = AutoConfig::default().longest.as_secs();
+    assert_eq!(longest, 900);
+    assert_eq!(done(&[], BETWEEN, &[needed(longest - 1)]), []);
+    let why = WhyReleased::Expired;
+    let release = [Step::Release { class: "a", why }];
+    for situation in [BETWEEN, CALM, PRESSED] {
+        assert_eq!(done(&[], situation, &[needed(longest)]), release);
+    }
+}
+
+#[test]
+fn a_throttle_says_how_others_did_when_it_was_set() {
+    let accused = [culprit("a", 0.6, Confidence::Strong)];
+    let mut pressed = suffering(0.97, 1.5, 1.0, 0.0);
+    pressed[0].others.rising = 0.2;
+    let steps = steps(&AutoConfig::default(), &accused, &pressed, &[], NOW);
+    let [Step::Set { before, .. }] = steps[..] else {
+        panic!("{steps:?}");
+    };
+    let expected = Before {
+        pain: 1.5,
+        rising: 0.2,
+        usage: 0.97,
+        in_flight: 10.0,
+        ..BEFORE
+    };
+    assert_eq!(before, expected);
 }
 
 /// A database of which the class uses a twentieth per request in flight, and others half.
