@@ -7,14 +7,16 @@
 //! 1. Folding never panics, and no weight is lost: all classes together have what was added.
 //! 2. Every place has a name, of bounded length, and stays one or gives way to one.
 //! 3. Numbers stay with their names until they are retired, and no number is beyond its bound.
+//! 4. An order that is made from a class selects the requests that are folded into it, and no others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate_core::classes::{
-    Change, ClassId, ClassTable, Folder, Pattern, Request, SEGMENT_BYTES_MAX, SEGMENTS_MAX, SLOTS,
-    TreeConfig, Weight,
+    Change, ClassId, ClassTable, Folder, PathTree, Pattern, Request, SEGMENT_BYTES_MAX,
+    SEGMENTS_MAX, SLOTS, TreeConfig, Weight,
 };
+use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
 
 /// Small, so that few requests fill it.
@@ -35,6 +37,8 @@ pub(crate) fn check(bytes: &[u8]) {
     }
     let requests: Vec<_> = lines.map(request).collect();
     folded(&requests, &patterns);
+    ordered(&requests, TREE);
+    ordered(&requests, TreeConfig::default());
     numbered(&requests, patterns);
 }
 
@@ -72,6 +76,49 @@ fn folded(requests: &[Request<'_>], patterns: &[Pattern]) {
         (seconds - total.seconds).abs() <= 1e-6 * all,
         "{heaviest:?}"
     );
+}
+
+fn ordered(requests: &[Request<'_>], config: TreeConfig) {
+    // Where there are several sites, each has a name.
+    let requests = requests.iter().map(|request| Request {
+        site: if request.site.is_empty() {
+            "shop"
+        } else {
+            request.site
+        },
+        ..*request
+    });
+    let requests: Vec<_> = requests.collect();
+    let mut tree = PathTree::new(config);
+    // The later half is only asked about.
+    for request in &requests[..requests.len().div_ceil(2)] {
+        tree.add(&request.cut(), Weight::ARRIVAL);
+    }
+    let leaves: Vec<_> = tree.leaves().map(|(leaf, _)| leaf).collect();
+    for leaf in leaves {
+        let Some(order) = tree.order(leaf) else {
+            continue;
+        };
+        let pattern: ClassPattern = match order.parse() {
+            Ok(pattern) => pattern,
+            Err(error) => panic!("{order:?}: {error}"),
+        };
+        assert_eq!(pattern.name(), order);
+        for request in &requests {
+            let Request {
+                site,
+                method,
+                target,
+            } = *request;
+            let is_folded = tree.find(&request.cut()) == Some(leaf);
+            let is_selected = pattern.matches(site, method, target);
+            assert_eq!(is_selected, is_folded, "{order:?}: {request:?}");
+            let others = [("blog", method), (site, "BREW")];
+            for (site, method) in others {
+                assert!(!pattern.matches(site, method, target), "{order:?}");
+            }
+        }
+    }
 }
 
 fn numbered(requests: &[Request<'_>], patterns: Vec<Pattern>) {

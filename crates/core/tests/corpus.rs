@@ -134,3 +134,85 @@ fn the_corpus_of_classes_keeps_the_invariants() {
     // `classes::check` asserts the invariants.
     replay::replay("classes", b"/?&=;%{} \n0a-.\xff", classes::check);
 }
+
+/// Segments and names of queries that a hostile client may send, and harmless ones beside them.
+const WORDS: &[&str] = &[
+    "*",
+    "**",
+    "{*}",
+    "{n}",
+    "{id}",
+    "{uuid}",
+    "{*^a}",
+    "{*.*}",
+    "*.png",
+    "{^}",
+    "%2A",
+    "%2a",
+    "%7Bn%7D",
+    "?",
+    "a?b",
+    "a b",
+    "a\tb",
+    "a\nb",
+    "\u{7f}",
+    "\"",
+    "'",
+    "\\",
+    "|",
+    "^",
+    "a|b",
+    "",
+    ".",
+    "..",
+    ";",
+    "a;b",
+    ";.png",
+    "#",
+    "=",
+    "&",
+    "GET",
+    "{other}",
+    "other",
+    "a",
+    "b",
+    "new",
+    "17",
+    "2024-05-31",
+    "2024-05-31T.png",
+    "deadbee1",
+    "a.png",
+    "b.css",
+    "B.PNG",
+    "caf\u{e9}",
+    "\u{202e}",
+    "\u{a0}",
+    "0123456789012345678901234567890123456789012345678-",
+    "a-long-name-that-is-cut-somewhere-in-the-middle-******",
+    "Abcdefghijklm123",
+];
+
+/// A request of a hostile client.
+fn hostile(prng: &mut Prng) -> String {
+    let word = |prng: &mut Prng| WORDS[prng.below(WORDS.len())].replace('\n', "\r");
+    let mut target = String::from(["GET ", "POST ", " "][prng.below(8).saturating_sub(5)]);
+    for _ in 0..prng.below(4) {
+        target.push('/');
+        target.push_str(&word(prng));
+    }
+    for nth in 0..prng.below(3) {
+        target.push(if nth == 0 { '?' } else { '&' });
+        target.push_str(&word(prng));
+    }
+    target
+}
+
+#[test]
+fn an_order_from_a_class_has_the_requests_of_the_class_and_no_others() {
+    // `classes::check` asserts it, of a tree that is full and of one that is not.
+    for seed in 0..20 {
+        let mut prng = Prng::new(seed);
+        let lines: Vec<_> = (0..200).map(|_| hostile(&mut prng)).collect();
+        classes::check(lines.join("\n").as_bytes());
+    }
+}

@@ -239,9 +239,8 @@ impl PathTree {
         Level::Merged(named.map(|child| self.node(*child).name.clone()).collect())
     }
 
-    /// Where a request would belong, were it counted now.
-    #[cfg(test)]
-    pub(super) fn find(&self, request: &Request<'_>) -> Option<Leaf> {
+    /// Where a request would belong, were it counted now; none if it is like none before.
+    pub fn find(&self, request: &Request<'_>) -> Option<Leaf> {
         let shape = Shape::new(request.target);
         let mut end = String::new();
         let has_end = shape.end(&mut end);
