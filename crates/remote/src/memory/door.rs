@@ -14,6 +14,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +48,9 @@ const REFUSED_REST: Duration = Duration::from_millis(10);
 const STACK_BYTES: usize = 64 * 1024;
 /// Descriptors that are handed out: the region, and the kernel's words if they are elsewhere.
 const DESCRIPTORS_MAX: usize = 2;
+/// Last bytes of a region's name that are part of its turn's address, which has 107 at most. Names
+/// with the same end take turns with each other.
+const TURN_BYTES: usize = 48;
 /// How the kernel calls its maps' descriptors.
 const KERNEL_MAP: &str = "anon_inode:bpf-map";
 
@@ -65,10 +69,7 @@ impl Door {
     /// Takes the region's name, unless somebody has it, and hands this memory out from then on.
     pub(super) fn open(path: &Path, mode: u32, memory: Vec<OwnedFd>) -> Result<Self, RegionError> {
         let name = Name::of(path)?;
-        let listener = name.listen(mode)?;
-        let identity = name
-            .identity()
-            .map_err(RegionError::io("look at a region's name"))?;
+        let (listener, identity) = name.listen(mode)?;
         let (listener, stop) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
         let (tell, told) = sync_channel(1);
         let thread = std::thread::Builder::new()
@@ -114,9 +115,10 @@ impl Drop for Door {
             // A panic was printed by the thread itself; there is nothing to add.
             thread.join().ok();
         }
-        // Only what is ours: another owner may have taken the name over. What cannot be removed
-        // is replaced by the next owner.
-        if self.name.identity().is_ok_and(|it| it == self.identity) {
+        // Only what is ours: another owner may have taken the name over, or does so now. What
+        // is not removed is replaced by the next owner.
+        let turn = self.name.turn();
+        if turn.is_ok() && self.name.identity().is_ok_and(|it| it == self.identity) {
             unlinkat(&self.name.folder, &self.name.last, AtFlags::empty()).ok();
         }
     }
@@ -187,18 +189,34 @@ impl Name {
         identity(&self.folder, &self.last)
     }
 
-    /// A socket with the name.
-    fn listen(&self, mode: u32) -> Result<OwnedFd, RegionError> {
+    /// The right to change whose the name is, which one process has at a time and loses with its
+    /// life: an abstract address. [`Errno::ADDRINUSE`]: another has it.
+    fn turn(&self) -> Result<OwnedFd, Errno> {
+        let folder = fstat(&self.folder)?;
+        let (device, folder) = (folder.st_dev, folder.st_ino);
+        let mut address = format!("tidegate-region-{device:x}-{folder:x}-").into_bytes();
+        let last = self.last.as_bytes();
+        address.extend(&last[last.len().saturating_sub(TURN_BYTES)..]);
+        let socket = stream()?;
+        bind(&socket, &SocketAddrUnix::new_abstract_name(&address)?)?;
+        Ok(socket)
+    }
+
+    /// A socket with the name, and which file it is.
+    fn listen(&self, mode: u32) -> Result<(OwnedFd, (u64, u64)), RegionError> {
         let temporary = format!(".{:016x}", random()?);
         let socket = stream().map_err(RegionError::io("make a region's socket"))?;
         self.bind(&socket, &temporary, mode)
             .map_err(RegionError::io("create a region"))?;
-        let taken = self.take(&temporary);
+        // By the name that is its own: the other may stand for another's for a moment.
+        let identity = identity(&self.folder, &temporary)
+            .map_err(RegionError::io("look at a region's socket"));
+        let taken = identity.and_then(|it| self.take(&temporary).map(|()| it));
         if taken.is_err() {
             // Why it failed is what matters, not that a stray socket may remain.
             unlinkat(&self.folder, &temporary, AtFlags::empty()).ok();
         }
-        taken.map(|()| socket)
+        taken.map(|identity| (socket, identity))
     }
 
     fn bind(&self, socket: &OwnedFd, temporary: &str, mode: u32) -> Result<(), Errno> {
@@ -220,7 +238,7 @@ impl Name {
     }
 
     /// Gives the socket the name, in place of one whose owner is dead. At no moment is there
-    /// none, and of two who come at once one learns that it lost.
+    /// none, and of many that come at once all but one are refused.
     fn take(&self, temporary: &str) -> Result<(), RegionError> {
         let rename =
             |flags| renameat_with(&self.folder, temporary, &self.folder, &self.last, flags);
@@ -229,6 +247,10 @@ impl Name {
             Err(Errno::EXIST) => {}
             done => return done.map_err(failed("give a region its name")),
         }
+        let _turn = match self.turn() {
+            Err(Errno::ADDRINUSE) => return Err(RegionError::Owned(self.path.clone())),
+            turn => turn.map_err(failed("take turns at a region's name"))?,
+        };
         let there = openat(
             &self.folder,
             &self.last,
@@ -247,7 +269,7 @@ impl Name {
         rename(RenameFlags::EXCHANGE).map_err(failed("give a region its name"))?;
         let replaced = identity(&self.folder, temporary);
         if replaced != Ok((dead.st_dev, dead.st_ino)) {
-            // Somebody else came in between: it keeps the name.
+            // Another came in between, from another network's namespace: it keeps the name.
             rename(RenameFlags::EXCHANGE).map_err(failed("give a region's name back"))?;
             return Err(RegionError::Owned(self.path.clone()));
         }
