@@ -107,6 +107,25 @@ fn idle_and_slow_connections_keep_neither_health_checks_nor_operators_out() {
 }
 
 #[test]
+fn halves_of_orders_keep_health_checks_out_no_more_where_everybody_may_order() {
+    let open = Access {
+        token: None,
+        peers: None,
+    };
+    let (_driver, address) = server(open);
+    let half = "POST /api/throttle HTTP/1.1\r\nHost: 127.0.0.1\r\ntidegate-order: 1\r\nContent-Length: 1000\r\n\r\n{";
+    let held: Vec<_> = (0..SEATS_MAX * 2).map(|_| connect(address, half)).collect();
+    for path in ["/livez", "/readyz"] {
+        let answer = answer(connect(
+            address,
+            &format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"),
+        ));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer:?}");
+    }
+    drop(held);
+}
+
+#[test]
 fn the_quietest_connection_is_closed_for_one_more_and_not_before() {
     let (_driver, address) = server(guarded());
     let ask = "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n";

@@ -9,8 +9,8 @@
 //!    supervisor and the operator's command line ask.
 //! 3. Of those that may go, the one that has been quiet for longest goes first, and one that has shown
 //!    its right to ask goes after all that have not.
-//! 4. A request with that right is never cut off while its answer is worked out. If nothing else is left, the new
-//!    connection is refused.
+//! 4. A request with that right, once it is here whole, is never cut off while its answer is worked out. If nothing
+//!    else is left, the new connection is refused.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -96,7 +96,7 @@ impl<C> Seats<C> {
         seat
     }
 
-    /// A request has shown its right to ask, and is answered from now on.
+    /// A request that has shown its right to ask is here whole, and is answered from now on.
     pub(super) fn begin(&mut self, seat: SeatId) {
         self.set(seat, Standing::Served);
     }

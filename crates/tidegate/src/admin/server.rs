@@ -178,11 +178,14 @@ impl<P: Fn() -> Arc<Plane> + Send + Sync + 'static> Desk<P> {
             }
         };
         let known = seat.filter(|_| !matches!(right, Right::Open));
-        if let Some(seat) = known {
-            self.seats().begin(seat);
-        }
         let answer = match read(&head, body).await {
-            Ok(body) => api::answer(&Request::from_parts(head, body), &plane).await,
+            Ok(body) => {
+                // Not before: where no token is asked for, half an order would keep a seat.
+                if let Some(seat) = known {
+                    self.seats().begin(seat);
+                }
+                api::answer(&Request::from_parts(head, body), &plane).await
+            }
             Err(refusal) => refusal,
         };
         let answer = match right {
