@@ -71,7 +71,11 @@ impl RequestStream {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Some(hold) = &mut self.hold {
             if !hold.wanted.load(Ordering::Relaxed) && !self.session.has_sent_more() {
-                ready!(hold.at_latest.as_mut().poll(context));
+                let polled = hold.at_latest.as_mut().poll(context);
+                if polled.is_pending() {
+                    self.session.stand_still();
+                }
+                ready!(polled);
             }
             self.hold = None;
         }
@@ -84,7 +88,7 @@ impl RequestStream {
         };
         session.upload_waits.set(polled.is_pending());
         if polled.is_pending() {
-            session.await_client();
+            session.stand_still();
         }
         let polled = ready!(polled);
         session.on_client();

@@ -176,14 +176,15 @@ impl ClientIo {
     }
 
     fn on_write(&self, polled: &Poll<io::Result<usize>>) {
-        if let Poll::Ready(Ok(written @ 1..)) = polled {
-            let ticks = &self.session.worker.ticks;
-            match self.session.phase() {
-                // The rest of a response is still going out.
-                Phase::Idle => self.session.extend(ticks.client_idle),
-                Phase::Body => self.session.on_body_bytes(*written as u64),
-                Phase::Head | Phase::Busy | Phase::Tunnel => {}
+        let session = &self.session;
+        match (polled, session.phase()) {
+            // The rest of a response is still going out.
+            (Poll::Ready(Ok(1..)), Phase::Idle) => {
+                session.extend(session.worker.ticks.client_idle);
             }
+            (Poll::Ready(Ok(written @ 1..)), Phase::Body) => session.on_body_bytes(*written as u64),
+            (Poll::Pending, Phase::Body) => session.stand_still(),
+            _ => {}
         }
     }
 }

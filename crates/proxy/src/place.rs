@@ -8,21 +8,25 @@
 //!
 //! Time counts while the request stands still for its client: a body that the client does not send, or an answer that
 //! it does not read. It may stand still for [`Timeouts::throttled_idle`](crate::Timeouts) and must otherwise be as
-//! fast as [`Limits::throttled_rate`](crate::Limits), as any body by [`Allowance`]. Without its place the request
-//! stands still, however fast its client has become, until it has one again. So those that trickle hold a place only
-//! while their nodes have something to do.
+//! fast as [`Limits::throttled_rate`](crate::Limits), as any body by [`Allowance`]. All requests of the class together
+//! have a patience as well, which the core keeps ([`Stood`]): once it has run out, a request that stands still lends
+//! its place at once. Without its place the request stands still, however fast its client has become, until it has one
+//! again. So those that trickle hold a place only while their nodes have something to do.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tidegate_core::allowance::Allowance;
+use tidegate_core::throttle::Stood;
 
 use crate::throttling::Passed;
-use crate::worker::Ticks;
+use crate::worker::{TICK, Ticks};
 
 /// See the module.
 pub(crate) struct Place {
     passed: Passed,
     patience: Patience,
+    account: Account,
     /// It waits until it has a place again.
     returns: bool,
 }
@@ -32,13 +36,22 @@ impl Place {
         Self {
             passed,
             patience: Patience::new(ticks.throttled_idle, ticks.throttled_bytes),
+            account: Account::default(),
             returns: false,
         }
     }
 
-    /// From now on the request stands still for its client.
+    /// From now on the request stands still for its client, if that does not go on at once.
     pub(crate) fn await_client(&mut self, tick: u64) {
         self.patience.begin(tick);
+    }
+
+    /// The client does not go on: the request stands still.
+    pub(crate) fn stand_still(&mut self, tick: u64) {
+        self.patience.begin(tick);
+        if self.passed.has_place() && !self.passed.stand_still(Stood::default()) {
+            self.passed.lend();
+        }
     }
 
     /// The client has sent or taken what there was.
@@ -53,7 +66,11 @@ impl Place {
 
     /// The worker's clock looks at it.
     pub(crate) fn on_tick(&mut self, tick: u64) {
-        if self.patience.is_over(tick) {
+        let stood = self
+            .account
+            .stood(self.patience.spent(tick), self.passed.has_place());
+        let is_patient = stood.is_none_or(|stood| self.passed.stand_still(stood));
+        if self.patience.is_over(tick) || (self.patience.stands_still() && !is_patient) {
             self.passed.lend();
         }
     }
@@ -64,6 +81,34 @@ impl Place {
         let waited = std::mem::replace(&mut self.returns, polled.is_pending());
         polled.map(|()| waited)
     }
+}
+
+/// What the class knows of a request that stands still. Times are ticks.
+#[derive(Default)]
+struct Account {
+    /// What the request had spent of its patience when it was last looked at.
+    spent: u64,
+    /// What it took from its class and has not made good.
+    taken: u64,
+}
+
+impl Account {
+    /// What the class is to know now, if anything. Without a place the request takes nothing from it.
+    fn stood(&mut self, spent: u64, has_place: bool) -> Option<Stood> {
+        let before = std::mem::replace(&mut self.spent, spent);
+        let still = spent.saturating_sub(before);
+        let made_good = before.saturating_sub(spent).min(self.taken);
+        let still = if has_place { still } else { 0 };
+        self.taken = self.taken + still - made_good;
+        (still + made_good > 0).then(|| Stood {
+            still: ticks(still),
+            made_good: ticks(made_good),
+        })
+    }
+}
+
+fn ticks(ticks: u64) -> Duration {
+    TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX))
 }
 
 /// For how long a request may stand still for its client. Times are ticks.
@@ -108,9 +153,18 @@ impl Patience {
         }
     }
 
+    fn stands_still(&self) -> bool {
+        self.still.is_some()
+    }
+
+    /// What is spent of it now.
+    fn spent(&self, tick: u64) -> u64 {
+        let still = self.still.map_or(0, |since| tick.saturating_sub(since));
+        self.idle - self.left.saturating_sub(still)
+    }
+
     fn is_over(&self, tick: u64) -> bool {
-        let over = |since: u64| tick.saturating_sub(since) >= self.left;
-        self.still.is_some_and(over)
+        self.stands_still() && self.spent(tick) >= self.idle
     }
 }
 
@@ -120,6 +174,29 @@ mod tests {
 
     const IDLE: u64 = 100;
     const RATE: u64 = 10;
+
+    #[test]
+    fn a_class_is_told_what_a_request_takes_from_it_and_makes_good_and_no_more() {
+        let mut account = Account::default();
+        let stood = |still, made_good| {
+            Some(Stood {
+                still: TICK * still,
+                made_good: TICK * made_good,
+            })
+        };
+        assert_eq!(account.stood(0, true), None);
+        assert_eq!(account.stood(30, true), stood(30, 0));
+        assert_eq!(account.stood(30, true), None);
+        assert_eq!(account.stood(20, true), stood(0, 10));
+        // What it stands still without a place is its own, and so is what it makes good of that.
+        assert_eq!(account.stood(100, false), None);
+        assert_eq!(account.stood(70, true), stood(0, 20));
+        assert_eq!(account.stood(0, true), None);
+        assert_eq!(
+            account.stood(u64::MAX, true).unwrap().still,
+            ticks(u64::MAX)
+        );
+    }
 
     #[test]
     fn who_stands_still_is_out_of_patience_to_the_tick() {

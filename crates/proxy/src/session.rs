@@ -367,10 +367,17 @@ impl Session {
         drop(self.place.take());
     }
 
-    /// The request stands still for its client from now on.
+    /// The request stands still for its client from now on, if that does not go on at once.
     pub(crate) fn await_client(&self) {
         if let Some(place) = &mut *self.place.borrow_mut() {
             place.await_client(self.worker.tick());
+        }
+    }
+
+    /// The client does not go on: the request stands still for it.
+    pub(crate) fn stand_still(&self) {
+        if let Some(place) = &mut *self.place.borrow_mut() {
+            place.stand_still(self.worker.tick());
         }
     }
 

@@ -25,8 +25,8 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
 use tidegate_core::throttle::{
-    ClassPattern, Entry, HeldId, Order, Piece, Rule, Rules, SetBy, SetError, Throttle, ThrottleId,
-    Throttles, Told,
+    ClassPattern, Entry, HeldId, Order, Piece, Rule, Rules, SetBy, SetError, Stood, Throttle,
+    ThrottleId, Throttles, Told,
 };
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteId;
@@ -211,6 +211,17 @@ impl Throttling {
         self.tell(&mut table, now);
     }
 
+    fn stand_still(
+        &self,
+        throttle: ThrottleId,
+        stood: Stood,
+        idle: Duration,
+        now: Timestamp,
+    ) -> bool {
+        let throttles = &mut self.table().throttles;
+        throttles.handle_still(throttle, stood, idle, now)
+    }
+
     fn lend(&self, throttle: ThrottleId, now: Timestamp) {
         let mut table = self.table();
         table.throttles.handle_lent(throttle);
@@ -344,9 +355,22 @@ impl Passed {
         }
     }
 
+    /// Whether it has its place.
+    pub(crate) fn has_place(&self) -> bool {
+        matches!(self.turn, Turn::Has)
+    }
+
+    /// It stood still for its client at its place. Whether it may for longer.
+    pub(crate) fn stand_still(&self, stood: Stood) -> bool {
+        let worker = &self.worker;
+        let idle = worker.config.timeouts.throttled_idle;
+        let throttling = worker.throttling();
+        throttling.stand_still(self.throttle, stood, idle, worker.now())
+    }
+
     /// Its place goes to the next one.
     pub(crate) fn lend(&mut self) {
-        if matches!(self.turn, Turn::Has) {
+        if self.has_place() {
             let worker = &self.worker;
             worker.throttling().lend(self.throttle, worker.now());
             self.turn = Turn::Lent;

@@ -222,6 +222,42 @@ fn clients_that_send_nothing_hold_no_place_and_their_nodes_get_no_end_without_on
     }
 }
 
+/// Each of them alone would hold the place for a second and a half.
+#[test]
+fn a_crowd_of_clients_that_stand_still_holds_up_the_next_for_once() {
+    let node = node(None);
+    let bench = Bench::with(&[node.address], |it| {
+        config(it);
+        it.timeouts.throttled_idle = Duration::from_millis(1500);
+    });
+    one_at_a_time(&bench);
+    let heads = [
+        "POST /one/small HTTP/1.1\r\nhost: shop.example\r\ncontent-length: 4\r\n\r\nab",
+        "POST /one/small HTTP/1.1\r\nhost: shop.example\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n",
+        "GET /one/large HTTP/1.1\r\nhost: shop.example\r\n\r\n",
+    ];
+    let silent: Vec<_> = (0..64)
+        .map(|number| {
+            let mut client = bench.client();
+            // Few that read nothing: what they do not read is in memory.
+            let head = if number % 16 == 2 { 2 } else { number % 2 };
+            client.send(heads[head]);
+            until("it has come", || {
+                throttle(&bench).counters.arrived == number as u64 + 1
+            });
+            client
+        })
+        .collect();
+    let mut honest = bench.client();
+    ask(&mut honest, "/one/small");
+    until("it has its turn", || throttle(&bench).counters.passed == 65);
+    assert_eq!(honest.read_response(false).text(), "0");
+    let it = throttle(&bench);
+    assert_eq!((it.lent + it.in_flight, it.waiting), (64, 0));
+    drop(silent);
+    settled(&bench);
+}
+
 #[test]
 fn a_release_gives_whoever_waits_for_a_place_its_way() {
     let (open, gate) = channel();

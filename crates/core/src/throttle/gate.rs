@@ -18,6 +18,7 @@ use super::bandwidth::{Bandwidth, Piece};
 use super::concurrency::Concurrency;
 use super::held::{Held, HeldId};
 use super::rate::Rate;
+use super::stillness::{Stillness, Stood};
 use crate::time::Timestamp;
 
 /// What a request of a throttled class finds.
@@ -73,6 +74,7 @@ pub(super) struct Gate {
     rate: Rate,
     bandwidth: Bandwidth,
     held: Held,
+    stillness: Stillness,
     /// Requests that have lent their places.
     lent: u64,
     /// Those of them that need a place again.
@@ -88,6 +90,7 @@ impl Gate {
             rate: Rate::new(now),
             bandwidth: Bandwidth::default(),
             held: Held::default(),
+            stillness: Stillness::new(now),
             lent: 0,
             returning: BTreeSet::new(),
             counters: Counters::default(),
@@ -194,6 +197,12 @@ impl Gate {
     pub(super) fn handle_end(&mut self) {
         self.concurrency.end();
         self.counters.ended += 1;
+    }
+
+    /// One at its place stood still for its client, as each may for `idle`. Whether it may for longer.
+    pub(super) fn handle_still(&mut self, stood: Stood, idle: Duration, now: Timestamp) -> bool {
+        let limit = self.order.concurrency;
+        self.stillness.on_still(stood, idle, limit, now)
     }
 
     /// One that went on lends its place to the next.

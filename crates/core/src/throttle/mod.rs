@@ -27,6 +27,7 @@ mod pattern;
 mod priority;
 mod rate;
 mod rules;
+mod stillness;
 mod table;
 
 use std::fmt;
@@ -43,6 +44,7 @@ pub use marks::Marks;
 pub use pattern::{ClassPattern, PatternError};
 pub use priority::lowered;
 pub use rules::{Rule, Rules};
+pub use stillness::Stood;
 pub use table::{SetError, Throttle, ThrottleId, Throttles};
 
 use crate::units::{Size, format_duration, format_size};

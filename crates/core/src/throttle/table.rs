@@ -5,11 +5,13 @@
 //! [`Rules`], without it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use super::bandwidth::Piece;
 use super::gate::{Counters, Entry, Gate, Told};
 use super::held::HeldId;
 use super::rules::{Rule, Rules};
+use super::stillness::Stood;
 use super::{ClassPattern, Order, OrderError, SetBy};
 use crate::time::Timestamp;
 
@@ -219,6 +221,19 @@ impl Throttles {
         if let Some(row) = self.rows.get_mut(&throttle) {
             row.gate.handle_end();
         }
+    }
+
+    /// One that a throttle let on stood still for its client at its place, as each may for `idle`. Whether it may
+    /// for longer: if not, it is to lend its place.
+    pub fn handle_still(
+        &mut self,
+        throttle: ThrottleId,
+        stood: Stood,
+        idle: Duration,
+        now: Timestamp,
+    ) -> bool {
+        let row = self.rows.get_mut(&throttle);
+        row.is_none_or(|row| row.gate.handle_still(stood, idle, now))
     }
 
     /// One that a throttle let on lends its place to the next: it waits for its client.

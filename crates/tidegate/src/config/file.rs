@@ -394,7 +394,8 @@ table! {
         response_head: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
         /// A body that stands still, in either direction.
         body_idle: Duration = seconds(60), in TIMEOUT_MIN..=TIMEOUT_MAX;
-        /// A request of a throttled class that stands still for its client, until it lends its place to the next.
+        /// A request of a throttled class that stands still for its client, until it lends its place to the next; at
+        /// once when its class has lost that much of all its places.
         throttled_idle: Duration = seconds(2), in TIMEOUT_MIN..=TIMEOUT_MAX;
         /// A request's body in all (408); not set is no limit.
         request_body: Option<Duration> = None, in Some(TIMEOUT_MIN)..=Some(TIMEOUT_MAX);

@@ -111,6 +111,24 @@ fn a_lent_place_goes_to_the_next_and_comes_back_before_any_that_is_held() {
 }
 
 #[test]
+fn a_class_is_patient_with_all_its_requests_together() {
+    let (mut table, id) = table(concurrency(2));
+    let idle = Duration::from_secs(2);
+    let stood = |millis| Stood {
+        still: Duration::from_millis(millis),
+        made_good: Duration::ZERO,
+    };
+    assert!(table.handle_still(id, stood(2000), idle, at(0)));
+    assert!(table.handle_still(id, stood(1999), idle, at(0)));
+    assert!(!table.handle_still(id, stood(1), idle, at(0)));
+    let class = pattern("GET /search/*");
+    (table.set(class, concurrency(4), SetBy::Operator, None, at(0))).unwrap();
+    assert!(table.handle_still(id, Stood::default(), idle, at(0)));
+    table.release("GET /search/*").unwrap();
+    assert!(table.handle_still(id, stood(1_000_000), idle, at(0)));
+}
+
+#[test]
 fn who_ends_without_a_place_takes_none_with_it() {
     let (mut table, id) = table(concurrency(1));
     for _ in 0..3 {
