@@ -7,15 +7,14 @@ mod namespaces;
 
 use std::time::Duration;
 
-use namespaces::{Hosts, Kept, node_address};
+use namespaces::{Hosts, Kept, PATIENT, PORT, node_address};
 use tidegate_core::load::Rung;
 use tidegate_core::record::{AGGREGATE_LINES, LoadRecord, Sources};
 use tidegate_node::{Agent, AgentConfig, AgentError, AgentHandle, RUNGS};
 use tidegate_remote::Region;
+use tidegate_remote::udp::UdpRegion;
 use tidegate_remote::udp::key_file::NodeKey;
-use tidegate_remote::udp::{UdpOptions, UdpRegion};
 
-const PORT: u16 = 9901;
 /// After this long something is stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -59,12 +58,8 @@ fn try_world(rungs: &[Rung]) -> Option<Result<World, AgentError>> {
         Ok(agent) => agent,
         Err(error) => return Some(Err(error)),
     };
-    let patient = UdpOptions {
-        wait: Duration::from_secs(5),
-        tries: 3,
-    };
     let region =
-        hosts.at_front(|| UdpRegion::connect(node_address(false, PORT), key.key, patient).unwrap());
+        hosts.at_front(|| UdpRegion::connect(node_address(false, PORT), key.key, PATIENT).unwrap());
     Some(Ok(World {
         agent,
         region,

@@ -8,24 +8,18 @@ mod namespaces;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::time::Duration;
 
-use namespaces::{Hosts, Kept, NODE_SECOND, NODE_V4};
+use namespaces::{Hosts, Kept, NODE_SECOND, NODE_V4, PATIENT, PORT};
 use tidegate_core::load::Rung;
 use tidegate_core::record::AGGREGATE_LINES;
 use tidegate_node::{Agent, AgentConfig, AgentError, AgentHandle, RUNGS};
 use tidegate_remote::Region;
 use tidegate_remote::kernel::{KernelResponder, pass_at, uninstall};
 use tidegate_remote::shm::ShmRegion;
+use tidegate_remote::udp::UdpRegion;
 use tidegate_remote::udp::key_file::NodeKey;
 use tidegate_remote::udp::wire::{Reply, Request, Status, Verb, message_bytes};
-use tidegate_remote::udp::{UdpOptions, UdpRegion};
 
-const PORT: u16 = 9901;
-const PATIENT: UdpOptions = UdpOptions {
-    wait: Duration::from_secs(5),
-    tries: 3,
-};
 /// The word that is added to by every way.
 const WORD: u32 = 300;
 

@@ -6,7 +6,7 @@
 mod common;
 
 use std::io::Read;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,15 +24,20 @@ fn config(config: &mut ProxyConfig) {
     config.limits.throttled_rate = 1 << 40;
 }
 
-/// One request at a time of the class of all requests for `/one/…`, whatever the method.
+/// An order on the class of all requests for `/one/…`, whatever the method.
+fn set_order(bench: &Bench, order: Order) {
+    let class = "* /one/*".parse().unwrap();
+    let throttles = &bench.shared.throttles;
+    (throttles.set(class, order, SetBy::Operator, None, clock())).unwrap();
+}
+
+/// One request of the class at a time.
 fn one_at_a_time(bench: &Bench) {
     let order = Order {
         concurrency: Some(1),
         ..Order::default()
     };
-    let class = "* /one/*".parse().unwrap();
-    let throttles = &bench.shared.throttles;
-    (throttles.set(class, order, SetBy::Operator, None, clock())).unwrap();
+    set_order(bench, order);
 }
 
 fn throttle(bench: &Bench) -> Throttle {
@@ -75,6 +80,22 @@ fn unread(bench: &Bench) -> Peer {
         throttle(bench).counters.passed == passed + 1
     });
     client
+}
+
+/// A client that reads nothing of its answer and has lent its place to another, whose request is at the node
+/// until the gate opens.
+fn lent() -> (Sender<()>, Node, Bench, Peer, Peer) {
+    let (open, gate) = channel();
+    let node = node(Some(gate));
+    let bench = Bench::with(&[node.address], config);
+    one_at_a_time(&bench);
+    let first = unread(&bench);
+    let mut other = bench.client();
+    ask(&mut other, "/one/gated");
+    until("the other has its turn", || {
+        throttle(&bench).counters.passed == 2
+    });
+    (open, node, bench, first, other)
 }
 
 #[test]
@@ -120,16 +141,7 @@ fn a_client_that_trickles_holds_no_place() {
 
 #[test]
 fn without_its_place_the_node_does_no_more_until_it_has_one_again() {
-    let (open, gate) = channel();
-    let node = node(Some(gate));
-    let bench = Bench::with(&[node.address], config);
-    one_at_a_time(&bench);
-    let mut first = unread(&bench);
-    let mut other = bench.client();
-    ask(&mut other, "/one/gated");
-    until("the other has its turn", || {
-        throttle(&bench).counters.passed == 2
-    });
+    let (open, _node, bench, mut first, mut other) = lent();
     let stopped = bench.shared.stats.snapshot().bytes_out;
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| first.read_response(false).body.len());
@@ -260,16 +272,7 @@ fn a_crowd_of_clients_that_stand_still_holds_up_the_next_for_once() {
 
 #[test]
 fn a_release_gives_whoever_waits_for_a_place_its_way() {
-    let (open, gate) = channel();
-    let node = node(Some(gate));
-    let bench = Bench::with(&[node.address], config);
-    one_at_a_time(&bench);
-    let mut first = unread(&bench);
-    let mut other = bench.client();
-    ask(&mut other, "/one/gated");
-    until("the other has its turn", || {
-        throttle(&bench).counters.passed == 2
-    });
+    let (open, _node, bench, mut first, mut other) = lent();
     bench.shared.throttles.release("* /one/*", clock()).unwrap();
     assert_eq!(first.read_response(false).body.len(), LARGE);
     open.send(()).unwrap();
@@ -288,9 +291,7 @@ fn a_paced_answer_is_no_way_round_the_least_rate() {
         bandwidth: Some(1 << 30),
         ..Order::default()
     };
-    let class = "* /one/*".parse().unwrap();
-    let throttles = &bench.shared.throttles;
-    (throttles.set(class, order, SetBy::Operator, None, clock())).unwrap();
+    set_order(&bench, order);
     let mut client = unread(&bench);
     let mut some = vec![0; 1 << 13];
     until("it is cut off", || {

@@ -11,7 +11,7 @@ mod namespaces;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use namespaces::{Hosts, Kept, node_address};
+use namespaces::{Hosts, Kept, PATIENT, PORT, node_address};
 use tidegate_core::load::Rung;
 use tidegate_core::record::{AGGREGATE_LINES, LoadRecord, Sources};
 use tidegate_remote::kernel::{
@@ -20,11 +20,6 @@ use tidegate_remote::kernel::{
 use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
 use tidegate_remote::{Region, RegionError};
 
-const PORT: u16 = 9901;
-const PATIENT: UdpOptions = UdpOptions {
-    wait: Duration::from_secs(5),
-    tries: 3,
-};
 const IMPATIENT: UdpOptions = UdpOptions {
     wait: Duration::from_millis(20),
     tries: 2,

@@ -9,19 +9,12 @@ mod namespaces;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use namespaces::{Hosts, node_address};
+use namespaces::{Hosts, PATIENT, PORT, node_address};
 use tidegate_core::record::AGGREGATE_LINES;
 use tidegate_remote::Region as _;
 use tidegate_remote::udp::key_file::NodeKey;
-use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
-
-const PORT: u16 = 9901;
-const PATIENT: UdpOptions = UdpOptions {
-    wait: Duration::from_secs(5),
-    tries: 3,
-};
+use tidegate_remote::udp::{Key, UdpRegion};
 
 #[expect(clippy::print_stdout, reason = "how a test says that it could not run")]
 fn skip(why: &str) {

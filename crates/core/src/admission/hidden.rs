@@ -456,6 +456,23 @@ fn next(now: Timestamp, grid: Duration) -> Timestamp {
 mod tests {
     use super::*;
 
+    /// A millisecond at a site of which nothing is known yet, with limits that bind.
+    const COLD: SiteSeen = SiteSeen {
+        dt: 0.001,
+        in_flight: 0.0,
+        useful: 0.0,
+        ended: 0.4,
+        utilization: 0.1,
+        binds: true,
+        limits: 1000.0,
+        slo: 0.5,
+        natural: false,
+        alone: 0.0,
+        together: false,
+        slowdown: None,
+        mix: None,
+    };
+
     /// A site whose servers idle before a database that does `channels` things at once, each in
     /// `service` seconds: closed by the limit, offered more than it can do.
     struct Database {
@@ -482,7 +499,7 @@ mod tests {
             let limits = 400.0_f64;
             let mut cap = None;
             for _ in 0..millis {
-                let dt = 0.001;
+                let dt = COLD.dt;
                 self.now = self.now + Duration::from_millis(1);
                 let ended =
                     (self.in_flight.min(self.channels) / self.service * dt).min(self.in_flight);
@@ -492,19 +509,13 @@ mod tests {
                 let binds = wanted > most;
                 self.in_flight = wanted.min(most.max(self.in_flight));
                 let seen = SiteSeen {
-                    dt,
                     in_flight: self.in_flight,
                     useful: self.in_flight,
                     ended,
                     utilization: 0.2,
                     binds,
                     limits,
-                    slo: 0.5,
-                    natural: false,
-                    alone: 0.0,
-                    together: false,
-                    slowdown: None,
-                    mix: None,
+                    ..COLD
                 };
                 cap = self.hidden.on_tick(&seen, self.now);
             }
@@ -544,19 +555,12 @@ mod tests {
         for _ in 0..3000 {
             now = now + Duration::from_millis(1);
             let seen = SiteSeen {
-                dt: 0.001,
                 in_flight: 40.0,
                 useful: 32.0,
                 ended: 3.2,
                 utilization: 0.99,
-                binds: true,
                 limits: 40.0,
-                slo: 0.5,
-                natural: false,
-                alone: 0.0,
-                together: false,
-                slowdown: None,
-                mix: None,
+                ..COLD
             };
             assert_eq!(hidden.on_tick(&seen, now), None);
         }
@@ -570,19 +574,12 @@ mod tests {
             for _ in 0..millis {
                 now = now + Duration::from_millis(1);
                 let seen = SiteSeen {
-                    dt: 0.001,
                     in_flight,
                     useful: in_flight,
                     ended,
                     utilization: 1.0,
-                    binds: true,
                     limits: 9.0,
-                    slo: 0.5,
-                    natural: false,
-                    alone: 0.0,
-                    together: false,
-                    slowdown: None,
-                    mix: None,
+                    ..COLD
                 };
                 hidden.on_tick(&seen, now);
             }
@@ -615,22 +612,6 @@ mod tests {
             hidden.state().0
         })
     }
-
-    const COLD: SiteSeen = SiteSeen {
-        dt: 0.001,
-        in_flight: 0.0,
-        useful: 0.0,
-        ended: 0.4,
-        utilization: 0.1,
-        binds: true,
-        limits: 1000.0,
-        slo: 0.5,
-        natural: false,
-        alone: 0.0,
-        together: false,
-        slowdown: None,
-        mix: None,
-    };
 
     #[test]
     fn what_was_never_unloaded_is_no_overload_while_no_kind_is_slower() {

@@ -6,7 +6,7 @@
 //! before it touches a byte.
 //!
 //! ```text
-//!  owner:     memory, sealed ── name.<random> bound, then renamed ──> accept: send descriptors, close
+//!  owner:     memory, sealed ── .<random> bound, then renamed ──> accept: send descriptors, close
 //!  front-end: open the name without following links ── whose is it? ── connect ── whose process is
 //!             it? ── take the descriptors ── sealed? ── map
 //! ```

@@ -6,10 +6,8 @@ use tidegate_remote::Region;
 use tidegate_remote::kernel::{KernelOptions, KernelResponder};
 use tidegate_remote::udp::UdpRegion;
 
-use super::namespaces::{Hosts, Kept, node_address};
-use super::{PATIENT, Words, key};
-
-const PORT: u16 = 9901;
+use super::namespaces::{Hosts, Kept, PATIENT, PORT, node_address};
+use super::{Words, key};
 
 pub(crate) struct KernelNode {
     _programs: Kept<KernelResponder>,

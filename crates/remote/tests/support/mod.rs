@@ -18,11 +18,8 @@ use tidegate_remote::shm::ShmRegion;
 use tidegate_remote::udp::{Key, Responder, ResponderOptions, UdpOptions, UdpRegion};
 use tidegate_remote::{Region, RegionMemory};
 
-/// Long enough that only a lost datagram is ever sent again, however slow the machine.
-pub(crate) const PATIENT: UdpOptions = UdpOptions {
-    wait: Duration::from_secs(5),
-    tries: 3,
-};
+pub(crate) use namespaces::PATIENT;
+
 /// For answers that are expected not to come.
 pub(crate) const IMPATIENT: UdpOptions = UdpOptions {
     wait: Duration::from_millis(10),

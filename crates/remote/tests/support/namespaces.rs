@@ -7,9 +7,18 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use tidegate_remote::udp::UdpOptions;
 
+/// Where the node answers.
+pub(crate) const PORT: u16 = 9901;
+/// Long enough that only a lost datagram is ever sent again, however slow the machine.
+pub(crate) const PATIENT: UdpOptions = UdpOptions {
+    wait: Duration::from_secs(5),
+    tries: 3,
+};
 /// The node's address at the second cable.
 pub(crate) const NODE_SECOND: &str = "198.51.100.2";
 /// Addresses of the node, for both families. The front-end has those that end in 1.
