@@ -567,6 +567,18 @@ mod tests {
     }
 
     #[test]
+    fn so_many_slots_are_asked_for_at_once_and_no_more() {
+        let nodes = [NodeId(0)];
+        let table = LoadTable::new(1, 1);
+        for waiting in [ASKS_MAX - 1, ASKS_MAX, ASKS_MAX + 1] {
+            let before = table.waiting(SiteId(0), Class::HIGHEST);
+            table.add_waiting(SiteId(0), Class::HIGHEST, waiting - before);
+            let needs = Needs::of(SiteId(0), &nodes, &table);
+            assert_eq!(needs.0[Class::HIGHEST.index()], waiting.min(ASKS_MAX));
+        }
+    }
+
+    #[test]
     fn needs_are_met_from_the_highest_class_on() {
         let mut needs = Needs([0, 2, 0, 5]);
         assert_eq!(needs.first(), Class::new(1));

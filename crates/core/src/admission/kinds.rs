@@ -378,4 +378,15 @@ mod tests {
         site.run(500, Room::Held, &[(100.0, 50.0), (20.0, 1.0)]);
         assert_eq!(site.kinds.spared(), 2);
     }
+
+    #[test]
+    fn so_much_of_a_target_is_looked_at_and_no_more() {
+        let kinds = |before: usize| {
+            let target = |end: char| format!("/{}{end}", "x".repeat(before - 1));
+            let kinds = ('a'..='z').map(|end| Kind::of("GET", &target(end)).index());
+            kinds.collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert!(kinds(BYTES_MAX - 1) > 1);
+        assert_eq!(kinds(BYTES_MAX), 1);
+    }
 }

@@ -306,4 +306,11 @@ mod tests {
             assert_eq!(shape.segments()[0].len(), expected, "{target}");
         }
     }
+
+    #[test]
+    fn so_many_parts_of_a_query_are_looked_at_and_no_more() {
+        for (before, expected) in [(QUERY_PARTS_MAX - 1, "/?last"), (QUERY_PARTS_MAX, "/")] {
+            assert_eq!(folded(&format!("/?{}last", "&".repeat(before))), expected);
+        }
+    }
 }

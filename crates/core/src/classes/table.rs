@@ -28,7 +28,7 @@ pub const SLOTS: usize = 1 + PATTERNS_MAX + LEAF_SLOTS;
 const LEAF_SLOTS: usize = 256;
 /// A leaf below this rank loses its number. More than are named, so that two of nearly the same
 /// weight do not take turns.
-const RANK_KEPT: usize = 240;
+pub(super) const RANK_KEPT: usize = 240;
 /// How long a retired number rests.
 const REST: Duration = Duration::from_secs(150);
 /// After this time old weight counts half, seconds.

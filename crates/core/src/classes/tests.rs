@@ -1,5 +1,7 @@
 //! What folding promises, with plain requests.
 
+use super::table::RANK_KEPT;
+use super::tree::{HEAVY_MAX, PATH_NODES, SITES_MAX};
 use super::*;
 use crate::prng::Prng;
 use crate::time::Timestamp;
@@ -122,6 +124,84 @@ fn a_name_that_was_heavy_once_makes_room_for_one_that_is() {
         .into_iter()
         .find(|(name, _)| name == "GET /p/now");
     assert!(found.is_some_and(|(_, requests)| requests > 4000.0));
+}
+
+#[test]
+fn sites_beyond_the_limit_are_one() {
+    let mut tree = tree();
+    let mut name = |site: usize| {
+        let site = format!("s{site}");
+        let request = Request {
+            site: &site,
+            ..get("/")
+        };
+        let leaf = tree.add(&request, Weight::ARRIVAL);
+        tree.check();
+        tree.name(leaf)
+    };
+    for site in 0..SITES_MAX {
+        assert_eq!(name(site), format!("s{site} GET /"));
+    }
+    for site in [SITES_MAX, SITES_MAX + 1] {
+        assert_eq!(name(site), "{other} GET /");
+    }
+    assert_eq!(name(0), "s0 GET /");
+}
+
+#[test]
+fn hidden_names_are_watched_at_so_many_nodes_and_at_no_more() {
+    let mut tree = PathTree::new(TreeConfig {
+        children_max: 1,
+        ..TreeConfig::default()
+    });
+    let mut name = |node: usize, target| {
+        let site = format!("s{}", node / 3);
+        let request = Request {
+            site: &site,
+            method: ["GET", "POST", "PUT"][node % 3],
+            target,
+        };
+        let leaf = tree.add(&request, Weight::ARRIVAL);
+        tree.check();
+        tree.name(leaf)
+    };
+    for node in 0..=HEAVY_MAX {
+        name(node, "/a");
+        assert!(name(node, "/b").ends_with(" /{*}"), "two are too many");
+    }
+    let mut named = |node| (0..100).any(|_| name(node, "/often").ends_with(" /often"));
+    assert!(named(HEAVY_MAX - 1));
+    assert!(!named(HEAVY_MAX));
+}
+
+/// In a tree that is full, lighter leaves give way before a request comes, and so many at once that it is
+/// not full again with the next one.
+#[test]
+fn the_longest_path_finds_room_for_all_its_levels() {
+    let config = TreeConfig {
+        children_max: 1000,
+        nodes_max: 256,
+    };
+    let mut tree = PathTree::new(config);
+    let mut prng = Prng::new(5);
+    let (mut nodes, mut rounds) = (0, 0);
+    for _ in 0..2000 {
+        let segments = (0..SEGMENTS_MAX).map(|_| format!("/w{}x", prng.below(1000)));
+        let target = segments.collect::<String>() + "?q";
+        let leaf = tree.add(&get(&target), Weight::ARRIVAL);
+        tree.check();
+        let name = tree.name(leaf);
+        let levels = name.matches('/').count();
+        assert!(levels == SEGMENTS_MAX && name.ends_with("?q"), "{name}");
+        let before = std::mem::replace(&mut nodes, tree.nodes());
+        if nodes < before {
+            rounds += 1;
+            assert!(before > config.nodes_max - PATH_NODES, "{before}");
+            let left = config.nodes_max - config.nodes_max / 4;
+            assert!(nodes <= left + PATH_NODES, "{nodes}");
+        }
+    }
+    assert!(rounds > 0);
 }
 
 #[test]
@@ -258,6 +338,37 @@ fn patterns_name_classes_before_the_tree_does() {
     assert_eq!(table.name(ClassId::OTHER).as_deref(), Some("other"));
     assert_eq!(table.name(ClassId(5)), None);
     assert_eq!(table.name(ClassId(u16::MAX)), None);
+}
+
+#[test]
+fn so_many_classes_have_names_and_no_more() {
+    let wide = TreeConfig {
+        children_max: 1000,
+        ..TreeConfig::default()
+    };
+    let mut table = ClassTable::new(Vec::new(), wide);
+    let add = |table: &mut ClassTable, page: usize, times: u32| {
+        let target = format!("/page-{page}");
+        (0..times).fold(ClassId::OTHER, |_, _| {
+            table.add(&get(&target), Weight::ARRIVAL)
+        })
+    };
+    let named: Vec<_> = (0..NAMED_MAX).map(|it| add(&mut table, it, 1)).collect();
+    assert!(!named.contains(&ClassId::OTHER));
+    assert_eq!(add(&mut table, NAMED_MAX, 1), ClassId::OTHER);
+    // Heavier ones get names, and the lighter keep theirs as long as they are among those that may.
+    let retired = |table: &mut ClassTable, pages: std::ops::Range<usize>| {
+        for page in pages {
+            add(table, page, 2);
+        }
+        table.rank(Timestamp::from_millis(1000));
+        std::iter::from_fn(|| table.poll_change())
+            .filter(|change| matches!(change, Change::Retired(_)))
+            .count()
+    };
+    let (first, full) = (NAMED_MAX + 1, RANK_KEPT + 1);
+    assert_eq!(retired(&mut table, first..full), 0);
+    assert_eq!(retired(&mut table, full..full + 1), 1);
 }
 
 #[test]

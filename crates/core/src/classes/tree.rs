@@ -30,9 +30,11 @@ const REQUESTS_MIN_BY_TIME: f64 = 3.0;
 /// Share of its parent that a child needs to keep its name.
 const SHARE_MIN: f64 = 0.02;
 /// Most sites that are told apart.
-const SITES_MAX: usize = 256;
+pub(super) const SITES_MAX: usize = 256;
 /// Merged nodes for which names in `{*}` are watched.
-const HEAVY_MAX: usize = 512;
+pub(super) const HEAVY_MAX: usize = 512;
+/// Most nodes that a request can take: as many as its path has levels, and a `{*}` at each of them.
+pub(super) const PATH_NODES: usize = 2 * (super::SEGMENTS_MAX + 5);
 /// Least nodes that a tree may have: the levels above and some pages.
 const NODES_MIN: usize = 64;
 
@@ -456,8 +458,6 @@ impl PathTree {
 
     /// Sees to it that a request's path finds room.
     fn make_room(&mut self) {
-        // As many as a path has levels, and a `{*}` at each of them.
-        const PATH_NODES: usize = 2 * (super::SEGMENTS_MAX + 5);
         let room = |tree: &Self| tree.free.len() + tree.config.nodes_max - tree.nodes.len();
         if room(self) >= PATH_NODES {
             return;

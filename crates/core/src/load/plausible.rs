@@ -164,3 +164,162 @@ impl Seen {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_believed_up_to_each_bound_and_no_further() {
+        type Say = fn(&mut LoadRecord, u64);
+        let (cpus, tasks) = (u64::from(CPUS_MAX), u64::from(TASKS_MAX));
+        let requests = u64::from(REQUESTS_MAX);
+        let cases: [(Say, u64, Implausible); 9] = [
+            (
+                |it, to| it.cores_milli = to as u32,
+                1000 * cpus,
+                Implausible::Cpus,
+            ),
+            (
+                |it, to| it.softirqs_pending = to as u32,
+                cpus,
+                Implausible::Cpus,
+            ),
+            (|it, to| it.runnable = to as u32, tasks, Implausible::Tasks),
+            (
+                |it, to| it.uninterruptible = to as u32,
+                tasks,
+                Implausible::Tasks,
+            ),
+            (|it, to| it.tasks = to as u32, tasks, Implausible::Tasks),
+            (
+                |it, to| it.in_flight = to as u32,
+                requests,
+                Implausible::Requests,
+            ),
+            (
+                |it, to| it.accept_queue = to as u32,
+                requests,
+                Implausible::Requests,
+            ),
+            (
+                |it, to| it.memory_total = to,
+                MEMORY_MAX,
+                Implausible::Memory,
+            ),
+            (
+                |it, to| it.memory_available = to,
+                MEMORY_MAX,
+                Implausible::Memory,
+            ),
+        ];
+        for (number, (say, most, why)) in cases.into_iter().enumerate() {
+            let mut record = LoadRecord::default();
+            say(&mut record, most);
+            assert_eq!(check(&record), Ok(()), "case {number}");
+            say(&mut record, most + 1);
+            assert_eq!(check(&record), Err(why), "case {number}");
+        }
+    }
+
+    /// A record of a node with one CPU at this time of its clock, received at that of ours, ms.
+    fn seen(record: LoadRecord, t_ns: u64, received_ms: u64, node_now_ns: Option<u64>) -> Seen {
+        let record = LoadRecord {
+            t_ns,
+            cores_milli: 1000,
+            ..record
+        };
+        Seen::of(&Reading {
+            record: &record,
+            sent_at: Timestamp::from_millis(received_ms - 2),
+            received_at: Timestamp::from_millis(received_ms),
+            node_now_ns,
+        })
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_clock_advances_by_what_may_have_passed_and_no_further() {
+        // How long the earlier record had stood when it came, as the node says, and as it counts.
+        let minute = 60 * SECOND;
+        for (stood, counts) in [
+            (Some(0), 0),
+            (Some(7 * SECOND), 7 * SECOND),
+            (Some(minute), minute),
+            (Some(minute + 1), minute),
+            (None, minute),
+        ] {
+            let begun = 100 * SECOND;
+            let node_now_ns = stood.map(|stood| begun + stood);
+            let earlier = seen(LoadRecord::default(), begun, 1000, node_now_ns);
+            let follows = |t_ns| seen(LoadRecord::default(), t_ns, 1800, None).follows(&earlier);
+            // 800 ms and an eighth of them, its age, 2 ms on the way, and 50 ms.
+            let most = begun + 900_000_000 + counts + 2_000_000 + 50_000_000;
+            assert_eq!(follows(begun), Ok(()));
+            assert_eq!(follows(most), Ok(()), "{stood:?}");
+            assert_eq!(follows(most + 1), Err(Implausible::Clock), "{stood:?}");
+            assert_eq!(follows(begun - 1), Err(Implausible::Clock));
+        }
+    }
+
+    #[test]
+    fn counters_grow_by_what_can_be_done_and_no_further() {
+        type Say = fn(&mut LoadRecord, u64);
+        let cases: [(Say, u64); 7] = [
+            (|it, by| it.busy_ns += by, BUSY_MAX * SECOND),
+            (|it, by| it.runnable_ns += by, u64::from(TASKS_MAX) * SECOND),
+            (
+                |it, by| it.in_flight_ns += by,
+                u64::from(REQUESTS_MAX) * SECOND,
+            ),
+            (
+                |it, by| it.accept_queue_ns += by,
+                u64::from(REQUESTS_MAX) * SECOND,
+            ),
+            (|it, by| it.completions += by, COMPLETIONS_MAX),
+            (|it, by| it.received_bytes += by, NETWORK_MAX),
+            (|it, by| it.sent_bytes += by, NETWORK_MAX),
+        ];
+        for (number, (say, most)) in cases.into_iter().enumerate() {
+            let follows = |by: u64| {
+                let mut record = LoadRecord::default();
+                say(&mut record, 5);
+                let earlier = seen(record, 100 * SECOND, 1000, None);
+                say(&mut record, by);
+                seen(record, 101 * SECOND, 2000, None).follows(&earlier)
+            };
+            // In the second that has passed and the one that counters may be late.
+            assert_eq!(follows(2 * most), Ok(()), "case {number}");
+            let more = follows(2 * most + 1);
+            assert_eq!(more, Err(Implausible::Rates), "case {number}");
+        }
+    }
+
+    #[test]
+    fn cpu_time_grows_by_as_many_cpus_as_are_known() {
+        for (cores_milli, cpus) in [(0, CPUS_MAX), (1, 1), (1000, 1), (1001, 2), (8000, 8)] {
+            let of = |cores_milli, busy_ns, seconds: u64| {
+                Seen::of(&Reading {
+                    record: &LoadRecord {
+                        t_ns: seconds * SECOND,
+                        cores_milli,
+                        busy_ns,
+                        ..LoadRecord::default()
+                    },
+                    sent_at: Timestamp::from_millis(1000 * seconds),
+                    received_at: Timestamp::from_millis(1000 * seconds),
+                    node_now_ns: None,
+                })
+            };
+            let most = 2 * BUSY_MAX * u64::from(cpus) * SECOND;
+            // Whichever of the two records says more of them.
+            for (before, after) in [(0, cores_milli), (cores_milli, 0)] {
+                let follows = |busy_ns| of(after, busy_ns, 11).follows(&of(before, 0, 10));
+                assert_eq!(follows(most), Ok(()), "{cores_milli}");
+                let more = follows(most + 1);
+                assert_eq!(more, Err(Implausible::Rates), "{cores_milli}");
+            }
+        }
+    }
+}

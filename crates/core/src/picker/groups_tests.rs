@@ -142,3 +142,23 @@ fn each_front_end_has_its_part_of_the_limit() {
         assert_eq!(picker.table().group(GROUP).1, part);
     }
 }
+
+/// Front-ends that are not seen, or claim to be alone, take no more than what the configuration leaves them.
+#[test]
+fn a_front_end_is_one_of_at_least_as_many_as_are_configured() {
+    let picker = picker(12, true, AdmissionKind::Off);
+    for (configured, seen) in [
+        (4, [(0, 3), (1, 3), (4, 3), (5, 2)]),
+        (0, [(0, 12), (1, 12), (4, 3), (5, 2)]),
+    ] {
+        let mut spec = cluster(4, PolicyConfig::default());
+        spec.groups = picker.topology().groups.to_vec();
+        spec.front_ends = configured;
+        let mut director = Director::new(spec, 1);
+        for (front_ends, part) in seen {
+            director.handle_front_ends(front_ends);
+            director.handle_tick(picker.table(), NOW);
+            assert_eq!(picker.table().group(GROUP).1, part, "{configured}");
+        }
+    }
+}

@@ -50,6 +50,20 @@ fn an_outcome_is_counted_once_and_the_ticket_stays_in_flight() {
 }
 
 #[test]
+fn a_request_that_found_a_server_empty_ends_once_whether_it_is_answered_or_not() {
+    let mut picker = picker(1);
+    let (left, answered) = (forward(&mut picker), forward(&mut picker));
+    let third = forward(&mut picker);
+    assert_eq!(picker.table().firsts(SITE), (2, 0), "the third one did not");
+    drop((left, third));
+    assert_eq!(picker.table().firsts(SITE), (2, 1));
+    picker.handle_outcome(&answered, Outcome::Success, NOW);
+    assert_eq!(picker.table().firsts(SITE), (2, 2));
+    drop(answered);
+    assert_eq!(picker.table().firsts(SITE), (2, 2));
+}
+
+#[test]
 fn a_retry_goes_elsewhere_until_nobody_is_left() {
     let mut picker = picker(3);
     let mut tried = Vec::new();
