@@ -7,7 +7,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Wake, Waker};
+use std::task::{Poll, Wake, Waker};
+
+/// Polls in a row that a connection may ask for by waking itself.
+const TURNS_MAX: u32 = 4;
 
 /// See the module. All of it happens on one thread; atomics and mutex are what the type asks for.
 #[derive(Debug, Default)]
@@ -38,6 +41,21 @@ impl Gate {
     /// Whether a wake-up was noted since the last call.
     pub(crate) fn take_woken(&self) -> bool {
         self.woken.swap_relaxed(false)
+    }
+
+    /// Polls what wakes itself through this gate for as long as it does, but not for ever: after
+    /// [`TURNS_MAX`] polls the owner is woken instead, so that others have their turn.
+    pub(crate) fn poll_in_turns<T>(&self, mut poll: impl FnMut() -> Poll<T>) -> Poll<T> {
+        // What woke it before, a request that was handed over, is served by the first poll.
+        self.take_woken();
+        for _ in 0..TURNS_MAX {
+            match self.quietly(&mut poll) {
+                Poll::Pending if self.take_woken() => {}
+                polled @ (Poll::Ready(_) | Poll::Pending) => return polled,
+            }
+        }
+        self.wake_owner();
+        Poll::Pending
     }
 
     /// Wakes the owner.
@@ -107,5 +125,41 @@ mod tests {
         gate.set_owner(None);
         waker.wake();
         assert_eq!(owner.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn what_wakes_itself_is_polled_so_often_and_then_leaves_others_their_turn() {
+        // How often it wakes itself, how often it is polled, and whether its owner is to poll it again.
+        for (wakes, polls, again) in [
+            (0, 1, 0),
+            (1, 2, 0),
+            (TURNS_MAX - 1, TURNS_MAX, 0),
+            (TURNS_MAX, TURNS_MAX, 1),
+            (u32::MAX, TURNS_MAX, 1),
+        ] {
+            let gate = Arc::new(Gate::default());
+            let waker = Waker::from(Arc::clone(&gate));
+            let owner = Arc::new(Owner::default());
+            gate.set_owner(Some(Waker::from(Arc::clone(&owner))));
+            // From before it is polled: no reason for a second poll.
+            gate.quietly(|| waker.wake_by_ref());
+            let mut polled = 0;
+            let poll = || {
+                polled += 1;
+                if polled <= wakes {
+                    waker.wake_by_ref();
+                }
+                Poll::<()>::Pending
+            };
+            assert!(gate.poll_in_turns(poll).is_pending());
+            assert_eq!((polled, owner.0.load(Ordering::Relaxed)), (polls, again));
+            let mut polled = 0;
+            let poll = || {
+                polled += 1;
+                waker.wake_by_ref();
+                Poll::Ready(polled)
+            };
+            assert_eq!(gate.poll_in_turns(poll), Poll::Ready(1));
+        }
     }
 }

@@ -375,3 +375,22 @@ impl Write for NodeIo {
         self.socket().poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_keeps_so_much_memory_of_what_was_sent_and_no_more() {
+        let kept = |sent: usize| {
+            let watch = Watch::new(Rc::default());
+            *watch.sent.borrow_mut() = vec![0; sent];
+            watch.forget();
+            let sent = watch.sent.borrow();
+            assert!(sent.is_empty());
+            sent.capacity()
+        };
+        assert_eq!(kept(SENT_KEPT), SENT_KEPT);
+        assert!(kept(100 * SENT_KEPT) <= SENT_KEPT);
+    }
+}

@@ -160,6 +160,43 @@ mod tests {
     }
 
     #[test]
+    fn a_client_may_send_so_much_and_no_more() {
+        let mut scratch = vec![0; 1 << 16];
+        let mut lingering = Lingering::default();
+        let (client, socket) = pair();
+        lingering.push(socket, u64::MAX);
+        let mut open_after = |bytes: usize| {
+            let mut client = client.try_clone().unwrap();
+            let sender = std::thread::spawn(move || client.write_all(&vec![0; bytes]));
+            let left = |lingering: &Lingering| lingering.sockets.front().map_or(0, |it| it.left);
+            let before = left(&lingering);
+            while lingering.len() > 0 && before - left(&lingering) < bytes {
+                lingering.on_tick(1, &mut scratch);
+            }
+            sender.join().unwrap().unwrap();
+            lingering.len()
+        };
+        assert_eq!(open_after(BYTES_MAX - 1), 1);
+        assert_eq!(open_after(1), 0);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_has_sent_so_much_is_waited_for_no_longer() {
+        let (client, socket) = pair();
+        let server = tokio::net::TcpStream::from_std(socket.into()).unwrap();
+        let sender = std::thread::spawn(move || {
+            (&client).write_all(&[0; BYTES_MAX]).unwrap();
+            client
+        });
+        // It neither closes nor runs out of time.
+        let lingers = linger(server, None, Duration::MAX);
+        tokio::time::timeout(Duration::from_secs(30), lingers)
+            .await
+            .unwrap();
+        drop(sender.join().unwrap());
+    }
+
+    #[test]
     fn a_client_that_never_stops_sending_is_cut_off() {
         let mut scratch = vec![0; 1 << 16];
         let mut lingering = Lingering::default();

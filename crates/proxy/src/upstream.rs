@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, Uri, Version};
@@ -26,9 +26,6 @@ use crate::gate::Gate;
 use crate::inflow::Scratch;
 use crate::io::{NodeIo, Watch};
 use crate::stats::Stats;
-
-/// Polls in a row that a connection may ask for by waking itself.
-const TURNS_MAX: u32 = 4;
 
 /// Where a connection goes, and as what: only one that is the same in all of it can stand in for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,24 +107,12 @@ impl Upstream {
             return true;
         }
         let mut context = Context::from_waker(&self.waker);
-        // What woke it before, a request that was handed over, is served by the first poll.
-        self.gate.take_woken();
-        for _ in 0..TURNS_MAX {
-            let polled = self
-                .gate
-                .quietly(|| Pin::new(&mut *connection).poll(&mut context));
-            match polled {
-                Poll::Ready(_) => {
-                    // How it ended is told to whoever waits for the response.
-                    self.ended = true;
-                    return true;
-                }
-                Poll::Pending if self.gate.take_woken() => {}
-                Poll::Pending => return false,
-            }
-        }
-        self.gate.wake_owner();
-        false
+        let polled = self
+            .gate
+            .poll_in_turns(|| Pin::new(&mut *connection).poll(&mut context));
+        // How it ended is told to whoever waits for the response.
+        self.ended = polled.is_ready();
+        self.ended
     }
 
     /// Runs `work` without waking the owner, who will drive the connection anyhow.

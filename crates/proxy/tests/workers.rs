@@ -18,11 +18,13 @@ const CAUSE: &str = "a clock that stands on its head";
 /// The worker's timers are the ones that look at it while no request comes.
 static BROKEN: AtomicBool = AtomicBool::new(false);
 
+fn at_worker() -> bool {
+    let thread = std::thread::current();
+    thread.name().is_some_and(|it| it.starts_with("tidegate-w"))
+}
+
 fn fragile_clock() -> Timestamp {
-    let worker = std::thread::current()
-        .name()
-        .is_some_and(|name| name.starts_with("tidegate-w"));
-    if worker && BROKEN.swap(false, Ordering::SeqCst) {
+    if at_worker() && BROKEN.swap(false, Ordering::SeqCst) {
         panic!("{CAUSE}");
     }
     clock()
@@ -66,4 +68,31 @@ fn a_worker_whose_timer_fails_says_so_and_is_replaced() {
     let mut late: Peer = bench.client();
     late.send("GET / HTTP/1.1\r\nhost: shop");
     assert_eq!(late.read_response(false).reason(), Some("head_timeout"));
+}
+
+static FAILING: AtomicBool = AtomicBool::new(false);
+
+fn failing_clock() -> Timestamp {
+    assert!(!(at_worker() && FAILING.load(Ordering::SeqCst)), "{CAUSE}");
+    clock()
+}
+
+/// Failures that nobody reads take no memory without end, and none of them stops the worker.
+#[test]
+fn so_many_failures_wait_to_be_read_and_the_counter_has_the_rest() {
+    const FAILURES_MAX: usize = 16;
+    let node = Node::ok();
+    let mut bench = Bench::with(&[node.address], |config| {
+        config.workers = 1;
+        config.clock = failing_clock;
+    });
+    FAILING.store(true, Ordering::SeqCst);
+    until("it has failed more often", || {
+        bench.snapshot().worker_failures > FAILURES_MAX as u64
+    });
+    FAILING.store(false, Ordering::SeqCst);
+    assert_eq!(bench.client().get("/").status(), 200);
+    let mut failures = bench.proxy.as_mut().unwrap().failures();
+    let read = std::iter::from_fn(|| failures.try_recv().ok());
+    assert_eq!(read.count(), FAILURES_MAX);
 }

@@ -1,9 +1,13 @@
 //! Whole lines, and what becomes of them when the writer is slow.
 
+use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use super::writer::BATCHES_MAX;
 use super::*;
+use crate::config::LogTarget;
 
 fn headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -172,16 +176,66 @@ fn a_combined_line_is_what_log_tools_expect() {
     );
 }
 
+fn log_line(logger: &mut Logger) {
+    let headers = headers();
+    let mut line = Line::default();
+    line.begin(LogFormat::Json, &head(&headers));
+    logger.end(&line, &tail(None));
+}
+
+#[test]
+fn a_batch_goes_to_the_writer_as_soon_as_it_is_full() {
+    let stats = Arc::new(Stats::new(1, 0, 0));
+    let (sender, receiver) = sync_channel(1);
+    let mut logger = Logger::new(LogFormat::Json, Some(sender), stats, 0);
+    let batch = (0..BATCH_BYTES).find_map(|_| {
+        log_line(&mut logger);
+        receiver.try_recv().ok()
+    });
+    let batch = batch.unwrap();
+    let line = batch.bytes.len() / batch.lines as usize;
+    assert!((BATCH_BYTES..BATCH_BYTES + line).contains(&batch.bytes.len()));
+}
+
+#[test]
+fn so_many_batches_wait_for_the_writer_and_one_more_is_dropped() {
+    let (mut reader, pipe) = std::io::pipe().unwrap();
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let writer = Writer::start(&LogTarget::File(path.into()), |_| Ok(())).unwrap();
+    drop(pipe);
+    let sender = writer.sender().unwrap();
+    // More than a pipe holds: once the first byte is here, the writer stands at it.
+    let large = Batch {
+        bytes: vec![b'x'; 4 << 20],
+        lines: 1,
+    };
+    sender.try_send(large).unwrap();
+    reader.read_exact(&mut [0]).unwrap();
+    let stats = Arc::new(Stats::new(1, 0, 0));
+    let mut logger = Logger::new(LogFormat::Json, Some(sender), Arc::clone(&stats), 0);
+    for _ in 0..=BATCHES_MAX {
+        log_line(&mut logger);
+        logger.flush();
+    }
+    drop(logger);
+    let rest = std::thread::spawn(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).map(|_| text)
+    });
+    // Nothing of what waited is lost.
+    drop(writer);
+    assert_eq!(rest.join().unwrap().unwrap().lines().count(), BATCHES_MAX);
+    let seen = stats.snapshot();
+    assert_eq!((seen.log_lines, seen.log_drops), (BATCHES_MAX as u64, 1));
+}
+
 #[test]
 fn a_slow_writer_costs_lines_that_are_counted() {
     let stats = Arc::new(Stats::new(1, 0, 0));
     let (sender, receiver) = sync_channel(1);
     let mut logger = Logger::new(LogFormat::Json, Some(sender), Arc::clone(&stats), 0);
-    let headers = headers();
-    let mut line = Line::default();
     for _ in 0..3 {
-        line.begin(LogFormat::Json, &head(&headers));
-        logger.end(&line, &tail(None));
+        log_line(&mut logger);
         logger.flush();
     }
     drop(logger);
@@ -195,7 +249,7 @@ fn lines_reach_the_file_and_rotation_begins_a_new_one() {
     let folder = std::env::temp_dir().join(format!("tidegate-log-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("access.log");
-    let target = crate::config::LogTarget::File(path.clone());
+    let target = LogTarget::File(path.clone());
     let stats = Arc::new(Stats::new(1, 0, 0));
     let write = |rotated: bool| {
         let writer = Writer::start(&target, |_| Ok(())).unwrap();
@@ -204,10 +258,7 @@ fn lines_reach_the_file_and_rotation_begins_a_new_one() {
             writer.reopen();
         }
         let mut logger = Logger::new(LogFormat::Json, writer.sender(), Arc::clone(&stats), 0);
-        let headers = headers();
-        let mut line = Line::default();
-        line.begin(LogFormat::Json, &head(&headers));
-        logger.end(&line, &tail(None));
+        log_line(&mut logger);
         drop(logger);
         drop(writer);
     };

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use crate::config::{LogTarget, ProxyThread};
 
 /// Batches that wait for the writer, of all workers together.
-const BATCHES_MAX: usize = 64;
+pub(super) const BATCHES_MAX: usize = 64;
 
 /// Lines of one worker, ready to be written.
 #[derive(Debug, Default)]
