@@ -156,3 +156,38 @@ async fn exchange(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::testing;
+
+    /// How long the answer of a front-end is that sends so many bytes, if it is taken.
+    fn taken(bytes: usize) -> Option<usize> {
+        testing::runtime().block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let asked = stream.read(&mut [0; 1024]).await.unwrap();
+                assert!(asked > 0);
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
+                stream.write_all(head.as_bytes()).await.unwrap();
+                // Whoever asked leaves as soon as it is too much.
+                stream.write_all(&vec![b'1'; bytes]).await.ok();
+            });
+            let answer = exchange(address, Request::new(Full::default())).await;
+            answer.ok().map(|answer| answer.into_body().len())
+        })
+    }
+
+    /// Another front-end, or what listens in its place, costs no more memory than this.
+    #[test]
+    fn an_answer_has_so_many_bytes_and_no_more() {
+        assert_eq!(taken(ANSWER_BYTES_MAX), Some(ANSWER_BYTES_MAX));
+        assert_eq!(taken(ANSWER_BYTES_MAX + 1), None);
+    }
+}

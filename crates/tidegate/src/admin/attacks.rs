@@ -21,7 +21,7 @@ use super::access::{Access, EXCHANGE, Right};
 use super::plane::Plane;
 use super::seats::{PER_SOURCE_MAX, SEATS_MAX, Seats};
 use super::server::{
-    BODY_BYTES_MAX, BODY_TIMEOUT, Desk, HEAD_BYTES_MAX, HEAD_TIMEOUT, bind, serve,
+    BODY_BYTES_MAX, BODY_TIMEOUT, Desk, HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX, bind, serve,
 };
 use crate::config::Token;
 use crate::driver::Driver;
@@ -319,6 +319,21 @@ fn a_head_has_so_many_bytes() {
     };
     assert!(ask(HEAD_BYTES_MAX - 1).0.starts_with("HTTP/1.1 200"));
     assert!(ask(HEAD_BYTES_MAX + 1).0.starts_with("HTTP/1.1 431"));
+}
+
+#[test]
+fn a_head_has_so_many_headers() {
+    let scene = Scene::new(guarded());
+    let ask = |headers: usize| {
+        let head = "GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
+        let fillers = "x: y\r\n".repeat(headers - 2);
+        scene.talk(async |client: &mut DuplexStream| {
+            let text = format!("{head}{fillers}\r\n");
+            client.write_all(text.as_bytes()).await.unwrap();
+        })
+    };
+    assert!(ask(HEADERS_MAX).0.starts_with("HTTP/1.1 200"));
+    assert!(ask(HEADERS_MAX + 1).0.starts_with("HTTP/1.1 431"));
 }
 
 #[test]

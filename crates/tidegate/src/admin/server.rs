@@ -33,7 +33,7 @@ pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a request's body: an order.
 pub(super) const BODY_BYTES_MAX: usize = 16 << 10;
 /// Headers of a request.
-const HEADERS_MAX: usize = 64;
+pub(super) const HEADERS_MAX: usize = 64;
 /// For a request's head, and between two requests.
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// For the body of an order, from its head on.

@@ -529,6 +529,22 @@ mod tests {
     }
 
     #[test]
+    fn so_many_requests_that_have_ended_are_kept_and_no_more() {
+        let (mut requests, mut found) = requests(&["shop"], &[]);
+        for millis in 0..=KEPT_MAX as u64 {
+            let sent = Timestamp::from_millis(millis);
+            requests.end(ClassId::OTHER, sent, sent, &mut found);
+            requests.note(ClassId::OTHER, sent, None);
+        }
+        let last = Timestamp::from_millis(KEPT_MAX as u64);
+        let kept: Vec<_> = requests.ended().collect();
+        assert_eq!((kept.len(), requests.late.len()), (KEPT_MAX, LATE_MAX));
+        // The oldest has made room.
+        assert_eq!(kept[0].sent, Timestamp::from_millis(1));
+        assert_eq!(requests.late.back().map(|it| it.at), Some(last));
+    }
+
+    #[test]
     fn what_others_take_leaves_culprits_out() {
         let (mut requests, mut found) = requests(&["shop"], &[]);
         for id in 0..100 {
