@@ -149,4 +149,20 @@ mod tests {
         let sure = heavy.add("a", Weight::ARRIVAL);
         assert_eq!(sure.requests, 1.5);
     }
+
+    #[test]
+    fn old_weight_holds_a_place_against_less_than_it_counts_now() {
+        let weight = |many: f64| Weight {
+            requests: many,
+            seconds: many,
+        };
+        let mut heavy = Heavy::default();
+        heavy.add("old", weight(8.0));
+        heavy.decay(0.25);
+        for name in 1..NAMES {
+            heavy.add(&name.to_string(), weight(3.0));
+        }
+        heavy.add("new", weight(3.0));
+        assert_eq!(heavy.add("old", weight(1.0)), weight(1.0), "it begins anew");
+    }
 }
