@@ -171,7 +171,7 @@ pub(super) fn is_culprit_of_long(seen: &Evidence) -> bool {
 }
 
 /// What a class was in the long window.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Long {
     /// Seconds of the resource per request.
     pub(super) cost: f64,

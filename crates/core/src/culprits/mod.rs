@@ -32,6 +32,7 @@ pub mod dither;
 mod false_discovery;
 mod folds;
 mod high_pass;
+mod learned;
 mod lives;
 mod newey_west;
 mod nnls;
@@ -57,6 +58,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use alignment::{Alignment, Binned, align};
+pub use learned::{AGE_MAX_SECONDS, BYTES_MAX, Learned, LearnedClass, LearnedError};
 pub use pearson::Pearson;
 pub use verdict::{Confidence, Verdict, Verdicts};
 pub use whole::{Told, Whole};
@@ -69,7 +71,7 @@ use onset::is_onset;
 use persistence::Persistence;
 use plateau::LastEvidence;
 use recent::Recent;
-use slowdown::{ROOM, Room};
+use slowdown::{ROOM, Room, WINDOWS_MIN};
 use study::{Known, Seen, Student, Study};
 use usage::Usage;
 
@@ -123,6 +125,28 @@ pub struct UsagePoint {
     pub cores: f64,
 }
 
+/// What a verdict rests on besides the usual window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Nothing: too little was seen so far, and nothing is known from before the start.
+    NotYet,
+    /// What was known before the start.
+    BeforeStart,
+    /// The long window.
+    Seen,
+}
+
+impl Basis {
+    /// As reports have it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::NotYet => "not yet",
+            Self::BeforeStart => "before the start",
+            Self::Seen => "seen",
+        }
+    }
+}
+
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -166,6 +190,8 @@ struct Resource {
     slow: Vec<Seen>,
     /// Classes as the last look at it saw them; none before the first.
     long: Option<BTreeMap<usize, Long>>,
+    /// The same of before the start; none once there is an own look, or the use has changed.
+    before_start: Option<BTreeMap<usize, Long>>,
     /// Classes as they were when it last had room.
     room: BTreeMap<usize, Room>,
     /// What the fit last said of each class that it named.
@@ -249,11 +275,7 @@ impl Discovery {
         if resource.0 >= self.limits.resources {
             return false;
         }
-        let place = usize::from(resource.0);
-        if self.resources.len() <= place {
-            self.resources.resize_with(place + 1, Resource::default);
-        }
-        self.resources[place].usage.add(point);
+        self.resource(resource).usage.add(point);
         true
     }
 
@@ -263,6 +285,70 @@ impl Discovery {
             true => self.confirmed.insert((resource, class)),
             false => self.confirmed.remove(&(resource, class)),
         };
+    }
+
+    /// What has been learned of each class on a resource by own looks, and is worth keeping over a restart.
+    pub fn learned(&self, resource: ResourceId) -> BTreeMap<ClassId, LearnedClass> {
+        let mut learned: BTreeMap<ClassId, LearnedClass> = BTreeMap::new();
+        let Some(resource) = self.resources.get(usize::from(resource.0)) else {
+            return learned;
+        };
+        let known = |(_, room): &(_, &Room)| room.windows >= WINDOWS_MIN;
+        for (class, room) in resource.room.iter().filter(known) {
+            learned.entry(class_of(*class)).or_default().room = Some(*room);
+        }
+        for (class, long) in resource.long.iter().flatten() {
+            learned.entry(class_of(*class)).or_default().long = Some(*long);
+        }
+        learned
+    }
+
+    /// What was known of a class before the start. It gives way to what is seen: the long window to the first own
+    /// look at it, or to a sudden change of the use; what is known with room to each window with room, which takes a
+    /// quarter of its weight. False if the resource or the class is beyond the limit.
+    pub fn recall(&mut self, resource: ResourceId, class: ClassId, learned: LearnedClass) -> bool {
+        if resource.0 >= self.limits.resources || class.0 >= self.limits.classes {
+            return false;
+        }
+        let place = usize::from(class.0);
+        let resource = self.resource(resource);
+        if let Some(before) = learned.room {
+            let room = match resource.room.get(&place) {
+                Some(own) if own.windows >= WINDOWS_MIN => *own,
+                Some(own) => before.with(*own),
+                None => before,
+            };
+            resource.room.insert(place, room);
+        }
+        if let Some(long) = learned.long.filter(|_| resource.long.is_none()) {
+            let before = resource.before_start.get_or_insert_default();
+            before.insert(place, long);
+        }
+        true
+    }
+
+    /// What a verdict on a resource rests on now.
+    pub fn basis(&self, now: Timestamp, resource: ResourceId) -> Basis {
+        let Some(resource) = self.resources.get(usize::from(resource.0)) else {
+            return Basis::NotYet;
+        };
+        let all = i64::try_from(SLOW).unwrap_or(i64::MAX);
+        if resource.long.is_some() || resource.known(signed(now)) >= all {
+            Basis::Seen
+        } else if resource.before_start.is_some() {
+            Basis::BeforeStart
+        } else {
+            Basis::NotYet
+        }
+    }
+
+    /// The resource at a place within the limit.
+    fn resource(&mut self, resource: ResourceId) -> &mut Resource {
+        let place = usize::from(resource.0);
+        if self.resources.len() <= place {
+            self.resources.resize_with(place + 1, Resource::default);
+        }
+        &mut self.resources[place]
     }
 
     /// The use of a resource between two moments, seconds; none if not all of it is known (yet).
@@ -336,7 +422,8 @@ impl Discovery {
             .map(|bins| bins.iter().map(|x| f64::from(*x)).sum::<f64>());
         let seconds: Vec<_> = seconds.filter(|used| used.is_finite()).collect();
         if is_onset(&seconds, usage.cores()) {
-            self.resources[place].alarm = Some(signed(now));
+            let resource = &mut self.resources[place];
+            (resource.alarm, resource.before_start) = (Some(signed(now)), None);
         }
     }
 
@@ -393,6 +480,7 @@ impl Discovery {
             names(&long, seen.class) && before.is_some_and(|it| names(it, seen.class))
         });
         (resource.slow, resource.long) = (slow, Some(long));
+        resource.before_start = None;
     }
 
     fn study(&self, now: Timestamp, place: usize, window: Window) -> (Study, Vec<Pearson>) {
@@ -436,9 +524,12 @@ impl Discovery {
                 evidence = decision::eased(&evidence);
                 seen.named |= decision::is_culprit(&evidence);
             }
-            if let Some(all) = resource.long.as_ref().filter(|_| seen.named) {
+            let before_start = resource.before_start.as_ref();
+            let all = resource.long.as_ref().or(before_start);
+            if let Some(all) = all.filter(|_| seen.named) {
                 let long = all.get(&seen.class).copied().unwrap_or_default();
-                let new = self.is_new(seen.class, now);
+                let known = before_start.is_some_and(|it| it.contains_key(&seen.class));
+                let new = !known && self.is_new(seen.class, now);
                 seen.named = decision::stands(&evidence, &long, new);
             }
         }

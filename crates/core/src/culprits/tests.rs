@@ -322,3 +322,92 @@ fn who_drove_a_resource_to_a_plateau_below_full_stays_accused_while_it_lasts() {
         assert!(late.iter().all(|it| *it == [2]), "seed {seed}: {told:?}");
     }
 }
+
+fn before(named: bool, cost: f64, room: Option<Room>) -> LearnedClass {
+    let long = Long {
+        cost,
+        life: 0.15,
+        named,
+    };
+    LearnedClass {
+        room,
+        long: Some(long),
+    }
+}
+
+#[test]
+fn what_is_known_from_before_a_start_keeps_an_innocent_from_being_named() {
+    let site = Site::new(&[(40.0, 20, 0.02), (3.0, 150, 0.5)], 30, 1);
+    let end = Timestamp::from_millis(START_MS + 30_000);
+    let culprit = |learned: LearnedClass| {
+        let (mut discovery, verdicts) = site.evaluate(1.0, 0);
+        assert!(verdict(&verdicts, 1).culprit.is_some());
+        assert_eq!(discovery.basis(end, DATABASE), Basis::NotYet);
+        assert!(discovery.recall(DATABASE, ClassId(1), learned));
+        assert_eq!(discovery.basis(end, DATABASE), Basis::BeforeStart);
+        let verdicts = discovery.evaluate(end, DATABASE);
+        verdict(&verdicts, 1).culprit.is_some()
+    };
+    assert!(culprit(before(true, 0.075, None)));
+    assert!(!culprit(before(false, 0.01, None)));
+    let mut discovery = Discovery::new(Limits::default());
+    let beyond = ClassId(Limits::default().classes);
+    let known = before(true, 0.1, None);
+    assert!(!discovery.recall(DATABASE, beyond, known));
+    assert!(!discovery.recall(ResourceId(u16::MAX), ClassId(0), known));
+}
+
+#[test]
+fn what_is_known_from_before_a_start_gives_way_to_what_is_seen() {
+    // It cost a second of a slower server, which is no longer so.
+    let room = Room {
+        cost: 1.0,
+        life: 2.0,
+        share: 0.5,
+        named: 1.0,
+        windows: u32::MAX,
+    };
+    let site = Site::new(&[(40.0, 20, 0.02), (3.0, 150, 0.5)], 60, 1);
+    let end = Timestamp::from_millis(START_MS + 60_000);
+    let (mut discovery, _) = site.evaluate(1.0, 0);
+    assert!(discovery.recall(DATABASE, ClassId(1), before(true, 1.0, Some(room))));
+    assert_eq!(discovery.basis(end, DATABASE), Basis::BeforeStart);
+    let learned = |discovery: &Discovery| discovery.learned(DATABASE)[&ClassId(1)];
+    assert_eq!(
+        learned(&discovery).long,
+        None,
+        "what was recalled is not learned"
+    );
+    for _ in 0..WINDOWS_MIN {
+        discovery.evaluate(end, DATABASE);
+    }
+    assert_eq!(discovery.basis(end, DATABASE), Basis::Seen);
+    let LearnedClass { room, long } = learned(&discovery);
+    let (room, long) = (room.unwrap(), long.unwrap());
+    assert!((room.cost - 0.075).abs() < 0.05, "{room:?}");
+    assert!((long.cost - 0.075).abs() < 0.02, "{long:?}");
+    // Later calls change nothing.
+    assert!(discovery.recall(DATABASE, ClassId(1), before(true, 1.0, Some(room))));
+    assert_eq!(learned(&discovery).room, Some(room));
+}
+
+#[test]
+fn what_was_learned_is_as_good_in_the_next_life() {
+    let site = Site::new(&[(40.0, 20, 0.02), (3.0, 150, 0.5)], 60, 1);
+    let (discovery, _) = site.evaluate(1.0, u64::from(WINDOWS_MIN));
+    let name = |class: ClassId| class.0.to_string();
+    let known = discovery.learned(DATABASE).into_iter();
+    let mut learned = Learned::default();
+    learned.note("db", 1.0, known.map(|(class, it)| (name(class), it)), 1000);
+    let (learned, _) = Learned::decode(&learned.encode(1000), 1060).unwrap();
+    let (mut next, _) = Site::new(&[(40.0, 20, 0.02)], 10, 2).evaluate(1.0, 0);
+    let of = learned.of("db", 1.0).unwrap();
+    for class in [ClassId(0), ClassId(1)] {
+        assert!(next.recall(DATABASE, class, of(&name(class)).unwrap()));
+    }
+    let rooms = |discovery: &Discovery| discovery.learned(DATABASE).into_values();
+    let rooms = |discovery: &Discovery| rooms(discovery).map(|it| it.room.unwrap().cost);
+    for (one, other) in rooms(&discovery).zip(rooms(&next)) {
+        assert!((one - other).abs() <= 0.5 * one, "{one} {other}");
+    }
+}
