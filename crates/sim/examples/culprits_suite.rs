@@ -1,8 +1,9 @@
 //! The labelled scenarios of culprit discovery, scored, beside plain statistics on the same data.
 //!
 //! ```text
-//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|start|late|dearer|flood|plateau|nobodys|causal|cost]
-//!     [--seeds A..B]   seeds of scenarios, or of hours for `quiet`, of first two minutes for `start` (0..4)
+//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|start|new|late|dearer|flood|plateau|nobodys|causal|cost]
+//!     [--seeds A..B]   seeds of scenarios, or of hours for `quiet`, of first two minutes for `start` (0..4);
+//!                      `start` is without and with what was learned before, `new` when an elephant comes with it
 //!     [--json FILE]    writes the scores
 //!     [--errors]       a line for each error
 //!     [--threads N]    (2)
@@ -16,10 +17,11 @@ use std::ops::Range;
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use tidegate_core::culprits::LearnedError;
 use tidegate_core::culprits::dither::Outcome;
 use tidegate_sim::elephants::quiet::Late;
 use tidegate_sim::elephants::suite::{Found, on_threads, scenario};
-use tidegate_sim::elephants::{Family, Label, Replay, Score, causal, plateau, quiet, run};
+use tidegate_sim::elephants::{Family, Label, Replay, Score, causal, plateau, quiet, restart, run};
 
 type Error = Box<dyn std::error::Error>;
 
@@ -29,6 +31,7 @@ enum What {
     Scenarios,
     Quiet,
     Start,
+    New,
     Late,
     Dearer,
     Flood,
@@ -71,6 +74,7 @@ impl Options {
                 "all" => {}
                 "quiet" => options.what = What::Quiet,
                 "start" => options.what = What::Start,
+                "new" => options.what = What::New,
                 "late" => options.what = What::Late,
                 "dearer" => options.what = What::Dearer,
                 "flood" => options.what = What::Flood,
@@ -94,8 +98,9 @@ fn main() -> Result<(), Error> {
     let options = Options::parse(std::env::args().skip(1))?;
     let result = match options.what {
         What::Scenarios => scenarios(&options),
-        What::Quiet => quiet_sites(&options, 3600.0),
-        What::Start => quiet_sites(&options, 120.0),
+        What::Quiet => quiet_sites(&options, |seed| Ok(quiet::run(seed, 3600.0)))?,
+        What::Start => starts(&options)?,
+        What::New => new_elephants(&options)?,
         What::Late => late_elephants(&options, |seed| quiet::late(seed, 300.0)),
         What::Dearer => late_elephants(&options, |seed| quiet::dearer(seed, 300.0)),
         What::Flood => late_elephants(&options, quiet::flood),
@@ -188,11 +193,36 @@ fn object(score: &Score) -> Value {
     })
 }
 
-fn quiet_sites(options: &Options, seconds: f64) -> Value {
+/// The first two minutes of sites, without and with what was learned before.
+fn starts(options: &Options) -> Result<Value, Error> {
+    println!("without what was learned before:");
+    let without = quiet_sites(options, |seed| Ok(quiet::run(seed, 120.0)))?;
+    println!("with it:");
+    let with = quiet_sites(options, |seed| restart::run(seed, 120.0))?;
+    Ok(json!({ "without": without, "with": with }))
+}
+
+/// Elephants that come half a minute after a restart, without and with what was learned before it.
+fn new_elephants(options: &Options) -> Result<Value, Error> {
+    let seeds: Vec<_> = options.seeds.clone().collect();
+    let late = on_threads(&seeds, options.threads, |seed| restart::late(*seed, 30.0));
+    let late = late.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let of = |place: usize| late.iter().map(|it| it[place]).collect::<Vec<_>>();
+    println!("without what was learned before:");
+    let without = late_table(options, &of(0));
+    println!("with it:");
+    let with = late_table(options, &of(1));
+    Ok(json!({ "without": without, "with": with }))
+}
+
+fn quiet_sites(
+    options: &Options,
+    run: impl Fn(u64) -> Result<quiet::Quiet, LearnedError> + Sync,
+) -> Result<Value, Error> {
     let seeds: Vec<_> = options.seeds.clone().collect();
     let mut all = quiet::Quiet::default();
-    for hour in on_threads(&seeds, options.threads, |seed| quiet::run(*seed, seconds)) {
-        all.merge(hour);
+    for found in on_threads(&seeds, options.threads, |seed| run(*seed)) {
+        all.merge(found?);
     }
     println!(
         "{:.1} hours, {} evaluations: {} named innocents, {} told, {} of them within two minutes of the start; {:.2} in 24 h, at most {:.2} (95 %)",
@@ -205,11 +235,11 @@ fn quiet_sites(options: &Options, seconds: f64) -> Value {
         all.per_day_bound(),
     );
     all.told.iter().for_each(|line| println!("{line}"));
-    json!({
+    Ok(json!({
         "seeds": [options.seeds.start, options.seeds.end], "hours": all.hours, "evaluations": all.evaluations,
         "named": all.named, "told": all.told, "at_start": all.at_start, "per_day": all.per_day(),
         "per_day_bound": all.per_day_bound(),
-    })
+    }))
 }
 
 /// Sites that are filled by what no request asked for, with a class that is merely slow.
@@ -262,8 +292,12 @@ fn on_plateaus(options: &Options) -> Value {
 fn late_elephants(options: &Options, run: fn(u64) -> Option<Late>) -> Value {
     let seeds: Vec<_> = options.seeds.clone().collect();
     let late = on_threads(&seeds, options.threads, |seed| run(*seed));
+    late_table(options, &late)
+}
+
+fn late_table(options: &Options, late: &[Option<Late>]) -> Value {
     if options.errors {
-        for (seed, late) in seeds.iter().zip(&late) {
+        for (seed, late) in options.seeds.clone().zip(late) {
             let Some(Late { share, delay }) = late else {
                 continue;
             };

@@ -7,6 +7,7 @@
 //! * [`baselines`]: plain statistics on the same data.
 //! * [`causal`]: the causal test on the same sites.
 //! * [`quiet`]: hours without elephants, for false accusations.
+//! * [`restart`]: starts with what was learned before.
 //! * [`plateau`]: databases that an elephant drives to a level below full.
 //!
 //! Known to be unlike real sites: processors are shared fairly; there are no locks, no waits for a
@@ -20,6 +21,7 @@ mod label;
 pub mod plateau;
 pub mod quiet;
 mod replay;
+pub mod restart;
 mod score;
 mod site;
 pub mod suite;

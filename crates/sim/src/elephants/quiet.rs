@@ -69,18 +69,23 @@ impl Quiet {
 pub fn run(seed: u64, seconds: f64) -> Quiet {
     let (site, _) = quiet_site(seed, seconds, 0);
     let trace = world::run(&site, seed);
+    judge(&trace, seed, Replay::new(&trace))
+}
+
+/// What the discovery says of a site without elephants.
+pub(super) fn judge(trace: &Trace, seed: u64, replay: Replay<'_>) -> Quiet {
     let mut quiet = Quiet {
-        hours: seconds / 3600.0,
+        hours: trace.length / 3600.0,
         ..Quiet::default()
     };
     let mut before = BTreeSet::new();
-    for turn in Replay::new(&trace) {
+    for turn in replay {
         for (resource, verdicts) in &turn.verdicts {
             quiet.evaluations += 1;
             let named = Named::of(verdicts.named());
             let told = Named::of(verdicts.told());
             if !named.classes.is_empty() || !told.classes.is_empty() {
-                let truths = truths(&trace, *resource, turn.at);
+                let truths = truths(trace, *resource, turn.at);
                 let innocent = |class: &usize, with: &[usize]| {
                     let mut all = with.iter().chain([class]);
                     all.all(|class| truths[*class].label == Label::Innocent)
@@ -102,7 +107,7 @@ pub fn run(seed: u64, seconds: f64) -> Quiet {
                             ..
                         } = truths[*class];
                         let (share, cost) = (100.0 * share, 1e3 * cost_seconds);
-                        let life = 1e3 * mean_life(&trace, *class);
+                        let life = 1e3 * mean_life(trace, *class);
                         let full = 100.0 * verdicts.full;
                         quiet.at_start += usize::from(turn.at <= START);
                         quiet.told.push(format!(
@@ -164,7 +169,7 @@ pub fn flood(seed: u64) -> Option<Late> {
 }
 
 /// Not there before.
-fn absent(at: f64) -> Onset {
+pub(super) fn absent(at: f64) -> Onset {
     Onset {
         at,
         rate: 0.0,
@@ -173,14 +178,18 @@ fn absent(at: f64) -> Onset {
 }
 
 fn comes(mut site: Site, elephant: u16, onset: Onset, seed: u64) -> Option<Late> {
-    let after = onset.at;
-    site.onset = after;
-    let elephant = usize::from(elephant);
-    site.classes[elephant].onset = Some(onset);
+    site.onset = onset.at;
+    site.classes[usize::from(elephant)].onset = Some(onset);
     let trace = world::run(&site, seed);
-    let until = after + LATE_SECONDS;
-    let truth = truths_between(&trace, Resource::Database, after, until)[elephant];
-    let told = Replay::new(&trace).find(|turn| {
+    found_late(&trace, elephant, Replay::new(&trace))
+}
+
+/// How long after its onset an elephant is told; none if it is no culprit by the labels.
+pub(super) fn found_late(trace: &Trace, elephant: u16, mut replay: Replay<'_>) -> Option<Late> {
+    let (elephant, after) = (usize::from(elephant), trace.onset);
+    let truths = truths_between(trace, Resource::Database, after, after + LATE_SECONDS);
+    let truth = truths[elephant];
+    let told = replay.find(|turn| {
         let mut told = turn.verdicts.iter().flat_map(|(_, it)| it.told());
         told.any(|verdict| usize::from(verdict.class.0) == elephant)
     });
@@ -300,7 +309,7 @@ fn judge_nobodys(trace: &Trace, seed: u64, slow: usize) -> Nobodys {
 }
 
 /// How long an elephant is waited for.
-const LATE_SECONDS: f64 = 180.0;
+pub(super) const LATE_SECONDS: f64 = 180.0;
 
 /// Of all requests of a class that ended, seconds.
 fn mean_life(trace: &Trace, class: usize) -> f64 {
@@ -327,7 +336,8 @@ fn found(seen: &Verdict) -> String {
     )
 }
 
-fn quiet_site(seed: u64, seconds: f64, elephants: usize) -> (Site, Vec<u16>) {
+/// Sites of four kinds in turn, each with so many elephants.
+pub(super) fn quiet_site(seed: u64, seconds: f64, elephants: usize) -> (Site, Vec<u16>) {
     let mut prng = Prng::new(seed ^ 0x5bd1_e995_0000_0000);
     let plan = Plan {
         classes: (10, 60),

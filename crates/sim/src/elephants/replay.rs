@@ -1,6 +1,6 @@
 //! Tells a run to the discovery as a front-end would, and asks it every 2.5 s.
 
-use tidegate_core::culprits::{Discovery, EVERY, Limits, Request, ResourceId, Verdicts};
+use tidegate_core::culprits::{Discovery, EVERY, Learned, Limits, Request, ResourceId, Verdicts};
 use tidegate_core::time::Timestamp;
 
 use super::trace::{Resource, Trace};
@@ -50,6 +50,38 @@ impl<'a> Replay<'a> {
             read: 0,
             turns: 0,
         }
+    }
+
+    /// The same, with what was learned of the site before.
+    pub fn after(trace: &'a Trace, learned: &Learned) -> Self {
+        let mut replay = Self::new(trace);
+        for resource in &trace.judged {
+            let (name, cores) = (resource.label(), trace.cores[resource.index()]);
+            let Some(known) = learned.of(name, cores) else {
+                continue;
+            };
+            for place in 0..trace.classes {
+                if let Some(class) = known(&place.to_string()) {
+                    let id = ResourceId(resource.index() as u16);
+                    replay.discovery.recall(id, Trace::class(place), class);
+                }
+            }
+        }
+        replay
+    }
+
+    /// What was learned so far, at this moment of the Unix clock.
+    pub fn learned(&self, unix_seconds: u64) -> Learned {
+        let mut learned = Learned::default();
+        for resource in &self.trace.judged {
+            let known = self.discovery.learned(ResourceId(resource.index() as u16));
+            let named = known
+                .into_iter()
+                .map(|(class, known)| (class.0.to_string(), known));
+            let (name, cores) = (resource.label(), self.trace.cores[resource.index()]);
+            learned.note(name, cores, named, unix_seconds);
+        }
+        learned
     }
 
     fn tell_until(&mut self, now: Timestamp) {
