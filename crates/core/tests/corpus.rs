@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use tidegate_core::culprits::Learned;
 use tidegate_core::prng::Prng;
 use tidegate_core::record::{CpuLine, LINE_BYTES, LoadRecord, RECORD_BYTES_MAX, Sources};
 
 #[path = "../../../fuzz/invariants/classes.rs"]
 mod classes;
+#[path = "../../../fuzz/invariants/learned.rs"]
+mod learned;
 #[path = "../../../fuzz/invariants/load_record.rs"]
 mod load_record;
 #[path = "../../../fuzz/replay.rs"]
@@ -133,6 +136,19 @@ fn changed_seeds_keep_the_invariants() {
 fn the_corpus_of_classes_keeps_the_invariants() {
     // `classes::check` asserts the invariants.
     replay::replay("classes", b"/?&=;%{} \n0a-.\xff", classes::check);
+}
+
+#[test]
+fn the_corpus_of_what_was_learned_keeps_the_invariants() {
+    // `learned::check` asserts the invariants.
+    let whole = include_bytes!("../../../fuzz/corpus/learned/whole");
+    let (learned, _) = Learned::decode(whole, 1_800_000_060).unwrap();
+    assert_eq!(learned.counts(), (3, 1), "the corpus is of this version");
+    replay::replay(
+        "learned",
+        b"\0\x01\x02\x04\x07\x7f\x80\xf0\xff/a",
+        learned::check,
+    );
 }
 
 /// Segments and names of queries that a hostile client may send, and harmless ones beside them.
