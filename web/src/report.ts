@@ -17,6 +17,9 @@ const TEXT_MAX = 2000;
 export const CONFIDENCES = ["confirmed", "strong", "likely", "ambiguous", "from occupancy"] as const;
 export type Confidence = (typeof CONFIDENCES)[number];
 
+/** What a verdict rests on: too little was seen, what was known before the start, or what was seen. */
+export const BASES = ["not yet", "before the start", "seen"] as const;
+
 export type Maybe = number | null;
 
 export interface Part {
@@ -34,6 +37,8 @@ export interface Resource {
   used: Maybe[];
   parts: Part[];
   verdict_seconds: Maybe;
+  /** What verdicts rest on besides that; null of recordings and rates. */
+  basis: (typeof BASES)[number] | null;
   saturated_share: Maybe;
   evaluated_at: Maybe;
 }
@@ -179,6 +184,7 @@ const resource = object<Resource>({
   used: samples,
   parts: list(object<Part>({ class: text, used: samples }), CLASSES_MAX),
   verdict_seconds: some,
+  basis: maybe(oneOf(BASES)),
   saturated_share: some,
   evaluated_at: some,
 });

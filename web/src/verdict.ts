@@ -36,10 +36,16 @@ export function headline(report: Report, resource: Resource): string {
   };
   const who = sure.length === 1 ? "One class stands out" : `${sure.length} classes stand out`;
   const told = sure.length ? `${who}: ${list(sure, "")}.` : "No class stands out.";
+  const early = isEarly(resource) ? " Not known yet: too little was seen so far." : "";
   const maybe = doubtful.length
     ? ` It is full, and these may fill it or be merely slow: ${list(doubtful, "up to ")}.`
     : "";
-  return `${first} ${told}${maybe}`;
+  return `${first} ${told}${maybe}${early}`;
+}
+
+/** Whether too little was seen of a resource: who is not accused may still be, and who is may be innocent. */
+export function isEarly(resource: Resource): boolean {
+  return resource.basis === "not yet";
 }
 
 /** Whether a verdict rests on durations alone, which cannot tell slow from dear. */
@@ -84,7 +90,7 @@ export function story(it: RequestClass, pair: Pair | null, resource: Resource | 
   const said: string[] = [];
   const use = `${percent(pair.share)} of ${resource.name}`;
   if (pair.confidence === null) {
-    said.push(`It is not accused: it is estimated to use ${use}.`);
+    said.push(`It is not accused${isEarly(resource) ? " yet" : ""}: it is estimated to use ${use}.`);
   } else {
     const error = pair.cost_error === null ? "" : ` ± ${percent(pair.cost_error)}`;
     const cost = pair.cost_ms === null ? "" : `, ${milliseconds(pair.cost_ms)}${error} in each request`;
@@ -92,6 +98,7 @@ export function story(it: RequestClass, pair: Pair | null, resource: Resource | 
       isDoubtful(pair.confidence) ? `It uses at most ${use}${cost}.` : `It uses about ${use}${cost}.`,
     );
     said.push(`The verdict is “${pair.confidence}”: ${MEANING[pair.confidence]}.`);
+    if (isEarly(resource)) said.push("Too little was seen so far: it may be innocent.");
   }
   const found = spike(pair);
   if (found && pair.confidence !== null) {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { type Resource } from "../src/report";
 import { type Sort, type Wanted, groups } from "../src/rows";
 import { headline, spike, story } from "../src/verdict";
 import { pair, report, requestClass, resource } from "./samples";
@@ -59,6 +60,25 @@ test("the headline names who stands out", () => {
     text,
     /^db cpu is 75 % used\. 3 classes stand out: GET \/search 40 % \(strong\), POST \/cart 10 %/,
   );
+});
+
+test("until enough was seen it is not known yet", () => {
+  const of = (basis: Resource["basis"]) => {
+    const read = report({
+      resources: [resource({ used: [1], basis })],
+      classes: [
+        requestClass("a", [pair({ share: 0.2 })]),
+        requestClass("b", [pair({ confidence: "likely" })]),
+      ],
+    });
+    const [it] = read.resources;
+    assert.ok(it);
+    return [headline(read, it), ...read.classes.map((one) => story(one, one.pairs[0] ?? null, it).join(" "))];
+  };
+  for (const text of of("not yet")) assert.match(text, /[Nn]ot known yet|not accused yet|may be innocent/);
+  for (const basis of ["before the start", "seen", null] as const) {
+    for (const text of of(basis)) assert.doesNotMatch(text, /yet|innocent/);
+  }
 });
 
 test("a spike is told from what is as high elsewhere", () => {
