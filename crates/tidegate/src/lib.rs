@@ -25,6 +25,7 @@ mod rungs;
 mod secret_file;
 mod signals;
 mod simulate;
+mod state;
 #[cfg(test)]
 mod testing;
 

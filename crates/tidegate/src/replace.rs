@@ -1,5 +1,5 @@
 //! Files that are replaced as a whole: whoever reads one sees the old or the new one, also after a
-//! crash.
+//! crash of the process, and of private ones after a crash of the machine.
 //!
 //! In a folder that others write to, a link under the name of the next file would have us write to what it names.
 //! So that file is always new, and nothing is written through a link.
@@ -13,6 +13,8 @@ use rustix::fs::OFlags;
 
 /// Mode of a file that was not there before, less what the umask takes.
 const MODE_NEW: u32 = 0o666;
+/// Mode of a file for its owner alone.
+const MODE_PRIVATE: u32 = 0o600;
 
 /// Writes a file beside the one that it then replaces, with its permissions. What is no file, like a pipe, is
 /// written to.
@@ -20,8 +22,33 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if std::fs::metadata(path).is_ok_and(|known| !known.is_file()) {
         return write_to(path, bytes);
     }
+    let mode = match std::fs::symlink_metadata(path) {
+        Ok(known) if known.is_file() => Some(known.permissions().mode() & 0o777),
+        Ok(_) | Err(_) => None,
+    };
+    exchange(path, |next| fill(next, mode, bytes).map(drop))
+}
+
+/// The same for its owner alone, on the disk when this returns. Only a file or a link is replaced; anything else stays
+/// and is an error.
+pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(known) if known.is_file() || known.is_symlink() => {}
+        Ok(_) => return Err(io::Error::other("something that is no file has its name")),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    exchange(path, |next| {
+        fill(next, Some(MODE_PRIVATE), bytes)?.sync_all()
+    })?;
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Has a file made beside another, which it then replaces.
+fn exchange(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let next = path.with_extension("next");
-    let written = fill(&next, path, bytes).and_then(|()| std::fs::rename(&next, path));
+    let written = make(&next).and_then(|()| std::fs::rename(&next, path));
     if written.is_err() {
         // Why it could not be written is what matters.
         std::fs::remove_file(&next).ok();
@@ -29,8 +56,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// A new file with the permissions of the one that it replaces.
-fn fill(next: &Path, replaced: &Path, bytes: &[u8]) -> io::Result<()> {
+/// A new file, with this mode whatever the umask takes, or the usual one.
+fn fill(next: &Path, mode: Option<u32>, bytes: &[u8]) -> io::Result<File> {
     match std::fs::remove_file(next) {
         // One that a crash has left, or a link.
         Ok(()) => {}
@@ -41,15 +68,13 @@ fn fill(next: &Path, replaced: &Path, bytes: &[u8]) -> io::Result<()> {
         .write(true)
         .create_new(true)
         .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-        .mode(MODE_NEW)
+        .mode(mode.unwrap_or(MODE_NEW))
         .open(next)?;
-    if let Ok(known) = std::fs::symlink_metadata(replaced)
-        && known.is_file()
-    {
-        let mode = known.permissions().mode() & 0o777;
+    if let Some(mode) = mode {
         file.set_permissions(Permissions::from_mode(mode))?;
     }
-    file.write_all(bytes)
+    file.write_all(bytes)?;
+    Ok(file)
 }
 
 /// Writes to a pipe or a device; never to a file that has just taken its place.
@@ -117,6 +142,33 @@ mod tests {
         replace(&file, b"two").unwrap();
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_private_file_is_its_owners_alone_whatever_was_there() {
+        let folder = scratch("private");
+        let (file, victim) = (folder.join("learned"), folder.join("victim"));
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        replace_private(&file, b"one").unwrap();
+        assert_eq!(mode(&file), 0o600);
+        std::fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+        replace_private(&file, b"two").unwrap();
+        assert_eq!(mode(&file), 0o600);
+        // Neither link leads to the victim.
+        std::fs::write(&victim, "precious").unwrap();
+        std::fs::remove_file(&file).unwrap();
+        symlink(&victim, &file).unwrap();
+        symlink(&victim, folder.join("learned.next")).unwrap();
+        replace_private(&file, b"three").unwrap();
+        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+        assert_eq!(std::fs::read(&file).unwrap(), b"three");
+        assert!(std::fs::symlink_metadata(&file).unwrap().is_file());
+        // What is no file stays.
+        std::fs::create_dir(folder.join("folder")).unwrap();
+        assert!(replace_private(&folder.join("folder"), b"four").is_err());
+        assert!(replace_private(Path::new("/dev/null"), b"five").is_err());
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -6,11 +6,12 @@
 //! | up to three more | working out long answers of the admin interface |
 //! | `director` | control plane: a tick each millisecond |
 //! | `culprits` | which requests load what: a tick each 20 ms |
+//! | `state` | writes what was learned of that, each minute |
 //! | the reader's | loads of the nodes |
 //! | workers | data plane |
 //!
 //! SIGTERM and SIGINT drain, in this order: `/readyz` says no; after a delay the admin address is given
-//! up, so that a successor can have it, and nothing new is accepted; requests in flight end by themselves,
+//! up, so that a successor can have it, what was learned is kept, and nothing new is accepted; requests in flight end by themselves,
 //! and idle connections behind their next answer, until the drain's time-out. A second signal ends at
 //! once. SIGUSR1 opens the
 //! access log anew after it was renamed. SIGHUP checks the configuration file and says what it
@@ -58,6 +59,7 @@ use crate::probe;
 use crate::reads::Reads;
 use crate::resources::Resources;
 use crate::signals::{Stop, listen};
+use crate::state;
 
 /// Room for events of requests, per worker: half a second of 16 000 requests a second.
 const EVENTS: usize = 16_384;
@@ -91,6 +93,15 @@ pub(crate) fn run(
         patience: PORT_PATIENCE,
     };
     share_open_files(&mut front_end, output);
+    if let Some(culprits) = &mut front_end.culprits {
+        let state = &written.state;
+        let folder = state::folder(
+            state.directory.value.as_deref(),
+            file.parent().unwrap_or(Path::new("")),
+            std::env::var_os(state::SERVICE_MANAGER),
+        );
+        culprits.state = folder.filter(|_| state.keep.value);
+    }
     let process = &written.process;
     let kept = Kept::of(&front_end, process.marks.value);
     let starting = kept.starting(&front_end, admin.address.port());
@@ -206,6 +217,9 @@ async fn end(running: Running, drain: Duration, mut stop: Stop, output: Output) 
         watch,
         ..
     } = running;
+    if let Some(watch) = &watch {
+        watch.keep();
+    }
     proxy.begin_drain();
     output.event(
         "draining",

@@ -1,4 +1,4 @@
-//! Files with secrets: keys and tokens. The one place that checks who else can read them.
+//! Files for their owner alone: keys, tokens, and what is kept. The one place that checks who else can read them.
 //!
 //! A secret that any local user can read is none, so such a file is refused, with what to do about it.
 //! Mode and owner are those of the file that was opened, not of a name that may since mean another file.
@@ -20,7 +20,24 @@ const ROOT_GROUP_READS: u32 = 0o040;
 /// Reads a secret of at most `most` bytes. The error says what is wrong without the path.
 pub(crate) fn read(path: &Path, most: usize) -> Result<String, String> {
     let own = rustix::process::geteuid().as_raw();
-    let mut file = open(path, own)?;
+    let bytes = contents(open(path, own)?, own, most)?;
+    String::from_utf8(bytes).map_err(|_| "it is not text".into())
+}
+
+/// Reads a file that this process or root has written for its owner alone, and follows no link; none if there is no
+/// such file.
+pub(crate) fn read_kept(path: &Path, most: usize) -> Result<Option<Vec<u8>>, String> {
+    let own = rustix::process::geteuid().as_raw();
+    match open_file(path) {
+        Ok(file) => contents(file, own, most).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if is_link(&error) => Err("it is a link".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What is in a file of at most `most` bytes that nobody but the user `own` and root can read or write.
+fn contents(mut file: File, own: u32, most: usize) -> Result<Vec<u8>, String> {
     let about = file.metadata().map_err(|error| error.to_string())?;
     if !about.is_file() {
         return Err("it is not a regular file".into());
@@ -32,7 +49,7 @@ pub(crate) fn read(path: &Path, most: usize) -> Result<String, String> {
     if bytes.len() > most {
         return Err(format!("it is larger than {most} bytes"));
     }
-    String::from_utf8(bytes).map_err(|_| "it is not text".into())
+    Ok(bytes)
 }
 
 /// Opens a file, or the one that a link names, if root or this user has laid the link: another user's could lead to
@@ -40,7 +57,7 @@ pub(crate) fn read(path: &Path, most: usize) -> Result<String, String> {
 fn open(path: &Path, own: u32) -> Result<File, String> {
     let said = |error: io::Error| error.to_string();
     match open_file(path) {
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {}
+        Err(error) if is_link(&error) => {}
         opened => return opened.map_err(said),
     }
     // Owner and target of one link, whatever stands under its name by now.
@@ -60,6 +77,11 @@ fn open(path: &Path, own: u32) -> Result<File, String> {
 fn open_file(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// Whether it was a link that was not followed.
+fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 /// Why a file with this mode, owner and group is no place for a secret of the user `own`, if it is none.

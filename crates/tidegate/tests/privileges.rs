@@ -7,6 +7,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -168,10 +169,13 @@ fn a_front_end_becomes_the_user_that_it_is_given_and_listens_on_a_low_port() {
     let folder = Open::new("privileges-user");
     let file = folder.0.join("tidegate.toml");
     let (admin, key) = (free_address(), master_key(&folder.0));
+    let (nobody, state) = (nobody(), folder.0.join("state"));
+    std::fs::create_dir(&state).unwrap();
+    std::os::unix::fs::chown(&state, Some(nobody), None).unwrap();
     // A port below 1024 that is free: the test's own network has none that is taken.
     let text = format!(
         "{}[process]\nuser = \"{NOBODY}\"\n[admin]\naddress = \"{admin}\"\n\
-         [[listener]]\naddress = \"127.0.0.1:80\"\n",
+         [[listener]]\naddress = \"127.0.0.1:80\"\n[state]\ndirectory = \"state\"\n",
         site(&key, "")
     );
     std::fs::write(&file, text).unwrap();
@@ -190,7 +194,6 @@ fn a_front_end_becomes_the_user_that_it_is_given_and_listens_on_a_low_port() {
     let mut process = Process::start(command.stderr(Stdio::piped()));
     process.wait_for_line(r"listening on 127.0.0.1:80");
     process.wait_for_line("reading the load");
-    let nobody = nobody();
     for thread in threads(&process) {
         thread.has_at_most(of_front_end(&thread));
         assert_eq!(thread.ids("Uid"), [nobody; 4], "{}", thread.text("Name"));
@@ -203,6 +206,9 @@ fn a_front_end_becomes_the_user_that_it_is_given_and_listens_on_a_low_port() {
     }
     process.signal("TERM");
     assert_eq!(process.wait(), Some(0));
+    // What it keeps is its own, in a folder that it may write to.
+    let kept = std::fs::metadata(state.join("culprits.learned")).unwrap();
+    assert_eq!((kept.uid(), kept.mode() & 0o777), (nobody, 0o600));
 }
 
 #[test]

@@ -69,6 +69,8 @@ pub(crate) struct Culprits {
     pub(crate) slo: Duration,
     /// The bounds of what it does by itself, be it that culprits go last where requests wait; none: nothing.
     pub(crate) automatic: Option<AutoConfig>,
+    /// Where what was learned is kept; none: nowhere. The service manager may say so, too.
+    pub(crate) state: Option<PathBuf>,
 }
 
 /// The classes that the file names, but for those that are wrong.
@@ -125,5 +127,6 @@ pub(super) fn culprits(
         test_ambiguous: file.test_ambiguous.value,
         slo: file.slo.value,
         automatic,
+        state: None,
     })
 }

@@ -8,7 +8,7 @@ use super::culprits::CulpritsFile;
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, ForwardedFile, LimitsFile,
     ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ProcessFile, ReconfigureFile,
-    SiteFile, TimeoutsFile,
+    SiteFile, StateTable, TimeoutsFile,
 };
 use super::group::GroupFile;
 use super::policy::PolicySetting;
@@ -56,6 +56,7 @@ pub(crate) fn page() -> String {
         ("[load]", LoadFile::docs()),
         ("[agent]", AgentFile::docs()),
         ("[process]", ProcessFile::docs()),
+        ("[state]", StateTable::docs()),
         ("[cluster]", ClusterFile::docs()),
         ("[limits]", LimitsFile::docs()),
         ("[timeouts]", TimeoutsFile::docs()),

@@ -73,6 +73,8 @@ table! {
         agent: Option<AgentFile> = None;
         /// What the process may do once it runs.
         process: ProcessFile = defaults();
+        /// What is kept over a restart.
+        state: StateTable = defaults();
         /// The other front-ends.
         cluster: ClusterFile = defaults();
         /// Everything has a limit.
@@ -334,6 +336,19 @@ table! {
         /// A front-end's workers keep CAP_NET_ADMIN, for marks of throttles that are ordered at run time. Those of
         /// `[[throttle]]` keep it by themselves.
         marks: bool = false;
+    }
+}
+
+table! {
+    /// What a front-end keeps over a restart: what it has learned of requests and their cost
+    /// ([culprits.md](culprits.md)), in the file `culprits.learned`, for its owner alone (mode 0600).
+    pub(crate) struct StateTable {
+        /// A folder that is there, belongs to the user that the process runs as, and to no other front-end. Not set:
+        /// the one of the service manager (`STATE_DIRECTORY`, which systemd sets for `StateDirectory=`), and without
+        /// that nothing is kept. Relative to this file.
+        directory: Option<PathBuf> = None;
+        /// Whether anything is kept at all.
+        keep: bool = true;
     }
 }
 

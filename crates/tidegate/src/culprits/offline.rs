@@ -128,6 +128,7 @@ fn material<'a>(resource: &'a Resource, judged: Option<&'a Judged>) -> ResourceM
         unit: resource.series.unit,
         spans: &resource.series.spans,
         verdicts: judged.map(|it| &it.verdicts),
+        basis: None,
         evaluated_at: evaluated.map(|it| it.evaluated_at),
         time_scale: judged.map_or(1.0, |it| it.scale),
         named_at: judged.map(|it| it.named_at.clone()).unwrap_or_default(),

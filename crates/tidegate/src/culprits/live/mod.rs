@@ -6,12 +6,14 @@
 //! readers ── counters ──> Series ──┴──> Discovery ── each 2.5 s ──> verdicts ──> Findings (metrics, why)
 //!                                                                      ├──> Policy ──> throttles
 //!                                                                      └──> Report, when asked
+//!                    Memory ── what was learned, each minute ──> file ──> the next process
 //! ```
 //!
 //! It decides nothing on a request's way; if it is slow or dies, traffic goes on. Resources are the nodes
 //! of each site together (a request may go to any of them), and each node with `role = "resource"`.
 
 mod experiment;
+mod memory;
 pub(crate) mod peers;
 mod policy;
 mod requests;
@@ -20,6 +22,7 @@ mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -44,6 +47,7 @@ use crate::config::Culprits;
 use crate::output::Output;
 use crate::resources::Resources;
 use experiment::{Experiment, Suspect};
+use memory::Memory;
 use peers::Shipment;
 use policy::{OthersDo, Policy};
 use requests::Requests;
@@ -57,8 +61,6 @@ const ACT_EVERY: Duration = Duration::from_secs(1);
 const HELD_BACK: f64 = 0.1;
 /// What a picture shows.
 const SHOWN: Duration = Duration::from_secs(60);
-/// For so long it says that little is known yet: most false accusations come by then.
-const STARTS: Duration = Duration::from_secs(120);
 /// For so long a class is not tested by itself again.
 const TESTED_LASTS: Duration = Duration::from_secs(600);
 /// Most questions that wait.
@@ -137,6 +139,8 @@ enum Ask {
     Requests(u64, oneshot::Sender<Shipment>),
     /// What another front-end told, and when.
     Told(SocketAddr, Result<Shipment, String>, Timestamp),
+    /// Keep what was learned, and learn no more for the next process.
+    Keep,
     Stop,
 }
 
@@ -233,10 +237,14 @@ impl Watch {
     pub(crate) fn spawn(parts: WatchParts) -> std::io::Result<Self> {
         let (sender, receiver) = sync_channel(ASKS_MAX);
         let findings = Arc::new(ArcSwap::default());
+        let state = parts.config.state.clone();
         let mut running = Running::new(parts, Arc::clone(&findings));
         let thread = std::thread::Builder::new()
             .name("culprits".into())
-            .spawn(move || running.run(&receiver))?;
+            .spawn(move || {
+                running.remember(state);
+                running.run(&receiver);
+            })?;
         Ok(Self {
             asks: Asks { sender, findings },
             thread: Some(thread),
@@ -246,6 +254,12 @@ impl Watch {
     /// A handle to ask it.
     pub(crate) fn asks(&self) -> Asks {
         self.asks.clone()
+    }
+
+    /// Has what was learned so far kept; from now on it gets worse, since the front-end drains.
+    pub(crate) fn keep(&self) {
+        // Without the thread nothing is known.
+        self.asks.sender.send(Ask::Keep).ok();
     }
 }
 
@@ -263,9 +277,9 @@ impl Drop for Watch {
 struct Running {
     shared: Arc<Shared>,
     clock: fn() -> Timestamp,
-    /// When it was started.
-    began: Timestamp,
     discovery: Discovery,
+    /// None: what is learned is not kept.
+    memory: Option<Memory>,
     requests: Requests,
     watched: WatchedAll,
     findings: Arc<ArcSwap<Findings>>,
@@ -306,8 +320,8 @@ impl Running {
             ),
             watched,
             shared: parts.shared,
-            began: (parts.clock)(),
             clock: parts.clock,
+            memory: None,
             findings,
             evaluations: 0,
             evaluated: Duration::ZERO,
@@ -319,6 +333,28 @@ impl Running {
             tested_at: BTreeMap::new(),
             config: parts.config,
             output: parts.output,
+        }
+    }
+
+    /// Reads what was kept, on this thread: a slow disk holds no request up.
+    fn remember(&mut self, state: Option<PathBuf>) {
+        let open = |folder| Memory::open(folder, self.output, (self.clock)());
+        self.memory = state.map(open);
+    }
+
+    /// Keeps what was learned, if that is wanted.
+    fn keep(&mut self, now: Timestamp) {
+        if let Some(memory) = &mut self.memory {
+            let (watched, names) = (self.watched.iter(), self.requests.names());
+            memory.keep(watched, &names, &self.discovery, now);
+        }
+    }
+
+    /// The same for the last time.
+    fn end_keeping(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            let (watched, names) = (self.watched.iter(), self.requests.names());
+            memory.end(watched, &names, &self.discovery);
         }
     }
 
@@ -345,6 +381,7 @@ impl Running {
                     self.requests
                         .accept(from, shipment, at, &mut self.discovery);
                 }
+                Ok(Ask::Keep) => self.end_keeping(),
                 Ok(Ask::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -364,9 +401,16 @@ impl Running {
             self.policy_due = now + ACT_EVERY;
             self.act(now);
         }
+        if self.memory.as_ref().is_some_and(|it| it.is_due(now)) {
+            self.keep(now);
+        }
         let Some(due) = self.watched.due(now) else {
             return;
         };
+        if let Some(memory) = &mut self.memory {
+            let names = self.requests.names();
+            memory.recall(self.watched.get(due), &names, &mut self.discovery);
+        }
         let begun = (self.clock)();
         let then = self.watched.known_until() - self.requests.behind();
         self.requests.tell_unfinished(&mut self.discovery, then);
@@ -572,14 +616,6 @@ impl Running {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let known = (self.clock)().since(self.began);
-        if known < STARTS {
-            notes.push(format!(
-                "Watching began {:.0} s ago. Who is not accused is not known yet, and who is may be innocent: after {} s more is known.",
-                known.as_secs_f64(),
-                STARTS.as_secs()
-            ));
-        }
         if self.watched.iter().len() == 0 {
             notes.push(
                 "No node's load is read, so there is no resource to explain: run `tidegate agent` on the \

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidegate_core::classes::ClassId;
-use tidegate_core::culprits::{Discovery, EVERY, ResourceId, Verdicts};
+use tidegate_core::culprits::{Basis, Discovery, EVERY, ResourceId, Verdicts};
 use tidegate_core::load::{Counters, NodeLoad};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
@@ -33,6 +33,8 @@ pub(super) struct Watched {
     /// When it is evaluated next.
     due: Timestamp,
     pub(super) verdicts: Option<Verdicts>,
+    /// What they rest on.
+    basis: Basis,
     /// Since when classes are told.
     pub(super) named_at: BTreeMap<ClassId, Timestamp>,
 }
@@ -127,6 +129,7 @@ impl WatchedAll {
             id: ResourceId(place as u16),
             due: Timestamp::ZERO,
             verdicts: None,
+            basis: Basis::NotYet,
             named_at: BTreeMap::new(),
         });
     }
@@ -160,6 +163,11 @@ impl WatchedAll {
         }
     }
 
+    /// One of them.
+    pub(super) fn get(&self, place: usize) -> &Watched {
+        &self.all[place]
+    }
+
     /// One that is to be evaluated now.
     pub(super) fn due(&self, now: Timestamp) -> Option<usize> {
         let due = |it: &Watched| it.explains() && it.series.capacity() > 0.0 && it.due <= now;
@@ -189,6 +197,7 @@ impl WatchedAll {
             .told()
             .map(|verdict| (verdict.class, since(verdict.class)))
             .collect();
+        watched.basis = discovery.basis(at, watched.id);
         watched.verdicts = Some(verdicts);
     }
 
@@ -236,6 +245,15 @@ impl WatchedAll {
     /// What is doubtful.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        let early = self.all.iter().filter(|it| it.is_early());
+        let early: Vec<&str> = early.map(|it| it.name.as_str()).collect();
+        if !early.is_empty() {
+            notes.push(format!(
+                "Not known yet: too little was seen of {}. A class that is not accused may still be, and one that is may \
+                 be innocent.",
+                early.join(", ")
+            ));
+        }
         notes.extend(self.resources.iter().filter_map(silent));
         if self.left_out > 0 {
             notes.push(format!(
@@ -271,8 +289,18 @@ fn silent(
 }
 
 impl Watched {
+    /// Whether its verdicts rest on too little.
+    fn is_early(&self) -> bool {
+        self.explains() && self.capacity() > 0.0 && self.basis == Basis::NotYet
+    }
+
+    /// How much of it there is; zero before that is known.
+    pub(super) fn capacity(&self) -> f64 {
+        self.series.capacity()
+    }
+
     /// Whether it has a capacity that can be shared out.
-    fn explains(&self) -> bool {
+    pub(super) fn explains(&self) -> bool {
         match self.series.kind() {
             Kind::Cpu | Kind::Disk => true,
             Kind::Network | Kind::Switches => false,
@@ -294,6 +322,7 @@ impl Watched {
             unit,
             spans,
             verdicts: self.verdicts.as_ref(),
+            basis: self.explains().then_some(self.basis),
             evaluated_at: self.verdicts.as_ref().map(|it| on_unix(it.at)),
             time_scale: 1.0,
             named_at: named.map(|(class, at)| (*class, on_unix(*at))).collect(),

@@ -151,6 +151,7 @@ impl<'a> Builder<'a> {
             used: shown.used.iter().map(|used| known(*used)).collect(),
             parts: self.parts(shown),
             verdict_seconds: window.filter(|seconds| *seconds > 0.0),
+            basis: it.basis.map(|basis| basis.label().to_owned()),
             saturated_share: verdicts.map(|it| short(it.full)),
             evaluated_at: it.evaluated_at.map(unix_seconds),
         }

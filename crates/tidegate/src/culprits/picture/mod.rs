@@ -19,7 +19,7 @@ mod text;
 use std::collections::BTreeMap;
 
 use tidegate_core::classes::ClassId;
-use tidegate_core::culprits::Verdicts;
+use tidegate_core::culprits::{Basis, Verdicts};
 use tidegate_core::time::Timestamp;
 
 use super::evidence::Lived;
@@ -71,6 +71,8 @@ pub(crate) struct ResourceMaterial<'a> {
     pub(crate) spans: &'a [Span],
     /// What discovery says; none where it was not asked.
     pub(crate) verdicts: Option<&'a Verdicts>,
+    /// What verdicts rest on besides their window; none of recordings and rates.
+    pub(crate) basis: Option<Basis>,
     /// When it was asked, by the Unix clock.
     pub(crate) evaluated_at: Option<i64>,
     /// Times and costs of the verdicts are so many times as long: 1 live, 10 where a second was

@@ -70,6 +70,10 @@ pub(crate) struct Resource {
     pub(crate) parts: Vec<Part>,
     /// Length of the window that verdicts rest on; null if there are none.
     pub(crate) verdict_seconds: Option<f64>,
+    /// What verdicts rest on besides that: `not yet` (too little was seen), `before the start` or `seen`; null of
+    /// recordings and rates.
+    #[serde(default)]
+    pub(crate) basis: Option<String>,
     /// Part of it in which the resource was full.
     pub(crate) saturated_share: Option<f64>,
     /// When verdicts were given.

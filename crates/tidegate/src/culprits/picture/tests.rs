@@ -114,6 +114,7 @@ fn material<'a>(
             unit: Unit::Busy { capacity: 2.0 },
             spans,
             verdicts,
+            basis: Some(Basis::Seen),
             evaluated_at: Some(TO),
             time_scale: 1.0,
             named_at: BTreeMap::from([(SEARCH, FROM + 5 * SECOND)]),
@@ -441,4 +442,28 @@ fn nothing_at_all_is_a_report_too() {
     of_one.resources[0].unit = Unit::Rate;
     let resource = &super::report(&of_one).resources[0];
     assert!(resource.used.iter().all(Option::is_none) && resource.capacity > 0.0);
+}
+
+#[test]
+fn until_enough_was_seen_it_says_that_it_is_not_known_yet() {
+    let (requests, spans, verdicts) = (requests(), spans(), verdicts());
+    let text = |basis, verdicts: &Verdicts| {
+        let mut material = material(&requests, &spans, Some(verdicts));
+        material.resources[0].basis = Some(basis);
+        let report = report(&material);
+        assert_eq!(report.resources[0].basis.as_deref(), Some(basis.label()));
+        report.text(20)
+    };
+    let mut nobody = verdicts.clone();
+    nobody.classes.iter_mut().for_each(|it| it.told = false);
+    let early = |basis, verdicts| text(basis, verdicts).contains("\nnot known yet: ");
+    for verdicts in [&verdicts, &nobody] {
+        assert!(
+            early(Basis::NotYet, verdicts),
+            "{}",
+            text(Basis::NotYet, verdicts)
+        );
+        assert!(!early(Basis::BeforeStart, verdicts) && !early(Basis::Seen, verdicts));
+    }
+    assert!(text(Basis::NotYet, &nobody).contains("nobody is accused"));
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_core::culprits::Basis;
+
 use super::report::{Class, Mode, Pair, Report, Resource};
 use crate::culprits::time::show;
 use crate::simulate::table;
 
-/// Length of the window that verdicts usually rest on.
-const USUAL_SECONDS: f64 = 30.0;
 /// Letters of a class's name that are shown, unless it would look like another's; so many of them are its end.
 const CLASS_WIDTH: usize = 60;
 const CLASS_END: usize = 24;
@@ -57,11 +57,12 @@ impl Report {
             .pairs(resource)
             .filter(|(_, pair)| pair.confidence.is_some())
             .collect();
-        if accused.is_empty() && live && seconds < USUAL_SECONDS {
-            return format!("not known yet: nobody is accused, by {seconds:.0} s of data\n");
-        }
+        let early = match is_early(resource) {
+            true => "not known yet: ",
+            false => "",
+        };
         if accused.is_empty() {
-            return format!("nobody is accused, by {seconds:.0} s of data\n");
+            return format!("{early}nobody is accused, by {seconds:.0} s of data\n");
         }
         accused.sort_by(|one, other| {
             let share = |pair: &Pair| pair.share.unwrap_or(0.0);
@@ -78,6 +79,11 @@ impl Report {
         ];
         let mut rows = vec![names.map(str::to_owned).to_vec()];
         let mut text = String::new();
+        if is_early(resource) {
+            text += &format!(
+                "not known yet: who is accused by {seconds:.0} s of data may be innocent\n"
+            );
+        }
         let shown = shown(accused.iter().map(|(class, _)| class.name.as_str()));
         for ((class, pair), name) in accused.into_iter().zip(shown) {
             rows.push(vec![
@@ -147,6 +153,11 @@ impl Report {
         }
         text
     }
+}
+
+/// Whether too little was seen of it so far.
+fn is_early(resource: &Resource) -> bool {
+    resource.basis.as_deref() == Some(Basis::NotYet.label())
 }
 
 /// Whether it rests on durations alone, which cannot tell slow from dear.

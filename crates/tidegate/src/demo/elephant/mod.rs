@@ -156,6 +156,7 @@ fn start(machines: &Machines, seed: u64) -> Result<Running, Failure> {
         automatic: None,
         test_ambiguous: false,
         slo: Duration::from_millis(500),
+        state: None,
     };
     let seed = Stream::Picker(0).prng(seed).bits();
     let front_end = front_end(spec, machines, Some(culprits), seed)?;

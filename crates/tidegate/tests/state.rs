@@ -1,0 +1,223 @@
+//! What a front-end has learned outlives it: real processes, one after the other.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use support::{Process, folder, free_address};
+use tidegate_core::classes::ClassId;
+use tidegate_core::culprits::{Discovery, EVERY, Learned, Limits, Request, ResourceId, UsagePoint};
+use tidegate_core::time::Timestamp;
+
+const FILE: &str = "culprits.learned";
+
+fn now() -> u64 {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+    unix.unwrap().as_secs()
+}
+
+/// A minute of a site with one class, as a front-end would have learned it.
+fn learned() -> Learned {
+    let mut discovery = Discovery::new(Limits::default());
+    let cpu = ResourceId(0);
+    for ms in (0..60_000).step_by(20) {
+        let at = Timestamp::from_millis(5_000 + ms);
+        let point = UsagePoint {
+            at,
+            busy_ns: 4_000_000 * (ms / 20),
+            cores: 1.0,
+        };
+        discovery.on_usage(cpu, point);
+        discovery.on_request(&Request {
+            class: ClassId(1),
+            sent: at,
+            ended: Some(at + Duration::from_millis(10)),
+        });
+        if u128::from(at.nanos()).is_multiple_of(EVERY.as_nanos()) {
+            discovery.evaluate(at, cpu);
+        }
+    }
+    let known = discovery.learned(cpu).into_iter();
+    let known = known.map(|(_, class)| ("GET /".to_owned(), class));
+    let mut learned = Learned::default();
+    assert!(learned.note("a cpu", 1.0, known, now()));
+    learned
+}
+
+/// A front-end without servers that answer, and its folders.
+struct Scene {
+    folder: PathBuf,
+    state: PathBuf,
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let folder = folder(name);
+        let state = folder.join("state");
+        std::fs::create_dir(&state).unwrap();
+        Self { folder, state }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.state.join(FILE)
+    }
+
+    /// What it says of its state from its start to its end, and its end is the one of a service that is stopped.
+    fn run(&self, more: &str, directory: Option<&Path>) -> Vec<String> {
+        let (admin, web) = (free_address(), free_address());
+        let config = self.folder.join("tidegate.toml");
+        let text = format!(
+            "admin = {{ address = \"{admin}\" }}\nlistener = [{{ address = \"{web}\" }}]\nsite = [{{ name = \"a\" }}]\n\
+             node = [{{ name = \"n\", address = \"127.0.0.1:1\", site = \"a\" }}]\n{more}\n"
+        );
+        std::fs::write(&config, text).unwrap();
+        let log = self.folder.join("log");
+        let said = std::fs::File::create(&log).unwrap();
+        let mut command: Command = support::tidegate();
+        command.args(["--json", "run"]).arg(&config);
+        command.env_remove("STATE_DIRECTORY");
+        command.envs(directory.map(|it| ("STATE_DIRECTORY", it)));
+        let mut process = Process::start(command.stdout(Stdio::null()).stderr(said));
+        support::eventually("it is ready", || {
+            let text =
+                format!("GET /readyz HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+            support::request(admin, &text).filter(|it| it.status == 200)
+        });
+        process.signal("TERM");
+        assert_eq!(process.wait(), Some(0));
+        let events = std::fs::read_to_string(&log).unwrap();
+        let events = events
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        let states = events.filter(|it: &serde_json::Value| it["event"] == "state");
+        states
+            .map(|it| it["message"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// What is in the file by now.
+    fn kept(&self) -> Learned {
+        let mode = std::fs::metadata(self.file()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let (learned, age) = Learned::decode(&std::fs::read(self.file()).unwrap(), now()).unwrap();
+        assert!(age < 60, "it was written at the end: {age}");
+        learned
+    }
+
+    fn put(&self, bytes: &[u8], mode: u32) {
+        std::fs::write(self.file(), bytes).unwrap();
+        std::fs::set_permissions(self.file(), PermissionsExt::from_mode(mode)).unwrap();
+    }
+}
+
+#[test]
+fn what_was_learned_outlives_a_restart() {
+    let scene = Scene::new("state-restart");
+    let by_config = "[state]\ndirectory = \"state\"";
+    let said = scene.run(by_config, None);
+    assert!(
+        said[0].ends_with("is not there yet: what requests cost is not known yet"),
+        "{said:?}"
+    );
+    assert_eq!(scene.kept(), Learned::default());
+    let learned = learned();
+    // An hour ago.
+    scene.put(&learned.encode(now() - 3600), 0o600);
+    // The folder of the configuration, and then the service manager's.
+    for (more, directory) in [(by_config, None), ("", Some(&*scene.state))] {
+        let said = scene.run(more, directory);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("known from "), "{said:?}");
+        assert_eq!(scene.kept(), learned);
+    }
+}
+
+#[test]
+fn nothing_is_kept_unless_there_is_a_folder_for_it() {
+    let scene = Scene::new("state-none");
+    let off = "[state]\nkeep = false";
+    for (more, directory) in [
+        ("", None),
+        (off, Some(&*scene.state)),
+        ("", Some(Path::new("state"))),
+    ] {
+        assert_eq!(scene.run(more, directory), Vec::<String>::new());
+        assert_eq!(std::fs::read_dir(&scene.state).unwrap().count(), 0);
+    }
+    // Neither is a folder made.
+    let gone = scene.folder.join("gone");
+    let said = scene.run("", Some(&gone));
+    let why = said
+        .iter()
+        .filter(|it| it.contains("cannot write "))
+        .count();
+    assert_eq!((said.len(), why), (2, 1), "once: {said:?}");
+    assert!(!gone.exists());
+}
+
+#[test]
+fn a_file_that_is_of_no_use_is_refused_by_name_and_harms_nobody() {
+    let scene = Scene::new("state-refused");
+    let learned = learned();
+    let good = learned.encode(now());
+    let (mut damaged, mut newer) = (good.clone(), good.clone());
+    damaged[good.len() / 2] ^= 1;
+    newer[8] = 9;
+    let old = learned.encode(now() - 8 * 24 * 3600);
+    for (bytes, mode, why) in [
+        (&damaged[..], 0o600, "it is damaged"),
+        (&newer, 0o600, "it is of version 9"),
+        (&old, 0o600, " s old, more than "),
+        (
+            b"{\"learned\":[]}",
+            0o600,
+            "it does not begin as such a file does",
+        ),
+        (&vec![0; (4 << 20) + 1], 0o600, "it is larger than"),
+        (&good, 0o644, "others have access to it (mode 0644)"),
+    ] {
+        scene.put(bytes, mode);
+        let said = scene.run("", Some(&scene.state));
+        assert!(said.len() == 1 && said[0].contains(why), "{why}: {said:?}");
+        // What was there until the end is now what this process has learned.
+        assert_eq!(scene.kept(), Learned::default(), "{why}");
+    }
+}
+
+#[test]
+fn a_link_is_neither_read_nor_written_through() {
+    let scene = Scene::new("state-link");
+    let victim = scene.folder.join("victim");
+    std::fs::write(&victim, learned().encode(now())).unwrap();
+    std::fs::set_permissions(&victim, PermissionsExt::from_mode(0o600)).unwrap();
+    let before = std::fs::read(&victim).unwrap();
+    symlink(&victim, scene.file()).unwrap();
+    symlink(&victim, scene.state.join("culprits.next")).unwrap();
+    let said = scene.run("", Some(&scene.state));
+    assert!(
+        said.len() == 1 && said[0].contains("it is a link"),
+        "{said:?}"
+    );
+    assert_eq!(std::fs::read(&victim).unwrap(), before);
+    assert!(std::fs::symlink_metadata(scene.file()).unwrap().is_file());
+    assert_eq!(scene.kept(), Learned::default());
+    assert_eq!(std::fs::read_dir(&scene.state).unwrap().count(), 1);
+}
+
+#[test]
+fn something_else_in_its_place_stays_and_is_told() {
+    let scene = Scene::new("state-folder");
+    std::fs::create_dir(scene.file()).unwrap();
+    let said = scene.run("", Some(&scene.state));
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains("it is not a regular file"), "{said:?}");
+    assert!(
+        said[1].contains("something that is no file has its name"),
+        "{said:?}"
+    );
+    assert!(std::fs::metadata(scene.file()).unwrap().mode() & 0o040_000 != 0);
+}
