@@ -120,7 +120,8 @@ pub struct Ticket {
     /// None if this is not its first try: then it says nothing of its kind.
     kind: Option<Kind>,
     slowdown: f32,
-    /// Whether it found hardly another one there and has no answer yet.
+    /// Whether it has no answer yet, and whether it found hardly another one there and has none yet.
+    unanswered: Cell<bool>,
     first: Cell<bool>,
     dispatched_at: Timestamp,
     /// When the head of the answer came.
@@ -138,9 +139,13 @@ impl Ticket {
         self.site
     }
 
-    fn end_first(&self) {
+    /// The answer has come, or will not.
+    fn end_wait(&self) {
         if self.first.replace(false) {
             self.table.first_ended(self.site);
+        }
+        if let (Some(kind), true) = (self.kind, self.unanswered.replace(false)) {
+            self.table.end_wait_of(self.site, kind);
         }
     }
 }
@@ -148,7 +153,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.table.complete(self.node);
-        self.end_first();
+        self.end_wait();
     }
 }
 
@@ -209,6 +214,26 @@ impl PartialEq for Waiter {
     }
 }
 
+/// What lets a request in beside its rank's limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passes {
+    /// Nothing.
+    Never,
+    /// It does not use what is full.
+    Spared,
+    /// Its kind has not surged, others have.
+    Steady,
+}
+
+impl Passes {
+    fn among_surged(has_surged: bool, surged: u64) -> Self {
+        match surged != 0 && !has_surged {
+            true => Self::Steady,
+            false => Self::Never,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct PickerSite {
     config: PolicyConfig,
@@ -244,17 +269,17 @@ impl PickerSite {
         }
     }
 
-    /// A node with room for the class, or for one that is spared: the policy's choice among all, or else
+    /// A node with room for the class, or for one that passes beside it: the policy's choice among all, or else
     /// among those that have room. `left` is scratch.
     fn choose(
         &mut self,
         view: &View<'_>,
-        (class, spared): (Class, bool),
+        (class, passes): (Class, Passes),
         prng: &mut Prng,
         left: &mut Vec<NodeId>,
     ) -> Option<Choice> {
         let choice = self.policy.pick(view, prng);
-        let has_room = self.admits(view, choice.node, (class, spared));
+        let has_room = self.admits(view, choice.node, (class, passes));
         if has_room && view.table.has_group_room(choice.node) {
             return Some(choice);
         }
@@ -263,7 +288,7 @@ impl PickerSite {
         }
         left.clear();
         let nodes = view.candidates.iter();
-        left.extend(nodes.filter(|node| self.has_room(view, **node, (class, spared))));
+        left.extend(nodes.filter(|node| self.has_room(view, **node, (class, passes))));
         if left.is_empty() {
             return None;
         }
@@ -274,15 +299,19 @@ impl PickerSite {
         Some(self.policy.pick(&view, prng))
     }
 
-    fn has_room(&self, view: &View<'_>, node: NodeId, rank: (Class, bool)) -> bool {
+    fn has_room(&self, view: &View<'_>, node: NodeId, rank: (Class, Passes)) -> bool {
         self.admits(view, node, rank) && view.table.has_group_room(node)
     }
 
     /// Whether the node itself bears another one; one that does not use what is full behind it finds room
-    /// for as long as the node has time.
-    fn admits(&self, view: &View<'_>, node: NodeId, (class, spared): (Class, bool)) -> bool {
-        let spared = spared && view.table.at_work(node) < view.table.spared_limit(node);
-        spared || self.admission.has_room(view, node, class)
+    /// for as long as the node has time, and one whose kind has not surged while it has no more than usual.
+    fn admits(&self, view: &View<'_>, node: NodeId, (class, passes): (Class, Passes)) -> bool {
+        let beside = match passes {
+            Passes::Never => 0,
+            Passes::Spared => view.table.spared_limit(node),
+            Passes::Steady => view.table.steady_limit(node),
+        };
+        view.table.at_work(node) < beside || self.admission.has_room(view, node, class)
     }
 
     /// Tells the table how many wait: what the director asks slots for.
@@ -298,13 +327,23 @@ impl PickerSite {
 
     /// Whether stage 0 need not read what comes: it would be refused, or would only take the place of an
     /// equal.
-    fn is_closed(&self, now: Timestamp) -> bool {
-        now < self.closed_until || self.waiting.is_closed_to(self.highest())
+    fn is_closed(&self, now: Timestamp, surged: u64) -> bool {
+        now < self.closed_until || self.waiting.is_closed_to(self.highest(surged))
     }
 
     /// The highest that may come.
-    fn highest(&self) -> Class {
-        Class::HIGHEST.with_known(self.admits.sessions)
+    fn highest(&self, surged: u64) -> Class {
+        Class::HIGHEST.with_known(self.admits.sessions || surged != 0)
+    }
+
+    /// The class of a request while some kinds have surged: within a class these are last, and what has not goes as
+    /// known sessions do, unless the site tells sessions apart by itself.
+    fn among_surged(&self, class: Class, kind: Kind, surged: u64) -> Class {
+        if surged == 0 {
+            return class;
+        }
+        let known = class.is_known() || !self.admits.sessions;
+        class.with_known(known && !kind.is_in(surged))
     }
 
     /// Another way of admitting; whoever waits goes on to.
@@ -405,8 +444,9 @@ impl Picker {
     /// any of the sites that it could ask for would let something in.
     pub fn handle_accept(&mut self, now: Timestamp) -> Verdict {
         let sites = (0..).map(SiteId).zip(&self.sites);
-        let closed =
-            (sites.into_iter()).all(|(id, site)| site.is_closed(now) && !self.table.spares_any(id));
+        let closed = (sites.into_iter()).all(|(id, site)| {
+            site.is_closed(now, self.table.surged(id)) && !self.table.spares_any(id)
+        });
         match closed && !self.sites.is_empty() {
             true => Verdict::Reject(RejectReason::Overload),
             false => Verdict::Admit,
@@ -429,11 +469,16 @@ impl Picker {
         let state = &mut self.sites[site.index()];
         let verdict = state.admission.on_request(&view, class, &mut self.prng);
         let contended = self.groups.is_contended(site);
-        // Who waits waits for what this one does not use.
-        let spared = self.table.is_spared(site, kind);
-        let overtakes = contended || !spared && state.waiting.is_ahead_of(class);
+        let surged = self.table.surged(site);
+        let class = state.among_surged(class, kind, surged);
+        let passes = match self.table.is_spared(site, kind) {
+            true => Passes::Spared,
+            false => Passes::among_surged(kind.is_in(surged), surged),
+        };
+        // Who waits waits for what a spared one does not use.
+        let overtakes = contended || passes != Passes::Spared && state.waiting.is_ahead_of(class);
         let choice = if verdict == Verdict::Admit && !overtakes {
-            state.choose(&view, (class, spared), &mut self.prng, &mut self.left)
+            state.choose(&view, (class, passes), &mut self.prng, &mut self.left)
         } else {
             None
         };
@@ -468,7 +513,7 @@ impl Picker {
                 Decision::Wait
             }
             Pushed::Refused => {
-                if class == state.highest() {
+                if class == state.highest(surged) {
                     state.closed_until = now + CLOSED;
                 }
                 Decision::Reject(RejectReason::QueueFull)
@@ -520,7 +565,10 @@ impl Picker {
         let state = &mut self.sites[site.index()];
         let spared = !candidates.is_empty() && self.table.is_spared(site, kind);
         let choice = match spared {
-            true => state.choose(&view, (class, true), &mut self.prng, &mut self.left),
+            true => {
+                let rank = (class, Passes::Spared);
+                state.choose(&view, rank, &mut self.prng, &mut self.left)
+            }
             false => None,
         };
         match choice {
@@ -537,7 +585,8 @@ impl Picker {
         let choice = match candidates.is_empty() {
             true => None,
             false => {
-                let rank = (class, false);
+                let surged = self.table.surged(site);
+                let rank = (class, Passes::among_surged(!class.is_known(), surged));
                 Some(state.choose(&view, rank, &mut self.prng, &mut self.left)?)
             }
         };
@@ -610,7 +659,7 @@ impl Picker {
     /// latency; what the answer is worth is known at its end.
     pub fn handle_head(&mut self, ticket: &mut Ticket, now: Timestamp) {
         ticket.began_at = Some(now);
-        ticket.end_first();
+        ticket.end_wait();
         self.table.began(ticket.node);
     }
 
@@ -618,7 +667,7 @@ impl Picker {
     pub fn handle_outcome(&mut self, ticket: &Ticket, outcome: Outcome, now: Timestamp) {
         let began_at = ticket.began_at.unwrap_or(now);
         let latency = began_at.since(ticket.dispatched_at);
-        ticket.end_first();
+        ticket.end_wait();
         match outcome {
             Outcome::Success => {
                 self.table.succeeded(ticket.node, latency, ticket.slowdown);
@@ -681,6 +730,9 @@ impl Picker {
         if first {
             self.table.add_first(site);
         }
+        if let Some(kind) = kind {
+            self.table.begin_wait_of(site, kind);
+        }
         Ticket {
             node,
             why: Why {
@@ -693,6 +745,7 @@ impl Picker {
             site,
             kind,
             slowdown: choice.slowdown,
+            unanswered: Cell::new(true),
             first: Cell::new(first),
             dispatched_at: now,
             began_at: None,

@@ -1,8 +1,10 @@
 //! Admission, discovery and `automatic` together, before a database that searches fill.
 
+use std::time::Duration;
+
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
 use tidegate_core::throttle::AutoConfig;
-use tidegate_sim::shop::{ONSET, Outcome, Tally, auction, run};
+use tidegate_sim::shop::{Class, Come, ONSET, Outcome, Tally, auction, run};
 
 const STATIC: [usize; 1] = [0];
 /// Pages that ask the database for a little, and a form that asks it for nothing.
@@ -66,6 +68,63 @@ fn with_automatic_everybody_else_is_fast_again() {
             .iter()
             .any(|(_, text)| text.contains("not throttled any more"));
         assert!(!released, "seed {seed}: {:?}", tally.said);
+    }
+}
+
+/// From the first second on, whether the searches are throttled later or not. The form is left out: its name folds
+/// into the same kind as the searches'.
+#[test]
+fn pages_that_were_there_before_the_searches_go_first() {
+    const BEFORE: [usize; 2] = [2, 3];
+    let last = AutoConfig {
+        holds: false,
+        ..AutoConfig::default()
+    };
+    for automatic in [None, Some(last), Some(AutoConfig::default())] {
+        for seed in 1..=4 {
+            let adaptive = AdmissionConfig::new(AdmissionKind::Adaptive);
+            let mut shop = auction(adaptive, automatic, seed);
+            shop.length = ONSET + Duration::from_secs(15);
+            let tally = run(&shop);
+            let pages = after(&tally, &BEFORE, 0.0, 10.0);
+            assert!(refused(pages) < 0.01, "seed {seed}: {pages:?}");
+            assert!(pages.p95_ms < 100.0, "seed {seed}: {pages:?}");
+            let searches = after(&tally, &SEARCHES, 0.0, 10.0);
+            assert!(searches.answered > 200, "seed {seed}: {searches:?}");
+        }
+    }
+}
+
+/// All pages come five or six times as often: none of them is new, and they are refused alike. If one does, the
+/// other one is not refused for it.
+#[test]
+fn growth_of_all_is_overload_and_growth_of_one_is_its_own_affair() {
+    let grown = |more: &[(usize, f64)], seed| {
+        let adaptive = AdmissionConfig::new(AdmissionKind::Adaptive);
+        let mut shop = auction(adaptive, None, seed);
+        shop.cpus = [8.0, 2.0];
+        shop.length = ONSET + Duration::from_secs(15);
+        shop.classes.truncate(4);
+        for (class, rate) in more {
+            let class = Class {
+                from: ONSET,
+                come: Come::Open(*rate),
+                ..shop.classes[*class]
+            };
+            shop.classes.push(class);
+        }
+        run(&shop)
+    };
+    for seed in 1..=2 {
+        let all = grown(&[(2, 300.0), (3, 250.0)], seed);
+        let of = |classes: &[usize]| refused(after(&all, classes, 1.0, 14.0));
+        let (browse, item) = (of(&[2, 4]), of(&[3, 5]));
+        assert!(browse > 0.05 && item > 0.05, "seed {seed}: {browse} {item}");
+        assert!((browse - item).abs() < 0.05, "seed {seed}: {browse} {item}");
+        let one = grown(&[(2, 480.0)], seed);
+        let of = |classes: &[usize]| refused(after(&one, classes, 0.0, 14.0));
+        assert!(of(&[2, 4]) > 0.05, "seed {seed}: {}", of(&[2, 4]));
+        assert!(of(&[3]) < 0.005, "seed {seed}: {}", of(&[3]));
     }
 }
 

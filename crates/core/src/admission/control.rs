@@ -29,6 +29,7 @@ use super::kinds::{Kinds, Room};
 use super::natural::Natural;
 use super::server::{Age, Server, Sum};
 use super::slots::{Slots, Tally, Wanted, scale_by, vote_for};
+use super::surge::Surges;
 use super::{AdmissionConfig, Class, Rank, WithoutRecords};
 use crate::load::{Agreed, LoadTable};
 use crate::prng::Prng;
@@ -119,6 +120,7 @@ pub struct Control {
     hidden: Hidden,
     natural: Natural,
     kinds: Kinds,
+    surges: Surges,
     /// What all limits should be scaled by for what lies behind, as this front-end sees it.
     scale: f64,
     /// What they are scaled by, as all agree, the servers' mean.
@@ -147,6 +149,7 @@ impl Control {
             hidden: Hidden::default(),
             natural: Natural::default(),
             kinds: Kinds::default(),
+            surges: Surges::default(),
             scale: 1.0,
             agreed: 1.0,
             ticked_at: None,
@@ -184,7 +187,7 @@ impl Control {
         table.set_sojourn(tick.site, sojourn.unwrap_or_default());
     }
 
-    /// Which kinds of requests take longer than they do with room.
+    /// Which kinds of requests take longer than they do with room, and which have surged.
     fn tell_kinds(&mut self, site: SiteId, table: &LoadTable, binds: bool, dt: f64) {
         let room = match self.hidden.state() {
             (_, true) => Room::Dip,
@@ -195,6 +198,9 @@ impl Control {
         let answered = |kind| table.answers(site, kind);
         self.kinds.on_tick(dt, answered, room);
         table.set_spared(site, self.kinds.spared());
+        let unanswered = |kind| table.unanswered_of(site, kind);
+        self.surges.on_tick(dt, unanswered, room);
+        table.set_surged(site, self.surges.surged());
     }
 
     /// Takes in what the servers' words tell; one front-end alone needs none.
@@ -297,6 +303,7 @@ impl Control {
         let mut needs = Needs::of(tick.site, tick.candidates, table);
         let binds = binds || needs.any();
         let keeps = self.keeps(share);
+        let steady = self.surges.room();
         for server in &mut self.servers {
             let limit = server.limit * server.scale;
             let in_flight = table.at_work(server.node) as i64;
@@ -305,6 +312,7 @@ impl Control {
             let total = server.total.filter(|_| limit.is_finite());
             let spared = for_spared(server, total.as_ref(), in_flight, share);
             table.set_spared_limit(server.node, spared);
+            table.set_steady_limit(server.node, in_flight as f64 + steady);
             let agreed = total.map(|total| Agreed {
                 held: u32::try_from(total.held).unwrap_or(0),
                 limit: limit.ceil() as u32,

@@ -97,6 +97,11 @@ impl Kind {
         hash.kind()
     }
 
+    /// The kind of this number.
+    pub(super) const fn numbered(number: u8) -> Self {
+        Self(number)
+    }
+
     /// As an index.
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -12,7 +12,7 @@
 //! is one file and one line in the table below; it takes no lock and allocates nothing while it decides.
 //!
 //! Inside: `server` (one server: `bound`, or `own_latency` where nothing is known), `hidden` (what lies
-//! behind all), `kinds` (who is slower than with room), `natural` (whether the SLO is any measure), `slots` (how front-ends agree), `rivals`
+//! behind all), `kinds` (who is slower than with room), `surge` (what is new or has grown), `natural` (whether the SLO is any measure), `slots` (how front-ends agree), `rivals`
 //! (what others do, to compare with).
 //!
 //! What it does not know: HTTP, answers, who asks.
@@ -33,6 +33,7 @@ mod rivals;
 mod server;
 mod sessions;
 mod slots;
+mod surge;
 mod wait_queue;
 
 use std::time::Duration;

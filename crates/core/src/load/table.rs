@@ -126,6 +126,8 @@ pub struct LoadTable {
     kinds: Box<[[KindSlot; Kind::COUNT]]>,
     /// By node: the most own requests in flight when one of a kind comes that is spared.
     spared: Box<[AtomicU64]>,
+    /// The same when one comes whose kind has not surged while others have.
+    steady: Box<[AtomicU64]>,
     groups: Box<[GroupSlot]>,
 }
 
@@ -144,6 +146,8 @@ struct GroupSlot {
 struct KindSlot {
     many: AtomicU64,
     nanos: AtomicU64,
+    /// Requests that wait for a node's answer now.
+    unanswered: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -160,6 +164,8 @@ struct SiteSlot {
     first_ended: AtomicU64,
     /// Kinds that do not use what is full behind the site's servers, a bit each.
     spared: AtomicU64,
+    /// Kinds that have surged, a bit each.
+    surged: AtomicU64,
     /// Requests that wait at this front-end, by class.
     waiting: [AtomicU64; Class::COUNT],
 }
@@ -176,6 +182,7 @@ impl LoadTable {
                 .map(|_| std::array::from_fn(|_| KindSlot::default()))
                 .collect(),
             spared: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
+            steady: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
             groups: Box::default(),
         };
         for site in 0..sites {
@@ -493,6 +500,36 @@ impl LoadTable {
         self.sites[site.index()].spared.load(Ordering::Relaxed) != 0
     }
 
+    /// A request of a kind waits for a node's answer from now on.
+    pub(crate) fn begin_wait_of(&self, site: SiteId, kind: Kind) {
+        let slot = &self.kinds[site.index()][kind.index()];
+        slot.unanswered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It does not any more.
+    pub(crate) fn end_wait_of(&self, site: SiteId, kind: Kind) {
+        let slot = &self.kinds[site.index()][kind.index()];
+        slot.unanswered.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Requests of a kind that wait for a node's answer.
+    pub(crate) fn unanswered_of(&self, site: SiteId, kind: Kind) -> u64 {
+        let slot = &self.kinds[site.index()][kind.index()];
+        slot.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// Publishes the kinds of a site that have surged.
+    pub(crate) fn set_surged(&self, site: SiteId, kinds: u64) {
+        let word = &self.sites[site.index()].surged;
+        word.store(kinds, Ordering::Relaxed);
+    }
+
+    /// The kinds of a site that have surged, a bit each.
+    #[inline]
+    pub(crate) fn surged(&self, site: SiteId) -> u64 {
+        self.sites[site.index()].surged.load(Ordering::Relaxed)
+    }
+
     /// Publishes how many own requests may be in flight at a node when one comes whose kind is spared.
     pub(crate) fn set_spared_limit(&self, node: NodeId, limit: f64) {
         let limit = if limit.is_nan() { 0.0 } else { limit.max(0.0) };
@@ -503,6 +540,19 @@ impl LoadTable {
     #[inline]
     pub fn spared_limit(&self, node: NodeId) -> u64 {
         self.spared[node.index()].load(Ordering::Relaxed)
+    }
+
+    /// Publishes how many own requests may be in flight at a node when one comes whose kind has not surged
+    /// while others have.
+    pub(crate) fn set_steady_limit(&self, node: NodeId, limit: f64) {
+        self.steady[node.index()].store(limit.round() as u64, Ordering::Relaxed);
+    }
+
+    /// How many own requests may be in flight at a node when one comes whose kind has not surged while
+    /// others have.
+    #[inline]
+    pub(crate) fn steady_limit(&self, node: NodeId) -> u64 {
+        self.steady[node.index()].load(Ordering::Relaxed)
     }
 
     /// Asks for an atomic on a node's shared word, when the last one was answered.

@@ -267,6 +267,110 @@ fn a_known_session_has_room_and_a_turn_before_others_of_its_class() {
     assert!(matches!(decision, Decision::Forward(_)), "{decision:?}");
 }
 
+/// A picker of one node that is full, and a request of a kind that has surged and one of another.
+fn surged(sessions: bool) -> (Picker, impl Fn(&str, u64) -> Arrival) {
+    let config = AdmissionConfig {
+        sessions,
+        ..AdmissionConfig::new(AdmissionKind::Adaptive)
+    };
+    let picker = admitting(1, config);
+    let table = picker.table();
+    table.set_limits(NodeId(0), [0.0; Rank::COUNT]);
+    let kind = |path: &str| Kind::of("GET", path);
+    table.set_surged(SITE, 1 << kind("/search").index());
+    let arrival = move |path: &str, id| Arrival {
+        kind: kind(path),
+        ..of(0, id)
+    };
+    (picker, arrival)
+}
+
+fn waits(picker: &mut Picker, arrival: &Arrival) {
+    let decision = picker.handle_request(arrival, NOW);
+    assert!(matches!(decision, Decision::Wait), "{decision:?}");
+}
+
+/// Who goes next, until nobody waits.
+fn order(picker: &mut Picker) -> Vec<u64> {
+    picker.table().set_limits(NodeId(0), [1.0; Rank::COUNT]);
+    let next = || picker.poll_waiting(NOW).map(|(id, _)| id.0);
+    std::iter::from_fn(next).collect()
+}
+
+#[test]
+fn a_kind_that_has_surged_goes_last_within_its_class() {
+    let (mut picker, arrival) = surged(false);
+    let lower = Arrival {
+        class: LOW,
+        ..arrival("/page", 4)
+    };
+    for it in [
+        lower,
+        arrival("/search", 1),
+        arrival("/page", 2),
+        arrival("/page", 3),
+    ] {
+        waits(&mut picker, &it);
+    }
+    assert_eq!(order(&mut picker), [2, 3, 1, 4]);
+}
+
+#[test]
+fn a_kind_that_has_surged_goes_behind_known_sessions_of_others() {
+    let (mut picker, arrival) = surged(true);
+    let known = |path, id| Arrival {
+        class: Class::HIGHEST.with_known(true),
+        ..arrival(path, id)
+    };
+    for it in [known("/search", 1), arrival("/page", 2), known("/page", 3)] {
+        waits(&mut picker, &it);
+    }
+    assert_eq!(order(&mut picker), [3, 1, 2]);
+}
+
+#[test]
+fn connections_are_read_while_all_that_wait_are_of_a_kind_that_has_surged() {
+    let (mut picker, arrival) = surged(false);
+    for id in 0..u64::from(AdmissionConfig::QUEUE) {
+        waits(&mut picker, &arrival("/search", id));
+    }
+    assert_eq!(picker.handle_accept(NOW), Verdict::Admit);
+    let more = picker.handle_request(&arrival("/search", 5000), NOW);
+    assert!(
+        matches!(more, Decision::Wait),
+        "instead of the oldest: {more:?}"
+    );
+    waits(&mut picker, &arrival("/page", 5001));
+    assert_eq!(picker.handle_accept(NOW), Verdict::Admit);
+}
+
+#[test]
+fn what_waits_for_an_answer_is_counted_by_kind_until_its_head() {
+    let mut picker = picker(1);
+    let arrival = |path| Arrival {
+        kind: Kind::of("GET", path),
+        ..of(0, 0)
+    };
+    let unanswered = |picker: &Picker, path| {
+        let kind = Kind::of("GET", path);
+        picker.table().unanswered_of(SITE, kind)
+    };
+    let mut answered = sent(picker.handle_request(&arrival("/page"), NOW));
+    let failed = sent(picker.handle_request(&arrival("/page"), NOW));
+    let cancelled = sent(picker.handle_request(&arrival("/page"), NOW));
+    let other = sent(picker.handle_request(&arrival("/search"), NOW));
+    assert_eq!(unanswered(&picker, "/page"), 3);
+    assert_eq!(unanswered(&picker, "/search"), 1);
+    picker.handle_head(&mut answered, NOW);
+    picker.handle_outcome(&failed, Outcome::Broken, NOW);
+    assert_eq!(unanswered(&picker, "/page"), 1);
+    // A second try says nothing of its kind.
+    let again = picker.handle_retry(SITE, &[], NOW).unwrap();
+    drop((answered, failed, cancelled, other, again));
+    assert_eq!(unanswered(&picker, "/page"), 0);
+    assert_eq!(unanswered(&picker, "/search"), 0);
+}
+
 #[test]
 fn a_dry_run_lets_all_in_and_counts() {
     let config = AdmissionConfig {
