@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use http::HeaderName;
 use tidegate_core::time::Timestamp;
 
 use crate::site::SiteConfig;
@@ -193,8 +194,10 @@ pub struct ForwardedConfig {
     /// Clients whose own claims are believed: theirs are appended to. Claims of all others are
     /// replaced.
     pub trusted: Vec<Network>,
+    /// Names that go on although they end here otherwise, see [`ends_unless_kept`](crate::ends_unless_kept).
+    pub keep: Vec<HeaderName>,
     /// Pass on fields whose names many servers take for one that is set or ends here, since they do not
-    /// tell `_` from `-`: `X_Forwarded_For`, `Transfer_Encoding`.
+    /// tell `_` or `.` from `-`: `X_Forwarded_For`, `Transfer_Encoding`.
     pub underscores: bool,
     /// Our name in `Via` (RFC 9110 §7.6.3). None by default: a `Via` makes nginx, for one, send
     /// uncompressed answers unless it is told otherwise.
@@ -207,6 +210,7 @@ impl Default for ForwardedConfig {
             x_forwarded: true,
             forwarded: false,
             trusted: Vec::new(),
+            keep: Vec::new(),
             underscores: false,
             via: None,
         }

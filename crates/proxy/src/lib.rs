@@ -74,6 +74,7 @@ pub use config::{
 };
 pub use dithering::{DitherCounters, DitherError, Dithering, Tosses};
 pub use forward::is_own_fault;
+pub use head::ends_unless_kept;
 pub use log::Recent;
 pub use observed::{Event, Observed, Words};
 pub use proxy::{Drained, Proxy, ProxyError, Shared, WorkerFailure};

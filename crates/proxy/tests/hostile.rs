@@ -495,7 +495,9 @@ fn a_client_that_is_not_trusted_tells_the_node_nothing_of_itself() {
     client.send(
         "GET / HTTP/1.1\r\nHost: shop.example\r\nX-Real-IP: 192.0.2.1\r\nX-FORWARDED-PORT: 443\r\n\
          x_real_ip: 192.0.2.2\r\nX-Forwarded_Prefix: /admin\r\nx-forwarded-server: other\r\n\
-         Client-IP: 192.0.2.3\r\nForwarded: for=192.0.2.4\r\nX-Forwarded-For: 192.0.2.5\r\n\r\n",
+         Client-IP: 192.0.2.3\r\nForwarded: for=192.0.2.4\r\nX-Forwarded-For: 192.0.2.5\r\n\
+         X-Forwarded: for=192.0.2.6\r\nX.Forwarded.For: 192.0.2.7\r\nCF-Connecting-IP: 192.0.2.8\r\n\
+         Forwarded-For: 192.0.2.9\r\nProxy: http://192.0.2.10/\r\n\r\n",
     );
     assert_eq!(client.read_response(false).text(), "done");
     let seen = String::from_utf8(record.lock().unwrap().clone()).unwrap();

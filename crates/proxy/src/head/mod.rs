@@ -16,7 +16,8 @@
 //! | `TE` keeps only `trailers` | RFC 9110 §10.1.4 |
 //! | `Trailer` ends here where trailers do: before a body that is not chunked, and before a client without `TE: trailers` | RFC 9110 §6.5.1 |
 //! | what claims an address, a scheme, a host or more of the client (`Forwarded`, `X-Forwarded-*`, `X-Real-IP` and the like) ends here, unless the client is trusted | RFC 7239 §8.1 |
-//! | names with `_` that are one of these with `-` end here, unless they are wanted | gateways that fold both (RFC 3875 §4.1.18) |
+//! | names with `_`, `.` or the like that are one of these with `-` end here, unless they are wanted | gateways that fold them (RFC 3875 §4.1.18) |
+//! | `Proxy` ends here | gateways that make `HTTP_PROXY` of it |
 //! | `Upgrade` goes on only if `Connection` names it, and never for h2c or TLS | RFC 9110 §7.8 |
 //!
 //! `Content-Length` beside `Transfer-Encoding` is found on the raw bytes, as they come in: hyper
@@ -37,6 +38,8 @@ use crate::reason::Reason;
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// No field of HTTP: gateways make `HTTP_PROXY` of it, by which programs choose a proxy (CVE-2016-5385 and others).
+const PROXY: HeaderName = HeaderName::from_static("proxy");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(crate) const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics");
@@ -52,6 +55,7 @@ pub(crate) struct Facts {
     connection: bool,
     nominates: bool,
     keep_alive: bool,
+    proxy: bool,
     proxy_connection: bool,
     te: bool,
     te_trailers: bool,
@@ -61,7 +65,7 @@ pub(crate) struct Facts {
     claims: bool,
     max_forwards: bool,
     lengths: u8,
-    /// A name is one of [`NOTED`] but for its underscores.
+    /// A name is one of those that matter but for its underscores and the like.
     underscores: bool,
     /// A `Content-Length` is more than a number.
     length_is_list: bool,
@@ -90,50 +94,55 @@ pub(crate) struct Checked<'a> {
 
 /// Names that claim something about the client, or what it asked for, begin with this, or are among [`CLAIMS`].
 const CLAIM_PREFIX: &[u8] = b"x-forwarded-";
+/// Those that frameworks, content delivery networks and clouds have for the client's address.
 const CLAIMS: &[&str] = &[
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-pseudo-ipv4",
     "client-ip",
+    "fastly-client-ip",
     "forwarded",
+    "forwarded-for",
     "true-client-ip",
+    "x-appengine-user-ip",
     "x-client-ip",
     "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-forwarded",
+    "x-original-forwarded-for",
     "x-real-ip",
 ];
 
-/// Names that something must be done about, beside those that begin with [`CLAIM_PREFIX`]. Every name of every
-/// head is looked up here, so first come two bytes' worth of questions: which lengths are there with this
-/// first letter?
+/// Names that something must be done about, beside claims. Every name of every head is looked up here, so first come
+/// two bytes' worth of questions: which lengths are there with this first letter?
 const NOTED: &[&str] = &[
-    "client-ip",
     "connection",
     "content-length",
     "endpoint-load-metrics",
     "expect",
-    "forwarded",
     "host",
     "keep-alive",
     "max-forwards",
+    "proxy",
     "proxy-connection",
     "te",
     "trailer",
     "transfer-encoding",
-    "true-client-ip",
     "upgrade",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "x-real-ip",
 ];
 
-/// By first letter, the lengths of the names in [`NOTED`] as bits.
-const NOTED_LENGTHS: [u32; 256] = {
-    let mut lengths = [0; 256];
+/// By first letter, the lengths of the names in [`NOTED`] and [`CLAIMS`] as bits.
+const NOTED_LENGTHS: [u32; 256] = note_lengths(note_lengths([0; 256], NOTED), CLAIMS);
+
+const fn note_lengths(mut lengths: [u32; 256], names: &[&str]) -> [u32; 256] {
     let mut index = 0;
-    while index < NOTED.len() {
-        let name = NOTED[index].as_bytes();
+    while index < names.len() {
+        let name = names[index].as_bytes();
         lengths[name[0] as usize] |= 1 << name.len();
         index += 1;
     }
     lengths
-};
+}
 
 /// Whether something may have to be done about a name.
 fn may_be_noted(name: &str) -> bool {
@@ -143,15 +152,29 @@ fn may_be_noted(name: &str) -> bool {
         || (first == b'x' && begins_as_claim(name, true))
 }
 
-/// Whether a name begins with [`CLAIM_PREFIX`], or also with what servers take for it that do not tell `_` from `-`.
+/// A byte of a name as gateways have it that keep letters and digits alone.
+fn fold(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() {
+        byte
+    } else {
+        b'-'
+    }
+}
+
+/// Whether a name begins with [`CLAIM_PREFIX`], or also with what gateways take for it that [`fold`] names.
 fn begins_as_claim(name: &str, folds: bool) -> bool {
-    let is = |(byte, ours): (&u8, &u8)| byte == ours || (folds && *byte == b'_' && *ours == b'-');
+    let is = |(byte, ours): (&u8, &u8)| byte == ours || (folds && fold(*byte) == *ours);
     name.len() > CLAIM_PREFIX.len() && name.as_bytes().iter().zip(CLAIM_PREFIX).all(is)
 }
 
 /// Whether a name claims something about the client.
 fn is_claim(name: &str) -> bool {
     begins_as_claim(name, false) || CLAIMS.contains(&name)
+}
+
+/// Whether a field of this name ends here unless its client is trusted, or unless it is kept.
+pub fn ends_unless_kept(name: &HeaderName) -> bool {
+    is_claim(name.as_str()) || *name == PROXY
 }
 
 /// Gives a URL without a path the one that it stands for, before anything is decided by it.
@@ -254,6 +277,7 @@ impl Facts {
             }
             "content-length" => self.lengths = self.lengths.saturating_add(1),
             "keep-alive" => self.keep_alive = true,
+            "proxy" => self.proxy = true,
             "proxy-connection" => self.proxy_connection = true,
             "te" => {
                 self.te = true;
@@ -306,12 +330,12 @@ impl Facts {
     }
 }
 
-/// Whether a name is one that something is done about where servers do not tell `_` from `-`.
+/// Whether a name is one that something is done about only for gateways that [`fold`] names.
 fn is_folded(name: &str) -> bool {
-    let fold = |byte| if byte == b'_' { b'-' } else { byte };
-    let folded = || name.bytes().map(fold);
-    name.contains('_')
-        && (begins_as_claim(name, true) || NOTED.iter().any(|noted| folded().eq(noted.bytes())))
+    let is_plain = |byte| fold(byte) == byte;
+    let is = |ours: &&str| name.bytes().map(fold).eq(ours.bytes());
+    !name.bytes().all(is_plain)
+        && (begins_as_claim(name, true) || NOTED.iter().any(is) || CLAIMS.iter().any(is))
 }
 
 /// Drops all fields whose names are such.
@@ -537,8 +561,12 @@ fn count_down(headers: &mut HeaderMap) {
 fn tell_client(headers: &mut HeaderMap, facts: &Facts, hop: &Hop<'_>) {
     let config = hop.config;
     let trusted = config.trusted.iter().any(|it| it.contains(hop.client));
+    let is_kept = |name: &str| config.keep.iter().any(|kept| kept.as_str() == name);
     if facts.claims && !trusted {
-        drop_all(headers, is_claim);
+        drop_all(headers, |name| is_claim(name) && !is_kept(name));
+    }
+    if facts.proxy && !is_kept(PROXY.as_str()) {
+        headers.remove(PROXY);
     }
     let appends = facts.claims && trusted;
     if config.forwarded {

@@ -354,33 +354,51 @@ fn claims_about_the_client_are_replaced_or_appended_to() {
     );
 }
 
+/// Names that claim who the client is or how it came.
+const SPELLED_CLAIMS: &[&str] = &[
+    "Forwarded",
+    "X-Forwarded-For",
+    "X-Forwarded-Host",
+    "X-Forwarded-Port",
+    "X-Forwarded-Prefix",
+    "X-Forwarded-Proto",
+    "X-Forwarded-Scheme",
+    "X-Forwarded-Server",
+    "X-Forwarded-Ssl",
+    "X-Forwarded-Uri",
+    "X-Forwarded-User",
+    "X-Forwarded-Tls-Client-Cert-Info",
+    "X-Forwarded",
+    "X-Original-Forwarded-For",
+    "X-Real-IP",
+    "Client-IP",
+    "True-Client-IP",
+    "X-Client-IP",
+    "X-Cluster-Client-IP",
+    "X-Envoy-External-Address",
+    "X-AppEngine-User-IP",
+    "CF-Connecting-IP",
+    "CF-Connecting-IPv6",
+    "CF-Pseudo-IPv4",
+    "Fastly-Client-IP",
+    "Forwarded-For",
+];
+
+/// Names that say what is wanted of the server, or are none of these.
+const OTHERS: &[&str] = &[
+    "x-forwarded-",
+    "x-original-url",
+    "x-rewrite-url",
+    "x-original-host",
+    "x-http-method-override",
+    "proxy-authorization",
+    "content-encoding",
+    "x-real-ips",
+    "x-requested-with",
+];
+
 #[test]
 fn no_claim_of_an_untrusted_client_goes_on_however_it_is_spelled() {
-    let claims = [
-        "Forwarded",
-        "X-Forwarded-For",
-        "X-Forwarded-Host",
-        "X-Forwarded-Port",
-        "X-Forwarded-Prefix",
-        "X-Forwarded-Proto",
-        "X-Forwarded-Scheme",
-        "X-Forwarded-Server",
-        "X-Forwarded-Ssl",
-        "X-Forwarded-Uri",
-        "X-Forwarded-User",
-        "X-Forwarded-Tls-Client-Cert-Info",
-        "X-Real-IP",
-        "Client-IP",
-        "True-Client-IP",
-        "X-Client-IP",
-        "X-Cluster-Client-IP",
-    ];
-    let others = [
-        "x-forwarded",
-        "x-forwarded-",
-        "x-real-ips",
-        "x-requested-with",
-    ];
     let trusting = ForwardedConfig {
         trusted: vec!["192.0.2.7".parse().unwrap()],
         ..ForwardedConfig::default()
@@ -391,12 +409,14 @@ fn no_claim_of_an_untrusted_client_goes_on_however_it_is_spelled() {
         ("x-forwarded-host", "shop"),
         ("x-forwarded-proto", "http"),
     ]);
-    for name in claims {
+    for name in SPELLED_CLAIMS {
         let name = name.to_ascii_lowercase();
         for spelled in [
             name.clone(),
             name.replace('-', "_"),
             name.replacen('-', "_", 1),
+            name.replace('-', "."),
+            name.replace('-', "~"),
         ] {
             let fields = [("host", "shop"), (spelled.as_str(), "a lie")];
             let (_, got) = forwarded("GET /", &fields, &ForwardedConfig::default());
@@ -405,18 +425,45 @@ fn no_claim_of_an_untrusted_client_goes_on_however_it_is_spelled() {
         let (_, got) = forwarded("GET /", &[("host", "shop"), (&name, "believed")], &trusting);
         let kept = |(at, value): &(String, String)| *at == name && value.starts_with("believed");
         assert!(got.iter().any(kept), "{name}: {got:?}");
+        assert!(ends_unless_kept(&name.parse().unwrap()), "{name}");
     }
-    for name in others {
+    for name in OTHERS {
         let (_, got) = forwarded(
             "GET /",
             &[("host", "shop"), (name, "kept")],
             &ForwardedConfig::default(),
         );
         assert!(
-            got.contains(&(name.to_owned(), "kept".to_owned())),
+            got.contains(&((*name).to_owned(), "kept".to_owned())),
             "{got:?}"
         );
     }
+}
+
+#[test]
+fn what_a_gateway_would_take_for_its_proxy_ends_here_whoever_says_it() {
+    let fields = [
+        ("host", "shop"),
+        ("proxy", "http://192.0.2.1/"),
+        ("cf-connecting-ip", "a lie"),
+    ];
+    let has = |config: &ForwardedConfig, name: &str| {
+        let (_, got) = forwarded("GET /", &fields, config);
+        got.iter().any(|(at, _)| at == name)
+    };
+    let mut config = ForwardedConfig {
+        trusted: vec!["192.0.2.7".parse().unwrap()],
+        ..ForwardedConfig::default()
+    };
+    assert!(!has(&config, "proxy"));
+    for name in ["proxy", "cf-connecting-ip"] {
+        config.trusted.clear();
+        config.keep = vec![name.parse().unwrap()];
+        assert!(has(&config, name) && ends_unless_kept(&config.keep[0]));
+        config.keep.clear();
+        assert!(!has(&config, name));
+    }
+    assert!(!ends_unless_kept(&"x-original-url".parse().unwrap()));
 }
 
 #[test]

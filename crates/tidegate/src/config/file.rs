@@ -440,11 +440,18 @@ table! {
         /// Send `Forwarded` (RFC 7239) to nodes.
         forwarded: bool = false;
         /// Addresses or ranges (`10.0.0.0/8`) of clients whose own claims are believed and
-        /// appended to. Claims of all others are replaced or dropped: `Forwarded`, `X-Forwarded-` and anything,
-        /// `X-Real-IP`, `Client-IP`, `True-Client-IP`, `X-Client-IP`, `X-Cluster-Client-IP`.
+        /// appended to. Claims of all others are replaced or dropped: `Forwarded`, `Forwarded-For`, `X-Forwarded`,
+        /// `X-Forwarded-` and anything, `X-Original-Forwarded-For`, `X-Real-IP`, `Client-IP`, `True-Client-IP`,
+        /// `X-Client-IP`, `X-Cluster-Client-IP`, `X-Envoy-External-Address`, `X-AppEngine-User-IP`,
+        /// `CF-Connecting-IP`, `CF-Connecting-IPv6`, `CF-Pseudo-IPv4`, `Fastly-Client-IP`.
         trusted: Vec<At<String>> = Vec::new();
+        /// Names of these, or `Proxy`, that go on to nodes whoever sends them. `Proxy` is else dropped for all:
+        /// gateways make `HTTP_PROXY` of it. What says what is wanted of the node (`X-Original-URL`,
+        /// `X-HTTP-Method-Override`) always goes on.
+        keep: Vec<At<String>> = Vec::new();
         /// Pass on fields that many servers take for one that Tidegate sets or strips, since they do not
-        /// tell `_` from `-`: `X_Forwarded_For`, `Transfer_Encoding`. Not set, they are dropped.
+        /// tell `_`, `.` and the like from `-`: `X_Forwarded_For`, `X.Real.IP`, `Transfer_Encoding`. Not set, they
+        /// are dropped.
         underscores: bool = false;
         /// Tidegate's name in `Via`; not set is no `Via`, since it makes some servers send
         /// uncompressed answers.

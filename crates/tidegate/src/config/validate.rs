@@ -279,10 +279,25 @@ impl Checker<'_> {
             }
         };
         let trusted: Vec<_> = file.trusted.iter().map(parse).collect();
+        let name = |name: &At<String>| match name.value.parse() {
+            Ok(parsed) if tidegate_proxy::ends_unless_kept(&parsed) => Some(parsed),
+            Ok(_) => {
+                let text = format!("`{}` is never dropped", name.value);
+                self.problem(name.place(), text, "passed on without being kept");
+                None
+            }
+            Err(_) => {
+                let text = format!("`{}` is no name of a field", name.value);
+                self.problem(name.place(), text, "here");
+                None
+            }
+        };
+        let keep: Vec<_> = file.keep.iter().map(name).collect();
         Some(ForwardedConfig {
             x_forwarded: file.x_forwarded.value,
             forwarded: file.forwarded.value,
             trusted: trusted.into_iter().collect::<Option<_>>()?,
+            keep: keep.into_iter().collect::<Option<_>>()?,
             underscores: file.underscores.value,
             via: via.clone(),
         })
