@@ -14,7 +14,7 @@ use attacks::Raw;
 use support::*;
 use tidegate_core::record::{AGGREGATE_LINES, LINE_BYTES, LINES_MAX};
 use tidegate_remote::udp::wire::{
-    DropReason, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes,
+    DropReason, MESSAGE_BYTES_MAX, Reply, Request, Status, TRIAL, Verb, message_bytes,
 };
 use tidegate_remote::udp::{Key, ResponderOptions, UdpOptions, UdpRegion};
 use tidegate_remote::{Refusal, Region, RegionError, RegionMemory, WORDS};
@@ -333,6 +333,38 @@ fn a_wrong_key_gets_no_answer_and_changes_nothing() {
     node.handle().read(AGGREGATE_LINES).unwrap();
     assert_eq!(dropped(&node, DropReason::Key), 4);
     assert_eq!(node.memory().word(0).unwrap(), 0);
+}
+
+#[test]
+fn a_read_that_tries_an_unknown_key_is_counted_apart() {
+    let node = UdpNode::start();
+    node.memory().publish(&record(1), &[]);
+    let front_end = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let wrong = Key::new("n1", 0xff0102030405060708090a0b0c0d0e0f_u128.to_be_bytes());
+    let ask = |request: Request, key: &Key| {
+        let mut message = [0; MESSAGE_BYTES_MAX];
+        request.encode(key, message.first_chunk_mut().unwrap());
+        let message = &message[..message_bytes(request.lines)];
+        front_end.send_to(message, node.address()).unwrap();
+    };
+    let read = Request::read(1, 1, 1);
+    let trial = Request {
+        word: TRIAL,
+        ..read
+    };
+    let atomic = Request {
+        verb: Verb::FetchAndAdd,
+        lines: 0,
+        ..trial
+    };
+    for request in [read, trial, atomic] {
+        ask(request, &wrong);
+    }
+    ask(trial, &key());
+    node.handle().read(AGGREGATE_LINES).unwrap();
+    assert_eq!(dropped(&node, DropReason::Key), 3);
+    let stats = node.responder().stats();
+    assert_eq!((stats.trials, stats.reads), (1, 2));
 }
 
 #[test]

@@ -47,6 +47,12 @@ fn said(log: &Path, text: &str) {
     });
 }
 
+/// Only a front-end whose key is wrong for good is called so.
+fn says_no_wrong_key(agent: &Agent) {
+    let log = std::fs::read_to_string(agent.log()).unwrap();
+    assert!(!log.contains("wrong key"), "{log}");
+}
+
 /// Loads are known at each step, whichever side changes first.
 #[test]
 fn keys_are_changed_step_by_step() {
@@ -70,6 +76,7 @@ fn keys_are_changed_step_by_step() {
     let with_both = front_end(&folder, "both.key", &nodes);
     read_with(&with_both, 0, 2);
     // 2: both of its keys for the node.
+    says_no_wrong_key(&agent);
     agent.restart_with(&node_key_in(&both, "n1", "n1-both.key"));
     read_with(&with_both, 0, 1);
     drop(with_both);
@@ -77,6 +84,7 @@ fn keys_are_changed_step_by_step() {
     let with_new = front_end(&folder, "new.key", &nodes);
     read_with(&with_new, 0, 1);
     // 4: the new key alone; the old ones are worth nothing now.
+    says_no_wrong_key(&agent);
     agent.restart_with(&node_key_in(&new, "n1", "n1-new.key"));
     eventually("the new agent is read", || {
         let status = with_new.api("/api/status");
@@ -84,6 +92,7 @@ fn keys_are_changed_step_by_step() {
         (reads["restarts"] == 1 && reads["key"] == 1).then_some(())
     });
     drop(with_new);
+    says_no_wrong_key(&agent);
     let _with_old = front_end(&folder, "master.key", &nodes);
     said(
         &agent.log(),

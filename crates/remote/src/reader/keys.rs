@@ -8,6 +8,9 @@
 //! A node that is silent for long may have another node's key. So half of the few reads that it still gets
 //! are made with the keys of the others, in turn. An answer to these says whose key it has, and nothing else
 //! of it is believed.
+//!
+//! A read whose key the node need not know says so ([`TRIAL`](crate::udp::wire::TRIAL)): its agent
+//! takes it for no wrong key.
 
 use super::FAULTS_MAX;
 
@@ -87,6 +90,16 @@ impl KeyChoice {
             return newer.map(|key| (*key, Purpose::Renewal));
         }
         self.current().map(|key| (key, Purpose::Load))
+    }
+
+    /// Whether a read only tries whether the node has this key: another node's, a newer one, or one of several
+    /// that it has not answered to yet. With the oldest that it may have, it is asked in earnest.
+    pub(super) fn is_trial(&self, key: usize, purpose: Purpose) -> bool {
+        let oldest = self.own.get(self.oldest);
+        match purpose {
+            Purpose::Load => oldest.is_some_and(|oldest| *oldest != key),
+            Purpose::Renewal | Purpose::Whose => true,
+        }
     }
 
     /// The node has answered to this key, one of its own.
@@ -174,6 +187,30 @@ mod tests {
                 .count();
             assert!(asked >= 6, "{key}: {reads:?}");
         }
+    }
+
+    #[test]
+    fn only_the_oldest_key_that_a_node_may_have_is_asked_with_in_earnest() {
+        let mut choice = KeyChoice::new(vec![3, 1]);
+        let in_earnest = |choice: &mut KeyChoice, faults| {
+            let reads = next(choice, 1024, faults);
+            let mut keys: Vec<_> = reads
+                .into_iter()
+                .filter(|(key, purpose)| !choice.is_trial(*key, *purpose))
+                .map(|(key, _)| key)
+                .collect();
+            keys.dedup();
+            keys
+        };
+        assert_eq!(in_earnest(&mut choice, 0), []);
+        assert_eq!(in_earnest(&mut choice, OTHERS_AFTER), [1]);
+        choice.answered(1);
+        assert_eq!(in_earnest(&mut choice, 0), [1]);
+        choice.answered(3);
+        for faults in [0, OTHERS_AFTER, FAULTS_MAX] {
+            assert_eq!(in_earnest(&mut choice, faults), [3]);
+        }
+        assert_eq!(in_earnest(&mut KeyChoice::new(vec![2]), FAULTS_MAX), [2]);
     }
 
     #[test]

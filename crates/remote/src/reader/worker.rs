@@ -28,7 +28,7 @@ use crate::udp::Key;
 use crate::udp::batch::Batch;
 use crate::udp::nonces::Nonces;
 use crate::udp::socket::for_requests;
-use crate::udp::wire::{HEADER_BYTES, Reply, Request, Status, Unverified, message_bytes};
+use crate::udp::wire::{HEADER_BYTES, Reply, Request, Status, TRIAL, Unverified, message_bytes};
 
 /// Requests per system call. All of them count as sent when the call begins, so that more
 /// would blur the round trip.
@@ -224,6 +224,11 @@ impl Worker {
             });
             let request = Request {
                 sequence: node.atomics.node_clock(now),
+                word: if keys.is_trial(key, purpose) {
+                    TRIAL
+                } else {
+                    0
+                },
                 ..Request::read(LINES as u8, peer.initiator, nonce)
             };
             let slot = buffers.sent.len();

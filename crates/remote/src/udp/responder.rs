@@ -152,6 +152,8 @@ pub struct ResponderStats {
     pub readers: u32,
     /// Datagrams thrown away, by reason.
     pub dropped: Vec<(DropReason, u64)>,
+    /// Those of them that only tried whether a key is known, which it is not.
+    pub trials: u64,
 }
 
 /// The counters while the thread runs. It alone writes them.
@@ -166,6 +168,7 @@ struct Counters {
     limited: AtomicU64,
     readers: AtomicU32,
     dropped: [AtomicU64; DropReason::ALL.len()],
+    trials: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -245,6 +248,7 @@ impl Responder {
                 .zip(&counters.dropped)
                 .map(|((reason, _), counter)| (*reason, read(counter)))
                 .collect(),
+            trials: read(&counters.trials),
         }
     }
 }
@@ -377,7 +381,11 @@ impl Server {
             }
         }
         let message = batch.datagram(slot).ok_or(DropReason::Length)?;
-        let (request, key) = Request::decode(message, &self.keys)?;
+        let decoded = Request::decode(message, &self.keys);
+        if decoded == Err(DropReason::Key) && Request::is_trial(message) {
+            count(&self.counters.trials);
+        }
+        let (request, key) = decoded?;
         let message = batch.answer(slot, message_bytes(request.lines));
         let lines = &mut message[HEADER_BYTES..];
         let (outcome, readers) = match request.verb {

@@ -14,7 +14,7 @@
 //! | 8 | initiator: random, another one for each node that a front-end asks | the same |
 //! | 16 | sequence: the node's clock as the initiator knows it from earlier answers, ns; 0: not yet | the same |
 //! | 24 | nonce: 64 random bits for each read, and for each sequence of an atomic | the same |
-//! | 32 | word u16, key number u16, epoch u32 | node's clock when it answered, ns |
+//! | 32 | word u16 (of a read [`TRIAL`] or 0), key number u16, epoch u32 | node's clock when it answered, ns |
 //! | 40 | operand: new value, or what to add | value that the word held; of word 0 for a read |
 //! | 48 | expected value of a compare-and-swap | readers u32, epoch u32 |
 //! | 56 | MAC of the node's number and bytes 0 .. 56 | MAC of the node's number, bytes 0 .. 56 and 64 .. end |
@@ -33,6 +33,8 @@ pub const HEADER_BYTES: usize = 64;
 pub const MESSAGE_BYTES_MAX: usize = HEADER_BYTES + LINES_MAX * LINE_BYTES;
 /// Version of this layout.
 pub const VERSION: u8 = 2;
+/// Word of a read that tries whether its key is known: where it is not, that is no fault.
+pub const TRIAL: u16 = 1;
 const REQUEST_MAGIC: [u8; 4] = *b"TGRQ";
 const REPLY_MAGIC: [u8; 4] = *b"TGRP";
 /// Where the MAC lies.
@@ -175,7 +177,7 @@ pub struct Request {
     pub sequence: u64,
     /// Comes back in the answer.
     pub nonce: u64,
-    /// Word of an atomic.
+    /// Word of an atomic; [`TRIAL`] or 0 of a read.
     pub word: u16,
     /// The responder's life that an atomic is meant for.
     pub epoch: u32,
@@ -244,6 +246,15 @@ impl Request {
         put(header, 32, word | (u64::from(self.epoch) << 32));
         put(header, 40, self.operand);
         put(header, 48, self.expected);
+    }
+
+    /// Whether a datagram calls itself a read that tries whether its key is known, whoever made it.
+    pub fn is_trial(message: &[u8]) -> bool {
+        let Some((header, _)) = message.split_first_chunk::<HEADER_BYTES>() else {
+            return false;
+        };
+        let verb = check_start(header, REQUEST_MAGIC).map(|(verb, _)| verb);
+        verb == Ok(Verb::Read) && get(header, 32) as u16 == TRIAL
     }
 
     /// Reads a datagram and makes sure that it was made with one of the keys, whose place is

@@ -479,6 +479,23 @@ fn a_node_that_knows_the_old_key_only_is_read_with_it_until_it_answers_to_the_ne
     }
 }
 
+/// An agent comes back after it was silent for long, or its keys change.
+#[test]
+fn a_silent_node_is_asked_in_earnest_with_a_key_of_its_own_alone() {
+    let mut network = Network::with(3, |node| vec![key(node), old_key(node)]);
+    let all: Vec<_> = (0..3).flat_map(|node| [key(node), old_key(node)]).collect();
+    for faults in [1, FAULTS_MAX] {
+        network.miss(0, faults);
+        for round in 0..256 {
+            let worker = &mut network.worker;
+            worker.send(&mut network.buffers, 0, 0..1, round * BACKOFF);
+            for (request, key) in network.made(0, &all) {
+                assert_eq!(request.word == 0, all[key] == old_key(0), "{request:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_node_with_another_nodes_key_is_found_and_not_believed() {
     let mut network = Network::of(3);
