@@ -18,6 +18,7 @@ use tidegate_core::load::Rung;
 use tidegate_core::time::Timestamp;
 use tidegate_remote::kernel::{
     KernelError, KernelOptions, KernelPublisher, KernelResponder, KernelScope, SlowHalf,
+    clear_left_over,
 };
 use tidegate_remote::udp::{BeforeRead, CarryOut, ResponderStats};
 use tidegate_remote::{KernelWords, RegionMemory};
@@ -49,6 +50,9 @@ impl Kernel {
         let packets = [Rung::XdpNative, Rung::XdpGeneric, Rung::Tc];
         // Front-ends that map the region want the record there, where a timer cannot put it.
         let timer = wants(&Rung::KernelRecord) && config.shm.is_none();
+        // A filter of before would answer in this agent's place, whatever its rung is.
+        let stays = clear_left_over(listen).into_iter();
+        why.extend(stays.map(|it| format!("Not alone: {it}.")));
         if !packets.iter().any(wants) && !wants(&Rung::KernelRecord) {
             return (Self::Nothing, why);
         }

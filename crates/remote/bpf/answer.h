@@ -89,14 +89,14 @@ static __always_inline struct key *key_of(const struct message *message)
 }
 
 /* Whether so many datagrams may be looked at. */
-static __always_inline int within_rate(__u64 now)
+static __always_inline int within_rate(struct rate *rate, __u64 now)
 {
     __u64 window = now / RATE_WINDOW;
-    __u64 last = rate_window;
+    __u64 last = rate->window;
 
-    if (window != last && __sync_val_compare_and_swap(&rate_window, last, window) == last)
-        rate_count = 0;
-    return __sync_fetch_and_add(&rate_count, 1) < set_rate_max;
+    if (window != last && __sync_val_compare_and_swap(&rate->window, last, window) == last)
+        rate->count = 0;
+    return __sync_fetch_and_add(&rate->count, 1) < set_rate_max;
 }
 
 /* Whether a number lies farther back than `age`. */
@@ -362,11 +362,14 @@ static __always_inline enum fate answer(void *ctx, __u32 interface, struct messa
         count(COUNT_ELSEWHERE);
         return FATE_PASS;
     }
-    if (!within_rate(now)) {
+    int stranger = !allowed(place);
+
+    /* Strangers use up their own rate alone. */
+    if (!within_rate(stranger ? &rates[0] : &rates[1], now)) {
         count(COUNT_LIMITED);
         return FATE_DROP;
     }
-    if (!allowed(place)) {
+    if (stranger) {
         count(DROP_SOURCE);
         return FATE_PASS;
     }

@@ -61,8 +61,12 @@ __u32 sequence = 0;
 __u64 looked_at = 0;
 __u64 memory_total = 0;
 __u64 memory_available = 0;
-__u64 rate_window = 0;
-__u64 rate_count = 0;
+/* Datagrams that were looked at in the present window: of strangers, and of those that are listened to. */
+struct rate {
+    __u64 window;
+    __u64 count;
+};
+struct rate rates[2] = {};
 __u64 readers_window = 0;
 __u64 readers_now = 0;
 __u64 readers_last = 0;

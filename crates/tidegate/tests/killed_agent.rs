@@ -103,5 +103,12 @@ fn after_an_agent_was_killed_the_next_one_is_alone_with_its_words() {
         assert_eq!(after, [(after[0].0, 0), (after[0].0, 1)], "{rung}");
         assert_ne!(after[0].0, before[0].0, "{rung}");
     }
+    // One that asks the kernel for nothing takes a filter away as well.
+    for rung in ["kernel_record", "agent"] {
+        drop(Agent::start(&hosts, &key_file, "tc"));
+        assert_ne!(filters(&hosts), "", "{rung}");
+        let _next = Agent::start(&hosts, &key_file, rung);
+        assert_eq!(filters(&hosts), "", "{rung}");
+    }
     std::fs::remove_dir_all(&folder).unwrap();
 }

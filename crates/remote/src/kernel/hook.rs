@@ -246,22 +246,6 @@ impl Hook {
         Ok(hooks)
     }
 
-    /// Takes away the filter for this port that stands at an interface, if one does. The program is
-    /// any of that kind.
-    pub(super) fn clear(
-        interface: &Interface,
-        program: BorrowedFd<'_>,
-        port: u16,
-    ) -> Result<(), Refusal> {
-        let name = &interface.name;
-        let failed = |error| format!("what a killed agent left stays at {name}: {error}");
-        let hook = Self::new(interface.clone(), Rung::Tc, program, port).map_err(failed)?;
-        match hook.filter().query() {
-            Ok(_) => hook.filter().detach().map_err(failed),
-            Err(_) => Ok(()),
-        }
-    }
-
     /// The kernel's number of the program.
     pub(super) fn number(&self) -> u32 {
         self.number
@@ -300,11 +284,29 @@ impl Hook {
     }
 
     fn filter(&self) -> TcHook {
-        TcHookBuilder::new(self.program.as_fd())
-            .ifindex(self.interface.index)
-            .handle(TC_HANDLE | u32::from(self.port))
-            .priority(TC_PRIORITY)
-            .hook(TC_INGRESS)
+        filter(&self.interface, self.port, self.program.as_fd())
+    }
+}
+
+fn filter(interface: &Interface, port: u16, program: BorrowedFd<'_>) -> TcHook {
+    TcHookBuilder::new(program)
+        .ifindex(interface.index)
+        .handle(TC_HANDLE | u32::from(port))
+        .priority(TC_PRIORITY)
+        .hook(TC_INGRESS)
+}
+
+/// Takes away the filter for this port that stands at an interface, if one does.
+pub(super) fn clear(interface: &Interface, port: u16) -> Result<(), Refusal> {
+    // Looking and removing take no program; the builder wants some descriptor.
+    let none = io::stderr();
+    let mut filter = filter(interface, port, none.as_fd());
+    match filter.query() {
+        Ok(_) => filter.detach().map_err(|error| {
+            let name = &interface.name;
+            format!("the filter that a killed agent left stays at {name}: {error}")
+        }),
+        Err(_) => Ok(()),
     }
 }
 

@@ -191,25 +191,14 @@ impl KernelResponder {
             hooks: Vec::new(),
             refusals: Vec::new(),
         };
-        let left_over = is_left_over(options.listen);
+        responder.refusals.extend(clear_left_over(options.listen));
         for interface in interfaces(options.listen)? {
-            if left_over {
-                responder.clear(&interface)?;
-            }
             responder.hook(&interface, options)?;
         }
         match responder.hooks.is_empty() {
             true => Err(KernelError::Hooks(std::mem::take(&mut responder.refusals))),
             false => Ok(responder),
         }
-    }
-
-    /// Takes away what a process that was killed left at an interface. XDP programs end with theirs.
-    fn clear(&mut self, interface: &Interface) -> Result<(), KernelError> {
-        let program = self.programs.program("tc_respond")?;
-        let cleared = Hook::clear(interface, program.as_fd(), self.manner.port);
-        self.refusals.extend(cleared.err());
-        Ok(())
     }
 
     /// The best rung that one interface takes.
@@ -465,10 +454,15 @@ fn write_networks(programs: &Programs, allow: &[Network]) -> Result<(), KernelEr
     Ok(())
 }
 
-/// Whether a filter for this port, should there be one, was left by a process that was killed: no
-/// process has the port, and nothing is installed there.
-fn is_left_over(listen: SocketAddr) -> bool {
-    UdpSocket::bind(listen).is_ok() && !pins::is_installed(listen.port())
+/// Takes away filters for this port that a process that was killed left: no process has the port, and nothing
+/// is installed there. XDP programs end with theirs. Says what stays.
+pub fn clear_left_over(listen: SocketAddr) -> Vec<String> {
+    let is_left_over = UdpSocket::bind(listen).is_ok() && !pins::is_installed(listen.port());
+    // Where there is no interface there is no filter.
+    let interfaces = interfaces(listen).unwrap_or_default();
+    let left_over = interfaces.iter().filter(|_| is_left_over);
+    let cleared = left_over.map(|interface| hook::clear(interface, listen.port()));
+    cleared.filter_map(Result::err).collect()
 }
 
 /// The interfaces by which requests to this address come in.

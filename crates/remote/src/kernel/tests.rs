@@ -524,6 +524,24 @@ fn a_flood_is_dropped() {
 }
 
 #[test]
+fn a_flood_of_strangers_keeps_nobody_out_who_is_listened_to() {
+    let bench = Bench::new(|options| {
+        options.rate_max = 100;
+        options.allow = vec!["192.0.2.0/24".parse().expect("a network")];
+    });
+    let Some(bench) = bench else { return };
+    let request = message(&read(1), &key());
+    let stranger = Wrap { v6: true, ..PLAIN }.frame(&request);
+    for program in ["xdp_respond", "tc_respond"] {
+        for _ in 0..50 {
+            bench.run(program, &stranger);
+        }
+    }
+    assert!(bench.counted().limited > 0, "strangers have a rate, too");
+    assert_eq!(bench.run("xdp_respond", &PLAIN.frame(&request)).0, XDP_TX);
+}
+
+#[test]
 fn what_a_process_tells_lies_under_what_the_kernel_sees() {
     let Some(bench) = Bench::new(|_| {}) else {
         return;
