@@ -17,10 +17,12 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
-use super::shape::{SEGMENTS_MAX, Shape};
+use super::shape::{SEGMENT_BYTES_MAX, SEGMENTS_MAX, Shape};
 
 /// Longest text, bytes: a `{*}` names what it is not.
 const BYTES_MAX: usize = 1800;
+/// Bytes of an escape: a name that was cut may be shorter by so many.
+const ESCAPE_BYTES: usize = 3;
 
 /// One step of the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +70,34 @@ impl Selector {
         let mut levels = self.levels.iter();
         let all = levels.all(|level| parts.next().is_some_and(|part| level.has(part)));
         all && parts.next().is_none()
+    }
+
+    /// A target that folding leads there, if it leads any there. None where that cannot be said so easily: of
+    /// what is merged, and of names that may have been cut.
+    fn example(&self) -> Option<String> {
+        let mut target = String::new();
+        for level in &self.levels {
+            let Level::Name(name) = level else {
+                return None;
+            };
+            let (start, parts): (_, Vec<_>) =
+                match (name.strip_prefix('?'), name.strip_prefix("*.")) {
+                    (Some(names), _) if target.is_empty() => ("/?", names.split('&').collect()),
+                    (Some(names), _) => ("?", names.split('&').collect()),
+                    (None, Some(kind)) => ("/x.", vec![kind]),
+                    (None, None) => ("/", vec![name]),
+                };
+            let may_be_cut = |part: &&str| part.len() + ESCAPE_BYTES > SEGMENT_BYTES_MAX;
+            if parts.iter().any(may_be_cut) {
+                return None;
+            }
+            let examples = parts
+                .iter()
+                .map(|part| folded_example(part).unwrap_or(part));
+            target.push_str(start);
+            target.push_str(&examples.collect::<Vec<_>>().join("&"));
+        }
+        Some(target)
     }
 
     /// The path's levels, the end of a page left out.
@@ -119,6 +149,8 @@ pub(crate) enum SelectorError {
     Text,
     /// Too long.
     Long,
+    /// Folding never leads there.
+    Nothing,
 }
 
 impl FromStr for Selector {
@@ -161,7 +193,11 @@ impl FromStr for Selector {
             _ if selector.is_static => return Err(wrong),
             query => selector.levels.push(Level::Name(name(query).ok_or(wrong)?)),
         }
-        Ok(selector)
+        let example = selector.example();
+        match example.is_none_or(|target| selector.selects(&target)) {
+            true => Ok(selector),
+            false => Err(SelectorError::Nothing),
+        }
     }
 }
 
@@ -177,6 +213,19 @@ pub(crate) fn query_of(text: &str) -> Option<usize> {
         }
     }
     None
+}
+
+/// Something that is folded to this.
+fn folded_example(name: &str) -> Option<&'static str> {
+    let examples = [
+        "1",
+        "00000000-0000-0000-0000-000000000000",
+        "2024-01-01",
+        "0000000a",
+        "000zzzzzzzzzzzzz",
+    ];
+    let place = Shape::FOLDED.iter().position(|folded| *folded == name)?;
+    Some(examples[place])
 }
 
 fn merged(text: &str) -> Option<Level> {
@@ -277,6 +326,24 @@ mod tests {
             "/*.png?q",
         ] {
             assert!(text.parse::<Selector>().is_err(), "{text:?}");
+        }
+        for text in [
+            "/search?q=1",
+            "/search?q&page",
+            "/search?q&q",
+            "/item/17?",
+            "/a/x.png?",
+            "/a/b/c/*.png?",
+            "/*.PNG?",
+            "/?a&b&c&d&e&f&g",
+            "/1/2024-01-01?",
+        ] {
+            let read = text.parse::<Selector>();
+            assert_eq!(read, Err(SelectorError::Nothing), "{text:?}");
+        }
+        let folded = Shape::FOLDED.map(|name| format!("/{name}?{name}"));
+        for text in folded {
+            assert!(text.parse::<Selector>().is_ok(), "{text:?}");
         }
         let long = format!("/{}?", "x".repeat(BYTES_MAX));
         assert_eq!(long.parse::<Selector>(), Err(SelectorError::Long));

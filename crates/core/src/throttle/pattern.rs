@@ -45,6 +45,9 @@ pub enum PatternError {
         "a class is a method and a path, like `GET /search/*`, with a site before them if it is one site's"
     )]
     Words,
+    /// A blank in the path.
+    #[error("a path has no blanks: in a URL one is `%20`")]
+    Blank,
     /// Not a method.
     #[error("the method must be like `GET`, or `*` for any")]
     Method,
@@ -56,6 +59,17 @@ pub enum PatternError {
         "`?` ends a class as `tidegate culprits --json` gives it in `order`, like `GET /search?q`; without `?` any query is meant"
     )]
     Query,
+    /// No request is of the class that follows.
+    #[error(
+        "no request is of a class like that: names of a query are sorted and without values, like `GET /search?page&q`, \
+         and numbers and the like are folded, like `GET /item/{{n}}?`"
+    )]
+    Nothing,
+    /// A brace in the wrong place.
+    #[error(
+        "`{{` and `}}` stand around a whole segment, like `{{n}}`; in a URL they are `%7B` and `%7D`"
+    )]
+    Brace,
     /// A star in the wrong place.
     #[error("`*` stands for a whole segment, or begins the last one")]
     Star,
@@ -110,6 +124,9 @@ impl ClassPattern {
         }
         let words: Vec<_> = text.split_whitespace().collect();
         let (site, method, path) = match words.as_slice() {
+            [before @ .., _] if before.iter().any(|word| word.starts_with('/')) => {
+                return Err(PatternError::Blank);
+            }
             [method, path] => (None, *method, *path),
             [site, method, path] => (Some((*site).to_owned()), *method, *path),
             _ => return Err(PatternError::Words),
@@ -218,6 +235,7 @@ fn selector(path: &str) -> Result<Selector, PatternError> {
         _ if !path.starts_with('/') => PatternError::Path,
         SelectorError::Long => PatternError::Long,
         SelectorError::Text => PatternError::Query,
+        SelectorError::Nothing => PatternError::Nothing,
     })
 }
 
@@ -372,7 +390,14 @@ mod tests {
             ("a b c d", PatternError::Words),
             ("get /search", PatternError::Method),
             ("GET search", PatternError::Path),
-            ("GET /search?q r", PatternError::Method),
+            ("GET /search?q r", PatternError::Blank),
+            ("GET /x y", PatternError::Blank),
+            ("shop GET /x y", PatternError::Blank),
+            ("GET /search?q=1", PatternError::Nothing),
+            ("GET /search?q&page", PatternError::Nothing),
+            ("GET /item/17?", PatternError::Nothing),
+            ("GET /{", PatternError::Brace),
+            ("GET /a/}b", PatternError::Brace),
             ("GET /search/*?", PatternError::Query),
             ("GET /search#q", PatternError::Query),
             ("GET search?", PatternError::Path),

@@ -390,6 +390,12 @@ mod tests {
     }
 
     #[test]
+    fn a_negative_rate_is_left_to_the_check_that_names_the_range() {
+        let wanted = ["tidegate", "throttle", "GET /a", "--rate", "-1"];
+        assert!(Cli::try_parse_from(wanted).is_ok());
+    }
+
+    #[test]
     fn a_wrong_rung_is_answered_with_all_that_there_are() {
         let wrong = ["tidegate", "agent", "--key-file", "k", "--rung", "xdp"];
         let why = Cli::try_parse_from(wrong).unwrap_err().to_string();

@@ -21,7 +21,12 @@ pub(crate) struct ThrottleArgs {
     #[arg(long, value_name = "N", requires = "class")]
     concurrency: Option<u32>,
     /// At most so many of its requests per second; the others wait.
-    #[arg(long, value_name = "R", requires = "class")]
+    #[arg(
+        long,
+        value_name = "R",
+        requires = "class",
+        allow_negative_numbers = true
+    )]
     rate: Option<f64>,
     /// Bytes per second that its responses share, like 64KiB.
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "class")]

@@ -61,7 +61,7 @@ impl Loop {
 fn provoked(seed: u64) -> (Loop, Timestamp) {
     let mut prng = Prng::new(seed);
     let mut tried = Loop::new(1 + prng.below(4));
-    let names: Vec<_> = (0..40).map(|it| format!("GET /{it}?")).collect();
+    let names: Vec<_> = (0..40).map(|it| format!("GET /c{it}?")).collect();
     let mut now = Timestamp::from_millis(1_000);
     for _ in 0..300 {
         now = now + Duration::from_secs(1);

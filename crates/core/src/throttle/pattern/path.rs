@@ -119,6 +119,7 @@ fn segment(text: &str, is_last: bool) -> Result<Segment, PatternError> {
             false => Ok(Segment::Any),
         },
         None if text.contains('*') => Err(PatternError::Star),
+        None if text.contains(['{', '}']) => Err(PatternError::Brace),
         None => Ok(Segment::Text(escaped(text).into_owned())),
     }
 }
