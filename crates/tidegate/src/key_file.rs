@@ -1,7 +1,7 @@
 //! Key files on disk: read if nobody else can, and never written over.
 
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -38,5 +38,13 @@ pub(crate) fn create(path: &Path, text: &str) -> Result<(), String> {
         file.write_all(text.as_bytes())?;
         file.sync_all()
     })
-    .map_err(|error| format!("cannot make {}: {error}", path.display()))
+    .map_err(|error| {
+        let path = path.display();
+        match error.kind() == ErrorKind::AlreadyExists {
+            true => format!(
+                "{path} is there already, and no key is written over: remove it, or name another file"
+            ),
+            false => format!("cannot make {path}: {error}"),
+        }
+    })
 }

@@ -11,7 +11,7 @@
 
 use std::io;
 
-use nix::unistd::User;
+use nix::unistd::{Uid, User};
 use tidegate_core::throttle::Marks;
 use tidegate_proxy::ProxyThread;
 use tidegate_remote::privilege::{self, CapabilitySet, Identity, NONE};
@@ -121,10 +121,13 @@ pub(crate) fn settle(
 const AS_ROOT: &str = "runs as root, without the capabilities that it does not need: root's own files are still \
                        open to it; `user` in [process] or --user names another user";
 
-/// The numbers of a user, and of its own group alone.
+/// The numbers of a user, by its name or number, and of its own group alone.
 fn identity(name: &str) -> Result<Identity, Failure> {
-    let found = User::from_name(name)
-        .map_err(|error| Failure::Failed(format!("cannot look user `{name}` up: {error}")))?;
+    let failed = |error| Failure::Failed(format!("cannot look user `{name}` up: {error}"));
+    let found = match (User::from_name(name).map_err(failed)?, name.parse()) {
+        (None, Ok(number)) => User::from_uid(Uid::from_raw(number)).map_err(failed)?,
+        (found, _) => found,
+    };
     let user = found.ok_or_else(|| Failure::Usage(format!("there is no user `{name}` here")))?;
     Ok(Identity {
         user: user.uid.as_raw(),
@@ -186,7 +189,10 @@ mod tests {
     fn a_user_that_is_not_there_is_an_error_of_usage() {
         let none = identity("no-such-user-of-tidegate");
         assert!(matches!(none, Err(Failure::Usage(_))), "{none:?}");
-        assert_eq!(identity("root").unwrap(), Identity { user: 0, group: 0 });
+        for root in ["root", "0"] {
+            assert_eq!(identity(root).unwrap(), Identity { user: 0, group: 0 });
+        }
+        assert!(matches!(identity("4294967294"), Err(Failure::Usage(_))));
     }
 
     /// The units that are shipped grant what the code asks for, and no more; a front-end's leaves CAP_NET_ADMIN to those

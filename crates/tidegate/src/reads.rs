@@ -64,7 +64,7 @@ impl Reads {
     pub(crate) fn trouble(&self, node: NodeId) -> Option<String> {
         let status = self.raw(node)?;
         Some(match status.last_error {
-            Some(fault) => self.describe(node, fault, status.key_of),
+            Some(fault) => self.describe(node, fault, &status),
             None => "nothing newer has come".into(),
         })
     }
@@ -73,7 +73,7 @@ impl Reads {
     pub(crate) fn wrong_key(&self, node: NodeId) -> Option<String> {
         let status = self.raw(node)?;
         let fault = status.last_error?;
-        (fault == ReadFault::WrongKey).then(|| self.describe(node, fault, status.key_of))
+        (fault == ReadFault::WrongKey).then(|| self.describe(node, fault, &status))
     }
 
     /// How the reads of a node go; nothing for a node that nobody reads.
@@ -90,7 +90,7 @@ impl Reads {
             key: status.key,
             last_error: status
                 .last_error
-                .map(|fault| self.describe(node, fault, status.key_of)),
+                .map(|fault| self.describe(node, fault, &status)),
         })
     }
 
@@ -117,8 +117,10 @@ impl Reads {
     }
 
     /// A fault as a person would say it.
-    fn describe(&self, node: NodeId, fault: ReadFault, key_of: Option<NodeId>) -> String {
+    fn describe(&self, node: NodeId, fault: ReadFault, status: &NodeReadStatus) -> String {
         match fault {
+            // It has answered to its key before: a restart of its agent looks like this.
+            ReadFault::Timeout if status.key.is_some() => "no answer in time: is the agent running?",
             ReadFault::Timeout => {
                 "no answer in time: is the agent running, and is its key this node's, from our master?"
             }
@@ -128,7 +130,7 @@ impl Reads {
             ReadFault::Record => "what is published there is no load record",
             ReadFault::WrongKey => {
                 let name = |node: NodeId| self.names.get(node.index()).map_or("", String::as_str);
-                let whose = match key_of {
+                let whose = match status.key_of {
                     Some(other) => format!("the agent there has the key of node {}", name(other)),
                     None => "the answer was made with a key that is not this node's".into(),
                 };

@@ -193,7 +193,9 @@ fn keys_are_made_for_their_owner_alone_and_never_written_over() {
     for arguments in MAKE_KEYS {
         let refused = tidegate(arguments, &folder);
         assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
-        assert!(text_of(&refused.stderr).contains("exists"), "{refused:?}");
+        let said = text_of(&refused.stderr);
+        let file = arguments.last().unwrap();
+        assert!(said.contains(file) && said.contains("remove it"), "{said}");
     }
     assert!(read("master.key") == master && read("n1.key") == n1);
     let derive = ["key", "derive", "--master", "master.key", "n1"];

@@ -277,6 +277,15 @@ fn best_of<const N: usize>(view: &View<'_>, draw: &Draw, decay: f32, prng: &mut 
     }
 }
 
+/// The age of a record.
+fn age_of(observed_at: Timestamp, now: Timestamp) -> Term {
+    let age = now.seconds_since(observed_at) * 1e3;
+    match observed_at == Timestamp::ZERO {
+        true => Term::new("age", f64::NAN, "age of the record, ms: none was read yet"),
+        false => Term::new("age", age, "age of the record, ms"),
+    }
+}
+
 impl Policy for Auto {
     fn pick(&mut self, view: &View<'_>, prng: &mut Prng) -> Choice {
         let site = view.table.site_terms(view.site);
@@ -295,7 +304,6 @@ impl Policy for Auto {
         let own = view.table.own(node);
         let report = view.table.report(node);
         let score = newest(view, node, &(load, own, terms), decay).score();
-        let age = view.now.seconds_since(load.observed_at) * 1e3;
         let term = |name, value: f32, what| Term {
             name,
             value: value.into(),
@@ -309,11 +317,7 @@ impl Policy for Auto {
             term("C", 1.0 / terms.per_core, "capacity, CPUs"),
             term("n", load.runnable, "run queue in the record, tasks"),
             term("R", load.in_flight, "requests in flight in the record"),
-            Term {
-                name: "age",
-                value: age,
-                what: "age of the record, ms",
-            },
+            age_of(load.observed_at, view.now),
             term(
                 "reported",
                 report.map_or(f32::NAN, |report| report.in_flight),

@@ -125,6 +125,12 @@ fn why_gives_the_policys_terms_and_sentences() {
         "{:?}",
         why.reasons
     );
+    let (_, why): (_, Why) = scene.get("/api/why/n3");
+    let Why::Node(why) = why else {
+        panic!("n3 is a node");
+    };
+    let age = why.terms.iter().find(|term| term.name == "age");
+    assert!(age.is_none_or(|age| age.value.is_none() && age.what.contains("none was read yet")));
     let (_, why): (_, Why) = scene.get("/api/why/shop");
     let Why::Site(why) = why else {
         panic!("shop is a site");

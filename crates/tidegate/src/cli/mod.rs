@@ -204,8 +204,8 @@ pub(crate) struct AgentArgs {
     /// Listen only to these networks; repeatable.
     #[arg(long, value_name = "NETWORK")]
     pub(crate) allow: Vec<Network>,
-    /// Become this user, with its own group alone; only root can.
-    #[arg(long, value_name = "NAME")]
+    /// Become this user, by name or number, with its own group alone; only root can.
+    #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
     /// The other end of a virtual cable (veth) has an XDP program, so native answers arrive.
     #[arg(long)]

@@ -331,7 +331,7 @@ table! {
     /// What `tidegate run` and `tidegate agent` may do once they run. Started as root they give away all
     /// capabilities that they do not need, in any case.
     pub(crate) struct ProcessFile {
-        /// The user to become, with its own group alone; only root can. Not set: the user stays.
+        /// The user to become, by name or number, with its own group alone; only root can. Not set: the user stays.
         user: Option<String> = None;
         /// A front-end's workers keep CAP_NET_ADMIN, for marks of throttles that are ordered at run time. Those of
         /// `[[throttle]]` keep it by themselves.
