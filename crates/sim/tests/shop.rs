@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
 use tidegate_core::throttle::AutoConfig;
-use tidegate_sim::shop::{Class, Come, ONSET, Outcome, Tally, auction, run};
+use tidegate_sim::shop::{Class, Come, ONSET, Outcome, Tally, auction, run, worn_out};
 
 const STATIC: [usize; 1] = [0];
 /// Pages that ask the database for a little, and a form that asks it for nothing.
@@ -148,5 +148,38 @@ fn where_nobody_is_throttled_the_culprit_waits_first() {
         }
         let (before, now) = (over(&alone, &PAGES), over(&last, &PAGES));
         assert!(now < 0.2 * before, "seed {seed}: {before} {now}");
+    }
+}
+
+#[test]
+fn a_database_that_is_full_from_the_start_keeps_others_out_for_some_seconds_only() {
+    const OTHERS: [usize; 4] = [0, 1, 2, 3];
+    for seed in 1..=3 {
+        let shop = worn_out(
+            AdmissionConfig::new(AdmissionKind::Adaptive),
+            Some(AutoConfig::default()),
+            seed,
+        );
+        let tally = run(&shop);
+        let first = tally.over(&OTHERS, 0.0, 5.0);
+        assert!(
+            refused(first) > 0.2,
+            "seed {seed}: the database is full, {first:?}"
+        );
+        let then = tally.over(&OTHERS, 15.0, 120.0);
+        assert!(
+            refused(then) < 0.001,
+            "seed {seed}: {then:?} {:?}",
+            tally.said
+        );
+        assert!(then.p95_ms < 250.0, "seed {seed}: {then:?}");
+        // What is slowed comes in its turn, and what works is not let go.
+        let searches = tally.over(&[4, 5], 15.0, 120.0);
+        assert!(searches.answered > 1000, "seed {seed}: {searches:?}");
+        let innocent = tally
+            .said
+            .iter()
+            .any(|(_, text)| !text.contains("/search/"));
+        assert!(!innocent, "seed {seed}: {:?}", tally.said);
     }
 }

@@ -8,6 +8,8 @@
 //! below 20 s of data            t >= 5, z >= 6, rm >= 2
 //! cost > 4 x its mean life      t >= 4.5, z >= 4.5, rm >= 1.5, too: work behind the reply has more
 //!                               places to be
+//! suspected, of 7.5 to 20 s of data: share >= 10.5 %, cost >= 1.3 x the mean, and t >= 5, z >= 3, rm >= 1.3 or a full
+//! resource
 //! full resource                 share >= 3.5 %, cost >= 1.9 x the mean;  no t, z or rm
 //!
 //! where 90 s and more are known, or live 45 s without an alarm for a minute: named by the long window, too, with
@@ -107,6 +109,11 @@ const SHORT: Gates = (5.0, 6.0, 2.0);
 const RARE_REQUESTS: f64 = 10.0;
 const BEHIND_GATES: Gates = (4.5, 4.5, 1.5);
 
+/// Gates of a suspicion, and its least lift: where admission refuses most requests, dear ones are a great part of those
+/// that are left, and the mean cost is theirs.
+const SUSPECTED: Gates = (5.0, 3.0, 1.3);
+const SUSPECTED_LIFT: f64 = 1.3;
+
 /// The part of each gate at which a class that is told stays so. How dear it is beside others is not eased: where
 /// others have become dearer it is no culprit any more.
 const KEPT: f64 = 0.75;
@@ -133,6 +140,16 @@ pub(super) fn is_culprit(seen: &Evidence) -> bool {
         true => passes(SHORT),
         false => passes(USUAL) || (passes(RARE) && seen.requests >= RARE_REQUESTS),
     }
+}
+
+/// Whether a class is suspected by the fit, while too little is known to name it.
+pub(super) fn is_suspected(seen: &Evidence) -> bool {
+    let sure = 1.0 - seen.t.max(1.0).recip();
+    let (t, z, rm) = SUSPECTED;
+    let fits = seen.t >= t && seen.z >= z && seen.rm >= rm;
+    fits && seen.window < WINDOW_MIN
+        && seen.share * sure >= GREAT
+        && seen.lift * sure >= SUSPECTED_LIFT
 }
 
 /// What a class showed that is told already, as it is judged from then on: it goes only when it is clearly below the
@@ -202,6 +219,11 @@ pub(super) fn stands(seen: &Evidence, long: &Long, new: bool) -> bool {
 /// Whether so many requests a second, after so many before, make a class a new one.
 pub(super) fn is_new(rate: f64, before: f64) -> bool {
     before < NEW * rate
+}
+
+/// Whether a class is suspected to fill a full resource, in a window of so many seconds.
+pub(super) fn may_occupy(share: f64, lift: f64, window: f64) -> bool {
+    window < WINDOW_MIN && share >= GREAT && lift >= SUSPECTED_LIFT
 }
 
 /// Whether a class is named that fills a full resource.
@@ -365,6 +387,36 @@ mod tests {
             ..of(0.2)
         };
         assert!(!stays(&usual));
+    }
+
+    #[test]
+    fn a_class_is_suspected_while_too_little_is_known_only() {
+        let of = |window| Evidence {
+            share: 0.15,
+            lift: 1.7,
+            t: 6.0,
+            window,
+            ..seen()
+        };
+        assert!(is_suspected(&of(7.5)) && is_suspected(&of(19.0)) && !is_suspected(&of(20.0)));
+        assert!(!is_culprit(&of(7.5)));
+        let no = [
+            Evidence {
+                share: 0.12,
+                ..of(7.5)
+            },
+            Evidence {
+                lift: 1.5,
+                ..of(7.5)
+            },
+            Evidence { t: 4.9, ..of(7.5) },
+            Evidence { z: 2.9, ..of(7.5) },
+            Evidence { rm: 1.2, ..of(7.5) },
+        ];
+        no.iter()
+            .for_each(|seen| assert!(!is_suspected(seen), "{seen:?}"));
+        assert!(may_occupy(0.11, 1.4, 7.5) && !may_occupy(0.11, 1.4, 20.0));
+        assert!(!may_occupy(0.1, 1.4, 7.5) && !may_occupy(0.11, 1.2, 7.5));
     }
 
     #[test]

@@ -647,6 +647,7 @@ impl Discovery {
             shift_curve: seen.curve,
             window: Duration::from_secs_f64(evidence.window),
             culprit: seen.named.then_some(confidence),
+            suspected: seen.suspected,
             told: self.persistence.is_told(resource, class),
         }
     }

@@ -21,7 +21,8 @@ use super::bins::{BIN_SECONDS, Bins, ClassSeries, Window};
 use super::clock::best_shift;
 use super::cross_fit::{CrossFit, cross_fit, unexplained};
 use super::decision::{
-    Evidence, FULL_MAX, LIFT_MIN, SHARE_MIN, is_culprit, matters, occupies, takes_its_cost,
+    Evidence, FULL_MAX, LIFT_MIN, SHARE_MIN, is_culprit, is_suspected, matters, may_occupy,
+    occupies, takes_its_cost,
 };
 use super::folds::Folds;
 use super::high_pass::HighPass;
@@ -89,6 +90,8 @@ pub(super) struct Seen {
     pub(super) named: bool,
     /// Whether this window alone named it, whatever else is known, and it takes what it costs.
     pub(super) alone: bool,
+    /// Whether it is worth a trial.
+    pub(super) suspected: bool,
     /// Classes that it cannot be told from.
     pub(super) with: Vec<usize>,
     pub(super) by_occupancy: bool,
@@ -644,6 +647,7 @@ impl<'a> Student<'a> {
                 curve: curve.clone(),
                 named,
                 alone: named && takes_its_cost(&evidence),
+                suspected: is_suspected(&evidence),
                 with,
                 by_occupancy: false,
                 cleared: false,
@@ -673,6 +677,7 @@ impl<'a> Student<'a> {
         for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
             seen.cleared = occupied.cleared;
             seen.named &= !occupied.cleared;
+            seen.suspected &= !occupied.cleared;
         }
     }
 
@@ -696,8 +701,9 @@ impl<'a> Student<'a> {
                 continue;
             }
             let lift = occupied.cost / self.mean_cost.max(f64::MIN_POSITIVE);
-            let cleared = occupied.cleared || is_paced(&lives) || early;
-            if !cleared && occupies(occupied.share, lift) {
+            let cleared = occupied.cleared || is_paced(&lives);
+            seen.suspected = !cleared && may_occupy(occupied.share, lift, seen.evidence.window);
+            if !cleared && !early && occupies(occupied.share, lift) {
                 seen.named = true;
                 seen.by_occupancy = true;
                 seen.with.clear();

@@ -76,6 +76,8 @@ pub struct Verdict {
     pub window: Duration,
     /// Whether this evaluation names it, and how sure it is.
     pub culprit: Option<Confidence>,
+    /// Whether this evaluation suspects it: a few seconds are enough, where much is at stake.
+    pub suspected: bool,
     /// Whether two of the last three evaluations named it: then the operator is told.
     pub told: bool,
 }
@@ -106,6 +108,11 @@ impl Verdicts {
     /// What this evaluation names.
     pub fn named(&self) -> impl Iterator<Item = &Verdict> {
         self.classes.iter().filter(|it| it.culprit.is_some())
+    }
+
+    /// Classes that are not flagged yet but are worth a trial while other requests are refused.
+    pub fn suspected(&self) -> impl Iterator<Item = &Verdict> {
+        self.classes.iter().filter(|it| it.suspected && !it.told)
     }
 
     /// Adjusts the p values of verdicts that are shown together: all classes, all resources.

@@ -13,13 +13,13 @@
 //!             the one with the greatest share, at max(least, 0.7 * its requests in flight), or at as many
 //!             as the resource has CPUs left beside all others, if that is less
 //! tighten   pressed, 5 s after its last change:  max(least, 0.7 * limit)
-//! ease      calm, 5 s after its last change (twice as long for each ease that was taken back), somebody is
-//!           held:  limit + max(1, 0.25 * limit)
+//! ease      calm, 5 s after its last change (twice as long for each ease that was taken back), requests are
+//!           held, and use < 0.95 or the class was not accused for 60 s:  limit + max(1, 0.25 * limit)
 //! take back pressed after an ease, and worse than before it: what it was before, at once
 //! release   calm, nobody held for 30 s
 //!
-//! try       pressed, nobody sure is left to set, no other trial undecided: the one with the greatest
-//!             share, 10 % and more, of those that fill the resource as far as lives tell; as `set`
+//! try       pressed, no sure one is left to set, no other trial undecided: the one with the greatest
+//!             share, 10 % and more, of those that are suspected or fill the resource as far as lives tell; as `set`
 //! acquit    of a trial: still pressed, 5 s at the least, pain > 0.8 x what it was: release, not again soon
 //! doubt     pressed, nobody has accused it and nothing has changed for 60 s: eased by as much again, and that
 //!             is taken back if it makes things worse; released if nobody is held for 30 s
@@ -96,6 +96,8 @@ impl Default for AutoConfig {
 /// How sure a verdict is, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
+    /// It is not flagged yet: one window's fit says so.
+    Suspected,
     /// Another class would explain it as well.
     Ambiguous,
     /// From the shares of a saturated resource.
@@ -106,6 +108,13 @@ pub enum Confidence {
     Strong,
     /// By experiment.
     Confirmed,
+}
+
+impl Confidence {
+    /// Whether too little is known for anything but a trial.
+    fn is_worth_a_trial(self) -> bool {
+        matches!(self, Self::Suspected | Self::FromOccupancy)
+    }
 }
 
 /// A class that loads a resource.
@@ -260,6 +269,8 @@ const USAGE_LATE: f64 = 0.9;
 const USAGE_SLOWED: f64 = 0.85;
 const USAGE_HELD: f64 = 0.7;
 const USAGE_CALM: f64 = 0.75;
+/// Use from which on more requests at a time bring no more answers a second, only longer waits.
+const USAGE_FULL: f64 = 0.95;
 /// Part of the others' requests that is held back from which on they suffer, and below which they do not.
 const HELD_BACK: f64 = 0.02;
 const HELD_BACK_CALM: f64 = 0.01;
@@ -376,9 +387,8 @@ fn next<'a, 'p>(
     let may_try = config.trials && config.holds && !undecided;
     let wanted = culprits.iter().filter_map(|culprit| {
         let sure = culprit.confidence >= config.confidence;
-        let try_it = may_try
-            && culprit.confidence == Confidence::FromOccupancy
-            && culprit.share >= TRIAL_SHARE;
+        let try_it =
+            may_try && culprit.confidence.is_worth_a_trial() && culprit.share >= TRIAL_SHARE;
         let pressed = pressure(culprit.resource).is_some_and(|it| match config.holds {
             true => it.is_pressed(),
             false => it.holds_back(),
@@ -393,7 +403,7 @@ fn next<'a, 'p>(
     let limit = less(worst.in_flight, config.least);
     let pressure = pressure(worst.resource)?;
     let fits = pressure.fits(worst);
-    let fits = fits.filter(|_| sure).map_or(limit, |fits| fits as u32);
+    let fits = fits.map_or(limit, |fits| fits as u32);
     Some(Step::Set {
         class: worst.class,
         resource: worst.resource,
@@ -436,19 +446,7 @@ fn change<'a>(
         pain,
     };
     if pressure.is_calm() {
-        if quiet {
-            let why = WhyReleased::Idle;
-            return Some(Step::Release { class, why });
-        }
-        let patience = SETTLE * (1 << standing.relapses.min(PATIENCE_MAX));
-        let binds = standing.held_at > standing.changed_at;
-        let more = (f64::from(standing.limit) * INCREASE).max(1.0) as u32;
-        let limit = standing.limit.saturating_add(more);
-        return (binds && unchanged >= patience).then_some(Step::Ease {
-            class,
-            limit,
-            before,
-        });
+        return ease(standing, pressure, before, now);
     }
     if harm::is_harmful(standing, pressure, now) {
         let why = WhyReleased::Harmful;
@@ -486,6 +484,31 @@ fn change<'a>(
         });
     }
     (limit < standing.limit).then_some(Step::Tighten { class, limit })
+}
+
+/// What becomes of a throttle while others are well.
+fn ease<'a>(
+    standing: &Standing<'a>,
+    pressure: &Pressure<'_>,
+    before: Eased,
+    now: Timestamp,
+) -> Option<Step<'a>> {
+    let class = standing.class;
+    let (limit, unchanged) = (standing.limit, now.since(standing.changed_at));
+    if now.since(standing.held_at.max(standing.changed_at)) >= IDLE {
+        let why = WhyReleased::Idle;
+        return Some(Step::Release { class, why });
+    }
+    let patience = SETTLE * (1 << standing.relapses.min(PATIENCE_MAX));
+    let binds = standing.held_at > standing.changed_at;
+    // A full resource has nothing left for a class that fills it.
+    let fills = pressure.usage >= USAGE_FULL && now.since(standing.accused_at) < DOUBTED;
+    let more = (f64::from(limit) * INCREASE).max(1.0) as u32;
+    (binds && !fills && unchanged >= patience).then_some(Step::Ease {
+        class,
+        limit: limit.saturating_add(more),
+        before,
+    })
 }
 
 fn less(limit: f64, least: u32) -> u32 {

@@ -299,35 +299,38 @@ impl Front {
         self.verdicts = verdicts.collect();
     }
 
-    /// Who is accused, and what each resource's use was of late.
+    /// Who is accused or suspected, and what each resource's use was of late.
     pub(super) fn culprits(&self) -> Vec<Culprit<'_>> {
-        let told = self
-            .verdicts
-            .iter()
-            .zip(RESOURCES)
-            .flat_map(|(verdicts, resource)| verdicts.told().map(move |it| (it, resource)));
-        told.filter_map(|(it, resource)| {
-            let confidence = match it.culprit.as_ref()? {
-                Sure::Confirmed => Confidence::Confirmed,
-                Sure::Strong => Confidence::Strong,
-                Sure::Likely => Confidence::Likely,
-                Sure::FromOccupancy => Confidence::FromOccupancy,
-                Sure::Ambiguous { .. } => Confidence::Ambiguous,
-            };
-            let class = usize::from(it.class.0);
-            let sent = self
-                .open
-                .values()
-                .filter(|open| open.class == class && open.sent.is_some());
-            Some(Culprit {
-                class: &self.names[class],
-                resource,
-                share: it.share,
-                confidence,
-                in_flight: sent.count() as f64,
+        let found = self.verdicts.iter().zip(RESOURCES);
+        let found = found.flat_map(|(verdicts, resource)| {
+            let all = verdicts.told().chain(verdicts.suspected());
+            all.map(move |it| (it, resource))
+        });
+        found
+            .filter_map(|(it, resource)| {
+                let confidence = match &it.culprit {
+                    _ if !it.told => Confidence::Suspected,
+                    Some(Sure::Confirmed) => Confidence::Confirmed,
+                    Some(Sure::Strong) => Confidence::Strong,
+                    Some(Sure::Likely) => Confidence::Likely,
+                    Some(Sure::FromOccupancy) => Confidence::FromOccupancy,
+                    Some(Sure::Ambiguous { .. }) => Confidence::Ambiguous,
+                    None => return None,
+                };
+                let class = usize::from(it.class.0);
+                let sent = self
+                    .open
+                    .values()
+                    .filter(|open| open.class == class && open.sent.is_some());
+                Some(Culprit {
+                    class: &self.names[class],
+                    resource,
+                    share: it.share,
+                    confidence,
+                    in_flight: sent.count() as f64,
+                })
             })
-        })
-        .collect()
+            .collect()
     }
 
     fn usage(&self, now: Timestamp) -> Vec<UsedPart<'static>> {
@@ -376,7 +379,9 @@ impl Front {
             return;
         };
         let culprits = self.culprits();
-        let mut but: Vec<&str> = culprits.iter().map(|it| it.class).collect();
+        let told = culprits.iter();
+        let told = told.filter(|it| it.confidence > Confidence::Suspected);
+        let mut but: Vec<&str> = told.map(|it| it.class).collect();
         but.extend(automatic.classes());
         let (latency, held_back) = self.others(&but, now);
         let heard = Heard {

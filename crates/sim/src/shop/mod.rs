@@ -109,6 +109,34 @@ pub fn auction(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed: 
     }
 }
 
+/// The auction site of the lab's `elephants`: a database that searches fill from the first second on, and 1500 clients
+/// that think for 7 s.
+pub fn worn_out(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed: u64) -> Shop {
+    let class = |path, clients, web, database| Class {
+        path,
+        come: Come::Closed(clients, Duration::from_secs(7)),
+        from: Duration::ZERO,
+        until: Duration::MAX,
+        web: Duration::from_micros(web),
+        database: Duration::from_micros(database),
+    };
+    Shop {
+        classes: vec![
+            class("/static/logo.png", 200, 300, 0),
+            class("/sell.php", 100, 500, 100),
+            class("/browse.php", 500, 500, 300),
+            class("/item.php", 400, 500, 500),
+            class("/search/category", 200, 500, 36_000),
+            class("/search/region", 100, 500, 28_000),
+        ],
+        cpus: [0.2, 0.75],
+        admission,
+        automatic,
+        length: Duration::from_secs(120),
+        seed,
+    }
+}
+
 /// Clients that search each second or so.
 fn search(clients: u32) -> Come {
     Come::Closed(clients, Duration::from_millis(1200))

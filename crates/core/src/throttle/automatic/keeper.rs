@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! Heard (culprits, resources, others) + throttles as they stand ──> steps ──> Done: an order, or a release
-//! usual    latency of the others while no resource is used above 0.75 and none of its throttles stands:
-//!          down at once by half, up by a sixtieth each second at the most
+//! usual    latency of the others: down by half at each look; up by a sixtieth each second at the most, and only
+//!          while no resource is used above 0.75 and none of its throttles stands
 //! ```
 //!
 //! A class that an operator throttles or releases is the operator's from then on, until it is accused
@@ -166,13 +166,12 @@ impl Automatic {
             };
         };
         let has_room = heard.resources.iter().all(|it| it.usage < USAGE_CALM);
-        if has_room && self.own.is_empty() {
-            let usual = *self.usual.get_or_insert(latency);
-            self.usual = Some(match latency < usual {
-                true => usual + (latency - usual) * USUAL_DOWN,
-                false => latency.min(usual * (1.0 + dt * USUAL_UP)),
-            });
-        }
+        let usual = *self.usual.get_or_insert(latency);
+        self.usual = Some(match latency < usual {
+            true => usual + (latency - usual) * USUAL_DOWN,
+            false if has_room && self.own.is_empty() => latency.min(usual * (1.0 + dt * USUAL_UP)),
+            false => usual,
+        });
         let mut others = Others {
             latency,
             slowed: self.usual.map_or(1.0, |usual| latency / usual.max(1e-6)),
@@ -199,9 +198,9 @@ impl Automatic {
         }
     }
 
-    /// Whether only lives accuse a class that was tried in vain not long ago.
+    /// Whether a class that was tried in vain not long ago is accused by what trials are for.
     fn is_acquitted(&self, it: &Culprit<'_>) -> bool {
-        it.confidence == Confidence::FromOccupancy && self.acquitted.contains_key(it.class)
+        it.confidence.is_worth_a_trial() && self.acquitted.contains_key(it.class)
     }
 
     /// What became of own throttles since.
@@ -225,7 +224,8 @@ impl Automatic {
                 own.held_at = now;
             }
             own.held = set.counters.held;
-            let told = heard.culprits.iter().filter(|it| it.class == class);
+            let told = (heard.culprits.iter())
+                .filter(|it| it.class == class && it.confidence > Confidence::Suspected);
             let told = told.map(|it| it.confidence).max();
             if told.is_some() {
                 (own.accused_at, own.needed_at) = (now, now);

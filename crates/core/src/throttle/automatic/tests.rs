@@ -113,6 +113,52 @@ fn the_worst_sure_culprit_of_a_pressed_resource_is_throttled_first() {
 }
 
 #[test]
+fn a_suspected_class_is_tried_at_what_is_left_beside_others() {
+    let suspected = Culprit {
+        in_flight: 40.0,
+        ..culprit("searches", 0.6, Confidence::Suspected)
+    };
+    let mut refusing = suffering(0.97, 0.4, 1.0, 0.3);
+    refusing[0].capacity = 8.0;
+    let set = Step::Set {
+        class: "searches",
+        resource: "db",
+        // 8 x (0.75 - 0.37)
+        limit: 3,
+        trial: Some(15.0),
+        before: BEFORE,
+    };
+    assert_eq!(about(&refusing, &[suspected], &[]), [set]);
+    // Others do not suffer, or its share is small.
+    assert_eq!(done(&[suspected], CALM, &[]), []);
+    let small = Culprit {
+        share: 0.09,
+        ..suspected
+    };
+    assert_eq!(about(&refusing, &[small], &[]), []);
+}
+
+#[test]
+fn a_class_that_fills_a_resource_is_not_eased_while_it_is_full() {
+    let mut searches = standing("searches", 4);
+    let full = pressure(0.97, 0.2);
+    assert_eq!(about(&full, &[], &[searches]), []);
+    // Not accused for a minute: it may be another one that fills it.
+    searches.accused_at = ago(60);
+    let eased = about(&full, &[], &[searches]);
+    assert!(
+        matches!(eased[..], [Step::Ease { limit: 5, .. }]),
+        "{eased:?}"
+    );
+    searches.accused_at = ago(1);
+    let eased = about(&pressure(0.9, 0.2), &[], &[searches]);
+    assert!(
+        matches!(eased[..], [Step::Ease { limit: 5, .. }]),
+        "{eased:?}"
+    );
+}
+
+#[test]
 fn no_more_classes_than_allowed_and_none_below_the_least() {
     let culprits = ["a", "b", "c", "d"].map(|class| culprit(class, 0.3, Confidence::Strong));
     let three = ["a", "b", "c"].map(|class| standing(class, 1));

@@ -87,6 +87,8 @@ pub(crate) struct Finding {
     pub(crate) in_progress: f64,
     /// How sure it is that it is a culprit, and since when that is told; none if it is not told.
     pub(crate) told: Option<(Confidence, Timestamp)>,
+    /// Whether it is worth a trial, though it is not told.
+    pub(crate) suspected: bool,
 }
 
 /// What others see of it.
@@ -552,6 +554,7 @@ impl Running {
                     evidence: [it.t, it.z, it.shift_ratio],
                     in_progress: self.requests.in_progress(it.class),
                     told: since.map(|since| (confidence, *since)),
+                    suspected: it.suspected,
                 })
             });
             found.collect()

@@ -1,7 +1,7 @@
 //! Slowing culprits down by itself: what the core's [`Automatic`] is told, and what is done of what it says.
 //!
 //! ```text
-//! findings (told) ──> Culprit       all but those that somebody else throttles
+//! findings ──> Culprit              told or suspected; all but those that somebody else throttles
 //! series ──> UsedPart               use of the last 5 s
 //! requests ──> Others               p95 of all other classes, and what admission held back of them
 //! throttles ──> Automatic ──> concurrency orders, set by "policy"
@@ -131,14 +131,19 @@ impl Policy {
         set.or(it.order.as_deref()).map(str::to_owned)
     }
 
-    /// What the core is told of a finding; nothing if it is not told, cannot be ordered, or is somebody else's already.
+    /// What the core is told of a finding; nothing if it is neither told nor suspected, cannot be ordered, or is
+    /// somebody else's already.
     fn culprit<'a>(
         &self,
         it: &'a Finding,
         order: &'a str,
         standing: &[Throttle],
     ) -> Option<Culprit<'a>> {
-        let (sure, _) = it.told.as_ref()?;
+        let confidence = match &it.told {
+            Some((sure, _)) => confidence(sure),
+            None if it.suspected => Confidence::Suspected,
+            None => return None,
+        };
         let pattern = self.names.pattern(order).ok()?;
         let mut others = standing.iter().filter(|it| it.set_by != SetBy::Policy);
         if others.any(|it| it.pattern.covers(&pattern)) {
@@ -148,7 +153,7 @@ impl Policy {
             class: order,
             resource: &it.resource,
             share: it.share,
-            confidence: confidence(sure),
+            confidence,
             in_flight: it.in_progress,
         })
     }
@@ -221,6 +226,7 @@ mod tests {
             evidence: [20.0, 10.0, 3.0],
             in_progress: 10.0,
             told: told.map(|sure| (sure, Timestamp::ZERO)),
+            suspected: false,
         }
     }
 
@@ -267,6 +273,27 @@ mod tests {
         let said = policy.act(&[], &full(), others(0.1), &throttling, at(170));
         assert_eq!(said[0].0, "released");
         assert_eq!(throttling.all(), []);
+    }
+
+    #[test]
+    fn a_class_that_is_only_suspected_is_tried_while_others_are_refused() {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let found = [Finding {
+            suspected: true,
+            ..finding("GET /search?q", None)
+        }];
+        let now = Timestamp::from_millis(100_000);
+        assert_eq!(
+            policy.act(&found, &full(), others(0.4), &throttling, now),
+            []
+        );
+        let refused = OthersDo {
+            held_back: 0.3,
+            ..others(0.4)
+        };
+        let said = policy.act(&found, &full(), refused, &throttling, now);
+        assert!(said[0].1.contains("on trial"), "{said:?}");
+        assert_eq!(limit(&throttling, "GET /search?q"), Some(7));
     }
 
     #[test]
