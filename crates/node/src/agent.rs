@@ -164,6 +164,7 @@ impl Agent {
         let slow = kernel.slow_half()?;
         let options = ResponderOptions {
             realtime: config.realtime,
+            realtime_share: config.realtime_share,
             allow: config.allow.clone(),
             before_read: kernel.before_read(&memory)?,
             atomics: kernel.atomics()?,

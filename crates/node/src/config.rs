@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::load::Rung;
 use tidegate_remote::udp::key_file::NodeKey;
-use tidegate_remote::udp::{Key, Network};
+use tidegate_remote::udp::{Key, Network, REALTIME_SHARE};
 
 /// The default publication interval. Paper 000 used 50 ms.
 pub const INTERVAL_DEFAULT: Duration = Duration::from_millis(1);
@@ -92,6 +92,8 @@ pub struct AgentConfig {
     pub watch: Vec<String>,
     /// Whether to ask for real-time priority.
     pub realtime: bool,
+    /// Share of a CPU that what is answered in vain or thrown away may take at that priority, 0 to 1.
+    pub realtime_share: f64,
     /// The rungs that may be tried; see [`RUNGS`].
     pub rungs: Vec<Rung>,
     /// Networks that are listened to; empty: all.
@@ -114,6 +116,7 @@ impl AgentConfig {
             scope: sampler.scope,
             watch: sampler.watch,
             realtime: true,
+            realtime_share: REALTIME_SHARE,
             rungs: RUNGS.to_vec(),
             allow: Vec::new(),
             veth_native: false,

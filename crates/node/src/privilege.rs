@@ -4,11 +4,11 @@
 //! |---|---|---|
 //! | `CAP_BPF`, `CAP_PERFMON` | programs that read the kernel | main thread: `CAP_BPF`, while it looks after them |
 //! | `CAP_NET_ADMIN` | putting them at interfaces, and taking them away at the end | main thread, while it looks after them |
-//! | `CAP_SYS_NICE` | real-time priority | no thread |
+//! | `CAP_SYS_NICE` | real-time priority | the responder, which gives it up while it is flooded |
 //! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | open files of the watched processes, control groups of others | sampling thread |
 //!
-//! The responder, which reads what strangers send, keeps none, or `CAP_BPF` where the kernel's programs carry atomics
-//! out. The thread that hands the region out keeps none.
+//! The responder, which reads what strangers send, keeps no other, but `CAP_BPF` where the kernel's programs carry
+//! atomics out. The thread that hands the region out keeps none.
 
 use tidegate_remote::privilege::{CapabilitySet, NONE};
 

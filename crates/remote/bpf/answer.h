@@ -362,9 +362,12 @@ static __always_inline enum fate answer(void *ctx, __u32 interface, struct messa
         count(COUNT_ELSEWHERE);
         return FATE_PASS;
     }
+    if (!well_formed(message, place->length))
+        return FATE_PASS;
     int stranger = !allowed(place);
 
-    /* Strangers use up their own rate alone. */
+    /* Before the MAC, and behind what costs less: what is no request uses up nothing, and strangers
+     * use up their own rate alone. */
     if (!within_rate(stranger ? &rates[0] : &rates[1], now)) {
         count(COUNT_LIMITED);
         return FATE_DROP;
@@ -373,8 +376,6 @@ static __always_inline enum fate answer(void *ctx, __u32 interface, struct messa
         count(DROP_SOURCE);
         return FATE_PASS;
     }
-    if (!well_formed(message, place->length))
-        return FATE_PASS;
     struct key *key = key_of(message);
 
     if (!key)

@@ -68,11 +68,22 @@ pub fn try_fifo(priority: u8) -> Result<(), RealtimeRefused> {
 /// # Errors
 /// If the system refuses.
 pub fn try_idle() -> io::Result<()> {
+    try_without_priority(libc::SCHED_IDLE)
+}
+
+/// Puts the calling thread at normal priority.
+///
+/// # Errors
+/// If the system refuses.
+pub fn try_normal() -> io::Result<()> {
+    try_without_priority(libc::SCHED_OTHER)
+}
+
+fn try_without_priority(policy: libc::c_int) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the pointer is to a live sched_param, which the call only reads; pid 0 is the
     // calling thread.
-    let refused =
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) } != 0;
+    let refused = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } != 0;
     if refused {
         Err(io::Error::last_os_error())
     } else {

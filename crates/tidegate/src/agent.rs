@@ -1,6 +1,7 @@
 //! `tidegate agent`: stands beside a server, samples its kernel and publishes its load.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -27,7 +28,7 @@ use crate::signals::Stop;
 
 /// Between two looks at whether the sampling thread still runs.
 const LOOK: Duration = Duration::from_secs(1);
-/// Looks without requests made with unknown keys, after which the next ones are told again.
+/// Looks without another case of what an alert is about, after which the next one is worth a line again.
 const QUIET_LOOKS: u32 = 60;
 
 /// What `--json` tells.
@@ -46,6 +47,20 @@ struct Report {
     cost_max_seconds: f64,
     cpu_share: f64,
     reads: u64,
+    flood: FloodReport,
+}
+
+/// What floods have made the agent do, for `--json`.
+#[derive(Debug, Serialize)]
+struct FloodReport {
+    /// Requests thrown away unexamined: too many came, or too many in names that had not proven that they have a key.
+    unexamined: u64,
+    /// Times that the responder rested, as it had looked at as many datagrams as it may.
+    limited: u64,
+    /// Times that the socket was closed for a second, or further, to what is not from proven front-ends.
+    closed: u64,
+    /// Times that the responder went to normal priority, as what was in vain had used its share.
+    lowered: u64,
 }
 
 /// What is installed in the kernel, for `--json`.
@@ -180,7 +195,7 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     let mut agent = agent.map_err(|error| Failure::Failed(why_not(&error, config.listen)))?;
     let names = names(&config.keys);
     tell("started", &agent, &names, output);
-    let mut strangers = Strangers::default();
+    let (mut strangers, mut flood) = (Alert::default(), Alert::default());
     for text in not_found(&config.watch, &process_names(&config.root)) {
         output.event("watch", &text);
     }
@@ -196,8 +211,12 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
                 output.event("rung", &lost);
             }
             let status = agent.status();
-            if strangers.look(&status.responder) {
+            if strangers.look(with_unknown_keys(&status.responder)) {
                 output.event("wrong_key", &wrong_key(&names));
+            }
+            let met = FloodReport::new(&status);
+            if flood.look(met.unexamined + met.limited) {
+                output.event("flood", &format!("this agent is flooded: {met}"));
             }
             if !status.running {
                 return Err(Failure::Failed("the sampling thread has ended".into()));
@@ -311,28 +330,54 @@ fn wrong_key(names: &[&str]) -> String {
     )
 }
 
-/// Notices when front-ends begin to ask with keys that are not known here.
+/// Requests made with keys that are not known here, but for those of front-ends that only try their keys.
+fn with_unknown_keys(stats: &ResponderStats) -> u64 {
+    let mut dropped = stats.dropped.iter();
+    let keys = dropped.find(|(why, _)| *why == DropReason::Key);
+    keys.map_or(0, |(_, dropped)| dropped.saturating_sub(stats.trials))
+}
+
+/// Notices when something begins to happen that should not.
 #[derive(Debug, Default)]
-struct Strangers {
+struct Alert {
     seen: u64,
     quiet_looks: u32,
     told: bool,
 }
 
-impl Strangers {
-    /// Looks at what was dropped; whether that is worth a line: once, and again after a minute without any.
-    fn look(&mut self, stats: &ResponderStats) -> bool {
-        let keys = stats
-            .dropped
-            .iter()
-            .find(|(why, _)| *why == DropReason::Key);
-        let dropped = keys.map_or(0, |(_, dropped)| dropped.saturating_sub(stats.trials));
-        let more = dropped > std::mem::replace(&mut self.seen, dropped);
+impl Alert {
+    /// Looks at how often it has happened; whether that is worth a line: once, and again after a minute without.
+    fn look(&mut self, times: u64) -> bool {
+        let more = times > std::mem::replace(&mut self.seen, times);
         self.quiet_looks = if more { 0 } else { self.quiet_looks + 1 };
         if self.quiet_looks >= QUIET_LOOKS {
             self.told = false;
         }
         more && !std::mem::replace(&mut self.told, true)
+    }
+}
+
+impl FloodReport {
+    fn new(status: &AgentStatus) -> Self {
+        let in_kernel = status.kernel.as_ref();
+        let in_kernel = in_kernel.map_or(0, |it| it.unexamined + it.limited);
+        Self {
+            unexamined: status.responder.unexamined + in_kernel,
+            limited: status.responder.limited,
+            closed: status.responder.closed,
+            lowered: status.responder.lowered,
+        }
+    }
+}
+
+impl fmt::Display for FloodReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} requests thrown away unexamined, {} rests at the limit of the rate, socket closed {} times, at normal \
+             priority {} times",
+            self.unexamined, self.limited, self.closed, self.lowered
+        )
     }
 }
 
@@ -350,12 +395,13 @@ fn tell(state: &'static str, agent: &AgentHandle, names: &[&str], output: Output
         )
     } else {
         format!(
-            "{} stopped after {} samples, {} overruns, {:.2} % of a CPU, {} reads answered",
+            "{} stopped after {} samples, {} overruns, {:.2} % of a CPU, {} reads answered\n  floods: {}",
             output::now(),
             status.samples,
             status.overruns,
             status.cpu_share() * 100.0,
-            reads(&status)
+            reads(&status),
+            FloodReport::new(&status)
         )
     };
     let report = Report::new(state, agent.address(), names, &status);
@@ -382,6 +428,7 @@ impl Report {
             cost_max_seconds: status.cost_max.as_secs_f64(),
             cpu_share: status.cpu_share(),
             reads: reads(status),
+            flood: FloodReport::new(status),
         }
     }
 }
@@ -403,28 +450,26 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_not_known_are_told_once_and_again_after_a_rest() {
-        let stats = |dropped| ResponderStats {
-            dropped: vec![(DropReason::Mac, 7), (DropReason::Key, dropped)],
+    fn an_alert_is_told_once_and_again_after_a_rest() {
+        let mut alert = Alert::default();
+        assert!(!alert.look(0));
+        assert!(alert.look(3));
+        assert!(!alert.look(9));
+        for _ in 0..QUIET_LOOKS {
+            assert!(!alert.look(9));
+        }
+        assert!(alert.look(10));
+    }
+
+    #[test]
+    fn keys_that_are_not_known_are_counted_and_ours_are_named() {
+        // A front-end that tries keys asks with a wrong one and means nothing by it.
+        let stats = ResponderStats {
+            dropped: vec![(DropReason::Mac, 7), (DropReason::Key, 93)],
+            trials: 90,
             ..ResponderStats::default()
         };
-        let mut strangers = Strangers::default();
-        assert!(!strangers.look(&stats(0)));
-        assert!(strangers.look(&stats(3)));
-        assert!(!strangers.look(&stats(9)));
-        for _ in 0..QUIET_LOOKS {
-            assert!(!strangers.look(&stats(9)));
-        }
-        assert!(strangers.look(&stats(10)));
-        // A front-end that tries keys asks with a wrong one and means nothing by it.
-        for _ in 0..QUIET_LOOKS {
-            assert!(!strangers.look(&stats(10)));
-        }
-        let trials = ResponderStats {
-            trials: 90,
-            ..stats(100)
-        };
-        assert!(!strangers.look(&trials));
+        assert_eq!(with_unknown_keys(&stats), 3);
         let text = wrong_key(&["n1"]);
         assert!(text.contains("the key of node n1:"), "{text}");
     }

@@ -21,6 +21,7 @@ const NET_ADMIN: u64 = 1 << 12;
 const SYS_PTRACE: u64 = 1 << 19;
 const DAC_READ_SEARCH: u64 = 1 << 2;
 const BPF: u64 = 1 << 39;
+const SYS_NICE: u64 = 1 << 23;
 
 /// One thread's lines of /proc/PID/task/TID/status.
 struct Thread(BTreeMap<String, String>);
@@ -237,6 +238,7 @@ fn threads_of_an_agent_keep_what_each_needs() {
         for thread in threads(&process) {
             thread.has_at_most(match thread.text("Name") {
                 "tidegate-sample" => SYS_PTRACE | DAC_READ_SEARCH,
+                "tidegate-udp" => SYS_NICE,
                 _ => 0,
             });
             assert_eq!(thread.ids("Uid"), [wanted; 4]);

@@ -542,6 +542,25 @@ fn a_flood_of_strangers_keeps_nobody_out_who_is_listened_to() {
 }
 
 #[test]
+fn what_is_no_request_uses_up_nothing_of_the_rate() {
+    let Some(bench) = Bench::new(|options| options.rate_max = 100) else {
+        return;
+    };
+    // Version, verb, lines, flags.
+    for at in [4, 5, 6, 7] {
+        let mut bytes = message(&read(1), &key());
+        bytes[at] ^= 0x80;
+        let frame = PLAIN.frame(&bytes);
+        for _ in 0..20 {
+            assert_eq!(bench.run("xdp_respond", &frame).0, XDP_PASS, "byte {at}");
+        }
+    }
+    let frame = PLAIN.frame(&message(&read(1), &key()));
+    assert_eq!(bench.run("xdp_respond", &frame).0, XDP_TX);
+    assert_eq!(bench.counted().limited, 0);
+}
+
+#[test]
 fn what_a_process_tells_lies_under_what_the_kernel_sees() {
     let Some(bench) = Bench::new(|_| {}) else {
         return;

@@ -10,6 +10,7 @@
 //! | `initiators` | exactly-once for atomics, and how many front-ends read |
 //! | `node_clock` | what a front-end knows of a node's clock |
 //! | `nonces` | random numbers that name requests |
+//! | `flood` | what a flood of datagrams may cost |
 //! | `batch`, `socket`, `address` | many datagrams per system call |
 //!
 //! What an attacker without the node's key gets: nothing, not even an answer. With a recorded request:
@@ -19,6 +20,7 @@
 
 pub(crate) mod address;
 pub(crate) mod batch;
+mod flood;
 pub(crate) mod initiators;
 mod key;
 pub mod key_file;
@@ -32,4 +34,6 @@ pub mod wire;
 pub use address::{Network, NetworkError};
 pub use key::Key;
 pub use region::{UdpOptions, UdpRegion};
-pub use responder::{BeforeRead, CarryOut, Responder, ResponderOptions, ResponderStats};
+pub use responder::{
+    BeforeRead, CarryOut, REALTIME_SHARE, Responder, ResponderOptions, ResponderStats,
+};

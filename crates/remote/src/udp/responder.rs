@@ -1,14 +1,20 @@
 //! The node's thread that answers requests for one region.
 //!
-//! One thread, one socket, batches of [`BATCH`]: take what has come, answer all of it, wait.
+//! One thread, one socket, in batches: take what has come, answer all of it, wait.
 //! A read copies the record from memory at that moment; whoever publishes is not involved, so
 //! that a publisher that waits for its CPU makes records older and answers no slower. Should it
 //! have lost its CPU in the middle of a publication, the answer is the last whole record: its
 //! own clock says how old it is.
 //!
-//! At real-time priority a flood could take the CPU from everything else on the node. So no
-//! more than [`ResponderOptions::rate_max`] datagrams a second are looked at; the others wait
-//! in the socket's buffer, and are dropped by the kernel when it is full.
+//! A flood must not take the CPU from everything else on the node (`guard`):
+//!
+//! * What is no request by its header costs no MAC. Of requests in names that have not proven that they have a key no
+//!   more are examined once some were forged; those that have are answered all the same.
+//! * When what is thrown away, or answered in vain, takes more than [`ResponderOptions::realtime_share`] of a CPU, the
+//!   thread is at normal priority for a while.
+//! * When much is in vain, a filter at the socket keeps most of it out for a second.
+//! * No more than [`ResponderOptions::rate_max`] datagrams a second are looked at; the others wait
+//!   in the socket's buffer, and are dropped by the kernel when it is full.
 
 use std::fmt;
 use std::io;
@@ -18,35 +24,30 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_core::record::RECORD_BYTES_MAX;
 use tidegate_core::time::Timestamp;
 
 use super::Key;
 use super::address::Network;
-use super::batch::Batch;
-use super::initiators::{Initiators, Outcome, Readers, Verdict, is_fresh};
-use super::key_file::KEYS_MAX;
 use super::socket;
-use super::wire::{
-    DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes,
-};
-use crate::clock;
+use super::wire::{DropReason, Request, Status};
 use crate::memory::RegionMemory;
-use crate::memory::lines::CopyError;
-use crate::privilege::{self, CapabilitySet};
+use crate::privilege::CapabilitySet;
 use crate::realtime::{self, RealtimeRefused};
 use crate::region::RegionError;
 
-/// Datagrams per system call.
-const BATCH: usize = 64;
-/// Rest after the system refused to give datagrams for a reason that we do not know.
-const REFUSED_REST: Duration = Duration::from_millis(10);
+mod guard;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use server::Server;
+
 /// Time after which a waiting thread looks whether it shall end, should the wake-up get lost.
 const STOP_CHECK: Duration = Duration::from_millis(250);
-/// Over this time the rate of datagrams is limited.
-const RATE_WINDOW: Duration = Duration::from_millis(10);
 /// Datagrams a second by default: 200 front-ends at 1 kHz.
 const RATE_MAX: u32 = 200_000;
+/// Share of a CPU at real-time priority by default, for what is answered in vain or thrown away.
+pub const REALTIME_SHARE: f64 = 0.05;
 
 /// Something to do before a record is copied for an answer: an agent can publish at that
 /// moment, so that the record is as young as can be (`interval_ns` 0).
@@ -92,6 +93,9 @@ pub struct ResponderOptions {
     pub realtime: bool,
     /// Datagrams looked at per second.
     pub rate_max: u32,
+    /// Share of a CPU that the thread may use at real-time priority for what is no request by the node's clock of now,
+    /// 0 to 1.
+    pub realtime_share: f64,
     /// Rest after each batch, so that more requests come together. Zero for a node, which
     /// answers at once; some ten microseconds where one thread stands for many nodes, which
     /// would otherwise be woken for every single request.
@@ -111,6 +115,7 @@ impl ResponderOptions {
             allow: Vec::new(),
             realtime: true,
             rate_max: RATE_MAX,
+            realtime_share: REALTIME_SHARE,
             gather: Duration::ZERO,
             before_read: None,
             atomics: None,
@@ -119,11 +124,12 @@ impl ResponderOptions {
 }
 
 impl ResponderOptions {
-    /// What the thread keeps: the kernel's programs are called to carry atomics out.
+    /// What the thread keeps: it comes back to real-time priority, and the kernel's programs are called to carry
+    /// atomics out.
     fn capabilities(&self) -> CapabilitySet {
         match self.atomics {
-            Some(_) => CapabilitySet::BPF,
-            None => privilege::NONE,
+            Some(_) => CapabilitySet::SYS_NICE.union(CapabilitySet::BPF),
+            None => CapabilitySet::SYS_NICE,
         }
     }
 }
@@ -148,6 +154,12 @@ pub struct ResponderStats {
     pub limited: u64,
     /// Datagrams that the kernel's programs left alone because they are for another host.
     pub elsewhere: u64,
+    /// Requests that were thrown away unexamined: too many in names that have not proven that they have a key were forged.
+    pub unexamined: u64,
+    /// Times that the thread went to normal priority for a while because what was in vain had used its share.
+    pub lowered: u64,
+    /// Times that the socket was closed for a second to most that is not from proven front-ends, or closed further.
+    pub closed: u64,
     /// Front-ends that read within the last second, as of the last read.
     pub readers: u32,
     /// Datagrams thrown away, by reason.
@@ -166,6 +178,9 @@ struct Counters {
     unsent: AtomicU64,
     faults: AtomicU64,
     limited: AtomicU64,
+    unexamined: AtomicU64,
+    lowered: AtomicU64,
+    closed: AtomicU64,
     readers: AtomicU32,
     dropped: [AtomicU64; DropReason::ALL.len()],
     trials: AtomicU64,
@@ -201,10 +216,11 @@ impl Responder {
             .spawn(move || {
                 let set_up = realtime::ask_and_settle(wants_realtime, kept);
                 let failed = set_up.is_err();
+                let at_realtime = matches!(set_up, Ok(Ok(())));
                 // The thread that spawned this one waits for it.
                 told.0.send(set_up).ok();
                 if !failed {
-                    server.run();
+                    server.run(at_realtime);
                 }
             })
             .map_err(RegionError::io("start the responder's thread"))?;
@@ -242,6 +258,9 @@ impl Responder {
             faults: read(&counters.faults),
             limited: read(&counters.limited),
             elsewhere: 0,
+            unexamined: read(&counters.unexamined),
+            lowered: read(&counters.lowered),
+            closed: read(&counters.closed),
             readers: counters.readers.load(Ordering::Relaxed),
             dropped: DropReason::ALL
                 .iter()
@@ -266,297 +285,7 @@ impl Drop for Responder {
     }
 }
 
-/// What the thread owns.
-struct Server {
-    socket: Arc<UdpSocket>,
-    counters: Arc<Counters>,
-    memory: Arc<RegionMemory>,
-    keys: Vec<Key>,
-    allow: Vec<Network>,
-    before_read: Option<BeforeRead>,
-    hook_ran_at: Timestamp,
-    limit: RateLimit,
-    gather: Duration,
-    atomics: Option<Box<dyn CarryOut>>,
-    initiators: Initiators,
-    readers: Readers,
-    /// The last lines that were copied whole, and how many bytes of them; 0: none yet.
-    whole: [u8; RECORD_BYTES_MAX],
-    whole_bytes: usize,
-}
-
-impl Server {
-    fn new(
-        socket: Arc<UdpSocket>,
-        counters: Arc<Counters>,
-        memory: Arc<RegionMemory>,
-        options: ResponderOptions,
-    ) -> Result<Self, RegionError> {
-        if !(1..=KEYS_MAX).contains(&options.keys.len()) {
-            let text = format!(
-                "{} keys; a responder takes 1 to {KEYS_MAX}",
-                options.keys.len()
-            );
-            let error = io::Error::new(io::ErrorKind::InvalidInput, text);
-            return Err(RegionError::io("take the keys")(error));
-        }
-        if options.atomics.is_none() {
-            // The table of what was carried out begins empty.
-            memory.begin_epoch()?;
-        }
-        Ok(Self {
-            socket,
-            counters,
-            memory,
-            keys: options.keys,
-            allow: options.allow,
-            before_read: options.before_read,
-            hook_ran_at: Timestamp::ZERO,
-            limit: RateLimit::new(options.rate_max),
-            gather: options.gather,
-            atomics: options.atomics,
-            initiators: Initiators::default(),
-            readers: Readers::default(),
-            whole: [0; RECORD_BYTES_MAX],
-            whole_bytes: 0,
-        })
-    }
-
-    fn run(mut self) {
-        // Without real-time priority the kernel would add 50 us to every rest.
-        rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
-        let mut batch = Batch::new(BATCH, MESSAGE_BYTES_MAX).with_control(true);
-        let mut answered = Vec::with_capacity(BATCH);
-        while !self.counters.stop.load(Ordering::Acquire) {
-            let received = match batch.receive(&*self.socket, true) {
-                Ok(received) => received,
-                Err(error) => {
-                    self.rest_after(&error);
-                    continue;
-                }
-            };
-            let now = clock::now();
-            answered.clear();
-            for slot in 0..received {
-                match self.answer(&mut batch, slot, now) {
-                    Ok(()) => answered.push(slot as u16),
-                    Err(Unanswered::Dropped(reason)) => {
-                        count(&self.counters.dropped[reason as usize]);
-                    }
-                    Err(Unanswered::Fault) => count(&self.counters.faults),
-                }
-            }
-            let unsent = &self.counters.unsent;
-            batch.send(&*self.socket, &answered, |_, _| count(unsent));
-            if let Some(until) = self.limit.note(received as u32, now) {
-                count(&self.counters.limited);
-                clock::sleep_until(until);
-            }
-            if !self.gather.is_zero() && received < BATCH {
-                clock::sleep_until(clock::now() + self.gather);
-            }
-        }
-    }
-
-    /// Nothing came for a while, or an answer of before was refused by its receiver: no reason
-    /// to stop listening. Any other error may come back at once, and must not take the CPU.
-    fn rest_after(&self, error: &io::Error) {
-        let harmless = [
-            io::ErrorKind::WouldBlock,
-            io::ErrorKind::Interrupted,
-            io::ErrorKind::ConnectionRefused,
-        ];
-        if !harmless.contains(&error.kind()) {
-            count(&self.counters.faults);
-            clock::sleep_until(clock::now() + REFUSED_REST);
-        }
-    }
-
-    /// Turns the request in a slot into its answer.
-    fn answer(&mut self, batch: &mut Batch, slot: usize, now: Timestamp) -> Result<(), Unanswered> {
-        if !self.allow.is_empty() {
-            let source = batch.source(slot).ok_or(DropReason::Source)?.ip();
-            if !self.allow.iter().any(|network| network.contains(source)) {
-                return Err(DropReason::Source.into());
-            }
-        }
-        let message = batch.datagram(slot).ok_or(DropReason::Length)?;
-        let decoded = Request::decode(message, &self.keys);
-        if decoded == Err(DropReason::Key) && Request::is_trial(message) {
-            count(&self.counters.trials);
-        }
-        let (request, key) = decoded?;
-        let message = batch.answer(slot, message_bytes(request.lines));
-        let lines = &mut message[HEADER_BYTES..];
-        let (outcome, readers) = match request.verb {
-            Verb::Read => {
-                let readers = match is_fresh(&request, now) {
-                    true => self.readers.note(request.initiator, now),
-                    false => self.readers.current(now),
-                };
-                self.counters.readers.store(readers, Ordering::Relaxed);
-                count(&self.counters.reads);
-                (self.read(lines, now), readers)
-            }
-            Verb::CompareAndSwap | Verb::FetchAndAdd => {
-                (self.atomic(&request, now)?, self.readers.current(now))
-            }
-        };
-        let reply = Reply {
-            verb: request.verb,
-            lines: request.lines,
-            status: outcome.status,
-            initiator: request.initiator,
-            sequence: request.sequence,
-            nonce: request.nonce,
-            node_now_ns: clock::now().nanos(),
-            value: outcome.value,
-            readers,
-            epoch: self.memory.epoch(),
-        };
-        reply.encode(&self.keys[key], message);
-        Ok(())
-    }
-
-    /// Copies the record behind the header.
-    fn read(&mut self, lines: &mut [u8], now: Timestamp) -> Outcome {
-        if let Some(before) = &mut self.before_read
-            && (now.since(self.hook_ran_at) >= before.every || self.hook_ran_at == Timestamp::ZERO)
-        {
-            self.hook_ran_at = now;
-            (before.hook)(now);
-        }
-        let status = match self.memory.copy(lines) {
-            Ok(_) => {
-                self.whole[..lines.len()].copy_from_slice(lines);
-                self.whole_bytes = lines.len();
-                Status::Done
-            }
-            Err(_) if self.whole_bytes >= lines.len() => {
-                lines.copy_from_slice(&self.whole[..lines.len()]);
-                Status::Done
-            }
-            Err(why) => {
-                lines.fill(0);
-                match why {
-                    CopyError::Absent => Status::Absent,
-                    CopyError::Torn => Status::Torn,
-                }
-            }
-        };
-        // There is always a word 0.
-        let value = self.memory.word(0).unwrap_or_default();
-        Outcome { status, value }
-    }
-
-    /// Carries an atomic out, once, or has it done.
-    fn atomic(&mut self, request: &Request, now: Timestamp) -> Result<Outcome, Unanswered> {
-        match &mut self.atomics {
-            // Who does it counts it.
-            Some(atomics) => match atomics.carry_out(request) {
-                Ok((status, value)) => Ok(Outcome { status, value }),
-                Err(_) => Err(Unanswered::Fault),
-            },
-            None => Ok(self.carry_out(request, now)),
-        }
-    }
-
-    /// Carries an atomic out, once.
-    fn carry_out(&mut self, request: &Request, now: Timestamp) -> Outcome {
-        let refused = |status| Outcome { status, value: 0 };
-        if request.epoch != self.memory.epoch() {
-            count(&self.counters.refused);
-            return refused(Status::Epoch);
-        }
-        match self.initiators.judge(request, now) {
-            Verdict::New => {}
-            Verdict::Repeated(outcome) => {
-                count(&self.counters.repeated);
-                return outcome;
-            }
-            Verdict::Refused(status) => {
-                count(&self.counters.refused);
-                return refused(status);
-            }
-        }
-        let (word, operand) = (u32::from(request.word), request.operand);
-        let done = match request.verb {
-            Verb::CompareAndSwap => self
-                .memory
-                .compare_and_swap(word, request.expected, operand),
-            Verb::FetchAndAdd => self.memory.fetch_and_add(word, operand),
-            Verb::Read => return refused(Status::NoWord),
-        };
-        count(&self.counters.atomics);
-        let outcome = match done {
-            Ok(value) => Outcome {
-                status: Status::Done,
-                value,
-            },
-            Err(_) => refused(Status::NoWord),
-        };
-        self.initiators.keep(request, outcome);
-        outcome
-    }
-}
-
-/// Why a datagram is not answered.
-enum Unanswered {
-    Dropped(DropReason),
-    /// The system did not do what it was asked for.
-    Fault,
-}
-
-impl From<DropReason> for Unanswered {
-    fn from(reason: DropReason) -> Self {
-        Self::Dropped(reason)
-    }
-}
-
 /// Counts one more. The thread is the only writer: no locked instruction is needed.
 fn count(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-}
-
-/// So many datagrams per [`RATE_WINDOW`], then a rest until it ends.
-struct RateLimit {
-    per_window: u32,
-    since: Timestamp,
-    seen: u32,
-}
-
-impl RateLimit {
-    fn new(per_second: u32) -> Self {
-        let windows = 1000 / RATE_WINDOW.as_millis() as u32;
-        Self {
-            per_window: (per_second / windows).max(1),
-            since: Timestamp::ZERO,
-            seen: 0,
-        }
-    }
-
-    /// Notes datagrams; says until when to rest, if they are too many.
-    fn note(&mut self, datagrams: u32, now: Timestamp) -> Option<Timestamp> {
-        if now.since(self.since) >= RATE_WINDOW {
-            self.since = now;
-            self.seen = 0;
-        }
-        self.seen = self.seen.saturating_add(datagrams);
-        (self.seen > self.per_window).then(|| self.since + RATE_WINDOW)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flood_is_given_a_rest_until_the_window_ends() {
-        let at = Timestamp::from_millis;
-        let mut limit = RateLimit::new(10_000);
-        assert_eq!(limit.note(100, at(1000)), None);
-        assert_eq!(limit.note(1, at(1005)), Some(at(1010)));
-        assert_eq!(limit.note(100, at(1010)), None);
-        assert_eq!(RateLimit::new(0).per_window, 1);
-    }
 }

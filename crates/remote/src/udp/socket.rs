@@ -1,5 +1,6 @@
 //! Sockets as responders, handles and the reader want them.
 
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -11,6 +12,12 @@ use crate::region::RegionError;
 /// Bytes of a receive buffer that takes bursts of some thousand datagrams. Without privilege
 /// the system gives what `net.core.rmem_max` allows.
 const BUFFER_BYTES: usize = 4 << 20;
+
+/// What `SO_MEMINFO` gives, and where in it the memory for options is (linux/sock_diag.h).
+#[cfg(test)]
+const SK_MEMINFO_VARS: usize = 9;
+#[cfg(test)]
+const SK_MEMINFO_OPTMEM: usize = 6;
 
 /// A socket that waits for datagrams, each time no longer than `wait`.
 pub(super) fn listen(address: SocketAddr, wait: Duration) -> Result<UdpSocket, RegionError> {
@@ -62,6 +69,60 @@ fn enlarge(socket: impl AsFd) {
     }
 }
 
+/// Lets in only what this program lets in, in place of an earlier one.
+///
+/// # Errors
+/// If the kernel refuses it, for example as it is too long.
+pub(super) fn filter(socket: &UdpSocket, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    // SAFETY: the pointer is to a live sock_fprog, whose own is to as many steps as it says; the kernel only reads them,
+    // and keeps a copy.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if set == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Lets everything in again.
+pub(super) fn unfilter(socket: &UdpSocket) -> Result<(), RegionError> {
+    set(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
+}
+
+/// The kernel's memory that a socket's options take, its filter among them.
+#[cfg(test)]
+pub(super) fn option_bytes(socket: &UdpSocket) -> io::Result<u32> {
+    let mut memory = [0_u32; SK_MEMINFO_VARS];
+    let mut length = size_of_val(&memory) as libc::socklen_t;
+    // SAFETY: the pointers are to a live array, as long as it says, and to its length.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            memory.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if got == 0 {
+        Ok(memory[SK_MEMINFO_OPTMEM])
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// Sets an option of one int.
 fn set(
     socket: impl AsFd,
@@ -82,7 +143,7 @@ fn set(
     if set == 0 {
         Ok(())
     } else {
-        let error = std::io::Error::last_os_error();
+        let error = io::Error::last_os_error();
         Err(RegionError::io("set a socket option")(error))
     }
 }

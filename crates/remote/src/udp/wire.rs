@@ -35,7 +35,7 @@ pub const MESSAGE_BYTES_MAX: usize = HEADER_BYTES + LINES_MAX * LINE_BYTES;
 pub const VERSION: u8 = 2;
 /// Word of a read that tries whether its key is known: where it is not, that is no fault.
 pub const TRIAL: u16 = 1;
-const REQUEST_MAGIC: [u8; 4] = *b"TGRQ";
+pub(super) const REQUEST_MAGIC: [u8; 4] = *b"TGRQ";
 const REPLY_MAGIC: [u8; 4] = *b"TGRP";
 /// Where the MAC lies.
 const MAC_AT: usize = 56;
@@ -260,16 +260,7 @@ impl Request {
     /// Reads a datagram and makes sure that it was made with one of the keys, whose place is
     /// given too.
     pub fn decode(message: &[u8], keys: &[Key]) -> Result<(Self, usize), DropReason> {
-        let (header, _) = message
-            .split_first_chunk::<HEADER_BYTES>()
-            .ok_or(DropReason::Short)?;
-        let (verb, lines) = check_start(header, REQUEST_MAGIC)?;
-        if header[7] != 0 {
-            return Err(DropReason::Version);
-        }
-        if message.len() != message_bytes(lines) {
-            return Err(DropReason::Length);
-        }
+        let (header, verb, lines) = look(message)?;
         let words = get(header, 32);
         let id = (words >> 16) as u16;
         let mut refused = DropReason::Key;
@@ -297,6 +288,31 @@ impl Request {
         }
         Err(refused)
     }
+}
+
+/// The initiator in whose name a message is, if it may be a request made with one of these keys, without computing a MAC.
+pub(super) fn named_initiator(message: &[u8], keys: &[Key]) -> Result<u64, DropReason> {
+    let (header, ..) = look(message)?;
+    let id = (get(header, 32) >> 16) as u16;
+    match keys.iter().any(|key| key.id() == id) {
+        true => Ok(get(header, 8)),
+        false => Err(DropReason::Key),
+    }
+}
+
+/// What a request's header says by itself.
+fn look(message: &[u8]) -> Result<(&[u8; HEADER_BYTES], Verb, u8), DropReason> {
+    let (header, _) = message
+        .split_first_chunk::<HEADER_BYTES>()
+        .ok_or(DropReason::Short)?;
+    let (verb, lines) = check_start(header, REQUEST_MAGIC)?;
+    if header[7] != 0 {
+        return Err(DropReason::Version);
+    }
+    if message.len() != message_bytes(lines) {
+        return Err(DropReason::Length);
+    }
+    Ok((header, verb, lines))
 }
 
 impl Reply {

@@ -318,6 +318,9 @@ table! {
         /// Ask the system for real-time priority for the sampler; without the permission it
         /// runs at normal priority and says so.
         realtime: bool = true;
+        /// Share of a CPU that what is thrown away or answered in vain may take at that priority; beyond it the thread
+        /// waits for its turn like any other. Requests of front-ends are not charged.
+        realtime_share: f64 = tidegate_remote::udp::REALTIME_SHARE, in 0.0..=1.0;
         /// Try only these ways of answering, best first: `xdp_native`, `xdp_generic`, `tc` (the
         /// kernel answers), `kernel_record` (the kernel makes the record), `agent_realtime`,
         /// `agent`. Empty: all of them.

@@ -144,6 +144,7 @@ impl Checker<'_> {
             scope: scope.ok()?,
             watch: file.watch.iter().map(|name| name.value.clone()).collect(),
             realtime: file.realtime.value,
+            realtime_share: file.realtime_share.value,
             rungs: self.rungs(&file.rungs.value)?,
             allow: self.networks(&file.allow.value)?,
             ..AgentConfig::new(keys?)

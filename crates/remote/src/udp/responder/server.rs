@@ -1,0 +1,295 @@
+//! The thread: takes datagrams, turns requests into answers, and carries atomics out.
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_core::record::RECORD_BYTES_MAX;
+use tidegate_core::time::Timestamp;
+
+use super::guard::Guard;
+use super::{BeforeRead, CarryOut, Counters, ResponderOptions, count};
+use crate::clock;
+use crate::memory::RegionMemory;
+use crate::memory::lines::CopyError;
+use crate::region::RegionError;
+use crate::udp::Key;
+use crate::udp::address::Network;
+use crate::udp::batch::Batch;
+use crate::udp::initiators::{Initiators, Outcome, Readers, Verdict, is_fresh};
+use crate::udp::key_file::KEYS_MAX;
+use crate::udp::wire::{
+    DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes,
+    named_initiator,
+};
+
+/// Datagrams per system call.
+pub(super) const BATCH: usize = 64;
+/// Rest after the system refused to give datagrams for a reason that we do not know.
+const REFUSED_REST: Duration = Duration::from_millis(10);
+
+/// What the thread owns.
+pub(super) struct Server {
+    socket: Arc<UdpSocket>,
+    counters: Arc<Counters>,
+    memory: Arc<RegionMemory>,
+    keys: Vec<Key>,
+    allow: Vec<Network>,
+    before_read: Option<BeforeRead>,
+    hook_ran_at: Timestamp,
+    pub(super) guard: Guard,
+    gather: Duration,
+    atomics: Option<Box<dyn CarryOut>>,
+    initiators: Initiators,
+    readers: Readers,
+    /// The last lines that were copied whole, and how many bytes of them; 0: none yet.
+    whole: [u8; RECORD_BYTES_MAX],
+    whole_bytes: usize,
+}
+
+impl Server {
+    pub(super) fn new(
+        socket: Arc<UdpSocket>,
+        counters: Arc<Counters>,
+        memory: Arc<RegionMemory>,
+        options: ResponderOptions,
+    ) -> Result<Self, RegionError> {
+        if !(1..=KEYS_MAX).contains(&options.keys.len()) {
+            let text = format!(
+                "{} keys; a responder takes 1 to {KEYS_MAX}",
+                options.keys.len()
+            );
+            let error = io::Error::new(io::ErrorKind::InvalidInput, text);
+            return Err(RegionError::io("take the keys")(error));
+        }
+        let guard = Guard::new(&options, Arc::clone(&socket), Arc::clone(&counters));
+        if options.atomics.is_none() {
+            // The table of what was carried out begins empty.
+            memory.begin_epoch()?;
+        }
+        Ok(Self {
+            socket,
+            counters,
+            memory,
+            keys: options.keys,
+            allow: options.allow,
+            before_read: options.before_read,
+            hook_ran_at: Timestamp::ZERO,
+            guard,
+            gather: options.gather,
+            atomics: options.atomics,
+            initiators: Initiators::default(),
+            readers: Readers::default(),
+            whole: [0; RECORD_BYTES_MAX],
+            whole_bytes: 0,
+        })
+    }
+
+    /// Answers until it is to stop.
+    pub(super) fn run(mut self, at_realtime: bool) {
+        // Without real-time priority the kernel would add 50 us to every rest.
+        rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
+        self.guard.at_realtime = at_realtime;
+        let mut batch = Batch::new(BATCH, MESSAGE_BYTES_MAX).with_control(true);
+        let mut answered = Vec::with_capacity(BATCH);
+        while !self.counters.stop.load(Ordering::Acquire) {
+            let received = match batch.receive(&*self.socket, true) {
+                Ok(received) => received,
+                Err(error) => {
+                    self.rest_after(&error);
+                    self.guard.after_batch(0, clock::now());
+                    continue;
+                }
+            };
+            let now = clock::now();
+            answered.clear();
+            for slot in 0..received {
+                match self.answer(&mut batch, slot, now) {
+                    Ok(()) => answered.push(slot as u16),
+                    Err(Unanswered::Dropped(reason)) => {
+                        count(&self.counters.dropped[reason as usize]);
+                    }
+                    Err(Unanswered::Fault) => count(&self.counters.faults),
+                    Err(Unanswered::Unexamined) => count(&self.counters.unexamined),
+                }
+            }
+            let unsent = &self.counters.unsent;
+            batch.send(&*self.socket, &answered, |_, _| count(unsent));
+            if let Some(until) = self.guard.after_batch(received as u32, now) {
+                clock::sleep_until(until);
+            }
+            if !self.gather.is_zero() && received < BATCH {
+                clock::sleep_until(clock::now() + self.gather);
+            }
+        }
+    }
+
+    /// Nothing came for a while, or an answer of before was refused by its receiver: no reason
+    /// to stop listening. Any other error may come back at once, and must not take the CPU.
+    fn rest_after(&self, error: &io::Error) {
+        let harmless = [
+            io::ErrorKind::WouldBlock,
+            io::ErrorKind::Interrupted,
+            io::ErrorKind::ConnectionRefused,
+        ];
+        if !harmless.contains(&error.kind()) {
+            count(&self.counters.faults);
+            clock::sleep_until(clock::now() + REFUSED_REST);
+        }
+    }
+
+    /// Turns the request in a slot into its answer. What costs least is looked at first.
+    pub(super) fn answer(
+        &mut self,
+        batch: &mut Batch,
+        slot: usize,
+        now: Timestamp,
+    ) -> Result<(), Unanswered> {
+        let message = batch.datagram(slot).ok_or(DropReason::Length)?;
+        let named = named_initiator(message, &self.keys);
+        if named == Err(DropReason::Key) && Request::is_trial(message) {
+            count(&self.counters.trials);
+        }
+        let initiator = named?;
+        let source = batch.source(slot).ok_or(DropReason::Source)?.ip();
+        let allowed = |network: &Network| network.contains(source);
+        if !self.allow.is_empty() && !self.allow.iter().any(allowed) {
+            return Err(DropReason::Source.into());
+        }
+        if !self.guard.admits(initiator, now) {
+            return Err(Unanswered::Unexamined);
+        }
+        let (request, key) = Request::decode(message, &self.keys)
+            .inspect_err(|_| self.guard.note_forged(initiator, now))?;
+        let fresh = is_fresh(&request, now);
+        self.guard.note_true(initiator, fresh, now);
+        let message = batch.answer(slot, message_bytes(request.lines));
+        let lines = &mut message[HEADER_BYTES..];
+        let (outcome, readers) = match request.verb {
+            Verb::Read => {
+                let readers = match fresh {
+                    true => self.readers.note(request.initiator, now),
+                    false => self.readers.current(now),
+                };
+                self.counters.readers.store(readers, Ordering::Relaxed);
+                count(&self.counters.reads);
+                (self.read(lines, now), readers)
+            }
+            Verb::CompareAndSwap | Verb::FetchAndAdd => {
+                (self.atomic(&request, now)?, self.readers.current(now))
+            }
+        };
+        let reply = Reply {
+            verb: request.verb,
+            lines: request.lines,
+            status: outcome.status,
+            initiator: request.initiator,
+            sequence: request.sequence,
+            nonce: request.nonce,
+            node_now_ns: clock::now().nanos(),
+            value: outcome.value,
+            readers,
+            epoch: self.memory.epoch(),
+        };
+        reply.encode(&self.keys[key], message);
+        Ok(())
+    }
+
+    /// Copies the record behind the header.
+    fn read(&mut self, lines: &mut [u8], now: Timestamp) -> Outcome {
+        if let Some(before) = &mut self.before_read
+            && (now.since(self.hook_ran_at) >= before.every || self.hook_ran_at == Timestamp::ZERO)
+        {
+            self.hook_ran_at = now;
+            (before.hook)(now);
+        }
+        let status = match self.memory.copy(lines) {
+            Ok(_) => {
+                self.whole[..lines.len()].copy_from_slice(lines);
+                self.whole_bytes = lines.len();
+                Status::Done
+            }
+            Err(_) if self.whole_bytes >= lines.len() => {
+                lines.copy_from_slice(&self.whole[..lines.len()]);
+                Status::Done
+            }
+            Err(why) => {
+                lines.fill(0);
+                match why {
+                    CopyError::Absent => Status::Absent,
+                    CopyError::Torn => Status::Torn,
+                }
+            }
+        };
+        // There is always a word 0.
+        let value = self.memory.word(0).unwrap_or_default();
+        Outcome { status, value }
+    }
+
+    /// Carries an atomic out, once, or has it done.
+    fn atomic(&mut self, request: &Request, now: Timestamp) -> Result<Outcome, Unanswered> {
+        match &mut self.atomics {
+            // Who does it counts it.
+            Some(atomics) => match atomics.carry_out(request) {
+                Ok((status, value)) => Ok(Outcome { status, value }),
+                Err(_) => Err(Unanswered::Fault),
+            },
+            None => Ok(self.carry_out(request, now)),
+        }
+    }
+
+    /// Carries an atomic out, once.
+    fn carry_out(&mut self, request: &Request, now: Timestamp) -> Outcome {
+        let refused = |status| Outcome { status, value: 0 };
+        if request.epoch != self.memory.epoch() {
+            count(&self.counters.refused);
+            return refused(Status::Epoch);
+        }
+        match self.initiators.judge(request, now) {
+            Verdict::New => {}
+            Verdict::Repeated(outcome) => {
+                count(&self.counters.repeated);
+                return outcome;
+            }
+            Verdict::Refused(status) => {
+                count(&self.counters.refused);
+                return refused(status);
+            }
+        }
+        let (word, operand) = (u32::from(request.word), request.operand);
+        let done = match request.verb {
+            Verb::CompareAndSwap => self
+                .memory
+                .compare_and_swap(word, request.expected, operand),
+            Verb::FetchAndAdd => self.memory.fetch_and_add(word, operand),
+            Verb::Read => return refused(Status::NoWord),
+        };
+        count(&self.counters.atomics);
+        let outcome = match done {
+            Ok(value) => Outcome {
+                status: Status::Done,
+                value,
+            },
+            Err(_) => refused(Status::NoWord),
+        };
+        self.initiators.keep(request, outcome);
+        outcome
+    }
+}
+
+/// Why a datagram is not answered.
+pub(super) enum Unanswered {
+    Dropped(DropReason),
+    /// In a name that is not proven; there were too many.
+    Unexamined,
+    /// The system did not do what it was asked for.
+    Fault,
+}
+
+impl From<DropReason> for Unanswered {
+    fn from(reason: DropReason) -> Self {
+        Self::Dropped(reason)
+    }
+}

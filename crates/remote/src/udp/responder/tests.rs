@@ -1,0 +1,243 @@
+//! Floods at a server without its thread: it is asked over loopback, and judges each datagram at a moment that is given.
+
+use std::net::Ipv4Addr;
+
+use tidegate_core::record::{AGGREGATE_LINES, LoadRecord};
+
+use super::server::{BATCH, Unanswered};
+use super::*;
+use crate::clock;
+use crate::udp::batch::Batch;
+use crate::udp::flood::RATE_WINDOW;
+use crate::udp::wire::{MESSAGE_BYTES_MAX, message_bytes};
+use crate::udp::{UdpOptions, UdpRegion};
+
+/// A front-end that has asked before.
+const HONEST: u64 = 11;
+/// One that begins.
+const BEGINS: u64 = 12;
+
+struct Bench {
+    server: Server,
+    socket: Arc<UdpSocket>,
+    batch: Batch,
+    key: Key,
+    client: UdpSocket,
+    counters: Arc<Counters>,
+}
+
+fn memory() -> Arc<RegionMemory> {
+    let memory = RegionMemory::anonymous().unwrap();
+    memory.publish(&LoadRecord::default(), &[]);
+    Arc::new(memory)
+}
+
+impl Bench {
+    fn new() -> Self {
+        let key = Key::new("n1", [7; 16]);
+        let listen = (Ipv4Addr::LOCALHOST, 0).into();
+        let options = ResponderOptions::new(listen, vec![key.clone()]);
+        let socket = Arc::new(socket::listen(listen, STOP_CHECK).unwrap());
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        client.connect(socket.local_addr().unwrap()).unwrap();
+        let counters = Arc::new(Counters::default());
+        Self {
+            server: Server::new(
+                Arc::clone(&socket),
+                Arc::clone(&counters),
+                memory(),
+                options,
+            )
+            .unwrap(),
+            socket,
+            batch: Batch::new(BATCH, MESSAGE_BYTES_MAX).with_control(true),
+            key,
+            client,
+            counters,
+        }
+    }
+
+    /// A read in this name by this clock of the node.
+    fn read(&self, initiator: u64, clock: Timestamp) -> Vec<u8> {
+        let read = Request {
+            sequence: clock.nanos(),
+            ..Request::read(1, initiator, 12)
+        };
+        let mut message = vec![0; message_bytes(1)];
+        read.encode(&self.key, message.first_chunk_mut().unwrap());
+        message
+    }
+
+    /// The same without the key.
+    fn forged(&self, initiator: u64, clock: Timestamp) -> Vec<u8> {
+        let mut message = self.read(initiator, clock);
+        // A byte under the MAC, of the nonce.
+        message[24] ^= 1;
+        message
+    }
+
+    /// Sends it so often; gives what gets into the socket, each judged at this moment.
+    fn ask(&mut self, message: &[u8], times: usize, now: Timestamp) -> Vec<Result<(), Unanswered>> {
+        let mut judged = Vec::new();
+        for _ in 0..times {
+            self.client.send(message).unwrap();
+            // Over loopback a datagram has come, or not, when it is sent.
+            let received = self.batch.receive(&*self.socket, false);
+            for slot in 0..received.unwrap_or(0) {
+                judged.push(self.server.answer(&mut self.batch, slot, now));
+            }
+        }
+        judged
+    }
+
+    fn is_answered(&mut self, message: &[u8], now: Timestamp) -> bool {
+        matches!(self.ask(message, 1, now)[..], [Ok(())])
+    }
+
+    /// How many of so many that are not answered have cost a MAC.
+    fn examined(&mut self, forged: &[u8], times: usize, now: Timestamp) -> usize {
+        let judged = self.ask(forged, times, now);
+        let examined = judged.iter().filter(|it| match it {
+            Err(Unanswered::Dropped(reason)) => *reason == DropReason::Mac,
+            Err(Unanswered::Unexamined) => false,
+            Ok(()) | Err(Unanswered::Fault) => panic!("a forged request is answered"),
+        });
+        examined.count()
+    }
+
+    fn closed(&self) -> u64 {
+        self.counters.closed.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn forged_requests_are_mostly_not_examined_and_proven_front_ends_are_answered() {
+    let mut bench = Bench::new();
+    let now = clock::now();
+    let (good, forged) = (bench.read(HONEST, now), bench.forged(99, now));
+    assert!(bench.is_answered(&good, now));
+    // 5000 a second. All come from the honest front-end's address.
+    assert_eq!(bench.examined(&forged, 1000, now), 50);
+    for _ in 0..100 {
+        assert!(bench.is_answered(&good, now));
+    }
+    // A front-end that begins meanwhile gets its turn in the next window.
+    let begins = bench.read(BEGINS, now);
+    assert!(!bench.is_answered(&begins, now));
+    assert!(bench.is_answered(&begins, now + RATE_WINDOW));
+}
+
+#[test]
+fn requests_forged_in_its_own_name_take_nothing_from_a_front_end() {
+    let mut bench = Bench::new();
+    let now = clock::now();
+    let (good, forged) = (bench.read(HONEST, now), bench.forged(HONEST, now));
+    assert!(bench.is_answered(&good, now));
+    for _ in 0..20 {
+        assert_eq!(bench.examined(&forged, 100, now), 100);
+        assert!(bench.is_answered(&good, now));
+    }
+}
+
+#[test]
+fn what_is_no_request_by_its_header_uses_up_nothing() {
+    let mut bench = Bench::new();
+    let now = clock::now();
+    let good = bench.read(BEGINS, now);
+    // Magic, version, verb, the key's number.
+    for at in [0, 4, 5, 34] {
+        let mut bad = good.clone();
+        bad[at] ^= 0x80;
+        assert_eq!(bench.examined(&bad, 100, now), 0);
+    }
+    assert_eq!(bench.examined(&good[1..], 100, now), 0);
+    assert!(bench.is_answered(&good, now));
+}
+
+#[test]
+fn a_flood_closes_the_socket_to_all_but_those_that_are_proven() {
+    let mut bench = Bench::new();
+    let now = clock::now();
+    let (good, forged) = (bench.read(HONEST, now), bench.forged(99, now));
+    assert!(bench.is_answered(&good, now));
+    bench.server.guard.after_batch(1, now);
+    bench.server.guard.after_batch(800, now);
+    assert_eq!(bench.closed(), 0);
+    bench.server.guard.after_batch(1, now);
+    assert_eq!(bench.closed(), 1);
+    // 20 of 1280 by lot; 200 is beyond all chance.
+    let come = bench.ask(&forged, 1280, now).len();
+    assert!(come < 200, "{come} came");
+    for _ in 0..100 {
+        assert!(bench.is_answered(&good, now));
+    }
+    bench
+        .server
+        .guard
+        .after_batch(0, now + Duration::from_secs(1));
+    assert_eq!(bench.ask(&forged, 100, now).len(), 100);
+    assert_eq!(bench.counters.faults.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn of_a_front_end_that_is_imitated_a_part_gets_in_and_of_others_all() {
+    let mut bench = Bench::new();
+    let now = clock::now();
+    let (imitated, other) = (bench.read(HONEST, now), bench.read(BEGINS, now));
+    let forged = bench.forged(HONEST, now);
+    assert!(bench.is_answered(&imitated, now) && bench.is_answered(&other, now));
+    bench.server.guard.after_batch(2, now);
+    assert_eq!(bench.examined(&forged, 900, now), 900);
+    bench.server.guard.after_batch(900, now);
+    assert_eq!(bench.closed(), 1);
+    assert_eq!(bench.ask(&imitated, 1000, now).len(), 1000);
+    bench.server.guard.after_batch(1000, now);
+    // It is more than can be looked at all the same.
+    let later = now + Duration::from_millis(100);
+    bench.server.guard.after_batch(1501, later);
+    assert_eq!(bench.closed(), 2);
+    // A half; 20 standard deviations on each side.
+    let come = bench.ask(&imitated, 4000, later).len();
+    assert!((1400..2600).contains(&come), "{come} came");
+    assert_eq!(bench.ask(&other, 1000, later).len(), 1000);
+}
+
+#[test]
+fn a_flood_of_requests_that_were_recorded_closes_the_socket_further_too() {
+    let mut bench = Bench::new();
+    let now = clock::now();
+    let recorded = bench.read(HONEST, now - Duration::from_secs(2));
+    for _ in 0..801 {
+        assert!(bench.is_answered(&recorded, now));
+    }
+    bench.server.guard.after_batch(801, now);
+    assert_eq!(bench.closed(), 1);
+    let later = now + Duration::from_millis(100);
+    bench.server.guard.after_batch(1501, later);
+    let come = bench.ask(&recorded, 4000, later).len();
+    assert!((1400..2600).contains(&come), "{come} came");
+}
+
+#[test]
+fn a_thread_without_a_share_is_lowered_and_answers_all_the_same() {
+    let key = Key::new("n1", [7; 16]);
+    let options = ResponderOptions {
+        realtime_share: 0.0,
+        ..ResponderOptions::new((Ipv4Addr::LOCALHOST, 0).into(), vec![key.clone()])
+    };
+    let responder = Responder::spawn(memory(), options).unwrap();
+    if let Err(why) = responder.realtime() {
+        println!("SKIPPED: {why}");
+        return;
+    }
+    let patient = UdpOptions {
+        wait: Duration::from_secs(5),
+        tries: 3,
+    };
+    let mut region = UdpRegion::connect(responder.address(), key, patient).unwrap();
+    while responder.stats().lowered == 0 {
+        crate::Region::read(&mut region, AGGREGATE_LINES).unwrap();
+    }
+    crate::Region::read(&mut region, AGGREGATE_LINES).unwrap();
+    assert_eq!(responder.stats().faults, 0);
+}
