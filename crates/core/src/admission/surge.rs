@@ -217,6 +217,38 @@ mod tests {
     }
 
     #[test]
+    fn what_all_others_have_grown_by_counts_at_once_and_for_a_while() {
+        // A thousand times as much of all in one tick, of which the means know little yet.
+        let mut burst = calm(&[20, 10]);
+        assert_eq!(run(&mut burst, 5000, Room::Bound, &[20_000, 10_000]), 0);
+        // The others are gone for a moment, while what waited beside them is still there.
+        let mut ebb = calm(&[20, 10]);
+        assert_eq!(run(&mut ebb, 5000, Room::Bound, &[200, 100]), 0);
+        assert_eq!(run(&mut ebb, 700, Room::Bound, &[0, 100]), 0);
+    }
+
+    #[test]
+    fn what_has_not_surged_has_room_for_twice_what_it_had_and_two_more() {
+        let room = |surges: &Surges, is: f64| {
+            let room = surges.room();
+            assert!((room - is).abs() < 1e-6, "{room}, not {is}");
+        };
+        let mut surges = Surges::default();
+        room(&surges, 2.0);
+        // Six of the first kind on the mean.
+        run(&mut surges, 2000, Room::Free, &[4, 3]);
+        run(&mut surges, 2000, Room::Free, &[8, 3]);
+        room(&surges, 2.0 * (6.0 + 3.0) + 2.0 - (8.0 + 3.0));
+        run(&mut surges, 1, Room::Bound, &[12, 7]);
+        room(&surges, 2.0 * (6.0 + 3.0) + 2.0 - (12.0 + 7.0));
+        run(&mut surges, 1, Room::Bound, &[12, 9]);
+        room(&surges, 0.0);
+        // What has surged is not counted, nor has it ever had room.
+        assert_eq!(run(&mut surges, 500, Room::Bound, &[6, 3, 40]), 0b100);
+        room(&surges, 2.0 * (6.0 + 3.0) + 2.0 - (6.0 + 3.0));
+    }
+
+    #[test]
     fn without_anything_to_compare_with_nothing_has() {
         let mut cold = Surges::default();
         assert_eq!(run(&mut cold, 5000, Room::Bound, &[5, 50]), 0);

@@ -172,8 +172,9 @@ mod tests {
     #[test]
     fn a_record_is_believed_up_to_each_bound_and_no_further() {
         type Say = fn(&mut LoadRecord, u64);
-        let (cpus, tasks) = (u64::from(CPUS_MAX), u64::from(TASKS_MAX));
-        let requests = u64::from(REQUESTS_MAX);
+        // `NR_CPUS`, `PID_MAX_LIMIT`, four pebibytes.
+        let (cpus, tasks, memory) = (8192, 4_194_304, 4_503_599_627_370_496);
+        let requests = 16_777_216;
         let cases: [(Say, u64, Implausible); 9] = [
             (
                 |it, to| it.cores_milli = to as u32,
@@ -202,14 +203,10 @@ mod tests {
                 requests,
                 Implausible::Requests,
             ),
-            (
-                |it, to| it.memory_total = to,
-                MEMORY_MAX,
-                Implausible::Memory,
-            ),
+            (|it, to| it.memory_total = to, memory, Implausible::Memory),
             (
                 |it, to| it.memory_available = to,
-                MEMORY_MAX,
+                memory,
                 Implausible::Memory,
             ),
         ];
