@@ -162,9 +162,13 @@ mod tests {
     }
 
     fn message(initiator: u64) -> Vec<u8> {
-        let mut message = vec![0; message_bytes(2)];
+        read(initiator, 2)
+    }
+
+    fn read(initiator: u64, lines: u8) -> Vec<u8> {
+        let mut message = vec![0; message_bytes(lines)];
         let header = message.first_chunk_mut().unwrap();
-        Request::read(2, initiator, 12).encode(&key(), header);
+        Request::read(lines, initiator, 12).encode(&key(), header);
         message
     }
 
@@ -244,6 +248,11 @@ mod tests {
         }
         assert!(!pair.comes(&[&good[..], &[0]].concat()));
         assert!(pair.comes(&good));
+        // An atomic has none.
+        for lines in 0..=u8::MAX {
+            let whole = usize::from(lines) <= LINES_MAX;
+            assert_eq!(pair.comes(&read(11, lines)), whole, "{lines} lines");
+        }
     }
 
     #[test]
@@ -269,9 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn the_part_of_imitated_sources_is_halved() {
+    fn the_part_of_imitated_sources_is_halved_and_of_others_some_are_let_in() {
         assert_eq!(Lots::halved(1).imitated, u32::MAX / 2);
         assert_eq!(Lots::halved(6).imitated, u32::MAX / 64);
         assert_eq!(Lots::halved(40).imitated, 0);
+        assert_eq!(Lots::halved(0).imitated, u32::MAX);
+        for times in 0..=6 {
+            assert_eq!(Lots::halved(times).others, u32::MAX / 64);
+        }
     }
 }

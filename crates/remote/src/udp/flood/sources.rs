@@ -237,6 +237,25 @@ mod tests {
     }
 
     #[test]
+    fn few_places_are_looked_at_for_a_name() {
+        let mut sources = Sources::new(200_000);
+        for initiator in 0..10_000 {
+            assert_eq!(sources.ways(initiator).len(), WAYS);
+        }
+    }
+
+    #[test]
+    fn those_that_are_proven_for_longer_are_listed_first() {
+        let mut sources = Sources::new(200_000);
+        for initiator in 0..8 {
+            sources.prove(initiator, initiator % 2 == 0, at(1000));
+        }
+        let listed: Vec<_> = sources.list(at(1001)).map(|it| it.initiator).collect();
+        let even = listed.iter().take_while(|it| **it % 2 == 0).count();
+        assert_eq!((even, listed.len()), (4, 8));
+    }
+
+    #[test]
     fn who_is_imitated_is_known_and_goes_on_being_examined() {
         let mut sources = Sources::new(200_000);
         for initiator in [1, 2] {

@@ -128,7 +128,7 @@ impl Server {
 
     /// Nothing came for a while, or an answer of before was refused by its receiver: no reason
     /// to stop listening. Any other error may come back at once, and must not take the CPU.
-    fn rest_after(&self, error: &io::Error) {
+    pub(super) fn rest_after(&self, error: &io::Error) {
         let harmless = [
             io::ErrorKind::WouldBlock,
             io::ErrorKind::Interrupted,

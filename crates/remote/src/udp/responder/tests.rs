@@ -241,3 +241,51 @@ fn a_thread_without_a_share_is_lowered_and_answers_all_the_same() {
     crate::Region::read(&mut region, AGGREGATE_LINES).unwrap();
     assert_eq!(responder.stats().faults, 0);
 }
+
+#[test]
+fn a_batch_beyond_the_rate_is_followed_by_a_rest_and_counted() {
+    let mut bench = Bench::new();
+    let (now, guard) = (clock::now(), &mut bench.server.guard);
+    assert_eq!(guard.after_batch(2000, now), None);
+    assert_eq!(guard.after_batch(1, now), Some(now + RATE_WINDOW));
+    assert_eq!(guard.after_batch(2000, now + RATE_WINDOW), None);
+    assert_eq!(bench.counters.limited.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn of_what_the_system_says_in_place_of_a_datagram_only_what_is_odd_is_a_fault() {
+    use std::io::ErrorKind;
+    let bench = Bench::new();
+    let faults = |kind: ErrorKind| {
+        let before = bench.counters.faults.load(Ordering::Relaxed);
+        bench.server.rest_after(&kind.into());
+        bench.counters.faults.load(Ordering::Relaxed) - before
+    };
+    for harmless in [
+        ErrorKind::WouldBlock,
+        ErrorKind::Interrupted,
+        ErrorKind::ConnectionRefused,
+    ] {
+        assert_eq!(faults(harmless), 0, "{harmless}");
+    }
+    assert_eq!(faults(ErrorKind::OutOfMemory), 1);
+}
+
+#[derive(Debug)]
+struct Elsewhere;
+
+impl CarryOut for Elsewhere {
+    fn carry_out(&mut self, request: &Request) -> io::Result<(Status, u64)> {
+        Ok((Status::Done, request.operand))
+    }
+}
+
+#[test]
+fn the_thread_keeps_the_right_to_priority_and_that_to_programs_if_they_do_its_atomics() {
+    let listen = (Ipv4Addr::LOCALHOST, 0).into();
+    let mut options = ResponderOptions::new(listen, vec![Key::new("n1", [7; 16])]);
+    assert_eq!(options.capabilities(), CapabilitySet::SYS_NICE);
+    options.atomics = Some(Box::new(Elsewhere));
+    let both = CapabilitySet::SYS_NICE.union(CapabilitySet::BPF);
+    assert_eq!(options.capabilities(), both);
+}

@@ -76,11 +76,52 @@ fn requests_come_back_as_they_were_sent() {
 }
 
 #[test]
+fn a_request_that_names_a_known_key_names_its_initiator() {
+    for request in [atomic(), Request::read(21, u64::MAX, 0)] {
+        let bytes = message(&request, &key(2));
+        let named = |keys: &[Key]| named_initiator(&bytes, keys);
+        assert_eq!(named(&[key(1), key(2)]), Ok(request.initiator));
+        assert_eq!(named(&[key(1)]), Err(DropReason::Key));
+        assert_eq!(named(&[]), Err(DropReason::Key));
+    }
+}
+
+#[test]
+fn a_trial_is_a_read_that_says_so_whatever_its_key() {
+    let is_trial = |request: Request| Request::is_trial(&message(&request, &key(1)));
+    let read = |word| Request {
+        word,
+        epoch: 7,
+        ..Request::read(2, 1, 2)
+    };
+    assert!(is_trial(read(TRIAL)));
+    assert!(!is_trial(read(0)));
+    assert!(!is_trial(Request {
+        word: TRIAL,
+        ..atomic()
+    }));
+    let trial = message(&read(TRIAL), &key(1));
+    assert!(!Request::is_trial(&trial[..HEADER_BYTES - 1]));
+    assert!(!Request::is_trial(&answered(&reply(2), &key(1))));
+}
+
+#[test]
+fn the_longest_message_is_a_header_and_a_whole_record() {
+    assert_eq!(message_bytes(LINES_MAX as u8), MESSAGE_BYTES_MAX);
+    assert_eq!(MESSAGE_BYTES_MAX, 64 + 21 * 64);
+}
+
+#[test]
 fn answers_come_back_as_they_were_sent() {
     for lines in [0, 1, 5, 21] {
         let bytes = answered(&reply(lines), &key(1));
-        let (seen, record) = Reply::parse(&bytes).unwrap().verify(&key(1)).unwrap();
+        let unverified = Reply::parse(&bytes).unwrap();
+        let (seen, record) = unverified.verify(&key(1)).unwrap();
         assert_eq!(seen, reply(lines));
+        let claims = (unverified.initiator(), unverified.nonce());
+        assert_eq!(claims, (seen.initiator, seen.nonce));
+        let claims = (unverified.verb(), unverified.sequence());
+        assert_eq!(claims, (seen.verb, seen.sequence));
         assert_eq!(record, &bytes[HEADER_BYTES..]);
     }
 }
@@ -136,6 +177,10 @@ fn every_refusal_has_its_reason() {
             Err(*reason),
             "case {number}"
         );
+        // The same before a MAC is computed, which alone shows the rest.
+        let named = named_initiator(&bytes, &[key(1)]).err();
+        let shows = Some(*reason).filter(|it| *it != DropReason::Mac);
+        assert_eq!(named, shows, "case {number}");
     }
     let other = message(&Request::read(5, 1, 2), &key(9));
     assert_eq!(Request::decode(&other, &[key(1)]), Err(DropReason::Key));
