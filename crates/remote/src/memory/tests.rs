@@ -195,20 +195,50 @@ fn a_name_left_by_a_dead_owner_is_taken_over_and_any_other_is_not() {
         Err(RegionError::Owned(_))
     ));
     drop(memory);
+}
+
+#[test]
+fn what_is_no_region_is_not_replaced_and_nothing_stays_beside_it() {
+    let folder = path("letters");
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("region");
     std::fs::write(&path, "somebody's letters").unwrap();
     let refused = RegionMemory::create(&path);
     assert!(matches!(refused, Err(RegionError::NotRegion(_))));
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody's letters");
     std::fs::remove_file(&path).unwrap();
-    let folder = path.parent().unwrap();
-    let strays = std::fs::read_dir(folder).unwrap().filter(|it| {
-        let name = it.as_ref().unwrap().file_name();
-        name.to_string_lossy().starts_with(&*format!(
-            ".{}",
-            path.file_name().unwrap().to_string_lossy()
-        ))
-    });
-    assert_eq!(strays.count(), 0);
+    left_by_a_dead_owner(&path);
+    let memory = RegionMemory::create(&path).unwrap();
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    drop(memory);
+    // Fails if anything is left.
+    std::fs::remove_dir(&folder).unwrap();
+}
+
+#[test]
+fn an_owner_that_ends_leaves_a_name_that_another_has_by_now() {
+    let path = path("another");
+    let first = RegionMemory::create(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let next = RegionMemory::create(&path).unwrap();
+    drop(first);
+    assert!(path.exists());
+    drop(next);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_name_may_lie_in_the_folder_that_one_is_in_and_must_be_one() {
+    let name = path("here");
+    let name = Path::new(name.file_name().unwrap());
+    let memory = RegionMemory::create(name).unwrap();
+    assert!(name.exists());
+    drop(memory);
+    assert!(!name.exists());
+    for none in ["/", "", ".."] {
+        let refused = RegionMemory::create(Path::new(none));
+        assert!(matches!(refused, Err(RegionError::Io { .. })), "{none}");
+    }
 }
 
 #[test]

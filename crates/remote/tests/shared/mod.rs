@@ -95,14 +95,14 @@ fn a_region_that_somebody_cuts_short_while_it_is_read_stays_whole() {
     assert_eq!(seen.t_ns, 8);
 }
 
-/// Hands this out under a name, once, as an owner would.
-fn hand_out(path: &Path, memory: OwnedFd) -> std::thread::JoinHandle<()> {
+/// Hands these out under a name, once, as an owner would.
+fn hand_out(path: &Path, descriptors: Vec<OwnedFd>) -> std::thread::JoinHandle<()> {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     let listener = UnixListener::bind(path).unwrap();
     std::thread::spawn(move || {
         let (client, _) = listener.accept().unwrap();
-        let descriptors = [memory.as_fd()];
-        let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut room);
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         let byte = [std::io::IoSlice::new(&[1])];
@@ -110,24 +110,44 @@ fn hand_out(path: &Path, memory: OwnedFd) -> std::thread::JoinHandle<()> {
     })
 }
 
+/// Whether a front-end takes these for a region. Nothing is published in it.
+fn is_region(descriptors: Vec<OwnedFd>) -> bool {
+    let path = path("handed");
+    let owner = hand_out(&path, descriptors);
+    let refused = ShmRegion::new(&path).read(1).unwrap_err();
+    owner.join().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let is_region = matches!(refused, RegionError::Absent);
+    assert!(
+        is_region || matches!(refused, RegionError::NotRegion(_)),
+        "{refused}"
+    );
+    is_region
+}
+
 #[test]
 fn memory_that_could_be_cut_short_is_not_mapped() {
-    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-    let path = path("unsealed");
-    let file = memfd_create("region", MemfdFlags::ALLOW_SEALING).unwrap();
-    ftruncate(&file, 8192).unwrap();
-    let owner = hand_out(&path, file);
-    let refused = ShmRegion::new(&path).read(1).unwrap_err();
-    assert!(matches!(refused, RegionError::NotRegion(_)), "{refused}");
-    owner.join().unwrap();
-    std::fs::remove_file(&path).unwrap();
-    // Nor any other file, however large.
-    let file = std::fs::File::open("/proc/self/exe").unwrap();
-    let owner = hand_out(&path, file.into());
-    let refused = ShmRegion::new(&path).read(1).unwrap_err();
-    assert!(matches!(refused, RegionError::NotRegion(_)), "{refused}");
-    owner.join().unwrap();
-    std::fs::remove_file(&path).unwrap();
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    let memory = |bytes, seals| {
+        let file = memfd_create("region", MemfdFlags::ALLOW_SEALING).unwrap();
+        // What a region says of itself, where it says it.
+        rustix::io::pwrite(&file, b"TGRM\x02\0\0\0", 2048).unwrap();
+        ftruncate(&file, bytes).unwrap();
+        fcntl_add_seals(&file, seals).unwrap();
+        file
+    };
+    let sealed = |bytes| memory(bytes, SealFlags::SHRINK);
+    let exe = || OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
+    assert!(is_region(vec![sealed(8192)]));
+    assert!(!is_region(vec![memory(8192, SealFlags::GROW)]));
+    // Nor what is cut short already, nor any other file, however large.
+    assert!(!is_region(vec![sealed(4096)]));
+    assert!(!is_region(vec![sealed(8191)]));
+    assert!(!is_region(vec![sealed(8193)]));
+    assert!(!is_region(vec![exe()]));
+    // Nor words that are not in a map of the kernel's.
+    assert!(!is_region(vec![sealed(8192), exe()]));
+    assert!(!is_region(vec![sealed(8192), sealed(8192)]));
 }
 
 #[test]
