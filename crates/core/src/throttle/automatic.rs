@@ -20,7 +20,8 @@
 //!
 //! try       pressed, no sure one is left to set, no other trial undecided: the one with the greatest
 //!             share, 10 % and more, of those that are suspected or fill the resource as far as lives tell; as `set`
-//! acquit    of a trial: still pressed, 5 s at the least, pain > 0.8 x what it was: release, not again soon
+//! acquit    of a trial: still pressed, 5 s at the least, pain > 0.8 x what it was, none else to try: release, not
+//!             again soon
 //! doubt     pressed, nobody has accused it and nothing has changed for 60 s: eased by as much again, and that
 //!             is taken back if it makes things worse; released if nobody is held for 30 s
 //! unknown   its resource has had no figures for 60 s: released, for nothing else would ever end it
@@ -364,10 +365,24 @@ pub fn steps<'a>(
     let mut steps: Vec<_> = (standing.iter())
         .filter_map(|it| change(config, it, pressure(it.resource), now))
         .collect();
-    let released = |step: &&Step<'_>| matches!(step, Step::Release { .. });
+    let acquitted = |step: &Step<'_>| {
+        let why = WhyReleased::Acquitted;
+        matches!(step, Step::Release { why: it, .. } if *it == why)
+    };
+    let released = |step: &&Step<'_>| matches!(step, Step::Release { .. }) && !acquitted(step);
     let left = standing.len() - steps.iter().filter(released).count();
-    if left < config.most {
-        steps.extend(next(config, culprits, &pressure, standing, now));
+    let next = (left < config.most).then(|| next(config, culprits, &pressure, standing, now));
+    if let Some(next) = next.flatten() {
+        // One more trial: what was tried before it is judged together with it.
+        if matches!(next, Step::Set { trial: Some(_), .. }) {
+            steps.retain(|step| !acquitted(step));
+        }
+        steps.push(next);
+    }
+    // Each trial is judged when the last one has had its time.
+    let young = |it: &Standing<'_>| it.trial.is_some() && now.since(it.changed_at) < SETTLE;
+    if standing.iter().any(young) {
+        steps.retain(|step| !acquitted(step));
     }
     steps
 }
@@ -381,9 +396,11 @@ fn next<'a, 'p>(
     now: Timestamp,
 ) -> Option<Step<'a>> {
     let pain = |resource: &str| pressure(resource).map_or(0.0, Pressure::pain);
-    let undecided = standing
-        .iter()
-        .any(|it| (it.trial).is_some_and(|before| !helps(before, pain(it.resource))));
+    // Two classes that fill a resource between them must both be held before anything becomes better.
+    let undecided = standing.iter().any(|it| {
+        let in_vain = (it.trial).is_some_and(|before| !helps(before, pain(it.resource)));
+        in_vain && !is_at_its_least(config, it, now)
+    });
     let may_try = config.trials && config.holds && !undecided;
     let wanted = culprits.iter().filter_map(|culprit| {
         let sure = culprit.confidence >= config.confidence;
@@ -411,6 +428,12 @@ fn next<'a, 'p>(
         trial: (!sure).then(|| pressure.pain()),
         before: Before::of(pressure, worst.in_flight, now),
     })
+}
+
+/// Whether a class has been held as far as it may be for long enough to see what comes of it.
+fn is_at_its_least(config: &AutoConfig, standing: &Standing<'_>, now: Timestamp) -> bool {
+    let least = less(standing.limit.into(), config.least) == standing.limit;
+    least && now.since(standing.changed_at) >= SETTLE
 }
 
 /// Whether a trial has made a difference.

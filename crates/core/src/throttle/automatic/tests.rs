@@ -139,6 +139,37 @@ fn a_suspected_class_is_tried_at_what_is_left_beside_others() {
 }
 
 #[test]
+fn two_classes_that_fill_a_resource_between_them_are_judged_together() {
+    let suspects = ["one", "other"].map(|class| culprit(class, 0.4, Confidence::FromOccupancy));
+    let refusing = suffering(0.97, 0.4, 1.0, 0.3);
+    let trial = |class, seconds| Standing {
+        changed_at: ago(seconds),
+        trial: Some(15.0),
+        ..standing(class, 1)
+    };
+    // The first has had no time yet; then it has, and made no difference: the other one, too.
+    assert_eq!(about(&refusing, &suspects, &[trial("one", 4)]), []);
+    let steps = about(&refusing, &suspects, &[trial("one", 5)]);
+    assert!(
+        matches!(
+            steps[..],
+            [Step::Set {
+                class: "other",
+                trial: Some(_),
+                ..
+            }]
+        ),
+        "{steps:?}"
+    );
+    let both = |seconds| [trial("one", 5 + seconds), trial("other", seconds)];
+    assert_eq!(about(&refusing, &suspects, &both(4)), []);
+    let steps = about(&refusing, &suspects, &both(5));
+    let why = WhyReleased::Acquitted;
+    let acquitted = |class| Step::Release { class, why };
+    assert_eq!(steps, ["one", "other"].map(acquitted));
+}
+
+#[test]
 fn a_class_that_fills_a_resource_is_not_eased_while_it_is_full() {
     let mut searches = standing("searches", 4);
     let full = pressure(0.97, 0.2);
