@@ -120,7 +120,7 @@ fn found() -> Findings {
         evidence: [12.0, 9.0, 3.0],
         in_progress: 2.0,
         told,
-        suspected: false,
+        suspected: None,
     };
     let since = now() - Duration::from_secs(8);
     Findings {

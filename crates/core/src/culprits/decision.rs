@@ -8,8 +8,8 @@
 //! below 20 s of data            t >= 5, z >= 6, rm >= 2
 //! cost > 4 x its mean life      t >= 4.5, z >= 4.5, rm >= 1.5, too: work behind the reply has more
 //!                               places to be
-//! suspected, of 7.5 to 20 s of data: share >= 10.5 %, cost >= 1.3 x the mean, and t >= 5, z >= 3, rm >= 1.3 or a full
-//! resource
+//! suspected, of 7.5 to 20 s of data: share >= 10.5 %, cost >= 1.3 x the mean, and t >= 5, z >= 3, rm >= 1.3, or by
+//! lives where the resource was full for a quarter of it
 //! full resource                 share >= 3.5 %, cost >= 1.9 x the mean;  no t, z or rm
 //!
 //! where 90 s and more are known, or live 45 s without an alarm for a minute: named by the long window, too, with
@@ -97,7 +97,7 @@ const SLOPE_MAX: f64 = 1.3;
 /// Part of the window that may be full where that counts.
 pub(super) const FULL_MAX: f64 = 0.05;
 /// Seconds of data below which more is asked for.
-const WINDOW_MIN: f64 = 20.0;
+pub(super) const WINDOW_MIN: f64 = 20.0;
 /// Cost over life from which work goes on behind the reply.
 const BEHIND: f64 = 4.0;
 
@@ -221,9 +221,9 @@ pub(super) fn is_new(rate: f64, before: f64) -> bool {
     before < NEW * rate
 }
 
-/// Whether a class is suspected to fill a full resource, in a window of so many seconds.
-pub(super) fn may_occupy(share: f64, lift: f64, window: f64) -> bool {
-    window < WINDOW_MIN && share >= GREAT && lift >= SUSPECTED_LIFT
+/// Whether a class is suspected that may fill a full resource.
+pub(super) fn may_occupy(share: f64, lift: f64) -> bool {
+    share >= GREAT && lift >= SUSPECTED_LIFT
 }
 
 /// Whether a class is named that fills a full resource.
@@ -415,8 +415,7 @@ mod tests {
         ];
         no.iter()
             .for_each(|seen| assert!(!is_suspected(seen), "{seen:?}"));
-        assert!(may_occupy(0.11, 1.4, 7.5) && !may_occupy(0.11, 1.4, 20.0));
-        assert!(!may_occupy(0.1, 1.4, 7.5) && !may_occupy(0.11, 1.2, 7.5));
+        assert!(may_occupy(0.11, 1.4) && !may_occupy(0.1, 1.4) && !may_occupy(0.11, 1.2));
     }
 
     #[test]

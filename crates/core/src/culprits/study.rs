@@ -21,8 +21,8 @@ use super::bins::{BIN_SECONDS, Bins, ClassSeries, Window};
 use super::clock::best_shift;
 use super::cross_fit::{CrossFit, cross_fit, unexplained};
 use super::decision::{
-    Evidence, FULL_MAX, LIFT_MIN, SHARE_MIN, is_culprit, is_suspected, matters, may_occupy,
-    occupies, takes_its_cost,
+    Evidence, FULL_MAX, LIFT_MIN, SHARE_MIN, WINDOW_MIN, is_culprit, is_suspected, matters,
+    may_occupy, occupies, takes_its_cost,
 };
 use super::folds::Folds;
 use super::high_pass::HighPass;
@@ -48,6 +48,8 @@ const VIRTUAL_FITS: usize = 2;
 const SHIFT_WORTH: f64 = 0.85;
 /// Part of the window that is full above which lives decide.
 pub(super) const FULL: f64 = 0.7;
+/// The same, above which they tell whom to suspect in a short window.
+const SUSPECTED_FULL: f64 = 0.25;
 /// Seconds of data below which lives alone accuse nobody.
 const OCCUPIED_WINDOW_MIN: f64 = 15.0;
 /// Standard deviations of what is not explained at which a class is seen.
@@ -90,8 +92,8 @@ pub(super) struct Seen {
     pub(super) named: bool,
     /// Whether this window alone named it, whatever else is known, and it takes what it costs.
     pub(super) alone: bool,
-    /// Whether it is worth a trial.
-    pub(super) suspected: bool,
+    /// The share for which it is worth a trial.
+    pub(super) suspected: Option<f64>,
     /// Classes that it cannot be told from.
     pub(super) with: Vec<usize>,
     pub(super) by_occupancy: bool,
@@ -287,6 +289,10 @@ impl<'a> Student<'a> {
             self.by_occupancy();
         } else if dot(&self.y, &self.y) > 0.0 {
             self.by_regression();
+            if self.study.full > SUSPECTED_FULL && self.window.seconds() < WINDOW_MIN {
+                let occupied = self.occupied();
+                self.suspect(&occupied);
+            }
         }
         self.study.scatter = self.scatter_of_late();
         self.note_bounds();
@@ -647,7 +653,7 @@ impl<'a> Student<'a> {
                 curve: curve.clone(),
                 named,
                 alone: named && takes_its_cost(&evidence),
-                suspected: is_suspected(&evidence),
+                suspected: is_suspected(&evidence).then_some(evidence.share),
                 with,
                 by_occupancy: false,
                 cleared: false,
@@ -677,33 +683,39 @@ impl<'a> Student<'a> {
         for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
             seen.cleared = occupied.cleared;
             seen.named &= !occupied.cleared;
-            seen.suspected &= !occupied.cleared;
+            seen.suspected = seen.suspected.filter(|_| !occupied.cleared);
         }
     }
 
-    fn by_occupancy(&mut self) {
-        let full: Vec<_> = self
-            .raw
-            .iter()
-            .zip(self.filter.counts())
+    /// What lives tell of each class in full bins; without those that are known to use little, or come at a set pace.
+    fn occupied(&self) -> Vec<Occupied> {
+        let counts = self.raw.iter().zip(self.filter.counts());
+        let full: Vec<_> = counts
             .map(|(used, counts)| used.is_finite() && !counts)
             .collect();
-        let lives: Vec<_> = self
-            .classes
-            .iter()
+        let classes = self.classes.iter();
+        let lives: Vec<_> = classes
             .map(|(class, _)| lives_of(self.known, self.window, *class, self.now))
             .collect();
-        let occupied = self.by_slowdown(occupancy(self.window, &lives, &full, self.cores));
+        let mut occupied = self.by_slowdown(occupancy(self.window, &lives, &full, self.cores));
+        for (occupied, (lives, _)) in occupied.iter_mut().zip(&lives) {
+            occupied.cleared |= is_paced(lives);
+        }
+        occupied
+    }
+
+    fn by_occupancy(&mut self) {
         let early = self.window.seconds() < OCCUPIED_WINDOW_MIN;
-        let seen = self.study.seen.iter_mut().zip(occupied);
-        for ((seen, occupied), (lives, _)) in seen.zip(lives) {
+        let occupied = self.occupied();
+        if self.window.seconds() < WINDOW_MIN {
+            self.suspect(&occupied);
+        }
+        for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
             if seen.named {
                 continue;
             }
             let lift = occupied.cost / self.mean_cost.max(f64::MIN_POSITIVE);
-            let cleared = occupied.cleared || is_paced(&lives);
-            seen.suspected = !cleared && may_occupy(occupied.share, lift, seen.evidence.window);
-            if !cleared && !early && occupies(occupied.share, lift) {
+            if !occupied.cleared && !early && occupies(occupied.share, lift) {
                 seen.named = true;
                 seen.by_occupancy = true;
                 seen.with.clear();
@@ -712,6 +724,17 @@ impl<'a> Student<'a> {
                 seen.evidence.share = occupied.share;
                 seen.evidence.cost = occupied.cost;
                 seen.evidence.lift = lift;
+            }
+        }
+    }
+
+    /// Suspects those that lives tell of, where the resource was full for much of a short window.
+    fn suspect(&mut self, occupied: &[Occupied]) {
+        for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
+            let lift = occupied.cost / self.mean_cost.max(f64::MIN_POSITIVE);
+            let share = occupied.share * self.study.full;
+            if !occupied.cleared && may_occupy(share, lift) {
+                seen.suspected = Some(seen.suspected.unwrap_or(0.0).max(share));
             }
         }
     }

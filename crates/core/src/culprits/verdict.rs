@@ -76,8 +76,8 @@ pub struct Verdict {
     pub window: Duration,
     /// Whether this evaluation names it, and how sure it is.
     pub culprit: Option<Confidence>,
-    /// Whether this evaluation suspects it: a few seconds are enough, where much is at stake.
-    pub suspected: bool,
+    /// The share of which this evaluation suspects it: a few seconds are enough, where much is at stake.
+    pub suspected: Option<f64>,
     /// Whether two of the last three evaluations named it: then the operator is told.
     pub told: bool,
 }
@@ -112,7 +112,8 @@ impl Verdicts {
 
     /// Classes that are not flagged yet but are worth a trial while other requests are refused.
     pub fn suspected(&self) -> impl Iterator<Item = &Verdict> {
-        self.classes.iter().filter(|it| it.suspected && !it.told)
+        let suspected = |it: &&Verdict| it.suspected.is_some() && !it.told;
+        self.classes.iter().filter(suspected)
     }
 
     /// Adjusts the p values of verdicts that are shown together: all classes, all resources.

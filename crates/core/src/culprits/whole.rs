@@ -399,7 +399,7 @@ impl OfClass {
             shift_curve: curve.unwrap_or_default(),
             window,
             culprit: episode.map(|it| it.confidence(t, rm, short)),
-            suspected: false,
+            suspected: None,
             told: episode.is_some(),
         }
     }
@@ -427,7 +427,7 @@ mod tests {
             pearson: Pearson::UNKNOWN,
             shift_curve: vec![0.0, 1.0, 0.0],
             window: WINDOW,
-            suspected: false,
+            suspected: None,
             told: culprit.is_some(),
             culprit,
         }

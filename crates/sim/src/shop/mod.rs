@@ -128,6 +128,7 @@ pub fn worn_out(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed:
             class("/item.php", 400, 500, 500),
             class("/search/category", 200, 500, 36_000),
             class("/search/region", 100, 500, 28_000),
+            class("/search/all", 2, 500, 700_000),
         ],
         cpus: [0.2, 0.75],
         admission,

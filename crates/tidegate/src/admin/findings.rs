@@ -134,7 +134,7 @@ mod tests {
             evidence: [25.0, 14.5, 4.2],
             in_progress: 3.0,
             told: Some((Confidence::Strong, Timestamp::from_millis(2000))),
-            suspected: false,
+            suspected: None,
         }
     }
 
@@ -149,7 +149,7 @@ mod tests {
         let small = Finding {
             share: 0.02,
             told: None,
-            suspected: false,
+            suspected: None,
             ..finding()
         };
         assert!(

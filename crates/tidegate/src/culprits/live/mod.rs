@@ -87,8 +87,8 @@ pub(crate) struct Finding {
     pub(crate) in_progress: f64,
     /// How sure it is that it is a culprit, and since when that is told; none if it is not told.
     pub(crate) told: Option<(Confidence, Timestamp)>,
-    /// Whether it is worth a trial, though it is not told.
-    pub(crate) suspected: bool,
+    /// The share for which it is worth a trial, though it is not told.
+    pub(crate) suspected: Option<f64>,
 }
 
 /// What others see of it.

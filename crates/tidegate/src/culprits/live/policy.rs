@@ -139,10 +139,9 @@ impl Policy {
         order: &'a str,
         standing: &[Throttle],
     ) -> Option<Culprit<'a>> {
-        let confidence = match &it.told {
-            Some((sure, _)) => confidence(sure),
-            None if it.suspected => Confidence::Suspected,
-            None => return None,
+        let (confidence, share) = match &it.told {
+            Some((sure, _)) => (confidence(sure), it.share),
+            None => (Confidence::Suspected, it.suspected?),
         };
         let pattern = self.names.pattern(order).ok()?;
         let mut others = standing.iter().filter(|it| it.set_by != SetBy::Policy);
@@ -152,7 +151,7 @@ impl Policy {
         Some(Culprit {
             class: order,
             resource: &it.resource,
-            share: it.share,
+            share,
             confidence,
             in_flight: it.in_progress,
         })
@@ -226,7 +225,7 @@ mod tests {
             evidence: [20.0, 10.0, 3.0],
             in_progress: 10.0,
             told: told.map(|sure| (sure, Timestamp::ZERO)),
-            suspected: false,
+            suspected: None,
         }
     }
 
@@ -279,7 +278,7 @@ mod tests {
     fn a_class_that_is_only_suspected_is_tried_while_others_are_refused() {
         let (mut policy, throttling) = (policy(), Throttling::new(10));
         let found = [Finding {
-            suspected: true,
+            suspected: Some(0.5),
             ..finding("GET /search?q", None)
         }];
         let now = Timestamp::from_millis(100_000);

@@ -68,7 +68,7 @@ fn verdict(class: u16, share: f64, culprit: Option<Confidence>) -> Verdict {
         },
         window: Duration::from_secs(30),
         culprit,
-        suspected: false,
+        suspected: None,
         told,
     }
 }
