@@ -357,14 +357,14 @@ fn a_read_that_tries_an_unknown_key_is_counted_apart() {
         lines: 0,
         ..trial
     };
-    for request in [read, trial, atomic] {
+    for request in [read, trial, trial, atomic] {
         ask(request, &wrong);
     }
     ask(trial, &key());
     node.handle().read(AGGREGATE_LINES).unwrap();
-    assert_eq!(dropped(&node, DropReason::Key), 3);
+    assert_eq!(dropped(&node, DropReason::Key), 4);
     let stats = node.responder().stats();
-    assert_eq!((stats.trials, stats.reads), (1, 2));
+    assert_eq!((stats.trials, stats.reads), (2, 2));
 }
 
 #[test]
