@@ -163,7 +163,7 @@ impl Agent {
         let memory = Arc::new(region(shm, &kernel)?);
         let slow = kernel.slow_half()?;
         let options = ResponderOptions {
-            realtime: config.realtime,
+            realtime: config.wants_realtime(),
             realtime_share: config.realtime_share,
             allow: config.allow.clone(),
             before_read: kernel.before_read(&memory)?,
@@ -188,7 +188,7 @@ impl Agent {
             publishes: !matches!(kernel, Kernel::Publishes(_)),
             slow,
             shared: Arc::clone(&shared),
-            realtime: config.realtime,
+            realtime: config.wants_realtime(),
             answers_at_once: answers.is_ok(),
         }
         .start()?;

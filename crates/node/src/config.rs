@@ -25,7 +25,7 @@ pub const LISTEN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9901);
 
 /// The rungs of an agent, best first. The last two are one program: which it is, the system
-/// decides by granting real-time priority or not.
+/// decides by granting real-time priority or not, unless only the last one may be tried.
 pub const RUNGS: [Rung; 6] = [
     Rung::XdpNative,
     Rung::XdpGeneric,
@@ -105,6 +105,12 @@ pub struct AgentConfig {
 }
 
 impl AgentConfig {
+    /// Whether to ask for real-time priority: not if `agent` may be tried and `agent_realtime` may not.
+    pub(crate) fn wants_realtime(&self) -> bool {
+        let ordinary = self.rungs.contains(&Rung::Agent);
+        self.realtime && (self.rungs.contains(&Rung::AgentRealtime) || !ordinary)
+    }
+
     /// The whole machine, each millisecond, at real-time priority where permitted.
     pub fn new(keys: Vec<NodeKey>) -> Self {
         let sampler = SamplerConfig::default();
@@ -140,5 +146,28 @@ impl From<&AgentConfig> for SamplerConfig {
             watch: config.watch.clone(),
             root: config.root.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_may_be_ordinary_only_asks_for_no_priority() {
+        let with = |rungs: &[Rung]| AgentConfig {
+            rungs: rungs.to_vec(),
+            ..AgentConfig::new(Vec::new())
+        };
+        assert!(with(&RUNGS).wants_realtime() && with(&USER_RUNGS).wants_realtime());
+        assert!(with(&[Rung::AgentRealtime]).wants_realtime());
+        assert!(with(&[Rung::XdpNative]).wants_realtime());
+        assert!(!with(&[Rung::Agent]).wants_realtime());
+        assert!(!with(&[Rung::Tc, Rung::Agent]).wants_realtime());
+        let unwanted = AgentConfig {
+            realtime: false,
+            ..with(&RUNGS)
+        };
+        assert!(!unwanted.wants_realtime());
     }
 }

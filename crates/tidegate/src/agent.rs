@@ -325,7 +325,7 @@ fn list(names: &[&str]) -> String {
 fn wrong_key(names: &[&str]) -> String {
     format!(
         "wrong key: a front-end asks with a key that is none of ours. This agent has the key of {}: does the \
-         front-end call it so, and has it the master of that key?",
+         front-end call it so, and has it the master of that key? Whoever reaches the port may send such a request, too",
         list(names)
     )
 }

@@ -633,7 +633,7 @@ fn a_front_end_is_asked_where_there_are_no_files() {
         "resources": [], "classes": [], "heatmap": null });
     let ran = culprits(&["--admin", &front_end("200 OK", empty.to_string())]);
     assert!(
-        text(&ran.stdout).starts_with("no data yet"),
+        text(&ran.stdout).starts_with("not known yet"),
         "{}",
         text(&ran.stdout)
     );

@@ -152,7 +152,7 @@ pub(crate) fn show(args: &CulpritsArgs, report: &Report, output: Output) -> Resu
                 .iter()
                 .map(|note| format!("{note}\n"))
                 .collect();
-            notes + "no data yet: discovery needs a resource and some seconds of requests\n"
+            notes + "not known yet: some seconds of requests and of nodes' load are needed\n"
         }
         false => report.text(args.top),
     };
