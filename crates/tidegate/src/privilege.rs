@@ -109,7 +109,7 @@ pub(crate) fn settle(
     kept: CapabilitySet,
     output: Output,
 ) -> Result<(), Failure> {
-    let identity = user.map(identity).transpose()?;
+    let identity = user.map(identity).transpose().map_err(Failure::from)?;
     privilege::settle(identity, kept).map_err(|error| Failure::Failed(error.to_string()))?;
     if user.is_none() && rustix::process::geteuid().is_root() {
         output.event("privileges", AS_ROOT);
@@ -121,14 +121,40 @@ pub(crate) fn settle(
 const AS_ROOT: &str = "runs as root, without the capabilities that it does not need: root's own files are still \
                        open to it; `user` in [process] or --user names another user";
 
+/// The number of the user that a process becomes with this name, or has already.
+pub(crate) fn user_number(name: Option<&str>) -> Result<u32, UserError> {
+    match name {
+        Some(name) => identity(name).map(|it| it.user),
+        None => Ok(rustix::process::geteuid().as_raw()),
+    }
+}
+
+/// Why a user has no number.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UserError {
+    #[error("cannot look user `{0}` up: {1}")]
+    Lookup(String, nix::Error),
+    #[error("there is no user `{0}` here")]
+    Unknown(String),
+}
+
+impl From<UserError> for Failure {
+    fn from(error: UserError) -> Self {
+        match error {
+            UserError::Lookup(..) => Self::Failed(error.to_string()),
+            UserError::Unknown(_) => Self::Usage(error.to_string()),
+        }
+    }
+}
+
 /// The numbers of a user, by its name or number, and of its own group alone.
-fn identity(name: &str) -> Result<Identity, Failure> {
-    let failed = |error| Failure::Failed(format!("cannot look user `{name}` up: {error}"));
+fn identity(name: &str) -> Result<Identity, UserError> {
+    let failed = |error| UserError::Lookup(name.to_owned(), error);
     let found = match (User::from_name(name).map_err(failed)?, name.parse()) {
         (None, Ok(number)) => User::from_uid(Uid::from_raw(number)).map_err(failed)?,
         (found, _) => found,
     };
-    let user = found.ok_or_else(|| Failure::Usage(format!("there is no user `{name}` here")))?;
+    let user = found.ok_or_else(|| UserError::Unknown(name.to_owned()))?;
     Ok(Identity {
         user: user.uid.as_raw(),
         group: user.gid.as_raw(),
@@ -188,11 +214,11 @@ mod tests {
     #[test]
     fn a_user_that_is_not_there_is_an_error_of_usage() {
         let none = identity("no-such-user-of-tidegate");
-        assert!(matches!(none, Err(Failure::Usage(_))), "{none:?}");
+        assert!(matches!(none, Err(UserError::Unknown(_))), "{none:?}");
         for root in ["root", "0"] {
             assert_eq!(identity(root).unwrap(), Identity { user: 0, group: 0 });
         }
-        assert!(matches!(identity("4294967294"), Err(Failure::Usage(_))));
+        assert!(matches!(identity("4294967294"), Err(UserError::Unknown(_))));
     }
 
     /// The units that are shipped grant what the code asks for, and no more; a front-end's leaves CAP_NET_ADMIN to those

@@ -94,13 +94,10 @@ pub(crate) fn run(
     };
     share_open_files(&mut front_end, output);
     if let Some(culprits) = &mut front_end.culprits {
-        let state = &written.state;
-        let folder = state::folder(
-            state.directory.value.as_deref(),
-            file.parent().unwrap_or(Path::new("")),
-            std::env::var_os(state::SERVICE_MANAGER),
-        );
-        culprits.state = folder.filter(|_| state.keep.value);
+        culprits.state = state::of(&written.state, file).unwrap_or_else(|why| {
+            output.event("state", &why);
+            None
+        });
     }
     let process = &written.process;
     let kept = Kept::of(&front_end, process.marks.value);

@@ -1,40 +1,136 @@
-//! What a front-end keeps over a restart: files for its owner alone in one folder, which only one process writes to
-//! at a time.
+//! What a front-end keeps over a restart: files for its owner alone in one folder, which one front-end at a time has
+//! for itself.
 
-use std::ffi::OsString;
-use std::fs::{File, TryLockError};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, OFlags, RenameFlags, accessat, renameat_with};
+use rustix::process::geteuid;
 
+use crate::config::file::StateTable;
 use crate::replace::replace_private;
 use crate::secret_file;
 
 /// Where systemd says that a service may keep files: folders with colons between them (`StateDirectory=`).
-pub(crate) const SERVICE_MANAGER: &str = "STATE_DIRECTORY";
+const SERVICE_MANAGER: &str = "STATE_DIRECTORY";
+/// The file that a front-end has locked while the folder is its own.
+const LOCK: &str = "lock";
+/// What a file is called once it was set aside.
+const ASIDE: &str = "refused";
+/// Permission bits with which others can put files into a folder and take them away.
+const OTHERS_WRITE: u32 = 0o022;
+/// What an owner needs to make files in a folder.
+const OWNER_WRITES: u32 = 0o300;
 
 /// The folder: the one of the configuration, relative to the configuration's own, or the first of the service
-/// manager's.
-pub(crate) fn folder(
+/// manager's, if there is any.
+///
+/// # Errors
+/// Why the service manager's is not used.
+fn folder(
     configured: Option<&Path>,
     relative_to: &Path,
     service_manager: Option<OsString>,
-) -> Option<PathBuf> {
+) -> Result<Option<PathBuf>, String> {
     if let Some(path) = configured {
-        return Some(relative_to.join(path));
+        return Ok(Some(relative_to.join(path)));
     }
-    let folders = service_manager?;
-    let first = folders.as_bytes().split(|byte| *byte == b':').next()?;
-    let first = Path::new(std::ffi::OsStr::from_bytes(first));
-    first.is_absolute().then(|| first.to_owned())
+    let Some(folders) = service_manager.filter(|it| !it.is_empty()) else {
+        return Ok(None);
+    };
+    let first = folders.as_bytes().split(|byte| *byte == b':').next();
+    let first = Path::new(OsStr::from_bytes(first.unwrap_or_default()));
+    if first.is_absolute() {
+        return Ok(Some(first.to_owned()));
+    }
+    Err(format!(
+        "nothing is kept over a restart: `{}` in {SERVICE_MANAGER} is not an absolute path; give the whole path, or name \
+         the folder as `directory` in [state]",
+        first.display()
+    ))
+}
+
+/// The folder that a configuration file and the environment give; none if nothing is to be kept.
+///
+/// # Errors
+/// As [`folder`].
+pub(crate) fn of(state: &StateTable, file: &Path) -> Result<Option<PathBuf>, String> {
+    if !state.keep.value {
+        return Ok(None);
+    }
+    folder(
+        state.directory.value.as_deref(),
+        file.parent().unwrap_or(Path::new("")),
+        std::env::var_os(SERVICE_MANAGER),
+    )
+}
+
+/// Why the user of this number cannot or should not keep files in a folder, and what to do about it; none if all is
+/// well as far as can be said without making a file.
+pub(crate) fn unfit(folder: &Path, user: u32) -> Option<String> {
+    let why = match folder.metadata() {
+        Ok(about) if !about.is_dir() => Some("it is not a folder".into()),
+        Ok(about) => misplaced(about.mode(), about.uid(), user).or_else(|| {
+            // The system knows more than modes, but of this process's own user only.
+            let own = geteuid().as_raw() == user;
+            own.then(|| refused_by_system(folder)).flatten()
+        }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Some(format!(
+            "it is not there: `install -d -m 0700 -o {user} {}`, or StateDirectory= of systemd",
+            folder.display()
+        )),
+        Err(error) => Some(error.to_string()),
+    };
+    why.map(|why| format!("cannot keep files in {}: {why}", folder.display()))
+}
+
+/// The same by mode and owner of the folder alone.
+fn misplaced(mode: u32, owner: u32, user: u32) -> Option<String> {
+    let shown = mode & 0o7777;
+    if owner != user {
+        return Some(format!(
+            "it belongs to user {owner}, not to the user of the front-end: chown {user}, or StateDirectory= of systemd"
+        ));
+    }
+    if mode & OTHERS_WRITE != 0 {
+        return Some(format!(
+            "others can write there (mode {shown:04o}): chmod 0700"
+        ));
+    }
+    if mode & OWNER_WRITES != OWNER_WRITES && user != 0 {
+        return Some(format!(
+            "its owner cannot write there (mode {shown:04o}): chmod 0700"
+        ));
+    }
+    None
+}
+
+/// The same for this process, whatever the reason: a file system that is read-only, a sandbox.
+fn refused_by_system(folder: &Path) -> Option<String> {
+    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    let error = accessat(CWD, folder, wanted, AtFlags::EACCESS).err()?;
+    let error = std::io::Error::from(error);
+    let hint = if error.kind() == ErrorKind::ReadOnlyFilesystem {
+        ": ReadWritePaths= or StateDirectory= of systemd open it"
+    } else {
+        ""
+    };
+    Some(format!("{error}{hint}"))
 }
 
 /// A file in it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct StateFile {
     folder: PathBuf,
     path: PathBuf,
+    /// What is there is set aside before the first write.
+    spared: bool,
+    /// Locked once this front-end has the folder for itself, and until this is dropped.
+    lock: Option<File>,
 }
 
 impl StateFile {
@@ -42,12 +138,19 @@ impl StateFile {
         Self {
             path: folder.join(name),
             folder,
+            spared: false,
+            lock: None,
         }
     }
 
     /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What it is called once it was set aside.
+    pub(crate) fn aside(&self) -> PathBuf {
+        self.path.with_extension(ASIDE)
     }
 
     /// What is in it, if it is there and nobody else could have written it; at most so many bytes.
@@ -58,46 +161,104 @@ impl StateFile {
         secret_file::read_kept(&self.path, most)
     }
 
-    /// Whether files can be made in the folder, as far as can be said without making one.
+    /// What is there now was not read: the next write sets it aside rather than replacing it.
+    pub(crate) fn spare(&mut self) {
+        self.spared = true;
+    }
+
+    /// Takes the folder, until this is dropped.
     ///
     /// # Errors
-    /// Why not.
-    pub(crate) fn may_write(&self) -> Result<(), String> {
-        let wanted = Access::WRITE_OK | Access::EXEC_OK;
-        let may = accessat(CWD, &self.folder, wanted, AtFlags::EACCESS);
-        may.map_err(|error| self.cannot(&error.into()))
+    /// It cannot be written to, or another front-end has it.
+    pub(crate) fn take_folder(&mut self) -> Result<(), String> {
+        if let Some(why) = unfit(&self.folder, geteuid().as_raw()) {
+            return Err(why);
+        }
+        if self.lock.is_none() {
+            self.lock = Some(self.locked()?);
+        }
+        Ok(())
+    }
+
+    fn locked(&self) -> Result<File, String> {
+        let path = self.folder.join(LOCK);
+        let cannot = |error| format!("cannot lock {}: {error}", path.display());
+        // Others cannot open it, so they cannot hold it.
+        let lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .mode(0o600)
+            .open(&path)
+            .map_err(cannot)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(lock),
+            Err(TryLockError::WouldBlock) => Err(format!(
+                "another front-end keeps files in {}: this one does once that one has ended; if it is not its \
+                 successor, name a folder of its own as `directory` in [state]",
+                self.folder.display()
+            )),
+            Err(TryLockError::Error(error)) => Err(cannot(error)),
+        }
     }
 
     /// Replaces it.
     ///
     /// # Errors
-    /// It cannot be written, or another process writes there: a front-end that is replaced by the next one.
-    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), String> {
-        let written = File::open(&self.folder).and_then(|folder| {
-            // Let go when `folder` is closed.
-            folder.try_lock().map_err(|error| match error {
-                TryLockError::WouldBlock => std::io::Error::other("another process writes there"),
-                TryLockError::Error(error) => error,
-            })?;
-            replace_private(&self.path, bytes)
-        });
-        written.map_err(|error| self.cannot(&error))
+    /// It cannot be written, another front-end has the folder, or it can be neither replaced nor set aside.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.take_folder()?;
+        if self.spared {
+            self.set_aside()?;
+            self.spared = false;
+        }
+        let written = replace_private(&self.path, bytes);
+        written.map_err(|error| format!("cannot write {}: {error}", self.path.display()))
     }
 
-    fn cannot(&self, error: &std::io::Error) -> String {
-        format!("cannot write {}: {error}", self.path.display())
+    fn set_aside(&self) -> Result<(), String> {
+        let aside = self.aside();
+        let about = match self.path.symlink_metadata() {
+            Ok(about) => about,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(format!("cannot write {}: {error}", self.path.display())),
+        };
+        if !about.is_file() && !about.is_symlink() {
+            // Writing says what is wrong.
+            return Ok(());
+        }
+        let moved = renameat_with(CWD, &self.path, CWD, &aside, RenameFlags::NOREPLACE);
+        moved.map_err(|error| {
+            let hint = match std::io::Error::from(error) {
+                error if error.kind() == ErrorKind::AlreadyExists => {
+                    "that is there already; move one of them away".into()
+                }
+                error => error.to_string(),
+            };
+            let (path, aside) = (self.path.display(), aside.display());
+            format!("cannot set {path} aside as {aside}: {hint}")
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
     use super::*;
 
     fn scratch(name: &str) -> PathBuf {
         let name = format!("tidegate-state-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
+        set_mode(&folder, 0o700);
         folder
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     }
 
     #[test]
@@ -108,52 +269,167 @@ mod tests {
                 Path::new("/etc/tidegate"),
                 manager.map(OsString::from),
             );
-            found.map(|it| it.display().to_string())
+            found.map(|it| it.map(|it| it.display().to_string()))
         };
-        let some = |path: &str| Some(path.to_owned());
-        assert_eq!(of(None, None), None);
+        let some = |path: &str| Ok(Some(path.to_owned()));
+        assert_eq!(of(None, None), Ok(None));
         assert_eq!(of(None, Some("/var/lib/a")), some("/var/lib/a"));
         assert_eq!(of(None, Some("/var/lib/a:/var/lib/b")), some("/var/lib/a"));
-        assert_eq!(of(None, Some("")), None);
-        assert_eq!(of(None, Some("a")), None, "not relative to who knows what");
+        assert_eq!(of(None, Some("")), Ok(None));
+        // Not relative to who knows what, and not without a word.
+        for relative in ["a", "a:/b", ":/b"] {
+            let why = of(None, Some(relative)).unwrap_err();
+            assert!(why.contains("not an absolute path"), "{relative}: {why}");
+        }
         assert_eq!(of(Some("state"), Some("/a")), some("/etc/tidegate/state"));
+        assert_eq!(of(Some("state"), Some("a")), some("/etc/tidegate/state"));
         assert_eq!(of(Some("/var/b"), Some("/a")), some("/var/b"));
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_another_process_is_waited_for() {
-        let folder = scratch("again");
-        let file = StateFile::new(folder.clone(), "learned");
+    fn a_folder_belongs_to_the_front_ends_user_who_alone_can_write_there() {
+        for mode in [0o700, 0o755, 0o750, 0o2711] {
+            assert_eq!(misplaced(mode, 1000, 1000), None, "{mode:o}");
+        }
+        for (mode, owner, user, why) in [
+            (
+                0o700,
+                0,
+                1000,
+                "belongs to user 0, not to the user of the front-end: chown 1000",
+            ),
+            (0o700, 1000, 0, "belongs to user 1000"),
+            (
+                0o777,
+                1000,
+                1000,
+                "others can write there (mode 0777): chmod 0700",
+            ),
+            (0o1777, 0, 0, "others can write there (mode 1777)"),
+            (0o770, 1000, 1000, "others can write there (mode 0770)"),
+            (0o702, 1000, 1000, "others can write there (mode 0702)"),
+            (
+                0o500,
+                1000,
+                1000,
+                "its owner cannot write there (mode 0500): chmod 0700",
+            ),
+            (
+                0o600,
+                1000,
+                1000,
+                "its owner cannot write there (mode 0600)",
+            ),
+        ] {
+            let found = misplaced(mode, owner, user).unwrap_or_default();
+            assert!(found.contains(why), "{mode:o}: {found}");
+        }
+        assert_eq!(misplaced(0o500, 0, 0), None, "root can write there");
+    }
+
+    #[test]
+    fn a_folder_that_is_of_no_use_is_told_with_the_remedy() {
+        let folder = scratch("unfit");
+        let own = geteuid().as_raw();
+        assert_eq!(unfit(&folder, own), None);
+        let why = unfit(&folder, own + 1).unwrap();
+        assert!(why.contains("chown"), "{why}");
+        let gone = unfit(&folder.join("gone"), own).unwrap();
+        assert!(gone.contains("install -d -m 0700"), "{gone}");
+        std::fs::write(folder.join("file"), "").unwrap();
+        let file = unfit(&folder.join("file"), own).unwrap();
+        assert!(file.ends_with("it is not a folder"), "{file}");
+        set_mode(&folder, 0o777);
+        let mut file = StateFile::new(folder.clone(), "learned");
+        let why = file.write(b"one").unwrap_err();
+        assert!(why.contains("mode 0777"), "{why}");
         assert_eq!(file.read(9), Ok(None));
-        assert_eq!((file.may_write(), file.write(b"one")), (Ok(()), Ok(())));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let folder = scratch("again");
+        let mut file = StateFile::new(folder.clone(), "learned");
+        assert_eq!(file.read(9), Ok(None));
+        assert_eq!(file.write(b"one"), Ok(()));
         assert_eq!(file.read(9), Ok(Some(b"one".to_vec())));
         assert!(file.read(2).unwrap_err().contains("larger than 2 bytes"));
-        // A lock belongs to an open folder, so this one is as good as another process's.
-        let other = File::open(&folder).unwrap();
-        other.lock().unwrap();
-        let busy = file.write(b"two").unwrap_err();
-        assert!(busy.ends_with("another process writes there"), "{busy}");
-        assert_eq!(file.read(9), Ok(Some(b"one".to_vec())));
-        drop(other);
-        assert_eq!(file.write(b"two"), Ok(()));
         std::fs::remove_dir_all(&folder).unwrap();
         let gone = file.write(b"three").unwrap_err();
-        assert!(gone.starts_with("cannot write "), "{gone}");
-        assert_eq!(file.may_write(), Err(gone), "the same words for both");
+        assert!(gone.contains("it is not there"), "{gone}");
+        assert_eq!(file.take_folder(), Err(gone), "the same words for both");
+    }
+
+    #[test]
+    fn one_front_end_at_a_time_has_the_folder() {
+        let folder = scratch("one");
+        let mut first = StateFile::new(folder.clone(), "learned");
+        let mut second = StateFile::new(folder.clone(), "learned");
+        assert_eq!(first.take_folder(), Ok(()));
+        let busy = second.write(b"two").unwrap_err();
+        assert!(
+            busy.starts_with("another front-end keeps files in"),
+            "{busy}"
+        );
+        assert_eq!(first.write(b"one"), Ok(()));
+        assert_eq!(second.take_folder(), Err(busy), "between writes, too");
+        assert_eq!(second.read(9), Ok(Some(b"one".to_vec())), "a successor");
+        // Others can neither read nor open what is locked.
+        let mode = folder.join(LOCK).metadata().unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop(first);
+        assert_eq!(second.write(b"two"), Ok(()));
+        assert_eq!(second.read(9), Ok(Some(b"two".to_vec())));
+        drop(second);
+        std::fs::remove_file(folder.join(LOCK)).unwrap();
+        symlink("elsewhere", folder.join(LOCK)).unwrap();
+        let mut third = StateFile::new(folder.clone(), "learned");
+        assert!(third.take_folder().unwrap_err().starts_with("cannot lock"));
+        assert!(!folder.join("elsewhere").exists());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_was_not_read_is_set_aside_once_and_never_lost() {
+        let folder = scratch("aside");
+        let mut file = StateFile::new(folder.clone(), "x.learned");
+        std::fs::write(file.path(), "precious").unwrap();
+        file.spare();
+        assert_eq!((file.write(b"one"), file.write(b"two")), (Ok(()), Ok(())));
+        let aside = file.aside();
+        assert_eq!(std::fs::read(&aside).unwrap(), b"precious");
+        assert_eq!(file.read(9), Ok(Some(b"two".to_vec())));
+        // There is room for one.
+        file.spare();
+        let full = file.write(b"three").unwrap_err();
+        assert!(
+            full.contains("there already; move one of them away"),
+            "{full}"
+        );
+        assert_eq!(std::fs::read(&aside).unwrap(), b"precious");
+        assert_eq!(file.read(9), Ok(Some(b"two".to_vec())));
+        std::fs::remove_file(&aside).unwrap();
+        assert_eq!(file.write(b"three"), Ok(()));
+        assert_eq!(std::fs::read(&aside).unwrap(), b"two");
+        // Nothing is there to be set aside.
+        std::fs::remove_file(file.path()).unwrap();
+        file.spare();
+        assert_eq!(file.write(b"four"), Ok(()));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_file_that_others_could_have_written_is_not_used() {
-        use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = scratch("others");
-        let file = StateFile::new(folder.clone(), "learned");
+        let mut file = StateFile::new(folder.clone(), "learned");
         file.write(b"one").unwrap();
-        std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o644)).unwrap();
+        set_mode(file.path(), 0o644);
         assert!(file.read(9).unwrap_err().contains("mode 0644"));
         std::fs::rename(file.path(), folder.join("elsewhere")).unwrap();
         symlink("elsewhere", file.path()).unwrap();
         assert_eq!(file.read(9), Err("it is a link".into()));
-        if rustix::process::geteuid().is_root() {
+        if geteuid().is_root() {
             file.write(b"one").unwrap();
             std::os::unix::fs::chown(file.path(), Some(1001), None).unwrap();
             let why = file.read(9).unwrap_err();

@@ -207,8 +207,8 @@ fn a_front_end_becomes_the_user_that_it_is_given_and_listens_on_a_low_port() {
     }
     process.signal("TERM");
     assert_eq!(process.wait(), Some(0));
-    // What it keeps is its own, in a folder that it may write to.
-    let kept = std::fs::metadata(state.join("culprits.learned")).unwrap();
+    // What it keeps is its own, in a folder that it may write to: it has learned nothing, and had the folder for itself.
+    let kept = std::fs::metadata(state.join("lock")).unwrap();
     assert_eq!((kept.uid(), kept.mode() & 0o777), (nobody, 0o600));
 }
 

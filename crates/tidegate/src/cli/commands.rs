@@ -18,6 +18,7 @@ use crate::client::Client;
 use crate::config::{Config, Token, print};
 use crate::demo;
 use crate::output::Output;
+use crate::{privilege, state};
 use tidegate_proxy::PortSharing;
 
 /// Where a front-end's admin interface is, if nothing else is said.
@@ -85,7 +86,8 @@ fn check(file: &Path, output: Output) -> Result<(), Failure> {
         (Some(_), false) => front_end,
         (None, _) => "an agent".into(),
     };
-    let notes = &config.notes;
+    let mut notes = config.notes.clone();
+    notes.extend(state_note(&config, file));
     let value =
         json!({ "ok": true, "sites": sites, "nodes": nodes, "agent": agent, "notes": notes });
     let mut text = format!("{}: ok, {what}", file.display());
@@ -93,6 +95,22 @@ fn check(file: &Path, output: Output) -> Result<(), Failure> {
         text.push_str(&format!("\nnote: {note}"));
     }
     Ok(output.result(&text, &value)?)
+}
+
+/// Why what a front-end learns is not kept over a restart, if it was meant to be. It would run nevertheless.
+fn state_note(config: &Config, file: &Path) -> Option<String> {
+    config.front_end.as_ref()?.culprits.as_ref()?;
+    let why = match state::of(&config.file.state, file) {
+        Ok(folder) => {
+            let folder = folder?;
+            match privilege::user_number(config.file.process.user.value.as_deref()) {
+                Ok(user) => state::unfit(&folder, user)?,
+                Err(why) => why.to_string(),
+            }
+        }
+        Err(why) => why,
+    };
+    Some(format!("[state]: {why}"))
 }
 
 fn effective(file: &Path, output: Output) -> Result<(), Failure> {

@@ -346,9 +346,10 @@ table! {
     /// What a front-end keeps over a restart: what it has learned of requests and their cost
     /// ([culprits.md](culprits.md)), in the file `culprits.learned`, for its owner alone (mode 0600).
     pub(crate) struct StateTable {
-        /// A folder that is there, belongs to the user that the process runs as, and to no other front-end. Not set:
-        /// the one of the service manager (`STATE_DIRECTORY`, which systemd sets for `StateDirectory=`), and without
-        /// that nothing is kept. Relative to this file.
+        /// A folder that is there, belongs to the user that the process runs as, who alone can write to it, and that no
+        /// other front-end uses. Not set: the one of the service manager (`STATE_DIRECTORY`, which systemd sets for
+        /// `StateDirectory=`), and without that nothing is kept. Relative to this file. `tidegate check` notes what is
+        /// wrong with it, and what to do.
         directory: Option<PathBuf> = None;
         /// Whether anything is kept at all.
         keep: bool = true;

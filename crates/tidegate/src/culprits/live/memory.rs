@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tidegate_core::classes::ClassId;
-use tidegate_core::culprits::{BYTES_MAX, Discovery, Learned};
+use tidegate_core::culprits::{BYTES_MAX, Discovery, Learned, LearnedError};
 use tidegate_core::time::Timestamp;
 
 use super::watched::Watched;
@@ -44,8 +44,8 @@ pub(super) struct Memory {
 impl Memory {
     /// What was kept in this folder; the thread that writes there is started.
     pub(super) fn open(folder: PathBuf, output: Output, now: Timestamp) -> Self {
-        let file = StateFile::new(folder, FILE);
-        let learned = read(&file, output).unwrap_or_default();
+        let mut file = StateFile::new(folder, FILE);
+        let learned = read(&mut file, output).unwrap_or_default();
         Self {
             learned,
             recalled: BTreeMap::new(),
@@ -92,7 +92,7 @@ impl Memory {
         }
     }
 
-    /// The last time: writes in any case.
+    /// The last time: writes if anything is known, and lets go of the folder.
     pub(super) fn end<'a>(
         &mut self,
         watched: impl Iterator<Item = &'a Watched>,
@@ -104,7 +104,10 @@ impl Memory {
         }
         let unix = unix_seconds();
         self.note(watched, names, discovery, unix);
-        if !self.writer.write(self.learned.encode(unix)) {
+        let is_known = self.learned != Learned::default();
+        let is_kept = !is_known || self.writer.write(self.learned.encode(unix));
+        self.writer.finish();
+        if !is_kept {
             let path = self.writer.path.display();
             let text = format!("{path}: the last minute is not kept: no write before it has ended");
             self.output.event(EVENT, &text);
@@ -146,14 +149,8 @@ fn unix_seconds() -> u64 {
 }
 
 /// What the file says; what became of it is told.
-fn read(file: &StateFile, output: Output) -> Option<Learned> {
-    let path = file.path().display();
-    let refused = |why: String| {
-        let text = format!(
-            "{path} is not used: {why}; what requests cost is not known yet, and what is learned will replace it"
-        );
-        output.event(EVENT, &text);
-    };
+fn read(file: &mut StateFile, output: Output) -> Option<Learned> {
+    let path = file.path().display().to_string();
     let bytes = match file.read(BYTES_MAX) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => {
@@ -162,7 +159,7 @@ fn read(file: &StateFile, output: Output) -> Option<Learned> {
             return None;
         }
         Err(why) => {
-            refused(why);
+            refuse(file, &why, output);
             return None;
         }
     };
@@ -176,11 +173,30 @@ fn read(file: &StateFile, output: Output) -> Option<Learned> {
             output.event(EVENT, &text);
             Some(learned)
         }
+        // Whatever it says is of no use to anybody.
+        Err(why @ LearnedError::Old(_)) => {
+            let text = format!(
+                "{path} is not used: {why}; what requests cost is not known yet, and what is learned will replace it"
+            );
+            output.event(EVENT, &text);
+            None
+        }
         Err(why) => {
-            refused(why.to_string());
+            refuse(file, &why.to_string(), output);
             None
         }
     }
+}
+
+/// Says that a file is not used, and has it kept for whoever can mend it.
+fn refuse(file: &mut StateFile, why: &str, output: Output) {
+    let text = format!(
+        "{} is not used: {why}; what requests cost is not known yet, and the file becomes {} once anything is learned",
+        file.path().display(),
+        file.aside().display()
+    );
+    output.event(EVENT, &text);
+    file.spare();
 }
 
 /// The thread that writes. Dropping it waits for what is under way, though not for ever.
@@ -195,7 +211,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(file: StateFile, output: Output) -> Self {
+    fn start(mut file: StateFile, output: Output) -> Self {
         // One is written, one waits.
         let (jobs, waiting) = sync_channel(1);
         let (ending, ended) = sync_channel::<()>(1);
@@ -207,13 +223,14 @@ impl Writer {
             output,
         };
         let mut trouble = Trouble::default();
-        trouble.note(&path, file.may_write(), output);
+        trouble.note(&path, file.take_folder(), output);
         let thread = std::thread::Builder::new().name("state".into());
         let write = move || {
             for bytes in waiting {
                 let bytes: Vec<u8> = bytes;
                 trouble.note(&path, file.write(&bytes), output);
             }
+            drop(file);
             drop(ending);
         };
         if let Err(error) = thread.spawn(write) {
@@ -228,6 +245,11 @@ impl Writer {
     fn write(&self, bytes: Vec<u8>) -> bool {
         let jobs = self.jobs.as_ref();
         jobs.is_some_and(|jobs| jobs.try_send(bytes).is_ok())
+    }
+
+    /// Nothing more will be written: once what waits is, the folder is free for the next front-end.
+    fn finish(&mut self) {
+        self.jobs = None;
     }
 }
 
@@ -258,7 +280,7 @@ impl Trouble {
         let before = std::mem::replace(&mut self.0, written.err());
         match (&before, &self.0) {
             (before, Some(why)) if before.as_ref() != Some(why) => Some(format!(
-                "{why}: what is learned of requests is not kept over a restart"
+                "{why}; until that changes, what is learned of requests is not kept over a restart"
             )),
             (Some(_), None) => Some(format!("{}: written again", path.display())),
             _ => None,
@@ -268,7 +290,7 @@ impl Trouble {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;
 
     use tidegate_core::culprits::{Basis, Limits, Request, ResourceId};
@@ -292,6 +314,7 @@ mod tests {
         let name = format!("tidegate-memory-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).unwrap();
         folder
     }
 
@@ -426,18 +449,48 @@ mod tests {
     fn a_file_that_is_of_no_use_stays_until_there_is_a_better_one() {
         let folder = scratch("broken");
         let path = folder.join(FILE);
+        let aside = StateFile::new(folder.clone(), FILE).aside();
         let old = Learned::default().encode(1_000_000_000);
-        for bytes in [&b"damaged"[..], &old] {
+        for (bytes, is_precious) in [(&b"damaged"[..], true), (&old, false)] {
             StateFile::new(folder.clone(), FILE).write(bytes).unwrap();
             let mut memory = open(&folder);
             assert_eq!(memory.learned, Learned::default());
-            assert_eq!(std::fs::read(&path).unwrap(), bytes);
             Life::of(&mut memory, 100).end(&mut memory);
             drop(memory);
-            let written = std::fs::read(&path).unwrap();
-            let (learned, _) = Learned::decode(&written, unix_seconds()).unwrap();
-            assert_eq!(learned, Learned::default());
+            assert_eq!(std::fs::read(&path).unwrap(), bytes, "nothing was learned");
+            let mut memory = open(&folder);
+            let life = Life::of(&mut memory, 60_000);
+            life.end(&mut memory);
+            let learned = memory.learned.clone();
+            drop(memory);
+            assert_eq!(open(&folder).learned, learned);
+            assert_eq!(aside.exists(), is_precious);
+            if is_precious {
+                assert_eq!(std::fs::read(&aside).unwrap(), bytes);
+                std::fs::remove_file(&aside).unwrap();
+            }
         }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn one_that_has_ended_leaves_the_folder_to_its_successor_before_it_is_gone() {
+        let folder = scratch("successor");
+        let mut first = open(&folder);
+        let life = Life::of(&mut first, 60_000);
+        let mut second = open(&folder);
+        life.end(&mut second);
+        drop(second);
+        assert!(!folder.join(FILE).exists(), "the first one has the folder");
+        life.end(&mut first);
+        // Closed when the thread has ended.
+        assert!(first.writer.ended.recv().is_err());
+        let mut next = open(&folder);
+        assert_eq!(next.learned.counts(), (2, 1));
+        std::fs::remove_file(folder.join(FILE)).unwrap();
+        life.end(&mut next);
+        drop(next);
+        assert!(folder.join(FILE).exists());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -450,7 +503,7 @@ mod tests {
         assert_eq!(news(Ok(())), None);
         let full = news(Err("cannot write /s/f: full")).unwrap();
         assert!(
-            full.starts_with("cannot write /s/f: full: what is"),
+            full.starts_with("cannot write /s/f: full; until that"),
             "{full}"
         );
         assert_eq!(news(Err("cannot write /s/f: full")), None);
