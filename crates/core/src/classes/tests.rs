@@ -204,6 +204,29 @@ fn the_longest_path_finds_room_for_all_its_levels() {
     assert!(rounds > 0);
 }
 
+/// A merge moves whole subtrees, and can take the room that was made for the path.
+#[test]
+fn a_request_whose_merge_takes_the_room_ends_at_a_higher_level_and_is_counted_all_the_same() {
+    let mut short = 0;
+    for seed in 0..20 {
+        let mut prng = Prng::new(seed);
+        let mut tree = PathTree::new(TreeConfig {
+            children_max: 1 + prng.below(16),
+            nodes_max: 64 + prng.below(400),
+        });
+        for number in 1..=1000 {
+            let segments = (0..SEGMENTS_MAX).map(|_| format!("/w{}x", prng.below(1000)));
+            let target = segments.collect::<String>() + "?q";
+            let leaf = tree.add(&get(&target), Weight::ARRIVAL);
+            tree.check();
+            assert_eq!(tree.total().requests, f64::from(number));
+            let name = tree.name(leaf);
+            short += usize::from(name.matches('/').count() < SEGMENTS_MAX);
+        }
+    }
+    assert!(short > 0);
+}
+
 #[test]
 fn the_order_of_heaviest_is_by_time_if_there_is_any() {
     let mut tree = tree();

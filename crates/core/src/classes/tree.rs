@@ -456,7 +456,9 @@ impl PathTree {
         }
     }
 
-    /// Sees to it that a request's path finds room.
+    /// Makes room for a request's path, if there is none: [`PATH_NODES`], and a quarter of the tree where
+    /// that is more. A merge on the way moves subtrees and may take it; the request ends a level higher
+    /// then.
     fn make_room(&mut self) {
         let room = |tree: &Self| tree.free.len() + tree.config.nodes_max - tree.nodes.len();
         if room(self) >= PATH_NODES {
