@@ -8,6 +8,7 @@ mod namespaces;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use namespaces::{Hosts, Kept, NODE_SECOND, NODE_V4, PATIENT, PORT};
 use tidegate_core::load::Rung;
@@ -20,6 +21,8 @@ use tidegate_remote::udp::UdpRegion;
 use tidegate_remote::udp::key_file::NodeKey;
 use tidegate_remote::udp::wire::{Reply, Request, Status, Verb, message_bytes};
 
+/// An answer that has not come by then is lost.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The word that is added to by every way.
 const WORD: u32 = 300;
 
@@ -147,7 +150,8 @@ fn ask(hosts: &Hosts, node: &str, front: bool, key: &NodeKey, request: &Request)
         let mut bytes = vec![0; message_bytes(request.lines)];
         request.encode(&key.key, bytes.first_chunk_mut().unwrap());
         socket.send(&bytes).unwrap();
-        let length = socket.recv(&mut bytes).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let length = socket.recv(&mut bytes).expect("an answer by this way");
         let parsed = Reply::parse(&bytes[..length]).unwrap();
         parsed.verify(&key.key).unwrap().0
     };

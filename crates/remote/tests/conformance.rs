@@ -469,13 +469,13 @@ fn what_is_not_padded_or_not_ours_is_dropped_and_counted() {
     let raw = Raw::to(&node);
     let mut bytes = vec![0; message_bytes(5)];
     Request::read(5, 1, 1).encode(&key(), bytes.first_chunk_mut().unwrap());
-    raw.0.send(&bytes[..64]).unwrap();
-    raw.0.send(&[&bytes[..], &[0; 2000]].concat()).unwrap();
-    raw.0.send(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    raw.0.send(&[]).unwrap();
-    raw.0.send(&[0x20; 64]).unwrap();
+    raw.send(&bytes[..64]);
+    raw.send(&[&bytes[..], &[0; 2000]].concat());
+    raw.send(b"GET / HTTP/1.1\r\n\r\n");
+    raw.send(&[]);
+    raw.send(&[0x20; 64]);
     bytes[60] ^= 1;
-    raw.0.send(&bytes).unwrap();
+    raw.send(&bytes);
     // Answered after all of these were taken in.
     raw.ask(&Request::read(1, 1, 2));
     let counts = [
@@ -503,8 +503,9 @@ fn sources_that_are_not_on_the_list_get_nothing() {
     node.memory().publish(&record(1), &[]);
     let mut refused = UdpRegion::connect(node.address(), key(), IMPATIENT).unwrap();
     assert!(matches!(refused.read(1), Err(RegionError::Timeout { .. })));
-    let allowed = Raw(UdpSocket::bind("127.0.0.2:0").unwrap());
-    allowed.0.connect(node.address()).unwrap();
+    let allowed = UdpSocket::bind("127.0.0.2:0").unwrap();
+    allowed.connect(node.address()).unwrap();
+    let allowed = Raw::by(allowed);
     assert_eq!(allowed.ask(&Request::read(1, 1, 2)).status, Status::Done);
     assert_eq!(dropped(&node, DropReason::Source), 2);
 }

@@ -2,30 +2,42 @@
 //! responder and for the kernel's programs.
 
 use std::net::UdpSocket;
+use std::time::Duration;
 
 use tidegate_core::record::AGGREGATE_LINES;
 use tidegate_remote::udp::wire::{Reply, Request, Status, Verb, message_bytes};
 
 use crate::support::kernel::KernelNode;
-use crate::support::{Node, UdpNode, Words, key, record};
+use crate::support::{Node, PATIENCE, UdpNode, Words, key, record};
 
 const SECOND: u64 = 1_000_000_000;
 
 /// A socket that sends what it is given and verifies what comes back.
-pub(crate) struct Raw(pub(crate) UdpSocket);
+pub(crate) struct Raw {
+    socket: UdpSocket,
+    patience: Duration,
+}
 
 impl Raw {
+    /// By a socket that is connected to the node.
+    pub(crate) fn by(socket: UdpSocket) -> Self {
+        Self {
+            socket,
+            patience: PATIENCE,
+        }
+    }
+
     pub(crate) fn to(node: &UdpNode) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(node.address()).unwrap();
-        Self(socket)
+        Self::by(socket)
     }
 
     pub(crate) fn ask(&self, request: &Request) -> Reply {
         let mut bytes = vec![0; message_bytes(request.lines)];
         request.encode(&key(), bytes.first_chunk_mut().unwrap());
-        self.0.send(&bytes).unwrap();
-        let length = self.0.recv(&mut bytes).unwrap();
+        self.send(&bytes);
+        let length = self.receive(&mut bytes);
         let (reply, _) = Reply::parse(&bytes[..length])
             .unwrap()
             .verify(&key())
@@ -35,6 +47,17 @@ impl Raw {
             (request.nonce, request.sequence)
         );
         reply
+    }
+
+    pub(crate) fn send(&self, bytes: &[u8]) {
+        self.socket.send(bytes).unwrap();
+    }
+
+    fn receive(&self, bytes: &mut [u8]) -> usize {
+        let patience = self.patience;
+        self.socket.set_read_timeout(Some(patience)).unwrap();
+        let received = self.socket.recv(bytes);
+        received.unwrap_or_else(|error| panic!("no answer within {patience:?}: {error}"))
     }
 
     /// The node's clock, and an addition of 1 to word 5 by a fresh initiator of its present life.
@@ -66,8 +89,22 @@ impl Datagrams for UdpNode {
 
 impl Datagrams for KernelNode {
     fn raw(&self) -> Raw {
-        Raw(self.socket())
+        Raw::by(self.socket())
     }
+}
+
+/// Instead of a test that hangs.
+#[test]
+#[should_panic(expected = "no answer within 1ms")]
+fn a_lost_answer_fails_a_test_with_words() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(silent.local_addr().unwrap()).unwrap();
+    let raw = Raw {
+        socket,
+        patience: Duration::from_millis(1),
+    };
+    raw.ask(&Request::read(1, 1, 1));
 }
 
 macro_rules! attacks {

@@ -25,6 +25,8 @@ pub(crate) const IMPATIENT: UdpOptions = UdpOptions {
     wait: Duration::from_millis(10),
     tries: 2,
 };
+/// An answer that has not come by then is lost.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 const ANY_PORT: &str = "127.0.0.1:0";
 
 /// A node of one transport.
@@ -223,6 +225,7 @@ fn carry(front: &UdpSocket, node: SocketAddr, stop: &AtomicBool) {
     front
         .set_read_timeout(Some(Duration::from_millis(20)))
         .unwrap();
+    back.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut bytes = [0; 2048];
     let mut lost = false;
     while !stop.load(Ordering::Acquire) {
@@ -234,7 +237,7 @@ fn carry(front: &UdpSocket, node: SocketAddr, stop: &AtomicBool) {
         }
         lost = !lost;
         for _ in 0..2 {
-            let length = back.recv(&mut bytes).unwrap();
+            let length = back.recv(&mut bytes).expect("an answer to each request");
             if !lost {
                 front.send_to(&bytes[..length], from).unwrap();
             }
