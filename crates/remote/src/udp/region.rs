@@ -22,6 +22,9 @@ use crate::region::{Read, Refusal, Region, RegionError, check_lines};
 
 /// Most tries of one exchange.
 const TRIES_MAX: usize = 16;
+/// Datagrams that a try still looks at when its time is over: an answer that had come by then is found,
+/// and a stream of others holds it up no longer.
+const LATE_MAX: usize = 64;
 /// Times that an atomic is made anew because the node said that it was not carried out: once
 /// to learn the epoch, once more to learn the node's clock.
 const RENEWALS_MAX: usize = 2;
@@ -70,6 +73,26 @@ struct Answer {
     received_at: Timestamp,
 }
 
+/// What went wrong while an answer was waited for.
+#[derive(Default)]
+struct Troubles {
+    /// Answers that were not made with our key.
+    forged: u32,
+    /// What the system said last.
+    refused: Option<io::Error>,
+}
+
+impl Troubles {
+    /// Why none came to so many tries.
+    fn error(self, tries: u32) -> RegionError {
+        match (self.forged, self.refused) {
+            (0, None) => RegionError::Timeout { tries },
+            (0, Some(error)) => RegionError::io("send to the node")(error),
+            (forged, _) => RegionError::WrongKey { forged },
+        }
+    }
+}
+
 impl UdpRegion {
     /// A handle to the node at this address. Sends nothing yet.
     pub fn connect(
@@ -103,46 +126,50 @@ impl UdpRegion {
     fn exchange(&mut self, mut request: Request) -> Result<Answer, RegionError> {
         let tries = (self.options.tries as usize).clamp(1, TRIES_MAX);
         let mut sent = Vec::with_capacity(tries);
-        let mut forged = 0;
-        let mut refused = None;
+        let mut troubles = Troubles::default();
         for _ in 0..tries {
             request.nonce = self.nonces.draw()?;
             let now = clock::now();
             sent.push((request.nonce, now));
-            match self.send(&request) {
-                Ok(()) => {}
-                Err(error) => refused = Some(error),
+            if let Err(error) = self.send(&request) {
+                troubles.refused = Some(error);
             }
             let deadline = now + self.options.wait;
-            while let Some(length) = self.receive(deadline, &mut refused)? {
-                let Ok(unverified) = Reply::parse(&self.message[..length]) else {
-                    continue;
-                };
-                let mut tries = sent.iter();
-                let asked = tries.find(|(nonce, _)| *nonce == unverified.nonce());
-                let Some((_, sent_at)) = asked else { continue };
-                if unverified.initiator() != self.initiator {
-                    continue;
+            let mut late = 0;
+            while late < LATE_MAX
+                && let Some(length) = self.receive(deadline, &mut troubles.refused)?
+            {
+                late += usize::from(clock::now() >= deadline);
+                let answer = self.answer(length, &request, &sent, &mut troubles.forged);
+                if let Some((reply, sent_at)) = answer {
+                    return Ok(self.learn(reply, sent.len(), sent_at));
                 }
-                let Ok((reply, _)) = unverified.verify(&self.key) else {
-                    forged += 1;
-                    continue;
-                };
-                let same = (reply.verb, reply.lines, reply.sequence);
-                if same != (request.verb, request.lines, request.sequence) {
-                    continue;
-                }
-                let (times, sent_at) = (sent.len(), *sent_at);
-                return Ok(self.learn(reply, times, sent_at));
             }
         }
-        Err(match refused {
-            _ if forged > 0 => RegionError::WrongKey { forged },
-            Some(error) => RegionError::io("send to the node")(error),
-            None => RegionError::Timeout {
-                tries: tries as u32,
-            },
-        })
+        Err(troubles.error(tries as u32))
+    }
+
+    /// What `self.message` says, and when it was asked, if it is an answer to one of the tries of this request.
+    fn answer(
+        &self,
+        length: usize,
+        request: &Request,
+        sent: &[(u64, Timestamp)],
+        forged: &mut u32,
+    ) -> Option<(Reply, Timestamp)> {
+        let unverified = Reply::parse(&self.message[..length]).ok()?;
+        let mut tries = sent.iter();
+        let (_, sent_at) = tries.find(|(nonce, _)| *nonce == unverified.nonce())?;
+        if unverified.initiator() != self.initiator {
+            return None;
+        }
+        let Ok((reply, _)) = unverified.verify(&self.key) else {
+            *forged += 1;
+            return None;
+        };
+        let same = (reply.verb, reply.lines, reply.sequence)
+            == (request.verb, request.lines, request.sequence);
+        same.then_some((reply, *sent_at))
     }
 
     fn send(&mut self, request: &Request) -> io::Result<()> {
@@ -381,6 +408,114 @@ mod tests {
         });
         assert_eq!(region.fetch_and_add(3, 5).unwrap(), 5);
         node.join().unwrap();
+    }
+
+    /// Nobody answers, and the time of a try is over at once.
+    fn in_vain(tries: u32) -> (UdpRegion, UdpSocket) {
+        let (mut region, node) = pair();
+        region.options = UdpOptions {
+            wait: Duration::ZERO,
+            tries,
+        };
+        (region, node)
+    }
+
+    /// Datagrams that lie in a socket; they are gone then.
+    fn drain(socket: &UdpSocket) -> usize {
+        socket.set_nonblocking(true).unwrap();
+        let mut bytes = [0; MESSAGE_BYTES_MAX];
+        std::iter::from_fn(|| socket.recv(&mut bytes).ok()).count()
+    }
+
+    #[test]
+    fn a_request_is_sent_once_at_least_and_sixteen_times_at_most() {
+        for (asked, sent) in [(0, 1), (1, 1), (15, 15), (16, 16), (17, 16), (u32::MAX, 16)] {
+            let (mut region, node) = in_vain(asked);
+            let refused = region.read(1).unwrap_err();
+            assert!(
+                matches!(refused, RegionError::Timeout { tries } if tries == sent),
+                "{asked}: {refused}"
+            );
+            assert_eq!(drain(&node), sent as usize);
+        }
+    }
+
+    /// They come from the node's address, as any host's can that forges it.
+    #[test]
+    fn datagrams_that_are_no_answer_hold_a_request_up_no_longer_than_its_time() {
+        let (mut region, node) = in_vain(1);
+        let address = region.socket.local_addr().unwrap();
+        for _ in 0..74 {
+            node.send_to(b"no answer", address).unwrap();
+        }
+        let refused = region.read(1).unwrap_err();
+        assert!(
+            matches!(refused, RegionError::Timeout { tries: 1 }),
+            "{refused}"
+        );
+        assert_eq!(drain(&region.socket), 10);
+    }
+
+    /// What becomes of an addition that the node answers so.
+    fn answered_with<const N: usize>(answers: [Status; N]) -> Result<u64, RegionError> {
+        let (mut region, node) = pair();
+        let address = region.socket.local_addr().unwrap();
+        std::thread::scope(|scope| {
+            let node = scope.spawn(move || {
+                node.set_read_timeout(Some(Duration::from_secs(10)))
+                    .unwrap();
+                let mut bytes = [0; MESSAGE_BYTES_MAX];
+                for status in answers {
+                    let length = node.recv(&mut bytes).unwrap();
+                    let (asked, _) = Request::decode(&bytes[..length], &[key()]).unwrap();
+                    let reply = Reply {
+                        status,
+                        ..answer(&asked, 7)
+                    };
+                    reply.encode(&key(), &mut bytes[..length]);
+                    node.send_to(&bytes[..length], address).unwrap();
+                }
+                node
+            });
+            let added = region.fetch_and_add(3, 5);
+            let node = node.join().unwrap();
+            assert_eq!(drain(&node), 0, "it asks no more");
+            added
+        })
+    }
+
+    #[test]
+    fn an_atomic_is_made_anew_twice_and_then_refused() {
+        use Status::{Done, Stale, TooOld};
+        assert_eq!(answered_with([Stale, Stale, Done]).unwrap(), 7);
+        for (last, expected) in [(Stale, Refusal::Stale), (TooOld, Refusal::TooOld)] {
+            let refused = answered_with([Stale, Stale, last]).unwrap_err();
+            assert!(
+                matches!(refused, RegionError::Refused(why) if why == expected),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn answers_made_with_another_key_are_counted_and_told_before_all_else() {
+        let (mut region, _node) = pair();
+        let request = Request::read(1, region.initiator, 7);
+        let sent = [(7, clock::now())];
+        let mut troubles = Troubles::default();
+        let other = Key::new("n1", *b"another key's 16");
+        for (key, believed, forged) in [(&other, false, 1), (&other, false, 2), (&key(), true, 2)] {
+            let length = message_bytes(1);
+            answer(&request, 0).encode(key, &mut region.message[..length]);
+            let found = region.answer(length, &request, &sent, &mut troubles.forged);
+            assert_eq!((found.is_some(), troubles.forged), (believed, forged));
+        }
+        troubles.refused = Some(io::ErrorKind::ConnectionRefused.into());
+        let error = troubles.error(3);
+        assert!(
+            matches!(error, RegionError::WrongKey { forged: 2 }),
+            "{error}"
+        );
     }
 
     #[test]
