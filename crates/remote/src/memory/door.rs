@@ -127,7 +127,7 @@ impl Drop for Door {
 /// Gives everybody who comes the descriptors.
 fn serve(listener: &OwnedFd, memory: &[OwnedFd], stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
-        match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        match accept(listener) {
             // Who has gone again gets nothing.
             Ok(client) => drop(send(&client, memory)),
             Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -138,6 +138,11 @@ fn serve(listener: &OwnedFd, memory: &[OwnedFd], stop: &AtomicBool) {
             Err(_) => {}
         }
     }
+}
+
+/// The next who comes; the owner's thread never waits for it.
+fn accept(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
+    accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
 }
 
 fn send(client: &OwnedFd, memory: &[OwnedFd]) -> io::Result<usize> {
@@ -332,14 +337,15 @@ impl Visitor {
         if !is_socket(&about) {
             return Err(RegionError::NotRegion(path.to_path_buf()));
         }
-        trust(path, about.st_uid)?;
+        let own = rustix::process::geteuid().as_raw();
+        trust(path, about.st_uid, own)?;
         let socket = match connect_to(&file) {
             // Its owner is dead.
             Err(Errno::CONNREFUSED) => return Err(RegionError::Absent),
             connected => connected.map_err(RegionError::io("ask for a region"))?,
         };
         let owner = socket_peercred(&socket).map_err(RegionError::io("ask whose a region is"))?;
-        trust(path, owner.uid.as_raw())?;
+        trust(path, owner.uid.as_raw(), own)?;
         Ok(Self {
             path: path.to_path_buf(),
             socket,
@@ -391,9 +397,8 @@ impl Visitor {
     }
 }
 
-/// Whether this process believes what that user publishes: its own user, and root.
-fn trust(path: &Path, uid: u32) -> Result<(), RegionError> {
-    let own = rustix::process::geteuid().as_raw();
+/// Whether a process of the user `own` believes what that user publishes: its own, and root.
+fn trust(path: &Path, uid: u32, own: u32) -> Result<(), RegionError> {
     if uid == 0 || uid == own {
         return Ok(());
     }
@@ -421,4 +426,47 @@ fn receive(socket: &OwnedFd) -> Result<Vec<OwnedFd>, Errno> {
         }
     }
     Ok(descriptors)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::fcntl_getfl;
+    use rustix::io::{FdFlags, fcntl_getfd};
+
+    use super::*;
+
+    /// How it was opened, if programs that this process starts do not get it.
+    fn kept(descriptor: &OwnedFd) -> OFlags {
+        let flags = fcntl_getfd(descriptor).unwrap();
+        assert!(flags.contains(FdFlags::CLOEXEC));
+        fcntl_getfl(descriptor).unwrap()
+    }
+
+    #[test]
+    fn no_socket_makes_the_door_wait_or_gets_to_another_program() {
+        let listener = stream().unwrap();
+        let name = format!("tidegate-test-door-{:016x}", random().unwrap());
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        bind(&listener, &address).unwrap();
+        listen(&listener, BACKLOG).unwrap();
+        let client = stream().unwrap();
+        connect(&client, &address).unwrap();
+        for socket in [&accept(&listener).unwrap(), &client] {
+            assert!(kept(socket).contains(OFlags::NONBLOCK));
+        }
+    }
+
+    #[test]
+    fn a_regions_folder_is_one_and_need_not_be_readable() {
+        let name = Name::of(Path::new("/dev/shm/region")).unwrap();
+        let flags = kept(&name.folder);
+        assert!(flags.contains(OFlags::PATH | OFlags::DIRECTORY));
+    }
+
+    #[test]
+    fn ones_own_regions_and_roots_are_believed() {
+        let believes = |uid, own| trust(Path::new("region"), uid, own).is_ok();
+        assert!(believes(7, 7) && believes(0, 7) && believes(0, 0));
+        assert!(!believes(8, 7) && !believes(7, 0));
+    }
 }
