@@ -10,11 +10,13 @@
 #define MAC_BYTES_BEFORE 56
 #define MAC_WORDS_BEFORE (MAC_BYTES_BEFORE / 8)
 #define SECOND 1000000000ull
-#define RATE_WINDOW 10000000ull
 /* How far a number may lie behind and ahead of our clock, see crates/remote/src/udp/initiators.rs. */
 #define AGE_MAX (SECOND / 5)
 #define AHEAD_MAX (SECOND / 10)
 #define READ_AGE_MAX SECOND
+/* How long an initiator is taken for one that has a key, and its part of the rate of all. */
+#define PROVEN_FOR (10 * SECOND)
+#define OWN_PARTS 50
 /* As `bpf_fib_lookup` takes them. */
 #define FAMILY_V4 2
 #define FAMILY_V6 10
@@ -88,17 +90,6 @@ static __always_inline struct key *key_of(const struct message *message)
     return 0;
 }
 
-/* Whether so many datagrams may be looked at. */
-static __always_inline int within_rate(struct rate *rate, __u64 now)
-{
-    __u64 window = now / RATE_WINDOW;
-    __u64 last = rate->window;
-
-    if (window != last && __sync_val_compare_and_swap(&rate->window, last, window) == last)
-        rate->count = 0;
-    return __sync_fetch_and_add(&rate->count, 1) < set_rate_max;
-}
-
 /* Whether a number lies farther back than `age`. */
 static __always_inline int too_old(__u64 number, __u64 age, __u64 now)
 {
@@ -116,6 +107,42 @@ static __always_inline int is_fresh(__u64 number, __u64 now)
     return number && !too_old(number, READ_AGE_MAX, now) && !too_new(number, now);
 }
 
+/* Whether one more datagram is within so many of a window. */
+static __always_inline int within_rate(struct rate *rate, __u64 most, __u64 now)
+{
+    __u64 window = now / set_rate_window;
+    __u64 last = rate->window;
+
+    if (window != last && __sync_val_compare_and_swap(&rate->window, last, window) == last)
+        rate->count = 0;
+    return __sync_fetch_and_add(&rate->count, 1) < most;
+}
+
+/* Whether a request is within the rate of its initiator's own. That is for numbers of now that are greater
+ * than all before: a copy of a request takes nothing of it, and what nobody has proven has none. */
+static __always_inline int within_own_rate(struct proven *initiator, __u64 number, __u64 now)
+{
+    __u64 most = set_rate_max / OWN_PARTS;
+
+    if (!initiator || too_old(initiator->sequence, PROVEN_FOR, now))
+        return 0;
+    if (!is_fresh(number, now) || number <= initiator->sequence)
+        return 0;
+    return within_rate(&initiator->rate, most ? most : 1, now) &&
+           within_rate(&rates[RATE_PROVEN], set_rate_max, now);
+}
+
+/* Notes a request with a key and our clock of now. */
+static __always_inline void prove(struct proven *known, __u64 initiator, __u64 number)
+{
+    struct proven first = {.sequence = number};
+
+    if (!known)
+        bpf_map_update_elem(&proven, &initiator, &first, BPF_NOEXIST);
+    else if (number > known->sequence)
+        known->sequence = number;
+}
+
 /* Notes that an initiator reads; gives how many do. */
 static __always_inline __u32 note_reader(__u64 initiator, __u64 now, int reads)
 {
@@ -127,10 +154,10 @@ static __always_inline __u32 note_reader(__u64 initiator, __u64 now, int reads)
         readers_now = 0;
     }
     if (reads) {
-        __u64 *seen = bpf_map_lookup_elem(&readers, &initiator);
+        struct proven *reader = bpf_map_lookup_elem(&proven, &initiator);
 
-        if (!seen || *seen != window) {
-            bpf_map_update_elem(&readers, &initiator, &window, BPF_ANY);
+        if (reader && reader->read_in != window) {
+            reader->read_in = window;
             __sync_fetch_and_add(&readers_now, 1);
         }
     }
@@ -368,13 +395,17 @@ static __always_inline enum fate answer(void *ctx, __u32 interface, struct messa
 
     /* Before the MAC, and behind what costs less: what is no request uses up nothing, and strangers
      * use up their own rate alone. */
-    if (!within_rate(stranger ? &rates[0] : &rates[1], now)) {
-        count(COUNT_LIMITED);
-        return FATE_DROP;
-    }
-    if (stranger) {
+    if (stranger && within_rate(&rates[RATE_STRANGERS], set_rate_max, now)) {
         count(DROP_SOURCE);
         return FATE_PASS;
+    }
+    __u64 initiator = message->initiator, number = message->sequence;
+    struct proven *known = stranger ? 0 : bpf_map_lookup_elem(&proven, &initiator);
+
+    if (stranger || (!within_own_rate(known, number, now) &&
+                     !within_rate(&rates[RATE_UNPROVEN], set_rate_max, now))) {
+        count(known ? COUNT_IMITATED : COUNT_LIMITED);
+        return FATE_DROP;
     }
     struct key *key = key_of(message);
 
@@ -388,8 +419,10 @@ static __always_inline enum fate answer(void *ctx, __u32 interface, struct messa
     __u64 value = 0;
     __u8 status = STATUS_DONE;
 
-    int counts = reads && is_fresh(message->sequence, now);
+    int fresh = is_fresh(number, now);
 
+    if (fresh)
+        prove(known, initiator, number);
     if (reads) {
         fill(message, 0, 0, rung);
         value = first_word();
@@ -401,7 +434,7 @@ static __always_inline enum fate answer(void *ctx, __u32 interface, struct messa
     message->status = status;
     message->node_now = bpf_ktime_get_ns();
     message->operand = value;
-    message->answer.readers = note_reader(message->initiator, now, counts);
+    message->answer.readers = note_reader(initiator, now, reads && fresh);
     message->answer.epoch = set_epoch;
 
     __u32 words = (__u32)message->lines * (TIDEGATE_LINE_BYTES / 8);

@@ -21,8 +21,9 @@ const volatile __u8 set_scope = 0;
 const volatile __u32 set_epoch = 1;
 const volatile __u64 set_generation = 1;
 const volatile __u64 set_page_bytes = 4096;
-/* Datagrams of ours in 10 ms. */
+/* Datagrams of ours in a window, and its length, ns. */
 const volatile __u32 set_rate_max = 2000;
+const volatile __u64 set_rate_window = 10000000;
 const volatile __u8 set_allow_all = 1;
 /* Where per-CPU variables lie beside `runqueues`, bytes; 0: this kernel has none. */
 const volatile __s64 set_off_cpustat = 0;
@@ -61,12 +62,18 @@ __u32 sequence = 0;
 __u64 looked_at = 0;
 __u64 memory_total = 0;
 __u64 memory_available = 0;
-/* Datagrams that were looked at in the present window: of strangers, and of those that are listened to. */
+/* Datagrams that were looked at in the present window. */
 struct rate {
     __u64 window;
     __u64 count;
 };
-struct rate rates[2] = {};
+enum {
+    RATE_STRANGERS, /* not listened to */
+    RATE_UNPROVEN,
+    RATE_PROVEN, /* all of them together, each within its own rate */
+    RATES,
+};
+struct rate rates[RATES] = {};
 __u64 readers_window = 0;
 __u64 readers_now = 0;
 __u64 readers_last = 0;
@@ -242,13 +249,19 @@ struct {
     __type(value, struct last);
 } initiators SEC(".maps");
 
-/* The second in which a reader was seen last. */
+/* An initiator that has proven that it has a key, by a request with our clock of then. */
+struct proven {
+    __u64 sequence; /* of its latest request */
+    __u64 read_in;  /* the second of its last read */
+    struct rate rate;
+};
+
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, 2 * READERS_MAX);
     __type(key, __u64);
-    __type(value, __u64);
-} readers SEC(".maps");
+    __type(value, struct proven);
+} proven SEC(".maps");
 
 /* What was done, and what was not and why. The first are DropReason's, in its order. */
 enum count {
@@ -267,6 +280,7 @@ enum count {
     COUNT_REFUSED,
     COUNT_LIMITED,
     COUNT_ELSEWHERE,
+    COUNT_IMITATED,
     COUNTS,
 };
 

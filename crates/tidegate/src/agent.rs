@@ -73,6 +73,8 @@ struct InstalledReport {
     reads: u64,
     atomics: u64,
     limited: u64,
+    /// Over the rate too, in the names of front-ends that are proven.
+    imitated: u64,
     elsewhere: u64,
     dropped: u64,
     /// Nothing unless the kernel measures it.
@@ -156,11 +158,12 @@ fn tell_installed(
     });
     let text = format!(
         "{state} for port {port} ({}){at}\n  task switches are {switches}\n  {} reads and {} atomics answered, \
-         {} over the rate, {} for other hosts, {dropped} passed on as not ours",
+         {} over the rate and {} more in the names of proven front-ends, {} for other hosts, {dropped} passed on as not ours",
         installed.folder.display(),
         stats.reads,
         stats.atomics,
         stats.limited,
+        stats.imitated,
         stats.elsewhere,
     ) + &cost;
     let report = InstalledReport {
@@ -171,6 +174,7 @@ fn tell_installed(
         reads: stats.reads,
         atomics: stats.atomics,
         limited: stats.limited,
+        imitated: stats.imitated,
         elsewhere: stats.elsewhere,
         dropped,
         cost_seconds: installed.cost.map(|cost| cost.as_secs_f64()),
@@ -360,7 +364,7 @@ impl Alert {
 impl FloodReport {
     fn new(status: &AgentStatus) -> Self {
         let in_kernel = status.kernel.as_ref();
-        let in_kernel = in_kernel.map_or(0, |it| it.unexamined + it.limited);
+        let in_kernel = in_kernel.map_or(0, |it| it.unexamined + it.limited + it.imitated);
         Self {
             unexamined: status.responder.unexamined + in_kernel,
             limited: status.responder.limited,

@@ -127,6 +127,7 @@ pub(super) fn stats(map: &impl MapCore) -> Result<ResponderStats, KernelError> {
         refused: named("refused")?,
         limited: named("limited")?,
         elsewhere: named("elsewhere")?,
+        imitated: named("imitated")?,
         dropped,
         ..ResponderStats::default()
     })

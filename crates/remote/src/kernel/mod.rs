@@ -62,13 +62,14 @@ const RATE_WINDOWS: u32 = 100;
 /// Datagrams a second by default.
 const RATE_MAX: u32 = 200_000;
 /// Counters of the programs beyond [`crate::udp::wire::DropReason`]'s, in their order.
-const COUNTS: [&str; 6] = [
+const COUNTS: [&str; 7] = [
     "reads",
     "atomics",
     "repeated",
     "refused",
     "limited",
     "elsewhere",
+    "imitated",
 ];
 
 /// Why the kernel does not answer.

@@ -14,6 +14,7 @@ use crate::udp::wire::{
 };
 use tidegate_core::record::{AGGREGATE_LINES, LINES_MAX, LoadRecord};
 
+mod floods;
 mod held;
 
 const PORT: u16 = 9901;
@@ -22,6 +23,7 @@ const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
 const XDP_TX: u32 = 3;
 const TC_ON: u32 = u32::MAX;
+const TC_SHOT: u32 = 2;
 const TC_REDIRECT: u32 = 7;
 const MAC_HERE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const MAC_THERE: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -133,10 +135,14 @@ struct Bench(
 impl Bench {
     /// Nothing where programs may not be loaded.
     fn new(change: impl FnOnce(&mut KernelOptions)) -> Option<Self> {
+        Self::with(change, &[])
+    }
+
+    fn with(change: impl FnOnce(&mut KernelOptions), more: &[Setting]) -> Option<Self> {
         let listen = SocketAddr::from(([0, 0, 0, 0], PORT));
         let mut options = KernelOptions::new(listen, vec![key()]);
         change(&mut options);
-        match prepare(&options, &["xdp_respond", "tc_respond", CARRY_OUT], &[]) {
+        match prepare(&options, &["xdp_respond", "tc_respond", CARRY_OUT], more) {
             Ok((programs, switches)) => {
                 programs.set("xdp_rung", 1).expect("a variable");
                 for v6 in [false, true] {

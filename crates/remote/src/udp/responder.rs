@@ -154,6 +154,8 @@ pub struct ResponderStats {
     pub limited: u64,
     /// Datagrams that the kernel's programs left alone because they are for another host.
     pub elsewhere: u64,
+    /// Requests that the kernel's programs dropped in the names of initiators that are proven: too many came in them.
+    pub imitated: u64,
     /// Requests that were thrown away unexamined: too many in names that have not proven that they have a key were forged.
     pub unexamined: u64,
     /// Times that the thread went to normal priority for a while because what was in vain had used its share.
@@ -258,6 +260,7 @@ impl Responder {
             faults: read(&counters.faults),
             limited: read(&counters.limited),
             elsewhere: 0,
+            imitated: 0,
             unexamined: read(&counters.unexamined),
             lowered: read(&counters.lowered),
             closed: read(&counters.closed),
