@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::exchange::Live;
+use crate::head;
 use crate::pacing::Pacing;
 use crate::reason::Reason;
 use crate::session::{Phase, Session, Upload};
@@ -103,10 +104,13 @@ impl RequestStream {
         if waited && session.phase() == Phase::Busy {
             session.on_node_bytes();
         }
-        let Some(frame) = next else {
+        let Some(mut frame) = next else {
             self.done();
             return Poll::Ready(None);
         };
+        if let Some(trailers) = frame.trailers_mut() {
+            head::strip_trailers(trailers, &session.worker.config.forwarded);
+        }
         if let Some(data) = frame.data_ref() {
             let bytes = data.len() as u64;
             let Some(left) = self.left.checked_sub(bytes) else {

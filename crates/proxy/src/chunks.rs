@@ -2,7 +2,7 @@
 //!
 //! What a peer sends passes through here before hyper decodes it. Malformed coding has an error of its
 //! own, every part has a limit, and small chunks that came together go on as one. Extensions end here,
-//! as they may at any hop (§7.1.1); trailers pass as they are.
+//! as they may at any hop (§7.1.1); trailers pass as they are, and are looked at where the body goes on.
 //!
 //! | refused | why |
 //! |---|---|

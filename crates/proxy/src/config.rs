@@ -204,6 +204,13 @@ pub struct ForwardedConfig {
     pub via: Option<String>,
 }
 
+impl ForwardedConfig {
+    /// Whether fields of this name go on in any case.
+    pub(crate) fn keeps(&self, name: &str) -> bool {
+        self.keep.iter().any(|kept| kept.as_str() == name)
+    }
+}
+
 impl Default for ForwardedConfig {
     fn default() -> Self {
         Self {

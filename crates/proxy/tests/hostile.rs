@@ -6,7 +6,7 @@
 mod common;
 
 use std::io::Read;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use common::{Bench, Node, ok, until};
 use tidegate_proxy::{Ending, Network};
@@ -497,13 +497,87 @@ fn a_client_that_is_not_trusted_tells_the_node_nothing_of_itself() {
          x_real_ip: 192.0.2.2\r\nX-Forwarded_Prefix: /admin\r\nx-forwarded-server: other\r\n\
          Client-IP: 192.0.2.3\r\nForwarded: for=192.0.2.4\r\nX-Forwarded-For: 192.0.2.5\r\n\
          X-Forwarded: for=192.0.2.6\r\nX.Forwarded.For: 192.0.2.7\r\nCF-Connecting-IP: 192.0.2.8\r\n\
-         Forwarded-For: 192.0.2.9\r\nProxy: http://192.0.2.10/\r\n\r\n",
+         Forwarded-For: 192.0.2.9\r\nProxy: http://192.0.2.10/\r\nWL-Proxy-Client-IP: 192.0.2.11\r\n\
+         Proxy_Client_IP: 192.0.2.12\r\nX-Originating-IP: 192.0.2.13\r\nX-Remote-IP: 192.0.2.14\r\n\
+         X-Remote.Addr: 192.0.2.15\r\nX-Azure-ClientIP: 192.0.2.16\r\nX-ProxyUser-Ip: 192.0.2.17\r\n\
+         X-ForwardedFor: 192.0.2.18\r\nX-Host: other.example\r\n\r\n",
     );
     assert_eq!(client.read_response(false).text(), "done");
     let seen = String::from_utf8(record.lock().unwrap().clone()).unwrap();
     let expected = "GET / HTTP/1.1\r\nhost: shop.example\r\nx-forwarded-for: 127.0.0.1\r\n\
                     x-forwarded-proto: http\r\nx-forwarded-host: shop.example\r\n\r\n";
     assert_eq!(seen, expected);
+}
+
+/// A node that tells the names of the trailers of each request, in order.
+fn trailers_of_requests() -> (Node, mpsc::Receiver<Vec<String>>) {
+    let (sender, names) = mpsc::channel();
+    let node = Node::answering(move |request| {
+        assert_eq!(request.text(), "hello");
+        let mut names: Vec<_> = request.trailers.iter().map(|it| it.0.clone()).collect();
+        names.sort_unstable();
+        sender.send(names).unwrap();
+        ok("done")
+    });
+    (node, names)
+}
+
+/// Some servers take trailers for fields of the head.
+#[test]
+fn trailers_claim_nothing_of_the_client_and_name_no_field_of_one_hop() {
+    let (trusted, untrusted) = (Some("127.0.0.0/8"), None);
+    for (trust, kept, underscores, passed) in [
+        (untrusted, None, false, &["x-sum"][..]),
+        // An honest gateway has no cause to say it behind the body.
+        (trusted, None, false, &["x-sum"]),
+        (untrusted, Some("x-real-ip"), false, &["x-real-ip", "x-sum"]),
+        (untrusted, None, true, &["x-sum", "x_forwarded_for"]),
+    ] {
+        let (node, trailers_seen) = trailers_of_requests();
+        let bench = Bench::with(&[node.address], |config| {
+            let trust = trust.map(|it| it.parse::<Network>().unwrap());
+            config.forwarded.trusted = trust.into_iter().collect();
+            config.forwarded.keep = kept.into_iter().map(|it| it.parse().unwrap()).collect();
+            config.forwarded.underscores = underscores;
+        });
+        let names = [
+            "X-Forwarded-For",
+            "X-Real-IP",
+            "x_forwarded_for",
+            "X-Remote-Addr",
+            "Forwarded",
+            "Proxy",
+            "Connection",
+            "Keep-Alive",
+            "Upgrade",
+            "Expect",
+            "X-Sum",
+        ];
+        let trailers: String = names.map(|name| format!("{name}: 192.0.2.1\r\n")).concat();
+        let mut client = bench.client();
+        client.send(&format!(
+            "POST / HTTP/1.1\r\nHost: shop.example\r\nTE: trailers\r\nTrailer: {}\r\n\
+             Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n{trailers}\r\n",
+            names.join(", ")
+        ));
+        assert_eq!(client.read_response(false).text(), "done");
+        let found = trailers_seen.recv().unwrap();
+        assert_eq!(found, passed, "{trust:?} {kept:?} {underscores}");
+    }
+}
+
+/// Fields that `Connection` names are of one hop, behind a body as before it (RFC 9110 §7.6.1).
+#[test]
+fn trailers_that_connection_names_end_here() {
+    let (node, trailers_seen) = trailers_of_requests();
+    let bench = Bench::new(&[node.address]);
+    let mut client = bench.client();
+    client.send(
+        "POST / HTTP/1.1\r\nHost: shop.example\r\nConnection: X-Hop\r\nTrailer: X-Hop\r\n\
+         Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Hop: 1\r\n\r\n",
+    );
+    assert_eq!(client.read_response(false).text(), "done");
+    assert_eq!(trailers_seen.recv().unwrap(), Vec::<String>::new());
 }
 
 #[test]

@@ -16,6 +16,7 @@
 //! | `TE` keeps only `trailers` | RFC 9110 §10.1.4 |
 //! | `Trailer` ends here where trailers do: before a body that is not chunked, and before a client without `TE: trailers` | RFC 9110 §6.5.1 |
 //! | what claims an address, a scheme, a host or more of the client (`Forwarded`, `X-Forwarded-*`, `X-Real-IP` and the like) ends here, unless the client is trusted | RFC 7239 §8.1 |
+//! | trailers of requests that claim such a thing, or concern one hop, end here whoever sends them | RFC 9110 §6.5.1 |
 //! | names with `_`, `.` or the like that are one of these with `-` end here, unless they are wanted | gateways that fold them (RFC 3875 §4.1.18) |
 //! | `Proxy` ends here | gateways that make `HTTP_PROXY` of it |
 //! | `Upgrade` goes on only if `Connection` names it, and never for h2c or TLS | RFC 9110 §7.8 |
@@ -96,21 +97,46 @@ pub(crate) struct Checked<'a> {
 const CLAIM_PREFIX: &[u8] = b"x-forwarded-";
 /// Those that frameworks, content delivery networks and clouds have for the client's address.
 const CLAIMS: &[&str] = &[
+    "ali-cdn-real-ip",
+    "cdn-src-ip",
     "cf-connecting-ip",
     "cf-connecting-ipv6",
     "cf-pseudo-ipv4",
     "client-ip",
+    "cloudfront-viewer-address",
+    "do-connecting-ip",
     "fastly-client-ip",
+    "fly-client-ip",
     "forwarded",
     "forwarded-for",
+    "front-end-https",
+    "incap-client-ip",
+    "proxy-client-ip",
+    "remote-addr",
     "true-client-ip",
+    "wl-proxy-client-ip",
+    "wl-proxy-ssl",
     "x-appengine-user-ip",
+    "x-azure-clientip",
+    "x-azure-socketip",
     "x-client-ip",
     "x-cluster-client-ip",
     "x-envoy-external-address",
     "x-forwarded",
+    "x-forwardedfor",
+    "x-host",
+    "x-nf-client-connection-ip",
     "x-original-forwarded-for",
+    "x-originating-ip",
+    "x-proxyuser-ip",
     "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    "x-source-ip",
+    "x-sucuri-clientip",
+    "x-url-scheme",
+    "x-vercel-forwarded-for",
+    "x-vercel-proxied-for",
 ];
 
 /// Names that something must be done about, beside claims. Every name of every head is looked up here, so first come
@@ -491,7 +517,8 @@ pub(crate) fn prepare<B>(
             headers.insert(CONNECTION, HeaderValue::from_static("te"));
         }
     }
-    if facts.trailer && !facts.chunked {
+    // What `Connection` names ends here behind the body, too; without this no trailer goes on.
+    if facts.trailer && (!facts.chunked || facts.nominates) {
         headers.remove(TRAILER);
     }
     if facts.tunnel {
@@ -510,6 +537,17 @@ pub(crate) fn prepare<B>(
         append_via(headers, name, version);
     }
     Ok(())
+}
+
+/// Takes out of a request's trailers what would mean something else in a head, since some servers take them for fields
+/// of it: what concerns one hop, and claims, of trusted clients as well, for what is said here of the client stands
+/// in the head.
+#[cold]
+pub(crate) fn strip_trailers(trailers: &mut HeaderMap, config: &ForwardedConfig) {
+    let ends = |name: &str| is_claim(name) || NOTED.contains(&name);
+    drop_all(trailers, |name| {
+        (ends(name) && !config.keeps(name)) || (!config.underscores && is_folded(name))
+    });
 }
 
 /// A `Host` for a node, where an HTTP/1.0 client gave none.
@@ -561,11 +599,10 @@ fn count_down(headers: &mut HeaderMap) {
 fn tell_client(headers: &mut HeaderMap, facts: &Facts, hop: &Hop<'_>) {
     let config = hop.config;
     let trusted = config.trusted.iter().any(|it| it.contains(hop.client));
-    let is_kept = |name: &str| config.keep.iter().any(|kept| kept.as_str() == name);
     if facts.claims && !trusted {
-        drop_all(headers, |name| is_claim(name) && !is_kept(name));
+        drop_all(headers, |name| is_claim(name) && !config.keeps(name));
     }
-    if facts.proxy && !is_kept(PROXY.as_str()) {
+    if facts.proxy && !config.keeps(PROXY.as_str()) {
         headers.remove(PROXY);
     }
     let appends = facts.claims && trusted;

@@ -447,7 +447,12 @@ table! {
         /// appended to. Claims of all others are replaced or dropped: `Forwarded`, `Forwarded-For`, `X-Forwarded`,
         /// `X-Forwarded-` and anything, `X-Original-Forwarded-For`, `X-Real-IP`, `Client-IP`, `True-Client-IP`,
         /// `X-Client-IP`, `X-Cluster-Client-IP`, `X-Envoy-External-Address`, `X-AppEngine-User-IP`,
-        /// `CF-Connecting-IP`, `CF-Connecting-IPv6`, `CF-Pseudo-IPv4`, `Fastly-Client-IP`.
+        /// `CF-Connecting-IP`, `CF-Connecting-IPv6`, `CF-Pseudo-IPv4`, `Fastly-Client-IP`, `WL-Proxy-Client-IP`,
+        /// `WL-Proxy-SSL`, `Proxy-Client-IP`, `X-Originating-IP`, `X-Remote-IP`, `X-Remote-Addr`, `Remote-Addr`,
+        /// `X-Source-IP`, `X-Azure-ClientIP`, `X-Azure-SocketIP`, `X-ProxyUser-IP`, `X-ForwardedFor`, `X-Host`,
+        /// `X-Url-Scheme`, `Front-End-Https`, `Ali-CDN-Real-IP`, `CDN-Src-IP`, `CloudFront-Viewer-Address`,
+        /// `DO-Connecting-IP`, `Fly-Client-IP`, `Incap-Client-IP`, `X-NF-Client-Connection-IP`, `X-Sucuri-ClientIP`,
+        /// `X-Vercel-Forwarded-For`, `X-Vercel-Proxied-For`. In trailers they are dropped whoever sends them.
         trusted: Vec<At<String>> = Vec::new();
         /// Names of these, or `Proxy`, that go on to nodes whoever sends them. `Proxy` is else dropped for all:
         /// gateways make `HTTP_PROXY` of it. What says what is wanted of the node (`X-Original-URL`,
