@@ -8,6 +8,9 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidegate_core::time::nanos;
 
 use crate::memory::random;
 use crate::region::RegionError;
@@ -25,9 +28,26 @@ pub(super) struct Peer {
     pub(super) initiator: u64,
     /// Nodes that are read there.
     pub(super) nodes: Vec<usize>,
+    /// The number of the latest read.
+    number: u64,
 }
 
+/// Numbers of a clock that began anew lie farther back than this.
+const BEHIND_MAX: Duration = Duration::from_secs(1);
+
 impl Peer {
+    /// The number of the next read, of a node that takes the peer's clock for this; 0 is not known. Numbers grow, for an
+    /// agent takes what has none that is greater for a copy; its nodes know its clock one better than the other.
+    pub(super) fn next_number(&mut self, clock: u64) -> u64 {
+        let began_anew = clock != 0 && self.number.saturating_sub(clock) >= nanos(BEHIND_MAX);
+        self.number = match self.number {
+            0 => clock,
+            _ if began_anew => clock,
+            last => clock.max(last.saturating_add(1)),
+        };
+        self.number
+    }
+
     /// Whether a datagram came from here.
     pub(super) fn is(&self, source: SocketAddr) -> bool {
         let same = |own: SocketAddr, other: SocketAddr| {
@@ -81,6 +101,7 @@ impl Peers {
                     side,
                     initiator,
                     nodes: Vec::new(),
+                    number: 0,
                 });
                 self.by_address.insert(address, peer);
                 peer
@@ -103,6 +124,10 @@ impl Peers {
 
     pub(super) fn get(&self, peer: usize) -> &Peer {
         &self.all[peer]
+    }
+
+    pub(super) fn get_mut(&mut self, peer: usize) -> &mut Peer {
+        &mut self.all[peer]
     }
 
     /// What an answer with this initiator claims to be about.
@@ -129,6 +154,24 @@ mod tests {
         for (node, (_, initiator)) in added.iter().enumerate() {
             assert_eq!(peers.asked(*initiator), Some(Asked::Atomics(node)));
         }
+    }
+
+    #[test]
+    fn numbers_of_reads_grow_however_well_each_node_knows_the_clock() {
+        let mut peers = Peers::default();
+        let (peer, _) = peers.add(0, "10.0.0.1:9901".parse().unwrap(), 0).unwrap();
+        let peer = peers.get_mut(peer);
+        assert_eq!([0, 0].map(|clock| peer.next_number(clock)), [0, 0]);
+        let clocks = [5000, 5000, 4000, 0, 6000, 5999];
+        let numbers = clocks.map(|clock| peer.next_number(clock));
+        assert_eq!(numbers, [5000, 5001, 5002, 5003, 6000, 6001]);
+        // A clock that began anew is followed.
+        let second = nanos(BEHIND_MAX);
+        assert_eq!(peer.next_number(6001 + second), 6001 + second);
+        assert_eq!(peer.next_number(6002), 6002 + second);
+        assert_eq!(peer.next_number(6001), 6001);
+        assert_eq!(peer.next_number(u64::MAX), u64::MAX);
+        assert_eq!(peer.next_number(7000), 7000);
     }
 
     #[test]

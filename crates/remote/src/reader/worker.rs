@@ -196,7 +196,7 @@ impl Worker {
             let Path::Udp { peer, keys, .. } = &mut node.path else {
                 continue;
             };
-            let peer = self.peers.get(*peer);
+            let peer = self.peers.get_mut(*peer);
             let shared = &self.shared.nodes[place];
             if peer.side != side {
                 continue;
@@ -223,7 +223,7 @@ impl Worker {
                 purpose,
             });
             let request = Request {
-                sequence: node.atomics.node_clock(now),
+                sequence: peer.next_number(node.atomics.node_clock(now)),
                 word: if keys.is_trial(key, purpose) {
                     TRIAL
                 } else {

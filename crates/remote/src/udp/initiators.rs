@@ -49,11 +49,9 @@ fn is_too_new(sequence: u64, now: Timestamp) -> bool {
     sequence > now.nanos().saturating_add(nanos(AHEAD_MAX))
 }
 
-/// Whether a read proves that its front-end has lately had an answer.
-pub(super) fn is_fresh(read: &Request, now: Timestamp) -> bool {
-    read.sequence != 0
-        && !is_too_old(read.sequence, READ_AGE_MAX, now)
-        && !is_too_new(read.sequence, now)
+/// Whether a read with this number proves that its front-end has lately had an answer.
+pub(super) fn is_fresh(sequence: u64, now: Timestamp) -> bool {
+    sequence != 0 && !is_too_old(sequence, READ_AGE_MAX, now) && !is_too_new(sequence, now)
 }
 
 /// What an atomic is, without what changes when it is sent again.
@@ -393,10 +391,6 @@ mod tests {
 
     #[test]
     fn only_a_read_with_the_clock_of_now_counts() {
-        let read = |ms: u64| Request {
-            sequence: Timestamp::from_millis(ms).nanos(),
-            ..Request::read(5, 1, 1)
-        };
         let now = at(100);
         for (sent, fresh) in [
             (0, false),
@@ -405,7 +399,8 @@ mod tests {
             (100_100, true),
             (100_101, false),
         ] {
-            assert_eq!(is_fresh(&read(sent), now), fresh, "{sent}");
+            let sequence = Timestamp::from_millis(sent).nanos();
+            assert_eq!(is_fresh(sequence, now), fresh, "{sent}");
         }
     }
 

@@ -12,7 +12,7 @@
 //! | 6 | lines to read; 0 for an atomic | the same |
 //! | 7 | flags, 0 | status, see [`Status`] |
 //! | 8 | initiator: random, another one for each node that a front-end asks | the same |
-//! | 16 | sequence: the node's clock as the initiator knows it from earlier answers, ns; 0: not yet | the same |
+//! | 16 | sequence: the node's clock as the initiator knows it from earlier answers, ns, and greater than before; 0: not yet | the same |
 //! | 24 | nonce: 64 random bits for each read, and for each sequence of an atomic | the same |
 //! | 32 | word u16 (of a read [`TRIAL`] or 0), key number u16, epoch u32 | node's clock when it answered, ns |
 //! | 40 | operand: new value, or what to add | value that the word held; of word 0 for a read |
@@ -290,12 +290,22 @@ impl Request {
     }
 }
 
-/// The initiator in whose name a message is, if it may be a request made with one of these keys, without computing a MAC.
-pub(super) fn named_initiator(message: &[u8], keys: &[Key]) -> Result<u64, DropReason> {
+/// What a message says of itself, whoever made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) initiator: u64,
+    pub(super) sequence: u64,
+}
+
+/// In whose name a message is, if it may be a request made with one of these keys, without computing a MAC.
+pub(super) fn claim(message: &[u8], keys: &[Key]) -> Result<Claim, DropReason> {
     let (header, ..) = look(message)?;
     let id = (get(header, 32) >> 16) as u16;
     match keys.iter().any(|key| key.id() == id) {
-        true => Ok(get(header, 8)),
+        true => Ok(Claim {
+            initiator: get(header, 8),
+            sequence: get(header, 16),
+        }),
         false => Err(DropReason::Key),
     }
 }

@@ -6,15 +6,18 @@
 //! | `rate` | datagrams that are looked at |
 //! | `sources` | requests whose MAC is computed |
 //! | `budget` | time at real-time priority |
+//! | `pace` | wake-ups |
 //! | `siege`, `filter` | datagrams that get into the socket's buffer |
 
 mod budget;
 pub(super) mod filter;
+mod pace;
 mod rate;
 mod siege;
 mod sources;
 
 pub(super) use budget::{RealtimeBudget, Turn};
+pub(super) use pace::Pace;
 #[cfg(test)]
 pub(super) use rate::RATE_WINDOW;
 pub(super) use rate::RateLimit;

@@ -9,13 +9,17 @@ use std::time::Duration;
 
 use tidegate_core::time::Timestamp;
 
-use super::rate::{Window, per_window};
+use super::rate::Window;
 
 /// Parts, of what may be looked at, that may be in vain: beyond the first number an open socket is closed, beyond the
 /// second a closed one is closed further.
 const OPEN_PARTS: u32 = 8;
-const CLOSED_PARTS: u32 = 15;
+const CLOSED_PARTS: u32 = 18;
 const OF_PARTS: u32 = 20;
+/// Over this time that is counted: requests come in bursts, of many front-ends or of one that stood still.
+const VAIN_WINDOW_MS: u64 = 100;
+/// A socket that has just been opened is closed again so much sooner.
+const SOONER: u32 = 10;
 /// How long the socket is closed. Then it is open, and closed again at once if the flood goes on.
 const CLOSED_FOR: Duration = Duration::from_secs(1);
 /// After this time what came into the buffer before a change has been looked at.
@@ -41,7 +45,7 @@ pub(in super::super) enum Gate {
 pub(in super::super) struct Siege {
     open_limit: u32,
     closed_limit: u32,
-    vain: Window,
+    vain: Window<VAIN_WINDOW_MS>,
     closed_at: Option<Timestamp>,
     /// Of the last time that it was closed.
     halvings: u32,
@@ -51,7 +55,8 @@ pub(in super::super) struct Siege {
 impl Siege {
     /// For so many datagrams a second in all.
     pub(in super::super) fn new(per_second: u32) -> Self {
-        let part = |parts| per_window(per_second) / OF_PARTS * parts;
+        let windows = (1000 / VAIN_WINDOW_MS) as u32;
+        let part = |parts| per_second / windows / OF_PARTS * parts;
         Self {
             open_limit: part(OPEN_PARTS),
             closed_limit: part(CLOSED_PARTS),
@@ -77,7 +82,8 @@ impl Siege {
         }
         let limit = match self.closed_at {
             Some(_) => self.closed_limit,
-            None => self.open_limit,
+            None if settled => self.open_limit,
+            None => self.open_limit / SOONER,
         };
         if self.vain.take(vain, limit, now) {
             return Gate::Stay;
@@ -116,42 +122,57 @@ mod tests {
     #[test]
     fn a_socket_is_closed_while_too_much_is_in_vain_and_open_in_between() {
         let mut siege = Siege::new(200_000);
-        // 800 of the 2000 in 10 ms.
-        for window in 0..100 {
-            assert_eq!(siege.note(800, at(1000 + 10 * window)), Gate::Stay);
+        // 8000 of the 20 000 in 100 ms.
+        for window in 0..10 {
+            assert_eq!(siege.note(8000, at(1000 + 100 * window)), Gate::Stay);
         }
         assert_eq!(siege.note(1, at(1999)), close(0));
-        assert_eq!(siege.note(1500, at(2500)), Gate::Stay);
+        assert_eq!(siege.note(18_000, at(2500)), Gate::Stay);
         assert_eq!(siege.note(0, at(2998)), Gate::Stay);
-        assert_eq!(siege.note(100_000, at(2999)), Gate::Open);
+        assert_eq!(siege.note(1_000_000, at(2999)), Gate::Open);
+        // It goes on.
         assert_eq!(siege.note(800, at(3000)), Gate::Stay);
         assert_eq!(siege.note(1, at(3001)), close(0));
         assert_eq!(siege.note(0, at(4001)), Gate::Open);
-        assert_eq!(siege.note(0, at(9000)), Gate::Stay);
+        assert_eq!(siege.note(800, at(4100)), Gate::Stay);
+        assert_eq!(siege.note(7200, at(4101)), Gate::Stay);
+        assert_eq!(siege.note(1, at(4102)), close(0));
+    }
+
+    #[test]
+    fn bursts_close_no_socket_while_few_come_in_all() {
+        // 20 000 to 80 000 a second.
+        for (burst, every) in [(2000, 100), (8000, 100), (4000, 200)] {
+            let mut siege = Siege::new(200_000);
+            for number in 0..100 {
+                let now = at(1_000_000 + number * every);
+                assert_eq!(siege.note(burst, now), Gate::Stay, "{burst}");
+            }
+        }
     }
 
     #[test]
     fn less_is_let_in_of_imitated_sources_while_it_is_more_than_can_be_looked_at() {
         let mut siege = Siege::new(200_000);
         // 400 000 a second, all in one name; what is looked at is limited.
-        let arrives = |halvings: u32| (4000_u32 >> halvings).min(2000);
+        let arrives = |halvings: u32| (40_000_u32 >> halvings).min(20_000);
         assert_eq!(siege.note(arrives(0), at(1000)), close(0));
         // What was in the buffer before.
         assert_eq!(siege.note(2000, at(1050)), Gate::Stay);
         assert_eq!(siege.note(arrives(0), at(1100)), close(1));
         assert_eq!(siege.note(arrives(1), at(1200)), close(2));
-        for ms in (1210..2000).step_by(10) {
+        for ms in (1300..2000).step_by(100) {
             assert_eq!(siege.note(arrives(2), at(ms)), Gate::Stay);
         }
         assert_eq!(siege.note(0, at(2000)), Gate::Open);
         // The same flood is met where it was left, less one.
-        assert_eq!(siege.note(arrives(0), at(2004)), close(1));
-        assert_eq!(siege.note(arrives(1), at(2104)), close(2));
-        assert_eq!(siege.note(0, at(3004)), Gate::Open);
+        assert_eq!(siege.note(arrives(0), at(2040)), close(1));
+        assert_eq!(siege.note(arrives(1), at(2140)), close(2));
+        assert_eq!(siege.note(0, at(3040)), Gate::Open);
         // Another one from the start, and never beyond the most.
         let mut closed = 0;
         for ms in (4000..5000).step_by(10) {
-            if let Gate::Close { halvings } = siege.note(2000, at(ms)) {
+            if let Gate::Close { halvings } = siege.note(20_000, at(ms)) {
                 assert_eq!(halvings, closed);
                 closed += 1;
             }

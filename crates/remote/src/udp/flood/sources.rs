@@ -5,10 +5,14 @@
 //! forges. So initiators that have lately proven that they have a key are examined. Of all others so many may turn out
 //! to be forged: a flood uses that up, and until then new front-ends get in.
 //!
+//! An attacker that sees requests can send them again. A front-end numbers its requests by the node's clock, so what
+//! carries no greater number than the latest is a copy, or was overtaken on its way, and counts as not proven.
+//!
 //! ```text
-//! initiator proven lately ───────── yes ─────────┐
+//! initiator proven lately,
+//! and a later number of now ─────── yes ─────────┐
 //!        │ no                                    ├─> MAC ── right ─> answer ─> proven, the longer if by the clock of now
-//!        └──> few of such were forged ── yes ────┘    └──── wrong ─> too many in its name: it is imitated
+//!        └──> few of such were in vain ── yes ───┘    └──── wrong ─> too many in its name: it is imitated
 //! ```
 
 use std::hash::{BuildHasher, RandomState};
@@ -17,6 +21,8 @@ use std::time::Duration;
 use tidegate_core::time::Timestamp;
 
 use super::rate::{Window, per_window};
+use crate::udp::initiators::is_fresh;
+use crate::udp::wire::Claim;
 
 /// Initiators that can be proven at the same time: a front-end has one for reads, and one for atomics of each node.
 const SOURCES_MAX: usize = 1024;
@@ -44,6 +50,8 @@ pub(in super::super) struct Source {
 #[derive(Clone, Copy, Debug, Default)]
 struct Proven {
     initiator: u64,
+    /// The greatest number of its requests.
+    latest: u64,
     until: Timestamp,
     /// By a request by the node's clock of then.
     fresh: bool,
@@ -56,6 +64,11 @@ impl Proven {
         self.initiator == initiator && now < self.until
     }
 
+    /// Whether this may be its next request.
+    fn comes_next(&self, claim: Claim, now: Timestamp) -> bool {
+        claim.sequence > self.latest && is_fresh(claim.sequence, now)
+    }
+
     fn gives_way(&self, fresh: bool, now: Timestamp) -> bool {
         now >= self.until || (fresh && !self.fresh)
     }
@@ -65,8 +78,8 @@ impl Proven {
 pub(in super::super) struct Sources {
     hasher: RandomState,
     places: Box<[Proven]>,
-    /// Forged ones in names that are not proven.
-    forged: Window,
+    /// Forged ones in names that are not proven, and copies.
+    vain: Window,
     limit: u32,
 }
 
@@ -76,54 +89,70 @@ impl Sources {
         Self {
             hasher: RandomState::new(),
             places: vec![Proven::default(); SOURCES_MAX].into(),
-            forged: Window::default(),
+            vain: Window::default(),
             limit: (per_window(per_second) / UNPROVEN_PARTS).max(1),
         }
     }
 
-    /// Whether a request in this name is worth its MAC.
-    pub(in super::super) fn admits(&mut self, initiator: u64, now: Timestamp) -> bool {
-        self.forged.has_room(self.limit, now) || self.proven(initiator, now).is_some()
+    /// Whether a request that says this of itself is worth its MAC.
+    pub(in super::super) fn admits(&mut self, claim: Claim, now: Timestamp) -> bool {
+        let has_room = self.vain.has_room(self.limit, now);
+        let proven = self.proven(claim.initiator, now);
+        if has_room || proven.is_some_and(|it| it.comes_next(claim, now)) {
+            return true;
+        }
+        self.note_imitation(claim.initiator, now);
+        false
     }
 
-    /// A request in this name was made with a key, and by the node's clock of now or not. Where all its places are
-    /// taken by others that are proven as well, it stays as it is.
-    pub(in super::super) fn prove(&mut self, initiator: u64, fresh: bool, now: Timestamp) {
+    /// A request was made with a key; whether it is new, by the node's clock of now. Where all places of its initiator
+    /// are taken by others that are proven as well, it stays as it is.
+    pub(in super::super) fn prove(&mut self, claim: Claim, now: Timestamp) -> bool {
+        let initiator = claim.initiator;
+        let fresh = is_fresh(claim.sequence, now);
         let ways = self.ways(initiator);
-        let place = ways
-            .iter()
-            .position(|it| it.is(initiator, now))
-            .or_else(|| ways.iter().position(|it| it.gives_way(fresh, now)));
-        let Some(place) = place else { return };
-        let place = &mut ways[place];
-        if !place.is(initiator, now) {
-            *place = Proven {
+        if let Some(known) = ways.iter_mut().find(|it| it.is(initiator, now)) {
+            if !known.comes_next(claim, now) {
+                self.note_imitation(initiator, now);
+                self.vain.take(1, self.limit, now);
+                return false;
+            }
+            known.latest = claim.sequence;
+            known.until = now + PROVEN_FOR;
+            known.fresh = true;
+            return true;
+        }
+        if let Some(free) = ways.iter_mut().find(|it| it.gives_way(fresh, now)) {
+            *free = Proven {
                 initiator,
+                // A number of another time is of no use to compare with.
+                latest: if fresh { claim.sequence } else { 0 },
+                until: now + if fresh { PROVEN_FOR } else { SHOWN_FOR },
+                fresh,
                 ..Proven::default()
             };
         }
-        let lasts = if fresh { PROVEN_FOR } else { SHOWN_FOR };
-        place.until = place.until.max(now + lasts);
-        place.fresh |= fresh;
+        fresh
     }
 
-    /// A request in this name was not made with a key.
-    pub(in super::super) fn note_forged(&mut self, initiator: u64, now: Timestamp) {
-        if !self.note_imitation(initiator, now) {
-            self.forged.take(1, self.limit, now);
+    /// A request that says this of itself was not made with a key.
+    pub(in super::super) fn note_forged(&mut self, claim: Claim, now: Timestamp) {
+        let proven = self.proven(claim.initiator, now);
+        let next = proven.is_some_and(|it| it.comes_next(claim, now));
+        self.note_imitation(claim.initiator, now);
+        if !next {
+            self.vain.take(1, self.limit, now);
         }
     }
 
-    /// A request in this name is in vain; whether it is one that is proven.
-    pub(in super::super) fn note_imitation(&mut self, initiator: u64, now: Timestamp) -> bool {
+    /// A request in this name is in vain.
+    fn note_imitation(&mut self, initiator: u64, now: Timestamp) {
         let limit = self.limit;
-        let Some(proven) = self.proven(initiator, now) else {
-            return false;
-        };
-        if !proven.vain.take(1, limit, now) {
+        if let Some(proven) = self.proven(initiator, now)
+            && !proven.vain.take(1, limit, now)
+        {
             proven.imitated_until = now + IMITATED_FOR;
         }
-        true
     }
 
     /// Those that are proven, first those that are for longer.
@@ -162,27 +191,46 @@ mod tests {
         sources.list(now).find(|it| it.initiator == initiator)
     }
 
-    /// Whether a forged request in this name is examined.
-    fn examines(sources: &mut Sources, initiator: u64, now: Timestamp) -> bool {
-        let examined = sources.admits(initiator, now);
+    /// A request in this name that carries the clock of then.
+    fn claim(initiator: u64, clock: Timestamp) -> Claim {
+        Claim {
+            initiator,
+            sequence: clock.nanos(),
+        }
+    }
+
+    fn old(initiator: u64) -> Claim {
+        Claim {
+            initiator,
+            sequence: 0,
+        }
+    }
+
+    /// Whether a request is examined, which turns out to be forged.
+    fn examines(sources: &mut Sources, claim: Claim, now: Timestamp) -> bool {
+        let examined = sources.admits(claim, now);
         if examined {
-            sources.note_forged(initiator, now);
+            sources.note_forged(claim, now);
         }
         examined
+    }
+
+    fn use_up(sources: &mut Sources, now: Timestamp) {
+        while examines(sources, claim(99, now), now) {}
     }
 
     #[test]
     fn a_flood_of_invented_names_leaves_proven_sources_all_that_they_have() {
         let mut sources = Sources::new(200_000);
-        sources.prove(7, true, at(1000));
+        sources.prove(claim(7, at(1000)), at(1000));
         let mut examined = 0;
         for window in 0..100 {
-            let now = at(1000 + 10 * window);
+            let now = at(1001 + 10 * window);
             for number in 0..2000 {
-                examined += u32::from(examines(&mut sources, 1000 + number, now));
+                examined += u32::from(examines(&mut sources, claim(1000 + number, now), now));
             }
             for _ in 0..10 {
-                assert!(sources.admits(7, now));
+                assert!(sources.admits(claim(7, now), now));
             }
         }
         // 200 000 datagrams in a second, 50 of each window examined.
@@ -190,13 +238,48 @@ mod tests {
     }
 
     #[test]
+    fn copies_of_requests_are_examined_like_those_in_invented_names() {
+        let mut sources = Sources::new(200_000);
+        let now = at(1000);
+        assert!(sources.prove(claim(7, now), now));
+        // Made with the key, and seen before.
+        let mut copies = 0;
+        while sources.admits(claim(7, now), at(1001)) {
+            assert!(!sources.prove(claim(7, now), at(1001)));
+            copies += 1;
+        }
+        assert_eq!(copies, 50);
+        assert!(!sources.admits(claim(8, at(1001)), at(1001)));
+        assert!(sources.admits(claim(7, at(1001)), at(1001)));
+        // Nor is anything free that no clock of now can have made.
+        for clock in [1, 2000] {
+            assert!(!sources.admits(claim(7, at(clock)), at(1001)), "{clock}");
+        }
+        // One that was overtaken on its way changes nothing.
+        assert!(sources.prove(claim(7, at(1003)), at(1005)));
+        assert!(!sources.prove(claim(7, at(1002)), at(1005)));
+        use_up(&mut sources, at(1005));
+        assert!(!sources.admits(claim(7, at(1003)), at(1005)));
+        assert!(sources.admits(claim(7, at(1004)), at(1005)));
+    }
+
+    #[test]
+    fn what_is_forged_with_an_old_number_is_not_free_either() {
+        let mut sources = Sources::new(200_000);
+        let now = at(1000);
+        sources.prove(claim(7, now), now);
+        let examined = (0..1000).filter(|_| examines(&mut sources, claim(7, now), now));
+        assert_eq!(examined.count(), 50);
+        assert!(sources.admits(claim(7, at(1001)), now));
+    }
+
+    #[test]
     fn any_number_of_new_front_ends_is_examined_while_few_are_forged() {
         let mut sources = Sources::new(200_000);
         let now = at(1000);
         for initiator in 0..5000 {
-            assert!(sources.admits(initiator, now));
-            sources.prove(initiator, false, now);
-            sources.note_imitation(initiator, now);
+            assert!(sources.admits(old(initiator), now));
+            assert!(!sources.prove(old(initiator), now));
         }
     }
 
@@ -204,28 +287,39 @@ mod tests {
     fn a_proof_ends_and_lasts_the_longer_by_the_clock_of_now() {
         let mut sources = Sources::new(200_000);
         let now = at(1000);
-        sources.prove(1, true, now);
-        sources.prove(2, false, now);
+        sources.prove(claim(1, now), now);
+        sources.prove(old(2), now);
         // A recorded request shortens nothing.
-        sources.prove(1, false, at(1001));
-        while examines(&mut sources, 3, now) {}
-        assert!(sources.admits(1, now) && sources.admits(2, now));
+        sources.prove(old(1), at(1001));
+        let next = at(1002);
+        use_up(&mut sources, next);
+        assert!(sources.admits(claim(1, next), next) && sources.admits(claim(2, next), next));
         assert!(listed(&sources, 1, now + SHOWN_FOR).is_some());
         assert_eq!(listed(&sources, 2, now + SHOWN_FOR), None);
         let later = now + PROVEN_FOR;
         assert_eq!(listed(&sources, 1, later), None);
         // Then it is one of all that are not proven.
-        while examines(&mut sources, 3, later) {}
-        assert!(!sources.admits(1, later) && !sources.admits(2, later));
+        use_up(&mut sources, later);
+        assert!(!sources.admits(claim(1, later), later) && !sources.admits(claim(2, later), later));
+    }
+
+    #[test]
+    fn a_recorded_number_of_the_future_stands_in_nobodys_way() {
+        let mut sources = Sources::new(200_000);
+        let now = at(1000);
+        sources.prove(claim(7, at(500_000)), now);
+        use_up(&mut sources, now);
+        assert!(sources.admits(claim(7, now), now));
     }
 
     #[test]
     fn proofs_by_the_clock_of_now_take_no_place_from_each_other_and_recorded_ones_from_nobody() {
         let mut sources = Sources::new(200_000);
-        sources.prove(7, true, at(1000));
+        sources.prove(claim(7, at(1000)), at(1000));
         for fresh in [false, true, false] {
             for number in 100..100_000 {
-                sources.prove(number, fresh, at(1001));
+                let clock = if fresh { at(1001) } else { Timestamp::ZERO };
+                sources.prove(claim(number, clock), at(1001));
             }
             let all = sources.list(at(1002)).count();
             assert!(all <= SOURCES_MAX, "{all}");
@@ -248,7 +342,12 @@ mod tests {
     fn those_that_are_proven_for_longer_are_listed_first() {
         let mut sources = Sources::new(200_000);
         for initiator in 0..8 {
-            sources.prove(initiator, initiator % 2 == 0, at(1000));
+            let made = if initiator % 2 == 0 {
+                at(1000)
+            } else {
+                Timestamp::ZERO
+            };
+            sources.prove(claim(initiator, made), at(1000));
         }
         let listed: Vec<_> = sources.list(at(1001)).map(|it| it.initiator).collect();
         let even = listed.iter().take_while(|it| **it % 2 == 0).count();
@@ -259,20 +358,33 @@ mod tests {
     fn who_is_imitated_is_known_and_goes_on_being_examined() {
         let mut sources = Sources::new(200_000);
         for initiator in [1, 2] {
-            sources.prove(initiator, true, at(1000));
+            sources.prove(claim(initiator, at(1000)), at(1000));
         }
+        let forged = |initiator| claim(initiator, at(1001));
         for _ in 0..50 {
-            sources.note_forged(1, at(1001));
-            sources.note_forged(2, at(1001));
+            sources.note_forged(forged(1), at(1001));
+            sources.note_forged(forged(2), at(1001));
         }
         assert!(!listed(&sources, 1, at(1001)).unwrap().imitated);
-        sources.note_forged(1, at(1001));
+        sources.note_forged(forged(1), at(1001));
         assert!(listed(&sources, 1, at(1001)).unwrap().imitated);
         assert!(!listed(&sources, 2, at(1001)).unwrap().imitated);
-        assert!((0..10_000).all(|_| sources.admits(1, at(1002))));
+        assert!((0..10_000).all(|_| sources.admits(forged(1), at(1002))));
         assert!(!listed(&sources, 1, at(2001)).unwrap().imitated);
         // What nobody has proven is nobody's.
-        sources.note_forged(3, at(1001));
+        sources.note_forged(forged(3), at(1001));
         assert_eq!(listed(&sources, 3, at(1001)), None);
+    }
+
+    #[test]
+    fn who_is_imitated_by_copies_that_nobody_examines_is_known_too() {
+        let mut sources = Sources::new(200_000);
+        let now = at(1000);
+        sources.prove(claim(1, now), now);
+        use_up(&mut sources, now);
+        for _ in 0..51 {
+            assert!(!sources.admits(claim(1, now), now));
+        }
+        assert!(listed(&sources, 1, now).unwrap().imitated);
     }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use tidegate_core::time::Timestamp;
 
+use super::server::BATCH;
 use super::{Counters, ResponderOptions, count};
 use crate::clock;
 use crate::realtime;
 use crate::udp::flood::filter::{self, Lots};
-use crate::udp::flood::{Gate, RateLimit, RealtimeBudget, Siege, Sources, Turn};
+use crate::udp::flood::{Gate, Pace, RateLimit, RealtimeBudget, Siege, Sources, Turn};
+use crate::udp::wire::Claim;
 use crate::udp::{Key, socket};
 
 pub(super) struct Guard {
@@ -18,12 +20,13 @@ pub(super) struct Guard {
     counters: Arc<Counters>,
     keys: Vec<Key>,
     limit: RateLimit,
+    pace: Pace,
     sources: Sources,
     budget: RealtimeBudget,
     siege: Siege,
     /// Whether the thread was given real-time priority.
     pub(super) at_realtime: bool,
-    /// Requests of this batch by the node's clock of now.
+    /// Requests of this batch that are new, by the node's clock of now.
     fresh: u32,
 }
 
@@ -38,6 +41,7 @@ impl Guard {
             counters,
             keys: options.keys.clone(),
             limit: RateLimit::new(options.rate_max),
+            pace: Pace::new(options.rate_max),
             sources: Sources::new(options.rate_max),
             budget: RealtimeBudget::new(options.realtime_share, Duration::ZERO),
             siege: Siege::new(options.rate_max),
@@ -46,36 +50,34 @@ impl Guard {
         }
     }
 
-    /// Whether a request in this name is worth its MAC.
-    pub(super) fn admits(&mut self, initiator: u64, now: Timestamp) -> bool {
-        self.sources.admits(initiator, now)
+    /// Whether a request that says this of itself is worth its MAC.
+    pub(super) fn admits(&mut self, claim: Claim, now: Timestamp) -> bool {
+        self.sources.admits(claim, now)
     }
 
-    /// A request in this name was not made with a key.
-    pub(super) fn note_forged(&mut self, initiator: u64, now: Timestamp) {
-        self.sources.note_forged(initiator, now);
+    /// It was not made with a key.
+    pub(super) fn note_forged(&mut self, claim: Claim, now: Timestamp) {
+        self.sources.note_forged(claim, now);
     }
 
-    /// A request in this name was made with a key, and by the node's clock of now or not.
-    pub(super) fn note_true(&mut self, initiator: u64, fresh: bool, now: Timestamp) {
-        self.sources.prove(initiator, fresh, now);
-        if fresh {
-            self.fresh += 1;
-        } else {
-            self.sources.note_imitation(initiator, now);
-        }
+    /// It was made with a key.
+    pub(super) fn note_true(&mut self, claim: Claim, now: Timestamp) {
+        self.fresh += u32::from(self.sources.prove(claim, now));
     }
 
-    /// Sees to priority and socket after so many datagrams; says until when to rest, if they are too many.
+    /// Sees to priority and socket after so many datagrams; says until when to rest, if they are too many, or so many
+    /// are in vain that more shall come together.
     pub(super) fn after_batch(&mut self, received: u32, now: Timestamp) -> Option<Timestamp> {
         let in_vain = received.saturating_sub(std::mem::take(&mut self.fresh));
         self.keep_to_budget(in_vain, received, now);
         self.keep_out(in_vain, now);
+        let pause = self.pace.note(in_vain, now);
         let until = self.limit.note(received, now);
         if until.is_some() {
             count(&self.counters.limited);
         }
-        until
+        // A full batch: more are there.
+        until.or(pause.filter(|_| (received as usize) < BATCH))
     }
 
     /// Goes to normal priority when the share is used up, and back when there is more.

@@ -21,8 +21,7 @@ use crate::udp::batch::Batch;
 use crate::udp::initiators::{Initiators, Outcome, Readers, Verdict, is_fresh};
 use crate::udp::key_file::KEYS_MAX;
 use crate::udp::wire::{
-    DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes,
-    named_initiator,
+    DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, claim, message_bytes,
 };
 
 /// Datagrams per system call.
@@ -148,23 +147,23 @@ impl Server {
         now: Timestamp,
     ) -> Result<(), Unanswered> {
         let message = batch.datagram(slot).ok_or(DropReason::Length)?;
-        let named = named_initiator(message, &self.keys);
-        if named == Err(DropReason::Key) && Request::is_trial(message) {
+        let claim = claim(message, &self.keys);
+        if claim == Err(DropReason::Key) && Request::is_trial(message) {
             count(&self.counters.trials);
         }
-        let initiator = named?;
+        let claim = claim?;
         let source = batch.source(slot).ok_or(DropReason::Source)?.ip();
         let allowed = |network: &Network| network.contains(source);
         if !self.allow.is_empty() && !self.allow.iter().any(allowed) {
             return Err(DropReason::Source.into());
         }
-        if !self.guard.admits(initiator, now) {
+        if !self.guard.admits(claim, now) {
             return Err(Unanswered::Unexamined);
         }
         let (request, key) = Request::decode(message, &self.keys)
-            .inspect_err(|_| self.guard.note_forged(initiator, now))?;
-        let fresh = is_fresh(&request, now);
-        self.guard.note_true(initiator, fresh, now);
+            .inspect_err(|_| self.guard.note_forged(claim, now))?;
+        let fresh = is_fresh(request.sequence, now);
+        self.guard.note_true(claim, now);
         let message = batch.answer(slot, message_bytes(request.lines));
         let lines = &mut message[HEADER_BYTES..];
         let (outcome, readers) = match request.verb {

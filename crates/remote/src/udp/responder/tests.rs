@@ -24,6 +24,8 @@ struct Bench {
     key: Key,
     client: UdpSocket,
     counters: Arc<Counters>,
+    /// Nanoseconds by which the next new request is later than the last.
+    later: u64,
 }
 
 fn memory() -> Arc<RegionMemory> {
@@ -54,6 +56,7 @@ impl Bench {
             key,
             client,
             counters,
+            later: 0,
         }
     }
 
@@ -74,6 +77,24 @@ impl Bench {
         // A byte under the MAC, of the nonce.
         message[24] ^= 1;
         message
+    }
+
+    /// Another read in this name, which is new.
+    fn next(&mut self, initiator: u64, now: Timestamp) -> Vec<u8> {
+        self.later += 1;
+        self.read(initiator, now + Duration::from_nanos(self.later))
+    }
+
+    /// The same without the key.
+    fn next_forged(&mut self, initiator: u64, now: Timestamp) -> Vec<u8> {
+        self.later += 1;
+        self.forged(initiator, now + Duration::from_nanos(self.later))
+    }
+
+    /// Whether a new read is answered.
+    fn answers(&mut self, initiator: u64, now: Timestamp) -> bool {
+        let next = self.next(initiator, now);
+        self.is_answered(&next, now)
     }
 
     /// Sends it so often; gives what gets into the socket, each judged at this moment.
@@ -114,29 +135,45 @@ impl Bench {
 fn forged_requests_are_mostly_not_examined_and_proven_front_ends_are_answered() {
     let mut bench = Bench::new();
     let now = clock::now();
-    let (good, forged) = (bench.read(HONEST, now), bench.forged(99, now));
-    assert!(bench.is_answered(&good, now));
+    let forged = bench.forged(99, now);
+    assert!(bench.answers(HONEST, now));
     // 5000 a second. All come from the honest front-end's address.
     assert_eq!(bench.examined(&forged, 1000, now), 50);
     for _ in 0..100 {
-        assert!(bench.is_answered(&good, now));
+        assert!(bench.answers(HONEST, now));
     }
     // A front-end that begins meanwhile gets its turn in the next window.
-    let begins = bench.read(BEGINS, now);
-    assert!(!bench.is_answered(&begins, now));
-    assert!(bench.is_answered(&begins, now + RATE_WINDOW));
+    assert!(!bench.answers(BEGINS, now));
+    assert!(bench.answers(BEGINS, now + RATE_WINDOW));
 }
 
 #[test]
 fn requests_forged_in_its_own_name_take_nothing_from_a_front_end() {
     let mut bench = Bench::new();
     let now = clock::now();
-    let (good, forged) = (bench.read(HONEST, now), bench.forged(HONEST, now));
-    assert!(bench.is_answered(&good, now));
+    assert!(bench.answers(HONEST, now));
     for _ in 0..20 {
+        let forged = bench.next_forged(HONEST, now);
         assert_eq!(bench.examined(&forged, 100, now), 100);
-        assert!(bench.is_answered(&good, now));
+        assert!(bench.answers(HONEST, now));
     }
+}
+
+#[test]
+fn copies_of_its_requests_are_mostly_not_examined_and_take_nothing_from_a_front_end() {
+    let mut bench = Bench::new();
+    let now = clock::now();
+    let recorded = bench.next(HONEST, now);
+    assert!(bench.is_answered(&recorded, now));
+    let judged = bench.ask(&recorded, 1000, now);
+    // 5000 a second are answered, in vain.
+    assert_eq!(judged.iter().filter(|it| it.is_ok()).count(), 50);
+    assert!(bench.answers(HONEST, now));
+    // With another nonce.
+    let mut forged = recorded;
+    forged[24] ^= 1;
+    assert_eq!(bench.examined(&forged, 1000, now), 0);
+    assert!(bench.answers(HONEST, now));
 }
 
 #[test]
@@ -158,10 +195,10 @@ fn what_is_no_request_by_its_header_uses_up_nothing() {
 fn a_flood_closes_the_socket_to_all_but_those_that_are_proven() {
     let mut bench = Bench::new();
     let now = clock::now();
-    let (good, forged) = (bench.read(HONEST, now), bench.forged(99, now));
-    assert!(bench.is_answered(&good, now));
+    let forged = bench.forged(99, now);
+    assert!(bench.answers(HONEST, now));
     bench.server.guard.after_batch(1, now);
-    bench.server.guard.after_batch(800, now);
+    bench.server.guard.after_batch(8000, now);
     assert_eq!(bench.closed(), 0);
     bench.server.guard.after_batch(1, now);
     assert_eq!(bench.closed(), 1);
@@ -169,7 +206,7 @@ fn a_flood_closes_the_socket_to_all_but_those_that_are_proven() {
     let come = bench.ask(&forged, 1280, now).len();
     assert!(come < 200, "{come} came");
     for _ in 0..100 {
-        assert!(bench.is_answered(&good, now));
+        assert!(bench.answers(HONEST, now));
     }
     bench
         .server
@@ -183,18 +220,19 @@ fn a_flood_closes_the_socket_to_all_but_those_that_are_proven() {
 fn of_a_front_end_that_is_imitated_a_part_gets_in_and_of_others_all() {
     let mut bench = Bench::new();
     let now = clock::now();
-    let (imitated, other) = (bench.read(HONEST, now), bench.read(BEGINS, now));
-    let forged = bench.forged(HONEST, now);
-    assert!(bench.is_answered(&imitated, now) && bench.is_answered(&other, now));
+    let other = bench.next(BEGINS, now);
+    assert!(bench.answers(HONEST, now) && bench.is_answered(&other, now));
     bench.server.guard.after_batch(2, now);
-    assert_eq!(bench.examined(&forged, 900, now), 900);
-    bench.server.guard.after_batch(900, now);
+    let forged = bench.next_forged(HONEST, now);
+    assert_eq!(bench.examined(&forged, 100, now), 100);
+    bench.server.guard.after_batch(9000, now);
     assert_eq!(bench.closed(), 1);
+    let imitated = bench.next(HONEST, now);
     assert_eq!(bench.ask(&imitated, 1000, now).len(), 1000);
     bench.server.guard.after_batch(1000, now);
     // It is more than can be looked at all the same.
     let later = now + Duration::from_millis(100);
-    bench.server.guard.after_batch(1501, later);
+    bench.server.guard.after_batch(18_001, later);
     assert_eq!(bench.closed(), 2);
     // A half; 20 standard deviations on each side.
     let come = bench.ask(&imitated, 4000, later).len();
@@ -206,16 +244,25 @@ fn of_a_front_end_that_is_imitated_a_part_gets_in_and_of_others_all() {
 fn a_flood_of_requests_that_were_recorded_closes_the_socket_further_too() {
     let mut bench = Bench::new();
     let now = clock::now();
-    let recorded = bench.read(HONEST, now - Duration::from_secs(2));
-    for _ in 0..801 {
-        assert!(bench.is_answered(&recorded, now));
-    }
-    bench.server.guard.after_batch(801, now);
+    let recorded = bench.next(HONEST, now);
+    assert!(bench.is_answered(&recorded, now));
+    assert_eq!(bench.ask(&recorded, 200, now).len(), 200);
+    bench.server.guard.after_batch(9000, now);
     assert_eq!(bench.closed(), 1);
     let later = now + Duration::from_millis(100);
-    bench.server.guard.after_batch(1501, later);
+    bench.server.guard.after_batch(18_001, later);
     let come = bench.ask(&recorded, 4000, later).len();
     assert!((1400..2600).contains(&come), "{come} came");
+}
+
+#[test]
+fn a_flood_is_taken_in_by_batches_and_what_has_come_already_at_once() {
+    let mut bench = Bench::new();
+    let (now, guard) = (clock::now(), &mut bench.server.guard);
+    assert_eq!(guard.after_batch(1, now), None);
+    assert_eq!(guard.after_batch(200, now), None);
+    assert!(guard.after_batch(1, now).is_some_and(|until| until > now));
+    assert_eq!(guard.after_batch(BATCH as u32, now), None);
 }
 
 #[test]
@@ -246,8 +293,8 @@ fn a_thread_without_a_share_is_lowered_and_answers_all_the_same() {
 fn a_batch_beyond_the_rate_is_followed_by_a_rest_and_counted() {
     let mut bench = Bench::new();
     let (now, guard) = (clock::now(), &mut bench.server.guard);
-    assert_eq!(guard.after_batch(2000, now), None);
-    assert_eq!(guard.after_batch(1, now), Some(now + RATE_WINDOW));
+    assert_eq!(guard.after_batch(20_000, now), None);
+    assert_eq!(guard.after_batch(64, now), Some(now + RATE_WINDOW));
     assert_eq!(guard.after_batch(2000, now + RATE_WINDOW), None);
     assert_eq!(bench.counters.limited.load(Ordering::Relaxed), 1);
 }

@@ -76,13 +76,17 @@ fn requests_come_back_as_they_were_sent() {
 }
 
 #[test]
-fn a_request_that_names_a_known_key_names_its_initiator() {
+fn a_request_that_names_a_known_key_says_whose_it_is_and_which() {
     for request in [atomic(), Request::read(21, u64::MAX, 0)] {
         let bytes = message(&request, &key(2));
-        let named = |keys: &[Key]| named_initiator(&bytes, keys);
-        assert_eq!(named(&[key(1), key(2)]), Ok(request.initiator));
-        assert_eq!(named(&[key(1)]), Err(DropReason::Key));
-        assert_eq!(named(&[]), Err(DropReason::Key));
+        let claimed = |keys: &[Key]| claim(&bytes, keys);
+        let whole = Claim {
+            initiator: request.initiator,
+            sequence: request.sequence,
+        };
+        assert_eq!(claimed(&[key(1), key(2)]), Ok(whole));
+        assert_eq!(claimed(&[key(1)]), Err(DropReason::Key));
+        assert_eq!(claimed(&[]), Err(DropReason::Key));
     }
 }
 
@@ -178,9 +182,9 @@ fn every_refusal_has_its_reason() {
             "case {number}"
         );
         // The same before a MAC is computed, which alone shows the rest.
-        let named = named_initiator(&bytes, &[key(1)]).err();
+        let claimed = claim(&bytes, &[key(1)]).err();
         let shows = Some(*reason).filter(|it| *it != DropReason::Mac);
-        assert_eq!(named, shows, "case {number}");
+        assert_eq!(claimed, shows, "case {number}");
     }
     let other = message(&Request::read(5, 1, 2), &key(9));
     assert_eq!(Request::decode(&other, &[key(1)]), Err(DropReason::Key));
