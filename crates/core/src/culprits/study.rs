@@ -9,12 +9,13 @@
 //! Source: each step tells its own; their order and their weights were measured.
 
 mod by_arrivals;
+mod by_occupancy;
 mod pace;
 
 use std::collections::BTreeMap;
 
 use self::by_arrivals::ByArrivals;
-use self::pace::{is_paced, is_steady};
+use self::pace::is_steady;
 use super::ambiguous::groups;
 use super::atoms::{ATOMS, BEHIND, MASS, PROGRESS};
 use super::bins::{BIN_SECONDS, Bins, ClassSeries, Window};
@@ -22,19 +23,18 @@ use super::clock::best_shift;
 use super::cross_fit::{CrossFit, cross_fit, unexplained};
 use super::decision::{
     Evidence, FULL_MAX, LIFT_MIN, SHARE_MIN, WINDOW_MIN, is_culprit, is_suspected, matters,
-    may_occupy, occupies, takes_its_cost,
+    takes_its_cost,
 };
 use super::folds::Folds;
 use super::high_pass::HighPass;
 use super::lives::STEPS;
 use super::nnls::Normal;
-use super::occupancy::{Occupied, occupancy};
 use super::pearson::upper_tail;
 use super::recent::{Life, Recent};
 use super::screen::{Columns, Maker};
 use super::series::dot;
 use super::shift_null::{ShiftNull, shift_null};
-use super::slowdown::{Room, Slowed, WINDOWS_MIN, by_slowdown};
+use super::slowdown::{Room, WINDOWS_MIN};
 use super::usage::Usage;
 use super::virtual_time::{VirtualTime, add_binned_demand, add_demand};
 
@@ -50,8 +50,6 @@ const SHIFT_WORTH: f64 = 0.85;
 pub(super) const FULL: f64 = 0.7;
 /// The same, above which they tell whom to suspect in a short window.
 const SUSPECTED_FULL: f64 = 0.25;
-/// Seconds of data below which lives alone accuse nobody.
-const OCCUPIED_WINDOW_MIN: f64 = 15.0;
 /// Standard deviations of what is not explained at which a class is seen.
 const DETECTED: f64 = 5.0;
 /// Demand over the capacity from which on requests slow each other.
@@ -660,82 +658,6 @@ impl<'a> Student<'a> {
                 class,
                 rate: seen.rate,
             };
-        }
-    }
-
-    /// What each class uses by how much it is slowed; what it occupies, where too little is known.
-    fn by_slowdown(&self, occupied: Vec<Occupied>) -> Vec<Occupied> {
-        let classes = self.study.seen.iter().zip(occupied);
-        let classes = classes.map(|(seen, occupied)| Slowed {
-            room: self.known.room_of(seen.class),
-            requests: seen.evidence.requests,
-            life: seen.evidence.mean_life,
-            occupied,
-        });
-        by_slowdown(&classes.collect::<Vec<_>>(), self.capacity())
-    }
-
-    /// Who is slowed no more than everybody, and cost little before, is no culprit of a resource that is full now
-    /// and then.
-    fn clear(&mut self) {
-        let occupied = vec![Occupied::default(); self.study.seen.len()];
-        let occupied = self.by_slowdown(occupied);
-        for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
-            seen.cleared = occupied.cleared;
-            seen.named &= !occupied.cleared;
-            seen.suspected = seen.suspected.filter(|_| !occupied.cleared);
-        }
-    }
-
-    /// What lives tell of each class in full bins; without those that are known to use little, or come at a set pace.
-    fn occupied(&self) -> Vec<Occupied> {
-        let counts = self.raw.iter().zip(self.filter.counts());
-        let full: Vec<_> = counts
-            .map(|(used, counts)| used.is_finite() && !counts)
-            .collect();
-        let classes = self.classes.iter();
-        let lives: Vec<_> = classes
-            .map(|(class, _)| lives_of(self.known, self.window, *class, self.now))
-            .collect();
-        let mut occupied = self.by_slowdown(occupancy(self.window, &lives, &full, self.cores));
-        for (occupied, (lives, _)) in occupied.iter_mut().zip(&lives) {
-            occupied.cleared |= is_paced(lives);
-        }
-        occupied
-    }
-
-    fn by_occupancy(&mut self) {
-        let early = self.window.seconds() < OCCUPIED_WINDOW_MIN;
-        let occupied = self.occupied();
-        if self.window.seconds() < WINDOW_MIN {
-            self.suspect(&occupied);
-        }
-        for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
-            if seen.named {
-                continue;
-            }
-            let lift = occupied.cost / self.mean_cost.max(f64::MIN_POSITIVE);
-            if !occupied.cleared && !early && occupies(occupied.share, lift) {
-                seen.named = true;
-                seen.by_occupancy = true;
-                seen.with.clear();
-            }
-            if seen.by_occupancy || seen.evidence.t == 0.0 {
-                seen.evidence.share = occupied.share;
-                seen.evidence.cost = occupied.cost;
-                seen.evidence.lift = lift;
-            }
-        }
-    }
-
-    /// Suspects those that lives tell of, where the resource was full for much of a short window.
-    fn suspect(&mut self, occupied: &[Occupied]) {
-        for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
-            let lift = occupied.cost / self.mean_cost.max(f64::MIN_POSITIVE);
-            let share = occupied.share * self.study.full;
-            if !occupied.cleared && may_occupy(share, lift) {
-                seen.suspected = Some(seen.suspected.unwrap_or(0.0).max(share));
-            }
         }
     }
 }

@@ -190,6 +190,29 @@ pub struct Standing<'a> {
     pub halved_at: Option<Timestamp>,
 }
 
+#[cfg(test)]
+impl<'a> Standing<'a> {
+    /// Of this class at the database, at so many for ten seconds; accused, held and needed a second ago.
+    fn of(class: &'a str, limit: u32, now: Timestamp) -> Self {
+        let a_second_ago = now - Duration::from_secs(1);
+        Self {
+            class,
+            resource: "db",
+            limit,
+            changed_at: now - Duration::from_secs(10),
+            accused_at: a_second_ago,
+            held_at: a_second_ago,
+            trial: None,
+            eased: None,
+            relapses: 0,
+            known_at: a_second_ago,
+            needed_at: a_second_ago,
+            before: None,
+            halved_at: None,
+        }
+    }
+}
+
 /// An ease that may have to be taken back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Eased {

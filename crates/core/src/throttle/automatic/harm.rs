@@ -165,17 +165,6 @@ mod tests {
     /// Of a class with ten in flight, set 20 s ago while others took so long, and longer each second.
     fn standing(pain: f64, rising: f64) -> Standing<'static> {
         Standing {
-            class: "a",
-            resource: "db",
-            limit: 5,
-            changed_at: ago(1),
-            accused_at: ago(1),
-            held_at: ago(1),
-            trial: None,
-            eased: None,
-            relapses: 0,
-            known_at: ago(1),
-            needed_at: ago(1),
             before: Some(Before {
                 at: ago(20),
                 pain,
@@ -184,6 +173,7 @@ mod tests {
                 in_flight: 10.0,
             }),
             halved_at: Some(ago(15)),
+            ..Standing::of("a", 5, NOW)
         }
     }
 

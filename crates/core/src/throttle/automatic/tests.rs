@@ -41,21 +41,7 @@ const CALM: (f64, f64) = (0.5, 0.5);
 const BETWEEN: (f64, f64) = (0.95, 0.9);
 
 fn standing(class: &str, limit: u32) -> Standing<'_> {
-    Standing {
-        class,
-        resource: "db",
-        limit,
-        changed_at: ago(10),
-        accused_at: ago(1),
-        held_at: ago(1),
-        trial: None,
-        eased: None,
-        relapses: 0,
-        known_at: ago(1),
-        needed_at: ago(1),
-        before: None,
-        halved_at: None,
-    }
+    Standing::of(class, limit, NOW)
 }
 
 /// How others did is a test of its own.
