@@ -149,7 +149,8 @@ impl ClassTable {
         }
     }
 
-    /// The next change, oldest first.
+    /// The next change, oldest first. Who keeps anything by number asks after each call of [`rank`](Self::rank), which
+    /// alone gives numbers away anew, and before the next request is added.
     pub fn poll_change(&mut self) -> Option<Change> {
         self.changes.pop_front()
     }

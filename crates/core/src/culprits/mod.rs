@@ -279,6 +279,25 @@ impl Discovery {
         true
     }
 
+    /// A class's number is another class's from now on: forgets what was found out about the one that had it. Its
+    /// requests, which only time forgets, must have ended longer ago than the longest window.
+    pub fn forget(&mut self, class: ClassId) {
+        let place = usize::from(class.0);
+        for resource in &mut self.resources {
+            resource.room.remove(&place);
+            resource.slow.retain(|seen| seen.class != place);
+            let looks = [&mut resource.long, &mut resource.before_start];
+            for look in looks.into_iter().flatten() {
+                look.remove(&place);
+            }
+            resource.last.forget(place);
+        }
+        self.recent.forget(place);
+        self.unfinished.retain(|(of, _)| *of != place);
+        self.persistence.forget(class);
+        self.confirmed.retain(|(_, of)| *of != class);
+    }
+
     /// The causal test has said whether a class uses a resource; it stands until it says otherwise.
     pub fn on_tested(&mut self, resource: ResourceId, class: ClassId, guilty: bool) {
         match guilty {

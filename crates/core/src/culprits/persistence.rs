@@ -35,6 +35,11 @@ impl Persistence {
         *self.named.entry((resource, class)).or_default() |= 1;
     }
 
+    /// No evaluation has named this class.
+    pub(super) fn forget(&mut self, class: ClassId) {
+        self.named.retain(|(_, of), _| *of != class);
+    }
+
     /// Whether the class is told.
     pub(super) fn is_told(&self, resource: ResourceId, class: ClassId) -> bool {
         let bits = self.named.get(&(resource, class));

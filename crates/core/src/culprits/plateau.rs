@@ -51,6 +51,11 @@ struct Last {
 }
 
 impl LastEvidence {
+    /// The fit has said nothing of this class.
+    pub(super) fn forget(&mut self, class: usize) {
+        self.0.remove(&class);
+    }
+
     /// Keeps what the fit says now, and names again what it said where it can say nothing any more; whether that was
     /// so of any class.
     pub(super) fn keep(&mut self, study: &mut Study) -> bool {

@@ -44,6 +44,13 @@ impl Recent {
         lives.push_back((signed(sent), signed(ended)));
     }
 
+    /// The class has had no requests.
+    pub(super) fn forget(&mut self, class: usize) {
+        if let Some(lives) = self.classes.get_mut(class) {
+            lives.clear();
+        }
+    }
+
     /// The last requests of a class, in the order in which they were told.
     pub(super) fn lives(&self, class: usize) -> impl Iterator<Item = Life> {
         self.classes.get(class).into_iter().flatten().copied()

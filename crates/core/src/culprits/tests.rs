@@ -411,3 +411,41 @@ fn what_was_learned_is_as_good_in_the_next_life() {
         assert!((one - other).abs() <= 0.5 * one, "{one} {other}");
     }
 }
+
+#[test]
+fn a_number_that_is_given_away_anew_has_nothing_of_the_class_that_had_it() {
+    let site = Site::new(&[(40.0, 20, 0.02), (3.0, 150, 0.5)], 60, 1);
+    let later = Timestamp::from_millis(START_MS + 60_000);
+    // Learned, named, told and confirmed; the same with what was known before the start.
+    let (mut discovery, verdicts) = site.evaluate(1.0, u64::from(WINDOWS_MIN));
+    assert!(verdict(&verdicts, 1).culprit.is_some() && verdict(&verdicts, 1).told);
+    discovery.on_tested(DATABASE, ClassId(1), true);
+    let (mut begun, _) = site.evaluate(1.0, 0);
+    assert!(begun.recall(DATABASE, ClassId(1), before(true, 1.0, None)));
+    for discovery in [&mut discovery, &mut begun] {
+        let unfinished = Request {
+            class: ClassId(1),
+            sent: later,
+            ended: None,
+        };
+        assert!(discovery.on_request(&unfinished));
+        let others = discovery.learned(DATABASE).remove(&ClassId(0));
+        discovery.forget(ClassId(1));
+        let learned = discovery.learned(DATABASE);
+        assert_eq!(learned.get(&ClassId(1)), None);
+        assert_eq!(learned.get(&ClassId(0)).copied(), others);
+        assert_eq!(discovery.unfinished, []);
+        assert_eq!(discovery.recent.lives(1).count(), 0);
+        assert_ne!(discovery.recent.lives(0).count(), 0);
+        let resource = &discovery.resources[0];
+        let before_start = resource.before_start.iter().flatten();
+        assert!(
+            !before_start
+                .chain(resource.long.iter().flatten())
+                .any(|it| *it.0 == 1)
+        );
+        assert!(resource.slow.iter().all(|it| it.class != 1));
+        assert!(!discovery.persistence.is_told(DATABASE, ClassId(1)));
+        assert_eq!(discovery.confirmed.len(), 0);
+    }
+}

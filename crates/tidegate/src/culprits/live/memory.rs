@@ -60,6 +60,9 @@ impl Memory {
         let Some(known) = self.learned.of(&watched.name, watched.capacity()) else {
             return;
         };
+        // A number without a name, or with another one, is another class's by now or will be.
+        self.recalled
+            .retain(|(_, class), name| names.get(class.index()) == Some(name));
         for (class, name) in named(names) {
             let key = (watched.id.0, class);
             if self.recalled.get(&key).is_none_or(|it| it != name) {
@@ -416,6 +419,17 @@ mod tests {
         assert_eq!(memory.recalled.len(), 2);
         memory.recall(watched, &["other".into(), "b".into()], &mut next.discovery);
         assert_eq!(memory.recalled[&(0, ClassId(1))], "b");
+        // And so it has after a while without one, when discovery has forgotten what was the number's.
+        memory.recall(
+            watched,
+            &["other".into(), String::new()],
+            &mut next.discovery,
+        );
+        assert_eq!(memory.recalled.len(), 0);
+        next.discovery.forget(ClassId(1));
+        assert_eq!(next.discovery.learned(CPU).get(&ClassId(1)), None);
+        memory.recall(watched, &names(), &mut next.discovery);
+        assert!(!next.discovery.learned(CPU)[&ClassId(1)].is_empty());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

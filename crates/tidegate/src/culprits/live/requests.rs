@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidegate_core::classes::{self, ClassId, ClassTable, Pattern, SLOTS, TreeConfig, Weight};
+use tidegate_core::classes::{
+    self, Change, ClassId, ClassTable, Pattern, SLOTS, TreeConfig, Weight,
+};
 use tidegate_core::culprits::{Discovery, Request};
 use tidegate_core::time::Timestamp;
 use tidegate_proxy::{Event, Observed, Words};
@@ -133,8 +135,33 @@ impl Requests {
         }
         if now.since(self.ranked) >= RANK_EVERY {
             self.ranked = now;
-            self.table.rank(now);
+            self.rank(discovery, now);
         }
+    }
+
+    /// Gives numbers to the classes that weigh enough. What is kept by number goes with the class, not with the number.
+    fn rank(&mut self, discovery: &mut Discovery, now: Timestamp) {
+        // Numbers that were given away since, to the first class to come, had no class before.
+        while self.table.poll_change().is_some() {}
+        self.table.rank(now);
+        while let Some(change) = self.table.poll_change() {
+            match change {
+                Change::Named(class, _) => discovery.forget(class),
+                // One that is still in progress when the number is another class's would count for that.
+                Change::Retired(class) => self.fold_unfinished(class),
+            }
+        }
+    }
+
+    /// Requests of a class that are in progress have no class of their own any more.
+    fn fold_unfinished(&mut self, class: ClassId) {
+        let own = self.in_progress.values_mut().map(|it| &mut it.class);
+        let peers = self.peers.iter_mut().flat_map(|it| &mut it.unfinished);
+        let all = own.chain(peers.map(|it| &mut it.0));
+        all.filter(|it| **it == class)
+            .for_each(|it| *it = ClassId::OTHER);
+        let count = std::mem::take(&mut self.counts[class.index()]);
+        self.counts[ClassId::OTHER.index()] += count;
     }
 
     fn take(&mut self, event: Event, discovery: &mut Discovery) {
@@ -400,7 +427,8 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::culprits::Limits;
+    use tidegate_core::culprits::{EVERY, LearnedClass, Limits, ResourceId, UsagePoint};
+    use tidegate_core::prng::Prng;
 
     use super::*;
 
@@ -468,6 +496,90 @@ mod tests {
         assert_eq!(other.unfinished().count(), 0);
         other.accept(there, Err("gone".into()), heard, &mut found_there);
         assert_eq!(other.silent().collect::<Vec<_>>(), [(there, "gone")]);
+    }
+
+    const CPU: ResourceId = ResourceId(0);
+
+    /// What is known of the one class of a site after two minutes.
+    fn learned() -> LearnedClass {
+        let mut discovery = Discovery::new(Limits::default());
+        let mut prng = Prng::new(1);
+        let mut busy_ns = 0;
+        for ms in (0..120_000).step_by(20) {
+            if prng.unit() < 0.3 {
+                busy_ns += 10_000_000;
+                let request = Request {
+                    class: ClassId(1),
+                    sent: at(ms),
+                    ended: Some(at(ms + 20)),
+                };
+                discovery.on_request(&request);
+            }
+            let point = UsagePoint {
+                at: at(ms + 20),
+                busy_ns,
+                cores: 1.0,
+            };
+            discovery.on_usage(CPU, point);
+            if u128::from(ms).is_multiple_of(EVERY.as_millis()) {
+                discovery.evaluate(at(ms), CPU);
+            }
+        }
+        discovery.learned(CPU)[&ClassId(1)]
+    }
+
+    /// Another class gets the number of the first one, and nothing of what was known of that.
+    #[test]
+    fn a_number_that_is_given_away_anew_brings_nothing_with_it() {
+        let (mut requests, mut found) = requests(&["shop"], &[]);
+        let number = |requests: &Requests, name: &str| {
+            let names = requests.names();
+            names
+                .iter()
+                .position(|it| it == name)
+                .map(|it| ClassId(it as u16))
+        };
+        // One of them is still there when its number is another's.
+        requests.take(sent(0, 0, "/old"), &mut found);
+        requests.take(sent(1, 0, "/old"), &mut found);
+        requests.take(ended(1, 10), &mut found);
+        requests.drain(&mut found, at(0));
+        let old = number(&requests, "GET /old").unwrap();
+        assert!(found.recall(CPU, old, learned()));
+        assert!(found.learned(CPU).contains_key(&old));
+        // First names change nothing of what is known.
+        requests.drain(&mut found, at(10_000));
+        assert!(found.learned(CPU).contains_key(&old));
+        // So many others that it weighs too little for a number, and others again each minute.
+        let mut id = 10;
+        let mut load = |requests: &mut Requests, found: &mut Discovery, millis| {
+            for page in 0..360 {
+                let (folder, kind) = (page % 12, ["a", "b"][page / 12 % 2]);
+                let target = format!("/d{folder}-{}/{kind}/p{}", millis / 60_000, page / 24);
+                requests.take(sent(id, millis, &target), found);
+                requests.take(ended(id, millis + 100), found);
+                id += 1;
+            }
+        };
+        let mut millis = 10_000;
+        while number(&requests, "GET /old").is_some() {
+            millis += 10_000;
+            assert!(millis < 10_000_000, "it keeps its name");
+            load(&mut requests, &mut found, millis);
+            requests.drain(&mut found, at(millis));
+        }
+        let unfinished: Vec<_> = requests.unfinished().map(|it| it.0).collect();
+        assert_eq!(unfinished, [ClassId::OTHER]);
+        assert_eq!((requests.counts[old.index()], requests.counts[0]), (0, 1));
+        while requests.names()[old.index()].is_empty() {
+            millis += 10_000;
+            assert!(millis < 10_000_000, "the number is given away");
+            load(&mut requests, &mut found, millis);
+            requests.drain(&mut found, at(millis));
+        }
+        assert_eq!(found.learned(CPU).get(&old), None);
+        requests.take(ended(0, millis), &mut found);
+        assert_eq!((requests.counts[old.index()], requests.counts[0]), (0, 0));
     }
 
     #[test]
