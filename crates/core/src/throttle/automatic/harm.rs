@@ -14,7 +14,8 @@
 //!
 //! Inputs: how others did before and do now. Failure case: a class that does harm while waits grow fast anyway is not
 //! seen to; its throttle ends when it is doubted, or at its longest time. Other load that comes within the minute looks
-//! like harm, and the class is left alone for five minutes.
+//! like harm, and the class is left alone for five minutes. Others that do well for a moment within that minute end the
+//! watch, and harm that shows only then is not seen.
 //!
 //! Source: the fluid limit of a queue in order of arrival.
 
