@@ -426,6 +426,10 @@ mod tests {
             b"1;x\na\r\n0\r\n\r\n",
             b"1;x\0\r\na\r\n0\r\n\r\n",
             b"1;x\rb\r\n\r\n",
+            b"1;=x\r\na\r\n0\r\n\r\n",
+            b"1;x;\r\na\r\n0\r\n\r\n",
+            b"\r\n\r\n",
+            b" ;x\r\n\r\n",
             b"0\r\n: x\r\n\r\n",
             b"0\r\nx\r\n\r\n",
             b"0\r\nx : y\r\n\r\n",
@@ -435,6 +439,29 @@ mod tests {
         ];
         for raw in cases {
             assert_eq!(error(raw), ChunkError::Malformed, "{}", raw.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn an_answers_size_has_a_digit_before_its_padding() {
+        let mut chunks = Chunks::of_response();
+        let refused = chunks.rewrite(b" \r\n\r\n", &mut Vec::new());
+        assert_eq!(refused, Err(ChunkError::Malformed));
+    }
+
+    #[test]
+    fn spaces_may_stand_around_extensions_and_several_may_follow_one_another() {
+        let raw = b"1 ; x ;y=\"z\"\r\na\r\n0\t;x\r\n\r\n";
+        let (out, _) = rewritten(raw, raw.len()).unwrap();
+        assert_eq!(out, b"00000001\r\na\r\n0\r\n\r\n");
+    }
+
+    #[test]
+    fn what_was_refused_stays_refused_for_the_same_reason() {
+        let mut chunks = Chunks::of_request();
+        for more in [&b"f".repeat(17)[..], b"0\r\n\r\n"] {
+            let refused = chunks.rewrite(more, &mut Vec::new());
+            assert_eq!(refused, Err(ChunkError::LineTooLong));
         }
     }
 
