@@ -440,6 +440,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn that_nobody_listens_is_told_as_the_system_says_it() {
+        let (mut region, node) = in_vain(3);
+        drop(node);
+        let refused = region.read(1).unwrap_err();
+        let RegionError::Io { error, .. } = refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
     /// They come from the node's address, as any host's can that forges it.
     #[test]
     fn datagrams_that_are_no_answer_hold_a_request_up_no_longer_than_its_time() {
@@ -495,6 +506,41 @@ mod tests {
                 "{refused}"
             );
         }
+    }
+
+    /// Too old at the first try, it was not carried out; later, an earlier try may have been.
+    #[test]
+    fn an_atomic_that_is_too_old_is_made_anew_unless_it_was_sent_before() {
+        use Status::{Done, TooOld};
+        assert_eq!(answered_with([TooOld, Done]).unwrap(), 7);
+        let (mut region, node) = pair();
+        region.options = UdpOptions {
+            wait: Duration::from_millis(200),
+            tries: 16,
+        };
+        node.set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        let address = region.socket.local_addr().unwrap();
+        let second = std::thread::spawn(move || {
+            let mut bytes = [0; MESSAGE_BYTES_MAX];
+            node.recv(&mut bytes).unwrap();
+            let length = node.recv(&mut bytes).unwrap();
+            let (asked, _) = Request::decode(&bytes[..length], &[key()]).unwrap();
+            let reply = Reply {
+                status: TooOld,
+                ..answer(&asked, 7)
+            };
+            reply.encode(&key(), &mut bytes[..length]);
+            node.send_to(&bytes[..length], address).unwrap();
+            (asked.sequence, node)
+        });
+        let refused = region.fetch_and_add(3, 5).unwrap_err();
+        assert!(
+            matches!(refused, RegionError::Refused(Refusal::TooOld)),
+            "{refused}"
+        );
+        let (asked, _node) = second.join().unwrap();
+        assert_eq!(region.sequence, asked, "it is not asked anew");
     }
 
     #[test]

@@ -197,7 +197,7 @@ impl Server {
     }
 
     /// Copies the record behind the header.
-    fn read(&mut self, lines: &mut [u8], now: Timestamp) -> Outcome {
+    pub(super) fn read(&mut self, lines: &mut [u8], now: Timestamp) -> Outcome {
         if let Some(before) = &mut self.before_read
             && (now.since(self.hook_ran_at) >= before.every || self.hook_ran_at == Timestamp::ZERO)
         {

@@ -1,8 +1,10 @@
 //! Floods at a server without its thread: it is asked over loopback, and judges each datagram at a moment that is given.
 
 use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 
-use tidegate_core::record::{AGGREGATE_LINES, LoadRecord};
+use tidegate_core::record::{AGGREGATE_LINES, LINE_BYTES, LINES_MAX, LoadRecord};
 
 use super::server::{BATCH, Unanswered};
 use super::*;
@@ -290,6 +292,22 @@ fn a_thread_without_a_share_is_lowered_and_answers_all_the_same() {
 }
 
 #[test]
+fn a_thread_that_shall_not_have_priority_has_none() {
+    let options = ResponderOptions {
+        realtime: false,
+        ..ResponderOptions::new(
+            (Ipv4Addr::LOCALHOST, 0).into(),
+            vec![Key::new("n1", [7; 16])],
+        )
+    };
+    let responder = Responder::spawn(memory(), options).unwrap();
+    assert!(matches!(
+        responder.realtime(),
+        Err(RealtimeRefused::Unwanted)
+    ));
+}
+
+#[test]
 fn a_batch_beyond_the_rate_is_followed_by_a_rest_and_counted() {
     let mut bench = Bench::new();
     let (now, guard) = (clock::now(), &mut bench.server.guard);
@@ -316,6 +334,75 @@ fn of_what_the_system_says_in_place_of_a_datagram_only_what_is_odd_is_a_fault() 
         assert_eq!(faults(harmless), 0, "{harmless}");
     }
     assert_eq!(faults(ErrorKind::OutOfMemory), 1);
+}
+
+/// A server of this memory, without its thread.
+fn serving(memory: &Arc<RegionMemory>, before_read: Option<BeforeRead>) -> Server {
+    let listen = (Ipv4Addr::LOCALHOST, 0).into();
+    let options = ResponderOptions {
+        before_read,
+        ..ResponderOptions::new(listen, vec![Key::new("n1", [7; 16])])
+    };
+    let socket = Arc::new(socket::listen(listen, STOP_CHECK).unwrap());
+    Server::new(socket, Arc::default(), Arc::clone(memory), options).unwrap()
+}
+
+#[test]
+fn a_record_that_is_half_written_is_answered_with_the_last_whole_one_if_that_has_the_lines() {
+    let memory = memory();
+    let mut server = serving(&memory, None);
+    let (few, all) = (AGGREGATE_LINES * LINE_BYTES, LINES_MAX * LINE_BYTES);
+    let mut read = |bytes: usize| {
+        let mut lines = vec![0xff; bytes];
+        let status = server.read(&mut lines, clock::now()).status;
+        (status, lines)
+    };
+    let whole = read(few);
+    assert_eq!(whole.0, Status::Done);
+    // The sequence at the first line's end, as a writer that lost its CPU leaves it.
+    let file = std::fs::File::from(memory.as_fd().try_clone_to_owned().unwrap());
+    file.write_all_at(&[0xff], LINE_BYTES as u64 - 4).unwrap();
+    assert_eq!(read(few), whole);
+    assert_eq!(read(all), (Status::Torn, vec![0; all]));
+}
+
+#[test]
+fn what_is_to_be_done_before_a_read_is_done_once_in_its_time() {
+    let hour = Duration::from_secs(3600);
+    for (every, runs) in [(hour, [1, 1, 2]), (Duration::MAX, [1, 1, 1])] {
+        let ran = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&ran);
+        let before = BeforeRead {
+            every,
+            hook: Box::new(move |_| {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }),
+        };
+        let mut server = serving(&memory(), Some(before));
+        let now = clock::now();
+        let times = [now, now + hour - Duration::from_nanos(1), now + hour];
+        for (now, runs) in times.into_iter().zip(runs) {
+            server.read(&mut [0; LINE_BYTES], now);
+            assert_eq!(ran.load(Ordering::Relaxed), runs);
+        }
+    }
+}
+
+#[test]
+fn one_to_eight_keys_are_taken() {
+    for (keys, taken) in [(0, false), (1, true), (8, true), (9, false)] {
+        let listen = (Ipv4Addr::LOCALHOST, 0).into();
+        let keys = vec![Key::new("n1", [7; 16]); keys];
+        let options = ResponderOptions::new(listen, keys);
+        let socket = Arc::new(socket::listen(listen, STOP_CHECK).unwrap());
+        match Server::new(socket, Arc::default(), memory(), options) {
+            Ok(_) => assert!(taken),
+            Err(why) => assert!(
+                !taken && why.to_string().contains("a responder takes 1 to 8"),
+                "{why}"
+            ),
+        }
+    }
 }
 
 #[derive(Debug)]
