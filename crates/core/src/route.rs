@@ -361,6 +361,23 @@ mod tests {
     }
 
     #[test]
+    fn so_many_pairs_of_host_and_path_are_told_apart_and_no_more() {
+        let many = |what: &str, end: &str| -> Vec<String> {
+            (0..256).map(|it| format!("{what}{it}{end}")).collect()
+        };
+        let (hosts, paths) = (many("h", ".example"), many("/p", ""));
+        fn borrowed(all: &[String]) -> Vec<&str> {
+            all.iter().map(String::as_str).collect()
+        }
+        // 256 times 256.
+        let full = spec("full", &borrowed(&hosts), &borrowed(&paths));
+        let routes = Routes::new(std::slice::from_ref(&full)).unwrap();
+        assert_eq!(routes.site("h255.example", "/p255"), Some(SiteId(0)));
+        let more = [full, spec("one more", &["*"], &[])];
+        assert_eq!(Routes::new(&more), Err(RouteError::TooMany));
+    }
+
+    #[test]
     fn any_host_and_path_are_answered_without_a_panic() {
         const PIECES: &[&str] = &[
             "shop", "example", ".", "..", ":", "80", "[", "]", "::1", "*", "/", "//", "api", "?",

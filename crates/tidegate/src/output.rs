@@ -32,7 +32,7 @@ enum Line {
 /// From now on a thread of its own writes the events: whoever reports one (the control thread,
 /// say) never waits for a reader that stands still. Without the thread all goes on as before.
 pub(crate) fn run_in_background() {
-    let (sender, lines) = sync_channel(EVENTS_MAX);
+    let (sender, lines) = queue();
     let thread = std::thread::Builder::new().name("events".into());
     let write = move || {
         // Writing takes none; with those that it has, it writes as well.
@@ -42,6 +42,17 @@ pub(crate) fn run_in_background() {
     if thread.spawn(write).is_ok() {
         // Set already: the thread just started ends with its channel.
         EVENTS.set(sender).unwrap_or_default();
+    }
+}
+
+fn queue() -> (SyncSender<Line>, Receiver<Line>) {
+    sync_channel(EVENTS_MAX)
+}
+
+/// Has the line written, or counted where too many wait.
+fn hand_over(events: &SyncSender<Line>, line: String, dropped: &AtomicU64) {
+    if events.try_send(Line::Text(line)).is_err() {
+        dropped.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -143,11 +154,7 @@ impl Output {
         };
         match EVENTS.get() {
             None => report(&line),
-            Some(events) => {
-                if events.try_send(Line::Text(line)).is_err() {
-                    DROPPED.fetch_add(1, Ordering::Relaxed);
-                }
-            }
+            Some(events) => hand_over(events, line, &DROPPED),
         }
     }
 
@@ -239,7 +246,20 @@ fn report(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::wrapped;
+    use super::*;
+
+    #[test]
+    fn so_many_events_wait_to_be_written_and_more_are_counted() {
+        let (events, lines) = queue();
+        let dropped = AtomicU64::new(0);
+        for (told, counted) in [(1024, 0), (1, 1)] {
+            for _ in 0..told {
+                hand_over(&events, "an event".into(), &dropped);
+            }
+            assert_eq!(dropped.load(Ordering::Relaxed), counted);
+        }
+        assert_eq!(lines.try_iter().count(), 1024);
+    }
 
     #[test]
     fn long_lines_are_broken_at_blanks_below_their_text() {
@@ -264,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_log_lines_time_is_of_rfc_3339_and_of_one_width() {
-        let time = super::now();
+        let time = now();
         assert_eq!(time.len(), "2026-01-31T12:34:56.789Z".len(), "{time}");
         let parsed: jiff::Timestamp = time.parse().unwrap();
         assert!(jiff::Timestamp::now().duration_since(parsed).as_secs() < 60);

@@ -192,3 +192,21 @@ impl ClassTable {
         self.changes.push_back(change);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_that_are_not_asked_for_are_kept_up_to_a_number_and_then_the_oldest_goes() {
+        for (told, oldest) in [(1024, 0), (1025, 1)] {
+            let mut table = ClassTable::new(Vec::new(), TreeConfig::default());
+            for number in 0..told {
+                table.tell(Change::Retired(ClassId(number)));
+            }
+            assert_eq!(table.poll_change(), Some(Change::Retired(ClassId(oldest))));
+            let rest = std::iter::from_fn(|| table.poll_change());
+            assert_eq!(rest.count(), 1023);
+        }
+    }
+}

@@ -480,15 +480,17 @@ fn a_snapshot_is_given_once_and_only_when_something_changed() {
 
 #[test]
 fn events_have_a_limit() {
-    let mut world = world(1);
-    for round in 0..2 * EVENTS_MAX {
-        let state = if round % 2 == 0 {
-            AdminState::Drain
-        } else {
-            AdminState::Ready
-        };
-        world.director.handle_order(NODE, state);
+    for (orders, dropped) in [(1024, 0), (1025, 1)] {
+        let mut world = world(1);
+        for round in 0..orders {
+            let state = if round % 2 == 0 {
+                AdminState::Drain
+            } else {
+                AdminState::Ready
+            };
+            world.director.handle_order(NODE, state);
+        }
+        assert_eq!(world.events().len(), 1024);
+        assert_eq!(world.director.events_dropped(), dropped);
     }
-    assert_eq!(world.events().len(), EVENTS_MAX);
-    assert_eq!(world.director.events_dropped(), EVENTS_MAX as u64);
 }

@@ -337,6 +337,22 @@ mod tests {
     }
 
     #[test]
+    fn own_traffic_is_remembered_of_so_many_polls_and_of_none_before() {
+        for (polls, oldest) in [(128, 0), (129, 1)] {
+            let mut history = History::default();
+            let own = |dispatched| OwnTraffic {
+                dispatched,
+                completed: 0,
+            };
+            for poll in 0..polls {
+                history.note_poll(Timestamp::from_millis(poll), own(poll));
+            }
+            let now = (Timestamp::from_millis(1000), own(1000));
+            assert_eq!(history.own_at(Timestamp::ZERO, now), own(oldest));
+        }
+    }
+
+    #[test]
     fn what_was_sent_while_the_read_was_under_way_is_unseen() {
         for (received_ns, node_now_ns) in [(2000, None), (2001, None), (2001, Some(100_000_000))] {
             let mut history = History::default();

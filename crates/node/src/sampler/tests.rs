@@ -419,6 +419,31 @@ fn no_counter_falls_while_files_change_at_random() {
 }
 
 #[test]
+fn so_many_threads_of_a_group_are_looked_at_and_no_more() {
+    for (threads, too_many) in [(256, false), (257, true)] {
+        let files = Copy::new("6.1-v2", &format!("threads-{threads}"));
+        let mut ids = String::new();
+        for id in 1_000_000..1_000_000 + threads {
+            let folder = format!("proc/{id}/task/{id}");
+            std::fs::create_dir_all(files.0.join(&folder)).unwrap();
+            files.write(&format!("{folder}/schedstat"), "1 2 3\n");
+            ids += &format!("{id}\n");
+        }
+        let group = "system.slice/nginx.service";
+        files.write(&format!("sys/fs/cgroup/{group}/cgroup.threads"), &ids);
+        let mut sampler = Sampler::new(SamplerConfig {
+            root: files.0.clone(),
+            scope: Scope::Cgroup(group.into()),
+            ..SamplerConfig::default()
+        })
+        .unwrap();
+        sampler.sample_at(Timestamp::from_millis(1000));
+        let why = sampler.why().concat();
+        assert_eq!(why.contains("too many threads to look at each"), too_many);
+    }
+}
+
+#[test]
 fn slow_sources_are_not_read_at_every_sample() {
     let files = Copy::new("6.1-v2", "pace");
     let mut sampler = files.sampler();

@@ -221,3 +221,25 @@ fn processes(root: &Path) -> Vec<u32> {
         .take(PROCESSES_MAX)
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_processes_are_walked_over_and_open_files_counted_and_no_more() {
+        let root = Path::new("/dev/shm").join(format!("tidegate-watch-{}", std::process::id()));
+        let folder = root.join("proc");
+        std::fs::create_dir_all(&folder).unwrap();
+        let there =
+            |number: u32| drop(std::fs::File::create(folder.join(number.to_string())).unwrap());
+        (1..65_536).for_each(there);
+        let counted = || (processes(&root).len(), open_files(&folder, false));
+        assert_eq!(counted(), (65_535, Some(65_535)));
+        there(65_536);
+        assert_eq!(counted(), (65_536, Some(65_536)));
+        there(65_537);
+        assert_eq!(counted(), (65_536, Some(65_536)));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}

@@ -57,6 +57,15 @@ impl LocalAddresses {
             true => own().map_err(RegionError::io("list this host's addresses"))?,
             false => BTreeMap::from([(self.listen, ANYWHERE)]),
         };
+        self.list(programs, current)
+    }
+
+    /// Has these on the list and no others.
+    pub(super) fn list(
+        &mut self,
+        programs: &Programs,
+        current: BTreeMap<IpAddr, u32>,
+    ) -> Result<(), KernelError> {
         let map = programs.map("addresses")?;
         // First those that went: the list may be full.
         for (address, _) in self

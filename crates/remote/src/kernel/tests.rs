@@ -14,6 +14,7 @@ use crate::udp::wire::{
 };
 use tidegate_core::record::{AGGREGATE_LINES, LINES_MAX, LoadRecord};
 
+mod bounds;
 mod floods;
 mod held;
 

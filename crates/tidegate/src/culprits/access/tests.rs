@@ -208,6 +208,30 @@ fn a_format_that_says_too_little_is_refused() {
 const HAPROXY: &str = r#"Oct 10 20:55:36 lb haproxy[14389]: 10.0.1.2:33317 [10/Oct/2000:20:55:36.655] http-in static/srv1 10/20/30/69/409 200 2750 - - ---- 1/1/1/1/0 0/0 {1wt.eu} {} "GET /index.html HTTP/1.1""#;
 
 #[test]
+fn a_line_is_looked_at_as_far_as_a_bound_and_no_further() {
+    let named = |words: usize| {
+        let words = "x ".repeat(words);
+        format!(r#"::1 - - [10/Oct/2000:20:55:36 +0000] "GET / HTTP/1.1" 200 5 {words}rt=0.5"#)
+    };
+    let format = detected(&[&named(0)]);
+    assert_eq!(read(&format, &named(63)).life, Some(500));
+    assert_eq!(read(&format, &named(64)).life, None);
+    // Brackets before the date.
+    let bracketed = |brackets: usize| HAPROXY.replace(" [", &(" [x] ".repeat(brackets) + "["));
+    assert_eq!(read(&Format::Haproxy, &bracketed(7)).sent, 685);
+    assert!(Format::Haproxy.read(&bracketed(8)).is_err());
+}
+
+#[test]
+fn a_format_has_so_many_parts_and_no_more() {
+    // A letter, time, blank and request; then a blank and a field each.
+    let parts = |letter: &str, more: usize| format!("{letter}%t %r{}", " %h".repeat(more));
+    Format::parse(&parts("x", 126)).unwrap();
+    let refused = Format::parse(&parts("", 127)).unwrap_err();
+    assert!(refused.contains("more than 256 parts"), "{refused}");
+}
+
+#[test]
 fn haproxy_by_its_timers() {
     assert_eq!(
         detect_and_read(HAPROXY),

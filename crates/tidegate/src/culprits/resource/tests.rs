@@ -239,6 +239,19 @@ fn vmstat_with_times() {
 }
 
 #[test]
+fn a_row_of_vmstat_is_looked_at_as_far_as_a_bound_and_no_further() {
+    let bad = |more: usize| {
+        let more = " 0".repeat(more);
+        let row = |second: u32| format!("2 40{more} 2024-05-31 10:00:0{second}\n");
+        let rows = [0, 1, 2].map(row).concat();
+        let found = read(&format!("procs -----\nr id UTC\n{rows}"));
+        found.report.bad_lines
+    };
+    assert_eq!(bad(60), 0);
+    assert_eq!(bad(61), 3);
+}
+
+#[test]
 fn scrapes_of_node_exporter() {
     let scrape = |time: &str, busy: f64, io: f64| {
         format!(
