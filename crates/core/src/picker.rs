@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::admission::{
-    Admission, AdmissionConfig, Class, Kind, Limits, Pushed, RejectReason, Verdict, WaitQueue,
-    WaitRules,
+    Admission, AdmissionConfig, Class, Kind, KindPlaces, Limits, Pushed, RejectReason, Verdict,
+    WaitQueue, WaitRules,
 };
 use crate::load::{LoadTable, RestKind};
 use crate::policy::{Choice, Policy, PolicyConfig, Probe, Sample, Term, View};
@@ -145,7 +145,7 @@ impl Ticket {
             self.table.first_ended(self.site);
         }
         if let (Some(kind), true) = (self.kind, self.unanswered.replace(false)) {
-            self.table.end_wait_of(self.site, kind);
+            self.table.kinds(self.site).end_wait(kind);
         }
     }
 }
@@ -226,8 +226,8 @@ enum Passes {
 }
 
 impl Passes {
-    fn among_surged(has_surged: bool, surged: u64) -> Self {
-        match surged != 0 && !has_surged {
+    fn among_surged(has_surged: bool, any_surged: bool) -> Self {
+        match any_surged && !has_surged {
             true => Self::Steady,
             false => Self::Never,
         }
@@ -327,23 +327,23 @@ impl PickerSite {
 
     /// Whether stage 0 need not read what comes: it would be refused, or would only take the place of an
     /// equal.
-    fn is_closed(&self, now: Timestamp, surged: u64) -> bool {
-        now < self.closed_until || self.waiting.is_closed_to(self.highest(surged))
+    fn is_closed(&self, now: Timestamp, any_surged: bool) -> bool {
+        now < self.closed_until || self.waiting.is_closed_to(self.highest(any_surged))
     }
 
     /// The highest that may come.
-    fn highest(&self, surged: u64) -> Class {
-        Class::HIGHEST.with_known(self.admits.sessions || surged != 0)
+    fn highest(&self, any_surged: bool) -> Class {
+        Class::HIGHEST.with_known(self.admits.sessions || any_surged)
     }
 
     /// The class of a request while some kinds have surged: within a class these are last, and what has not goes as
     /// known sessions do, unless the site tells sessions apart by itself.
-    fn among_surged(&self, class: Class, kind: Kind, surged: u64) -> Class {
-        if surged == 0 {
+    fn among_surged(&self, class: Class, kind: Kind, kinds: &KindPlaces) -> Class {
+        if !kinds.any_surged() {
             return class;
         }
         let known = class.is_known() || !self.admits.sessions;
-        class.with_known(known && !kind.is_in(surged))
+        class.with_known(known && !kinds.has_surged(kind))
     }
 
     /// Another way of admitting; whoever waits goes on to.
@@ -440,12 +440,21 @@ impl Picker {
         &self.table
     }
 
+    /// The kind of a request to a site, which has a place from its first request on, if there is one.
+    pub fn kind_of(&self, site: SiteId, method: &str, target: &str) -> Kind {
+        match site.index() < self.sites.len() {
+            true => self.table.kinds(site).kind_of(method, target),
+            false => Kind::ANY,
+        }
+    }
+
     /// Stage 0: whether a connection that was just accepted may be read at all. It may while
     /// any of the sites that it could ask for would let something in.
     pub fn handle_accept(&mut self, now: Timestamp) -> Verdict {
         let sites = (0..).map(SiteId).zip(&self.sites);
         let closed = (sites.into_iter()).all(|(id, site)| {
-            site.is_closed(now, self.table.surged(id)) && !self.table.spares_any(id)
+            let kinds = self.table.kinds(id);
+            site.is_closed(now, kinds.any_surged()) && !kinds.spares_any()
         });
         match closed && !self.sites.is_empty() {
             true => Verdict::Reject(RejectReason::Overload),
@@ -469,11 +478,11 @@ impl Picker {
         let state = &mut self.sites[site.index()];
         let verdict = state.admission.on_request(&view, class, &mut self.prng);
         let contended = self.groups.is_contended(site);
-        let surged = self.table.surged(site);
-        let class = state.among_surged(class, kind, surged);
-        let passes = match self.table.is_spared(site, kind) {
+        let kinds = self.table.kinds(site);
+        let class = state.among_surged(class, kind, kinds);
+        let passes = match kinds.is_spared(kind) {
             true => Passes::Spared,
-            false => Passes::among_surged(kind.is_in(surged), surged),
+            false => Passes::among_surged(kinds.has_surged(kind), kinds.any_surged()),
         };
         // Who waits waits for what a spared one does not use.
         let overtakes = contended || passes != Passes::Spared && state.waiting.is_ahead_of(class);
@@ -513,7 +522,7 @@ impl Picker {
                 Decision::Wait
             }
             Pushed::Refused => {
-                if class == state.highest(surged) {
+                if class == state.highest(kinds.any_surged()) {
                     state.closed_until = now + CLOSED;
                 }
                 Decision::Reject(RejectReason::QueueFull)
@@ -563,7 +572,7 @@ impl Picker {
         let candidates = &self.topology.site(site).candidates;
         let view = view(&self.table, &self.topology, site, candidates, now);
         let state = &mut self.sites[site.index()];
-        let spared = !candidates.is_empty() && self.table.is_spared(site, kind);
+        let spared = !candidates.is_empty() && self.table.kinds(site).is_spared(kind);
         let choice = match spared {
             true => {
                 let rank = (class, Passes::Spared);
@@ -585,8 +594,8 @@ impl Picker {
         let choice = match candidates.is_empty() {
             true => None,
             false => {
-                let surged = self.table.surged(site);
-                let rank = (class, Passes::among_surged(!class.is_known(), surged));
+                let any_surged = self.table.kinds(site).any_surged();
+                let rank = (class, Passes::among_surged(!class.is_known(), any_surged));
                 Some(state.choose(&view, rank, &mut self.prng, &mut self.left)?)
             }
         };
@@ -672,7 +681,7 @@ impl Picker {
             Outcome::Success => {
                 self.table.succeeded(ticket.node, latency, ticket.slowdown);
                 if let Some(kind) = ticket.kind {
-                    self.table.answered(ticket.site, kind, latency);
+                    self.table.kinds(ticket.site).answered(kind, latency);
                 }
             }
             Outcome::ServerError => self.table.failed(ticket.node, true),
@@ -730,9 +739,8 @@ impl Picker {
         if first {
             self.table.add_first(site);
         }
-        if let Some(kind) = kind {
-            self.table.begin_wait_of(site, kind);
-        }
+        let kinds = self.table.kinds(site);
+        let kind = kind.map(|kind| kinds.begin_wait(kind));
         Ticket {
             node,
             why: Why {

@@ -14,7 +14,6 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use socket2::SockRef;
-use tidegate_core::admission::Kind;
 use tidegate_core::load::RestKind;
 use tidegate_core::picker::{Arrival, Decision, Ticket};
 use tidegate_core::throttle::lowered;
@@ -294,7 +293,7 @@ fn admit(
     let mut arrival = Arrival {
         site,
         class: worker.class(site, path, headers).with_known(known),
-        kind: Kind::of(target.0.as_str(), uri_target(request)),
+        kind: worker.kind(site, target.0.as_str(), uri_target(request)),
         id: worker.waiters.number(),
     };
     let target = (target.0, uri_target(request));

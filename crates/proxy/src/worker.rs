@@ -13,7 +13,7 @@ use http::HeaderMap;
 use hyper::client::conn::http1::Builder as ClientBuilder;
 use hyper::server::conn::http1::Builder as ServerBuilder;
 use socket2::Socket;
-use tidegate_core::admission::{AcceptGate, Class};
+use tidegate_core::admission::{AcceptGate, Class, Kind};
 use tidegate_core::picker::{LONG_ANSWER, Picker};
 use tidegate_core::prng::Prng;
 use tidegate_core::route::Routes;
@@ -350,6 +350,11 @@ impl Worker {
         let site = self.routes.borrow_mut().load().site(host, path)?;
         let known = self.picker.borrow().topology().sites.len();
         (site.index() < known).then_some(site)
+    }
+
+    /// What a request is, as far as its costs go.
+    pub(crate) fn kind(&self, site: SiteId, method: &str, target: &str) -> Kind {
+        self.picker.borrow().kind_of(site, method, target)
     }
 
     /// The priority of a request.

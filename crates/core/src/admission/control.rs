@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use super::bound::Pressure;
 use super::hidden::{Hidden, SiteSeen, WELL};
+use super::kind_places::{KindPlaces, Tenants};
 use super::kinds::{Kinds, Room};
 use super::natural::Natural;
 use super::server::{Age, Server, Sum};
@@ -119,6 +120,7 @@ pub struct Control {
     servers: Vec<Server>,
     hidden: Hidden,
     natural: Natural,
+    tenants: Tenants,
     kinds: Kinds,
     surges: Surges,
     /// What all limits should be scaled by for what lies behind, as this front-end sees it.
@@ -148,6 +150,7 @@ impl Control {
             servers: Vec::new(),
             hidden: Hidden::default(),
             natural: Natural::default(),
+            tenants: Tenants::default(),
             kinds: Kinds::default(),
             surges: Surges::default(),
             scale: 1.0,
@@ -179,7 +182,7 @@ impl Control {
         self.take_in(tick, table);
         self.natural.on_tick(dt, table.firsts(tick.site), self.slo);
         let binds = self.binds(tick.site, table, now);
-        self.tell_kinds(tick.site, table, binds, dt);
+        self.tell_kinds(table.kinds(tick.site), binds, dt);
         self.decide(tick, table, (share, dt), binds);
         self.publish(tick, table, share, binds, prng);
         table.set_limited_by(tick.site, self.by);
@@ -188,19 +191,22 @@ impl Control {
     }
 
     /// Which kinds of requests take longer than they do with room, and which have surged.
-    fn tell_kinds(&mut self, site: SiteId, table: &LoadTable, binds: bool, dt: f64) {
+    fn tell_kinds(&mut self, places: &KindPlaces, binds: bool, dt: f64) {
         let room = match self.hidden.state() {
             (_, true) => Room::Dip,
             (true, false) => Room::Held,
             (false, false) if binds || self.near => Room::Bound,
             (false, false) => Room::Free,
         };
-        let answered = |kind| table.answers(site, kind);
-        self.kinds.on_tick(dt, answered, room);
-        table.set_spared(site, self.kinds.spared());
-        let unanswered = |kind| table.unanswered_of(site, kind);
-        self.surges.on_tick(dt, unanswered, room);
-        table.set_surged(site, self.surges.surged());
+        let new = self.tenants.on_tick(dt, places);
+        let answers = |place| places.answers(place);
+        self.kinds.forget(new, answers);
+        self.kinds.on_tick(dt, answers, room);
+        self.surges.forget(new);
+        self.surges.on_tick(dt, |place| places.waiting(place), room);
+        let (spared, surged) = (self.kinds.spared(), self.surges.surged());
+        places.set_judged(spared, surged);
+        places.set_vacant(self.tenants.idle() & !spared & !surged);
     }
 
     /// Takes in what the servers' words tell; one front-end alone needs none.

@@ -2,8 +2,8 @@
 //! mix from an overload, and who uses what is full behind the servers.
 //!
 //! ```text
-//! kind      method, the first directories, the end of static files, names of the query; without digits;
-//!           folded into 64
+//! kind      what a request costs, as far as its head tells ([`super::kind`]); each has a place of its own, up
+//!           to 63 ([`super::kind_places`])
 //! T         mean time to the answer's head: of the last 0.5 s
 //! B         the same while no limit binds: of the last 10 s or 64 requests, whichever is longer
 //! slowdown  sum of time that requests took / sum of B over the same requests, of kinds whose B is known
@@ -19,13 +19,13 @@
 //!
 //! Inputs: per kind how many requests were answered and how long they took, as counters; whether limits bind.
 //!
-//! Failure case: sites that tell their pages apart by values of the query, or by words of a path that
-//! are all different: these are one kind, or mixed, and then the kind is as slow as its mix. A kind that has
+//! Failure case: pages that are one kind, or share the first place: these are as slow as their mix. A kind that has
 //! never been seen with room is not known: then only the mean over all counts, as without kinds.
 //!
 //! Source: measured on an auction site whose dear searches set in (`tidegate-sim`'s `shop_rows`).
 
 use super::ewma::weight;
+use super::kind_places::{Answered, PLACES};
 
 /// Time constants of what is seen and of what is known, seconds, and least requests that it rests on.
 const TAU: f64 = 0.5;
@@ -47,105 +47,6 @@ const UNHURT: f64 = 1.15;
 const HURT: f64 = 1.25;
 /// The site is slowed from here.
 const SLOWED: f64 = 1.3;
-/// Bytes of a target that are looked at, and directories.
-const BYTES_MAX: usize = 256;
-const DIRECTORIES: usize = 3;
-const DIRECTORIES_STATIC: usize = 2;
-
-/// What a request is, as far as its costs go: a place among [`Kind::COUNT`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind(u8);
-
-impl Kind {
-    /// How many there are.
-    pub const COUNT: usize = 64;
-    /// Of a request of which nothing is known.
-    pub const ANY: Self = Self(0);
-
-    /// Of a method and a request target.
-    pub fn of(method: &str, target: &str) -> Self {
-        let bytes = target.as_bytes();
-        let bytes = &bytes[..bytes.len().min(BYTES_MAX)];
-        let path = bytes.iter().position(|it| *it == b'?');
-        let (path, query) = bytes.split_at(path.unwrap_or(bytes.len()));
-        let mut hash = Fnv::default();
-        hash.add(method.as_bytes());
-        let name = path
-            .iter()
-            .rposition(|it| *it == b'/')
-            .map_or(0, |at| at + 1);
-        let end = path[name..].iter().rposition(|it| *it == b'.');
-        let end = end.map(|at| &path[name + at..]).filter(|it| is_static(it));
-        let directories = match end {
-            Some(_) => DIRECTORIES_STATIC,
-            None => DIRECTORIES,
-        };
-        let path = if end.is_some() { &path[..name] } else { path };
-        let parts = path.split(|it| *it == b'/').filter(|it| !it.is_empty());
-        for part in parts.take(directories) {
-            hash.add(b"/");
-            hash.add(part);
-        }
-        if let Some(end) = end {
-            hash.add(end);
-            return hash.kind();
-        }
-        for part in query.split(|it| matches!(it, b'?' | b'&')) {
-            hash.add(b"&");
-            hash.add(part.split(|it| *it == b'=').next().unwrap_or_default());
-        }
-        hash.kind()
-    }
-
-    /// The kind of this number.
-    pub(super) const fn numbered(number: u8) -> Self {
-        Self(number)
-    }
-
-    /// As an index.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    /// Whether it is in a set of kinds, a bit each.
-    pub(crate) const fn is_in(self, set: u64) -> bool {
-        set >> self.0 & 1 == 1
-    }
-}
-
-/// A file that servers send as it is, by its end: short, and no program's.
-fn is_static(end: &[u8]) -> bool {
-    const PROGRAMS: [&[u8]; 8] = [
-        b".php", b".asp", b".aspx", b".jsp", b".cgi", b".do", b".pl", b".py",
-    ];
-    end.len() <= 6 && !PROGRAMS.contains(&end)
-}
-
-/// Fowler, Noll and Vo's hash of all but digits.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes.iter().filter(|it| !it.is_ascii_digit()) {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    fn kind(&self) -> Kind {
-        let folded = self.0 ^ (self.0 >> 32);
-        Kind(((folded ^ (folded >> 16)) % Kind::COUNT as u64) as u8)
-    }
-}
-
-/// Requests of a kind that were answered so far, and the time that they took, nanoseconds.
-pub(crate) type Answered = (u64, u64);
-
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     before: Answered,
@@ -179,8 +80,8 @@ pub(super) enum Room {
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Kinds {
-    all: Box<[Known; Kind::COUNT]>,
-    /// Kinds that are as fast as with room, and those of them that would show it by now if they were not.
+    all: Box<[Known; PLACES]>,
+    /// Kinds, by their places, that are as fast as with room, and those of them that would show it by now if they were not.
     unhurt: u64,
     spared: u64,
     /// For how long others have been slowed, seconds.
@@ -194,7 +95,7 @@ pub(super) struct Kinds {
 impl Default for Kinds {
     fn default() -> Self {
         Self {
-            all: Box::new([Known::default(); Kind::COUNT]),
+            all: Box::new([Known::default(); PLACES]),
             unhurt: 0,
             spared: 0,
             hurting: 0.0,
@@ -221,14 +122,27 @@ impl Kinds {
         self.spared
     }
 
-    /// A tick: its length, what was answered so far of each kind, how the site stands.
-    pub(super) fn on_tick(&mut self, dt: f64, answered: impl Fn(Kind) -> Answered, room: Room) {
+    /// Forgets what had these places, a bit each, before other kinds got them.
+    pub(super) fn forget(&mut self, places: u64, answered: impl Fn(usize) -> Answered) {
+        for (place, kind) in self.all.iter_mut().enumerate() {
+            if places >> place & 1 == 1 {
+                *kind = Known {
+                    before: answered(place),
+                    ..Known::default()
+                };
+            }
+        }
+        self.unhurt &= !places;
+    }
+
+    /// A tick: its length, what was answered so far at each place, how the site stands.
+    pub(super) fn on_tick(&mut self, dt: f64, answered: impl Fn(usize) -> Answered, room: Room) {
         let kept = 1.0 - weight(dt, TAU);
         let kept_base = 1.0 - weight(dt, TAU_BASE);
         let mut spared = 0;
         let (mut all, mut known, mut took, mut should) = (0.0, 0.0, 0.0, 0.0);
-        for (number, kind) in (0..).zip(self.all.iter_mut()) {
-            let now = answered(Kind(number));
+        for (place, kind) in self.all.iter_mut().enumerate() {
+            let now = answered(place);
             let many = now.0.wrapping_sub(kind.before.0) as f64;
             let time = now.1.wrapping_sub(kind.before.1) as f64 * 1e-9;
             kind.before = now;
@@ -246,7 +160,7 @@ impl Kinds {
                 kind.base_time += time;
             }
             all += kind.many;
-            let bit = 1 << number;
+            let bit = 1 << place;
             let base = kind.base().filter(|base| *base > 0.0);
             let slower = match base {
                 Some(base) if kind.many >= SEEN => kind.time / kind.many / base,
@@ -289,14 +203,14 @@ mod tests {
     /// Kinds whose requests are answered at these rates per second in these times, milliseconds.
     struct Site {
         kinds: Kinds,
-        answered: [(f64, f64); Kind::COUNT],
+        answered: [(f64, f64); PLACES],
     }
 
     impl Site {
         fn new() -> Self {
             Self {
                 kinds: Kinds::default(),
-                answered: [(0.0, 0.0); Kind::COUNT],
+                answered: [(0.0, 0.0); PLACES],
             }
         }
 
@@ -306,37 +220,12 @@ mod tests {
                     *many += rate * 1e-3;
                     *time += rate * takes * 1e3;
                 }
-                let answered = |kind: Kind| {
-                    let (many, time) = self.answered[kind.index()];
+                let answered = |place: usize| {
+                    let (many, time) = self.answered[place];
                     (many as u64, time as u64)
                 };
                 self.kinds.on_tick(1e-3, answered, room);
             }
-        }
-    }
-
-    #[test]
-    fn pages_are_one_kind_whatever_their_numbers_and_values() {
-        let kind = |target| Kind::of("GET", target);
-        for (one, other) in [
-            ("/item/17", "/item/3"),
-            ("/search?q=a&page=2", "/search?q=bc&page=17"),
-            ("/img/a.png", "/img/b.png"),
-            ("/a/b/c/d", "/a/b/c/e"),
-        ] {
-            assert_eq!(kind(one), kind(other), "{one} {other}");
-        }
-        for (one, other) in [
-            ("/search.php", "/item.php"),
-            ("/search?q=a", "/search"),
-            ("/img/a.png", "/img/a.php"),
-            ("/", "/item"),
-        ] {
-            assert_ne!(kind(one), kind(other), "{one} {other}");
-        }
-        assert_ne!(kind("/cart"), Kind::of("POST", "/cart"));
-        for odd in ["", "*", "?", "//", "/.", "/?&=&", "\u{e4}"] {
-            kind(odd);
         }
     }
 
@@ -385,13 +274,20 @@ mod tests {
     }
 
     #[test]
-    fn so_much_of_a_target_is_looked_at_and_no_more() {
-        let kinds = |before: usize| {
-            let target = |end: char| format!("/{}{end}", "x".repeat(before - 1));
-            let kinds = ('a'..='z').map(|end| Kind::of("GET", &target(end)).index());
-            kinds.collect::<std::collections::BTreeSet<_>>().len()
+    fn what_had_a_place_before_says_nothing_of_the_kind_that_has_it_now() {
+        let mut site = Site::new();
+        site.run(10_000, Room::Free, &[(100.0, 1.0), (100.0, 10.0)]);
+        site.run(2000, Room::Bound, &[(100.0, 1.0), (100.0, 30.0)]);
+        assert_eq!(site.kinds.spared(), 1);
+        let answered = |place: usize| {
+            let (many, time) = site.answered[place];
+            (many as u64 + 1000, time as u64)
         };
-        assert!(kinds(BYTES_MAX - 1) > 1);
-        assert_eq!(kinds(BYTES_MAX), 1);
+        site.kinds.forget(1, answered);
+        site.answered[0].0 += 1000.0;
+        site.run(100, Room::Bound, &[(100.0, 1.0), (100.0, 30.0)]);
+        assert_eq!(site.kinds.spared(), 0);
+        let slowdown = site.kinds.slowdown().unwrap();
+        assert!((slowdown - 3.0).abs() < 0.1, "of the other: {slowdown}");
     }
 }

@@ -12,7 +12,7 @@
 //! is one file and one line in the table below; it takes no lock and allocates nothing while it decides.
 //!
 //! Inside: `server` (one server: `bound`, or `own_latency` where nothing is known), `hidden` (what lies
-//! behind all), `kinds` (who is slower than with room), `surge` (what is new or has grown), `natural` (whether the SLO is any measure), `slots` (how front-ends agree), `rivals`
+//! behind all), `kind` and `kind_places` (which requests are alike, and where they count), `kinds` (who is slower than with room), `surge` (what is new or has grown), `natural` (whether the SLO is any measure), `slots` (how front-ends agree), `rivals`
 //! (what others do, to compare with).
 //!
 //! What it does not know: HTTP, answers, who asks.
@@ -25,6 +25,8 @@ mod ewma;
 mod fair_share;
 mod fixed;
 mod hidden;
+mod kind;
+mod kind_places;
 mod kinds;
 mod natural;
 mod off;
@@ -41,8 +43,8 @@ use std::time::Duration;
 pub use accept_gate::AcceptGate;
 pub use control::{Control, LimitBy, Tick};
 pub use fair_share::FairShare;
-pub(crate) use kinds::Answered;
-pub use kinds::Kind;
+pub use kind::Kind;
+pub use kind_places::{KindPlaces, SurgedKind};
 pub use sessions::Sessions;
 pub use slots::SLOT_WORDS;
 pub use wait_queue::{Pushed, Standing, WaitQueue, WaitRules};

@@ -22,14 +22,15 @@
 //!
 //! Inputs: per kind how many requests wait for an answer; whether limits bind.
 //!
-//! Failure case: two kinds that fold into one place; a site whose limits bind from the start, of which no n0
+//! Failure case: two kinds that share the first place; a site whose limits bind from the start, of which no n0
 //! is known; a kind that alone uses what becomes slow by itself counts as surged, though no more of it
 //! comes than before (it is the one that waits for it).
 //!
 //! Source: measured on an auction site whose dear searches set in (`tidegate-sim`'s `shop_rows`).
 
 use super::ewma::weight;
-use super::kinds::{Kind, Room};
+use super::kind_places::PLACES;
+use super::kinds::Room;
 
 /// Time constants of what is seen and of what is known, seconds; the latter is known after so long.
 const TAU: f64 = 0.5;
@@ -63,7 +64,7 @@ struct Waiting {
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Surges {
-    all: Box<[Waiting; Kind::COUNT]>,
+    all: Box<[Waiting; PLACES]>,
     /// For how long the base was seen, seconds, up to its time constant.
     known: f64,
     /// For how long no limit has bound, seconds.
@@ -74,7 +75,7 @@ pub(super) struct Surges {
 impl Default for Surges {
     fn default() -> Self {
         Self {
-            all: Box::new([Waiting::default(); Kind::COUNT]),
+            all: Box::new([Waiting::default(); PLACES]),
             known: 0.0,
             calm: 0.0,
             surged: 0,
@@ -83,7 +84,16 @@ impl Default for Surges {
 }
 
 impl Surges {
-    /// The kinds that have surged, a bit each.
+    /// Forgets what had these places, a bit each, before other kinds got them.
+    pub(super) fn forget(&mut self, places: u64) {
+        let all = self.all.iter_mut().enumerate();
+        for (_, it) in all.filter(|(place, _)| is_in(*place, places)) {
+            *it = Waiting::default();
+        }
+        self.surged &= !places;
+    }
+
+    /// The places of kinds that have surged, a bit each.
     pub(super) fn surged(&self) -> u64 {
         self.surged
     }
@@ -98,16 +108,15 @@ impl Surges {
     }
 
     fn steady(&self) -> impl Iterator<Item = &Waiting> {
-        let kinds = (0..).map(Kind::numbered).zip(self.all.iter());
-        let steady = kinds.filter(|(kind, _)| !kind.is_in(self.surged));
+        let kinds = self.all.iter().enumerate();
+        let steady = kinds.filter(|(place, _)| !is_in(*place, self.surged));
         steady.map(|it| it.1)
     }
 
-    /// A tick: its length, how many requests of each kind wait for an answer, how the site stands.
-    pub(super) fn on_tick(&mut self, dt: f64, waiting: impl Fn(Kind) -> u64, room: Room) {
-        let kinds = (0..).map(Kind::numbered);
-        for (kind, it) in kinds.clone().zip(self.all.iter_mut()) {
-            it.now = waiting(kind) as f64;
+    /// A tick: its length, how many requests of each place's kind wait for an answer, how the site stands.
+    pub(super) fn on_tick(&mut self, dt: f64, waiting: impl Fn(usize) -> u64, room: Room) {
+        for (place, it) in self.all.iter_mut().enumerate() {
+            it.now = waiting(place) as f64;
         }
         if room == Room::Dip {
             return;
@@ -129,9 +138,9 @@ impl Surges {
         }
         self.known = (self.known + dt).min(TAU_BASE);
         let part = (dt / self.known).min(1.0);
-        for (kind, it) in kinds.zip(self.all.iter_mut()) {
+        for (place, it) in self.all.iter_mut().enumerate() {
             it.excess = 0.0;
-            if !kind.is_in(self.surged) {
+            if !is_in(place, self.surged) {
                 it.base += (it.now - it.base) * part;
             }
         }
@@ -142,9 +151,9 @@ impl Surges {
         self.all.iter().for_each(|it| all.add(it));
         let mut steady = Sum::default();
         self.steady().for_each(|it| steady.add(it));
-        for (kind, it) in (0..).map(Kind::numbered).zip(self.all.iter_mut()) {
+        for (place, it) in self.all.iter_mut().enumerate() {
             let others = steady.base - it.base;
-            if kind.is_in(self.surged) || others <= OTHERS * all.base {
+            if is_in(place, self.surged) || others <= OTHERS * all.base {
                 continue;
             }
             let slower = f64::max(steady.now - it.now, steady.mean - it.mean) / others;
@@ -152,10 +161,14 @@ impl Surges {
             it.excess = (it.excess + (it.now - usual) * dt).max(0.0);
             let lasting = LASTING + LASTING_USUAL * usual / it.now.max(usual);
             if it.excess > lasting * all.mean.max(LEAST) {
-                self.surged |= 1 << kind.index();
+                self.surged |= 1 << place;
             }
         }
     }
+}
+
+const fn is_in(place: usize, places: u64) -> bool {
+    places >> place & 1 == 1
 }
 
 /// Over kinds.
@@ -180,7 +193,7 @@ mod tests {
 
     fn run(surges: &mut Surges, millis: u32, room: Room, kinds: &[u64]) -> u64 {
         for _ in 0..millis {
-            let waiting = |kind: Kind| kinds.get(kind.index()).copied().unwrap_or_default();
+            let waiting = |place: usize| kinds.get(place).copied().unwrap_or_default();
             surges.on_tick(1e-3, waiting, room);
         }
         surges.surged()
@@ -268,5 +281,14 @@ mod tests {
         assert_eq!(run(&mut surges, 11_000, Room::Free, &[4, 8]), 0);
         assert_eq!(run(&mut surges, 20_000, Room::Free, &[4, 8]), 0);
         assert_eq!(run(&mut surges, 500, Room::Bound, &[4, 8]), 0);
+    }
+
+    #[test]
+    fn what_had_a_place_before_has_no_part_in_what_surges_there() {
+        let mut surges = calm(&[4, 1, 20]);
+        assert_eq!(run(&mut surges, 2000, Room::Bound, &[4, 9, 20]), 0b10);
+        surges.forget(0b110);
+        assert_eq!(surges.surged(), 0);
+        assert_eq!(run(&mut surges, 500, Room::Bound, &[4, 0, 8]), 0b100);
     }
 }

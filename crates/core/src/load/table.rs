@@ -10,7 +10,7 @@ use super::counters::{CounterSlot, Counters};
 use super::slot::Slot;
 use super::words::{Agreed, WordBox, WordOp, WordReply, WordRequest};
 use super::{LoadBrief, NodeLoad, OwnTraffic};
-use crate::admission::{Answered, Class, Kind, LimitBy, Rank};
+use crate::admission::{Class, KindPlaces, LimitBy, Rank};
 use crate::time::{Timestamp, nanos};
 use crate::topology::{Group, GroupId, NodeId, SiteId};
 
@@ -122,8 +122,8 @@ pub struct LoadTable {
     words: Box<[WordBox]>,
     counters: Box<[CounterSlot]>,
     sites: Box<[SiteSlot]>,
-    /// By site and kind: requests that were answered, and nanoseconds that they took.
-    kinds: Box<[[KindSlot; Kind::COUNT]]>,
+    /// By site.
+    kinds: Box<[KindPlaces]>,
     /// By node: the most own requests in flight when one of a kind comes that is spared.
     spared: Box<[AtomicU64]>,
     /// The same when one comes whose kind has not surged while others have.
@@ -141,15 +141,6 @@ struct GroupSlot {
     limit: AtomicU64,
 }
 
-/// What was answered of a kind.
-#[derive(Debug, Default)]
-struct KindSlot {
-    many: AtomicU64,
-    nanos: AtomicU64,
-    /// Requests that wait for a node's answer now.
-    unanswered: AtomicU64,
-}
-
 #[derive(Debug, Default)]
 struct SiteSlot {
     terms: AtomicU64,
@@ -162,10 +153,6 @@ struct SiteSlot {
     /// Own requests that went to a node with hardly another own one, and those of them that ended.
     first_sent: AtomicU64,
     first_ended: AtomicU64,
-    /// Kinds that do not use what is full behind the site's servers, a bit each.
-    spared: AtomicU64,
-    /// Kinds that have surged, a bit each.
-    surged: AtomicU64,
     /// Requests that wait at this front-end, by class.
     waiting: [AtomicU64; Class::COUNT],
 }
@@ -178,9 +165,7 @@ impl LoadTable {
             words: (0..nodes).map(|_| WordBox::default()).collect(),
             counters: (0..nodes).map(|_| CounterSlot::default()).collect(),
             sites: (0..sites).map(|_| SiteSlot::default()).collect(),
-            kinds: (0..sites)
-                .map(|_| std::array::from_fn(|_| KindSlot::default()))
-                .collect(),
+            kinds: (0..sites).map(|_| KindPlaces::default()).collect(),
             spared: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
             steady: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
             groups: Box::default(),
@@ -468,66 +453,10 @@ impl LoadTable {
         self.slot(node).own.limit(rank)
     }
 
-    /// Counts an answer to a request of a kind, and the time to its head.
-    pub(crate) fn answered(&self, site: SiteId, kind: Kind, took: Duration) {
-        let slot = &self.kinds[site.index()][kind.index()];
-        slot.nanos.fetch_add(nanos(took), Ordering::Relaxed);
-        slot.many.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// What was answered of a kind so far. A count and a sum that are off by one request are no harm.
-    pub(crate) fn answers(&self, site: SiteId, kind: Kind) -> Answered {
-        let slot = &self.kinds[site.index()][kind.index()];
-        let many = slot.many.load(Ordering::Relaxed);
-        (many, slot.nanos.load(Ordering::Relaxed))
-    }
-
-    /// Publishes the kinds of a site that do not use what is full behind its servers.
-    pub(crate) fn set_spared(&self, site: SiteId, kinds: u64) {
-        let word = &self.sites[site.index()].spared;
-        word.store(kinds, Ordering::Relaxed);
-    }
-
-    /// Whether a kind of a site's requests does not use what is full behind its servers.
+    /// The kinds of a site's requests.
     #[inline]
-    pub fn is_spared(&self, site: SiteId, kind: Kind) -> bool {
-        let kinds = self.sites[site.index()].spared.load(Ordering::Relaxed);
-        kind.is_in(kinds)
-    }
-
-    /// Whether any kind does not.
-    pub fn spares_any(&self, site: SiteId) -> bool {
-        self.sites[site.index()].spared.load(Ordering::Relaxed) != 0
-    }
-
-    /// A request of a kind waits for a node's answer from now on.
-    pub(crate) fn begin_wait_of(&self, site: SiteId, kind: Kind) {
-        let slot = &self.kinds[site.index()][kind.index()];
-        slot.unanswered.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// It does not any more.
-    pub(crate) fn end_wait_of(&self, site: SiteId, kind: Kind) {
-        let slot = &self.kinds[site.index()][kind.index()];
-        slot.unanswered.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Requests of a kind that wait for a node's answer.
-    pub(crate) fn unanswered_of(&self, site: SiteId, kind: Kind) -> u64 {
-        let slot = &self.kinds[site.index()][kind.index()];
-        slot.unanswered.load(Ordering::Relaxed)
-    }
-
-    /// Publishes the kinds of a site that have surged.
-    pub(crate) fn set_surged(&self, site: SiteId, kinds: u64) {
-        let word = &self.sites[site.index()].surged;
-        word.store(kinds, Ordering::Relaxed);
-    }
-
-    /// The kinds of a site that have surged, a bit each.
-    #[inline]
-    pub(crate) fn surged(&self, site: SiteId) -> u64 {
-        self.sites[site.index()].surged.load(Ordering::Relaxed)
+    pub fn kinds(&self, site: SiteId) -> &KindPlaces {
+        &self.kinds[site.index()]
     }
 
     /// Publishes how many own requests may be in flight at a node when one comes whose kind is spared.

@@ -276,10 +276,11 @@ fn surged(sessions: bool) -> (Picker, impl Fn(&str, u64) -> Arrival) {
     let picker = admitting(1, config);
     let table = picker.table();
     table.set_limits(NodeId(0), [0.0; Rank::COUNT]);
-    let kind = |path: &str| Kind::of("GET", path);
-    table.set_surged(SITE, 1 << kind("/search").index());
+    let kind = |path| picker.kind_of(SITE, "GET", path);
+    let (search, page) = (kind("/search"), kind("/page"));
+    table.kinds(SITE).set_judged(0, search.bit());
     let arrival = move |path: &str, id| Arrival {
-        kind: kind(path),
+        kind: if path == "/search" { search } else { page },
         ..of(0, id)
     };
     (picker, arrival)
@@ -347,18 +348,19 @@ fn connections_are_read_while_all_that_wait_are_of_a_kind_that_has_surged() {
 #[test]
 fn what_waits_for_an_answer_is_counted_by_kind_until_its_head() {
     let mut picker = picker(1);
-    let arrival = |path| Arrival {
-        kind: Kind::of("GET", path),
-        ..of(0, 0)
+    let ask = |picker: &mut Picker, path| {
+        let kind = picker.kind_of(SITE, "GET", path);
+        let arrival = Arrival { kind, ..of(0, 0) };
+        sent(picker.handle_request(&arrival, NOW))
     };
     let unanswered = |picker: &Picker, path| {
-        let kind = Kind::of("GET", path);
-        picker.table().unanswered_of(SITE, kind)
+        let kind = picker.kind_of(SITE, "GET", path);
+        picker.table().kinds(SITE).waiting_of(kind)
     };
-    let mut answered = sent(picker.handle_request(&arrival("/page"), NOW));
-    let failed = sent(picker.handle_request(&arrival("/page"), NOW));
-    let cancelled = sent(picker.handle_request(&arrival("/page"), NOW));
-    let other = sent(picker.handle_request(&arrival("/search"), NOW));
+    let mut answered = ask(&mut picker, "/page");
+    let failed = ask(&mut picker, "/page");
+    let cancelled = ask(&mut picker, "/page");
+    let other = ask(&mut picker, "/search");
     assert_eq!(unanswered(&picker, "/page"), 3);
     assert_eq!(unanswered(&picker, "/search"), 1);
     picker.handle_head(&mut answered, NOW);

@@ -9,7 +9,9 @@
 //!            use >= 0.75 and slowed >= 1.3
 //! calm       held back < 1 %, and use < 0.75, or latency < 0.8 SLO and slowed < 1.15
 //!
-//! set       pressed, strong or confirmed culprit of it, fewer than `most` throttles:
+//! crowded   use >= 0.7 and slowed >= 2, and of the culprit's own requests 10 % are held back
+//!
+//! set       pressed or crowded, strong or confirmed culprit of it, fewer than `most` throttles:
 //!             the one with the greatest share, at max(least, 0.7 * its requests in flight), or at as many
 //!             as the resource has CPUs left beside all others, if that is less
 //! tighten   pressed, 5 s after its last change:  max(least, 0.7 * limit)
@@ -33,6 +35,9 @@
 //! fast and the resource just not full, so latency and a use of 90 % alone would never show what it does to all
 //! others. A good throttle removes the evidence: that nobody accuses a class says nothing while it is slowed,
 //! so it is let go step by step, as long as nobody suffers, and back at once.
+//!
+//! Where admission lets what has grown wait first, it is the culprit that is held back, and others are only
+//! slower than with room: throttled its requests complete in their turn instead.
 //!
 //! Where classes are not to be held ([`AutoConfig::holds`]), a throttle says only that the class goes last where
 //! admission lets requests wait: set as above where others are held back, released when they were not and less than 0.75
@@ -131,6 +136,8 @@ pub struct Culprit<'a> {
     pub confidence: Confidence,
     /// Its requests in flight, on average.
     pub in_flight: f64,
+    /// Part of its own requests that admission refused, or let wait for long.
+    pub held_back: f64,
 }
 
 /// How a resource does.
@@ -298,6 +305,8 @@ const USAGE_FULL: f64 = 0.95;
 /// Part of the others' requests that is held back from which on they suffer, and below which they do not.
 const HELD_BACK: f64 = 0.02;
 const HELD_BACK_CALM: f64 = 0.01;
+/// Part of a culprit's own requests that is held back from which on it crowds others.
+const CROWDED: f64 = 0.1;
 /// How much longer others take than with room before a class is throttled, while it is, and where it may
 /// be eased; and the latency over SLO below which the first does not count.
 const SLOWED: f64 = 2.0;
@@ -346,6 +355,12 @@ impl Pressure<'_> {
     /// Whether admission holds others back, in front of a resource that would be full without it.
     fn holds_back(&self) -> bool {
         self.usage >= USAGE_HELD && self.others.held_back >= HELD_BACK
+    }
+
+    /// Whether admission holds the culprit back, and others are slower all the same.
+    fn is_crowded(&self, by: &Culprit<'_>) -> bool {
+        let slow = self.usage >= USAGE_HELD && self.others.slowed >= SLOWED;
+        slow && by.held_back >= CROWDED
     }
 
     /// Whether there is room, and nobody held back.
@@ -430,7 +445,7 @@ fn next<'a, 'p>(
         let try_it =
             may_try && culprit.confidence.is_worth_a_trial() && culprit.share >= TRIAL_SHARE;
         let pressed = pressure(culprit.resource).is_some_and(|it| match config.holds {
-            true => it.is_pressed(),
+            true => it.is_pressed() || sure && it.is_crowded(culprit),
             false => it.holds_back(),
         });
         let free = !standing.iter().any(|it| it.class == culprit.class);

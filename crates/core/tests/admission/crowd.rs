@@ -303,7 +303,7 @@ impl Crowd {
             AdmissionKind::Adaptive => {
                 let limit = f64::from(self.table.limit(node, Rank::of(Class::HIGHEST)));
                 // Kinds that do not use what is full behind the servers have a limit of their own.
-                match self.table.spares_any(SITE) {
+                match self.table.kinds(SITE).spares_any() {
                     true => limit.max(self.table.spared_limit(node) as f64),
                     false => limit,
                 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::admission::{Class, Kind};
+use tidegate_core::admission::Class;
 use tidegate_core::classes::ClassId;
 use tidegate_core::culprits::{
     Confidence as Sure, Discovery, EVERY, Limits, Request, ResourceId, UsagePoint, Verdicts,
@@ -169,7 +169,7 @@ impl Front {
         };
         let arrival = Arrival {
             class,
-            kind: Kind::of("GET", self.paths[open.class]),
+            kind: self.picker.kind_of(SITE, "GET", self.paths[open.class]),
             id: WaitId(number),
             ..Arrival::at(SITE)
         };
@@ -300,7 +300,7 @@ impl Front {
     }
 
     /// Who is accused or suspected, and what each resource's use was of late.
-    pub(super) fn culprits(&self) -> Vec<Culprit<'_>> {
+    pub(super) fn culprits(&self, now: Timestamp) -> Vec<Culprit<'_>> {
         let found = self.verdicts.iter().zip(RESOURCES);
         let found = found.flat_map(|(verdicts, resource)| {
             let all = verdicts.told().chain(verdicts.suspected());
@@ -322,12 +322,14 @@ impl Front {
                     .open
                     .values()
                     .filter(|open| open.class == class && open.sent.is_some());
+                let (_, held_back) = self.fared(now, |it| it == class);
                 Some(Culprit {
                     class: &self.names[class],
                     resource,
                     share: it.share,
                     confidence,
                     in_flight: sent.count() as f64,
+                    held_back,
                 })
             })
             .collect()
@@ -348,17 +350,17 @@ impl Front {
         .collect()
     }
 
-    /// Latency of all classes but these in times of the SLO, and the part that was held back.
-    fn others(&self, but: &[&str], now: Timestamp) -> (Option<f64>, f64) {
+    /// Latency of these classes in times of the SLO, and the part that was held back.
+    fn fared(&self, now: Timestamp, classes: impl Fn(usize) -> bool) -> (Option<f64>, f64) {
         let late = self.late.iter().copied();
         let open = self.open.values().filter_map(|it| {
             let waited = it.sent?.seconds_since(it.asked);
             Some((it.class, now, Some((waited, now.seconds_since(it.asked)))))
         });
         let all: Vec<Fared> = late.chain(open).collect();
-        let others = all.iter().filter(|it| !but.contains(&&*self.names[it.0]));
+        let all = all.iter().filter(|it| classes(it.0));
         let (mut seconds, mut many, mut held_back) = (Vec::new(), 0.0, 0.0);
-        for (_, _, took) in others {
+        for (_, _, took) in all {
             many += 1.0;
             held_back += f64::from(took.is_none_or(|it| it.0 > HELD_BACK * self.slo));
             seconds.extend(took.map(|it| it.1 / self.slo));
@@ -378,12 +380,12 @@ impl Front {
         let Some(mut automatic) = self.automatic.take() else {
             return;
         };
-        let culprits = self.culprits();
+        let culprits = self.culprits(now);
         let told = culprits.iter();
         let told = told.filter(|it| it.confidence > Confidence::Suspected);
         let mut but: Vec<&str> = told.map(|it| it.class).collect();
         but.extend(automatic.classes());
-        let (latency, held_back) = self.others(&but, now);
+        let (latency, held_back) = self.fared(now, |it| !but.contains(&&*self.names[it]));
         let heard = Heard {
             culprits: &culprits,
             resources: &self.usage(now),

@@ -54,15 +54,12 @@ impl World<'_> {
         if let Some(held) = held {
             io = held.shape.draw(held.lasts.as_secs_f64(), prng);
         }
-        let kind = match held {
-            Some(held) if !held.alike => Kind::of("GET", HELD_PATH),
-            Some(_) | None => Kind::ANY,
-        };
+        let path = held.filter(|held| !held.alike).map(|_| HELD_PATH);
         let class = draw_class(&model.classes, model.admission.classes, prng);
         let wanted = Wanted {
             site,
             class,
-            kind,
+            path,
             front_end,
             arrived: self.now,
             demand: Duration::from_secs_f64(demand),
@@ -135,13 +132,15 @@ impl World<'_> {
         let decision = match &wanted.tried {
             None => {
                 self.arrivals_so_far += 1;
+                let picker = &mut front_end.picker;
+                let kind = |path| picker.kind_of(site, "GET", path);
                 let arrival = Arrival {
                     class: wanted.class,
-                    kind: wanted.kind,
+                    kind: wanted.path.map_or(Kind::ANY, kind),
                     id: WaitId(self.arrivals_so_far),
                     ..Arrival::at(site)
                 };
-                front_end.picker.handle_request(&arrival, now)
+                picker.handle_request(&arrival, now)
             }
             Some(tried) => {
                 let tried = std::slice::from_ref(tried);

@@ -15,6 +15,7 @@ fn culprit(class: &str, share: f64, confidence: Confidence) -> Culprit<'_> {
         share,
         confidence,
         in_flight: 10.0,
+        held_back: 0.0,
     }
 }
 
@@ -66,6 +67,26 @@ fn done<'a>(
     throttles: &[Standing<'a>],
 ) -> Vec<Step<'a>> {
     about(&pressure(usage, latency), culprits, throttles)
+}
+
+#[test]
+fn a_culprit_that_admission_holds_back_is_throttled_where_others_are_slower_all_the_same() {
+    let config = AutoConfig::default();
+    let held = |held_back, confidence| Culprit {
+        held_back,
+        ..culprit("search", 0.6, confidence)
+    };
+    let sets = |usage, slowed, culprit| {
+        let pressures = suffering(usage, 0.05, slowed, 0.0);
+        let steps = steps(&config, &[culprit], &pressures, &[], NOW);
+        matches!(steps[..], [Step::Set { trial: None, .. }])
+    };
+    let sure = held(0.1, Confidence::Strong);
+    assert!(sets(0.7, 2.0, sure));
+    assert!(!sets(0.69, 2.0, sure));
+    assert!(!sets(0.7, 1.99, sure));
+    assert!(!sets(0.7, 2.0, held(0.09, Confidence::Strong)));
+    assert!(!sets(0.7, 2.0, held(0.5, Confidence::Suspected)));
 }
 
 #[test]

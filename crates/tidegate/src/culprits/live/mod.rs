@@ -449,7 +449,18 @@ impl Running {
         if let Some(policy) = &mut self.policy {
             let throttling = &self.shared.throttles;
             let pressed = self.watched.pressed();
-            let said = policy.act(&findings.all, &pressed, others, throttling, now);
+            let requests = &self.requests;
+            let held_back = |class: &str| {
+                let fare = requests.others_fare(&|name| name != class, HELD_BACK * slo, now);
+                fare.held_back
+            };
+            let said = policy.act(
+                &findings.all,
+                &pressed,
+                (others, &held_back),
+                throttling,
+                now,
+            );
             for (event, text) in said {
                 self.output.event(event, &text);
             }

@@ -64,12 +64,12 @@ impl Policy {
         self.orders.contains_key(class)
     }
 
-    /// Looks at what was found, and acts; says what it did, for the operator.
+    /// Looks at what was found, at how others do, at what part of a class was held back, and acts; says what it did, for the operator.
     pub(super) fn act(
         &mut self,
         found: &[Finding],
         pressed: &[Pressed],
-        others: OthersDo,
+        (others, held_back): (OthersDo, &dyn Fn(&str) -> f64),
         throttling: &Throttling,
         now: Timestamp,
     ) -> Vec<(&'static str, String)> {
@@ -77,7 +77,14 @@ impl Policy {
         let standing = throttling.all();
         let orders: Vec<_> = found.iter().map(|it| self.order(it)).collect();
         let culprits: Vec<_> = (found.iter().zip(&orders))
-            .filter_map(|(it, order)| self.culprit(it, order.as_deref()?, &standing))
+            .filter_map(|(it, order)| {
+                let culprit = self.culprit(it, order.as_deref()?, &standing)?;
+                let held_back = held_back(&it.class);
+                Some(Culprit {
+                    held_back,
+                    ..culprit
+                })
+            })
             .collect();
         let resources: Vec<_> = (pressed.iter())
             .map(|it| UsedPart {
@@ -154,6 +161,7 @@ impl Policy {
             share,
             confidence,
             in_flight: it.in_progress,
+            held_back: 0.0,
         })
     }
 
@@ -242,11 +250,19 @@ mod tests {
         }]
     }
 
-    fn others(latency: f64) -> OthersDo {
-        OthersDo {
+    type Heard = (OthersDo, &'static dyn Fn(&str) -> f64);
+
+    fn others(latency: f64) -> Heard {
+        fare(latency, 0.0, &|_| 0.0)
+    }
+
+    /// How others do, and what part of a class is held back.
+    fn fare(latency: f64, held_back: f64, own: &'static dyn Fn(&str) -> f64) -> Heard {
+        let others = OthersDo {
             latency: Some(latency),
-            held_back: 0.0,
-        }
+            held_back,
+        };
+        (others, own)
     }
 
     fn limit(throttling: &Throttling, class: &str) -> Option<u32> {
@@ -286,10 +302,7 @@ mod tests {
             policy.act(&found, &full(), others(0.4), &throttling, now),
             []
         );
-        let refused = OthersDo {
-            held_back: 0.3,
-            ..others(0.4)
-        };
+        let refused = fare(0.4, 0.3, &|_| 0.0);
         let said = policy.act(&found, &full(), refused, &throttling, now);
         assert!(said[0].1.contains("on trial"), "{said:?}");
         assert_eq!(limit(&throttling, "GET /search?q"), Some(7));
@@ -304,10 +317,7 @@ mod tests {
             usage: 0.8,
             ..full()[0].clone()
         }];
-        let refused = OthersDo {
-            held_back: 0.3,
-            ..others(0.4)
-        };
+        let refused = fare(0.4, 0.3, &|_| 0.0);
         assert_eq!(policy.act(&found, &held, others(0.4), &throttling, now), []);
         policy.act(&found, &held, refused, &throttling, now);
         assert_eq!(limit(&throttling, "GET /search?q"), Some(7));
@@ -317,6 +327,25 @@ mod tests {
             "it waits first, where admission lets anybody wait"
         );
         assert!(policy.throttles("GET /search?q") && !policy.throttles("GET /other"));
+    }
+
+    #[test]
+    fn a_class_that_admission_refuses_is_throttled_where_others_are_slower_than_before() {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let found = [finding("GET /search?q", Some(Sure::Strong))];
+        let full = [Pressed {
+            usage: 0.8,
+            ..full()[0].clone()
+        }];
+        let at = Timestamp::from_millis;
+        let calm = fare(0.02, 0.0, &|_| 0.0);
+        assert_eq!(policy.act(&found, &full, calm, &throttling, at(1000)), []);
+        let of_another = fare(0.05, 0.0, &|class| f64::from(class != "GET /search?q"));
+        let said = policy.act(&found, &full, of_another, &throttling, at(2000));
+        assert_eq!(said, []);
+        let refused = fare(0.05, 0.0, &|class| f64::from(class == "GET /search?q"));
+        policy.act(&found, &full, refused, &throttling, at(3000));
+        assert!(limit(&throttling, "GET /search?q").is_some());
     }
 
     #[test]
