@@ -38,3 +38,4 @@ mod trouble;
 mod why;
 
 pub(crate) use access::{Access, EXCHANGE, ORDER_HEADER};
+pub(crate) use why::grown_reason;

@@ -157,8 +157,20 @@ pub(crate) struct SiteStatus {
     /// Refusals, waits and tunnels, which are not in `recent.latency`.
     #[serde(default)]
     pub(crate) apart: Apart,
+    /// Kinds of requests that go last where room is short since they grew, those with the most in flight first.
+    #[serde(default)]
+    pub(crate) grown: Vec<GrownKind>,
     /// Its nodes.
     pub(crate) nodes: Vec<NodeStatus>,
+}
+
+/// A kind of a site's requests that has grown much more than all others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GrownKind {
+    /// Method and path, `*` for digits, names of the query; null for all kinds that are not told apart.
+    pub(crate) kind: Option<String>,
+    /// Its requests that wait for a node's answer.
+    pub(crate) in_flight: u64,
 }
 
 /// A node.
@@ -306,6 +318,9 @@ pub(crate) struct WhySite {
     pub(crate) policy_what: String,
     /// The reasons in sentences, the weightiest first.
     pub(crate) reasons: Vec<String>,
+    /// Kinds of requests that go last where room is short since they grew.
+    #[serde(default)]
+    pub(crate) grown: Vec<GrownKind>,
     /// Its nodes, each with the policy's terms.
     pub(crate) nodes: Vec<WhySiteNode>,
     /// Its last requests, newest first.

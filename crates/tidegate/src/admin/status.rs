@@ -9,8 +9,8 @@ use tidegate_core::topology::{Health, NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot, Snapshot};
 
 use super::models::{
-    Apart, LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent, Requests, ResourceStatus,
-    SiteStatus, Status,
+    Apart, GrownKind, LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent, Requests,
+    ResourceStatus, SiteStatus, Status,
 };
 use super::plane::{Look, Plane};
 use super::throttles;
@@ -224,10 +224,22 @@ fn site_status(plane: &Plane, look: &Look, topology: &Topology, id: SiteId) -> S
         fail_open: site.fail_open,
         recent: site_recent(look, id),
         apart: site_apart(look, id),
+        grown: grown(plane, id),
         nodes: nodes
             .map(|(node, share)| node_status(plane, look, topology, *node, share))
             .collect(),
     }
+}
+
+/// The kinds of a site's requests that go last since they grew.
+pub(super) fn grown(plane: &Plane, id: SiteId) -> Vec<GrownKind> {
+    let kinds = plane.shared.table.kinds(id).surged().into_iter();
+    kinds
+        .map(|it| GrownKind {
+            kind: it.name,
+            in_flight: it.waiting,
+        })
+        .collect()
 }
 
 /// One node.

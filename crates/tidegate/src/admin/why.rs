@@ -15,14 +15,16 @@ use tidegate_proxy::Recent;
 
 use super::findings;
 use super::models::{
-    Decision, NodeStatus, TermStatus, Why, WhyClass, WhyNode, WhySite, WhySiteNode,
+    Decision, GrownKind, NodeStatus, TermStatus, Why, WhyClass, WhyNode, WhySite, WhySiteNode,
 };
 use super::plane::{Look, Plane};
-use super::status::node_status;
+use super::status::{grown, node_status};
 use super::throttles;
 
 /// Nodes that one sentence names.
 const NODES_MAX: usize = 10;
+/// Kinds of requests that one names.
+const KINDS_MAX: usize = 5;
 /// Requests that an answer shows.
 const DECISIONS_MAX: usize = 20;
 
@@ -91,6 +93,7 @@ fn why_site(plane: &Plane, topology: &Topology, id: SiteId) -> WhySite {
         policy: site.policy.kind.name().into(),
         policy_what: site.policy.kind.what().into(),
         reasons: site_reasons(plane, look.now, topology, id),
+        grown: grown(plane, id),
         nodes: nodes
             .map(|(node, share)| WhySiteNode {
                 name: topology.node(*node).name.clone(),
@@ -292,12 +295,33 @@ fn site_reasons(plane: &Plane, now: Timestamp, topology: &Topology, id: SiteId) 
         reasons.push("no node is up, so ejected ones are used".into());
     }
     reasons.extend(admission_reason(plane, now, topology, id));
+    reasons.extend(grown_reason(&grown(plane, id)));
     reasons.extend(group_reason(plane, topology, id));
     let of_site = |class: &ClassPattern| class.site().is_none_or(|it| it == site.name);
     for throttle in throttles::all_where(plane, of_site) {
         reasons.extend(throttles::reasons(&throttle));
     }
     reasons
+}
+
+/// Which kinds go last since they grew, the first few by name.
+pub(crate) fn grown_reason(kinds: &[GrownKind]) -> Option<String> {
+    if kinds.is_empty() {
+        return None;
+    }
+    let named = kinds.iter().take(KINDS_MAX).map(|it| {
+        let name = it.kind.as_deref().unwrap_or("kinds not told apart");
+        format!("{name} ({} in flight)", it.in_flight)
+    });
+    let mut named: Vec<_> = named.collect();
+    let left = kinds.len().saturating_sub(KINDS_MAX);
+    if left > 0 {
+        named.push(format!("and {left} more"));
+    }
+    Some(format!(
+        "where room is short these go last, since they grew more than all others: {}",
+        named.join(", ")
+    ))
 }
 
 /// What the site shares with others.

@@ -1,5 +1,6 @@
 //! Answers of the admin API as text for people.
 
+use crate::admin::grown_reason;
 use crate::admin::models::{
     Apart, Decision, NodeStatus, Quantiles, SiteStatus, Status, TermStatus, ThrottleStatus,
     Throttles, Why, WhySiteNode,
@@ -163,6 +164,9 @@ fn site_table(site: &SiteStatus) -> String {
         },
     );
     out.push_str(&apart(&site.apart));
+    if let Some(grown) = grown_reason(&site.grown) {
+        out.push_str(&format!("  {grown}\n"));
+    }
     let header = [
         "node", "state", "rung", "key", "queue", "cpu", "age", "rif", "share", "req/s", "err/s",
         "p50", "p99",
@@ -399,6 +403,7 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::models::GrownKind;
 
     #[test]
     fn times_read_well() {
@@ -431,6 +436,22 @@ mod tests {
     }
 
     #[test]
+    fn kinds_that_go_last_since_they_grew_are_named() {
+        let grown = |kind: Option<&str>, in_flight| GrownKind {
+            kind: kind.map(str::to_owned),
+            in_flight,
+        };
+        assert_eq!(grown_reason(&[]), None);
+        let mut all = vec![grown(Some("GET /search.php?q"), 12), grown(None, 3)];
+        let line = "where room is short these go last, since they grew more than all others: \
+            GET /search.php?q (12 in flight), kinds not told apart (3 in flight)";
+        assert_eq!(grown_reason(&all).as_deref(), Some(line));
+        all.resize(9, grown(Some("GET /a"), 1));
+        let line = grown_reason(&all).unwrap();
+        assert!(line.ends_with("GET /a (1 in flight), and 4 more"), "{line}");
+    }
+
+    #[test]
     fn a_large_sites_most_used_nodes_are_shown_and_the_others_counted() {
         let nodes = (0..30).map(|number: u32| WhySiteNode {
             name: format!("n{number}"),
@@ -443,6 +464,7 @@ mod tests {
             policy: "auto".into(),
             policy_what: "what".into(),
             reasons: Vec::new(),
+            grown: Vec::new(),
             nodes: nodes.collect(),
             decisions: Vec::new(),
         };
