@@ -22,6 +22,7 @@
 //! one begins to wait, when [`Picker::due`] says so, and when the director sees room that others left.
 
 mod groups;
+mod ticket;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -29,8 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::admission::{
-    Admission, AdmissionConfig, Class, Kind, KindPlaces, Limits, Pushed, RejectReason, Verdict,
-    WaitQueue, WaitRules,
+    Admission, AdmissionConfig, Class, Kind, KindPlaces, LimitBy, Limits, Pushed, RejectReason,
+    Verdict, WaitQueue, WaitRules,
 };
 use crate::load::{LoadTable, RestKind};
 use crate::policy::{Choice, Policy, PolicyConfig, Probe, Sample, Term, View};
@@ -38,6 +39,8 @@ use crate::prng::Prng;
 use crate::time::Timestamp;
 use crate::topology::{NodeId, SiteId, Topology};
 use groups::Groups;
+use ticket::TicketTable;
+pub use ticket::{Resting, Ticket};
 
 /// What to do with a request.
 #[derive(Debug)]
@@ -63,6 +66,8 @@ pub struct Arrival {
     pub class: Class,
     /// What it costs, as far as its head tells.
     pub kind: Kind,
+    /// Whether a throttle that stands has let it on, as one of so many at a time.
+    pub throttled: bool,
     /// Its number, should it have to wait.
     pub id: WaitId,
 }
@@ -74,6 +79,7 @@ impl Arrival {
             site,
             class: Class::HIGHEST,
             kind: Kind::ANY,
+            throttled: false,
             id: WaitId(0),
         }
     }
@@ -106,70 +112,6 @@ pub enum Outcome {
     Broken,
     /// There was no connection to the node.
     Unreachable,
-}
-
-/// One request on its way. Dropping it ends it.
-#[derive(Debug)]
-#[must_use = "a dropped ticket is an ended request"]
-pub struct Ticket {
-    /// The node that has it.
-    pub node: NodeId,
-    /// Why it went there.
-    pub why: Why,
-    site: SiteId,
-    /// None if this is not its first try: then it says nothing of its kind.
-    kind: Option<Kind>,
-    slowdown: f32,
-    /// Whether it has no answer yet, and whether it found hardly another one there and has none yet.
-    unanswered: Cell<bool>,
-    first: Cell<bool>,
-    dispatched_at: Timestamp,
-    /// When the head of the answer came.
-    began_at: Option<Timestamp>,
-    table: TicketTable,
-}
-
-/// The table as the tickets of one picker share it: counted by a counter of this picker's own,
-/// for the table's would be fought over by all workers, twice per request.
-type TicketTable = Arc<Arc<LoadTable>>;
-
-impl Ticket {
-    /// The site that it belongs to.
-    pub fn site(&self) -> SiteId {
-        self.site
-    }
-
-    /// The answer has come, or will not.
-    fn end_wait(&self) {
-        if self.first.replace(false) {
-            self.table.first_ended(self.site);
-        }
-        if let (Some(kind), true) = (self.kind, self.unanswered.replace(false)) {
-            self.table.kinds(self.site).end_wait(kind);
-        }
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        self.table.complete(self.node);
-        self.end_wait();
-    }
-}
-
-/// A request rests while this lives, which is no longer than its ticket.
-#[derive(Debug)]
-#[must_use = "dropped, it rests no more"]
-pub struct Resting {
-    node: NodeId,
-    rest: RestKind,
-    table: TicketTable,
-}
-
-impl Drop for Resting {
-    fn drop(&mut self) {
-        self.table.end_rest(self.node, self.rest);
-    }
 }
 
 /// A request whose answer goes on for so long after its head rests: it has the pace of its client.
@@ -206,6 +148,17 @@ struct Turn {
 struct Waiter {
     id: WaitId,
     kind: Kind,
+    throttled: bool,
+}
+
+impl Waiter {
+    fn of(arrival: &Arrival) -> Self {
+        Self {
+            id: arrival.id,
+            kind: arrival.kind,
+            throttled: arrival.throttled,
+        }
+    }
 }
 
 impl PartialEq for Waiter {
@@ -223,13 +176,46 @@ enum Passes {
     Spared,
     /// Its kind has not surged, others have.
     Steady,
+    /// A throttle bounds it, while others are held back for what is behind the servers.
+    Throttled,
 }
 
 impl Passes {
+    /// Whether a request need not wait for what others wait for.
+    fn beside(table: &LoadTable, site: SiteId, request: Waiter) -> Option<Self> {
+        let bounded = request.throttled && table.accounts().bears(site);
+        let by = table.limited_by(site);
+        if bounded && matches!(by, Some(LimitBy::Hidden | LimitBy::Dip)) {
+            return Some(Self::Throttled);
+        }
+        let spared = table.kinds(site).is_spared(request.kind);
+        spared.then_some(Self::Spared)
+    }
+
     fn among_surged(has_surged: bool, any_surged: bool) -> Self {
         match any_surged && !has_surged {
             true => Self::Steady,
             false => Self::Never,
+        }
+    }
+}
+
+/// In which books a request is kept.
+#[derive(Clone, Copy, Debug)]
+enum Books {
+    /// Those of its kind.
+    Kind(Kind),
+    /// An account of its own if there is one left, or else those of its kind.
+    Throttled(Kind),
+    /// None: it has been there before.
+    Retry,
+}
+
+impl From<Waiter> for Books {
+    fn from(waiter: Waiter) -> Self {
+        match waiter.throttled {
+            true => Self::Throttled(waiter.kind),
+            false => Self::Kind(waiter.kind),
         }
     }
 }
@@ -310,8 +296,12 @@ impl PickerSite {
             Passes::Never => 0,
             Passes::Spared => view.table.spared_limit(node),
             Passes::Steady => view.table.steady_limit(node),
+            // It needs room at the node itself, and takes nobody's slot.
+            Passes::Throttled => {
+                return view.table.at_work(node) < view.table.accounts().limit(node);
+            }
         };
-        view.table.at_work(node) < beside || self.admission.has_room(view, node, class)
+        view.table.in_slots(node) < beside || self.admission.has_room(view, node, class)
     }
 
     /// Tells the table how many wait: what the director asks slots for.
@@ -464,12 +454,9 @@ impl Picker {
 
     /// Stage 1 and the choice: what to do with a request.
     pub fn handle_request(&mut self, arrival: &Arrival, now: Timestamp) -> Decision {
-        let Arrival {
-            site,
-            class,
-            kind,
-            id,
-        } = *arrival;
+        let Arrival { site, class, .. } = *arrival;
+        let waiter = Waiter::of(arrival);
+        let kind = waiter.kind;
         let candidates = &self.topology.site(site).candidates;
         if candidates.is_empty() {
             return Decision::Reject(RejectReason::NoNode);
@@ -480,24 +467,23 @@ impl Picker {
         let contended = self.groups.is_contended(site);
         let kinds = self.table.kinds(site);
         let class = state.among_surged(class, kind, kinds);
-        let passes = match kinds.is_spared(kind) {
-            true => Passes::Spared,
-            false => Passes::among_surged(kinds.has_surged(kind), kinds.any_surged()),
-        };
-        // Who waits waits for what a spared one does not use.
-        let overtakes = contended || passes != Passes::Spared && state.waiting.is_ahead_of(class);
+        let passes = Passes::beside(&self.table, site, waiter)
+            .unwrap_or_else(|| Passes::among_surged(kinds.has_surged(kind), kinds.any_surged()));
+        // Who waits waits for what these do not use, or not more of.
+        let passes_by = matches!(passes, Passes::Spared | Passes::Throttled);
+        let overtakes = contended || !passes_by && state.waiting.is_ahead_of(class);
         let choice = if verdict == Verdict::Admit && !overtakes {
             state.choose(&view, (class, passes), &mut self.prng, &mut self.left)
         } else {
             None
         };
         if let Some(choice) = choice {
-            return Decision::Forward(self.dispatch((site, Some(kind)), &choice, now));
+            return Decision::Forward(self.dispatch((site, waiter.into()), &choice, now));
         }
         self.table.no_room(site);
         if state.admits.dry_run {
             let choice = state.policy.pick(&view, &mut self.prng);
-            return Decision::Forward(self.dispatch((site, Some(kind)), &choice, now));
+            return Decision::Forward(self.dispatch((site, waiter.into()), &choice, now));
         }
         let for_group = verdict == Verdict::Admit && (contended || is_group_full(&view));
         if let Verdict::Reject(reason) = verdict {
@@ -510,7 +496,7 @@ impl Picker {
             state.closed_until = now + CLOSED;
             return Decision::Reject(RejectReason::Overload);
         }
-        let pushed = state.waiting.push(class, Waiter { id, kind }, now);
+        let pushed = state.waiting.push(class, waiter, now);
         state.tell_waiting(&self.table, site);
         if for_group {
             self.groups.contend(site);
@@ -543,7 +529,7 @@ impl Picker {
             state.waiting.set_sojourn(self.table.sojourn(site));
             if let Some((class, late)) = state.waiting.expire(now) {
                 state.tell_waiting(&self.table, site);
-                let decision = self.give_up(site, class, late.kind, now);
+                let decision = self.give_up(site, class, late, now);
                 return Some((late.id, decision));
             }
             self.turns
@@ -567,21 +553,20 @@ impl Picker {
         (0..self.turns.len()).find_map(|index| self.take_turn(self.turns[index], now))
     }
 
-    /// One has waited too long. It may have become known meanwhile that what it waits for is not what it uses.
-    fn give_up(&mut self, site: SiteId, class: Class, kind: Kind, now: Timestamp) -> Decision {
+    /// One has waited too long. It may have become known meanwhile that what it waits for is not what it uses, or
+    /// is what others wait for.
+    fn give_up(&mut self, site: SiteId, class: Class, late: Waiter, now: Timestamp) -> Decision {
         let candidates = &self.topology.site(site).candidates;
         let view = view(&self.table, &self.topology, site, candidates, now);
         let state = &mut self.sites[site.index()];
-        let spared = !candidates.is_empty() && self.table.kinds(site).is_spared(kind);
-        let choice = match spared {
-            true => {
-                let rank = (class, Passes::Spared);
-                state.choose(&view, rank, &mut self.prng, &mut self.left)
-            }
-            false => None,
-        };
+        let passes = Passes::beside(&self.table, site, late);
+        let choice = passes
+            .filter(|_| !candidates.is_empty())
+            .and_then(|passes| {
+                state.choose(&view, (class, passes), &mut self.prng, &mut self.left)
+            });
         match choice {
-            Some(choice) => Decision::Forward(self.dispatch((site, Some(kind)), &choice, now)),
+            Some(choice) => Decision::Forward(self.dispatch((site, late.into()), &choice, now)),
             None => Decision::Reject(RejectReason::QueueTimeout),
         }
     }
@@ -599,13 +584,13 @@ impl Picker {
                 Some(state.choose(&view, rank, &mut self.prng, &mut self.left)?)
             }
         };
-        let (_, Waiter { id, kind }) = state.waiting.pop(now)?;
+        let (_, waiter) = state.waiting.pop(now)?;
         state.tell_waiting(&self.table, site);
         let decision = match choice {
-            Some(choice) => Decision::Forward(self.dispatch((site, Some(kind)), &choice, now)),
+            Some(choice) => Decision::Forward(self.dispatch((site, waiter.into()), &choice, now)),
             None => Decision::Reject(RejectReason::NoNode),
         };
-        Some((id, decision))
+        Some((waiter.id, decision))
     }
 
     /// When those who wait are to be looked at again, if anybody does, whatever else happens. To be
@@ -631,8 +616,11 @@ impl Picker {
     /// A request that waits goes away by itself.
     pub fn handle_left(&mut self, site: SiteId, id: WaitId) {
         if let Some(state) = self.sites.get_mut(site.index()) {
-            let kind = Kind::ANY;
-            state.waiting.remove(Waiter { id, kind });
+            state.waiting.remove(Waiter {
+                id,
+                kind: Kind::ANY,
+                throttled: false,
+            });
             state.evicted.retain(|evicted| *evicted != id);
             state.tell_waiting(&self.table, site);
         }
@@ -654,7 +642,7 @@ impl Picker {
         }
         let view = view(&self.table, &self.topology, site, &self.left, now);
         let choice = self.sites[site.index()].policy.pick(&view, &mut self.prng);
-        Ok(self.dispatch((site, None), &choice, now))
+        Ok(self.dispatch((site, Books::Retry), &choice, now))
     }
 
     /// The terms by which the site's policy sees a node now.
@@ -669,6 +657,7 @@ impl Picker {
     pub fn handle_head(&mut self, ticket: &mut Ticket, now: Timestamp) {
         ticket.began_at = Some(now);
         ticket.end_wait();
+        ticket.end_account();
         self.table.began(ticket.node);
     }
 
@@ -705,7 +694,8 @@ impl Picker {
         self.topology.site(site).admission.slo
     }
 
-    /// A request that has a ticket for this node rests from now on, and holds no room there.
+    /// A request that has a ticket for this node rests from now on, and holds no room there. One with an account of
+    /// its own ([`Ticket::is_throttled`]) does not.
     pub fn rest(&self, node: NodeId, rest: RestKind) -> Resting {
         self.table.begin_rest(node, rest);
         Resting {
@@ -725,17 +715,27 @@ impl Picker {
 
     fn dispatch(
         &mut self,
-        (site, kind): (SiteId, Option<Kind>),
+        (site, books): (SiteId, Books),
         choice: &Choice,
         now: Timestamp,
     ) -> Ticket {
         let node = choice.node;
+        let throttled = matches!(books, Books::Throttled(_)) && self.table.accounts().bears(site);
+        if throttled {
+            self.table.accounts().begin(site, node);
+        }
+        let kind = match books {
+            Books::Kind(kind) => Some(kind),
+            Books::Throttled(kind) => (!throttled).then_some(kind),
+            Books::Retry => None,
+        };
         self.groups.dispatched(site, self.table.group_of(node));
         let load = self.table.brief(node);
         let in_flight = u32::try_from(self.table.dispatch(node)).unwrap_or(u32::MAX);
         let at_work = u64::from(in_flight).saturating_sub(self.table.resting(node));
-        let first =
+        let alone =
             at_work <= FIRST.into() && self.table.agreed(node).is_none_or(|it| it.held <= FIRST);
+        let first = alone && !throttled;
         if first {
             self.table.add_first(site);
         }
@@ -752,6 +752,7 @@ impl Picker {
             },
             site,
             kind,
+            throttled: Cell::new(throttled),
             slowdown: choice.slowdown,
             unanswered: Cell::new(true),
             first: Cell::new(first),

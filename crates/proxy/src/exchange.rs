@@ -155,6 +155,11 @@ impl Live {
         Some(exchange.ticket.as_ref()?.node)
     }
 
+    /// Its ticket, if it has one.
+    pub(crate) fn ticket(&self) -> Option<&Ticket> {
+        self.inner.as_ref()?.1.ticket.as_ref()
+    }
+
     /// The throttle of its class.
     pub(crate) fn throttle(&self) -> Option<ThrottleId> {
         let (_, exchange) = self.inner.as_ref()?;
@@ -369,7 +374,7 @@ impl Exchange {
         }
         session.end_rest();
         drop(ticket);
-        session.leave_place();
+        session.leave_place(reason);
         self.reset();
         waiting::serve(worker);
     }

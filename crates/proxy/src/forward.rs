@@ -294,6 +294,7 @@ fn admit(
         site,
         class: worker.class(site, path, headers).with_known(known),
         kind: worker.kind(site, target.0.as_str(), uri_target(request)),
+        throttled: false,
         id: worker.waiters.number(),
     };
     let target = (target.0, uri_target(request));
@@ -327,7 +328,12 @@ fn pick(
     if site.index() >= picker.topology().sites.len() {
         return Err(Reason::NoSite);
     }
-    let decision = picker.handle_request(arrival, now);
+    let throttled = live.session().is_some_and(|it| it.has_bounded_place());
+    let arrival = Arrival {
+        throttled,
+        ..*arrival
+    };
+    let decision = picker.handle_request(&arrival, now);
     drop(picker);
     match decision {
         Decision::Reject(reason) => Err(reason.into()),
@@ -351,8 +357,13 @@ pub(crate) fn dispatch(worker: &Worker, live: &mut Live, ticket: Ticket, now: Ti
     }
     if let Some(session) = live.session() {
         // What failed elsewhere is at work anew: this ends its rest.
-        let overdue = worker.overdue(ticket.site());
-        session.rest_after(ticket.node, RestKind::Unanswered, overdue);
+        match ticket.is_throttled() {
+            true => session.end_rest(),
+            false => {
+                let overdue = worker.overdue(ticket.site());
+                session.rest_after(ticket.node, RestKind::Unanswered, overdue);
+            }
+        }
     }
     if let Some(exchange) = live.exchange() {
         if let Some(session) = exchange.session.take() {

@@ -19,6 +19,7 @@ use std::time::Duration;
 use tidegate_core::allowance::Allowance;
 use tidegate_core::throttle::Stood;
 
+use crate::reason::Reason;
 use crate::throttling::Passed;
 use crate::worker::{TICK, Ticks};
 
@@ -39,6 +40,16 @@ impl Place {
             account: Account::default(),
             returns: false,
         }
+    }
+
+    /// Whether the request has a place, of which there are so many.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.passed.is_bounded()
+    }
+
+    /// The request ends, for this reason if it is not answered.
+    pub(crate) fn end(self, reason: Option<Reason>) {
+        self.passed.end(reason);
     }
 
     /// From now on the request stands still for its client, if that does not go on at once.

@@ -362,9 +362,17 @@ impl Session {
         self.place.replace(Some(Box::new(place)));
     }
 
-    /// The request has ended.
-    pub(crate) fn leave_place(&self) {
-        drop(self.place.take());
+    /// The request has ended, for this reason if it was not answered.
+    pub(crate) fn leave_place(&self, reason: Option<Reason>) {
+        if let Some(place) = self.place.take() {
+            place.end(reason);
+        }
+    }
+
+    /// Whether the request has a place, of which there are so many.
+    pub(crate) fn has_bounded_place(&self) -> bool {
+        let place = self.place.borrow();
+        place.as_ref().is_some_and(|place| place.is_bounded())
     }
 
     /// The request stands still for its client from now on, if that does not go on at once.

@@ -197,10 +197,14 @@ impl Throttling {
         self.tell(&mut table, now);
     }
 
-    fn end(&self, throttle: ThrottleId, turn: &mut Turn, now: Timestamp) {
+    fn end(&self, throttle: ThrottleId, turn: &mut Turn, end: End, now: Timestamp) {
         let mut table = self.table();
         match turn {
-            Turn::Has => table.throttles.handle_end(throttle),
+            Turn::Has => match end {
+                End::Answered(took) => table.throttles.handle_answer(throttle, took),
+                End::Refused => table.throttles.handle_refused(throttle, now),
+                End::Other => table.throttles.handle_end(throttle),
+            },
             Turn::Lent => table.throttles.handle_lent_end(throttle, None),
             Turn::Returns(id, word) => match table.told.remove(id) {
                 Some(_) => table.throttles.handle_lent_end(throttle, Some(*id)),
@@ -209,6 +213,11 @@ impl Throttling {
             },
         }
         self.tell(&mut table, now);
+    }
+
+    /// Whether a throttle stands, and bounds how many of its class are in flight.
+    fn bounds(&self, throttle: ThrottleId) -> bool {
+        self.table().throttles.bounds(throttle)
     }
 
     fn stand_still(
@@ -336,6 +345,18 @@ pub(crate) struct Passed {
     worker: Rc<Worker>,
     throttle: ThrottleId,
     turn: Turn,
+    since: Timestamp,
+    end: End,
+}
+
+/// How a request has ended that a throttle let on.
+#[derive(Clone, Copy)]
+enum End {
+    /// It was answered, this long after it was let on.
+    Answered(Duration),
+    /// Admission has refused it.
+    Refused,
+    Other,
 }
 
 /// Whether it has its place.
@@ -352,7 +373,23 @@ impl Passed {
             worker: Rc::clone(worker),
             throttle,
             turn: Turn::Has,
+            since: worker.now(),
+            end: End::Other,
         }
+    }
+
+    /// Whether it has a place, of which there are so many.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.has_place() && self.worker.throttling().bounds(self.throttle)
+    }
+
+    /// It ends now, for this reason if it is not answered.
+    pub(crate) fn end(mut self, reason: Option<Reason>) {
+        self.end = match reason {
+            None => End::Answered(self.worker.now().since(self.since)),
+            Some(reason) if reason.is_for_lack_of_room() => End::Refused,
+            Some(_) => End::Other,
+        };
     }
 
     /// Whether it has its place.
@@ -403,7 +440,7 @@ impl Drop for Passed {
             worker.throttles.end_hold();
         }
         let throttling = worker.throttling();
-        throttling.end(self.throttle, &mut self.turn, worker.now());
+        throttling.end(self.throttle, &mut self.turn, self.end, worker.now());
     }
 }
 

@@ -53,8 +53,9 @@ impl Tunnel {
             return Err((live, Reason::BadResponse));
         };
         live.on_server_done();
-        if let Some(node) = live.node() {
-            session.rest(node, RestKind::Answered);
+        if let Some(ticket) = live.ticket() {
+            ticket.end_account();
+            session.rest(ticket.node, RestKind::Answered);
             waiting::serve(&session.worker);
         }
         session.suspend();

@@ -2,13 +2,15 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use common::{Bench, Gated, Message, Node, Peer, ask, clock, ok, until};
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Rank};
 use tidegate_core::throttle::{Marks, Order, SetBy, Throttle};
+use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{NodeId, SiteId};
 use tidegate_proxy::{LogFormat, LogTarget, Reason};
 
@@ -266,6 +268,99 @@ fn a_rate_lets_all_of_them_through_in_the_end() {
     }
     settled(&bench);
     assert_eq!(throttle(&bench).counters.passed, 4);
+}
+
+/// How far the clock of [`a_late_clock`] is ahead, milliseconds.
+static AHEAD: AtomicU64 = AtomicU64::new(0);
+/// When that clock was looked at first.
+static STARTED: OnceLock<Timestamp> = OnceLock::new();
+
+/// A clock that stands, but for what it is set ahead.
+fn a_late_clock() -> Timestamp {
+    let ahead = Duration::from_millis(AHEAD.load(Ordering::SeqCst));
+    *STARTED.get_or_init(clock) + ahead
+}
+
+/// One request of the class at a time, whose answers take a second and more; the second of three has been refused
+/// by admission, and the third is held.
+fn refused_and_held(gated: &Gated) -> (Bench, Peer) {
+    let admission = AdmissionConfig {
+        queue: 0,
+        ..AdmissionConfig::new(AdmissionKind::Adaptive)
+    };
+    let bench = Bench::admitting_with(&[gated.node.address], admission, |config| {
+        config.clock = a_late_clock;
+    });
+    set(&bench, one_at_a_time(), None);
+    let mut clients = held(&bench, 3);
+    until("the first is at the node", || bench.in_flight() == 1);
+    bench.shared.table.set_limits(NodeId(0), [0.0; Rank::COUNT]);
+    AHEAD.fetch_add(1500, Ordering::SeqCst);
+    gated.open();
+    assert_eq!(clients[0].read_response(false).status(), 200);
+    let refused = clients[1].read_response(false);
+    assert_eq!(
+        (refused.status(), refused.reason()),
+        (503, Some("queue_full"))
+    );
+    let last = clients.pop();
+    (bench, last.expect("three have asked"))
+}
+
+#[test]
+fn a_request_that_admission_refuses_leaves_its_place_taken_for_a_while() {
+    let gated = Gated::new();
+    let (bench, mut last) = refused_and_held(&gated);
+    until("its place is taken, and that is all", || {
+        let it = throttle(&bench);
+        (it.in_flight, it.waiting, bench.in_flight()) == (1, 1, 0)
+    });
+    // There is room again before the pause is over.
+    bench.shared.table.set_limits(NodeId(0), [1.0; Rank::COUNT]);
+    gated.open();
+    AHEAD.fetch_add(1000, Ordering::SeqCst);
+    assert_eq!(last.read_response(false).status(), 200);
+    settled(&bench);
+    // A release ends it as well.
+    let (bench, mut last) = refused_and_held(&gated);
+    bench.shared.table.set_limits(NodeId(0), [1.0; Rank::COUNT]);
+    gated.open();
+    release(&bench);
+    assert_eq!(last.read_response(false).status(), 200);
+    // And so does the proxy.
+    let (mut bench, last) = refused_and_held(&gated);
+    let drained = bench.proxy.take().expect("it runs").drain(Duration::ZERO);
+    assert!(drained.cut >= 1, "{drained:?}");
+    settled(&bench);
+    assert_eq!(throttle(&bench).counters.passed, 2);
+    drop(last);
+}
+
+#[test]
+fn a_throttled_request_takes_no_slot_while_the_throttle_stands() {
+    let gated = Gated::new();
+    let admission = AdmissionConfig {
+        slo: LONG,
+        ..AdmissionConfig::new(AdmissionKind::Adaptive)
+    };
+    let bench = Bench::admitting(&[gated.node.address], admission);
+    let table = &bench.shared.table;
+    table.set_limits(NodeId(0), [1.0; Rank::COUNT]);
+    table.accounts().set_most(SiteId(0), 4);
+    let throttled = || (bench.in_flight(), table.accounts().in_flight(NodeId(0)));
+    set(&bench, one_at_a_time(), None);
+    let mut clients = held(&bench, 2);
+    until("it has an account of its own", || throttled() == (1, 1));
+    assert_eq!(bench.client().get("/now").status(), 200);
+    // The second goes on as the throttle ends, as any request does.
+    release(&bench);
+    until("both are there", || throttled() == (2, 1));
+    clients.iter().for_each(|_| gated.open());
+    for client in &mut clients {
+        assert_eq!(client.read_response(false).status(), 200);
+    }
+    until("nothing is left", || throttled() == (0, 0));
+    bench.settled();
 }
 
 #[test]

@@ -1,17 +1,22 @@
 //! A shop whose database searches fill: who is refused and how long answers take, for whoever works on
 //! admission and culprits.
 //!
-//! `cargo run --profile fast -p tidegate-sim --example shop_rows [SEED]`
+//! `cargo run --profile fast -p tidegate-sim --example shop_rows [SEED [worn-out]]`
+//!
+//! `worn-out` is the site whose database is full from the start, with `automatic`.
 
 #![expect(clippy::print_stdout, reason = "printing the table is what it is for")]
 
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
 use tidegate_core::throttle::AutoConfig;
-use tidegate_sim::shop::{auction, run};
+use tidegate_sim::shop::{Outcome, auction, run, worn_out};
 
 fn main() {
     let seed = std::env::args().nth(1).and_then(|it| it.parse().ok());
     let seed = seed.unwrap_or(1);
+    if std::env::args().nth(2).as_deref() == Some("worn-out") {
+        return from_the_start(seed);
+    }
     println!("                     static              other pages         searches");
     println!("s          ref%  p95ms  mean   ref%  p95ms   mean   ref%    r/s  p95ms");
     let spans = [
@@ -39,9 +44,6 @@ fn main() {
             }
             for (from, to) in spans {
                 let over = |classes: &[usize]| tally.over(classes, f64::from(from), f64::from(to));
-                let part = |it: &tidegate_sim::shop::Outcome| {
-                    it.refused as f64 / (it.refused + it.answered).max(1) as f64 * 100.0
-                };
                 let (fixed, pages, searches) = (over(&[0]), over(&[1, 2, 3]), over(&[4]));
                 println!(
                     "{from:>3}-{to:<3}  {:>6.1} {:>6.1} {:>5.1}  {:>5.1} {:>6.1} {:>6.1}  {:>5.1} {:>6.1} {:>6.0}",
@@ -57,5 +59,34 @@ fn main() {
                 );
             }
         }
+    }
+}
+
+/// Percent of requests that were refused.
+fn part(it: &Outcome) -> f64 {
+    it.refused as f64 / (it.refused + it.answered).max(1) as f64 * 100.0
+}
+
+fn from_the_start(seed: u64) {
+    const SECONDS: [u32; 10] = [0, 5, 10, 15, 20, 30, 40, 60, 90, 120];
+    println!("           others                         searches");
+    println!("s          number  refused  p95ms   mean    r/s   ref%");
+    let adaptive = AdmissionConfig::new(AdmissionKind::Adaptive);
+    let tally = run(&worn_out(adaptive, Some(AutoConfig::default()), seed));
+    for (at, text) in &tally.said {
+        println!("{at:>7.0}  {text}");
+    }
+    for (from, to) in SECONDS.iter().zip(&SECONDS[1..]) {
+        let over = |classes: &[usize]| tally.over(classes, f64::from(*from), f64::from(*to));
+        let (others, searches) = (over(&[0, 1, 2, 3]), over(&[4, 5, 6]));
+        println!(
+            "{from:>3}-{to:<3}  {:>8} {:>8} {:>6.1} {:>6.1}  {:>5.1}  {:>5.1}",
+            others.refused + others.answered,
+            others.refused,
+            others.p95_ms,
+            others.mean_ms,
+            searches.answered as f64 / f64::from(to - from),
+            part(&searches),
+        );
     }
 }

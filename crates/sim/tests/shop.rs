@@ -153,7 +153,7 @@ fn where_nobody_is_throttled_the_culprit_waits_first() {
 fn a_database_that_is_full_from_the_start_keeps_others_out_for_some_seconds_only() {
     const OTHERS: [usize; 4] = [0, 1, 2, 3];
     let mut at_first = 0;
-    for seed in 1..=4 {
+    for seed in 1..=6 {
         let shop = worn_out(
             AdmissionConfig::new(AdmissionKind::Adaptive),
             Some(AutoConfig::default()),
@@ -161,10 +161,10 @@ fn a_database_that_is_full_from_the_start_keeps_others_out_for_some_seconds_only
         );
         let tally = run(&shop);
         at_first += tally.over(&OTHERS, 0.0, 5.0).refused;
-        // 1.3 % with seed 1, none with the others.
+        // A search that is throttled takes no slot from them, however dear it is.
         let then = tally.over(&OTHERS, 20.0, 120.0);
         assert!(
-            refused(then) < 0.02,
+            refused(then) < 0.002,
             "seed {seed}: {then:?} {:?}",
             tally.said
         );

@@ -2,7 +2,7 @@
 //! The picker's part: the limits are the director's, see [`super::control`].
 //!
 //! ```text
-//! room at a node   own in flight < the limit of the request's rank
+//! room at a node   own in flight, but for throttled ones < the limit of the request's rank
 //! ```
 //!
 //! Classes are nested limits: when the lowest finds no room, the next higher still does. So the
@@ -38,7 +38,7 @@ impl Admission for Adaptive {
 
     fn has_room(&self, view: &View<'_>, node: NodeId, class: Class) -> bool {
         let limit = view.table.limit(node, Rank::of(class));
-        (view.table.at_work(node) as f32) < limit
+        (view.table.in_slots(node) as f32) < limit
     }
 
     fn looks_further(&self) -> bool {

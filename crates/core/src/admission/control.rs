@@ -7,7 +7,14 @@
 //!                 the mean opinion of the front-ends
 //! one of several  slots that it holds in the server's words ([`super::slots`]); no words: a share
 //! rank            L + max(1, 0.15 L) * ranks below, for a request of a rank
+//! throttled       up to 8 / front-ends of a site's requests that a throttle of so many places has let on have an
+//!                 account of their own: they need room at a server, not behind it, and no slot; L for all
+//!                 others is less by as many, and half at least
 //! ```
+//!
+//! A throttle bounds its requests already. Counted with all others, one that takes a second looks like something
+//! slow behind the servers, and others are held for it. A throttle of many places is no bound: what is beyond those 8
+//! counts as all others do.
 //!
 //! A share is 1 / front-ends and what CPUs have nothing to do; a fraction of a request is a whole
 //! one for that part of the time, decided anew each 20 ms. Where requests wait, slots are asked for:
@@ -47,6 +54,9 @@ const FEW: f64 = 4.0;
 /// at once that do not use what is full behind them.
 const IDLE: f64 = 0.3;
 const AT_ONCE: f64 = 2.0;
+/// So many requests of a site's throttled classes have an account of their own, over all front-ends: more of them
+/// would be a load that the law for what is behind the servers must see.
+const THROTTLED_MAX: f64 = 8.0;
 /// The coin for a fraction of a request is thrown this often.
 const COIN: Duration = Duration::from_millis(20);
 /// What a rank has beyond the next lower one, as a part of the limit.
@@ -217,7 +227,7 @@ impl Control {
             let node = server.node;
             let answered = |ticket| table.answered_word(node, ticket);
             server.slots.take_in(answered, now);
-            let in_flight = table.at_work(node) as i64;
+            let in_flight = table.in_slots(node) as i64;
             let total = server.slots.total(in_flight, vote, now);
             server.total = total.filter(|_| several);
         }
@@ -310,15 +320,24 @@ impl Control {
         let binds = binds || needs.any();
         let keeps = self.keeps(share);
         let steady = self.surges.room();
+        let tell = self.servers.iter().all(Server::tells);
+        let most = if tell {
+            (THROTTLED_MAX * share).max(1.0)
+        } else {
+            0.0
+        };
+        table.accounts().set_most(tick.site, most as u64);
         for server in &mut self.servers {
             let limit = server.limit * server.scale;
-            let in_flight = table.at_work(server.node) as i64;
+            let in_flight = table.in_slots(server.node) as i64;
             server.near = false;
             server.held = in_flight;
             let total = server.total.filter(|_| limit.is_finite());
             let spared = for_spared(server, total.as_ref(), in_flight, share);
             table.set_spared_limit(server.node, spared);
             table.set_steady_limit(server.node, in_flight as f64 + steady);
+            let throttled = for_throttled(server, total.as_ref(), table, share);
+            table.accounts().set_limit(server.node, throttled);
             let agreed = total.map(|total| Agreed {
                 held: u32::try_from(total.held).unwrap_or(0),
                 limit: limit.ceil() as u32,
@@ -392,7 +411,7 @@ impl Control {
             }
             let limit = server.limit * server.scale;
             let mut wanted = Wanted {
-                in_flight: table.at_work(server.node) as i64,
+                in_flight: table.in_slots(server.node) as i64,
                 held: server.held,
                 vote,
                 asked: 0,
@@ -496,7 +515,7 @@ impl Needs {
 fn is_near(server: &Server, table: &LoadTable, share: f64) -> bool {
     match &server.total {
         Some(total) => total.held as f64 >= NEAR * server.limit,
-        None => table.at_work(server.node) as f64 >= NEAR * server.limit * share,
+        None => table.in_slots(server.node) as f64 >= NEAR * server.limit * share,
     }
 }
 
@@ -528,6 +547,16 @@ fn for_spared(server: &Server, total: Option<&Tally>, in_flight: i64, share: f64
     match server.idle > IDLE * server.capacity {
         true => own.max(in_flight as f64 + more),
         false => own,
+    }
+}
+
+/// Most own requests at work at a server when one of a throttled class comes that takes no slot: what the server
+/// itself bears.
+fn for_throttled(server: &Server, total: Option<&Tally>, table: &LoadTable, share: f64) -> f64 {
+    let own = table.at_work(server.node) as f64;
+    match total {
+        Some(total) => own + (server.limit - total.held as f64).max(0.0) * (FEW * share).min(1.0),
+        None => server.limit * share + table.accounts().in_flight(server.node) as f64,
     }
 }
 

@@ -34,7 +34,8 @@
 //!
 //! A mix that becomes dearer raises W, and no overload is it: no kind takes longer than it did.
 //!
-//! Inputs: requests in service and completions of the whole site, CPU, time.
+//! Inputs: requests in service and completions of the whole site, but for throttled ones with an account of their
+//! own ([`super::control`]), CPU, time.
 //!
 //! Failure case: both the CPUs and something behind them full at once is judged by the CPUs. One
 //! server alone with something slow behind it is the policy's affair.

@@ -59,8 +59,9 @@ pub(super) struct Server {
     pub(super) ended: f64,
     /// All of them so far.
     pub(super) done: u64,
-    /// Own requests that rest, as told last.
+    /// Own requests that rest, as told last, and throttled ones with an account of their own that have ended.
     resting: u64,
+    throttled_ended: u64,
     /// Below this part of the time a fraction counts as a whole request.
     pub(super) coin: f64,
     /// What the last tick decided, for all front-ends together.
@@ -118,6 +119,7 @@ impl Server {
             ended: 0.0,
             done: 0,
             resting: table.resting(node),
+            throttled_ended: table.accounts().ended(node),
             coin: 0.5,
             limit: f64::INFINITY,
             scale: 1.0,
@@ -147,7 +149,9 @@ impl Server {
     ) -> Age {
         let ended = self.note_done(table);
         self.judge_overdue(table, dt, pressure);
-        let in_flight = table.at_work(self.node) as f64;
+        let in_flight = table.in_slots(self.node) as f64;
+        // Others are taken to have as many.
+        let throttled = table.accounts().in_flight(self.node) as f64 / share;
         let ended_by_all = self.slots.ended() - self.ended_by_all;
         self.ended_by_all += ended_by_all;
         let (all, empty, all_ended) = match &self.total {
@@ -171,14 +175,16 @@ impl Server {
                 let slow = little > 0.0 && all > little;
                 self.ended_since += all_ended;
                 let resting = table.resting(self.node) as f64 / share;
-                let seen = (dt, all, empty, resting, little);
+                let seen = (dt, all + throttled, empty, resting, little + throttled);
                 let bound = self.by_record(&load, seen, age, pressure);
                 let (busy, at_work) = (bound.busy(), bound.at_work());
                 if slow && pressure.binds && bound.fills(FULL, capacity) {
-                    bound.cap(little, capacity);
+                    bound.cap(little + throttled, capacity);
                 }
                 let (limit, idle) = (bound.limit(), bound.idle(capacity));
-                (self.limit, self.idle) = (limit, idle);
+                // They have no slots, and never leave less than half to others.
+                self.limit = (limit - throttled).max(limit / 2.0);
+                self.idle = idle;
                 self.capacity = capacity;
                 sum.busy += busy;
                 sum.capacity += capacity;
@@ -196,12 +202,14 @@ impl Server {
     }
 
     /// Own requests that are at work no more. One that rests is done with, as far as the server's room goes;
-    /// when it ends it was not at work.
+    /// when it ends it was not at work. One with an account of its own held no slot.
     fn note_done(&mut self, table: &LoadTable) -> f64 {
         let (own, resting) = (table.own(self.node), table.resting(self.node));
+        let throttled = table.accounts().ended(self.node);
         let ended = own.completed.wrapping_sub(self.own.completed);
         let done = ended.saturating_add(resting).saturating_sub(self.resting);
-        (self.own, self.resting) = (own, resting);
+        let done = done.saturating_sub(throttled.wrapping_sub(self.throttled_ended));
+        (self.own, self.resting, self.throttled_ended) = (own, resting, throttled);
         self.done += done;
         self.ended = done as f64;
         self.ended
@@ -340,6 +348,7 @@ fn seen(load: &NodeLoad, in_flight: f64) -> Seen {
 mod tests {
     use super::*;
     use crate::load::RestKind;
+    use crate::topology::SiteId;
 
     #[test]
     fn who_comes_to_rest_is_done_with_and_not_once_more_as_it_ends() {
@@ -360,6 +369,30 @@ mod tests {
         table.believe_unanswered(node, false);
         assert_eq!(server.note_done(&table), 0.0);
         assert_eq!(server.done, 4);
+    }
+
+    #[test]
+    fn one_with_an_account_of_its_own_is_done_with_unseen() {
+        let (node, site, table) = (NodeId(0), SiteId(0), LoadTable::new(1, 1));
+        let mut server = Server::new(node, &table);
+        for _ in 0..4 {
+            table.dispatch(node);
+        }
+        (0..3).for_each(|_| table.accounts().begin(site, node));
+        assert_eq!((table.at_work(node), table.in_slots(node)), (4, 1));
+        // One has ended; one has its answer's head, and is as all others are from then on.
+        table.accounts().end(site, node, true);
+        table.complete(node);
+        assert_eq!(server.note_done(&table), 0.0);
+        table.accounts().end(site, node, false);
+        assert_eq!((table.at_work(node), table.in_slots(node)), (3, 2));
+        assert_eq!(server.note_done(&table), 0.0);
+        (0..2).for_each(|_| table.complete(node));
+        assert_eq!(server.note_done(&table), 2.0);
+        assert_eq!(
+            (table.in_slots(node), table.accounts().in_flight(node)),
+            (0, 1)
+        );
     }
 
     #[test]

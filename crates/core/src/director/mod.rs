@@ -210,7 +210,7 @@ impl Director {
             };
             let has_room = |node: &NodeId| {
                 let limit = table.limit(*node, Rank::of(class));
-                (table.at_work(*node) as f32) < limit && table.has_group_room(*node)
+                (table.in_slots(*node) as f32) < limit && table.has_group_room(*node)
             };
             site.candidates.iter().any(has_room)
         })

@@ -7,6 +7,7 @@
 //!                                                   Picker
 //! ```
 
+mod accounts;
 mod counters;
 mod history;
 mod node_load;
@@ -17,6 +18,7 @@ mod slot;
 mod table;
 mod words;
 
+pub use accounts::Accounts;
 pub use counters::Counters;
 pub use history::{History, Progress, Reading};
 pub use node_load::{LoadBrief, NodeLoad, OwnTraffic};

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::accounts::Accounts;
 use super::counters::{CounterSlot, Counters};
 use super::slot::Slot;
 use super::words::{Agreed, WordBox, WordOp, WordReply, WordRequest};
@@ -128,6 +129,7 @@ pub struct LoadTable {
     spared: Box<[AtomicU64]>,
     /// The same when one comes whose kind has not surged while others have.
     steady: Box<[AtomicU64]>,
+    accounts: Accounts,
     groups: Box<[GroupSlot]>,
 }
 
@@ -168,6 +170,7 @@ impl LoadTable {
             kinds: (0..sites).map(|_| KindPlaces::default()).collect(),
             spared: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
             steady: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
+            accounts: Accounts::new(nodes, sites),
             groups: Box::default(),
         };
         for site in 0..sites {
@@ -284,6 +287,17 @@ impl LoadTable {
     #[inline]
     pub fn at_work(&self, node: NodeId) -> u64 {
         self.slot(node).at_work()
+    }
+
+    /// Own requests at work at the node that need a slot: all but throttled ones with an account of their own.
+    pub fn in_slots(&self, node: NodeId) -> u64 {
+        let throttled = self.accounts.in_flight(node);
+        self.at_work(node).saturating_sub(throttled)
+    }
+
+    /// Own requests that a throttle bounds, and no slot.
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
     /// Own requests in flight that rest, as far as it is believed.
@@ -471,14 +485,12 @@ impl LoadTable {
         self.spared[node.index()].load(Ordering::Relaxed)
     }
 
-    /// Publishes how many own requests may be in flight at a node when one comes whose kind has not surged
-    /// while others have.
+    /// The same when one comes whose kind has not surged while others have.
     pub(crate) fn set_steady_limit(&self, node: NodeId, limit: f64) {
         self.steady[node.index()].store(limit.round() as u64, Ordering::Relaxed);
     }
 
-    /// How many own requests may be in flight at a node when one comes whose kind has not surged while
-    /// others have.
+    /// How many when one comes whose kind has not surged while others have.
     #[inline]
     pub(crate) fn steady_limit(&self, node: NodeId) -> u64 {
         self.steady[node.index()].load(Ordering::Relaxed)

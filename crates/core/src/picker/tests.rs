@@ -373,6 +373,97 @@ fn what_waits_for_an_answer_is_counted_by_kind_until_its_head() {
     assert_eq!(unanswered(&picker, "/search"), 0);
 }
 
+/// A node that bears three requests, at a site of which one is let in while it is held back for what is behind;
+/// two throttled ones may have an account of their own.
+fn held_back() -> (Picker, Arrival) {
+    let picker = admitting(1, AdmissionConfig::new(AdmissionKind::Adaptive));
+    let table = picker.table();
+    table.set_limits(NodeId(0), [1.0; Rank::COUNT]);
+    table.accounts().set_limit(NodeId(0), 3.0);
+    table.accounts().set_most(SITE, 2);
+    table.set_limited_by(SITE, LimitBy::Hidden);
+    let throttled = Arrival {
+        kind: picker.kind_of(SITE, "GET", "/search"),
+        throttled: true,
+        ..of(3, 9)
+    };
+    (picker, throttled)
+}
+
+/// At work at the node, and those of them that need a slot.
+fn at_work(picker: &Picker) -> (u64, u64) {
+    let table = picker.table();
+    (table.at_work(NodeId(0)), table.in_slots(NodeId(0)))
+}
+
+#[test]
+fn a_throttled_request_is_let_on_beside_those_that_are_held_back_and_takes_no_slot() {
+    let (mut picker, throttled) = held_back();
+    let page = forward(&mut picker);
+    waits(&mut picker, &of(0, 1));
+    let mut search = sent(picker.handle_request(&throttled, NOW));
+    assert!(search.is_throttled());
+    assert_eq!(at_work(&picker), (2, 1));
+    let kind = throttled.kind;
+    assert_eq!(picker.table().kinds(SITE).waiting_of(kind), 0);
+    // The slot is for who waits for it.
+    drop(page);
+    let told = picker.poll_waiting(NOW);
+    let Some((WaitId(1), Decision::Forward(page))) = told else {
+        panic!("{told:?}");
+    };
+    assert_eq!(at_work(&picker), (2, 1));
+    // From the head of its answer on it counts as any other.
+    picker.handle_head(&mut search, NOW);
+    assert_eq!(at_work(&picker), (2, 2));
+    assert_eq!(picker.table().accounts().ended(NodeId(0)), 0);
+    drop((search, page));
+    assert_eq!(at_work(&picker), (0, 0));
+    drop(sent(picker.handle_request(&throttled, NOW)));
+    assert_eq!(picker.table().accounts().ended(NodeId(0)), 1);
+}
+
+#[test]
+fn throttled_requests_beyond_a_few_are_held_back_like_all_others() {
+    let (mut picker, throttled) = held_back();
+    let few = [0, 1].map(|_| sent(picker.handle_request(&throttled, NOW)));
+    let page = forward(&mut picker);
+    assert_eq!(at_work(&picker), (3, 1));
+    waits(&mut picker, &throttled);
+    drop(few);
+    // The next one is again one of a few, but not more than the server itself bears.
+    picker.table().accounts().set_limit(NodeId(0), 1.0);
+    waits(&mut picker, &throttled);
+    drop(page);
+}
+
+#[test]
+fn a_throttled_request_goes_last_where_it_is_the_server_that_is_full() {
+    let (mut picker, throttled) = held_back();
+    picker.table().set_limited_by(SITE, LimitBy::Record);
+    let page = forward(&mut picker);
+    waits(&mut picker, &of(0, 1));
+    waits(&mut picker, &throttled);
+    drop(page);
+    let next = || picker.poll_waiting(NOW).map(|(id, _)| id.0);
+    assert_eq!(std::iter::from_fn(next).collect::<Vec<_>>(), [1, 9]);
+}
+
+#[test]
+fn a_throttled_request_that_has_waited_too_long_is_let_on_if_it_may_be_by_now() {
+    let (mut picker, throttled) = held_back();
+    let page = forward(&mut picker);
+    picker.table().set_limited_by(SITE, LimitBy::Record);
+    waits(&mut picker, &throttled);
+    picker.table().set_limited_by(SITE, LimitBy::Dip);
+    let told = picker.poll_waiting(NOW + AdmissionConfig::SLO);
+    assert!(
+        matches!(&told, Some((_, Decision::Forward(it))) if it.is_throttled()),
+        "{told:?}"
+    );
+    drop(page);
+}
+
 #[test]
 fn a_dry_run_lets_all_in_and_counts() {
     let config = AdmissionConfig {

@@ -410,18 +410,14 @@ pub fn steps<'a>(
     let released = |step: &&Step<'_>| matches!(step, Step::Release { .. }) && !acquitted(step);
     let left = standing.len() - steps.iter().filter(released).count();
     let next = (left < config.most).then(|| next(config, culprits, &pressure, standing, now));
-    if let Some(next) = next.flatten() {
-        // One more trial: what was tried before it is judged together with it.
-        if matches!(next, Step::Set { trial: Some(_), .. }) {
-            steps.retain(|step| !acquitted(step));
-        }
-        steps.push(next);
-    }
-    // Each trial is judged when the last one has had its time.
+    let next = next.flatten();
+    // Trials are judged together, when the last one has had its time.
     let young = |it: &Standing<'_>| it.trial.is_some() && now.since(it.changed_at) < SETTLE;
-    if standing.iter().any(young) {
+    let one_more = matches!(next, Some(Step::Set { trial: Some(_), .. }));
+    if one_more || standing.iter().any(young) {
         steps.retain(|step| !acquitted(step));
     }
+    steps.extend(next);
     steps
 }
 

@@ -9,6 +9,9 @@
 //!
 //! A request that waits for its client lends its place to the next one. Before its node does more for it,
 //! it takes a place again, ahead of all that are held: it had its turn.
+//!
+//! The place of a request that admission has refused stays taken for a pause ([`super::pause`]): all that are held
+//! would else go and be refused at once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,6 +20,7 @@ use super::Order;
 use super::bandwidth::{Bandwidth, Piece};
 use super::concurrency::Concurrency;
 use super::held::{Held, HeldId};
+use super::pause::Pauses;
 use super::rate::Rate;
 use super::stillness::{Stillness, Stood};
 use crate::time::Timestamp;
@@ -79,6 +83,8 @@ pub(super) struct Gate {
     lent: u64,
     /// Those of them that need a place again.
     returning: BTreeSet<HeldId>,
+    /// Places of requests that admission has refused; they count as in flight.
+    pauses: Pauses,
     counters: Counters,
 }
 
@@ -93,6 +99,7 @@ impl Gate {
             stillness: Stillness::new(now),
             lent: 0,
             returning: BTreeSet::new(),
+            pauses: Pauses::default(),
             counters: Counters::default(),
         }
     }
@@ -151,6 +158,10 @@ impl Gate {
 
     /// What the next of those that are held is told, if anything.
     pub(super) fn poll(&mut self, now: Timestamp) -> Option<(HeldId, Told)> {
+        self.end_pauses(now);
+        if !self.returning.is_empty() && !self.has_place() && self.pauses.pop() {
+            self.handle_end();
+        }
         if self.has_place()
             && let Some(id) = self.returning.pop_first()
         {
@@ -180,7 +191,8 @@ impl Gate {
             false => None,
         };
         let late = self.held.due(self.order.queue);
-        next.into_iter().chain(late).min()
+        let paused = self.pauses.due();
+        next.into_iter().chain(late).chain(paused).min()
     }
 
     /// One that is held has left. False if it is not held.
@@ -197,6 +209,29 @@ impl Gate {
     pub(super) fn handle_end(&mut self) {
         self.concurrency.end();
         self.counters.ended += 1;
+    }
+
+    /// One that went on was answered, after so long.
+    pub(super) fn handle_answer(&mut self, took: Duration) {
+        self.pauses.on_answer(took);
+        self.handle_end();
+    }
+
+    /// One that went on was refused by admission. Its place stays taken for a pause while others wait for it.
+    pub(super) fn handle_refused(&mut self, now: Timestamp) {
+        match self.order.concurrency {
+            Some(_) if !self.held.is_empty() => self.pauses.begin(now),
+            _ => self.handle_end(),
+        }
+    }
+
+    /// Ends pauses that are over, and all of them once none is held any more.
+    fn end_pauses(&mut self, now: Timestamp) {
+        let idle = self.held.is_empty() || self.order.concurrency.is_none();
+        while self.pauses.is_over(now) || idle && !self.pauses.is_empty() {
+            self.pauses.pop();
+            self.handle_end();
+        }
     }
 
     /// One at its place stood still for its client, as each may for `idle`. Whether it may for longer.

@@ -3,7 +3,7 @@
 //!
 //! | kind | what it does to requests of the class | file |
 //! |---|---|---|
-//! | concurrency | at most N in flight, the others wait | `concurrency` |
+//! | concurrency | at most N in flight, the others wait | `concurrency`; `pause` for those that admission refuses |
 //! | rate | at most so many a second begin, the others wait | `rate` |
 //! | queue | how long one waits at most: then 429; without it for as long as it takes | `held` |
 //! | bandwidth | their response bodies share so many bytes a second | `bandwidth` |
@@ -24,6 +24,7 @@ mod gate;
 mod held;
 mod marks;
 mod pattern;
+mod pause;
 mod priority;
 mod rate;
 mod rules;

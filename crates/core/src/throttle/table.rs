@@ -223,6 +223,27 @@ impl Throttles {
         }
     }
 
+    /// One that a throttle let on was answered, this long after it was let on.
+    pub fn handle_answer(&mut self, throttle: ThrottleId, took: Duration) {
+        if let Some(row) = self.rows.get_mut(&throttle) {
+            row.gate.handle_answer(took);
+        }
+    }
+
+    /// One that a throttle let on was refused by admission: its place stays taken for a moment while others wait
+    /// for it.
+    pub fn handle_refused(&mut self, throttle: ThrottleId, now: Timestamp) {
+        if let Some(row) = self.rows.get_mut(&throttle) {
+            row.gate.handle_refused(now);
+        }
+    }
+
+    /// Whether a throttle stands, and bounds how many of its class are in flight.
+    pub fn bounds(&self, throttle: ThrottleId) -> bool {
+        let row = self.rows.get(&throttle);
+        row.is_some_and(|row| row.gate.order().concurrency.is_some())
+    }
+
     /// One that a throttle let on stood still for its client at its place, as each may for `idle`. Whether it may
     /// for longer: if not, it is to lend its place.
     pub fn handle_still(

@@ -159,17 +159,19 @@ impl Front {
             return;
         };
         open.asked = now;
-        let gives_way = open.throttle.is_some_and(|id| {
+        let order = open.throttle.and_then(|id| {
             let mut all = self.throttles.all();
-            all.any(|it| it.id == id && it.order.lowest_priority)
+            all.find(|it| it.id == id).map(|it| it.order)
         });
-        let class = match gives_way {
+        let order = order.unwrap_or_default();
+        let class = match order.lowest_priority {
             true => lowered(Class::HIGHEST),
             false => Class::HIGHEST,
         };
         let arrival = Arrival {
             class,
             kind: self.picker.kind_of(SITE, "GET", self.paths[open.class]),
+            throttled: order.concurrency.is_some(),
             id: WaitId(number),
             ..Arrival::at(SITE)
         };
@@ -192,7 +194,7 @@ impl Front {
         if let Some(open) = self.open.remove(&number) {
             self.late.push_back((open.class, now, None));
             if let Some(throttle) = open.throttle {
-                self.throttles.handle_end(throttle);
+                self.throttles.handle_refused(throttle, now);
             }
             self.told.push_back((number, false));
         }
@@ -207,7 +209,8 @@ impl Front {
             self.picker.handle_outcome(&ticket, Outcome::Success, now);
         }
         if let Some(throttle) = open.throttle {
-            self.throttles.handle_end(throttle);
+            let took = now.since(open.asked);
+            self.throttles.handle_answer(throttle, took);
         }
         let sent = open.sent.unwrap_or(now);
         self.discovery.on_request(&Request {

@@ -359,12 +359,16 @@ fn admission_reason(
     let left = busiest.len().saturating_sub(NODES_MAX);
     busiest.truncate(NODES_MAX);
     let nodes = busiest.iter().map(|node| {
-        let (name, in_flight) = (&topology.node(*node).name, table.at_work(*node));
+        let (name, in_flight) = (&topology.node(*node).name, table.in_slots(*node));
         let limit = table.limit(*node, Rank::LOWEST);
         let mut said = match limit.is_finite() {
             true => format!("{name} {in_flight} of {limit:.0}"),
             false => format!("{name} {in_flight}"),
         };
+        let throttled = table.accounts().in_flight(*node);
+        if throttled > 0 {
+            said.push_str(&format!(" and {throttled} throttled"));
+        }
         let resting = table.resting(*node);
         if resting > 0 {
             said.push_str(&format!(" and {resting} at rest"));

@@ -83,6 +83,64 @@ fn so_many_are_in_flight_and_the_others_go_in_order() {
 }
 
 #[test]
+fn the_place_of_a_refused_request_stays_taken_for_as_long_as_an_answer_takes() {
+    let (mut table, id) = table(concurrency(1));
+    assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
+    let waiting = [1, 2, 3, 4].map(|millis| held(table.handle_arrival(id, at(millis))));
+    table.handle_answer(id, Duration::from_millis(40));
+    assert_eq!(told(&mut table, at(40)), [(waiting[0], Told::Pass)]);
+    table.handle_refused(id, at(50));
+    assert_eq!(told(&mut table, at(89)), []);
+    assert_eq!((only(&table).in_flight, table.due()), (1, Some(at(90))));
+    check_books(&table);
+    assert_eq!(told(&mut table, at(90)), [(waiting[1], Told::Pass)]);
+    // One that has lent its place needs none of admission.
+    table.handle_lent(id);
+    assert_eq!(told(&mut table, at(90)), [(waiting[2], Told::Pass)]);
+    table.handle_refused(id, at(100));
+    let returning = held(table.handle_return(id));
+    assert_eq!(told(&mut table, at(100)), [(returning, Told::Pass)]);
+    check_books(&table);
+    // It is over once none is held.
+    table.handle_refused(id, at(110));
+    table.handle_left(id, waiting[3], at(111));
+    assert_eq!(told(&mut table, at(111)), []);
+    assert_eq!(only(&table).in_flight, 0);
+    assert_eq!(table.handle_arrival(id, at(112)), Entry::Passed);
+    table.handle_refused(id, at(113));
+    assert_eq!(only(&table).in_flight, 0, "nobody waits for it");
+    check_books(&table);
+}
+
+#[test]
+fn pauses_end_with_the_throttle_and_with_its_bound() {
+    let (mut table, id) = table(concurrency(1));
+    assert!(table.bounds(id));
+    assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
+    let waiting = [1, 2].map(|millis| held(table.handle_arrival(id, at(millis))));
+    table.handle_refused(id, at(3));
+    assert_eq!(told(&mut table, at(3)), []);
+    let class = pattern("GET /search/*");
+    let gives_way = Order {
+        lowest_priority: true,
+        ..Order::default()
+    };
+    (table.set(class.clone(), gives_way, SetBy::Operator, None, at(4))).unwrap();
+    assert!(!table.bounds(id));
+    let both = waiting.map(|it| (it, Told::Pass));
+    assert_eq!(told(&mut table, at(4)), both);
+    assert_eq!(only(&table).in_flight, 2);
+    (table.set(class, concurrency(2), SetBy::Operator, None, at(5))).unwrap();
+    let last = held(table.handle_arrival(id, at(6)));
+    table.handle_refused(id, at(7));
+    table.release("GET /search/*").unwrap();
+    assert_eq!(told(&mut table, at(8)), [(last, Told::Pass)]);
+    assert!(!table.bounds(id));
+    table.handle_refused(id, at(9));
+    table.handle_answer(id, Duration::ZERO);
+}
+
+#[test]
 fn a_lent_place_goes_to_the_next_and_comes_back_before_any_that_is_held() {
     let order = Order {
         rate: Some(1.0),
@@ -423,7 +481,12 @@ fn the_books_balance_through_any_history() {
                 }
                 1 if prng.below(20) == 0 => drop(table.release(name)),
                 2 if !in_flight.is_empty() => {
-                    table.handle_end(in_flight.swap_remove(prng.below(in_flight.len())));
+                    let id = in_flight.swap_remove(prng.below(in_flight.len()));
+                    match prng.below(3) {
+                        0 => table.handle_end(id),
+                        1 => table.handle_answer(id, Duration::from_millis(5)),
+                        _ => table.handle_refused(id, now),
+                    }
                 }
                 3 if !waiting.is_empty() => {
                     let (throttle, id) = waiting.swap_remove(prng.below(waiting.len()));
