@@ -22,6 +22,23 @@ const CRATES: &[(&str, Layers)] = &[
         ],
     ),
     (
+        "proxy",
+        &[
+            &["sockets", "wire"],
+            &["config"],
+            &["record"],
+            &["base", "head", "refusal"],
+            &["gate", "fuzzing"],
+            &["connection"],
+            &["upstream"],
+            &["worker"],
+            &["request"],
+            &["forward", "response"],
+            &["listen"],
+            &["proxy"],
+        ],
+    ),
+    (
         "remote",
         &[
             &["clock", "privilege", "region"],

@@ -83,10 +83,10 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut director = Director::new(spec.clone(), 1);
     let shared = Arc::new(Shared {
         table: Arc::new(LoadTable::new(nodes.len(), 1)),
-        topology: ArcSwap::new(director.topology()),
-        routes: ArcSwap::from_pointee(Routes::new(&spec.sites)?),
-        room: tokio::sync::Notify::new(),
-        throttles: Throttling::new(1000),
+        topology: Arc::new(ArcSwap::new(director.topology())),
+        routes: Arc::new(ArcSwap::from_pointee(Routes::new(&spec.sites)?)),
+        room: Arc::default(),
+        throttles: Arc::new(Throttling::new(1000)),
         dithering: Arc::new(Dithering::new(1000)),
         stats: Arc::new(Stats::new(1, 1, nodes.len())),
     });

@@ -7,7 +7,7 @@ pub fn head(bytes: &[u8]) {
 
 /// Any bytes as a chunked body.
 pub fn chunks(bytes: &[u8]) {
-    crate::chunks::invariants::check(bytes);
+    crate::wire::chunks::invariants::check(bytes);
 }
 
 #[cfg(test)]

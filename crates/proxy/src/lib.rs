@@ -1,10 +1,14 @@
 //! The data plane: plain HTTP/1.1 between clients and nodes.
 //!
+//! A request meets the folders in this order, and each of them once on its way in and once on its way out:
+//!
 //! ```text
-//!  accept ── stage 0 ──> head checks ──> route ──> throttle ──> picker ──> pool / connect ──> response head
-//!    │ refuse: 503          │ 400…           │ 404     │ 429        │ 503          │ retry │ 502, 504  │
-//!    v                      v                v         v            v              v       v           v
-//!  linger                 answer           answer    answer       answer         another node     body, log, books
+//!  listen ───> request ─────────> gate ────────────> forward ──> upstream ──> node
+//!  accept      head checks        throttle           tries       pool
+//!  stage 0     site, priority     delay experiment   retries     connection
+//!    │         record             queue for room                     │
+//!    v                                                               v
+//!  linger <─── client <────────── response: head, body, tunnel; or a refusal
 //! ```
 //!
 //! Each worker is one thread: own sockets (`SO_REUSEPORT`), own runtime, own picker, own pool of
@@ -18,74 +22,45 @@
 //! or what else the site is to say then, and names every refusal in `x-tidegate-reason`; see
 //! [`Reason`].
 //!
-//! Not passed on: informational responses other than `101` and the `100` that a request asked
-//! for, so `103 Early Hints` ends here; trailers that the `Trailer` header does not announce.
+//! Not passed on: trailers that the `Trailer` header does not announce.
 
-mod accept;
-mod answers;
-mod bell;
-mod body;
-mod chunks;
-mod classify;
-mod closing;
+mod base;
 mod config;
-mod cookie;
-mod deliver;
-mod departure;
-mod dithering;
-mod exchange;
+mod connection;
 mod forward;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod gate;
-mod grpc;
 mod head;
-mod head_end;
-mod inflow;
-mod interim;
-mod io;
-mod linger;
-mod log;
-mod marking;
-mod observed;
-mod orca;
-mod pacing;
-mod place;
+mod listen;
 mod proxy;
-mod reason;
-mod refuse;
-mod respond;
-mod retry;
-mod seats;
-mod serve;
-mod session;
-mod site;
+mod record;
+mod refusal;
+mod request;
+mod response;
 mod sockets;
-mod stats;
-mod throttling;
-mod tunnel;
 mod upstream;
-mod waiting;
+mod wire;
 mod worker;
 
+pub use base::TICK;
+pub use config::site::{
+    AnswerConfig, ClassConfig, CustomBody, LimitStatus, Quota, SessionConfig, SessionSource,
+    SiteConfig,
+};
 pub use config::{
     ForwardedConfig, Limits, ListenerConfig, LogConfig, LogFormat, LogTarget, Network,
     NetworkError, ProxyConfig, ProxyThread, Timeouts,
 };
-pub use dithering::{DitherCounters, DitherError, Dithering, Tosses};
-pub use forward::is_own_fault;
+pub use gate::delay::{DitherCounters, DitherError, Dithering, Tosses};
+pub use gate::throttle::Throttling;
 pub use head::ends_unless_kept;
-pub use log::Recent;
-pub use observed::{Event, Observed, Words};
-pub use proxy::{Drained, Proxy, ProxyError, Shared, WorkerFailure};
-pub use reason::{Ending, Reason};
-pub use site::{
-    AnswerConfig, ClassConfig, CustomBody, LimitStatus, Quota, SessionConfig, SessionSource,
-    SiteConfig,
-};
-pub use sockets::{PortSharing, Ports, listen_first};
-pub use stats::{
+pub use proxy::{Drained, Proxy, ProxyError, WorkerFailure};
+pub use record::log::Recent;
+pub use record::observed::{Event, Observed, Words};
+pub use record::reason::{Ending, Reason};
+pub use record::stats::{
     CLASSES, HistogramSnapshot, LastError, NodeError, NodeSnapshot, SiteSnapshot, Snapshot, Stats,
 };
-pub use throttling::Throttling;
-pub use worker::TICK;
+pub use sockets::{PortSharing, Ports, is_own_fault, listen_first};
+pub use worker::Shared;

@@ -114,6 +114,17 @@ pub(crate) fn stop_new(socket: &Socket) -> io::Result<()> {
     socket.attach_filter(&drop_first_packets)
 }
 
+/// Whether it is this machine that cannot connect: then no node is to blame.
+pub fn is_own_fault(error: &io::Error) -> bool {
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    const EADDRNOTAVAIL: i32 = 99;
+    const ENOBUFS: i32 = 105;
+    let number = error.raw_os_error().unwrap_or_default();
+    [ENOMEM, ENFILE, EMFILE, EADDRNOTAVAIL, ENOBUFS].contains(&number)
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, TcpStream};

@@ -411,10 +411,10 @@ fn shared(
     let nodes = table.nodes();
     Arc::new(Shared {
         table: Arc::new(table),
-        topology: ArcSwap::new(director.topology()),
-        routes: ArcSwap::new(Arc::new(routes)),
-        room: tokio::sync::Notify::new(),
-        throttles: Throttling::new(held_max(config)),
+        topology: Arc::new(ArcSwap::new(director.topology())),
+        routes: Arc::new(ArcSwap::from_pointee(routes)),
+        room: Arc::default(),
+        throttles: Arc::new(Throttling::new(held_max(config))),
         dithering: Arc::new(Dithering::new(held_max(config) / 2)),
         stats: Arc::new(Stats::new(config.workers, sites, nodes)),
     })

@@ -86,10 +86,12 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
     let director = Director::new(cluster(), 1);
     let shared = Arc::new(Shared {
         table: Arc::new(LoadTable::new(3, 2).grouped(&cluster().groups)),
-        topology: ArcSwap::new(director.topology()),
-        routes: ArcSwap::new(Arc::new(Routes::new(&cluster().sites).unwrap())),
-        room: tokio::sync::Notify::new(),
-        throttles: Throttling::new(100),
+        topology: Arc::new(ArcSwap::new(director.topology())),
+        routes: Arc::new(ArcSwap::from_pointee(
+            Routes::new(&cluster().sites).unwrap(),
+        )),
+        room: Arc::default(),
+        throttles: Arc::new(Throttling::new(100)),
         dithering: Arc::new(Dithering::new(100)),
         stats: Arc::new(Stats::new(1, 2, 3)),
     });

@@ -24,6 +24,10 @@
 //! `Content-Length` beside `Transfer-Encoding` is found on the raw bytes, as they come in: hyper
 //! takes the length away before it hands the head over.
 
+pub(crate) mod classify;
+mod cookie;
+pub(crate) mod interim;
+
 use std::net::IpAddr;
 
 use http::header::{
@@ -34,7 +38,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 
 use crate::config::{ForwardedConfig, Limits};
-use crate::reason::Reason;
+use crate::record::reason::Reason;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -52,7 +56,7 @@ const NOMINATED_MAX: usize = 32;
 
 /// What stands in a head that matters on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct HeadInfo {
     connection: bool,
     nominates: bool,
     keep_alive: bool,
@@ -87,8 +91,8 @@ pub(crate) struct Facts {
 
 /// A request head that is in order.
 #[derive(Debug)]
-pub(crate) struct Checked<'a> {
-    pub(crate) facts: Facts,
+pub(crate) struct CheckedHead<'a> {
+    pub(crate) facts: HeadInfo,
     /// Whom it is for; empty in HTTP/1.0 without `Host`.
     pub(crate) host: &'a str,
 }
@@ -224,7 +228,7 @@ pub(crate) fn complete_path<B>(request: &mut Request<B>, options_without_path: b
 pub(crate) fn check<'a, B>(
     request: &'a Request<B>,
     limits: &Limits,
-) -> Result<Checked<'a>, Reason> {
+) -> Result<CheckedHead<'a>, Reason> {
     let uri = request.uri();
     let target = uri.path_and_query().map_or("", |target| target.as_str());
     if target.len() > limits.uri_bytes {
@@ -234,9 +238,9 @@ pub(crate) fn check<'a, B>(
     if *method == Method::CONNECT || *method == Method::TRACE {
         return Err(Reason::MethodRefused);
     }
-    let mut facts = Facts {
+    let mut facts = HeadInfo {
         absolute: uri.scheme().is_some(),
-        ..Facts::default()
+        ..HeadInfo::default()
     };
     let mut host = None;
     for (name, value) in request.headers() {
@@ -285,10 +289,10 @@ pub(crate) fn check<'a, B>(
     if !form || (uri.authority().is_some() && !facts.absolute) {
         return Err(Reason::BadTarget);
     }
-    Ok(Checked { facts, host })
+    Ok(CheckedHead { facts, host })
 }
 
-impl Facts {
+impl HeadInfo {
     /// Whether the request says whom it is for; HTTP/1.0 need not.
     pub(crate) fn names_host(&self) -> bool {
         self.has_host || self.absolute
@@ -497,7 +501,7 @@ pub(crate) struct Hop<'a> {
 /// Makes a checked request's head ready for a node.
 pub(crate) fn prepare<B>(
     request: &mut Request<B>,
-    facts: &Facts,
+    facts: &HeadInfo,
     has_body: bool,
     hop: &Hop<'_>,
 ) -> Result<(), Reason> {
@@ -553,7 +557,7 @@ pub(crate) fn strip_trailers(trailers: &mut HeaderMap, config: &ForwardedConfig)
 /// A `Host` for a node, where an HTTP/1.0 client gave none.
 pub(crate) fn ensure_host<B>(
     request: &mut Request<B>,
-    facts: &Facts,
+    facts: &HeadInfo,
     node: impl FnOnce() -> HeaderValue,
 ) {
     if !facts.names_host() {
@@ -577,7 +581,7 @@ fn to_origin_form<B>(request: &mut Request<B>) -> Result<(), Reason> {
 }
 
 /// Whether an OPTIONS request has come as far as it may (RFC 9110 §7.6.2).
-pub(crate) fn ends_here<B>(request: &Request<B>, facts: &Facts) -> bool {
+pub(crate) fn ends_here<B>(request: &Request<B>, facts: &HeadInfo) -> bool {
     facts.max_forwards
         && request
             .headers()
@@ -596,7 +600,7 @@ fn count_down(headers: &mut HeaderMap) {
     };
 }
 
-fn tell_client(headers: &mut HeaderMap, facts: &Facts, hop: &Hop<'_>) {
+fn tell_client(headers: &mut HeaderMap, facts: &HeadInfo, hop: &Hop<'_>) {
     let config = hop.config;
     let trusted = config.trusted.iter().any(|it| it.contains(hop.client));
     if facts.claims && !trusted {
@@ -688,7 +692,7 @@ fn one_length(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 /// Takes the names of trailers out of a response whose trailers end here.
-pub(crate) fn drop_trailer_names(headers: &mut HeaderMap, request: Facts, response: Facts) {
+pub(crate) fn drop_trailer_names(headers: &mut HeaderMap, request: HeadInfo, response: HeadInfo) {
     if response.trailer && !(request.te_trailers && response.chunked) {
         headers.remove(TRAILER);
     }
@@ -700,8 +704,8 @@ pub(crate) fn prepare_response(
     status: StatusCode,
     version: Version,
     via: Option<&str>,
-) -> Result<Facts, Reason> {
-    let mut facts = Facts::default();
+) -> Result<HeadInfo, Reason> {
+    let mut facts = HeadInfo::default();
     for (name, value) in &*headers {
         let name = name.as_str();
         if !may_be_noted(name) {
@@ -753,6 +757,19 @@ pub(crate) fn prepare_response(
 #[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../../../fuzz/invariants/head.rs"]
 pub(crate) mod invariants;
+
+/// Whether a request of this method may be sent again without harm (RFC 9110 §9.2.2).
+pub(crate) fn is_idempotent(method: &Method) -> bool {
+    // TRACE does not come this far.
+    [
+        Method::GET,
+        Method::HEAD,
+        Method::OPTIONS,
+        Method::PUT,
+        Method::DELETE,
+    ]
+    .contains(method)
+}
 
 #[cfg(test)]
 mod tests;

@@ -377,10 +377,10 @@ impl Bench {
         change(&mut config);
         let shared = Arc::new(Shared {
             table: Arc::new(LoadTable::new(nodes.len(), 1)),
-            topology: ArcSwap::new(Director::new(spec.clone(), 1).topology()),
-            routes: ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap()),
-            room: tokio::sync::Notify::new(),
-            throttles: Throttling::new(1000),
+            topology: Arc::new(ArcSwap::new(Director::new(spec.clone(), 1).topology())),
+            routes: Arc::new(ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap())),
+            room: Arc::default(),
+            throttles: Arc::new(Throttling::new(1000)),
             dithering: Arc::new(Dithering::new(TEST_HELD_MAX)),
             stats: Arc::new(Stats::new(config.workers, 1, nodes.len())),
         });

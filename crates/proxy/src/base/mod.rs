@@ -1,0 +1,77 @@
+//! What every part of a worker uses of it: the configuration, the clock, what is known of the cluster, and where it
+//! counts and logs. None of it knows of connections or requests.
+
+mod clock;
+mod cluster;
+mod drain;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tidegate_core::time::{Timestamp, nanos};
+use tidegate_core::topology::SiteId;
+
+pub use clock::TICK;
+pub(crate) use clock::{Clock, Ticks};
+pub(crate) use cluster::Cluster;
+pub(crate) use drain::Drain;
+
+use crate::config::ProxyConfig;
+use crate::record::WorkerRecord;
+use crate::record::stats::WorkerStats;
+use crate::wire::inflow::Scratch;
+
+/// See the module.
+pub(crate) struct WorkerBase {
+    pub(crate) config: Arc<ProxyConfig>,
+    pub(crate) ticks: Ticks,
+    pub(crate) clock: Clock,
+    pub(crate) cluster: Cluster,
+    pub(crate) record: WorkerRecord,
+    pub(crate) drain: Drain,
+    pub(crate) scratch: Rc<Scratch>,
+}
+
+impl WorkerBase {
+    pub(crate) fn new(config: Arc<ProxyConfig>, cluster: Cluster, record: WorkerRecord) -> Self {
+        Self {
+            ticks: Ticks::new(&config.timeouts, &config.limits),
+            clock: Clock::new(config.clock),
+            cluster,
+            record,
+            drain: Drain::default(),
+            scratch: Rc::default(),
+            config,
+        }
+    }
+
+    pub(crate) fn stats(&self) -> &WorkerStats {
+        self.record.stats()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The present tick.
+    pub(crate) fn tick(&self) -> u64 {
+        self.clock.tick()
+    }
+
+    /// The tick at which so many ticks have passed whole.
+    pub(crate) fn due(&self, ticks: u64) -> u64 {
+        self.clock.due(ticks)
+    }
+
+    /// Ticks after which a request of the site that has no answer is overdue.
+    pub(crate) fn overdue(&self, site: SiteId) -> u64 {
+        let after = self.cluster.picker.borrow().overdue_after(site);
+        nanos(after).div_ceil(nanos(TICK))
+    }
+
+    /// Whether the site's nodes report their load in responses.
+    pub(crate) fn reads_load_of(&self, site: SiteId) -> bool {
+        let site = self.config.sites.get(site.index());
+        site.is_some_and(|site| site.load_header)
+    }
+}

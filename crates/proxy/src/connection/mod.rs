@@ -1,0 +1,520 @@
+//! One client connection, as far as its parts share it: phase, deadline, upstream connection.
+//!
+//! Deadlines cost a store: a phase writes the tick at which it is over, and the worker's clock
+//! looks over all sessions once per tick and wakes those that are late. Who acts on it:
+//!
+//! | phase | waits for | late means |
+//! |---|---|---|
+//! | `Idle` | first byte of a head | closed without an answer |
+//! | `Head` | rest of the head | 408 |
+//! | `Busy` | request body, response head | 408 or 504, by whoever stood still |
+//! | `Body` | response body, client | cut: `response_stalled` or `client_stalled` |
+//! | `Tunnel` | either side | closed |
+
+pub(crate) mod departure;
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+use http::{HeaderValue, Version};
+use tidegate_core::allowance::Allowance;
+use tidegate_core::load::RestKind;
+use tidegate_core::picker::Resting;
+use tidegate_core::topology::NodeId;
+
+use crate::base::WorkerBase;
+use crate::gate::place::Place;
+use crate::gate::throttle::Passed;
+use crate::record::reason::Reason;
+use crate::wire::inflow::Inflow;
+use departure::{Ended, LOOK_TICKS, Stage};
+
+/// A deadline that never comes.
+const NEVER: u64 = u64::MAX;
+
+/// What a session is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Idle,
+    Head,
+    Busy,
+    Body,
+    Tunnel,
+}
+
+/// How far the request body is on its way to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upload {
+    /// There is none, or it was sent whole.
+    Done,
+    /// It is being sent.
+    Active,
+    /// It could not be read to its end: the client has left, or it is refused.
+    Failed(Reason),
+}
+
+/// Whether the present request takes its node's time.
+#[derive(Default)]
+enum Repose {
+    /// There is none, or it does.
+    #[default]
+    Works,
+    /// It will take none from this tick on, if it is still there.
+    From {
+        tick: u64,
+        node: NodeId,
+        kind: RestKind,
+    },
+    /// It takes none.
+    Rests(#[expect(dead_code, reason = "the request rests while it is kept")] Resting),
+}
+
+/// See the module.
+pub(crate) struct ClientConnection {
+    pub(crate) base: Rc<WorkerBase>,
+    pub(crate) client: IpAddr,
+    /// The client's address as text.
+    pub(crate) client_value: HeaderValue,
+    phase: Cell<Phase>,
+    due: Cell<u64>,
+    /// When the present body must be over.
+    ends: Cell<u64>,
+    /// When the present phase began, or its body last went on.
+    moved: Cell<u64>,
+    allowance: Cell<Allowance>,
+    /// While the node is waited for: what is left of the client's time.
+    clients: Cell<Option<u64>>,
+    late: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    repose: Cell<Repose>,
+    /// The place of the present request, if it is of a throttled class.
+    place: RefCell<Option<Box<Place>>>,
+    pub(crate) upload: Cell<Upload>,
+    pub(crate) uploaded: Cell<u64>,
+    /// The request body waits for the client, not for the node.
+    pub(crate) upload_waits: Cell<bool>,
+    /// A request was read on this connection.
+    pub(crate) served: Cell<bool>,
+    /// An answer of ours was given that the client may not have read.
+    pub(crate) refused: Cell<bool>,
+    /// hyper has found the head malformed, and this was said.
+    pub(crate) malformed: Cell<Option<Reason>>,
+    /// The client has sent more than its present request, or ended its sending: whether it is still
+    /// there is looked at by the clock.
+    pub(crate) watched: Cell<bool>,
+    /// The tick at which the client was seen to have ended its sending, and whether its answer had
+    /// begun.
+    ended: Cell<Option<(u64, bool)>>,
+    /// Since then it was asked whether it is there.
+    pub(crate) probed: Cell<bool>,
+    /// The request waits for its turn.
+    pub(crate) queued: Cell<bool>,
+    /// The HTTP version of the present request.
+    pub(crate) version: Cell<Version>,
+    /// Interim responses that are to be written to the client.
+    pub(crate) interims: RefCell<BytesMut>,
+    /// hyper has nothing left to write to the client of what it has begun.
+    pub(crate) clean: Cell<bool>,
+    /// All of the last response has gone to the socket.
+    pub(crate) flushed: Cell<bool>,
+    /// Why the present request ends, if it is dropped now.
+    pub(crate) abandon: Cell<Reason>,
+    /// The session must end now.
+    pub(crate) cut: Cell<bool>,
+    /// What comes from the client.
+    pub(crate) inflow: RefCell<Inflow>,
+}
+
+impl ClientConnection {
+    pub(crate) fn new(base: Rc<WorkerBase>, client: IpAddr) -> Rc<Self> {
+        let client = client.to_canonical();
+        let text = client.to_string();
+        let client_value =
+            HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"));
+        let due = Cell::new(base.due(base.ticks.client_head));
+        let moved = Cell::new(base.tick());
+        Rc::new(Self {
+            base,
+            client,
+            client_value,
+            phase: Cell::new(Phase::Idle),
+            due,
+            ends: Cell::new(NEVER),
+            moved,
+            allowance: Cell::default(),
+            clients: Cell::new(None),
+            late: Cell::new(false),
+            waker: RefCell::new(None),
+            repose: Cell::default(),
+            place: RefCell::new(None),
+            upload: Cell::new(Upload::Done),
+            uploaded: Cell::new(0),
+            upload_waits: Cell::new(false),
+            served: Cell::new(false),
+            refused: Cell::new(false),
+            malformed: Cell::new(None),
+            watched: Cell::new(false),
+            ended: Cell::new(None),
+            probed: Cell::new(false),
+            queued: Cell::new(false),
+            version: Cell::new(Version::HTTP_10),
+            interims: RefCell::default(),
+            clean: Cell::new(true),
+            flushed: Cell::new(true),
+            abandon: Cell::new(Reason::ClientGone),
+            cut: Cell::new(false),
+            inflow: RefCell::new(Inflow::of_client()),
+        })
+    }
+
+    /// The client's address as text.
+    pub(crate) fn client_text(&self) -> &str {
+        self.client_value.to_str().unwrap_or_default()
+    }
+
+    // Phases and deadlines.
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// Enters a phase that may take so many ticks.
+    pub(crate) fn enter(&self, phase: Phase, ticks: u64) {
+        self.phase.set(phase);
+        self.extend(ticks);
+    }
+
+    /// Gives the present phase so many ticks from now.
+    pub(crate) fn extend(&self, ticks: u64) {
+        self.due.set(self.base.due(ticks).min(self.ends.get()));
+        self.moved.set(self.base.tick());
+        self.late.set(false);
+    }
+
+    /// A body begins that may take so many ticks in all.
+    pub(crate) fn begin_body(&self, total: Option<u64>) {
+        let ends = total.map_or(NEVER, |ticks| self.base.due(ticks));
+        self.ends.set(ends);
+        self.allowance.take();
+        self.clients.set(None);
+    }
+
+    /// The body is over: nothing is left of its limits.
+    pub(crate) fn end_body(&self) {
+        self.ends.set(NEVER);
+    }
+
+    /// So many bytes of a body went on.
+    pub(crate) fn on_body_bytes(&self, bytes: u64) {
+        let base = &self.base;
+        self.moved.set(base.tick());
+        if let Some(place) = &mut *self.place.borrow_mut() {
+            place.on_bytes(bytes, base.tick());
+        }
+        if self.late.get() {
+            return;
+        }
+        let (idle, rate) = (base.ticks.body_idle, base.ticks.body_bytes);
+        let mut allowance = self.allowance.get();
+        match self.clients.get() {
+            Some(left) => {
+                let left = allowance.on_bytes(left, bytes, idle, rate);
+                self.clients.set(Some(left));
+            }
+            None => {
+                let latest = base.due(idle).min(self.ends.get());
+                let due = self.due.get().min(latest);
+                self.due.set(allowance.on_bytes(due, bytes, latest, rate));
+            }
+        }
+        self.allowance.set(allowance);
+    }
+
+    /// The client has taken all that there is of the answer: from now on it is the node's time that runs.
+    pub(crate) fn await_node(&self) {
+        if self.clients.get().is_none() {
+            let base = &self.base;
+            let left = self.due.get().saturating_sub(base.tick());
+            self.clients.set(Some(left.min(base.ticks.body_idle)));
+            let due = base.due(base.ticks.body_idle);
+            self.due.set(due.min(self.ends.get()));
+        }
+    }
+
+    /// The throttle has the answer wait: neither the client's time runs, nor the node's.
+    pub(crate) fn await_throttle(&self) {
+        self.await_node();
+        self.suspend();
+    }
+
+    /// The node has sent more: the client has the time that was left to it.
+    pub(crate) fn on_node_bytes(&self) {
+        if let Some(left) = self.clients.take() {
+            self.extend(left);
+        }
+    }
+
+    /// Whether a late answer is the node's doing.
+    pub(crate) fn node_stands_still(&self) -> bool {
+        self.clients.get().is_some() && self.base.tick() < self.ends.get()
+    }
+
+    /// Whether a late body is one that moves, but too slowly or for too long.
+    pub(crate) fn is_slow(&self) -> bool {
+        let still = self.base.tick().saturating_sub(self.moved.get());
+        still < self.base.ticks.body_idle
+    }
+
+    /// Why a request is late that has no answer yet: who has stood still.
+    pub(crate) fn late_reason(&self) -> Reason {
+        if self.is_uploading() && self.upload_waits.get() {
+            match self.is_slow() {
+                true => Reason::BodySlow,
+                false => Reason::BodyTimeout,
+            }
+        } else {
+            Reason::ResponseTimeout
+        }
+    }
+
+    /// Gives the present phase as long as it takes: somebody else watches the time.
+    pub(crate) fn suspend(&self) {
+        self.due.set(NEVER);
+    }
+
+    /// Whether the phase has run out of time.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late.get()
+    }
+
+    /// The same, and it is dealt with.
+    pub(crate) fn take_late(&self) -> bool {
+        self.late.replace(false)
+    }
+
+    /// The worker's clock looks at the session. True if its request rests from now on.
+    pub(crate) fn on_tick(&self, tick: u64) -> bool {
+        if self.due.get() <= tick {
+            self.due.set(NEVER);
+            self.late.set(true);
+            self.wake();
+        }
+        if let Some(place) = &mut *self.place.borrow_mut() {
+            place.on_tick(tick);
+        }
+        let unseen = self.watched.get() || (self.is_uploading() && !self.upload_waits.get());
+        if unseen && tick.is_multiple_of(LOOK_TICKS) && self.is_answered() {
+            self.wake();
+        }
+        let repose = self.repose.take();
+        if let Repose::From {
+            tick: from,
+            node,
+            kind,
+        } = repose
+            && from <= tick
+        {
+            self.rest(node, kind);
+            return true;
+        }
+        self.repose.set(repose);
+        false
+    }
+
+    // Whether the request holds room at its node; see [`tidegate_core::picker::Picker::rest`].
+
+    /// The present request, which the node has, rests if it is still there so many ticks from now.
+    pub(crate) fn rest_after(&self, node: NodeId, kind: RestKind, ticks: u64) {
+        let tick = self.base.due(ticks);
+        self.repose.set(Repose::From { tick, node, kind });
+    }
+
+    /// It rests from now on.
+    pub(crate) fn rest(&self, node: NodeId, kind: RestKind) {
+        let resting = self.base.cluster.picker.borrow().rest(node, kind);
+        self.repose.set(Repose::Rests(resting));
+    }
+
+    /// It is about to end, or to be sent again.
+    pub(crate) fn end_rest(&self) {
+        self.repose.set(Repose::Works);
+    }
+
+    // The place of the request among those of its throttled class; see [`Place`].
+
+    /// The throttle has let the present request on.
+    pub(crate) fn take_place(&self, passed: Passed) {
+        let place = Place::new(passed, &self.base.ticks);
+        self.place.replace(Some(Box::new(place)));
+    }
+
+    /// The request has ended, for this reason if it was not answered.
+    pub(crate) fn leave_place(&self, reason: Option<Reason>) {
+        if let Some(place) = self.place.take() {
+            place.end(reason);
+        }
+    }
+
+    /// Whether the request has a place, of which there are so many.
+    pub(crate) fn has_bounded_place(&self) -> bool {
+        let place = self.place.borrow();
+        place.as_ref().is_some_and(|place| place.is_bounded())
+    }
+
+    /// The request stands still for its client from now on, if that does not go on at once.
+    pub(crate) fn await_client(&self) {
+        if let Some(place) = &mut *self.place.borrow_mut() {
+            place.await_client(self.base.tick());
+        }
+    }
+
+    /// The client does not go on: the request stands still for it.
+    pub(crate) fn stand_still(&self) {
+        if let Some(place) = &mut *self.place.borrow_mut() {
+            place.stand_still(self.base.tick());
+        }
+    }
+
+    /// The client has sent or taken what there was.
+    pub(crate) fn on_client(&self) {
+        if let Some(place) = &mut *self.place.borrow_mut() {
+            place.on_client(self.base.tick());
+        }
+    }
+
+    /// Waits until the request has a place, if it needs one: its node is to do more for it.
+    pub(crate) fn poll_place(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut place = self.place.borrow_mut();
+        match place.as_mut().map(|place| place.poll(context)) {
+            None | Some(Poll::Ready(false)) => Poll::Ready(()),
+            Some(Poll::Ready(true)) => {
+                let due = self.base.due(self.base.ticks.body_idle);
+                self.due.set(due.min(self.ends.get()));
+                Poll::Ready(())
+            }
+            Some(Poll::Pending) => {
+                self.await_throttle();
+                Poll::Pending
+            }
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Notes whom to wake.
+    pub(crate) fn register(&self, waker: &Waker) {
+        let mut slot = self.waker.borrow_mut();
+        if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *slot = Some(waker.clone());
+        }
+    }
+
+    /// Whom to wake; nobody before the first poll.
+    pub(crate) fn waker(&self) -> Option<Waker> {
+        self.waker.borrow().clone()
+    }
+
+    // The client that waits for its answer.
+
+    /// A request has begun.
+    pub(crate) fn on_request(&self, version: Version) {
+        self.served.set(true);
+        self.flushed.set(false);
+        self.watched.set(false);
+        self.ended.set(None);
+        self.probed.set(false);
+        self.queued.set(false);
+        self.version.set(version);
+        self.refused.set(false);
+        self.upload.set(Upload::Done);
+        self.uploaded.set(0);
+        self.upload_waits.set(false);
+        self.abandon.set(Reason::ClientGone);
+        self.enter(Phase::Busy, self.base.ticks.response_head);
+    }
+
+    /// Whether the client reads interim responses.
+    pub(crate) fn reads_interim(&self) -> bool {
+        self.version.get() == Version::HTTP_11
+    }
+
+    /// Whether there is more of the client than the head of its request: a body that it was to hold
+    /// back, or its end.
+    pub(crate) fn has_sent_more(&self) -> bool {
+        self.watched.get() || self.inflow.borrow().is_ahead()
+    }
+
+    /// Whether an answer is awaited or on its way.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.phase(), Phase::Busy | Phase::Body)
+    }
+
+    /// The client is seen to have ended its sending.
+    pub(crate) fn on_sending_ended(&self) -> Ended {
+        let tick = self.base.tick();
+        let answered = self.phase() == Phase::Body;
+        let (since, late) = self.ended.get().unwrap_or((tick, answered));
+        self.ended.set(Some((since, late)));
+        Ended {
+            stage: match (answered, self.queued.get()) {
+                // A body that is paced or cut has no time of its own.
+                (true, _) if self.due.get() == NEVER => Stage::Answered { quiet: 0 },
+                (true, _) => Stage::Answered {
+                    quiet: tick.saturating_sub(self.moved.get()),
+                },
+                (false, true) => Stage::Queued,
+                (false, false) => Stage::Sent,
+            },
+            reads_interim: self.reads_interim(),
+            probed: self.probed.get(),
+            late,
+            ticks: tick.saturating_sub(since),
+        }
+    }
+
+    // What hyper does not keep.
+
+    /// Bytes of a head have come.
+    pub(crate) fn on_head_bytes(&self) {
+        if self.phase.get() == Phase::Idle {
+            self.enter(Phase::Head, self.base.ticks.client_head);
+        }
+    }
+
+    /// Whether the last head has a `Content-Length`, which hyper takes away beside a
+    /// `Transfer-Encoding`.
+    pub(crate) fn head_has_length(&self) -> bool {
+        self.inflow.borrow().seen().found
+    }
+
+    /// Whether a request body is on its way to the node.
+    pub(crate) fn is_uploading(&self) -> bool {
+        self.upload.get() == Upload::Active
+    }
+
+    /// Polls with a context that wakes the caller only when a request body is on its way:
+    /// then somebody else may drive the upstream connection in between.
+    pub(crate) fn with_context<T>(
+        &self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> T,
+    ) -> T {
+        if self.is_uploading() {
+            poll(context)
+        } else {
+            poll(&mut Context::from_waker(Waker::noop()))
+        }
+    }
+
+    /// The connection is over: it wakes nothing any more.
+    pub(crate) fn close(&self) {
+        self.waker.take();
+    }
+}

@@ -1,0 +1,238 @@
+//! A request that has its node goes there, on a pooled connection or a new one, and comes back with the head of an
+//! answer; or goes elsewhere, if that failed and trying again can do no harm ([`retry`]).
+
+mod retry;
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use http::{HeaderValue, Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use socket2::SockRef;
+
+use crate::connection::Upload;
+use crate::head;
+use crate::record::reason::Reason;
+use crate::request::{Client, RequestGuard, RequestTraits};
+use crate::sockets::{is_own_fault, probes};
+use crate::upstream::body::RequestBody;
+use crate::upstream::{Sent, Upstream, UpstreamKey, marking};
+use crate::worker::Worker;
+pub(crate) use retry::{Failure, rescue};
+
+/// A request that has its node, and how it goes there.
+pub(crate) enum Outgoing {
+    /// On a pooled connection.
+    Pooled(Request<RequestBody>, Box<Upstream>, RequestTraits),
+    /// It needs a new connection.
+    Unconnected(Request<RequestBody>, RequestTraits),
+}
+
+/// A request that has its ticket: on a pooled connection, if there is one.
+pub(crate) fn connected(
+    worker: &Worker,
+    guard: &mut RequestGuard,
+    request: Request<RequestBody>,
+    mut traits: RequestTraits,
+) -> Result<Outgoing, Reason> {
+    let Some(key) = upstream_key(worker, guard) else {
+        return Err(Reason::NoNode);
+    };
+    if traits.facts.names_host() {
+        let pooled = worker.pool.borrow_mut().take(key);
+        if let Some(upstream) = pooled {
+            traits.stale = true;
+            return Ok(Outgoing::Pooled(request, upstream, traits));
+        }
+    }
+    Ok(Outgoing::Unconnected(request, traits))
+}
+
+/// Where the ticket says that the request goes.
+fn upstream_key(worker: &Worker, guard: &mut RequestGuard) -> Option<UpstreamKey> {
+    let state = guard.state()?;
+    let node = state.ticket.as_ref()?.node;
+    let picker = worker.base.cluster.picker.borrow();
+    Some(UpstreamKey {
+        node,
+        address: picker.topology().nodes.get(node.index())?.address,
+        marks: state.marks(),
+    })
+}
+
+/// Sends a request on this connection.
+pub(crate) fn send(
+    client: &Client,
+    mut upstream: Box<Upstream>,
+    request: Request<RequestBody>,
+    traits: &RequestTraits,
+) -> impl Future<Output = Sent> + use<> {
+    let ticks = &client.worker.base.ticks;
+    client
+        .connection
+        .extend(if client.connection.is_uploading() {
+            client.connection.begin_body(ticks.request_body);
+            ticks.body_idle
+        } else {
+            ticks.response_head
+        });
+    let sending = upstream.send(request, client.connection.waker(), traits.repeatable);
+    drop(client.upstream.replace(Some(upstream)));
+    sending
+}
+
+/// Waits for the response head.
+pub(crate) fn poll_head(
+    client: &Client,
+    guard: &mut RequestGuard,
+    mut sending: Pin<&mut impl Future<Output = Sent>>,
+    traits: &RequestTraits,
+    context: &mut Context<'_>,
+) -> Poll<Result<Response<Incoming>, Failure>> {
+    if client.connection.take_late() {
+        drop(client.upstream.take());
+        return Poll::Ready(Err(Failure::at_last(client.connection.late_reason())));
+    }
+    let ended = client.drive();
+    let mut polled = client
+        .connection
+        .with_context(context, |context| sending.as_mut().poll(context));
+    if polled.is_pending() && ended {
+        // What still waits in the connection comes back when that is dropped.
+        if let Some(upstream) = &mut *client.upstream.borrow_mut() {
+            upstream.give_up();
+        }
+        polled = sending.poll(context);
+    }
+    client.take_interims();
+    if polled.is_pending()
+        && client.stranded.take()
+        && let Some(failure) = retry::leave(client, guard)
+    {
+        return Poll::Ready(Err(failure));
+    }
+    polled.map_err(|error| failure(client, error, traits.stale))
+}
+
+/// Sends a request that has its node, and waits for the answer's head.
+pub(crate) async fn forward(
+    client: &Client,
+    guard: &mut RequestGuard,
+    request: Request<RequestBody>,
+    traits: &mut RequestTraits,
+) -> Result<Response<Incoming>, Reason> {
+    match connected(&client.worker, guard, request, *traits)? {
+        Outgoing::Pooled(request, upstream, pooled) => {
+            *traits = pooled;
+            let mut sending = pin!(send(client, upstream, request, traits));
+            let polled =
+                poll_fn(|context| poll_head(client, guard, sending.as_mut(), traits, context))
+                    .await;
+            match polled {
+                Ok(response) => Ok(response),
+                Err(failure) => retry_after_failure(client, guard, failure, traits).await,
+            }
+        }
+        Outgoing::Unconnected(request, _) => try_nodes(client, guard, request, traits).await,
+    }
+}
+
+/// Tries at new connections and other nodes until there is an answer, or nothing left to try.
+pub(crate) async fn try_nodes(
+    client: &Client,
+    guard: &mut RequestGuard,
+    mut request: Request<RequestBody>,
+    traits: &RequestTraits,
+) -> Result<Response<Incoming>, Reason> {
+    loop {
+        let failure = match attempt(client, guard, request, traits).await {
+            Ok(response) => return Ok(response),
+            Err(failure) => failure,
+        };
+        request = retry::after(client, guard, failure)?;
+    }
+}
+
+/// Goes on after a try that got no answer.
+pub(crate) async fn retry_after_failure(
+    client: &Client,
+    guard: &mut RequestGuard,
+    failure: Failure,
+    traits: &RequestTraits,
+) -> Result<Response<Incoming>, Reason> {
+    let request = retry::after(client, guard, failure)?;
+    try_nodes(client, guard, request, traits).await
+}
+
+/// One try at the ticket's node, on a new connection.
+async fn attempt(
+    client: &Client,
+    guard: &mut RequestGuard,
+    mut request: Request<RequestBody>,
+    traits: &RequestTraits,
+) -> Result<Response<Incoming>, Failure> {
+    let Some(key) = upstream_key(&client.worker, guard) else {
+        return Err(Failure::at_last(Reason::NoNode));
+    };
+    head::ensure_host(&mut request, &traits.facts, || {
+        HeaderValue::try_from(key.address.to_string())
+            .unwrap_or_else(|_| HeaderValue::from_static("localhost"))
+    });
+    let upstream = match connect(client, key).await {
+        Ok(upstream) => upstream,
+        Err(reason) => return Err(Failure::of_node(reason, request)),
+    };
+    let traits = RequestTraits {
+        stale: false,
+        ..*traits
+    };
+    let mut sending = pin!(send(client, upstream, request, &traits));
+    poll_fn(|context| poll_head(client, guard, sending.as_mut(), &traits, context)).await
+}
+
+async fn connect(client: &Client, key: UpstreamKey) -> Result<Box<Upstream>, Reason> {
+    let worker = &client.worker;
+    client.connection.suspend();
+    let connecting = marking::connect(key.address, key.marks, worker.throttles.shared());
+    let connecting = tokio::time::timeout(worker.base.config.timeouts.connect, connecting);
+    let stream = match connecting.await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) if is_own_fault(&error) => return Err(Reason::OutOfSockets),
+        Ok(Err(_)) => return Err(Reason::ConnectFailed),
+        Err(_) => return Err(Reason::ConnectTimeout),
+    };
+    let probes = probes(worker.base.config.timeouts.keepalive);
+    if SockRef::from(&stream).set_tcp_keepalive(&probes).is_err() {
+        return Err(Reason::ConnectFailed);
+    }
+    // Without it small answers wait for acknowledgements; a socket that refuses it still works.
+    if stream.set_nodelay(true).is_err() {
+        return Err(Reason::ConnectFailed);
+    }
+    worker
+        .upstream(stream, key)
+        .await
+        .map_err(|_| Reason::ConnectFailed)
+}
+
+fn failure(client: &Client, mut error: TrySendError<Request<RequestBody>>, stale: bool) -> Failure {
+    let upstream = client.upstream.take();
+    if let Some(request) = error.take_message() {
+        return Failure::of_connection(request, stale);
+    }
+    match client.connection.upload.get() {
+        Upload::Failed(reason) => return Failure::at_last(reason),
+        Upload::Done | Upload::Active => {}
+    }
+    let error = error.into_error();
+    let flooded = upstream.as_ref().is_some_and(|it| it.is_flooded());
+    if error.is_parse() || error.is_parse_too_large() || flooded {
+        return Failure::at_last(Reason::BadResponse);
+    }
+    match upstream.and_then(|upstream| upstream.unanswered(&error)) {
+        Some(request) => Failure::of_connection(request, stale),
+        None => Failure::at_last(Reason::Reset),
+    }
+}

@@ -1,0 +1,169 @@
+//! What is tried again after a try that got no answer, where, and at whose expense.
+//!
+//! | what happened | tried again |
+//! |---|---|
+//! | no connection | at another node: nothing was sent |
+//! | the request came back unsent from a pooled connection | at the same node, on a new connection, and free of charge: the node had merely closed an idle connection |
+//! | a pooled connection broke before the first byte of an answer | the same, if the request is repeatable; an upgrade too |
+//! | a new connection broke before the first byte of an answer | at another node, if the request is repeatable |
+//! | the node was ejected because it answers nothing, not even probes | at another node that is up, if the request is repeatable and not a byte of an answer has come |
+//! | anything else, and every time-out of an answer | never |
+//!
+//! Repeatable is a request whose method is idempotent and that has no body: a body has gone to the node and
+//! is not kept. All but the free retry are within the limit on tries and the site's retry budget. A request
+//! that waits at an ejected node and is denied a retry stays there and asks again while it waits: the budget
+//! fills again, or the node comes back and answers.
+
+use http::Request;
+
+use crate::record::reason::Reason;
+use crate::request::{Client, RequestGuard, dispatch};
+use crate::upstream::body::RequestBody;
+use crate::worker::Worker;
+
+/// A try that got no answer.
+pub(crate) struct Failure {
+    reason: Reason,
+    next: Next,
+}
+
+/// What can be done about it.
+enum Next {
+    /// Nothing.
+    Nothing,
+    /// It was a pooled connection that the node may have closed long before: a new one will do.
+    NewConnection(Request<RequestBody>),
+    /// The request may be sent to another node.
+    Elsewhere(Request<RequestBody>),
+    /// The request has its ticket for another node.
+    Dispatched(Request<RequestBody>),
+}
+
+impl Failure {
+    pub(crate) fn at_last(reason: Reason) -> Self {
+        Self {
+            reason,
+            next: Next::Nothing,
+        }
+    }
+
+    /// The node is to blame, and another one may have the request.
+    pub(crate) fn of_node(reason: Reason, request: Request<RequestBody>) -> Self {
+        Self {
+            reason,
+            next: Next::Elsewhere(request),
+        }
+    }
+
+    /// The connection had broken; a pooled one may have long before.
+    pub(crate) fn of_connection(request: Request<RequestBody>, pooled: bool) -> Self {
+        Self {
+            reason: Reason::Reset,
+            next: match pooled {
+                true => Next::NewConnection(request),
+                false => Next::Elsewhere(request),
+            },
+        }
+    }
+}
+
+/// The request after a try that got no answer, if it is tried again. It has a ticket then.
+pub(crate) fn after(
+    client: &Client,
+    guard: &mut RequestGuard,
+    failure: Failure,
+) -> Result<Request<RequestBody>, Reason> {
+    let Failure { reason, next } = failure;
+    match next {
+        Next::Dispatched(request) => Ok(request),
+        // This costs no budget: a request meets one such connection at most, and the next one is new.
+        Next::NewConnection(request) => {
+            client.worker.base.stats().stale.add(1);
+            Ok(request)
+        }
+        Next::Nothing => {
+            guard.on_failure(reason);
+            Err(reason)
+        }
+        Next::Elsewhere(_) if reason == Reason::OutOfSockets => Err(reason),
+        Next::Elsewhere(request) => {
+            guard.on_failure(reason);
+            elsewhere(client, guard, reason)?;
+            Ok(request)
+        }
+    }
+}
+
+/// Another node, if there is one and the budget allows it.
+fn elsewhere(client: &Client, guard: &mut RequestGuard, reason: Reason) -> Result<(), Reason> {
+    let worker = &client.worker;
+    let state = guard.state().ok_or(reason)?;
+    let (Some(site), Some(ticket)) = (state.site, &state.ticket) else {
+        return Err(reason);
+    };
+    state.tried.push(ticket.node);
+    if state.tries >= worker.base.config.limits.tries {
+        return Err(reason);
+    }
+    worker.base.cluster.refresh();
+    if !worker.base.cluster.has_others(site, &state.tried) {
+        return Err(reason);
+    }
+    state.retry_denied = !worker.budgets.may_retry(site, false);
+    if state.retry_denied {
+        return Err(reason);
+    }
+    let now = worker.base.now();
+    let retried = (worker.base.cluster.picker.borrow_mut()).handle_retry(site, &state.tried, now);
+    let ticket = retried.map_err(|_| reason)?;
+    worker.budgets.on_retry(site);
+    dispatch(client, guard, ticket, now);
+    Ok(())
+}
+
+/// Takes a request back from a node that answers nothing, and has another one picked for it, if the request
+/// is repeatable, another node is up, and the budget allows it.
+#[cold]
+pub(crate) fn leave(client: &Client, guard: &mut RequestGuard) -> Option<Failure> {
+    let worker = &client.worker;
+    let state = guard.state()?;
+    let (site, node) = (state.site?, state.ticket.as_ref()?.node);
+    let picker = worker.base.cluster.picker.borrow();
+    let stranded = (picker.topology()).is_stranded(site, node, &state.tried);
+    drop(picker);
+    if !stranded || state.tries >= worker.base.config.limits.tries {
+        return None;
+    }
+    let request = client.upstream.borrow().as_ref()?.awaited_request()?;
+    state.retry_denied = !worker.budgets.may_retry(site, state.retry_denied);
+    if state.retry_denied {
+        return None;
+    }
+    state.tried.push(node);
+    let now = worker.base.now();
+    let retried = (worker.base.cluster.picker.borrow_mut()).handle_retry(site, &state.tried, now);
+    let ticket = retried.ok()?;
+    // The ejection was the verdict on the node; the answer that did not come is no further evidence.
+    if let Some(counters) = worker.base.stats().node(node) {
+        counters.on_failure(Reason::ResponseTimeout, now);
+    }
+    drop(client.upstream.take());
+    worker.budgets.on_retry(site);
+    dispatch(client, guard, ticket, now);
+    Some(Failure {
+        reason: Reason::ResponseTimeout,
+        next: Next::Dispatched(request),
+    })
+}
+
+/// Has requests that wait for nodes that answer nothing tried elsewhere. A request that the retry budget
+/// denies it now is asked about again the next time.
+pub(crate) fn rescue(worker: &Worker, for_each: impl FnOnce(&mut dyn FnMut(&Client))) {
+    let cluster = &worker.base.cluster;
+    cluster.refresh();
+    let picker = cluster.picker.borrow();
+    let topology = picker.topology();
+    if topology.nodes.iter().any(|node| node.is_unresponsive()) {
+        for_each(&mut |client| client.on_unresponsive(topology));
+    }
+}

@@ -1,0 +1,160 @@
+//! Requests that wait for room at a node: who is told what becomes of them.
+//!
+//! The picker keeps numbers, in its order; here each number has the task that waits for it. The
+//! worker asks the picker after each request that ends or begins to wait, when time is up for
+//! somebody, and when it is told of room that another worker left ([`Shared::room`]).
+//!
+//! [`Shared::room`]: crate::Shared::room
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::admission::RejectReason;
+use tidegate_core::picker::{Decision, Ticket, WaitId};
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::SiteId;
+use tokio::sync::{Notify, oneshot};
+
+use crate::base::WorkerBase;
+use crate::record::reason::Reason;
+
+/// Shortest time between two looks that nothing but a clock asks for.
+const LOOK_MIN: Duration = Duration::from_millis(1);
+
+/// What becomes of one that waited.
+type Told = Result<Ticket, RejectReason>;
+
+/// See the module.
+pub(crate) struct Queue {
+    base: Rc<WorkerBase>,
+    /// Wakes it when there may be room that another worker left.
+    room: Arc<Notify>,
+    last: Cell<u64>,
+    told: RefCell<HashMap<WaitId, oneshot::Sender<Told>>>,
+    /// Wakes the timers when a request begins to wait.
+    wake_timers: Notify,
+}
+
+/// A request that waits. Dropping it takes it out of the queue.
+pub(crate) struct InQueue {
+    queue: Rc<Queue>,
+    site: SiteId,
+    id: WaitId,
+    since: Timestamp,
+    told: oneshot::Receiver<Told>,
+}
+
+impl Queue {
+    pub(crate) fn new(base: Rc<WorkerBase>, room: Arc<Notify>) -> Rc<Self> {
+        Rc::new(Self {
+            base,
+            room,
+            last: Cell::new(0),
+            told: RefCell::default(),
+            wake_timers: Notify::new(),
+        })
+    }
+
+    /// A number for a request, should it have to wait.
+    pub(crate) fn number(&self) -> WaitId {
+        self.last.set(self.last.get() + 1);
+        WaitId(self.last.get())
+    }
+
+    /// The request of this number waits from now on.
+    pub(crate) fn wait(self: &Rc<Self>, site: SiteId, id: WaitId) -> InQueue {
+        let (sender, told) = oneshot::channel();
+        self.told.borrow_mut().insert(id, sender);
+        self.wake_timers.notify_one();
+        if let Some(stats) = self.base.stats().site(site) {
+            stats.queued.add(1);
+        }
+        InQueue {
+            queue: Rc::clone(self),
+            site,
+            id,
+            since: self.base.now(),
+            told,
+        }
+    }
+
+    /// Tells whatever can be told. A ticket for a request that has just left is for the next one.
+    pub(crate) fn serve_waiters(&self) {
+        if self.is_empty() {
+            return;
+        }
+        loop {
+            let mut picker = self.base.cluster.picker.borrow_mut();
+            let told = picker.poll_waiting(self.base.now());
+            drop(picker);
+            let Some((id, decision)) = told else { return };
+            let sender = self.told.borrow_mut().remove(&id);
+            let told = match decision {
+                Decision::Forward(ticket) => Ok(ticket),
+                Decision::Reject(reason) => Err(reason),
+                Decision::Wait => continue,
+            };
+            if let Some(sender) = sender {
+                // What is not taken comes back, and is dropped.
+                drop(sender.send(told));
+            }
+        }
+    }
+
+    /// Looks after the requests that wait; for ever.
+    pub(crate) async fn run_timers(self: Rc<Self>) {
+        loop {
+            let is_waited_in = !self.is_empty();
+            tokio::select! {
+                () = self.wake_timers.notified() => {}
+                () = self.room.notified(), if is_waited_in => {}
+                () = self.until_due(), if is_waited_in => {}
+            }
+            self.base.cluster.refresh();
+            self.serve_waiters();
+        }
+    }
+
+    /// A product timer, not a wait for something else to be ready: a deadline makes no sound.
+    async fn until_due(&self) {
+        let due = self.base.cluster.picker.borrow().due();
+        match due {
+            Some(due) => tokio::time::sleep(due.since(self.base.now()).max(LOOK_MIN)).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.told.borrow().is_empty()
+    }
+}
+
+impl InQueue {
+    /// Waits until there is room, or no sense in waiting.
+    pub(crate) async fn ended(mut self) -> Result<Ticket, Reason> {
+        match (&mut self.told).await {
+            Ok(Ok(ticket)) => Ok(ticket),
+            Ok(Err(reason)) => Err(reason.into()),
+            // The worker is gone, and with it everybody who could be told.
+            Err(_) => Err(Reason::Drained),
+        }
+    }
+}
+
+impl Drop for InQueue {
+    fn drop(&mut self) {
+        let base = &self.queue.base;
+        if let Some(stats) = base.stats().site(self.site) {
+            let waited = base.now().since(self.since);
+            stats.queueing.record(waited.as_micros() as u64);
+        }
+        let left = self.queue.told.borrow_mut().remove(&self.id);
+        if left.is_some() {
+            let mut picker = base.cluster.picker.borrow_mut();
+            picker.handle_left(self.site, self.id);
+        }
+    }
+}

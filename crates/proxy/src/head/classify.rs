@@ -1,0 +1,258 @@
+//! Which class a request is of, and which session: pure functions over its head, without an
+//! allocation. What is unknown, too long or no class is as if it were not there.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use http::HeaderMap;
+use tidegate_core::admission::{Class, Sessions};
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::SiteId;
+
+use super::cookie;
+use crate::config::site::{ClassConfig, SessionConfig, SessionSource, SiteConfig};
+
+/// A session's name is no longer.
+const NAME_BYTES_MAX: usize = 1024;
+/// Sessions that are known of all sites together, and of one at least; 8 bytes each.
+const SLOTS_OF_ALL: usize = 8 * Sessions::SLOTS;
+const SLOTS_MIN: usize = 1024;
+
+/// The rules of one site, ready for use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClassRules {
+    config: ClassConfig,
+}
+
+impl ClassRules {
+    pub(crate) fn new(config: &ClassConfig) -> Self {
+        let mut config = config.clone();
+        for (path, _) in &mut config.paths {
+            // A final slash means nothing, as in routes.
+            if path.ends_with('/') {
+                path.pop();
+            }
+        }
+        config
+            .paths
+            .sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+        Self { config }
+    }
+
+    /// The class of a request, where `classes` are in use.
+    pub(crate) fn class(&self, classes: u8, path: &str, headers: &HeaderMap) -> Class {
+        let lowest = classes.saturating_sub(1);
+        if lowest == 0 {
+            return Class::HIGHEST;
+        }
+        let number = self
+            .by_path(path)
+            .or_else(|| self.by_header(headers))
+            .or_else(|| self.by_cookie(headers))
+            .or(self.config.default)
+            .unwrap_or(lowest);
+        Class::new(number.min(lowest)).unwrap_or(Class::HIGHEST)
+    }
+
+    fn by_path(&self, path: &str) -> Option<u8> {
+        let holds = |prefix: &str| {
+            let rest = path.strip_prefix(prefix);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut paths = self.config.paths.iter();
+        paths
+            .find(|(prefix, _)| holds(prefix))
+            .map(|(_, class)| *class)
+    }
+
+    fn by_header(&self, headers: &HeaderMap) -> Option<u8> {
+        let value = headers.get(self.config.header.as_ref()?)?;
+        self.means(value.as_bytes())
+    }
+
+    fn by_cookie(&self, headers: &HeaderMap) -> Option<u8> {
+        self.means(cookie::find(headers, self.config.cookie.as_deref()?)?)
+    }
+
+    fn means(&self, value: &[u8]) -> Option<u8> {
+        let value = value.trim_ascii();
+        let values = &self.config.values;
+        if values.is_empty() {
+            return std::str::from_utf8(value).ok()?.parse().ok();
+        }
+        let named = values.iter().find(|(name, _)| name.as_bytes() == value);
+        named.map(|(_, class)| *class)
+    }
+}
+
+/// The sessions of all sites, shared by the workers. Their names are hashed with a key that nobody
+/// outside knows, so nobody can choose one that falls together with another's.
+#[derive(Debug)]
+pub(crate) struct SessionTables {
+    hasher: RandomState,
+    sites: Box<[Option<(SessionSource, Sessions)>]>,
+}
+
+/// A request's session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionHash(u64);
+
+impl SessionTables {
+    pub(crate) fn new(sites: &[SiteConfig]) -> Arc<Self> {
+        let count = sites.iter().filter(|site| site.sessions.is_some()).count();
+        let slots = (SLOTS_OF_ALL / count.max(1)).clamp(SLOTS_MIN, Sessions::SLOTS);
+        let table = |session: &SessionConfig| {
+            let sessions = Sessions::new(slots, session.window);
+            (session.source.clone(), sessions)
+        };
+        let sites = sites.iter().map(|site| site.sessions.as_ref().map(table));
+        Arc::new(Self {
+            hasher: RandomState::new(),
+            sites: sites.collect(),
+        })
+    }
+
+    fn site(&self, site: SiteId) -> Option<&(SessionSource, Sessions)> {
+        self.sites.get(site.index())?.as_ref()
+    }
+
+    /// The session of a request, if it has one.
+    pub(crate) fn session(&self, site: SiteId, headers: &HeaderMap) -> Option<SessionHash> {
+        let (source, _) = self.site(site)?;
+        let name = match source {
+            SessionSource::Header(header) => headers.get(header)?.as_bytes(),
+            SessionSource::Cookie(cookie) => cookie::find(headers, cookie)?,
+        };
+        let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
+        fits.then(|| SessionHash(self.hasher.hash_one(name)))
+    }
+
+    /// Whether a request of the session was let in a moment ago.
+    pub(crate) fn is_known(&self, site: SiteId, session: SessionHash, now: Timestamp) -> bool {
+        let site = self.site(site);
+        site.is_some_and(|(_, sessions)| sessions.is_known(session.0, now))
+    }
+
+    /// A request of the session was let in.
+    pub(crate) fn mark(&self, site: SiteId, session: SessionHash, now: Timestamp) {
+        if let Some((_, sessions)) = self.site(site) {
+            sessions.mark(session.0, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    const PLAN: HeaderName = HeaderName::from_static("x-plan");
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            let value = HeaderValue::from_str(value).unwrap();
+            (HeaderName::from_static(name), value)
+        });
+        pairs.collect()
+    }
+
+    fn named(names: &[(&str, u8)]) -> Vec<(String, u8)> {
+        let names = names.iter();
+        names
+            .map(|(name, class)| ((*name).to_owned(), *class))
+            .collect()
+    }
+
+    #[test]
+    fn without_rules_the_usual_header_has_the_number() {
+        let rules = ClassRules::new(&ClassConfig::default());
+        for (value, class) in [
+            ("0", 0),
+            (" 1 ", 1),
+            ("2", 2),
+            ("3", 2),
+            ("255", 2),
+            ("256", 2),
+            ("-1", 2),
+            ("", 2),
+            ("gold", 2),
+            ("99999999999999999999", 2),
+        ] {
+            let headers = headers(&[("x-tidegate-class", value)]);
+            assert_eq!(rules.class(3, "/", &headers).index(), class, "{value:?}");
+            assert_eq!(rules.class(1, "/", &headers), Class::HIGHEST);
+        }
+        assert_eq!(rules.class(3, "/", &HeaderMap::new()).index(), 2);
+    }
+
+    #[test]
+    fn path_comes_before_header_before_cookie_before_the_default() {
+        let rules = ClassRules::new(&ClassConfig {
+            header: Some(PLAN),
+            cookie: Some("plan".into()),
+            values: named(&[("gold", 0), ("silver", 1), ("bronze", 3)]),
+            paths: named(&[("/search", 3), ("/search/paid/", 1)]),
+            default: Some(2),
+        });
+        let class = |path, pairs: &[_]| rules.class(4, path, &headers(pairs)).index();
+        let gold = ("x-plan", "gold");
+        let silver = ("cookie", "a=b; plan=silver");
+        assert_eq!(class("/search", &[gold, silver]), 3);
+        assert_eq!(class("/search/paid/x", &[gold, silver]), 1);
+        assert_eq!(class("/searches", &[gold, silver]), 0);
+        assert_eq!(class("/", &[silver]), 1);
+        assert_eq!(class("/", &[("x-plan", "platinum"), silver]), 1);
+        assert_eq!(class("/", &[("x-plan", "0")]), 2, "names, no numbers");
+        assert_eq!(class("/", &[]), 2);
+    }
+
+    #[test]
+    fn a_site_of_two_classes_has_no_third() {
+        let rules = ClassRules::new(&ClassConfig {
+            paths: named(&[("/", 3)]),
+            ..ClassConfig::default()
+        });
+        assert_eq!(rules.class(2, "/x", &HeaderMap::new()).index(), 1);
+    }
+
+    #[test]
+    fn sessions_are_known_by_header_or_cookie_and_by_site() {
+        let of = |source| SiteConfig {
+            sessions: Some(SessionConfig {
+                source,
+                window: Duration::from_secs(60),
+            }),
+            ..SiteConfig::default()
+        };
+        let tables = SessionTables::new(&[
+            of(SessionSource::Cookie("sid".into())),
+            of(SessionSource::Header(PLAN)),
+            SiteConfig::default(),
+        ]);
+        let now = Timestamp::from_millis(1000);
+        let (cookies, plans, none) = (SiteId(0), SiteId(1), SiteId(2));
+        let alice = tables.session(cookies, &headers(&[("cookie", "sid=alice")]));
+        let alice = alice.unwrap();
+        assert!(!tables.is_known(cookies, alice, now));
+        tables.mark(cookies, alice, now);
+        assert!(tables.is_known(cookies, alice, now));
+        let again = tables.session(cookies, &headers(&[("cookie", "a=b; sid=alice")]));
+        assert_eq!(again, Some(alice));
+        let same = tables
+            .session(plans, &headers(&[("x-plan", "alice")]))
+            .unwrap();
+        assert!(!tables.is_known(plans, same, now), "another site's");
+        let longest = "x".repeat(NAME_BYTES_MAX);
+        let known = tables.session(plans, &headers(&[("x-plan", &longest)]));
+        assert!(known.is_some());
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        for (site, value) in [(none, "sid=bob"), (cookies, "sid="), (cookies, "a=b")] {
+            assert_eq!(tables.session(site, &headers(&[("cookie", value)])), None);
+        }
+        assert_eq!(tables.session(plans, &headers(&[("x-plan", &long)])), None);
+        assert_eq!(tables.session(SiteId(9), &headers(&[])), None);
+    }
+}

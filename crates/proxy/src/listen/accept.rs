@@ -1,0 +1,224 @@
+//! From a listening socket to a connection that is served, or refused before a byte of it is read.
+//!
+//! A refused connection costs as little as can be: it is accepted, gets an answer that was ready, and
+//! waits among the lingering for its client to close. It never becomes a task, nor is the
+//! reactor told of it. Each gets its answer: where as many linger as may, the oldest makes room, and
+//! where no file is left for one more, a spare one is given up for it.
+//!
+//! A worker that does not keep up accepts nothing for a while ([`AcceptGate`]); the kernel holds new
+//! connections in the backlog of its socket. `SO_REUSEPORT` gives each worker a socket of its own, so the
+//! others go on with theirs.
+//!
+//! [`AcceptGate`]: tidegate_core::admission::AcceptGate
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{SockRef, Socket, Type};
+use tidegate_core::admission::Verdict;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use super::clients::Clients;
+use super::linger::linger;
+use super::serve::serve;
+use crate::record::reason::Reason;
+use crate::sockets::{is_own_fault, stop_new};
+
+/// Pause after a failed accept: mostly too many open files, which others must close first.
+const ERROR_PAUSE: Duration = Duration::from_millis(10);
+/// What a handshake may take that has begun when the worker stops accepting.
+const HANDSHAKE: Duration = Duration::from_millis(250);
+/// More is to come (send(2)): the answer leaves with the end of the stream, in one segment.
+const MSG_MORE: i32 = 0x8000;
+/// Connections that are accepted before others get their turn.
+const BATCH: usize = 64;
+
+/// A listening socket in the worker's reactor. tokio's own would make the reactor know of every
+/// connection that it accepts; this one only tells when there is something to accept. That is all that is
+/// asked of the stream whose form it has.
+pub(crate) struct Listener {
+    stream: TcpStream,
+    /// A file that is given up when there is none for a connection that is to be refused.
+    spare: Cell<Option<Socket>>,
+}
+
+impl Listener {
+    /// Of a socket that listens already and does not block.
+    pub(crate) fn new(socket: Socket) -> io::Result<Self> {
+        Ok(Self {
+            spare: Cell::new(socket.try_clone().ok()),
+            stream: TcpStream::from_std(socket.into())?,
+        })
+    }
+
+    fn socket(&self) -> SockRef<'_> {
+        SockRef::from(&self.stream)
+    }
+
+    /// Hands on each connection that is there, up to `most`; an error that would block if that were
+    /// all of them.
+    fn accept(&self, most: usize, each: impl Fn(Socket, SocketAddr)) -> io::Result<()> {
+        // The flags of a type are those of accept4.
+        let flags = i32::from(Type::STREAM.nonblocking().cloexec()) & !i32::from(Type::STREAM);
+        let socket = self.socket();
+        self.stream.try_io(Interest::READABLE, || {
+            for _ in 0..most {
+                let (socket, peer) = match socket.accept4(flags) {
+                    // Without a file an accept fails even if no connection waits.
+                    Err(error) if is_own_fault(&error) && !self.is_waited_at() => {
+                        return Err(ErrorKind::WouldBlock.into());
+                    }
+                    accepted => accepted?,
+                };
+                if let Some(peer) = peer.as_socket() {
+                    each(socket, peer);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Keeps a spare file, if there is one again.
+    fn keep_spare(&self) {
+        let spare = self.spare.take();
+        self.spare
+            .set(spare.or_else(|| self.socket().try_clone().ok()));
+    }
+
+    /// Whether a connection waits.
+    #[cold]
+    fn is_waited_at(&self) -> bool {
+        let mut listener = [PollFd::new(&self.stream, PollFlags::IN)];
+        poll(&mut listener, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Frees a file for a connection that is to be refused: the spare one, or that of the refused connection
+    /// that lingers longest.
+    #[cold]
+    fn free_file(&self, clients: &Clients) -> bool {
+        self.spare.take().is_some() || clients.evict_lingering()
+    }
+}
+
+/// Accepts until the worker drains, and then those whose handshake has begun.
+pub(crate) async fn accept(clients: Rc<Clients>, listener: Listener) {
+    tokio::select! {
+        () = accept_for_ever(&clients, &listener) => {}
+        () = clients.worker.base.drain.begun() => {}
+    }
+    // Whoever is connected already, or thinks so, would be reset when the socket closes.
+    // Mostly the closer has put the filter there. Where neither may, those that are still new are served as well.
+    stop_new(&listener.socket()).unwrap_or_default();
+    let late = accept_for_ever(&clients, &listener);
+    tokio::time::timeout(HANDSHAKE, late).await.ok();
+    while listener.accept(BATCH, on_accept(&clients)).is_ok() {}
+}
+
+async fn accept_for_ever(clients: &Rc<Clients>, listener: &Listener) {
+    loop {
+        clients.accepting().await;
+        listener.keep_spare();
+        // What may be wrong here shows at the accept.
+        let readable = poll_fn(|context| listener.stream.poll_read_ready(context));
+        readable.await.ok();
+        let accepted = match listener.accept(BATCH, on_accept(clients)) {
+            Err(error) if is_own_fault(&error) && listener.free_file(clients) => {
+                let refuse = |socket, _| refuse(clients, socket, Reason::TooManyConnections);
+                listener.accept(1, refuse)
+            }
+            accepted => accepted,
+        };
+        match accepted {
+            Ok(()) => tokio::task::yield_now().await,
+            Err(error) if is_none_left(&error) => {}
+            Err(_) => {
+                clients.worker.base.stats().accept_errors.add(1);
+                tokio::time::sleep(ERROR_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn is_none_left(error: &io::Error) -> bool {
+    [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind())
+}
+
+/// What becomes of each connection.
+fn on_accept(clients: &Rc<Clients>) -> impl Fn(Socket, SocketAddr) {
+    |socket, peer| admit(clients, socket, peer)
+}
+
+fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr) {
+    let base = &clients.worker.base;
+    base.cluster.refresh();
+    let verdict = base.cluster.picker.borrow_mut().handle_accept(base.now());
+    if let Verdict::Reject(reason) = verdict {
+        return refuse(clients, socket, reason.into());
+    }
+    match clients.seats.take() {
+        None => refuse(clients, socket, Reason::TooManyConnections),
+        Some(seat) => {
+            // Without it small answers wait for acknowledgements. A socket that does not take the
+            // option is one that its client has closed.
+            if socket.set_tcp_nodelay(true).is_err() {
+                return;
+            }
+            match TcpStream::from_std(socket.into()) {
+                Ok(stream) => {
+                    tokio::task::spawn_local(serve(Rc::clone(clients), stream, peer, seat));
+                }
+                Err(_) => clients.worker.base.stats().accept_errors.add(1),
+            }
+        }
+    }
+}
+
+/// Stage 0: a ready-made answer, not a byte is read before it.
+fn refuse(clients: &Rc<Clients>, socket: Socket, reason: Reason) {
+    clients.worker.base.stats().refused[reason.index()].add(1);
+    let (worker, base) = (&clients.worker, &clients.worker.base);
+    let answer = worker.answers.unread(reason);
+    match socket.send_with_flags(answer, MSG_MORE) {
+        Ok(sent) if sent == answer.len() => {
+            let until = base.due(base.ticks.linger);
+            clients.lingering.borrow_mut().push(socket, until);
+            if clients.refused_now() > base.config.limits.lingering {
+                clients.evict_lingering();
+            }
+        }
+        // More than the socket takes at once.
+        Ok(sent) if clients.refused_now() < base.config.limits.lingering => {
+            refuse_slowly(clients, socket, answer.slice(sent..));
+        }
+        Ok(_) => {}
+        // Its client has left.
+        Err(_) => {}
+    }
+}
+
+#[cold]
+fn refuse_slowly(clients: &Rc<Clients>, socket: Socket, rest: Bytes) {
+    let Ok(stream) = TcpStream::from_std(socket.into()) else {
+        return;
+    };
+    let clients = Rc::clone(clients);
+    let slow = &clients.refused_slowly;
+    slow.set(slow.get() + 1);
+    tokio::task::spawn_local(async move {
+        linger(
+            stream,
+            Some(rest),
+            clients.worker.base.config.timeouts.linger,
+        )
+        .await;
+        let slow = &clients.refused_slowly;
+        slow.set(slow.get() - 1);
+    });
+}

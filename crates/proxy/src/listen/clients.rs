@@ -1,0 +1,190 @@
+//! The client connections of a worker, and what it takes to accept more of them.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1::Builder;
+use tidegate_core::admission::AcceptGate;
+use tidegate_core::time::{Timestamp, nanos};
+use tokio::sync::Notify;
+
+use super::linger::Lingering;
+use crate::config::{FIELDS, Limits};
+use crate::request::Client;
+use crate::worker::seats::{Seat, Seats};
+use crate::worker::{Worker, head_and_buffer_bytes};
+
+/// See the module.
+pub(crate) struct Clients {
+    pub(crate) worker: Rc<Worker>,
+    /// Makes connections to clients.
+    pub(super) builder: Builder,
+    pub(super) seats: Arc<Seats>,
+    pub(super) lingering: RefCell<Lingering>,
+    /// Refused connections that take their answer slowly, in tasks of their own.
+    pub(super) refused_slowly: Cell<usize>,
+    open: RefCell<Open>,
+    /// Wakes what waits for the end of the last one.
+    wake_idle: Notify,
+    gate: RefCell<AcceptGate>,
+    /// Wakes the listeners when it accepts again.
+    wake_listeners: Notify,
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct Open {
+    slots: Vec<Option<Rc<Client>>>,
+    free: Vec<usize>,
+    count: usize,
+}
+
+impl Clients {
+    pub(crate) fn new(worker: Rc<Worker>, seats: Arc<Seats>) -> Rc<Self> {
+        Rc::new(Self {
+            builder: builder(&worker.base.config.limits),
+            worker,
+            seats,
+            lingering: RefCell::default(),
+            refused_slowly: Cell::new(0),
+            open: RefCell::default(),
+            wake_idle: Notify::new(),
+            gate: RefCell::default(),
+            wake_listeners: Notify::new(),
+        })
+    }
+
+    /// Each of them.
+    pub(crate) fn for_each(&self, act: impl FnMut(&Client)) {
+        let open = self.open.borrow();
+        open.slots.iter().flatten().map(|it| &**it).for_each(act);
+    }
+
+    /// Waits until there is none.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let changed = self.wake_idle.notified();
+            if self.open.borrow().count == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Refused connections that are still open.
+    pub(super) fn refused_now(&self) -> usize {
+        self.lingering.borrow().len() + self.refused_slowly.get()
+    }
+
+    /// Closes the refused connection that lingers longest. False if there is none.
+    pub(super) fn evict_lingering(&self) -> bool {
+        let mut scratch = self.worker.base.scratch.raw.borrow_mut();
+        self.lingering.borrow_mut().evict(&mut scratch)
+    }
+
+    /// Waits while the worker does not keep up with what it has.
+    pub(super) async fn accepting(&self) {
+        while self.gate.borrow().is_paused() {
+            self.wake_listeners.notified().await;
+        }
+    }
+
+    /// The worker's clock looks at them. True if there may be room at a node that was taken before.
+    pub(crate) fn on_tick(&self, tick: u64) -> bool {
+        let mut room = false;
+        self.for_each(|client| room |= client.connection.on_tick(tick));
+        room
+    }
+
+    /// The worker's clock looks at those that were refused.
+    pub(crate) fn linger(&self, tick: u64) {
+        let mut scratch = self.worker.base.scratch.raw.borrow_mut();
+        self.lingering.borrow_mut().on_tick(tick, &mut scratch);
+    }
+
+    /// The clock was served so late: it shows whether the worker keeps up.
+    pub(crate) fn watch_lag(&self, lag: Duration, since: Duration, now: Timestamp) {
+        let micros = |duration| nanos(duration) / 1000;
+        let stats = self.worker.base.stats();
+        stats.lag.record(micros(lag));
+        let mut gate = self.gate.borrow_mut();
+        let before = gate.is_paused();
+        gate.on_lag(lag, now);
+        if before {
+            stats.accept_paused_micros.add(micros(since));
+        }
+        match (before, gate.is_paused()) {
+            (false, true) => stats.accept_pauses.add(1),
+            (true, false) => {
+                stats.accept_pauses_ended.add(1);
+                self.wake_listeners.notify_waiters();
+            }
+            (false, false) | (true, true) => {}
+        }
+    }
+}
+
+/// A connection's place among the others. Dropping it ends its record.
+pub(super) struct Registered {
+    clients: Rc<Clients>,
+    client: Rc<Client>,
+    slot: usize,
+    _seat: Seat,
+}
+
+impl Registered {
+    pub(super) fn new(clients: &Rc<Clients>, client: &Rc<Client>, seat: Seat) -> Self {
+        clients.worker.base.stats().accepted.add(1);
+        let mut open = clients.open.borrow_mut();
+        open.count += 1;
+        let slot = match open.free.pop() {
+            Some(slot) => slot,
+            None => {
+                open.slots.push(None);
+                open.slots.len() - 1
+            }
+        };
+        open.slots[slot] = Some(Rc::clone(client));
+        drop(open);
+        Self {
+            clients: Rc::clone(clients),
+            client: Rc::clone(client),
+            slot,
+            _seat: seat,
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.client.close();
+        let clients = &self.clients;
+        clients.worker.base.stats().closed.add(1);
+        let mut open = clients.open.borrow_mut();
+        open.count -= 1;
+        open.free.push(self.slot);
+        let left = open.count;
+        let client = open.slots[self.slot].take();
+        drop(open);
+        drop(client);
+        if left == 0 {
+            clients.wake_idle.notify_waiters();
+        }
+    }
+}
+
+fn builder(limits: &Limits) -> Builder {
+    let (head_bytes, buffer_bytes) = head_and_buffer_bytes(limits);
+    let mut builder = Builder::new();
+    builder
+        .half_close(true)
+        .header_read_timeout(None)
+        .max_header_size(head_bytes)
+        .max_buf_size(buffer_bytes);
+    if limits.fields != FIELDS {
+        builder.max_headers(limits.fields);
+    }
+    builder
+}

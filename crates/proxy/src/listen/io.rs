@@ -1,0 +1,262 @@
+//! A client's socket as hyper sees it, and what is seen of it on the way.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::Buf;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::io::{AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::connection::departure::{self, PROBE, Verdict};
+use crate::connection::{ClientConnection, Phase};
+use crate::record::reason::Reason;
+use crate::refusal::ready_made;
+
+/// Answers up to this size are gathered into one buffer.
+const GATHER_BYTES_MAX: usize = 4096;
+
+/// The client's side. Notes when a head begins, counts a write as progress,
+/// and gives hyper's own answers to malformed heads our form.
+pub(crate) struct ClientIo {
+    stream: TcpStream,
+    connection: Rc<ClientConnection>,
+}
+
+impl ClientIo {
+    pub(crate) fn new(stream: TcpStream, connection: Rc<ClientConnection>) -> Self {
+        Self { stream, connection }
+    }
+
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
+    fn socket(&mut self) -> Pin<&mut TcpStream> {
+        Pin::new(&mut self.stream)
+    }
+
+    /// While no request is being served and the last response is out, the only thing that hyper
+    /// writes is its own answer to a malformed head.
+    fn is_refusal(&self) -> bool {
+        matches!(self.connection.phase(), Phase::Idle | Phase::Head)
+            && self.connection.flushed.get()
+    }
+
+    fn poll_refusal(&mut self, context: &mut Context<'_>, answer: &[u8]) -> Poll<io::Result<()>> {
+        let reason = match answer.get(9..12) {
+            _ if self.connection.inflow.borrow().seen().too_long => Reason::BodyTooLarge,
+            Some(b"414") => Reason::UriTooLong,
+            Some(b"431") => Reason::HeadTooLarge,
+            Some(_) | None => Reason::BadRequest,
+        };
+        let ours = ready_made(reason);
+        // Nothing was written on this connection since it was last flushed: there is room.
+        let written = ready!(self.socket().poll_write(context, &ours))?;
+        if written < ours.len() {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.connection.malformed.set(Some(reason));
+        Poll::Ready(Ok(()))
+    }
+
+    /// Small pieces leave as one buffer: gathering them here costs less than in the kernel.
+    fn poll_gathered(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stream = Pin::new(&mut self.stream);
+        if let [only] = slices {
+            return stream.poll_write(context, only);
+        }
+        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        if total > GATHER_BYTES_MAX {
+            return stream.poll_write_vectored(context, slices);
+        }
+        let mut scratch = self.connection.base.scratch.raw.borrow_mut();
+        let mut at = 0;
+        for slice in slices {
+            scratch[at..at + slice.len()].copy_from_slice(slice);
+            at += slice.len();
+        }
+        stream.poll_write(context, &scratch[..total])
+    }
+
+    /// Writes interim responses, where nothing of hyper's is half written; before the answer itself
+    /// they are all out. Behind the rest of an earlier response that the client does not take they
+    /// would come too late to be of use, and are dropped.
+    #[inline]
+    fn poll_interims(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.connection.interims.borrow().is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_some_interims(context)
+    }
+
+    #[cold]
+    fn poll_some_interims(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, connection } = self;
+        let mut interims = connection.interims.borrow_mut();
+        if !connection.clean.get() {
+            interims.clear();
+        }
+        while !interims.is_empty() {
+            let stream = Pin::new(&mut *stream);
+            let written = ready!(stream.poll_write(context, &interims))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            interims.advance(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Looks whether a client that waits for its answer has left ([`departure`]). hyper would look by
+    /// reading on, into a new buffer for every request; so it is told that half-closed connections are
+    /// in order, and asks for a flush on every turn, which is when this looks.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let connection = &self.connection;
+        // hyper sees the end of a body that it reads.
+        if !connection.is_answered() || (connection.is_uploading() && connection.upload_waits.get())
+        {
+            return Ok(());
+        }
+        if !connection.watched.get() {
+            let mut byte = [MaybeUninit::uninit()];
+            let mut peeked = ReadBuf::uninit(&mut byte);
+            let reading = &mut connection.inflow.borrow_mut().reading;
+            match reading.poll(context, |context| {
+                self.stream.poll_peek(context, &mut peeked)
+            }) {
+                Poll::Pending => return Ok(()),
+                // Behind what is here nothing more can be seen: from now on the clock sees to it.
+                Poll::Ready(Ok(_)) => connection.watched.set(true),
+                Poll::Ready(Err(error)) => return Err(error),
+            }
+        }
+        self.look()
+    }
+
+    /// Looks at what the reactor knows of the socket, whatever is still unread.
+    fn look(&mut self) -> io::Result<()> {
+        let stream = &self.stream;
+        let ready = pin!(stream.ready(Interest::READABLE | Interest::WRITABLE));
+        let Poll::Ready(ready) = ready.poll(&mut Context::from_waker(Waker::noop())) else {
+            return Ok(());
+        };
+        let ready = ready?;
+        if ready.is_write_closed() {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        if !ready.is_read_closed() {
+            return Ok(());
+        }
+        match departure::verdict(self.connection.on_sending_ended()) {
+            Verdict::Answer => Ok(()),
+            Verdict::Gone => Err(io::ErrorKind::ConnectionAborted.into()),
+            // One that is half written finds out as well.
+            Verdict::Probe if !self.connection.interims.borrow().is_empty() => Ok(()),
+            Verdict::Probe => match stream.try_write(PROBE) {
+                Ok(written) if written == PROBE.len() => {
+                    self.connection.probed.set(true);
+                    Ok(())
+                }
+                // Half a response would make the next one unreadable.
+                Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    fn on_write(&self, polled: &Poll<io::Result<usize>>) {
+        let connection = &self.connection;
+        match (polled, connection.phase()) {
+            // The rest of a response is still going out.
+            (Poll::Ready(Ok(1..)), Phase::Idle) => {
+                connection.extend(connection.base.ticks.client_idle);
+            }
+            (Poll::Ready(Ok(written @ 1..)), Phase::Body) => {
+                connection.on_body_bytes(*written as u64)
+            }
+            (Poll::Pending, Phase::Body) => connection.stand_still(),
+            _ => {}
+        }
+    }
+}
+
+impl Read for ClientIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { stream, connection } = &mut *self;
+        let mut inflow = connection.inflow.borrow_mut();
+        let is_head = !inflow.is_in_body();
+        let read = ready!(inflow.poll_read(stream, &connection.base.scratch, context, buffer))?;
+        if is_head && read > 0 {
+            connection.on_head_bytes();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for ClientIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_refusal() {
+            ready!(self.poll_refusal(context, bytes))?;
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        ready!(self.poll_interims(context))?;
+        self.connection.clean.set(false);
+        let polled = self.socket().poll_write(context, bytes);
+        self.on_write(&polled);
+        polled
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_refusal() {
+            let first = slices.first().map_or(&[][..], |slice| slice);
+            ready!(self.poll_refusal(context, first))?;
+            return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
+        }
+        ready!(self.poll_interims(context))?;
+        self.connection.clean.set(false);
+        let polled = self.poll_gathered(context, slices);
+        self.on_write(&polled);
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper flushes when its own buffer is empty; a socket has nothing to flush.
+        if matches!(self.connection.phase(), Phase::Idle | Phase::Head) {
+            self.connection.flushed.set(true);
+        }
+        self.connection.clean.set(true);
+        if let Poll::Ready(Err(error)) = self.poll_interims(context) {
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(self.poll_gone(context))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket().poll_shutdown(context)
+    }
+}

@@ -1,0 +1,13 @@
+//! Where clients come in: listening sockets, the connections that they become, and those that are refused unread.
+
+mod accept;
+mod clients;
+mod closing;
+mod io;
+mod linger;
+mod respond;
+mod serve;
+
+pub(crate) use accept::{Listener, accept};
+pub(crate) use clients::Clients;
+pub(crate) use closing::Closer;

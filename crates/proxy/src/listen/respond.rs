@@ -1,0 +1,217 @@
+//! The service that hyper asks for answers, as a future that is small while all goes well: what
+//! can be done at once is done at the call, and only the wait for the response head is kept.
+//! Connections to be made, second tries and tunnels go into a future of their own.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use pin_project_lite::pin_project;
+
+use crate::forward::{self, Failure, Outgoing, poll_head};
+use crate::head;
+use crate::record::reason::Reason;
+use crate::refusal::options_answer;
+use crate::request::{self, Admitted, Client, RequestGuard, RequestTraits, Wait};
+use crate::response::{Delivery, ResponseBody, Tunnel, deliver, refused, settle_connection};
+use crate::upstream::Sent;
+use crate::upstream::body::RequestBody;
+
+/// Answers the requests of one client connection.
+pub(crate) struct Service {
+    pub(crate) client: Rc<Client>,
+    /// The tunnel that the connection is to become, once hyper is done with it.
+    pub(crate) tunnel: Cell<Option<Box<Tunnel>>>,
+}
+
+pin_project! {
+    /// See the module.
+    #[project = ResponderProjection]
+    enum Responder<F> {
+        Answered { response: Option<Response<ResponseBody>> },
+        Waiting {
+            service: Rc<Service>,
+            guard: Option<RequestGuard>,
+            traits: RequestTraits,
+            #[pin]
+            sending: F,
+        },
+        Slow { future: Slow },
+    }
+}
+
+type Slow = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
+
+/// The service: an answer to every request.
+pub(crate) fn respond(
+    service: &Rc<Service>,
+    mut request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
+    let client = &service.client;
+    let inflow = &client.connection.inflow;
+    if request.uri().scheme().is_some() {
+        let seen = inflow.borrow().seen();
+        head::complete_path(&mut request, seen.options_without_path);
+    }
+    inflow.borrow_mut().expect(request.body(), false);
+    let mut guard = RequestGuard::begin(client, &request);
+    let outgoing = match request::admit(client, &mut guard, request) {
+        Ok(Admitted::Ready(request, traits)) => {
+            forward::connected(&client.worker, &mut guard, request, traits)
+        }
+        Ok(Admitted::Waits(request, traits, wait)) => {
+            return Responder::Slow {
+                future: queued(Rc::clone(service), guard, request, traits, wait),
+            };
+        }
+        Ok(Admitted::Ends) => {
+            guard.complete();
+            let mut response = options_answer().map(ResponseBody::from);
+            settle_connection(&client.connection, &mut response);
+            return Responder::Answered {
+                response: Some(response),
+            };
+        }
+        Err(reason) => Err(reason),
+    };
+    match outgoing {
+        Ok(Outgoing::Pooled(request, upstream, traits)) => Responder::Waiting {
+            sending: forward::send(client, upstream, request, &traits),
+            service: Rc::clone(service),
+            guard: Some(guard),
+            traits,
+        },
+        Ok(Outgoing::Unconnected(request, traits)) => Responder::Slow {
+            future: connecting(Rc::clone(service), guard, request, traits),
+        },
+        Err(reason) => Responder::Answered {
+            response: Some(refused(guard, reason)),
+        },
+    }
+}
+
+impl<F: Future<Output = Sent>> Future for Responder<F> {
+    type Output = Result<Response<ResponseBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let slow = match self.as_mut().project() {
+                ResponderProjection::Answered { response } => match response.take() {
+                    Some(response) => return Poll::Ready(Ok(response)),
+                    None => return Poll::Pending,
+                },
+                ResponderProjection::Slow { future } => {
+                    return future.as_mut().poll(context).map(Ok);
+                }
+                ResponderProjection::Waiting {
+                    service,
+                    guard,
+                    traits,
+                    sending,
+                } => {
+                    let client = &service.client;
+                    let Some(in_progress) = guard else {
+                        return Poll::Pending;
+                    };
+                    let polled = ready!(poll_head(client, in_progress, sending, traits, context));
+                    let Some(guard) = guard.take() else {
+                        return Poll::Pending;
+                    };
+                    match polled {
+                        Ok(response) => match deliver(client, guard, response, traits) {
+                            Delivery::Response(response) => return Poll::Ready(Ok(response)),
+                            Delivery::Tunnel(guard, response) => {
+                                tunnelling(Rc::clone(service), guard, response)
+                            }
+                        },
+                        Err(failure) => retrying(Rc::clone(service), guard, failure, *traits),
+                    }
+                }
+            };
+            self.set(Self::Slow { future: slow });
+        }
+    }
+}
+
+#[cold]
+fn connecting(
+    service: Rc<Service>,
+    mut guard: RequestGuard,
+    request: Request<RequestBody>,
+    traits: RequestTraits,
+) -> Slow {
+    Box::pin(async move {
+        let answer = forward::try_nodes(&service.client, &mut guard, request, &traits).await;
+        finish(&service, guard, answer, &traits).await
+    })
+}
+
+#[cold]
+fn queued(
+    service: Rc<Service>,
+    mut guard: RequestGuard,
+    request: Request<RequestBody>,
+    mut traits: RequestTraits,
+    wait: Wait,
+) -> Slow {
+    Box::pin(async move {
+        let client = &service.client;
+        let answer = match request::waited(client, &mut guard, &request, wait).await {
+            Ok(()) => forward::forward(client, &mut guard, request, &mut traits).await,
+            Err(reason) => Err(reason),
+        };
+        finish(&service, guard, answer, &traits).await
+    })
+}
+
+#[cold]
+fn retrying(
+    service: Rc<Service>,
+    mut guard: RequestGuard,
+    failure: Failure,
+    traits: RequestTraits,
+) -> Slow {
+    Box::pin(async move {
+        let client = &service.client;
+        let answer = forward::retry_after_failure(client, &mut guard, failure, &traits).await;
+        finish(&service, guard, answer, &traits).await
+    })
+}
+
+#[cold]
+fn tunnelling(service: Rc<Service>, guard: RequestGuard, response: Response<ResponseBody>) -> Slow {
+    Box::pin(async move { tunnel(&service, guard, response).await })
+}
+
+async fn finish(
+    service: &Service,
+    guard: RequestGuard,
+    answer: Result<Response<Incoming>, Reason>,
+    traits: &RequestTraits,
+) -> Response<ResponseBody> {
+    match answer {
+        Err(reason) => refused(guard, reason),
+        Ok(response) => match deliver(&service.client, guard, response, traits) {
+            Delivery::Response(response) => response,
+            Delivery::Tunnel(guard, response) => tunnel(service, guard, response).await,
+        },
+    }
+}
+
+async fn tunnel(
+    service: &Service,
+    guard: RequestGuard,
+    response: Response<ResponseBody>,
+) -> Response<ResponseBody> {
+    match Tunnel::begin(&service.client, guard).await {
+        Ok(tunnel) => {
+            service.tunnel.set(Some(Box::new(tunnel)));
+            response
+        }
+        Err((guard, reason)) => refused(guard, reason),
+    }
+}

@@ -1,0 +1,129 @@
+//! A client connection from accept to close: hyper's connection, our deadlines, and what hyper
+//! leaves to be done when it ends.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1::Connection;
+use hyper::service::{HttpService, service_fn};
+use tokio::net::TcpStream;
+
+use super::clients::{Clients, Registered};
+use super::io::ClientIo;
+use super::linger::linger;
+use super::respond::{Service, respond};
+use crate::connection::{ClientConnection, Phase};
+use crate::record::reason::Reason;
+use crate::refusal::ready_made;
+use crate::request::{Client, enter_headless};
+use crate::response::ResponseBody;
+use crate::worker::seats::Seat;
+
+/// How a connection ends.
+enum End {
+    /// hyper is done with it.
+    Done(hyper::Result<()>),
+    /// The head did not come in time.
+    HeadTimeout,
+    /// The client does not read.
+    ClientStalled,
+    /// A drain has run out of time.
+    Cut,
+}
+
+/// Serves one connection.
+pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, peer: SocketAddr, seat: Seat) {
+    let worker = &clients.worker;
+    let client = Client::new(Rc::clone(worker), peer.ip());
+    let _registered = Registered::new(&clients, &client, seat);
+    let io = ClientIo::new(stream, Rc::clone(&client.connection));
+    let service = Rc::new(Service {
+        client: Rc::clone(&client),
+        tunnel: Cell::new(None),
+    });
+    let answering = {
+        let service = Rc::clone(&service);
+        service_fn(move |request: Request<Incoming>| respond(&service, request))
+    };
+    let mut served = clients.builder.serve_connection(io, answering);
+    let end = poll_fn(|context| poll(&client, &mut served, context)).await;
+    let limit = worker.base.config.timeouts.linger;
+    let connection = &client.connection;
+    match end {
+        End::Done(result) => {
+            let parts = served.into_parts();
+            if let Some(tunnel) = service.tunnel.take() {
+                let stream = parts.io.into_stream();
+                let kept = connection.inflow.borrow_mut().take_kept();
+                let early = [&parts.read_buf[..], &kept].concat();
+                return tunnel.run(&client, stream, early.into()).await;
+            }
+            let malformed = connection.malformed.take();
+            let parse_error = result.is_err_and(|error| error.is_parse());
+            if let Some(reason) = malformed.or(parse_error.then_some(Reason::BadRequest)) {
+                enter_headless(&client, reason);
+            }
+            // An answer that came before the whole request must be read as well.
+            let unread = connection.inflow.borrow().is_in_body();
+            if malformed.is_some() || parse_error || connection.refused.get() || unread {
+                linger(parts.io.into_stream(), None, limit).await;
+            }
+        }
+        End::HeadTimeout => {
+            enter_headless(&client, Reason::HeadTimeout);
+            let stream = served.into_parts().io.into_stream();
+            let answer = ready_made(Reason::HeadTimeout);
+            linger(stream, Some(answer), limit).await;
+        }
+        End::ClientStalled => connection.abandon.set(match connection.is_slow() {
+            true => Reason::AnswerSlow,
+            false => Reason::ClientStalled,
+        }),
+        End::Cut => connection.abandon.set(worker.base.drain.cut_for.get()),
+    }
+}
+
+fn poll<S>(
+    client: &Client,
+    served: &mut Connection<ClientIo, S>,
+    context: &mut Context<'_>,
+) -> Poll<End>
+where
+    S: HttpService<Incoming, ResBody = ResponseBody>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let connection: &ClientConnection = &client.connection;
+    connection.register(context.waker());
+    if connection.cut.get() {
+        return Poll::Ready(End::Cut);
+    }
+    let mut served = Pin::new(served);
+    if connection.is_late() {
+        match connection.phase() {
+            Phase::Head => return Poll::Ready(End::HeadTimeout),
+            Phase::Idle => {
+                connection.take_late();
+                served.as_mut().graceful_shutdown();
+            }
+            // These look for themselves, in the service and in the body.
+            Phase::Busy | Phase::Body | Phase::Tunnel => {}
+        }
+    }
+    if let Poll::Ready(result) = served.poll(context) {
+        return Poll::Ready(End::Done(result));
+    }
+    if connection.is_uploading() {
+        // The response may wait for a client that itself waits until its body is taken.
+        client.drive();
+    }
+    if connection.is_late() && connection.phase() == Phase::Body {
+        return Poll::Ready(End::ClientStalled);
+    }
+    Poll::Pending
+}

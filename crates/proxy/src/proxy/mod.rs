@@ -1,0 +1,295 @@
+//! Start and end of the data plane: sockets, worker threads, drain.
+
+mod run;
+mod thread;
+mod timers;
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use socket2::Socket;
+use tokio::sync::{mpsc, watch};
+
+use crate::config::site::SiteConfig;
+use crate::config::{LogFormat, ProxyConfig, ProxyThread};
+use crate::head::classify::SessionTables;
+use crate::listen::Closer;
+use crate::record::log::Writer;
+use crate::record::observed::Observed;
+use crate::record::reason::Reason;
+use crate::record::stats::{Snapshot, Stats};
+use crate::sockets::{listen_again, listen_first};
+use crate::worker::Shared;
+use crate::worker::seats::AllSeats;
+use run::Order;
+use thread::{WorkerSeed, runtime};
+
+/// Failures of workers that wait to be read.
+const FAILURES_MAX: usize = 16;
+
+/// Why the data plane did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// A socket cannot be opened.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The access log cannot be opened.
+    #[error("cannot open the access log: {0}")]
+    Log(io::Error),
+    /// A thread or its runtime cannot be made.
+    #[error("cannot start a worker: {0}")]
+    Worker(io::Error),
+    /// There are counters for fewer workers than there would be.
+    #[error("counters for {have} workers do not do for {want}")]
+    Counters {
+        /// Counters that there are.
+        have: usize,
+        /// Workers that there would be.
+        want: usize,
+    },
+}
+
+/// A worker has failed: its connections are gone, and another one has taken its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerFailure {
+    /// Which.
+    pub worker: usize,
+    /// What its panic said.
+    pub cause: String,
+}
+
+/// How a drain went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Requests that ended by themselves after the drain began.
+    pub finished: u64,
+    /// Requests that were cut off at the deadline, tunnels among them.
+    pub cut: u64,
+}
+
+/// The running data plane. Dropping it cuts everything off; [`Proxy::drain`] does not.
+#[derive(Debug)]
+pub struct Proxy {
+    addresses: Vec<SocketAddr>,
+    shared: Arc<Shared>,
+    orders: watch::Sender<Order>,
+    workers: Vec<JoinHandle<()>>,
+    /// The counters when the drain began, once it has.
+    drained_from: Option<Snapshot>,
+    /// Says, by being closed, that all workers have ended. The mutex makes the proxy shareable.
+    running: Mutex<Receiver<()>>,
+    /// Behind the workers: it ends when they have let go of it.
+    writer: Option<Writer>,
+    /// The mutex makes the proxy shareable, here too.
+    observed: Mutex<Observed>,
+    failures: mpsc::Receiver<WorkerFailure>,
+    /// Until the drain.
+    closer: Option<Closer>,
+}
+
+impl Proxy {
+    /// Opens the sockets and starts the workers.
+    pub fn start(mut config: ProxyConfig, shared: Arc<Shared>) -> Result<Self, ProxyError> {
+        let count = config.workers.max(1);
+        if shared.stats.workers() < count {
+            return Err(ProxyError::Counters {
+                have: shared.stats.workers(),
+                want: count,
+            });
+        }
+        let (addresses, sockets) = listen(&config, count)?;
+        let closer = Closer::start(&sockets, config.thread_start).map_err(ProxyError::Worker)?;
+        let writer = match config.log.format {
+            LogFormat::Off => None,
+            LogFormat::Json | LogFormat::Combined => Some(
+                Writer::start(&config.log.target, config.thread_start).map_err(ProxyError::Log)?,
+            ),
+        };
+        let sites = shared.topology.load().sites.len().max(config.sites.len());
+        config.sites.resize_with(sites, SiteConfig::default);
+        let session_tables = SessionTables::new(&config.sites);
+        let seats = Arc::new(AllSeats::new(&config.limits));
+        let config = Arc::new(config);
+        let (orders, receiver) = watch::channel(Order::Run);
+        let (alive, running) = channel();
+        let (failures, failed) = mpsc::channel(FAILURES_MAX);
+        let mut proxy = Self {
+            addresses,
+            shared,
+            orders,
+            workers: Vec::with_capacity(count),
+            drained_from: None,
+            running: Mutex::new(running),
+            writer,
+            observed: Mutex::default(),
+            failures: failed,
+            closer: Some(closer),
+        };
+        let events = config.events;
+        for (index, sockets) in sockets.into_iter().enumerate() {
+            let observer = (events > 0).then(|| proxy.observed_mut().add_worker(index, events));
+            let seed = WorkerSeed {
+                observer: Cell::new(observer),
+                config: Arc::clone(&config),
+                shared: Arc::clone(&proxy.shared),
+                session_tables: Arc::clone(&session_tables),
+                seats: Arc::clone(&seats),
+                index,
+                sender: proxy.writer.as_ref().and_then(Writer::sender),
+                sockets: Cell::new(sockets),
+                orders: receiver.clone(),
+                failures: failures.clone(),
+            };
+            proxy.spawn(seed, alive.clone())?;
+        }
+        Ok(proxy)
+    }
+
+    fn spawn(&mut self, seed: WorkerSeed, alive: Sender<()>) -> Result<(), ProxyError> {
+        // The runtime stays on its thread, so whether it can be made is told from there.
+        let (said, made) = channel();
+        let thread = std::thread::Builder::new()
+            .name(format!("tidegate-w{}", seed.index))
+            .spawn(move || {
+                match (seed.config.thread_start)(ProxyThread::Worker).and_then(|()| runtime()) {
+                    Ok(runtime) => {
+                        drop(said);
+                        seed.run_on(runtime);
+                    }
+                    // Whoever starts us waits for this.
+                    Err(error) => said.send(error).unwrap_or_default(),
+                }
+                drop(alive);
+            });
+        self.workers.push(thread.map_err(ProxyError::Worker)?);
+        match made.recv() {
+            Ok(error) => Err(ProxyError::Worker(error)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Workers that failed, as they do. Given once: then nothing more comes.
+    pub fn failures(&mut self) -> mpsc::Receiver<WorkerFailure> {
+        std::mem::replace(&mut self.failures, mpsc::channel(1).1)
+    }
+
+    /// Where it listens, one address per configured listener.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What it counts.
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.shared.stats
+    }
+
+    /// What workers tell of requests. Given once: then nothing more is in there.
+    pub fn observed(&mut self) -> Observed {
+        std::mem::take(self.observed_mut())
+    }
+
+    fn observed_mut(&mut self) -> &mut Observed {
+        let observed = self.observed.get_mut();
+        observed.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the access log's file anew: it was renamed by a log rotation.
+    pub fn reopen_log(&self) {
+        if let Some(writer) = &self.writer {
+            writer.reopen();
+        }
+    }
+
+    /// Batches of log lines that could not be written.
+    pub fn log_errors(&self) -> u64 {
+        self.writer.as_ref().map_or(0, Writer::errors)
+    }
+
+    /// Takes in nothing new from now on.
+    pub fn begin_drain(&mut self) {
+        if self.drained_from.is_none() {
+            self.drained_from = Some(self.shared.stats.snapshot());
+            if let Some(closer) = self.closer.take() {
+                closer.close();
+            }
+            self.orders.send_replace(Order::Drain);
+        }
+    }
+
+    /// Takes in nothing new, lets what is in flight end, and cuts off what is left at the
+    /// deadline. What is told counts from [`Proxy::begin_drain`].
+    pub fn drain(mut self, deadline: Duration) -> Drained {
+        self.begin_drain();
+        self.join(Instant::now() + deadline);
+        let before = self.drained_from.take().unwrap_or_default();
+        let after = self.shared.stats.snapshot();
+        let cut = after.reason(Reason::Drained) - before.reason(Reason::Drained);
+        Drained {
+            finished: after.ended() - before.ended() - cut,
+            cut,
+        }
+    }
+
+    /// Waits until all workers have ended; those that have not at the deadline are cut off.
+    fn join(&mut self, deadline: Instant) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let running = self.running.get_mut();
+        match running
+            .unwrap_or_else(PoisonError::into_inner)
+            .recv_timeout(left)
+        {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                self.orders.send_replace(Order::Cut);
+            }
+        }
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has said so already, and has nothing left to end.
+            worker.join().ok();
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.orders.send_replace(Order::Cut);
+        self.join(Instant::now());
+    }
+}
+
+type Sockets = Vec<Vec<Socket>>;
+
+/// A socket per worker and listener. The first finds a free port where none is given.
+fn listen(config: &ProxyConfig, workers: usize) -> Result<(Vec<SocketAddr>, Sockets), ProxyError> {
+    let mut addresses = Vec::new();
+    let mut sockets: Sockets = (0..workers).map(|_| Vec::new()).collect();
+    let keepalive = config.timeouts.keepalive;
+    for listener in &config.listeners {
+        let mut address = listener.address;
+        let failed = |error| ProxyError::Listen { address, error };
+        let mut first = Some(listen_first(address, config.ports, keepalive).map_err(failed)?);
+        let bound = first.as_ref().map(Socket::local_addr).transpose();
+        if let Some(bound) = bound.map_err(failed)?.and_then(|bound| bound.as_socket()) {
+            address = bound;
+        }
+        for sockets in &mut sockets {
+            let socket = match first.take() {
+                Some(first) => Ok(first),
+                None => listen_again(address, keepalive),
+            };
+            sockets.push(socket.map_err(|error| ProxyError::Listen { address, error })?);
+        }
+        addresses.push(address);
+    }
+    Ok((addresses, sockets))
+}

@@ -1,0 +1,93 @@
+//! A worker's thread: it runs workers one after the other, until one ends as it was told to.
+
+use std::cell::Cell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use socket2::Socket;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::{mpsc, watch};
+
+use super::WorkerFailure;
+use super::run::{Failed, Order, run};
+use crate::config::ProxyConfig;
+use crate::head::classify::SessionTables;
+use crate::listen::Clients;
+use crate::record::log::{Batch, Logger};
+use crate::record::observed::Observer;
+use crate::worker::seats::AllSeats;
+use crate::worker::{Parts, Shared, Worker};
+
+/// Before a worker that failed is replaced: one that fails at once shall not take the processor.
+const RESTART_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a worker thread is made from: the worker itself never leaves its thread.
+pub(super) struct WorkerSeed {
+    pub(super) config: Arc<ProxyConfig>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) session_tables: Arc<SessionTables>,
+    pub(super) seats: Arc<AllSeats>,
+    pub(super) index: usize,
+    pub(super) sender: Option<SyncSender<Batch>>,
+    pub(super) sockets: Cell<Vec<Socket>>,
+    pub(super) orders: watch::Receiver<Order>,
+    pub(super) observer: Cell<Option<Observer>>,
+    pub(super) failures: mpsc::Sender<WorkerFailure>,
+}
+
+impl WorkerSeed {
+    /// Runs workers on this thread, one after the other, until one ends as it was told to. Its sockets stay,
+    /// so clients that connect in between wait for the next one.
+    pub(super) fn run_on(self, mut made: LocalRuntime) {
+        let observer = self.observer.take().map(Rc::new);
+        loop {
+            let run = || self.run(&made, observer.clone());
+            let failed = match catch_unwind(AssertUnwindSafe(run)) {
+                Ok(Ok(())) => return,
+                Ok(Err(failed)) => failed,
+                Err(payload) => Failed::of_panic(&*payload),
+            };
+            self.shared.stats.worker(self.index).on_failure();
+            // If too many of them wait to be read, the counter tells of the rest.
+            let failure = WorkerFailure {
+                worker: self.index,
+                cause: failed.0,
+            };
+            drop(self.failures.try_send(failure));
+            drop(made);
+            made = loop {
+                std::thread::sleep(RESTART_PAUSE);
+                if let Ok(made) = runtime() {
+                    break made;
+                }
+            };
+        }
+    }
+
+    fn run(&self, runtime: &LocalRuntime, observer: Option<Rc<Observer>>) -> Result<(), Failed> {
+        let stats = Arc::clone(&self.shared.stats);
+        let sender = self.sender.clone();
+        let logger = Logger::new(self.config.log.format, sender, stats, self.index);
+        let worker = Worker::new(Parts {
+            config: Arc::clone(&self.config),
+            shared: Arc::clone(&self.shared),
+            session_tables: Arc::clone(&self.session_tables),
+            seats: Arc::clone(&self.seats),
+            index: self.index,
+            observer,
+            logger,
+        });
+        let clients = Clients::new(worker, Arc::clone(&self.seats.connections));
+        runtime.block_on(run(clients, &self.sockets, self.orders.clone()))
+    }
+}
+
+pub(super) fn runtime() -> io::Result<LocalRuntime> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+}

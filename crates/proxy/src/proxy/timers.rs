@@ -1,0 +1,56 @@
+//! A worker's timers: once per tick all deadlines are looked at, and less often what can wait.
+
+use std::rc::Rc;
+
+use tidegate_core::time::nanos;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::base::TICK;
+use crate::forward::rescue;
+use crate::listen::Clients;
+
+/// Ticks between two sweeps of the pool.
+const SWEEP_TICKS: u64 = 50;
+/// Ticks between two looks for requests that wait for nodes that answer nothing.
+const RESCUE_TICKS: u64 = 5;
+/// Ticks between two flushes of the access log.
+const FLUSH_TICKS: u64 = 5;
+
+/// Keeps a worker's time; for ever.
+pub(super) async fn keep_time(clients: Rc<Clients>) {
+    let worker = &clients.worker;
+    let base = &worker.base;
+    let start = Instant::now();
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut swept_at = 0;
+    let mut rescued_at = 0;
+    let mut flushed_at = 0;
+    let mut served_at = base.now();
+    loop {
+        let due = interval.tick().await;
+        let now = base.now();
+        clients.watch_lag(due.elapsed(), now.since(served_at), now);
+        served_at = now;
+        let tick = nanos(start.elapsed()) / nanos(TICK);
+        base.clock.on_tick(tick);
+        let room = clients.on_tick(tick);
+        if tick >= rescued_at + RESCUE_TICKS {
+            rescued_at = tick;
+            rescue(worker, |each| clients.for_each(each));
+        }
+        if room {
+            worker.queue.serve_waiters();
+        }
+        clients.linger(tick);
+        if tick >= swept_at + SWEEP_TICKS {
+            swept_at = tick;
+            let oldest = tick.saturating_sub(base.ticks.upstream_idle);
+            worker.pool.borrow_mut().sweep(oldest);
+        }
+        if tick >= flushed_at + FLUSH_TICKS {
+            flushed_at = tick;
+            base.record.flush_log();
+        }
+    }
+}

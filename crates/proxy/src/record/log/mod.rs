@@ -1,0 +1,222 @@
+//! The access log: a worker writes lines into its own batch, a batch goes through a bounded
+//! channel to one writer thread. A worker never waits: when the channel is full the batch is
+//! dropped and its lines are counted.
+//!
+//! Fields (JSON names; the combined format has them behind its own as key=value):
+//!
+//! | field | what |
+//! |---|---|
+//! | `time`, `client`, `method`, `host`, `path`, `version`, `referer`, `user_agent` | of the request |
+//! | `status`, `bytes`, `bytes_in` | status sent; bytes of the response and the request body |
+//! | `duration_us`, `queue_us`, `upstream_us` | head to end; head to last try, or to the end without one; last try to response head |
+//! | `site`, `node`, `tries` | where it went, and how often it was tried |
+//! | `retry_denied` | it would have been tried again, but the retry budget was used up |
+//! | `compared`, `score`, `load_age_us`, `in_flight`, `fail_open` | why that node: see `Why` in the core |
+//! | `throttle`, `held_us` | the class whose throttle it met, and how long that held it, if it did |
+//! | `test_us` | how long a causal test of its class held it, if it did |
+//! | `reason` | why it did not end with the node's own answer, if it did not |
+
+mod format;
+mod ring;
+mod writer;
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+use http::HeaderMap;
+use http::header::{HOST, REFERER, USER_AGENT};
+use tidegate_core::picker::Why;
+
+pub use ring::Recent;
+pub(crate) use ring::Ring;
+pub(crate) use writer::{Batch, Writer};
+
+use crate::config::LogFormat;
+use crate::record::reason::Reason;
+use crate::record::stats::Stats;
+
+/// A batch goes to the writer when it is this long, or at the next flush.
+const BATCH_BYTES: usize = 32 << 10;
+/// A field that the client chose is cut to this many bytes.
+const FIELD_BYTES_MAX: usize = 2048;
+
+/// The part of a line that is known with the request head. Kept by the exchange, and reused.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    bytes: Vec<u8>,
+    /// Where what is known at the end belongs.
+    gap: usize,
+}
+
+/// What a line says of the request head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'a> {
+    /// Nanoseconds of the Unix epoch.
+    pub(crate) unix_nanos: u64,
+    pub(crate) client: &'a str,
+    pub(crate) method: &'a str,
+    pub(crate) target: &'a str,
+    pub(crate) version: http::Version,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+/// What a line says of the end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tail<'a> {
+    pub(crate) status: u16,
+    pub(crate) bytes: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) duration_us: u64,
+    pub(crate) queue_us: u64,
+    pub(crate) upstream_us: Option<u64>,
+    pub(crate) site: Option<&'a str>,
+    pub(crate) node: Option<&'a str>,
+    pub(crate) tries: u32,
+    pub(crate) retry_denied: bool,
+    pub(crate) why: Option<Why>,
+    pub(crate) throttle: Option<&'a str>,
+    pub(crate) held_us: Option<u64>,
+    pub(crate) test_us: Option<u64>,
+    pub(crate) reason: Option<Reason>,
+}
+
+impl Line {
+    /// Begins a line.
+    pub(crate) fn begin(&mut self, format: LogFormat, head: &Head<'_>) {
+        self.bytes.clear();
+        match format {
+            LogFormat::Off => {}
+            LogFormat::Json => format::json_head(&mut self.bytes, head),
+            LogFormat::Combined => {
+                format::combined_head(&mut self.bytes, head);
+                self.gap = self.bytes.len();
+                format::combined_middle(&mut self.bytes, head);
+            }
+        }
+    }
+
+    fn end(&self, format: LogFormat, tail: &Tail<'_>, out: &mut Vec<u8>) {
+        match format {
+            LogFormat::Off => {}
+            LogFormat::Json => {
+                out.extend_from_slice(&self.bytes);
+                format::json_tail(out, tail);
+            }
+            LogFormat::Combined => {
+                let (head, middle) = self.bytes.split_at(self.gap);
+                out.extend_from_slice(head);
+                format::combined_result(out, tail);
+                out.extend_from_slice(middle);
+                format::combined_tail(out, tail);
+            }
+        }
+    }
+}
+
+impl<'a> Head<'a> {
+    fn field(&self, name: http::HeaderName) -> Option<&'a [u8]> {
+        let value = self.headers.get(name)?.as_bytes();
+        Some(&value[..value.len().min(FIELD_BYTES_MAX)])
+    }
+
+    fn host(&self) -> Option<&'a [u8]> {
+        self.field(HOST)
+    }
+
+    fn referer(&self) -> Option<&'a [u8]> {
+        self.field(REFERER)
+    }
+
+    fn user_agent(&self) -> Option<&'a [u8]> {
+        self.field(USER_AGENT)
+    }
+
+    fn target(&self) -> &'a [u8] {
+        let target = self.target.as_bytes();
+        &target[..target.len().min(FIELD_BYTES_MAX)]
+    }
+
+    fn version(&self) -> &'static str {
+        if self.version == http::Version::HTTP_10 {
+            "1.0"
+        } else {
+            "1.1"
+        }
+    }
+}
+
+/// A worker's end of the log.
+#[derive(Debug)]
+pub(crate) struct Logger {
+    format: LogFormat,
+    batch: Batch,
+    sender: Option<SyncSender<Batch>>,
+    stats: Arc<Stats>,
+    worker: usize,
+}
+
+impl Logger {
+    pub(crate) fn new(
+        format: LogFormat,
+        sender: Option<SyncSender<Batch>>,
+        stats: Arc<Stats>,
+        worker: usize,
+    ) -> Self {
+        Self {
+            format: if sender.is_some() {
+                format
+            } else {
+                LogFormat::Off
+            },
+            batch: Batch::default(),
+            sender,
+            stats,
+            worker,
+        }
+    }
+
+    /// The form of the lines that are wanted.
+    pub(crate) fn format(&self) -> LogFormat {
+        self.format
+    }
+
+    /// Ends a line.
+    pub(crate) fn end(&mut self, line: &Line, tail: &Tail<'_>) {
+        line.end(self.format, tail, &mut self.batch.bytes);
+        self.batch.lines += 1;
+        if self.batch.bytes.len() >= BATCH_BYTES {
+            self.flush();
+        }
+    }
+
+    /// Hands the batch over to the writer, or drops it.
+    pub(crate) fn flush(&mut self) {
+        let Some(sender) = &self.sender else { return };
+        if self.batch.lines == 0 {
+            return;
+        }
+        let lines = self.batch.lines;
+        let counters = self.stats.worker(self.worker);
+        match sender.try_send(std::mem::take(&mut self.batch)) {
+            Ok(()) => {
+                counters.log_lines.add(lines);
+                self.batch.bytes.reserve(BATCH_BYTES + BATCH_BYTES / 4);
+            }
+            Err(TrySendError::Full(mut dropped) | TrySendError::Disconnected(mut dropped)) => {
+                counters.log_drops.add(lines);
+                dropped.bytes.clear();
+                dropped.lines = 0;
+                self.batch = dropped;
+            }
+        }
+    }
+}
+
+impl Drop for Logger {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! The last requests of a worker, for `why`: a fixed ring, nothing allocated after the start.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tidegate_core::picker::Why;
+use tidegate_core::throttle::ThrottleId;
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{NodeId, SiteId};
+
+use crate::record::observed::Words;
+use crate::record::reason::Reason;
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recent {
+    /// When its head was read.
+    pub at: Timestamp,
+    /// From then to its end.
+    pub duration: Duration,
+    /// Who sent it.
+    pub client: IpAddr,
+    /// Its site, if there is one.
+    pub site: Option<SiteId>,
+    /// The node that had it last.
+    pub node: Option<NodeId>,
+    /// Why that node.
+    pub why: Option<Why>,
+    /// Nodes that it was tried at.
+    pub tries: u32,
+    /// The throttle that it met.
+    pub throttle: Option<ThrottleId>,
+    /// How long that held it, if it did.
+    pub held: Option<Duration>,
+    /// How long a causal test held it, if one did.
+    pub tested: Option<Duration>,
+    /// The status that was sent.
+    pub status: u16,
+    /// Why it did not end with the node's own answer.
+    pub reason: Option<Reason>,
+    pub(crate) words: Words,
+}
+
+impl Recent {
+    /// The beginning of its path.
+    pub fn path(&self) -> &str {
+        self.words.path()
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    slots: Vec<Recent>,
+    capacity: usize,
+    next: usize,
+}
+
+impl Ring {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            slots: Vec::with_capacity(capacity),
+            capacity,
+            next: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, recent: Recent) {
+        if self.slots.len() < self.capacity {
+            self.slots.push(recent);
+        } else if let Some(slot) = self.slots.get_mut(self.next) {
+            *slot = recent;
+            self.next = (self.next + 1) % self.capacity;
+        }
+    }
+
+    /// Oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Recent> {
+        let (newer, older) = self.slots.split_at(self.next);
+        older.iter().chain(newer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recent(number: u64) -> Recent {
+        Recent {
+            at: Timestamp::from_nanos(number),
+            duration: Duration::ZERO,
+            client: IpAddr::from([127, 0, 0, 1]),
+            site: None,
+            node: None,
+            why: None,
+            tries: 0,
+            throttle: None,
+            held: None,
+            tested: None,
+            status: 200,
+            reason: None,
+            words: Words::default(),
+        }
+    }
+
+    #[test]
+    fn the_ring_keeps_the_last_in_order() {
+        for (capacity, pushes, expected) in [
+            (3, 2, vec![0, 1]),
+            (3, 3, vec![0, 1, 2]),
+            (3, 8, vec![5, 6, 7]),
+            (0, 5, vec![]),
+        ] {
+            let mut ring = Ring::new(capacity);
+            (0..pushes).for_each(|number| ring.push(recent(number)));
+            let kept: Vec<_> = ring.iter().map(|recent| recent.at.nanos()).collect();
+            assert_eq!(kept, expected);
+        }
+    }
+}

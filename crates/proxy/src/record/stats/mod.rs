@@ -1,0 +1,385 @@
+//! What the workers count. Each worker writes its own counters, plainly and without a lock;
+//! reading adds them up.
+//!
+//! The books balance at every read: requests in = completed + failed + rejected + cancelled +
+//! in flight. A request is counted in before any of its ends, and a reader reads ends before
+//! ins, so the difference is never negative and is what is in flight.
+//!
+//! | counted | when |
+//! |---|---|
+//! | request in | its head was read, or could not be read or awaited |
+//! | its end | once: with the last byte of the answer handed over, or at its failure |
+//! | latency | from the head of the request to the end, of requests that their node answered whole |
+//! | refusal | from the head of the request to the end, of rejected requests |
+//! | tunnel | from the head of the request to the tunnel's end, however it ended |
+//! | queueing | from the first wait for room at a node to its end, whether a node was found or not |
+//! | latency of a node | from the try to the response head |
+//! | load age | at the decision, if it rests on a record |
+//! | lag | at each tick of the worker's clock: how late it was served |
+
+mod counter;
+mod error;
+mod histogram;
+mod snapshot;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{NodeId, SiteId};
+
+pub(crate) use counter::Counter;
+pub use error::{LastError, NodeError};
+pub(crate) use histogram::Histogram;
+pub use histogram::HistogramSnapshot;
+pub use snapshot::{NodeSnapshot, SiteSnapshot, Snapshot};
+
+use crate::record::log::{Recent, Ring};
+use crate::record::reason::{Ending, Reason};
+
+/// Status classes 1xx to 5xx.
+pub const CLASSES: usize = 5;
+/// Status of a request that became a tunnel.
+const SWITCHING_PROTOCOLS: u16 = 101;
+
+fn class(status: u16) -> usize {
+    usize::from(status / 100).clamp(1, CLASSES) - 1
+}
+
+/// One site, as one worker saw it.
+#[derive(Debug)]
+pub(crate) struct SiteStats {
+    pub(crate) requests: Counter,
+    pub(crate) completed: Counter,
+    pub(crate) reasons: [Counter; Reason::COUNT],
+    pub(crate) classes: [Counter; CLASSES],
+    pub(crate) latency: Histogram,
+    pub(crate) refusals: Histogram,
+    pub(crate) tunnels: Histogram,
+    pub(crate) queued: Counter,
+    pub(crate) queueing: Histogram,
+    pub(crate) retries: Counter,
+    pub(crate) retries_denied: Counter,
+    /// Requests of sessions that were let in a moment before.
+    pub(crate) known: Counter,
+}
+
+impl Default for SiteStats {
+    fn default() -> Self {
+        Self {
+            requests: Counter::default(),
+            completed: Counter::default(),
+            reasons: std::array::from_fn(|_| Counter::default()),
+            classes: Default::default(),
+            latency: Histogram::default(),
+            refusals: Histogram::default(),
+            tunnels: Histogram::default(),
+            queued: Counter::default(),
+            queueing: Histogram::default(),
+            retries: Counter::default(),
+            retries_denied: Counter::default(),
+            known: Counter::default(),
+        }
+    }
+}
+
+impl SiteStats {
+    fn on_end(&self, status: u16, reason: Option<Reason>, micros: u64) {
+        self.classes[class(status)].add(1);
+        match duration_of(status, reason) {
+            Some(Duration::Latency) => self.latency.record(micros),
+            Some(Duration::Refusal) => self.refusals.record(micros),
+            Some(Duration::Tunnel) => self.tunnels.record(micros),
+            None => {}
+        }
+        match reason {
+            None => self.completed.add(1),
+            Some(reason) => self.reasons[reason.index()].add(1),
+        }
+    }
+}
+
+/// What the duration of an ended request says something about.
+enum Duration {
+    Latency,
+    Refusal,
+    Tunnel,
+}
+
+/// None for requests that failed or whose client left: how long that took is no speed of the site.
+fn duration_of(status: u16, reason: Option<Reason>) -> Option<Duration> {
+    let ending = reason.map_or(Ending::Completed, Reason::ending);
+    match (status == SWITCHING_PROTOCOLS, ending) {
+        (true, _) => Some(Duration::Tunnel),
+        (false, Ending::Completed) => Some(Duration::Latency),
+        (false, Ending::Rejected) => Some(Duration::Refusal),
+        (false, Ending::Failed | Ending::Cancelled) => None,
+    }
+}
+
+/// How often a reason came about, as in [`Reason::ALL`].
+#[derive(Debug)]
+pub(crate) struct Reasons(pub(crate) [Counter; Reason::COUNT]);
+
+impl Default for Reasons {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
+/// One node, as one worker saw it.
+#[derive(Debug, Default)]
+pub(crate) struct NodeStats {
+    pub(crate) tries: Counter,
+    pub(crate) failures: Counter,
+    pub(crate) reasons: Reasons,
+    /// See [`LastError`].
+    pub(crate) last_error: AtomicU64,
+    pub(crate) classes: [Counter; CLASSES],
+    pub(crate) latency: Histogram,
+    pub(crate) connects: Counter,
+    pub(crate) closes: Counter,
+    pub(crate) parked: Counter,
+    pub(crate) unparked: Counter,
+    pub(crate) reuses: Counter,
+}
+
+impl NodeStats {
+    pub(crate) fn on_failure(&self, reason: Reason, at: Timestamp) {
+        self.failures.add(1);
+        self.reasons.0[reason.index()].add(1);
+        self.note_error(NodeError::Reason(reason), at);
+    }
+
+    fn note_error(&self, what: NodeError, at: Timestamp) {
+        let packed = LastError { what, at }.packed();
+        self.last_error.store(packed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn on_head(&self, status: u16, micros: u64, at: Timestamp) {
+        if status >= 500 {
+            self.note_error(NodeError::Status(status), at);
+        }
+        self.classes[class(status)].add(1);
+        self.latency.record(micros);
+    }
+}
+
+/// What one worker counts.
+#[derive(Debug)]
+pub(crate) struct WorkerStats {
+    pub(crate) requests: Counter,
+    pub(crate) completed: Counter,
+    pub(crate) reasons: [Counter; Reason::COUNT],
+    pub(crate) sites: Box<[SiteStats]>,
+    pub(crate) nodes: Box<[NodeStats]>,
+    pub(crate) latency: Histogram,
+    pub(crate) load_age: Histogram,
+    /// Decisions without a load record.
+    pub(crate) load_unknown: Counter,
+    pub(crate) retries: Counter,
+    /// Retries that the budget refused.
+    pub(crate) retries_denied: Counter,
+    /// Requests that came back unsent from a stale connection.
+    pub(crate) stale: Counter,
+    pub(crate) bytes_in: Counter,
+    pub(crate) bytes_out: Counter,
+    pub(crate) accepted: Counter,
+    pub(crate) closed: Counter,
+    pub(crate) refused: [Counter; Reason::COUNT],
+    pub(crate) accept_errors: Counter,
+    /// Times at which the worker stopped accepting, and began again.
+    pub(crate) accept_pauses: Counter,
+    pub(crate) accept_pauses_ended: Counter,
+    pub(crate) accept_paused_micros: Counter,
+    /// How late the clock was served.
+    pub(crate) lag: Histogram,
+    pub(crate) tunnels: Counter,
+    pub(crate) tunnels_closed: Counter,
+    pub(crate) log_lines: Counter,
+    pub(crate) log_drops: Counter,
+    pub(crate) recent: Mutex<Ring>,
+    /// Times at which it failed and was replaced.
+    pub(crate) failures: Counter,
+}
+
+impl WorkerStats {
+    fn new(sites: usize, nodes: usize) -> Self {
+        Self {
+            requests: Counter::default(),
+            completed: Counter::default(),
+            reasons: std::array::from_fn(|_| Counter::default()),
+            sites: (0..sites).map(|_| SiteStats::default()).collect(),
+            nodes: (0..nodes).map(|_| NodeStats::default()).collect(),
+            latency: Histogram::default(),
+            load_age: Histogram::default(),
+            load_unknown: Counter::default(),
+            retries: Counter::default(),
+            retries_denied: Counter::default(),
+            stale: Counter::default(),
+            bytes_in: Counter::default(),
+            bytes_out: Counter::default(),
+            accepted: Counter::default(),
+            closed: Counter::default(),
+            refused: std::array::from_fn(|_| Counter::default()),
+            accept_errors: Counter::default(),
+            accept_pauses: Counter::default(),
+            accept_pauses_ended: Counter::default(),
+            accept_paused_micros: Counter::default(),
+            lag: Histogram::default(),
+            tunnels: Counter::default(),
+            tunnels_closed: Counter::default(),
+            log_lines: Counter::default(),
+            log_drops: Counter::default(),
+            recent: Mutex::default(),
+            failures: Counter::default(),
+        }
+    }
+
+    /// The worker has failed; its successor begins with what it has left.
+    pub(crate) fn on_failure(&self) {
+        self.failures.add(1);
+        let pauses = self.accept_pauses.get();
+        let ended = self.accept_pauses_ended.get();
+        self.accept_pauses_ended.add(pauses.saturating_sub(ended));
+    }
+
+    /// The site's counters. A site that came after the start has none.
+    pub(crate) fn site(&self, site: SiteId) -> Option<&SiteStats> {
+        self.sites.get(site.index())
+    }
+
+    /// The node's counters. A node that came after the start has none.
+    pub(crate) fn node(&self, node: NodeId) -> Option<&NodeStats> {
+        self.nodes.get(node.index())
+    }
+
+    /// A request has ended: completed without a reason, else as the reason says.
+    pub(crate) fn on_end(
+        &self,
+        site: Option<SiteId>,
+        status: u16,
+        reason: Option<Reason>,
+        micros: u64,
+    ) {
+        if let Some(site) = site.and_then(|site| self.site(site)) {
+            site.on_end(status, reason, micros);
+        }
+        if let Some(Duration::Latency) = duration_of(status, reason) {
+            self.latency.record(micros);
+        }
+        match reason {
+            None => self.completed.add(1),
+            Some(reason) => self.reasons[reason.index()].add(1),
+        }
+    }
+}
+
+/// The counters of all workers.
+#[derive(Debug)]
+pub struct Stats {
+    workers: Box<[WorkerStats]>,
+}
+
+impl Stats {
+    /// Counters for `workers` workers, sites `0..sites` and nodes `0..nodes`. One set serves one
+    /// running proxy at a time.
+    pub fn new(workers: usize, sites: usize, nodes: usize) -> Self {
+        let workers = (0..workers.max(1)).map(|_| WorkerStats::new(sites, nodes));
+        Self {
+            workers: workers.collect(),
+        }
+    }
+
+    /// How many workers these are for.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    pub(crate) fn worker(&self, worker: usize) -> &WorkerStats {
+        &self.workers[worker]
+    }
+
+    /// All counters, added up.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut total = Snapshot::default();
+        for worker in &self.workers {
+            total.add(worker);
+        }
+        total
+    }
+
+    /// The last requests of all workers, oldest first.
+    pub fn recent(&self) -> Vec<Recent> {
+        let mut all = Vec::new();
+        for worker in &self.workers {
+            let ring = worker.recent.lock();
+            all.extend(ring.unwrap_or_else(PoisonError::into_inner).iter().copied());
+        }
+        all.sort_by_key(|recent| recent.at);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_books_balance_while_a_worker_writes() {
+        let stats = Stats::new(1, 1, 1);
+        let worker = stats.worker(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..100_000usize {
+                    worker.requests.add(1);
+                    let reason = Reason::ALL.get(round % 40).copied();
+                    worker.on_end(Some(SiteId(0)), 200, reason, 0);
+                }
+            });
+            for _ in 0..1000 {
+                let seen = stats.snapshot();
+                assert!(seen.ended() <= seen.requests);
+                assert_eq!(seen.ended() + seen.in_flight(), seen.requests);
+            }
+        });
+        let end = stats.snapshot();
+        assert_eq!((end.requests, end.in_flight()), (100_000, 0));
+        assert_eq!(end.sites[0].ended(), 100_000);
+    }
+
+    #[test]
+    fn only_answers_of_nodes_count_as_latency() {
+        let stats = Stats::new(1, 1, 1);
+        let worker = stats.worker(0);
+        let ends = [
+            (200, None, 1),
+            (503, None, 2),
+            (101, None, 3_000_000),
+            (101, Some(Reason::TunnelIdle), 3_000_000),
+            (503, Some(Reason::QueueTimeout), 51_000),
+            (504, Some(Reason::ResponseTimeout), 30_000_000),
+            (499, Some(Reason::ClientGone), 9),
+        ];
+        for (status, reason, micros) in ends {
+            worker.requests.add(1);
+            worker.on_end(Some(SiteId(0)), status, reason, micros);
+        }
+        let seen = stats.snapshot();
+        let site = &seen.sites[0];
+        let counts = [&site.latency, &site.refusals, &site.tunnels].map(HistogramSnapshot::count);
+        assert_eq!(counts, [2, 1, 2]);
+        assert_eq!(seen.latency.count(), 2);
+        assert!(site.latency.quantile_seconds(1.0).unwrap() < 1e-5);
+        assert_eq!(site.reason(Reason::QueueTimeout), 1);
+        assert_eq!(site.ended_as(Ending::Cancelled), 2);
+        assert_eq!(seen.in_flight(), 0);
+    }
+
+    #[test]
+    fn odd_statuses_have_a_class() {
+        for (status, expected) in [(0, 0), (100, 0), (204, 1), (499, 3), (599, 4), (999, 4)] {
+            assert_eq!(class(status), expected, "{status}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The way of a request to a node: checks of its head, its site, the throttle and the test of its class, and room.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::header::UPGRADE;
+use http::{Method, Request, StatusCode};
+use http_body::Body;
+use hyper::body::Incoming;
+use tidegate_core::picker::Arrival;
+use tidegate_core::throttle::lowered;
+use tidegate_core::time::Timestamp;
+
+use super::client::Client;
+use super::guard::RequestGuard;
+use super::pick::{dispatch, pick};
+use super::state::AskedTunnel;
+use crate::connection::Upload;
+use crate::gate::delay::InDelay;
+use crate::gate::queue::InQueue;
+use crate::gate::throttle::{InThrottle, Met};
+use crate::head::{self, CheckedHead, HeadInfo, Hop};
+use crate::record::reason::Reason;
+use crate::upstream::body::RequestBody;
+
+/// What of a request matters once it is on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestTraits {
+    pub(crate) facts: HeadInfo,
+    /// It may be sent again while there is no answer.
+    pub(crate) repeatable: bool,
+    /// It went out on a pooled connection, which the node may have closed long before.
+    pub(crate) stale: bool,
+}
+
+/// What becomes of a request.
+pub(crate) enum Admitted {
+    /// It ends here: OPTIONS that has come as far as it may.
+    Ends,
+    /// It has a node.
+    Ready(Request<RequestBody>, RequestTraits),
+    /// It cannot go on yet.
+    Waits(Request<RequestBody>, RequestTraits, Wait),
+}
+
+/// What a request waits for.
+pub(crate) enum Wait {
+    /// The throttle of its class, and then a node.
+    Throttle(InThrottle, Arrival),
+    /// The end of its hold in a test, and then a node.
+    Test(InDelay, Arrival),
+    /// Room at a node.
+    Room(InQueue),
+}
+
+/// Checks a request, finds its site and its node, and makes it ready to be sent.
+pub(crate) fn admit(
+    client: &Rc<Client>,
+    guard: &mut RequestGuard,
+    request: Request<Incoming>,
+) -> Result<Admitted, Reason> {
+    let checked = head::check(&request, &client.worker.base.config.limits)?;
+    let facts = checked.facts;
+    if head::ends_here(&request, &facts) {
+        return Ok(Admitted::Ends);
+    }
+    let wait = match enter(client, guard, &request, &checked) {
+        Ok(wait) => wait,
+        Err(reason) => {
+            guard.note_form(request.headers());
+            return Err(reason);
+        }
+    };
+    let request = prepared(client, request, &facts)?;
+    let traits = RequestTraits {
+        facts,
+        repeatable: head::is_idempotent(request.method())
+            && matches!(request.body(), RequestBody::Empty),
+        stale: false,
+    };
+    Ok(match wait {
+        Some(wait) => Admitted::Waits(request, traits, wait),
+        None => Admitted::Ready(request, traits),
+    })
+}
+
+/// Waits for its turn and for room: then the request has a node.
+pub(crate) async fn waited(
+    client: &Client,
+    guard: &mut RequestGuard,
+    request: &Request<RequestBody>,
+    wait: Wait,
+) -> Result<(), Reason> {
+    client.connection.queued.set(true);
+    let waited = match wait {
+        Wait::Throttle(held, arrival) => {
+            let target = (request.method(), uri_target(request));
+            until_passed(client, guard, held, arrival, target).await
+        }
+        Wait::Test(hold, arrival) => until_over(client, guard, hold, arrival).await,
+        Wait::Room(waiting) => until_room(client, guard, waiting).await,
+    };
+    client.connection.queued.set(false);
+    if waited.is_err() {
+        guard.note_form(request.headers());
+    }
+    waited
+}
+
+/// Waits for the throttle, for the test of its class, and then for room.
+async fn until_passed(
+    client: &Client,
+    guard: &mut RequestGuard,
+    held: InThrottle,
+    arrival: Arrival,
+    target: (&Method, &str),
+) -> Result<(), Reason> {
+    let (worker, connection) = (&client.worker, &client.connection);
+    // However long that takes: the throttle watches the time.
+    connection.suspend();
+    let passed = held.ended().await?;
+    let now = worker.base.now();
+    let state = guard.state().ok_or(Reason::ClientGone)?;
+    if let Some(throttled) = &mut state.throttled {
+        throttled.pass(now);
+        connection.take_place(passed);
+    }
+    if let Some((delayed, hold)) = worker.delays.toss(arrival.site, target, now) {
+        state.delayed = Some(delayed);
+        return until_over(client, guard, hold, arrival).await;
+    }
+    until_picked(client, guard, &arrival, now).await
+}
+
+/// Waits for the end of the hold, and then for room.
+async fn until_over(
+    client: &Client,
+    guard: &mut RequestGuard,
+    hold: InDelay,
+    arrival: Arrival,
+) -> Result<(), Reason> {
+    client.connection.suspend();
+    hold.over().await;
+    let now = client.worker.base.now();
+    let state = guard.state().ok_or(Reason::ClientGone)?;
+    if let Some(delayed) = &mut state.delayed {
+        delayed.pass(now);
+    }
+    until_picked(client, guard, &arrival, now).await
+}
+
+/// Asks for a node after a wait, and waits for room.
+async fn until_picked(
+    client: &Client,
+    guard: &mut RequestGuard,
+    arrival: &Arrival,
+    now: Timestamp,
+) -> Result<(), Reason> {
+    client.worker.base.cluster.refresh();
+    match pick(client, guard, arrival, now)? {
+        Some(waiting) => until_room(client, guard, waiting).await,
+        None => Ok(()),
+    }
+}
+
+async fn until_room(
+    client: &Client,
+    guard: &mut RequestGuard,
+    waiting: InQueue,
+) -> Result<(), Reason> {
+    let ticket = waiting.ended().await?;
+    dispatch(client, guard, ticket, client.worker.base.now());
+    Ok(())
+}
+
+/// What a class of requests is told by. The form of OPTIONS for a whole server stands for its root.
+fn path<B>(request: &Request<B>) -> &str {
+    match request.uri().path() {
+        "*" => "/",
+        path => path,
+    }
+}
+
+/// Path and query, as the client sent them.
+fn uri_target<B>(request: &Request<B>) -> &str {
+    let target = request.uri().path_and_query();
+    target.map_or("", |target| target.as_str())
+}
+
+/// Checks what the head alone does not tell, finds the site, asks its throttle and its test, if it has
+/// them, and then for a node: it has one now, or waits.
+fn enter(
+    client: &Client,
+    guard: &mut RequestGuard,
+    request: &Request<Incoming>,
+    checked: &CheckedHead<'_>,
+) -> Result<Option<Wait>, Reason> {
+    let (worker, connection) = (&client.worker, &client.connection);
+    let base = &worker.base;
+    let limits = &base.config.limits;
+    let facts = &checked.facts;
+    if facts.chunked && connection.head_has_length() {
+        return Err(Reason::LengthAndEncoding);
+    }
+    let length = request.body().size_hint().lower();
+    if limits.body_bytes.is_some_and(|most| length > most) {
+        return Err(Reason::BodyTooLarge);
+    }
+    // Counted before it is allowed: those that wait for a node's word are tunnels to be.
+    let tunnel = match facts.tunnel {
+        true => Some(AskedTunnel {
+            _seat: worker.tunnels.take().ok_or(Reason::TooManyTunnels)?,
+            protocols: request.headers().get_all(UPGRADE).iter().cloned().collect(),
+        }),
+        false => None,
+    };
+    base.cluster.refresh();
+    let path = path(request);
+    let site = base
+        .cluster
+        .site(checked.host, path)
+        .ok_or(Reason::NoSite)?;
+    let Some(state) = guard.state() else {
+        return Err(Reason::ClientGone);
+    };
+    state.site = Some(site);
+    state.tunnel = tunnel;
+    if let Some(counters) = base.stats().site(site) {
+        counters.requests.add(1);
+    }
+    worker.budgets.on_request(site);
+    let now = state.arrived_at;
+    let headers = request.headers();
+    state.session = worker.session_tables.session(site, headers);
+    let known = (state.session).is_some_and(|session| worker.knows(site, session, now));
+    let method = request.method();
+    let target = uri_target(request);
+    let mut arrival = Arrival {
+        site,
+        class: worker.class(site, path, headers).with_known(known),
+        kind: base.cluster.kind(site, method.as_str(), target),
+        throttled: false,
+        id: worker.queue.number(),
+    };
+    let met = worker.throttles.enter(site, (method.as_str(), target), now);
+    if let Some((throttled, met)) = met {
+        state.throttled = Some(throttled);
+        if state.gives_way() {
+            arrival.class = lowered(arrival.class);
+        }
+        match met {
+            Met::Free => {}
+            Met::Full => return Err(Reason::ThrottleFull),
+            Met::Passed(passed) => connection.take_place(passed),
+            Met::Held(held) => return Ok(Some(Wait::Throttle(held, arrival))),
+        }
+    }
+    if let Some((delayed, hold)) = worker.delays.toss(site, (method, target), now) {
+        state.delayed = Some(delayed);
+        return Ok(Some(Wait::Test(hold, arrival)));
+    }
+    let waiting = pick(client, guard, &arrival, now)?;
+    Ok(waiting.map(Wait::Room))
+}
+
+/// The request as it goes to a node.
+fn prepared(
+    client: &Client,
+    request: Request<Incoming>,
+    facts: &HeadInfo,
+) -> Result<Request<RequestBody>, Reason> {
+    let (config, connection) = (&client.worker.base.config, &client.connection);
+    let (parts, incoming) = request.into_parts();
+    let has_body = !incoming.is_end_stream();
+    let mut request = Request::from_parts(parts, RequestBody::Empty);
+    head::prepare(
+        &mut request,
+        facts,
+        has_body,
+        &Hop {
+            config: &config.forwarded,
+            client: connection.client,
+            client_value: &connection.client_value,
+        },
+    )?;
+    if has_body {
+        connection.upload.set(Upload::Active);
+        let wanted = facts.expects_continue.then(|| {
+            let wanted = Arc::new(AtomicBool::new(false));
+            let asked = Arc::clone(&wanted);
+            hyper::ext::on_informational(&mut request, move |informational| {
+                if informational.status() == StatusCode::CONTINUE {
+                    asked.store(true, Ordering::Relaxed);
+                }
+            });
+            wanted
+        });
+        let limit = config.limits.body_bytes;
+        *request.body_mut() = RequestBody::new(incoming, connection, limit, wanted);
+    }
+    Ok(request)
+}

@@ -1,0 +1,230 @@
+//! The guard of a request: it goes from the service into the response body (or into the tunnel),
+//! and if it is dropped before the request has ended, the request ends there and then, as
+//! cancelled. The ticket lies in its state, so a request in flight cannot outlive it either.
+
+use std::rc::Rc;
+
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Request};
+use tidegate_core::picker::{Outcome, Ticket};
+use tidegate_core::throttle::ThrottleId;
+use tidegate_core::topology::NodeId;
+
+use super::client::Client;
+use super::state::{RequestState, micros_between};
+use crate::config::LogFormat;
+use crate::connection::Phase;
+use crate::record::log::Head;
+use crate::record::observed::Words;
+use crate::record::reason::Reason;
+use crate::refusal::Form;
+
+/// See the module.
+pub(crate) struct RequestGuard {
+    /// None once it has ended.
+    inner: Option<(Rc<Client>, Box<RequestState>)>,
+}
+
+impl RequestGuard {
+    /// A request's head was read.
+    pub(crate) fn begin<B>(client: &Rc<Client>, request: &Request<B>) -> Self {
+        let worker = &client.worker;
+        worker.base.stats().requests.add(1);
+        let now = worker.base.now();
+        let mut state = client.take_spare();
+        state.arrived_at = now;
+        state.dispatched_at = now;
+        if worker.base.record.keeps_recent() || worker.base.record.observer.is_some() {
+            let uri = request.uri();
+            let target = uri.path_and_query().map_or("", PathAndQuery::as_str);
+            let path_length = uri.path().len();
+            let method = request.method().as_str();
+            state.words = Words::new(method, target, path_length);
+        }
+        let format = worker.base.record.log_format();
+        if format != LogFormat::Off {
+            let target = request.uri().path_and_query();
+            state.line.begin(
+                format,
+                &Head {
+                    unix_nanos: worker.base.clock.unix_nanos(now),
+                    client: client.connection.client_text(),
+                    method: request.method().as_str(),
+                    target: target.map_or("", |target| target.as_str()),
+                    version: request.version(),
+                    headers: request.headers(),
+                },
+            );
+        }
+        client.connection.on_request(request.version());
+        Self {
+            inner: Some((Rc::clone(client), state)),
+        }
+    }
+
+    /// The client, while the request is in progress.
+    pub(crate) fn client(&self) -> Option<&Rc<Client>> {
+        self.inner.as_ref().map(|(client, _)| client)
+    }
+
+    /// What is known of the request, while it is in progress.
+    pub(crate) fn state(&mut self) -> Option<&mut RequestState> {
+        self.inner.as_mut().map(|(_, state)| &mut **state)
+    }
+
+    /// The node that has it.
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        let (_, state) = self.inner.as_ref()?;
+        Some(state.ticket.as_ref()?.node)
+    }
+
+    /// Its ticket, if it has one.
+    pub(crate) fn ticket(&self) -> Option<&Ticket> {
+        self.inner.as_ref()?.1.ticket.as_ref()
+    }
+
+    /// The throttle of its class.
+    pub(crate) fn throttle(&self) -> Option<ThrottleId> {
+        let (_, state) = self.inner.as_ref()?;
+        Some(state.throttled.as_ref()?.rule().id)
+    }
+
+    /// The request will be refused: in the form that its client reads.
+    pub(crate) fn note_form(&mut self, headers: &HeaderMap) {
+        if let Some(state) = self.state() {
+            state.form = Form::of(headers);
+        }
+    }
+
+    /// The last byte of the server's answer is here, or it is no answer any more.
+    pub(crate) fn on_server_done(&mut self) {
+        if let Some((client, state)) = &mut self.inner {
+            let worker = &client.worker;
+            state.observe_end(worker, worker.base.now());
+        }
+    }
+
+    pub(crate) fn on_bytes(&mut self, bytes: u64) {
+        if let Some(state) = self.state() {
+            state.bytes += bytes;
+        }
+    }
+
+    /// The head of the node's answer has come; what it is worth is known at its end.
+    pub(crate) fn on_head(&mut self, status: u16, has_body: bool) {
+        let Some((client, state)) = &mut self.inner else {
+            return;
+        };
+        state.status = status;
+        let Some(ticket) = &mut state.ticket else {
+            return;
+        };
+        let worker = &client.worker;
+        let now = worker.base.now();
+        if has_body {
+            worker
+                .base
+                .cluster
+                .picker
+                .borrow_mut()
+                .handle_head(ticket, now);
+        }
+        let micros = micros_between(state.dispatched_at, now);
+        if let Some(node) = worker.base.stats().node(ticket.node) {
+            node.on_head(status, micros, now);
+        }
+        state.upstream_us = Some(micros);
+        state.answers = Some(match status {
+            500.. => Outcome::ServerError,
+            _ => Outcome::Success,
+        });
+    }
+
+    /// The node has not answered, or with what is no answer.
+    pub(crate) fn on_failure(&mut self, reason: Reason) {
+        if let Some((client, state)) = &mut self.inner {
+            let now = client.worker.base.now();
+            state.on_failure(&client.worker, reason, now);
+        }
+    }
+
+    /// What the node's answer is worth is known: all of it has come, or it ends for this reason.
+    pub(crate) fn settle(&mut self, reason: Option<Reason>) {
+        if let Some((client, state)) = &mut self.inner {
+            let now = client.worker.base.now();
+            state.settle(&client.worker, reason, now);
+        }
+    }
+
+    /// The answer went out whole.
+    pub(crate) fn complete(&mut self) {
+        if let Some(client) = self.client() {
+            client.release_upstream();
+        }
+        self.finish(None);
+    }
+
+    /// The request ends for this reason.
+    pub(crate) fn fail(&mut self, reason: Reason) {
+        if let Some(client) = self.client() {
+            drop(client.upstream.take());
+        }
+        self.finish(Some(reason));
+    }
+
+    /// The request is answered by ourselves, with this status and so many bytes.
+    pub(crate) fn refuse(&mut self, reason: Reason, status: u16, bytes: u64) {
+        if let Some(state) = self.state() {
+            state.status = status;
+            state.bytes = bytes;
+        }
+        if let Some(client) = self.client() {
+            client.connection.refused.set(true);
+        }
+        self.fail(reason);
+    }
+
+    fn finish(&mut self, reason: Option<Reason>) {
+        let Some((client, mut state)) = self.inner.take() else {
+            return;
+        };
+        let worker = &client.worker;
+        state.end(&client, worker, reason);
+        client.connection.end_body();
+        client
+            .connection
+            .enter(Phase::Idle, worker.base.ticks.client_idle);
+        client.put_spare(state);
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        if let Some(client) = self.client() {
+            let reason = client.connection.abandon.get();
+            self.fail(reason);
+        }
+    }
+}
+
+/// A request whose head could not be read has come and gone.
+pub(crate) fn enter_headless(client: &Client, reason: Reason) {
+    let worker = &client.worker;
+    worker.base.stats().requests.add(1);
+    let now = worker.base.now();
+    let mut state = client.take_spare();
+    state.arrived_at = now;
+    state.dispatched_at = now;
+    state.line.begin(
+        worker.base.record.log_format(),
+        &Head {
+            unix_nanos: worker.base.clock.unix_nanos(now),
+            client: client.connection.client_text(),
+            method: "-",
+            target: "-",
+            version: http::Version::HTTP_11,
+            headers: &HeaderMap::new(),
+        },
+    );
+    state.end(client, worker, Some(reason));
+}

@@ -1,0 +1,12 @@
+//! A request from its head to its end: what is known of it, whether it is let in, and which node it gets.
+
+mod admit;
+mod client;
+mod guard;
+mod pick;
+mod state;
+
+pub(crate) use admit::{Admitted, RequestTraits, Wait, admit, waited};
+pub(crate) use client::Client;
+pub(crate) use guard::{RequestGuard, enter_headless};
+pub(crate) use pick::dispatch;

@@ -1,0 +1,72 @@
+//! Asks for a node, and takes the request there.
+
+use tidegate_core::load::RestKind;
+use tidegate_core::picker::{Arrival, Decision, Ticket};
+use tidegate_core::time::Timestamp;
+
+use super::client::Client;
+use super::guard::RequestGuard;
+use crate::gate::queue::InQueue;
+use crate::record::reason::Reason;
+
+/// Asks for a node: the request has one now, or waits.
+pub(super) fn pick(
+    client: &Client,
+    guard: &mut RequestGuard,
+    arrival: &Arrival,
+    now: Timestamp,
+) -> Result<Option<InQueue>, Reason> {
+    let worker = &client.worker;
+    let Arrival { site, id, .. } = *arrival;
+    if let Some(state) = guard.state() {
+        state.asked_at.get_or_insert(now);
+    }
+    let mut picker = worker.base.cluster.picker.borrow_mut();
+    if site.index() >= picker.topology().sites.len() {
+        return Err(Reason::NoSite);
+    }
+    let arrival = Arrival {
+        throttled: client.connection.has_bounded_place(),
+        ..*arrival
+    };
+    let decision = picker.handle_request(&arrival, now);
+    drop(picker);
+    match decision {
+        Decision::Reject(reason) => Err(reason.into()),
+        Decision::Forward(ticket) => {
+            dispatch(client, guard, ticket, now);
+            Ok(None)
+        }
+        Decision::Wait => Ok(Some(worker.queue.wait(site, id))),
+    }
+}
+
+/// The request goes to the ticket's node.
+pub(crate) fn dispatch(client: &Client, guard: &mut RequestGuard, ticket: Ticket, now: Timestamp) {
+    let worker = &client.worker;
+    let stats = worker.base.stats();
+    match ticket.why.load_age {
+        Some(age) => stats.load_age.record(age.as_micros() as u64),
+        None => stats.load_unknown.add(1),
+    }
+    if let Some(counters) = stats.node(ticket.node) {
+        counters.tries.add(1);
+    }
+    // What failed elsewhere is at work anew: this ends its rest.
+    match ticket.is_throttled() {
+        true => client.connection.end_rest(),
+        false => {
+            let overdue = worker.base.overdue(ticket.site());
+            (client.connection).rest_after(ticket.node, RestKind::Unanswered, overdue);
+        }
+    }
+    if let Some(state) = guard.state() {
+        if let Some(session) = state.session.take() {
+            worker.session_tables.mark(ticket.site(), session, now);
+        }
+        state.tries += 1;
+        state.dispatched_at = now;
+        state.observe_sent(worker, ticket.site(), now);
+        state.ticket = Some(ticket);
+    }
+}

@@ -1,0 +1,279 @@
+//! What is known of a request, and how it is entered in the record exactly once.
+
+use std::net::IpAddr;
+
+use http::HeaderValue;
+use tidegate_core::picker::{Outcome, Ticket};
+use tidegate_core::throttle::Marks;
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{NodeId, SiteId};
+
+use super::client::Client;
+use crate::config::LogFormat;
+use crate::gate::delay::Delayed;
+use crate::gate::throttle::Throttled;
+use crate::head::classify::SessionHash;
+use crate::record::log::{Line, Recent, Tail};
+use crate::record::observed::Words;
+use crate::record::reason::Reason;
+use crate::refusal::Form;
+use crate::worker::Worker;
+use crate::worker::seats::Seat;
+
+/// What is known of the present request. Reused by the requests of a connection.
+pub(crate) struct RequestState {
+    pub(super) line: Line,
+    pub(crate) arrived_at: Timestamp,
+    pub(crate) dispatched_at: Timestamp,
+    /// When it first asked for a node: throttles and tests have had their time before.
+    pub(crate) asked_at: Option<Timestamp>,
+    pub(super) upstream_us: Option<u64>,
+    /// What the node's answer is, if it comes to its end.
+    pub(super) answers: Option<Outcome>,
+    pub(crate) site: Option<SiteId>,
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) tries: u32,
+    /// Nodes that did not answer it.
+    pub(crate) tried: Vec<NodeId>,
+    /// It was not tried again because the budget is used up.
+    pub(crate) retry_denied: bool,
+    /// Whose request it is; taken when it is let in.
+    pub(crate) session: Option<SessionHash>,
+    /// The throttle that it has met.
+    pub(crate) throttled: Option<Throttled>,
+    /// The hold of a test.
+    pub(crate) delayed: Option<Delayed>,
+    /// The tunnel that it asks to be.
+    pub(crate) tunnel: Option<AskedTunnel>,
+    /// What the client takes for an answer, where it was looked for.
+    pub(crate) form: Form,
+    pub(crate) status: u16,
+    pub(super) bytes: u64,
+    pub(super) words: Words,
+    /// Its number where discovery is told of it, until it is told of its end.
+    observed: Option<u64>,
+}
+
+impl Default for RequestState {
+    fn default() -> Self {
+        Self {
+            line: Line::default(),
+            arrived_at: Timestamp::ZERO,
+            dispatched_at: Timestamp::ZERO,
+            asked_at: None,
+            upstream_us: None,
+            answers: None,
+            site: None,
+            ticket: None,
+            tries: 0,
+            tried: Vec::new(),
+            retry_denied: false,
+            session: None,
+            throttled: None,
+            delayed: None,
+            tunnel: None,
+            form: Form::Http,
+            status: 0,
+            bytes: 0,
+            words: Words::default(),
+            observed: None,
+        }
+    }
+}
+
+/// A tunnel that a request asks for.
+pub(crate) struct AskedTunnel {
+    /// Its place among the tunnels.
+    pub(crate) _seat: Seat,
+    /// The values of `Upgrade`.
+    pub(crate) protocols: Vec<HeaderValue>,
+}
+
+impl RequestState {
+    /// Marks of its connections.
+    pub(crate) fn marks(&self) -> Marks {
+        let throttled = self.throttled.as_ref();
+        throttled.map_or(Marks::NONE, |throttled| throttled.rule().marks)
+    }
+
+    /// Whether it gives way to all other classes.
+    pub(crate) fn gives_way(&self) -> bool {
+        let throttled = self.throttled.as_ref();
+        throttled.is_some_and(|throttled| throttled.rule().lowest_priority)
+    }
+
+    /// It goes to a server now. Tried again it is still the same request.
+    pub(crate) fn observe_sent(&mut self, worker: &Worker, site: SiteId, now: Timestamp) {
+        if let (Some(observer), None) = (&worker.base.record.observer, self.observed) {
+            let asked = self.asked_at.unwrap_or(now);
+            self.observed = observer.on_sent(site, self.words, asked, now);
+        }
+    }
+
+    /// The server has no more work with it. Only the first time counts.
+    pub(crate) fn observe_end(&mut self, worker: &Worker, now: Timestamp) {
+        if let (Some(observer), Some(id)) = (&worker.base.record.observer, self.observed.take()) {
+            observer.on_end(id, now);
+        }
+    }
+
+    pub(super) fn on_failure(&mut self, worker: &Worker, reason: Reason, now: Timestamp) {
+        let (Some(ticket), Some(outcome)) = (&self.ticket, reason.outcome()) else {
+            return;
+        };
+        let mut picker = worker.base.cluster.picker.borrow_mut();
+        picker.handle_outcome(ticket, outcome, now);
+        if let Some(node) = worker.base.stats().node(ticket.node) {
+            node.on_failure(reason, now);
+        }
+        if self.upstream_us.is_none() {
+            self.upstream_us = Some(micros_between(self.dispatched_at, now));
+        }
+    }
+
+    /// The answer has ended: by itself, by its node, or by its client, who is not the node's doing.
+    pub(super) fn settle(&mut self, worker: &Worker, reason: Option<Reason>, now: Timestamp) {
+        let Some(outcome) = self.answers.take() else {
+            return;
+        };
+        match (reason, &self.ticket) {
+            (Some(reason), _) if reason.outcome().is_some() => {
+                self.on_failure(worker, reason, now);
+            }
+            (_, Some(ticket)) => {
+                let mut picker = worker.base.cluster.picker.borrow_mut();
+                picker.handle_outcome(ticket, outcome, now);
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// Enters the request in the books and lets go of everything.
+    pub(super) fn end(&mut self, client: &Client, worker: &Worker, reason: Option<Reason>) {
+        let now = worker.base.now();
+        self.observe_end(worker, now);
+        if let (Some(observer), Some(site), true) = (
+            &worker.base.record.observer,
+            self.site,
+            reason.is_some_and(Reason::is_for_lack_of_room),
+        ) {
+            observer.on_refused(site, self.words, now);
+        }
+        let duration_us = micros_between(self.arrived_at, now);
+        self.settle(worker, reason, now);
+        let ticket = self.ticket.take();
+        let throttled = self.throttled.take();
+        if self.status == 0 {
+            self.status = reason.map_or(200, Reason::status_code);
+        }
+        let stats = worker.base.stats();
+        let uploaded = client.connection.uploaded.get();
+        stats.bytes_in.add(uploaded);
+        stats.bytes_out.add(self.bytes);
+        stats.on_end(self.site, self.status, reason, duration_us);
+        if worker.base.record.log_format() != LogFormat::Off {
+            let ended = (reason, duration_us, uploaded);
+            self.log(worker, (ticket.as_ref(), throttled.as_ref()), ended, now);
+        }
+        if worker.base.record.keeps_recent() {
+            let recent = self.recent(client.connection.client, ticket.as_ref(), reason, now);
+            worker.base.record.remember(Recent {
+                throttle: throttled.as_ref().map(|it| it.rule().id),
+                held: throttled.as_ref().and_then(|it| it.held(now)),
+                tested: self.delayed.map(|it| it.held(now)),
+                ..recent
+            });
+        }
+        client.connection.end_rest();
+        drop(ticket);
+        client.connection.leave_place(reason);
+        self.reset();
+        worker.queue.serve_waiters();
+    }
+
+    fn log(
+        &self,
+        worker: &Worker,
+        (ticket, throttled): (Option<&Ticket>, Option<&Throttled>),
+        (reason, duration_us, bytes_in): (Option<Reason>, u64, u64),
+        now: Timestamp,
+    ) {
+        let picker = worker.base.cluster.picker.borrow();
+        let topology = picker.topology();
+        let site = self.site.and_then(|site| topology.sites.get(site.index()));
+        let node = ticket.and_then(|ticket| topology.nodes.get(ticket.node.index()));
+        let tail = Tail {
+            status: self.status,
+            bytes: self.bytes,
+            bytes_in,
+            duration_us,
+            queue_us: micros_between(self.arrived_at, self.queued_until(now)),
+            upstream_us: self.upstream_us,
+            site: site.map(|site| site.name.as_str()),
+            node: node.map(|node| node.name.as_str()),
+            tries: self.tries,
+            retry_denied: self.retry_denied,
+            why: ticket.map(|ticket| ticket.why),
+            throttle: throttled.map(|throttled| throttled.rule().pattern.name()),
+            held_us: throttled
+                .and_then(|throttled| throttled.held(now))
+                .map(|held| held.as_micros() as u64),
+            test_us: (self.delayed).map(|it| it.held(now).as_micros() as u64),
+            reason,
+        };
+        worker.base.record.log(&self.line, &tail);
+    }
+
+    /// When its wait for a node ended: when one was chosen, or with the request where none ever was.
+    fn queued_until(&self, now: Timestamp) -> Timestamp {
+        match self.site.is_some() && self.tries == 0 {
+            true => now,
+            false => self.dispatched_at,
+        }
+    }
+
+    fn recent(
+        &self,
+        client: IpAddr,
+        ticket: Option<&Ticket>,
+        reason: Option<Reason>,
+        now: Timestamp,
+    ) -> Recent {
+        Recent {
+            at: self.arrived_at,
+            duration: now.since(self.arrived_at),
+            client,
+            site: self.site,
+            node: ticket.map(|ticket| ticket.node),
+            why: ticket.map(|ticket| ticket.why),
+            tries: self.tries,
+            throttle: None,
+            held: None,
+            tested: None,
+            status: self.status,
+            reason,
+            words: self.words,
+        }
+    }
+
+    fn reset(&mut self) {
+        self.upstream_us = None;
+        self.answers = None;
+        self.asked_at = None;
+        self.site = None;
+        self.tries = 0;
+        self.tried.clear();
+        self.retry_denied = false;
+        self.session = None;
+        self.delayed = None;
+        self.tunnel = None;
+        self.form = Form::Http;
+        self.status = 0;
+        self.bytes = 0;
+        self.words = Words::default();
+    }
+}
+
+pub(super) fn micros_between(from: Timestamp, to: Timestamp) -> u64 {
+    to.nanos().saturating_sub(from.nanos()) / 1000
+}

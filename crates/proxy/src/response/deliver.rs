@@ -1,0 +1,192 @@
+//! The response head on its way back, and what follows it.
+
+use http::header::{CONNECTION, CONTENT_LENGTH};
+use http::{HeaderValue, Response, StatusCode, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+use tidegate_core::load::RestKind;
+use tidegate_core::policy::Probe;
+
+use super::body::{ResponseBody, ResponseStream};
+use super::orca;
+use crate::connection::{ClientConnection, Phase};
+use crate::head::{self, HeadInfo};
+use crate::record::reason::Reason;
+use crate::refusal::{self, CLIENT_CLOSED, CLOSE, Form};
+use crate::request::{Client, RequestGuard, RequestTraits};
+use crate::worker::Worker;
+
+const NODE: http::HeaderName = http::HeaderName::from_static("x-tidegate-node");
+
+/// A response head that is in order.
+pub(crate) enum Delivery {
+    /// It goes to the client, and its body follows.
+    Response(Response<ResponseBody>),
+    /// The node has agreed to a tunnel.
+    Tunnel(RequestGuard, Response<ResponseBody>),
+}
+
+/// The response as it goes to the client.
+pub(crate) fn deliver(
+    client: &Client,
+    mut guard: RequestGuard,
+    response: Response<Incoming>,
+    traits: &RequestTraits,
+) -> Delivery {
+    let worker = &client.worker;
+    let (mut parts, incoming) = response.into_parts();
+    let upgraded = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+    let via = worker.base.config.forwarded.via.as_deref();
+    let prepared = head::prepare_response(&mut parts.headers, parts.status, parts.version, via);
+    let seen = match prepared {
+        Ok(seen)
+            if (!upgraded || is_asked_for(&mut guard, &parts.headers))
+                && begins(client, &incoming, seen) =>
+        {
+            seen
+        }
+        Ok(_) | Err(_) => {
+            guard.on_failure(Reason::BadResponse);
+            return Delivery::Response(refused(guard, Reason::BadResponse));
+        }
+    };
+    if !upgraded && let Some(state) = guard.state() {
+        state.tunnel = None;
+    }
+    head::drop_trailer_names(&mut parts.headers, traits.facts, seen);
+    guard.on_head(
+        parts.status.as_u16(),
+        !upgraded && !incoming.is_end_stream(),
+    );
+    if seen.load_metrics {
+        read_load(worker, &mut guard, &mut parts.headers);
+    }
+    if worker.base.config.node_header {
+        name_node(worker, &mut guard, &mut parts.headers);
+    }
+    parts.version = Version::HTTP_11;
+    if upgraded {
+        // Whatever becomes of the tunnel: the node has done what it was asked for.
+        guard.settle(None);
+        return Delivery::Tunnel(guard, Response::from_parts(parts, ResponseBody::Empty));
+    }
+    let body = if incoming.is_end_stream() {
+        guard.complete();
+        ResponseBody::Empty
+    } else {
+        client
+            .connection
+            .begin_body(worker.base.ticks.response_body);
+        client
+            .connection
+            .enter(Phase::Body, worker.base.ticks.body_idle);
+        if let Some(node) = guard.node() {
+            client
+                .connection
+                .rest_after(node, RestKind::Answered, worker.base.ticks.long_answer);
+        }
+        ResponseBody::Stream(ResponseStream::new(incoming, guard))
+    };
+    let mut response = Response::from_parts(parts, body);
+    settle_connection(&client.connection, &mut response);
+    Delivery::Response(response)
+}
+
+/// Whether a node that switches protocols names only those that the client asked for (RFC 9110 §7.8).
+fn is_asked_for(guard: &mut RequestGuard, headers: &http::HeaderMap) -> bool {
+    let tunnel = guard.state().and_then(|state| state.tunnel.as_ref());
+    tunnel.is_some_and(|tunnel| head::switches_to(headers, &tunnel.protocols))
+}
+
+/// Whether the body that is on its way begins as it should.
+fn begins(client: &Client, body: &Incoming, head: HeadInfo) -> bool {
+    let upstream = client.upstream.borrow();
+    (upstream.as_ref()).is_none_or(|upstream| upstream.expect(body, !head.chunked))
+}
+
+/// An answer of our own instead of the node's.
+#[cold]
+pub(crate) fn refused(mut guard: RequestGuard, reason: Reason) -> Response<ResponseBody> {
+    let (site, form) = match guard.state() {
+        Some(state) => (state.site, state.form),
+        None => (None, Form::Http),
+    };
+    let mut response = match guard.client() {
+        Some(client) => client.worker.answers.answer(reason, site, form),
+        None => refusal::answer(reason),
+    }
+    .map(ResponseBody::from);
+    if let Some(client) = guard.client() {
+        settle_connection(&client.connection, &mut response);
+    }
+    let bytes = response.body().size_hint().lower();
+    let status = match reason.status().as_u16() {
+        CLIENT_CLOSED => CLIENT_CLOSED,
+        _ => response.status().as_u16(),
+    };
+    guard.refuse(reason, status, bytes);
+    response
+}
+
+/// Says what becomes of the connection behind this answer. While it drains, a worker closes each connection
+/// behind its next answer, and says so in it: the client then sends nothing more into a connection that closes.
+/// An HTTP/1.0 client reads an answer without a length up to the end of the connection.
+pub(crate) fn settle_connection(
+    connection: &ClientConnection,
+    response: &mut Response<ResponseBody>,
+) {
+    if connection.base.drain.has_begun() {
+        response.headers_mut().insert(CONNECTION, CLOSE);
+    }
+    if connection.version.get() == Version::HTTP_10 {
+        let closes = response.headers().get(CONNECTION) == Some(&CLOSE);
+        let has_length = response.headers().contains_key(CONTENT_LENGTH)
+            || response.body().size_hint().exact().is_some();
+        if closes || !has_length {
+            // To an answer of a later version hyper would add `connection: keep-alive`.
+            *response.version_mut() = Version::HTTP_10;
+        }
+    }
+}
+
+/// Reads the node's load report, which is not for the client, if the site wants it.
+#[cold]
+fn read_load(worker: &Worker, guard: &mut RequestGuard, headers: &mut http::HeaderMap) {
+    let Some(state) = guard.state() else {
+        return;
+    };
+    let (Some(site), Some(ticket)) = (state.site, &state.ticket) else {
+        return;
+    };
+    if !worker.base.reads_load_of(site) {
+        return;
+    }
+    let value = headers.remove(head::LOAD_METRICS);
+    if let Some(report) = value.and_then(|value| orca::parse(value.as_bytes())) {
+        let probe = Probe {
+            node: ticket.node,
+            in_flight: report.in_flight,
+            latency: report.latency,
+        };
+        let now = worker.base.now();
+        worker
+            .base
+            .cluster
+            .picker
+            .borrow_mut()
+            .handle_probe(site, &probe, now);
+    }
+}
+
+#[cold]
+fn name_node(worker: &Worker, guard: &mut RequestGuard, headers: &mut http::HeaderMap) {
+    let Some(ticket) = guard.state().and_then(|state| state.ticket.as_ref()) else {
+        return;
+    };
+    let picker = worker.base.cluster.picker.borrow();
+    let node = picker.topology().nodes.get(ticket.node.index());
+    // A name that is no header value is not worth a failed request.
+    if let Some(value) = node.and_then(|node| HeaderValue::from_str(&node.name).ok()) {
+        headers.insert(NODE, value);
+    }
+}

@@ -1,0 +1,11 @@
+//! The answer on its way back to the client: its head, its body, or a tunnel; or a refusal in its place.
+
+mod body;
+mod deliver;
+mod orca;
+mod pacing;
+mod tunnel;
+
+pub(crate) use body::ResponseBody;
+pub(crate) use deliver::{Delivery, deliver, refused, settle_connection};
+pub(crate) use tunnel::Tunnel;

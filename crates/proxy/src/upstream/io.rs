@@ -1,0 +1,150 @@
+//! A node's socket as hyper sees it, and what is seen of it on the way: whether anything came, and what was sent.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
+
+use crate::wire::inflow::{Inflow, Scratch};
+
+/// Memory for what was sent that an idle connection to a node keeps.
+const SENT_KEPT: usize = 1 << 10;
+
+/// What is known of the bytes of the present request on an upstream connection.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) inflow: RefCell<Inflow>,
+    pub(crate) scratch: Rc<Scratch>,
+    /// Reads that brought bytes or the end of the stream.
+    pub(crate) reads: Cell<u32>,
+    /// Whether what is sent is kept.
+    pub(crate) capturing: Cell<bool>,
+    /// What was sent, to send it again.
+    pub(crate) sent: RefCell<Vec<u8>>,
+}
+
+impl Watch {
+    pub(crate) fn new(scratch: Rc<Scratch>) -> Self {
+        Self {
+            inflow: RefCell::new(Inflow::of_node()),
+            scratch,
+            reads: Cell::new(0),
+            capturing: Cell::new(false),
+            sent: RefCell::default(),
+        }
+    }
+
+    /// What was sent will not be sent again.
+    pub(crate) fn forget(&self) {
+        let mut sent = self.sent.borrow_mut();
+        sent.clear();
+        sent.shrink_to(SENT_KEPT);
+    }
+}
+
+/// The node's side.
+pub(crate) struct NodeIo {
+    stream: TcpStream,
+    watch: Rc<Watch>,
+}
+
+impl NodeIo {
+    pub(crate) fn new(stream: TcpStream, watch: Rc<Watch>) -> Self {
+        Self { stream, watch }
+    }
+
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
+    fn socket(&mut self) -> Pin<&mut TcpStream> {
+        Pin::new(&mut self.stream)
+    }
+}
+
+impl Read for NodeIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { stream, watch } = &mut *self;
+        let mut inflow = watch.inflow.borrow_mut();
+        ready!(inflow.poll_read(stream, &watch.scratch, context, buffer))?;
+        watch.reads.set(watch.reads.get().saturating_add(1));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for NodeIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(self.socket().poll_write(context, bytes))?;
+        if self.watch.capturing.get() {
+            let mut sent = self.watch.sent.borrow_mut();
+            sent.extend_from_slice(&bytes[..written]);
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let stream = self.socket();
+        let written = ready!(match slices {
+            [only] => stream.poll_write(context, only),
+            slices => stream.poll_write_vectored(context, slices),
+        })?;
+        if self.watch.capturing.get() {
+            let mut sent = self.watch.sent.borrow_mut();
+            let mut left = written;
+            for slice in slices {
+                let part = left.min(slice.len());
+                sent.extend_from_slice(&slice[..part]);
+                left -= part;
+            }
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket().poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_keeps_so_much_memory_of_what_was_sent_and_no_more() {
+        let kept = |sent: usize| {
+            let watch = Watch::new(Rc::default());
+            *watch.sent.borrow_mut() = vec![0; sent];
+            watch.forget();
+            let sent = watch.sent.borrow();
+            assert!(sent.is_empty());
+            sent.capacity()
+        };
+        assert_eq!(kept(SENT_KEPT), SENT_KEPT);
+        assert!(kept(100 * SENT_KEPT) <= SENT_KEPT);
+    }
+}

@@ -1,0 +1,33 @@
+//! What the data plane shares with the control plane.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tidegate_core::load::LoadTable;
+use tidegate_core::route::Routes;
+use tidegate_core::topology::Topology;
+use tokio::sync::Notify;
+
+use crate::gate::delay::Dithering;
+use crate::gate::throttle::Throttling;
+use crate::record::stats::Stats;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Shared {
+    /// What is known of the nodes' load.
+    pub table: Arc<LoadTable>,
+    /// Who serves what. Workers take a new one over with their next request.
+    pub topology: Arc<ArcSwap<Topology>>,
+    /// Which site a host and a path belong to.
+    pub routes: Arc<ArcSwap<Routes>>,
+    /// To be notified when a request that waits may find room that another worker left. Requests of a worker are
+    /// looked at in any case when another of its requests ends, and when their time is up.
+    pub room: Arc<Notify>,
+    /// Which classes of requests are slowed, and how.
+    pub throttles: Arc<Throttling>,
+    /// The test of a class that is suspected of a resource's load, if one runs.
+    pub dithering: Arc<Dithering>,
+    /// What the workers count; made for as many workers as the configuration says.
+    pub stats: Arc<Stats>,
+}
