@@ -11,6 +11,7 @@ use syn::visit::{self, Visit};
 type Layers = &'static [&'static [&'static str]];
 
 const CRATES: &[(&str, Layers)] = &[
+    ("emulator", &[&["antagonist", "load", "server"], &["nodes"]]),
     (
         "node",
         &[

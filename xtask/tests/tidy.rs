@@ -15,8 +15,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tidegate-proxy", &["tidegate-core"]),
     ("tidegate-sim", &["tidegate-core"]),
     (
+        "tidegate-emulator",
+        &["tidegate-core", "tidegate-remote", "tidegate-sim"],
+    ),
+    (
         "tidegate-lab",
         &[
+            "tidegate-emulator",
             "tidegate-core",
             "tidegate-remote",
             "tidegate-node",
@@ -32,7 +37,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "tidegate-node",
             "tidegate-proxy",
             "tidegate-sim",
-            "tidegate-lab",
+            "tidegate-emulator",
         ],
     ),
     ("xtask", &[]),

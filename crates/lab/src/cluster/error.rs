@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use crate::server::emulated::EmulatedError;
+use tidegate_emulator::nodes::EmulatedError;
 
 /// See the module.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use tidegate_remote::clock;
 
 use super::{ClusterError, Place, Process, group, lab};
 use crate::antagonist::{Antagonist, argument};
-use crate::server::emulated::Neighbour;
+use tidegate_emulator::nodes::Neighbour;
 
 /// How long it may take to become the program that it shall be.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -14,7 +14,7 @@ use super::{
     AgentAt, ClusterError, ClusterPlan, LoadAt, Node, NodePlan, Place, Placed, ServerKind,
 };
 use crate::antagonist::Antagonist;
-use crate::server::emulated::{self, Neighbour};
+use tidegate_emulator::nodes::{self as emulated, Neighbour};
 
 /// See the module.
 #[derive(Debug)]

@@ -46,12 +46,11 @@ pub use guard::Guard;
 pub use keys::KeyAt;
 pub use name::Owner;
 pub use place::Place;
-pub use plan::{
-    AgentPlan, CachePlan, ClusterPlan, Mode, NODE_MEMORY, NodePlan, Placed, ServerKind,
-};
+pub use plan::{AgentPlan, ClusterPlan, Mode, NodePlan, Placed, ServerKind};
 pub use process::Process;
 pub use run::{lab, tidegate};
 pub use sweep::{Swept, clean};
+pub use tidegate_emulator::{CachePlan, NODE_MEMORY};
 
 use crate::antagonist::Antagonist;
 use crate::auction::files;

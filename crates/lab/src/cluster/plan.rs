@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tidegate_emulator::{CachePlan, NODE_MEMORY};
+
 use super::ClusterError;
 use super::network::NODES_MAX;
 
@@ -93,10 +95,6 @@ const NAME_MAX: usize = 32;
 /// Most workers of a server.
 const WORKERS_MAX: u32 = 512;
 
-/// Memory of a usual node, where the machine can limit it: enough for its server, and so little
-/// that an antagonist of some hundred MiB is felt.
-pub const NODE_MEMORY: u64 = 512 << 20;
-
 /// One node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodePlan {
@@ -175,27 +173,6 @@ impl ServerKind {
         match self.is_web() {
             true => WEB_PORT,
             false => DATABASE_PORT,
-        }
-    }
-}
-
-/// What `file=N` costs: see `server`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CachePlan {
-    /// Files that the cache holds.
-    pub files: u32,
-    /// CPU time of a request for a file that is in it.
-    pub hit: Duration,
-    /// CPU time of a request for one that is not.
-    pub miss: Duration,
-}
-
-impl Default for CachePlan {
-    fn default() -> Self {
-        Self {
-            files: 0,
-            hit: Duration::ZERO,
-            miss: Duration::ZERO,
         }
     }
 }

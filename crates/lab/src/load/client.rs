@@ -9,9 +9,9 @@ use http::header::{CONNECTION, HOST, HeaderName, HeaderValue};
 use http::{Request, StatusCode, response};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::connections::{Connections, NoBody};
 use super::plan::Stream;
 use super::requests::Asked;
+use tidegate_emulator::load::{Connections, NoBody};
 
 /// File descriptors kept back for everything that is no connection.
 const SPARE_FILES: u64 = 64;

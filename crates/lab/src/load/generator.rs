@@ -26,9 +26,9 @@ use super::process::LoadError;
 use super::requests::{Asked, Source};
 use super::result::{Generator, LoadResult};
 use super::tally::{Ended, Stretch, Tally};
-use super::timer::Timer;
 use super::traces::{self, Trace, TraceError};
 use super::walk::Session;
+use tidegate_emulator::load::Timer;
 
 /// From having everything ready to the run's beginning.
 const LEAD: Duration = Duration::from_millis(2);

@@ -16,7 +16,6 @@
 
 mod arrivals;
 mod client;
-mod connections;
 mod files;
 mod generator;
 pub mod knee;
@@ -25,17 +24,15 @@ mod process;
 mod requests;
 mod result;
 mod tally;
-mod timer;
 mod traces;
 mod visits;
 mod walk;
 
-pub use connections::{Connections, NoBody, SendError};
 pub use knee::{Knee, Sample, knee, knee_from};
 pub use plan::{Arrivals, LoadPlan, Mix, Pacing, Requests, Size, Spread, Stream};
 pub use process::{LoadError, Running, answer, run, run_command, run_here, start, start_in};
 pub use result::{Generator, LoadResult, StreamResult, Window, decode, encode};
-pub use timer::Timer;
+pub use tidegate_emulator::load::{Connections, NoBody, SendError, Timer};
 pub use traces::{TraceError, recorded_world_cup};
 pub use visits::{PageResult, Sessions};
 pub use walk::{Draw, Page, Walk};

@@ -14,14 +14,9 @@
 //! A worker stands for a process of a prefork server: it has one request at a time, so the
 //! kernel's run queue of the node is as long as that server's would be. CPU time is burnt
 //! until the worker's own CPU clock has advanced by it, so a request costs the same however
-//! many others compete. [`emulated`] is the same server with CPUs that are computed. What the IO thread costs comes on top, in the same control group.
+//! many others compete. [`tidegate_emulator`] has the same server with CPUs that are computed. What the IO thread costs comes on top, in the same control group.
 
-mod cache;
-pub mod emulated;
-mod http;
 mod real;
-mod slowdown;
-mod work;
 mod workers;
 
 use std::net::SocketAddr;
@@ -30,9 +25,8 @@ use std::time::Duration;
 use clap::Args;
 use tidegate_core::units::parse_duration;
 
-use crate::cluster::CachePlan;
-pub use http::{CACHE_HEADER, TOOK_HEADER, WORK_HEADER};
-pub use work::{Work, WorkError};
+use tidegate_emulator::CachePlan;
+pub use tidegate_emulator::{CACHE_HEADER, TOOK_HEADER, WORK_HEADER, Work, WorkError};
 
 /// Options of the hidden `tidegate-lab serve`.
 #[derive(Clone, Debug, Args)]

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tidegate_emulator::server::cache::Files;
+use tidegate_emulator::server::http::{Answer, accept, asked, bind, done, text, unknown};
+use tidegate_emulator::server::slowdown::Slowdown;
 use tidegate_remote::clock;
 
-use super::cache::Files;
-use super::http::{Answer, accept, asked, bind, done, text, unknown};
-use super::slowdown::Slowdown;
 use super::workers::Workers;
 use super::{ServeArgs, ServeError, Work};
 

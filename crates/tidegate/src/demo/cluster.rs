@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
-use tidegate_lab::antagonist as lab;
+use tidegate_emulator::antagonist as emulated;
 use tidegate_sim::model::{Antagonist, Demand, Stream};
 
 /// Front-ends, which do not talk to each other.
@@ -173,7 +173,7 @@ impl Cluster {
     }
 
     /// The antagonists, each with the number of its node.
-    pub(super) fn antagonists(&self, seed: u64) -> Vec<(usize, lab::Antagonist)> {
+    pub(super) fn antagonists(&self, seed: u64) -> Vec<(usize, emulated::Antagonist)> {
         let nodes = self.nodes.iter().enumerate();
         let antagonists = nodes.filter_map(|(node, plan)| {
             let Antagonist {
@@ -183,7 +183,7 @@ impl Cluster {
                 longest,
             } = plan.antagonist?;
             let seed = Stream::Antagonist(node as u32).prng(seed).bits();
-            let bursty = lab::Antagonist::Bursty {
+            let bursty = emulated::Antagonist::Bursty {
                 threads: tasks,
                 duty,
                 shortest,

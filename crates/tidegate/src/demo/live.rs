@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::output::Output;
-use tidegate_lab::server::emulated::NodeNow;
+use tidegate_emulator::nodes::NodeNow;
 
 /// Clears so many lines above the cursor and goes up to the first. Line by line: terminals that are told to
 /// clear all of their screen keep what was there as history.

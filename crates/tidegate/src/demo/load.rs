@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use http::Request;
 use http::header::HOST;
 use tidegate_core::time::Timestamp;
-use tidegate_lab::load::NoBody;
+use tidegate_emulator::load::NoBody;
 
 use super::cluster::Arrival;
 use super::open_loop::{Arrivals, OpenLoop, Outcome};

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate_lab::cluster::CachePlan;
-use tidegate_lab::server::emulated::{self, AgentPlan, EmulatedError, WORKERS_MAX};
+use tidegate_emulator::CachePlan;
+use tidegate_emulator::nodes::{self as emulated, AgentPlan, EmulatedError, WORKERS_MAX};
 use tidegate_remote::clock;
 
 /// Time between two records of a node.

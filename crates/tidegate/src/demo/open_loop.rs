@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use http::{Request, StatusCode};
 use tidegate_core::time::Timestamp;
-use tidegate_lab::load::{Connections, NoBody, Timer};
-use tidegate_lab::server::TOOK_HEADER;
+use tidegate_emulator::TOOK_HEADER;
+use tidegate_emulator::load::{Connections, NoBody, Timer};
 use tidegate_remote::clock;
 use tokio::task::{JoinSet, LocalSet};
 

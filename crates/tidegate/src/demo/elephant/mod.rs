@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::time::Timestamp;
-use tidegate_lab::server::emulated::NodeNow;
+use tidegate_emulator::nodes::NodeNow;
 use tidegate_remote::clock;
 use tidegate_sim::model::Stream;
 

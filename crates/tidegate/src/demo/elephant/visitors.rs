@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::Request;
 use http::header::HOST;
 use tidegate_core::time::Timestamp;
-use tidegate_lab::load::NoBody;
-use tidegate_lab::server::WORK_HEADER;
+use tidegate_emulator::WORK_HEADER;
+use tidegate_emulator::load::NoBody;
 use tidegate_remote::clock;
 
 use super::super::open_loop::{Arrivals, Outcome};

@@ -28,17 +28,19 @@ const BACKLOG: i32 = 4096;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// An answer.
-pub(super) type Answer = Response<Full<Bytes>>;
+pub type Answer = Response<Full<Bytes>>;
 
 /// What a request found in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub enum Found {
+    /// Its file.
     Hit,
+    /// Not its file: it is there from now on.
     Miss,
 }
 
 /// A listener that can be bound again at once after the last one was killed.
-pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let family = if address.is_ipv4() {
         AddressFamily::INET
     } else {
@@ -54,7 +56,7 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Answers all requests that come. Whoever drops this closes all connections.
-pub(super) async fn accept<F, A>(listener: tokio::net::TcpListener, answer: F)
+pub async fn accept<F, A>(listener: tokio::net::TcpListener, answer: F)
 where
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Answer> + Send + 'static,
@@ -83,7 +85,7 @@ where
 }
 
 /// What the request says of the work that it is: in its header, or of `/work` in the query; none if it is no work.
-pub(super) fn asked<B>(request: &Request<B>) -> Option<&str> {
+pub fn asked<B>(request: &Request<B>) -> Option<&str> {
     match request.headers().get(WORK_HEADER) {
         // What is no text is no parameter either, and is answered so.
         Some(work) => Some(work.to_str().unwrap_or("?")),
@@ -93,7 +95,7 @@ pub(super) fn asked<B>(request: &Request<B>) -> Option<&str> {
 }
 
 /// The answer to a request that was worked on.
-pub(super) fn done(bytes: u64, took: Duration, found: Option<Found>) -> Answer {
+pub fn done(bytes: u64, took: Duration, found: Option<Found>) -> Answer {
     let mut response = Response::new(Full::new(body(bytes)));
     let headers = response.headers_mut();
     let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -109,14 +111,14 @@ pub(super) fn done(bytes: u64, took: Duration, found: Option<Found>) -> Answer {
 }
 
 /// An answer in a sentence.
-pub(super) fn text(status: StatusCode, text: &str) -> Answer {
+pub fn text(status: StatusCode, text: &str) -> Answer {
     let mut response = Response::new(Full::new(Bytes::copy_from_slice(text.as_bytes())));
     *response.status_mut() = status;
     response
 }
 
 /// The answer to a path that nobody knows.
-pub(super) fn unknown(path: &str) -> Answer {
+pub fn unknown(path: &str) -> Answer {
     text(
         StatusCode::NOT_FOUND,
         &format!(

@@ -12,10 +12,10 @@ use tidegate_remote::RegionMemory;
 use tidegate_sim::processor::{Processor, TaskId};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::super::cache::Files;
 use super::neighbours::Taken;
 use super::{EmulatedError, NodePlan};
-use crate::cluster::NODE_MEMORY;
+use crate::NODE_MEMORY;
+use crate::server::cache::Files;
 
 /// What a sample of an agent inside the node costs there. Measured: 44 µs each millisecond.
 const SAMPLE: Duration = Duration::from_micros(45);

@@ -8,12 +8,12 @@ use tidegate_remote::clock;
 use tidegate_sim::processor::TaskId;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::super::Work;
-use super::super::http::Found;
 use super::NodeNow;
 use super::neighbours::{Resident, Taken};
 use super::node::Node;
+use crate::Work;
 use crate::antagonist::Antagonist;
+use crate::server::http::Found;
 
 /// Longest sleep of the thread while nothing is due.
 const SLEEP_MAX: Duration = Duration::from_millis(100);

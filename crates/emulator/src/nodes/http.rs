@@ -8,10 +8,10 @@ use hyper::body::Incoming;
 use tidegate_remote::clock;
 use tokio::sync::oneshot;
 
-use super::super::Work;
-use super::super::http::{Answer, accept, asked, done, text, unknown};
-use super::super::slowdown::Slowdown;
 use super::state::{Shared, Stay};
+use crate::Work;
+use crate::server::http::{Answer, accept, asked, done, text, unknown};
+use crate::server::slowdown::Slowdown;
 
 /// The URLs of one node, until this is dropped.
 pub(super) async fn serve(listener: tokio::net::TcpListener, node: usize, shared: Arc<Shared>) {

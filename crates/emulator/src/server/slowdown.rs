@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::StatusCode;
 
-use super::Work;
 use super::http::{Answer, text};
+use super::work::Work;
 
 /// Most that `times` may be.
 const TIMES_MAX: u32 = 1000;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Slowdown(AtomicU32);
+pub struct Slowdown(AtomicU32);
 
 impl Default for Slowdown {
     fn default() -> Self {
@@ -26,7 +26,7 @@ impl Default for Slowdown {
 
 impl Slowdown {
     /// Does what the part of a URL behind the question mark says.
-    pub(super) fn set(&self, query: &str) -> Answer {
+    pub fn set(&self, query: &str) -> Answer {
         let times = query.strip_prefix("times=").and_then(|it| it.parse().ok());
         match times.filter(|times| (1..=TIMES_MAX).contains(times)) {
             Some(times) => {
@@ -41,7 +41,7 @@ impl Slowdown {
     }
 
     /// Makes a request as dear as requests are now.
-    pub(super) fn apply(&self, work: &mut Work) {
+    pub fn apply(&self, work: &mut Work) {
         work.cpu = work.cpu.saturating_mul(self.0.load(Ordering::Relaxed));
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The processors know exactly when each request ends, and its answer says in
-//! [`super::TOOK_HEADER`] how long it was there, so that whoever asked can tell the node's time
+//! [`TOOK_HEADER`](crate::TOOK_HEADER) how long it was there, so that whoever asked can tell the node's time
 //! from that of the machine which emulates it. Nothing here burns CPU, so eight nodes of many
 //! CPUs fit on one. `tidegate demo` and the lab's loopback mode both run on it.
 //!
@@ -31,8 +31,8 @@ use tidegate_remote::{RegionError, clock};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::CachePlan;
 use crate::antagonist::Antagonist;
-use crate::cluster::CachePlan;
 use node::Node;
 use state::Shared;
 
@@ -210,7 +210,7 @@ impl Machines {
         node: usize,
         address: SocketAddr,
     ) -> Result<(SocketAddr, tokio::task::JoinHandle<()>), EmulatedError> {
-        let listener = super::http::bind(address)?;
+        let listener = crate::server::http::bind(address)?;
         let address = listener.local_addr()?;
         let listener = {
             let _inside = self.servers.enter();

@@ -4,20 +4,42 @@
 //! miss is the CPU time that it costs.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use super::Work;
 use super::http::Found;
-use crate::cluster::CachePlan;
+use super::work::Work;
+
+/// What `file=N` costs: see the crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CachePlan {
+    /// Files that the cache holds.
+    pub files: u32,
+    /// CPU time of a request for a file that is in it.
+    pub hit: Duration,
+    /// CPU time of a request for one that is not.
+    pub miss: Duration,
+}
+
+impl Default for CachePlan {
+    fn default() -> Self {
+        Self {
+            files: 0,
+            hit: Duration::ZERO,
+            miss: Duration::ZERO,
+        }
+    }
+}
 
 /// The files of a server: what is in the cache, and what a file costs.
 #[derive(Debug)]
-pub(super) struct Files {
+pub struct Files {
     plan: CachePlan,
     cache: Cache,
 }
 
 impl Files {
-    pub(super) fn new(plan: CachePlan) -> Self {
+    /// None of them is in the cache yet.
+    pub fn new(plan: CachePlan) -> Self {
         Self {
             plan,
             cache: Cache::new(plan.files as usize),
@@ -25,7 +47,7 @@ impl Files {
     }
 
     /// Looks for the file of the request, if it names one, and adds what that costs.
-    pub(super) fn find(&mut self, work: &mut Work) -> Option<Found> {
+    pub fn find(&mut self, work: &mut Work) -> Option<Found> {
         let (found, cost) = if self.cache.hit(work.file?) {
             (Found::Hit, self.plan.hit)
         } else {
@@ -38,7 +60,7 @@ impl Files {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub struct Cache {
     capacity: usize,
     uses: u64,
     used_at: BTreeMap<u64, u64>,
@@ -47,7 +69,7 @@ pub(super) struct Cache {
 
 impl Cache {
     /// A cache of so many files, empty.
-    pub(super) fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize) -> Self {
         Self {
             capacity,
             uses: 0,
@@ -57,7 +79,7 @@ impl Cache {
     }
 
     /// The file is used: whether it was there. It is afterwards, if there is room at all.
-    pub(super) fn hit(&mut self, file: u64) -> bool {
+    pub fn hit(&mut self, file: u64) -> bool {
         if self.capacity == 0 {
             return false;
         }
@@ -89,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_file_costs_what_finding_it_costs() {
-        let ms = std::time::Duration::from_millis;
+        let ms = Duration::from_millis;
         let mut files = Files::new(CachePlan {
             files: 1,
             hit: ms(1),
