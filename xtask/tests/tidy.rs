@@ -1,11 +1,14 @@
 //! The tidy test: what is checked by reading the tree rather than by running it. Each check
 //! says in its message what to do.
 
+mod tree;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+
+use tree::{files, none, read, root};
 
 /// Who may depend on whom (design: data flows down this list).
 const EDGES: &[(&str, &[&str])] = &[
@@ -68,31 +71,6 @@ const BANNED: &[(&str, &str)] = &[
     ("dbg!(", "take it out"),
 ];
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("this crate lies in a folder")
-        .to_path_buf()
-}
-
-fn read(path: &str) -> String {
-    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-/// The files that are, or are about to be, in the repository.
-fn files() -> Vec<String> {
-    let output = Command::new("git")
-        .current_dir(root())
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .output()
-        .expect("git lists the files");
-    let text = String::from_utf8(output.stdout).expect("file names are UTF-8");
-    let exists = |file: &String| root().join(file).exists();
-    let files: Vec<_> = text.lines().map(str::to_owned).filter(exists).collect();
-    assert!(!files.is_empty(), "git lists no file");
-    files
-}
-
 fn sources() -> impl Iterator<Item = (String, String)> {
     files()
         .into_iter()
@@ -101,10 +79,6 @@ fn sources() -> impl Iterator<Item = (String, String)> {
             let text = read(&file);
             (file, text)
         })
-}
-
-fn none(wrong: &[String]) {
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -15,8 +15,8 @@
 //! Failure case: several proxies, or a proxy before a proxy: each has its budget, and the ratios
 //! multiply down a chain.
 //!
-//! Source: the budget of retries per client in "Site Reliability Engineering" (Beyer and others, 2016),
-//! chapter 21; ratio and minimum are the defaults of Finagle's `RetryBudget`.
+//! Source: the budget of retries per client in SRE-2016, chapter 21; ratio and minimum are the defaults
+//! of Finagle's `RetryBudget`.
 
 use crate::time::Timestamp;
 

@@ -1,5 +1,5 @@
-//! The two-sided way to read load, as papers 001 and 003 compare with: a daemon at the node, over
-//! TCP, that reads the kernel's files for every question (003 §III-B: the load gathering daemon).
+//! The two-sided way to read load, as Reconfiguration-2004 and Admission-2008 compare with: a daemon at the node, over
+//! TCP, that reads the kernel's files for every question (Admission-2008 §III-B: the load gathering daemon).
 //!
 //! ```text
 //! question   one byte

@@ -1,4 +1,4 @@
-//! The front's half of the two-sided way to read load (paper 003 §III-B: the load monitoring daemon
+//! The front's half of the two-sided way to read load (Admission-2008 §III-B: the load monitoring daemon
 //! on the proxy, and the memory that it shares with it).
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //! answer   ──────> region in a file ──> front-ends, as any agent's record
 //! ```
 //!
-//! Each node is asked at the interval (003: 1 ms), one question at a time: when an answer takes
+//! Each node is asked at the interval (Admission-2008: 1 ms), one question at a time: when an answer takes
 //! longer, the next question follows at once. So a record is as old as its node is slow, which is what the
 //! papers hold against this way. Threads are at real-time priority where permitted, as the
 //! product's reader is: only the node's side is slow.

@@ -14,7 +14,7 @@
 //! only a process can see, and the responder stands by.
 //!
 //! **Rung.** Without the kernel, and with both threads at `SCHED_FIFO` the agent is on rung `agent_realtime`, else on
-//! `agent`, the user-level monitoring of paper 000: then other load on the machine delays
+//! `agent`, the user-level monitoring of KLM-2005: then other load on the machine delays
 //! samples or answers by milliseconds, just when they matter most. Which one it is goes into
 //! every record, and why is said in [`AgentStatus::why`].
 

@@ -8,7 +8,7 @@ use tidegate_core::load::Rung;
 use tidegate_remote::udp::key_file::NodeKey;
 use tidegate_remote::udp::{Key, Network, REALTIME_SHARE};
 
-/// The default publication interval. Paper 000 used 50 ms.
+/// The default publication interval. KLM-2005 used 50 ms.
 pub const INTERVAL_DEFAULT: Duration = Duration::from_millis(1);
 /// Shortest interval: below, the agent would do nothing but sample.
 pub const INTERVAL_MIN: Duration = Duration::from_micros(100);

@@ -11,7 +11,7 @@
 //!
 //! Inputs: weights, who waits. Failure case: requests of very different cost count as one each.
 //!
-//! Source: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996), with requests for packets.
+//! Source: start-time fair queueing (SFQ-1996), with requests for packets.
 
 /// See the module. Members are numbered.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
-//! `static`: limits that the operator sets, as in paper 003.
+//! `static`: limits that the operator sets, as in Admission-2008.
 //!
 //! ```text
 //! over     a server is over if any of its limits is reached: own connections, or CPU, memory,
 //!          network bytes per second by a fresh record
-//! any      refuse if any server is over (003's rule)
+//! any      refuse if any server is over (the rule of Admission-2008)
 //! all      refuse if every server is over
 //! chosen   refuse if the server that the policy chose is over
 //! ```
@@ -13,7 +13,7 @@
 //! Failure case: old records. At 50 ms `chosen` delivers nothing in overload (study): all front-ends
 //! see room and fill it at once, then none. And `any` with many front-ends or unequal servers.
 //!
-//! Source: paper 003 §III; the rule `any` is its "if the load of any server exceeds".
+//! Source: Admission-2008 §III; the rule `any` is its "if the load of any server exceeds".
 
 use super::{
     Admission, Class, Limits, RejectReason, StaticLimits, StaticScope, Verdict, WaitRules,

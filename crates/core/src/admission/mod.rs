@@ -285,7 +285,7 @@ modes! {
     Off = "off", [],
         "everything is let in";
     Static = "static", [],
-        "limits that the operator sets, as in paper 003: own requests in flight, CPU, memory, network";
+        "limits that the operator sets, as in Admission-2008: own requests in flight, CPU, memory, network";
     Adaptive = "adaptive", [Classes],
         "limits that follow from what the servers can use, and a queue";
     MaxConn = "maxconn", [Classes Connections],

@@ -16,9 +16,7 @@
 //! Failure case: more sessions in a window than slots. Two that fall on one slot do not disturb each
 //! other: the first stays known, the second goes without. Other front-ends do not know of them.
 //!
-//! Source: admission by user within an hour in DAGOR (Zhou and others, "Overload Control for Scaling
-//! WeChat Microservices", SoCC 2018); by session in Cherkasova and Phaal, "Session-Based Admission Control"
-//! (IEEE Transactions on Computers, 2002).
+//! Source: admission by user within an hour in DAGOR-2018; by session in Sessions-2002.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

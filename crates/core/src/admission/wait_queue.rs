@@ -25,8 +25,8 @@
 //!
 //! Failure case: an SLO below the service time; then nothing that waited is answered in time.
 //!
-//! Source: adaptive LIFO and CoDel as used for queues of requests (Maurer, "Fail at Scale", ACM
-//! Queue 2015); constants of the admission study, re-examined in the simulator.
+//! Source: adaptive LIFO and CoDel as used for queues of requests (FailAtScale-2015); constants of the
+//! admission study, re-examined in the simulator.
 
 use std::collections::VecDeque;
 use std::time::Duration;

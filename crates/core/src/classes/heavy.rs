@@ -9,8 +9,7 @@
 //! `estimate - error`. Input: names and weights. Failure case: with ever new names all errors
 //! are 1/64 of the weight, and a name needs 3.6 % to be sure of 2 %. Names are known by a hash;
 //! two with the same one count together.
-//! Source: Metwally, Agrawal, El Abbadi, "Efficient computation of frequent and top-k elements in
-//! data streams" (Space-Saving, 2005).
+//! Source: Space-Saving (SpaceSaving-2005).
 
 use super::Weight;
 

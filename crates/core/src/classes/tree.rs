@@ -61,7 +61,7 @@ pub struct TreeConfig {
 }
 
 impl Default for TreeConfig {
-    /// K = 16 is the study's; 32 names less of the requests among the first 200 classes.
+    /// K = 16 is from the folding study; 32 names less of the requests among the first 200 classes.
     fn default() -> Self {
         Self {
             children_max: 16,

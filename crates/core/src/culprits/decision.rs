@@ -36,7 +36,7 @@
 //! comes with it. A part of the window in which the resource is full teaches too small a cost, so there the
 //! other parts may say more.
 //!
-//! Source: gates chosen on seeds below 100 of the simulator's suite, from those of the study, and on hours
+//! Source: gates chosen on seeds below 100 of the simulator's suite, from those of the discovery study, and on hours
 //! without elephants of seeds below 150 and from 1000 and 2000 on.
 
 /// What a class showed.

@@ -6,7 +6,7 @@
 //!
 //! Inputs: p values, of all classes and resources that are shown together; those never tested are 1.
 //! Failure case: it holds for tests that are independent or depend on each other positively.
-//! Source: Benjamini and Hochberg, J. R. Statist. Soc. B 57 (1995), 289-300.
+//! Source: FDR-1995.
 
 /// Adjusts all in place.
 pub(super) fn adjust(p: &mut [&mut f64]) {

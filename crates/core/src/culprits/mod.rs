@@ -18,7 +18,7 @@
 //! Failure case: what always runs together cannot be told apart, a full resource says nothing of who
 //! fills it, and a share of less than 4 % is not looked for. Verdicts say so.
 //!
-//! Source: Porter and Katz 2005 for the question; the steps' files for the answers.
+//! Source: Elephants-2005 for the question; the steps' files for the answers.
 
 mod alignment;
 mod ambiguous;

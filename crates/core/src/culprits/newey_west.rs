@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Inputs: series in time's order. Failure case: noise that lasts much longer than a second.
-//! Source: Newey and West, Econometrica 55 (1987), 703-708.
+//! Source: NeweyWest-1987.
 
 /// Lags, bins: a second.
 pub(super) const LAGS: usize = 10;

@@ -11,7 +11,7 @@
 //!
 //! Inputs: columns without what is slow. Failure case: eleven atoms that may only add fit noise too:
 //! costs come out too great, which cross-fitting corrects.
-//! Source: Lawson and Hanson 1974; Franc, Hlaváč and Navara 2005 for descent on the normal equations.
+//! Source: NNLS-1974; Descent-2005 for descent on the normal equations.
 
 use super::series::{dot, dots};
 

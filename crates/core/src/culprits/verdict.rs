@@ -67,7 +67,7 @@ pub struct Verdict {
     pub p: f64,
     /// The same, adjusted for the number of classes and resources (Benjamini and Hochberg).
     pub p_adjusted: f64,
-    /// Completions per second against use, as paper 004 has it.
+    /// Completions per second against use, as Elephants-2005 has it.
     pub pearson: Pearson,
     /// How well the class fits at each time from -10 to 10 s, in steps of 100 ms; empty if it was
     /// not tested. A spike in the middle convinces.

@@ -23,7 +23,7 @@
 //!
 //! Inputs: verdicts in order of time. Failure case: a culprit that was there only once, for less than a
 //! window, is not accused; two crowds in a row, with the same classes in front, can be.
-//! Source: Stouffer et al. 1949 for t; the rest was measured on simulated recordings.
+//! Source: Stouffer-1949 for t; the rest was measured on simulated recordings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

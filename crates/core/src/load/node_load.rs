@@ -14,7 +14,7 @@ const FRESHNESS_INTERVALS: u32 = 4;
 /// But never this: no node is asked that seldom, and an interval is only what a node claims.
 const FRESHNESS_MAX: Duration = Duration::from_secs(60);
 
-/// Window of the paper's user-level index (000: update interval 50 ms).
+/// Window of ULM in KLM-2005, whose update interval is 50 ms.
 pub(super) const WINDOW_ULM: Duration = Duration::from_millis(50);
 /// Shortest window that each way of counting CPU time can bear (facts: at 10 ms, every task
 /// switch is exact to 2 %, scheduler accounting to 6 %; the tick needs 100 ms).
@@ -35,7 +35,7 @@ pub struct NodeLoad {
     pub accept_queue: f32,
     /// Used share of the capacity over that window.
     pub utilization: f32,
-    /// The same over the 50 ms of paper 000.
+    /// The same over the 50 ms of KLM-2005.
     pub utilization_ulm: f32,
     /// Requests in flight at the node, those of all front-ends.
     pub in_flight: f32,

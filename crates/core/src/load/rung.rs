@@ -18,7 +18,7 @@ pub enum Rung {
     KernelRecord = 4,
     /// A user agent at real-time priority.
     AgentRealtime = 5,
-    /// A user agent at normal priority: the ULM of paper 000.
+    /// A user agent at normal priority: the ULM of KLM-2005.
     Agent = 6,
     /// Shared memory on one host.
     SharedMemory = 7,

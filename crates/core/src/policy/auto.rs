@@ -48,7 +48,7 @@
 //! floor of 1 in x: below one task per core nobody waits, and the requests in flight, which
 //! remember IO, decide. Why half of R: a tenth loses 2-3 % with antagonists, all of it slows the
 //! escape from nodes with slow IO.
-//! Source: the policy study's formula, reproduced in `tidegate-sim`; paper 000 for reading
+//! Source: the policy study's formula, reproduced in `tidegate-sim`; KLM-2005 for reading
 //! run queues from the kernel.
 
 use super::sample::{DRAWS_MAX, Draw, least_of};

@@ -1,7 +1,7 @@
 //! `k_least_loaded`: any of the k nodes with the least CPU load, uniformly.
 //!
 //! ```text
-//! index ulm   load = CPU utilisation over 50 ms, as paper 000's user-level agent tells it
+//! index ulm   load = CPU utilisation over 50 ms, as KLM-2005's user-level agent tells it
 //! index pklm  load = CPU utilisation over the shortest window that its source bears
 //! index klm   load = the same + CPUs with soft interrupts pending / C     pending work is load to come
 //! k = parameters.k, or half of the nodes (rounded up); ties at the border at random
@@ -16,7 +16,7 @@
 //! (ulm) and a small k it is worse than random, at 1 ms good, at 2 s five times worse than
 //! random: hence the age limit of the load table, which no parameter lifts. A pick looks at
 //! all nodes.
-//! Source: paper 000 §4-5 (ULM, pKLM, KLM; "the k least loaded servers").
+//! Source: KLM-2005 §4-5 (ULM, pKLM, KLM; "the k least loaded servers").
 
 use std::cmp::Ordering;
 

@@ -5,7 +5,7 @@
 //! flight o, configured weights. Failure case: it sees its own requests only. With 64
 //! front-ends each has less than one request at most nodes, and p99 is 75 % above one
 //! front-end's; antagonists and nodes that fail fast look idle. A pick looks at all nodes.
-//! Source: least connections, paper 002 §4; Envoy's and nginx's least_request / least_conn.
+//! Source: least connections, SLBL-ARPN §4; Envoy's and nginx's least_request / least_conn.
 
 use super::{Choice, Parameters, Policy, Term, View};
 use crate::prng::Prng;

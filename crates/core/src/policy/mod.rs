@@ -182,7 +182,7 @@ impl Default for Parameters {
     }
 }
 
-/// The load indices of paper 000.
+/// The load indices of KLM-2005.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoadIndex {
     /// CPU utilisation over the agent's interval.

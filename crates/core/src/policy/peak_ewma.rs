@@ -9,7 +9,7 @@
 //!
 //! Inputs: y, latencies of own requests up to the response head; o, own requests in flight;
 //! mean, the mean cost of the site's known nodes. A **new node** is charged the mean: at cost
-//! zero every front-end storms it (p99 of 5.8 s in the study). For the same reason what is
+//! zero every front-end storms it (p99 of 5.8 s in the policy study). For the same reason what is
 //! known of a node fades towards the mean and not to zero. A **failure** is charged at least
 //! five times the mean: a node that fails fast must not look fast. A node that comes back
 //! (from ejection, drain or another site) is a new node.

@@ -2,8 +2,8 @@
 //!
 //! Formula: two distinct candidates, uniformly; the one with fewer own requests in flight,
 //! ties at random. Inputs: own requests in flight. Failure case: as least_request, and at high
-//! load the best of two is not good: 52 of 59 scenarios of the study go to `auto`.
-//! Source: Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001.
+//! load the best of two is not good: 52 of 59 scenarios of the policy study go to `auto`.
+//! Source: Choices-2001.
 
 use super::sample::{Draw, Least};
 use super::{Choice, Parameters, Policy, Term, View};

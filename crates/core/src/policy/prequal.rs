@@ -7,10 +7,9 @@
 //!
 //! Failure case: latency comes first among the cold, and at few requests in flight its noise
 //! beats the signal; at Q = 0.84 most nodes are cold, and front-ends herd on the same fast
-//! one. `prequal_rif` halves its p99 in the study. An old bad median starves a node, which is
+//! one. `prequal_rif` halves its p99 in the policy study. An old bad median starves a node, which is
 //! why samples live for one second only.
-//! Source: Wydrowski et al., "Load is not what you should balance: Introducing Prequal", NSDI
-//! 2024. The paper does not fully specify the latency estimate, and measures it at the server.
+//! Source: Prequal-2024. The paper does not fully specify the latency estimate, and measures it at the server.
 
 use std::time::Duration;
 

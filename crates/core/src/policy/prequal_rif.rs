@@ -5,8 +5,8 @@
 //! and own traffic since. Failure case: requests in flight say nothing of an antagonist that
 //! has just come, and a node that fails fast has few of them; with 64 front-ends and
 //! antagonists its p99 is 23 % above `auto`'s.
-//! Source: Prequal's RIF-only control (NSDI 2024 §5) with the defaults of its open
-//! implementations; the strongest rival in the study.
+//! Source: the RIF-only control of Prequal-2024 §5 with the defaults of its open
+//! implementations; the strongest rival in the policy study.
 
 use super::prequal::explain;
 use super::probe_pool::ProbePool;

@@ -2,7 +2,7 @@
 //!
 //! Formula: none. Inputs: none. Failure case: as for any blind policy, an unlucky run piles
 //! requests on one node, and a slow node gets as many as a fast one.
-//! Source: the "random" baseline of paper 000 §5.
+//! Source: the "random" baseline of KLM-2005 §5.
 
 use super::{Choice, Parameters, Policy, View};
 use crate::prng::Prng;

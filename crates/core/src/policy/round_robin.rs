@@ -4,7 +4,7 @@
 //! random, so that workers and front-ends do not march in step. Inputs: none. Failure case:
 //! every node gets the same share, the slow and the overloaded ones too, and a request that
 //! costs a hundred times more counts as one.
-//! Source: the "round-robin" baseline of papers 000 §5 and 002 §4.
+//! Source: the "round-robin" baseline of KLM-2005 §5 and SLBL-ARPN §4.
 
 use super::{Choice, Parameters, Policy, View};
 use crate::prng::Prng;

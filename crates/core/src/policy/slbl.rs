@@ -20,7 +20,7 @@
 //! Failure case: it answers to shares used and not to queues, so an overloaded node
 //! (CPU at 1) differs from a busy one by little; memory that is used as a cache counts as
 //! load. A pick looks at all nodes.
-//! Source: paper 002 §5 (weights, table 1) and §7 (soft limit).
+//! Source: SLBL-ARPN §5 (weights, table 1) and §7 (soft limit).
 
 use super::{Choice, Parameters, Policy, Term, View};
 use crate::load::NodeLoad;

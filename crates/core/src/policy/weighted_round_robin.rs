@@ -9,7 +9,7 @@
 //! Inputs: configured weights, nothing measured. Credits begin at a random part of the weight,
 //! so that workers do not march in step. Failure case: as round_robin; weights that the
 //! operator guessed stay wrong for ever. A pick looks at all nodes.
-//! Source: nginx's smooth weighted round robin (2012); paper 002 §4 for relative capacities.
+//! Source: SWRR-2012; SLBL-ARPN §4 for relative capacities.
 
 use super::per_node::PerNode;
 use super::{Choice, Parameters, Policy, View};

@@ -8,7 +8,7 @@
 //!
 //! * **Counters and integrals, not rates.** The reader differentiates two records by the
 //!   record's own clock ([`LoadRecord::t_ns`]), so that any window can be formed and nobody
-//!   waits for a node-side interval (the "history problem" of paper 000 §3.3).
+//!   waits for a node-side interval (the "history problem" of KLM-2005 §3.3).
 //! * **Torn reads show.** Every line carries the sequence at both ends; a reader accepts a
 //!   record only if all ends agree. Transports that copy a line at a time need no lock.
 //! * **It only grows.** A field never moves. A reader takes the fields that the sender's

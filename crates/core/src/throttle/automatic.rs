@@ -57,7 +57,7 @@
 //! Failure case: a resource that others load too, beyond what all culprits take: they end at
 //! `least`, and stay there for as long as letting them go makes it worse.
 //!
-//! Source: additive increase, multiplicative decrease (Chiu and Jain, 1989); the loop by hand of paper 004.
+//! Source: additive increase, multiplicative decrease (AIMD-1989); the loop by hand of Elephants-2005.
 
 mod harm;
 mod keeper;

@@ -12,7 +12,7 @@
 //! Failure case: marked responses. A mark is on what goes to the node; what comes back is the node's
 //! own traffic, and is marked there if it is to be (tc's `connmark`, or by DSCP).
 //!
-//! Source: "per-session packet tagging and bandwidth fencing", paper 004; contrib/tc has the recipe.
+//! Source: "per-session packet tagging and bandwidth fencing", Elephants-2005; contrib/tc has the recipe.
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

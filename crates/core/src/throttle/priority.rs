@@ -10,7 +10,7 @@
 //! Inputs: the class that the request would have. Failure case: a site with room to spare, where it
 //! slows nobody; an admission mode without a queue and without classes, where it does nothing.
 //!
-//! Source: the pushback at the HTTP level that paper 004 allows.
+//! Source: the pushback at the HTTP level that Elephants-2005 allows.
 
 use crate::admission::Class;
 

@@ -12,7 +12,7 @@
 //! Inputs: requests, a clock. Failure case: requests of very different cost count as one each; then
 //! concurrency is the better measure.
 //!
-//! Source: Turner, "New directions in communications" (1986).
+//! Source: LeakyBucket-1986.
 
 use std::time::Duration;
 

@@ -3,10 +3,10 @@
 //! | kind | what it does | where it is from |
 //! |---|---|---|
 //! | hogs | threads that always want CPU | |
-//! | ping-pong | pairs of processes that send each other messages without a pause, over TCP on the node's loopback interface | paper 000 §5.3: 16 processes, 4 KiB |
-//! | memory | takes memory and gives it back, again and again | paper 002 |
-//! | files | opens files and closes them, again and again | paper 002 |
-//! | alternators | hogs that all run for half of a period and sleep for the other | paper 000 §5.1: load for some time, sleep for some time |
+//! | ping-pong | pairs of processes that send each other messages without a pause, over TCP on the node's loopback interface | KLM-2005 §5.3: 16 processes, 4 KiB |
+//! | memory | takes memory and gives it back, again and again | SLBL-ARPN |
+//! | files | opens files and closes them, again and again | SLBL-ARPN |
+//! | alternators | hogs that all run for half of a period and sleep for the other | KLM-2005 §5.1: load for some time, sleep for some time |
 //! | bursty | hogs that come and go: on-times bounded Pareto, off-times exponential | `tidegate_sim::model` |
 //!
 //! Each is a process in the node's namespace and control group: what it takes, it takes from

@@ -1,4 +1,4 @@
-//! The ping-pong of paper 000 §5.3: pairs of processes that send each other messages as fast as
+//! The ping-pong of KLM-2005 §5.3: pairs of processes that send each other messages as fast as
 //! they can. They keep the CPU and the network's soft interrupts busy and the run queue in
 //! motion.
 //!

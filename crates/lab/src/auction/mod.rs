@@ -1,4 +1,4 @@
-//! The auction site of paper 004's experiment, our own: what is in it, who visits it, and what the
+//! The auction site of Elephants-2005's experiment, our own: what is in it, who visits it, and what the
 //! database says that it spent. Its pages, tables and settings are in `assets/auction/`.
 //!
 //! ```text

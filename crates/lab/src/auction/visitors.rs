@@ -17,7 +17,7 @@
 //! whoever goes first, so holding one page back holds back all others, and nothing is gained that is not
 //! saved. Where who searches is somebody else than who looks around, the latter need not wait.
 //!
-//! The tables are our own; paper 004 gives none.
+//! The tables are our own; Elephants-2005 gives none.
 
 use crate::load::{Draw, Page, Walk};
 

@@ -196,7 +196,7 @@ pub struct AgentPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     /// In the node's control group and quota, at ordinary priority: the user-level monitoring
-    /// of paper 000. When the node is busy, so is its agent.
+    /// of KLM-2005. When the node is busy, so is its agent.
     Inside,
     /// Outside the quota, on the front's CPU, at real-time priority where permitted: the
     /// nearest to a read by the kernel or the network card that a user-level agent comes.

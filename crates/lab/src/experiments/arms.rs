@@ -1,6 +1,6 @@
 //! The arms that experiments share, and the agents that they read.
 //!
-//! The schemes of paper 000: `ulm` reads an agent inside the node's own CPU quota, at ordinary
+//! The schemes of KLM-2005: `ulm` reads an agent inside the node's own CPU quota, at ordinary
 //! priority, which measures each 50 ms; `pklm` and `klm` read the node's kernel, whose program at
 //! the network interface answers with what it counts. All three are read each 50 ms, as in the
 //! paper, and any of the k least loaded nodes is taken, k being half of the nodes: the paper does
@@ -20,7 +20,7 @@ use super::plan::Arm;
 
 /// The name of Tidegate's default policy, and of its arm.
 pub const AUTO: &str = "auto";
-/// The arms that paper 000 compares.
+/// The arms that KLM-2005 compares.
 pub const PAPER: [&str; 5] = ["random", "round_robin", "ulm", "pklm", "klm"];
 /// The agent in the node's quota, and its measuring interval in the paper.
 pub const ULM: &str = "ulm";
@@ -34,7 +34,7 @@ pub const NATIVE: &str = "xdp_native";
 pub const RECORD: &str = "kernel_record";
 /// The agent beside the node's quota.
 pub const BESIDE: &str = "beside";
-/// Polling and measuring interval of paper 000.
+/// Polling and measuring interval of KLM-2005.
 pub const PAPER_INTERVAL: Duration = Duration::from_millis(50);
 /// How often the agent beside the quota measures, and `auto` reads it.
 pub const FRESH: Duration = Duration::from_millis(1);
@@ -144,7 +144,7 @@ pub fn auto() -> Arm {
     fresh(AUTO)
 }
 
-/// `k_least_loaded` with an index of paper 000, read at an interval.
+/// `k_least_loaded` with an index of KLM-2005, read at an interval.
 #[must_use]
 pub fn scheme(index: &str, poll: Duration) -> Arm {
     let agent = if index == "ulm" { ULM } else { KLM };

@@ -39,7 +39,7 @@ use super::{Experiment, ExperimentError, Lab, Scale};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "culprits-suite",
     about: "who is named for a resource's load on labelled scenarios, beside plain statistics",
-    source: "paper 004 §3; goals of the design",
+    source: "Elephants-2005 §3; goals of the design",
     needs: "nothing: it runs the simulator",
     estimate,
     run,
@@ -366,7 +366,7 @@ fn paper(table: &Table) -> BTreeMap<String, Value> {
         json!(
             "Pearson's r and p of each URL's completions per second with the database's CPU, one case by eye"
         ),
-        "004 §3",
+        "Elephants-2005 §3",
         of(OWN),
         of(Baseline::Pearson.label()),
     );

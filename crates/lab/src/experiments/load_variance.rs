@@ -1,4 +1,4 @@
-//! `load-variance`: how evenly the nodes work (paper 000 §5.5, Figure 8: CPU cycles that each
+//! `load-variance`: how evenly the nodes work (KLM-2005 §5.5, Figure 8: CPU cycles that each
 //! back-end spent in windows of 50 ms, the variance across back-ends, for two Zipf streams of
 //! alpha 0.9 and 0.1 that share all nodes).
 //!
@@ -34,7 +34,7 @@ use super::{Experiment, ExperimentError, Lab, Scale, arms, shared_sites, workloa
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "load-variance",
     about: "variance across nodes of the CPU time in 50 ms windows, two sites that share all nodes",
-    source: "paper 000 §5.5, Figure 8",
+    source: "KLM-2005 §5.5, Figure 8",
     needs: "namespaces (root); haproxy, nginx, envoy for their arms",
     estimate: |scale| plan(scale).estimate(),
     run,
@@ -176,7 +176,7 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
             "random_over_klm".to_owned(),
             beside(
                 json!("almost a factor of 2; ulm a little below random and round robin"),
-                "000 §5.5, Figure 8",
+                "KLM-2005 §5.5, Figure 8",
                 ranked(table, &own(plan, table), METRIC, false),
                 ranked(table, &peers(plan, table), METRIC, false),
             ),

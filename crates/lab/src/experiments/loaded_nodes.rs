@@ -1,4 +1,4 @@
-//! `loaded-nodes`: throughput as more and more nodes run background work (paper 000 §5.3,
+//! `loaded-nodes`: throughput as more and more nodes run background work (KLM-2005 §5.3,
 //! Figure 6: 16 processes that play ping-pong with 4 KB messages, Zipf alpha 0.9).
 //!
 //! The processes run in the node's own control group, so they take CPU time from its server.
@@ -24,7 +24,7 @@ use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "loaded-nodes",
     about: "throughput with 16 ping-pong processes on 0 to 8 of 8 nodes",
-    source: "paper 000 §5.3, Figure 6",
+    source: "KLM-2005 §5.3, Figure 6",
     needs: "haproxy, nginx, apache2, envoy for their arms",
     estimate: |scale| plan(scale).estimate(),
     run,
@@ -135,7 +135,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
             "order".to_owned(),
             beside(
                 json!("klm > ulm > round robin and random, more so with more loaded nodes"),
-                "000 §5.3, Figure 6 (no numbers in the text)",
+                "KLM-2005 §5.3, Figure 6 (no numbers in the text)",
                 ranked(table, &own(plan, table), &half, true),
                 ranked(table, &peers(plan, table), &half, true),
             ),

@@ -1,5 +1,5 @@
 //! `one-vs-two-sided`: how long a front-end waits for a node's load, by whoever answers, as the
-//! node gets busier (paper 001 §4.2 Figure 9, paper 003 §5.1 Figure 4).
+//! node gets busier (Reconfiguration-2004 §4.2 Figure 9, Admission-2008 §5.1 Figure 4).
 //!
 //! ```text
 //! front CPU   one reader at real-time priority: a read, 300 us of rest, the next
@@ -12,7 +12,7 @@
 //! | `xdp_native`, `xdp_generic`, `tc` | the kernel, as the packet comes in | none of processes |
 //! | `kernel_record` | a process at real-time priority; a timer makes the record | real-time |
 //! | `agent_realtime` | the same, and it makes the record | real-time |
-//! | `agent` | a process inside the node's group, as paper 000's ULM | all |
+//! | `agent` | a process inside the node's group, as KLM-2005's ULM | all |
 //! | `tcp` | a daemon there that reads `/proc/stat` for each question | all |
 //!
 //! On a virtual cable the sender's CPU would take packets in for the node, and nothing on the node
@@ -50,7 +50,7 @@ use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "one-vs-two-sided",
     about: "latency of a load read by whoever answers, with 0 to 32 hogs on the node",
-    source: "paper 001 §4.2, Figures 5 and 9; paper 003 §5.1, Figure 4",
+    source: "Reconfiguration-2004 §4.2, Figures 5 and 9; Admission-2008 §5.1, Figure 4",
     needs: "namespaces (root); a kernel that takes BPF programs for its arms",
     estimate,
     run,
@@ -422,13 +422,13 @@ fn papers(table: &Table) -> BTreeMap<String, Value> {
         (
             "median latency of a read, us",
             "RDMA Read 11.89 (polling) and 23.97 (events), IPoIB 53.8",
-            "001 §4.2, Figure 5a, one byte",
+            "Reconfiguration-2004 §4.2, Figure 5a, one byte",
             IDLE,
         ),
         (
             "the same with background threads",
             "RDMA Read stays as it is, IPoIB grows with the threads",
-            "001 §4.2, Figure 9a; 003 §5.1, Figure 4b",
+            "Reconfiguration-2004 §4.2, Figure 9a; Admission-2008 §5.1, Figure 4b",
             BUSY,
         ),
     ];

@@ -1,4 +1,4 @@
-//! `poll-interval`: throughput as the interval of monitoring grows (paper 000 §5.6, Figure 9,
+//! `poll-interval`: throughput as the interval of monitoring grows (KLM-2005 §5.6, Figure 9,
 //! 1 ms to 5 s).
 //!
 //! The front-end reads each node at the interval. The ULM agent also measures at it, as in the
@@ -32,7 +32,7 @@ use crate::front::{FrontKind, TidegateArm};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "poll-interval",
     about: "throughput of ULM, KLM and auto as load is read each 1 ms to 5 s",
-    source: "paper 000 §5.6, Figure 9",
+    source: "KLM-2005 §5.6, Figure 9",
     needs: "namespaces (root) for an agent that takes from its node's CPU quota",
     estimate: |scale| plan(scale).estimate(),
     run,
@@ -174,7 +174,7 @@ fn findings(scale: Scale, measured: &Measured) -> Findings {
             "shape".to_owned(),
             beside(
                 json!("ulm and klm fall as the interval grows; ulm also falls at very short ones; random does not care"),
-                "000 §5.6, Figure 9 (no numbers in the text)",
+                "KLM-2005 §5.6, Figure 9 (no numbers in the text)",
                 everywhere(table, intervals),
                 Value::Null,
             ),

@@ -1,4 +1,4 @@
-//! `shared-sites`: throughput of two sites on the same nodes (paper 000 §5.4, Figure 7: one Zipf
+//! `shared-sites`: throughput of two sites on the same nodes (KLM-2005 §5.4, Figure 7: one Zipf
 //! stream of alpha 0.9, the other of 0.1 to 0.75, gains per site on random balancing).
 //!
 //! Every node serves both sites with one server, as a host with two virtual hosts does; the
@@ -28,7 +28,7 @@ use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "shared-sites",
     about: "throughput of two sites that share all nodes, Zipf alpha 0.9 beside 0.1 to 0.75",
-    source: "paper 000 §5.4, Figure 7",
+    source: "KLM-2005 §5.4, Figure 7",
     needs: "haproxy, nginx, apache2, envoy for their arms",
     estimate: |scale| plan(scale).estimate(),
     run,
@@ -129,7 +129,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
                 [FIXED, VARIED].map(|site| best_gain(table, arms, "random", &metric(LOW, site)));
             json!([fixed, varied])
         };
-        beside(json!(paper), "000 §5.4", of(&[arm]), of(&peers))
+        beside(json!(paper), "KLM-2005 §5.4", of(&[arm]), of(&peers))
     };
     let mut verdicts = vec![
         goal("klm", FIXED, 25.0),

@@ -1,4 +1,4 @@
-//! `single-site`: throughput of one site under Zipf requests of several alphas (paper 000 §5.2,
+//! `single-site`: throughput of one site under Zipf requests of several alphas (KLM-2005 §5.2,
 //! Figure 5).
 //!
 //! Closed loop, so throughput says how much of the nodes' capacity the balancer keeps busy. The
@@ -28,7 +28,7 @@ use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "single-site",
     about: "throughput of one site as Zipf alpha varies: random, round robin, ULM, pKLM, KLM, auto, peers",
-    source: "paper 000 §5.2, Figure 5",
+    source: "KLM-2005 §5.2, Figure 5",
     needs: "haproxy, nginx, apache2, envoy for their arms",
     estimate: |scale| plan(scale).estimate(),
     run,
@@ -186,11 +186,11 @@ fn paper(plan: &Plan, table: &Table) -> BTreeMap<String, Value> {
     let gained = |arm: &str, paper: u32| {
         let here = best_gain(table, &[arm], "random", &low);
         let theirs = best_gain(table, &peers, "random", &low);
-        beside(json!(paper), "000 §5.2, lowest alpha", here, theirs)
+        beside(json!(paper), "KLM-2005 §5.2, lowest alpha", here, theirs)
     };
     let order = beside(
         json!("klm > pklm > ulm > round robin and random; gains grow as alpha falls"),
-        "000 §5.2, Figure 5; here by all alphas, peers at 0.1",
+        "KLM-2005 §5.2, Figure 5; here by all alphas, peers at 0.1",
         ranked(table, &own, &all, true),
         ranked(table, &peers, &low, true),
     );

@@ -1,8 +1,8 @@
 //! The cluster and the load of the paper's experiments, on one machine.
 //!
 //! ```text
-//! 8 nodes with 0.10 of a CPU each        paper 000: 8 back-ends with two CPUs each
-//! 16 processes of every front-end        paper 000: 16 front-ends
+//! 8 nodes with 0.10 of a CPU each        KLM-2005: 8 back-ends with two CPUs each
+//! 16 processes of every front-end        KLM-2005: 16 front-ends
 //! a request = own cost of its file       log-normal, mean 2 ms CPU, cv 1.5, fixed per file
 //!           + 6 ms CPU if this node does not have the file in its LRU cache
 //! 400 files, 40 in each node's cache; asked for in proportion to rank^-alpha

@@ -1,7 +1,7 @@
 //! A set of files: which one is asked for, how large it is and what it costs.
 //!
 //! The k-th most popular of n files is asked for with probability k^-alpha / sum(i^-alpha)
-//! (Breslau et al., 1999). Sizes and costs belong to the file, not to the request: a file
+//! (Zipf-1999). Sizes and costs belong to the file, not to the request: a file
 //! that is asked for twice is twice the same work, as it is on a server. Popularity and size are
 //! independent.
 

@@ -10,7 +10,7 @@
 //! come in by page 0 at once, and pages deep in the site would be asked for only after a while.
 //!
 //! Inputs: the table, and what the holes of its paths are filled with. Failure case: a table from which
-//! page 0 leads nowhere else repeats page 0. Source: paper 004's clients, "transition matrix driven".
+//! page 0 leads nowhere else repeats page 0. Source: Elephants-2005's clients, "transition matrix driven".
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::prng::Prng;

@@ -127,7 +127,7 @@ pub(super) fn report() -> Report {
         paper: [
             (
                 "klm gain at the lowest alpha, %".to_owned(),
-                json!({ "value": 22, "source": "000 §5.2", "here": 21.2 }),
+                json!({ "value": 22, "source": "KLM-2005 §5.2", "here": 21.2 }),
             ),
             ("order".to_owned(), json!("klm > ulm | random")),
         ]

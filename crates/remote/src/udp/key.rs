@@ -1,6 +1,6 @@
 //! One node's key, and the MAC made with it.
 //!
-//! SipHash-2-4 (Aumasson and Bernstein, 2012): a keyed function made for short inputs, with a
+//! SipHash-2-4 (SipHash-2012): a keyed function made for short inputs, with a
 //! tag of 64 bits. Forging one takes 2^63 tries on average, each of them a datagram on the wire.
 //!
 //! The MAC covers the node's number before the message, which is not sent: what was made for one node

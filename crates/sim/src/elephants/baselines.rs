@@ -1,7 +1,7 @@
 //! Plain statistics on the same 30 s: what the discovery has to beat.
 //!
 //! ```text
-//! Pearson D 1 s    completions per second; r > 0 and p < 0.01        as paper 004
+//! Pearson D 1 s    completions per second; r > 0 and p < 0.01        as Elephants-2005
 //! OLS D 1 s        least squares on completions per second; t > 3, share and cost as the discovery
 //! OLS S .1 s       least squares on mass over life in 100 ms; t > 3, share and cost
 //! lasso S .1 s     the same with |b| bounded (penalty 1.5 sqrt(n) sd), share and cost

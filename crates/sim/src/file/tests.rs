@@ -101,7 +101,7 @@ fn refused(text: &str) -> (String, String) {
 }
 
 #[test]
-fn what_is_not_said_is_the_base_of_the_study() {
+fn what_is_not_said_is_the_base_of_the_policy_study() {
     let file = read(&format!("{HEAD}{BASE}"));
     let base = Scenario::new(4, 8, 0.9).requests(1000);
     assert_eq!(file.scenario, base);

@@ -157,6 +157,9 @@ mod tests {
                 assert!(halves.contains(&half), "{family} has no {}", half.label());
             }
         }
-        assert!(names.len() >= 71, "the study's 59 and at least 12 more");
+        assert!(
+            names.len() >= 71,
+            "the policy study's 59 and at least 12 more"
+        );
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn page() -> String {
             modes(&mut out);
         }
     }
-    out.push_str("\nThe policies are in [policies.md](policies.md); papers have the numbers of [papers.md](papers.md).\n");
+    out.push_str("\nThe policies are in [policies.md](policies.md); sources have the keys of [references.md](references.md).\n");
     out
 }
 

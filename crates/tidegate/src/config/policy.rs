@@ -23,7 +23,7 @@ table! {
         name: String;
         /// k_least_loaded: how many of the least loaded share the requests; 0 is half of them.
         k: Option<u32> = None;
-        /// k_least_loaded: the load index of paper 000: `ulm`, `pklm` or `klm`.
+        /// k_least_loaded: the load index of KLM-2005: `ulm`, `pklm` or `klm`.
         index: Option<String> = None;
         /// slbl: what CPU, memory and file descriptors weigh; they add up to 1.
         weights: Option<WeightsFile> = None;

@@ -1,7 +1,7 @@
 //! Pearson's r and p for a class and a resource: the first view.
 //!
 //! Bins are the resource's own intervals, of a second or more: so nothing is interpolated. What is
-//! compared is how many requests of the class ended per second, as paper 004 does, and the mean use.
+//! compared is how many requests of the class ended per second, as Elephants-2005 does, and the mean use.
 
 use tidegate_core::culprits::Pearson;
 

@@ -15,8 +15,7 @@
 //! happens together is spread. Failure case: logs written through buffers of several processes are in no
 //! order; where more than one line in fifty contradicts its neighbours all go to the middle of what is
 //! possible, and [`Placed::Middle`] says so. One of a few that contradict goes to its own middle.
-//! Source: monotone interval constraints; the taut string of Davies and Kovac, 2001 ("Local extremes, runs,
-//! strings and multiresolution").
+//! Source: monotone interval constraints; the taut string of TautString-2001.
 
 use std::collections::VecDeque;
 

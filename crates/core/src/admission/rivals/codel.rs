@@ -13,7 +13,7 @@
 //! more than 100 ms is refused even where answers are wanted within a minute, and an SLO of 50 ms is
 //! lost before the queue counts as standing.
 //!
-//! Source: Maurer, "Fail at Scale", ACM Queue 2015, where each request gets its deadline when it
+//! Source: FailAtScale-2015, where each request gets its deadline when it
 //! comes; here the deadline of the moment is everybody's.
 
 use std::time::Duration;

@@ -16,7 +16,7 @@
 //! when they end, and a base that was first seen in overload hides it. A twentieth less per second is
 //! too little for servers that get twice what they can do (study: 0 to 1 % of the capacity).
 //!
-//! Source: Zhou et al., "Overload Control for Scaling WeChat Microservices", SoCC 2018, algorithm 1.
+//! Source: DAGOR-2018, algorithm 1.
 //! There each user has one of 128 levels for an hour; here requests have no user and draw one each. There
 //! nothing sees to it that at least one request more comes in: a quiet site would never recover.
 

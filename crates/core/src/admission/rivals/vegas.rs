@@ -16,8 +16,7 @@
 //! limit ends far below what servers can use (study: 21 % of the capacity), and a base that is taken
 //! in overload hides it.
 //!
-//! Source: Netflix's concurrency-limits, VegasLimit with its defaults; Brakmo and Peterson, "TCP
-//! Vegas", IEEE JSAC 1995. There n is counted when the sample's request began, here when the last
+//! Source: Netflix's concurrency-limits, VegasLimit with its defaults; Vegas-1995. There n is counted when the sample's request began, here when the last
 //! one did.
 
 use super::{

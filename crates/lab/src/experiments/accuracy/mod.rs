@@ -1,4 +1,4 @@
-//! `accuracy`: how near reported load is to actual load (paper 000 §5.1, Figure 4), for every rung,
+//! `accuracy`: how near reported load is to actual load (KLM-2005 §5.1, Figure 4), for every rung,
 //! and what reading it costs.
 //!
 //! ```text
@@ -24,7 +24,7 @@
 //! task switch. The actual time is that of the processes' own clocks, which include what runs
 //! just now.
 //!
-//! Source: paper 000 §5.1; 10 ms and the time stamps of one clock are the paper's.
+//! Source: KLM-2005 §5.1; 10 ms and the time stamps of one clock are the paper's.
 
 mod cost;
 mod known;
@@ -53,7 +53,7 @@ use watch::Sample;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "accuracy",
     about: "error of the load that every rung reports, against the actual load in 10 ms windows",
-    source: "paper 000 §5.1, Figure 4",
+    source: "KLM-2005 §5.1, Figure 4",
     needs: "namespaces (root); a kernel that takes BPF programs for rungs 1 to 4",
     estimate,
     run,
@@ -303,7 +303,7 @@ fn findings(scale: Scale, table: &Table) -> Findings {
             "order".to_owned(),
             beside(
                 json!("klm reports almost the actual values; ulm lags, since it is brought up to date each 50 ms"),
-                "000 §5.1, Figure 4 (no numbers in the text)",
+                "KLM-2005 §5.1, Figure 4 (no numbers in the text)",
                 ranked(table, &names, &labelled(mean, &bursty.label()), false),
                 Value::Null,
             ),

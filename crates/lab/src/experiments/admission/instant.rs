@@ -1,4 +1,4 @@
-//! `admission-instant`: response times and refusals from moment to moment under a crowd (paper 003
+//! `admission-instant`: response times and refusals from moment to moment under a crowd (Admission-2008
 //! §IV-B, Figures 6 and 7: response times of single requests, drop rate of each second).
 //!
 //! * **streak**: the longest time in which everything or nothing was let in. The paper's controller
@@ -31,7 +31,7 @@ use super::{
 pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     name: "admission-instant",
     about: "response times and refusals from moment to moment under a crowd",
-    source: "paper 003 §IV, Figures 6 and 7",
+    source: "Admission-2008 §IV, Figures 6 and 7",
     needs: "haproxy for its arm",
     estimate: |scale| plan(scale).estimate(),
     run,
@@ -148,7 +148,7 @@ fn findings(plan: &Plan, measured: &Measured, courses: &Courses) -> Findings {
                 "response_times".to_owned(),
                 beside(
                     json!("no admission: many very slow; TCP: fewer; RDMA: almost none"),
-                    "003 §IV, Figure 6; here the mean of the worst 100 ms, in ms",
+                    "Admission-2008 §IV, Figure 6; here the mean of the worst 100 ms, in ms",
                     order("worst_window_ms"),
                     Value::Null,
                 ),
@@ -159,7 +159,7 @@ fn findings(plan: &Plan, measured: &Measured, courses: &Courses) -> Findings {
                     json!(
                         "RDMA: fluctuate rapidly; TCP: longer streaks of drops and of acceptances"
                     ),
-                    "003 §IV, Figure 7; here the longest streak, in ms",
+                    "Admission-2008 §IV, Figure 7; here the longest streak, in ms",
                     order("streak_ms"),
                     Value::Null,
                 ),

@@ -1,4 +1,4 @@
-//! Admission control: the experiments of paper 003, and those of the design.
+//! Admission control: the experiments of Admission-2008, and those of the design.
 //!
 //! ```text
 //! request     4 ms of CPU, 16 KiB: each node does 25 a second, all eight 200
@@ -11,10 +11,10 @@
 //! |---|---|
 //! | `no admission` | nothing |
 //! | `static`, `adaptive` | the nodes' kernels, each millisecond (rung 2, generic XDP), one-sidedly |
-//! | `static_tcp`, `adaptive_tcp` | daemons in the nodes' quotas over TCP, each millisecond: paper 003's baseline |
+//! | `static_tcp`, `adaptive_tcp` | daemons in the nodes' quotas over TCP, each millisecond: Admission-2008's baseline |
 //! | `..._tcp_50ms` | the same each 50 ms |
 //!
-//! `static` refuses when the node that the policy chose has its CPU at 90 %. Paper 003 refuses when
+//! `static` refuses when the node that the policy chose has its CPU at 90 %. Admission-2008 refuses when
 //! any node is over its limit; among eight small nodes one nearly always is. All of them choose nodes
 //! by `auto`. One process each where nothing else is said: a limit that is set holds for one.
 //!
@@ -54,9 +54,9 @@ const OVER_TCP: [&str; 4] = [STATIC_TCP, ADAPTIVE_TCP, STATIC_TCP_50, ADAPTIVE_T
 
 const SITE: &str = "site";
 const SLO: Duration = Duration::from_millis(500);
-/// Paper 003's bound of a satisfied client.
+/// Admission-2008's bound of a satisfied client.
 const QOS: Duration = Duration::from_secs(1);
-/// Paper 003's interval of monitoring.
+/// Admission-2008's interval of monitoring.
 const INTERVAL: Duration = Duration::from_millis(1);
 /// Of a refused client.
 const REST: Duration = Duration::from_millis(100);
@@ -179,7 +179,7 @@ fn adaptive(feed: Feed) -> Arm {
     arm(ADAPTIVE, feed, &adaptive_mode(SLO, ""))
 }
 
-/// The systems of paper 003 and `adaptive`, the latter over TCP too.
+/// The systems of Admission-2008 and `adaptive`, the latter over TCP too.
 fn paper_arms() -> Vec<Arm> {
     let tcp = Feed::Tcp(INTERVAL);
     vec![

@@ -1,4 +1,4 @@
-//! `qos`: the share of answered requests that took over a second, by clients (paper 003 §IV-B,
+//! `qos`: the share of answered requests that took over a second, by clients (Admission-2008 §IV-B,
 //! Figures 8 and 9).
 
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use super::{
 pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     name: "qos",
     about: "share of requests over 1 s by clients: no admission, static and adaptive, over TCP and one-sided",
-    source: "paper 003 §IV, Figures 8 and 9",
+    source: "Admission-2008 §IV, Figures 8 and 9",
     needs: "haproxy for its arm",
     estimate: |scale| plan(scale).estimate(),
     run,
@@ -93,7 +93,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
             "over_1s".to_owned(),
             beside(
                 json!("no admission: many; TCP: some under heavy overload; RDMA: almost none"),
-                "003 §IV, Figures 8 and 9 (no numbers in the text)",
+                "Admission-2008 §IV, Figures 8 and 9 (no numbers in the text)",
                 json!(orders),
                 Value::Null,
             ),

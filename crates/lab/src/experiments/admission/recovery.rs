@@ -15,7 +15,7 @@
 //! in the standard error, which windows of 100 ms have a third of. Also a front-end that never falters
 //! needs the time of a request: the first answers to the new load come after it.
 //!
-//! Source: the protocol of Breakwater (a step to 1.4 times the capacity), without its cooperating clients.
+//! Source: the protocol of Breakwater-2020 (a step to 1.4 times the capacity), without its cooperating clients.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -294,7 +294,7 @@ fn findings(plan: &Plan, measured: &Measured, steps: &Steps) -> Findings {
             "recovery".to_owned(),
             beside(
                 json!("Breakwater below 20 ms, DAGOR 500 ms, SEDA 1.58 s"),
-                "abstract of Breakwater (OSDI 2020); here in windows of 20 ms",
+                "abstract of Breakwater-2020; here in windows of 20 ms",
                 ranked(table, &names, &named(JUDGED[0]), false),
                 Value::Null,
             ),

@@ -1,4 +1,4 @@
-//! `admission`: mean response time and throughput over the number of clients (paper 003 §IV-B,
+//! `admission`: mean response time and throughput over the number of clients (Admission-2008 §IV-B,
 //! Figure 5), before the lab's server, and before Apache with PHP in its processes.
 //!
 //! The lab's server gets no slower by a crowd: a request costs the CPU time that it asks for. That
@@ -40,7 +40,7 @@ use super::{
 pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     name: "admission",
     about: "mean response time and throughput by clients: no admission, static and adaptive, over TCP and one-sided",
-    source: "paper 003 §IV, Figure 5",
+    source: "Admission-2008 §IV, Figure 5",
     needs: "haproxy for its arm; libapache2-mod-php for its nodes",
     estimate,
     run,
@@ -205,7 +205,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
     let order =
         |metric, label: &str, greatest| ranked(table, &names, &labelled(metric, label), greatest);
     let figure = |value: &str, metric, greatest| {
-        let source = "003 §IV, Figure 5, at 520 clients";
+        let source = "Admission-2008 §IV, Figure 5, at 520 clients";
         beside(
             json!(value),
             source,

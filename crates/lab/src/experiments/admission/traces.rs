@@ -1,5 +1,5 @@
-//! `admission-traces`: mean response time under Zipf requests and under the World Cup's traffic (paper
-//! 003 §IV-B2, Figure 10).
+//! `admission-traces`: mean response time under Zipf requests and under the World Cup's traffic
+//! (Admission-2008 §IV-B2, Figure 10).
 //!
 //! ```text
 //! Zipf        closed loop, alpha 0.9: files of unequal cost, the popular ones in the nodes' caches
@@ -36,7 +36,7 @@ use super::{
 pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     name: "admission-traces",
     about: "mean response time under Zipf requests and the World Cup's traffic",
-    source: "paper 003 §IV, Figure 10",
+    source: "Admission-2008 §IV, Figure 10",
     needs: "the recorded trace for the World Cup; haproxy for its arm",
     estimate: |scale| plan(scale).estimate(),
     run,
@@ -164,7 +164,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
                 "zipf".to_owned(),
                 figure(
                     "RDMA -42 % against no admission, -23 % against TCP",
-                    "003 §IV-B2, Figure 10(a), at 520 clients",
+                    "Admission-2008 §IV-B2, Figure 10(a), at 520 clients",
                     &most,
                 ),
             ),
@@ -172,7 +172,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
                 "world_cup".to_owned(),
                 figure(
                     "RDMA -36 % against no admission, -17 % against TCP",
-                    "003 §IV-B2, Figure 10(b), at 520 clients",
+                    "Admission-2008 §IV-B2, Figure 10(b), at 520 clients",
                     WORLD_CUP,
                 ),
             ),

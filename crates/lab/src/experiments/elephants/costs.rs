@@ -48,7 +48,7 @@ pub(super) fn accused(report: &Value, node: &str) -> Costs {
         .collect()
 }
 
-/// The classes that go with a node's resource as paper 004 has it, and their r: the more requests, the more
+/// The classes that go with a node's resource as Elephants-2005 has it, and their r: the more requests, the more
 /// of it is in use, and not by chance.
 pub(super) fn correlated(report: &Value, node: &str) -> Costs {
     let of = |pair: &Value| {

@@ -1,5 +1,5 @@
 //! `elephants`: what pages that are dear to the database do to everybody else, and what it helps to slow
-//! them down (paper 004, "Experimental setup" and "Request time distribution results").
+//! them down (Elephants-2005, "Experimental setup" and "Request time distribution results").
 //!
 //! ```text
 //! site        our own auction (assets/auction): nginx, PHP-FPM, PostgreSQL, each node with a quota
@@ -52,7 +52,7 @@ use watch::Accounts;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "elephants",
     about: "an auction site whose searches wear its database out: as it is, and with the searches slowed",
-    source: "paper 004, the setup and the results",
+    source: "Elephants-2005, the setup and the results",
     needs: "namespaces (root); nginx, php-fpm with pgsql, postgresql; haproxy for its arms",
     estimate: |scale| plan(scale).estimate(),
     run,

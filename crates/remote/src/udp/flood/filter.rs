@@ -2,7 +2,7 @@
 //!
 //! A datagram that is thrown away by the thread has cost a place in the socket's buffer, a copy and its share of a
 //! wake-up; one that a filter at the socket refuses has cost none of them. The filter is a program of classic BPF
-//! (McCanne and Jacobson, 1993), which takes no privilege. It looks at what a request shows without its MAC: magic,
+//! (BPF-1993), which takes no privilege. It looks at what a request shows without its MAC: magic,
 //! version, length, the key's number; then at its initiator:
 //!
 //! ```text

@@ -144,7 +144,7 @@ fn apache_as_configured() {
     assert_eq!(read(&format, line), told("GET /a", 0, Some(2000)));
 }
 
-/// The log of paper 004: host, microseconds, connection, process, second, seconds, path.
+/// The log of Elephants-2005: host, microseconds, connection, process, second, seconds, path.
 #[test]
 fn the_format_of_paper_004() {
     let format = Format::parse("%h %D %X %P %{%s}t %T %U").unwrap();
