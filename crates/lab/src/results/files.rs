@@ -1,5 +1,5 @@
-//! Where reports are written and read: a folder of `NAME.json`, `NAME.md` and `NAME.svg`, and
-//! `index.html` over all of them.
+//! Where reports are written and read: a folder of `NAME.json`, `NAME.md` and `NAME.svg`, of
+//! `NAME.raw` with every run as JSON, and `index.html` over all of them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,13 +48,13 @@ pub fn write(report: &Report, folder: &Path) -> Result<Vec<PathBuf>, FileError> 
     }
     let mut report = report.clone();
     let (raw, said) = bound(&report.raw, BYTES_MAX);
-    report.raw = raw;
     report.notes.extend(said);
     let mut written = Vec::new();
     for (ending, text) in [
         ("json", json(&report)?),
         ("md", markdown(&report)),
         ("svg", svg::figure(&report.plots)),
+        ("raw", format!("{raw}\n")),
     ] {
         let path = folder.join(format!("{name}.{ending}"));
         put(&path, &text)?;
@@ -63,7 +63,7 @@ pub fn write(report: &Report, folder: &Path) -> Result<Vec<PathBuf>, FileError> 
     Ok(written)
 }
 
-/// Reads a report back.
+/// Reads a report back, without its raw data.
 ///
 /// # Errors
 /// If it cannot be read or is none.
@@ -98,7 +98,7 @@ pub fn write_index(folder: &Path) -> Result<PathBuf, FileError> {
     Ok(index)
 }
 
-/// One line per field: readable, and of few lines however much raw data there are.
+/// One line per field: readable, and of few lines.
 fn json(report: &Report) -> Result<String, FileError> {
     let failed = |source| FileError::Json {
         path: format!("{}.json", report.experiment).into(),
@@ -145,12 +145,19 @@ mod tests {
         let folder =
             std::env::temp_dir().join(format!("tglab-test-{}-results", std::process::id()));
         let written = write(&report(), &folder).unwrap();
-        assert_eq!(written.len(), 3);
-        assert_eq!(read(&written[0]).unwrap(), report());
+        assert_eq!(written.len(), 4);
+        let expected = Report {
+            raw: Value::Null,
+            ..report()
+        };
+        assert_eq!(read(&written[0]).unwrap(), expected);
+        let raw = std::fs::read(&written[3]).unwrap();
+        let raw: Value = serde_json::from_slice(&raw).unwrap();
+        assert_eq!(raw, report().raw, "every run has a file of its own");
         let page = std::fs::read_to_string(write_index(&folder).unwrap()).unwrap();
         assert!(page.contains("id=\"sample\"") && page.contains("<svg"));
         let left = std::fs::read_dir(&folder).unwrap().count();
-        assert_eq!(left, 4, "no half-written file is left");
+        assert_eq!(left, 5, "no half-written file is left");
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -1,7 +1,8 @@
 //! What an experiment found: ranges, verdicts, tables and plots.
 //!
 //! ```text
-//!  Report ──> NAME.json   everything, raw data included
+//!  Report ──> NAME.json   everything but the single runs
+//!         ──> NAME.raw    every run, as JSON
 //!         ──> NAME.md     tables, the paper's figures beside ours, verdicts, losses
 //!         ──> NAME.svg    plots
 //!  all NAME.json ──> index.html   one page that needs nothing else

@@ -38,7 +38,8 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Pictures.
     pub plots: Vec<Plot>,
-    /// Every run, thinned to a bounded size when it is written.
+    /// Every run. It is written to a file of its own, thinned to a bounded size.
+    #[serde(skip)]
     pub raw: Value,
 }
 
@@ -155,9 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_the_same_after_json() {
+    fn a_report_without_its_runs_is_the_same_after_json() {
         let text = serde_json::to_string(&report()).unwrap();
-        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report());
+        let expected = Report {
+            raw: Value::Null,
+            ..report()
+        };
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), expected);
     }
 
     #[test]
