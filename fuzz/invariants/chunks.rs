@@ -3,7 +3,7 @@
 //!
 //! 1. Reading never panics, takes no byte behind the body's end, and writes little more than it reads.
 //! 2. In whatever pieces a body comes, the verdict, the data and the end are the same.
-//! 3. What is written is a chunked body of the same data and trailers, that a reader accepts who knows
+//! 3. What is written is a chunked body of the same data and trailers, that a reader accepts that knows
 //!    nothing but the plainest form; written anew it stays the same body.
 //! 4. What is refused in an answer is refused in a request.
 

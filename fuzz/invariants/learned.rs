@@ -3,7 +3,7 @@
 //!
 //! 1. Decoding never panics, and what it accepts is within the limits.
 //! 2. What was decoded, encoded and decoded again is the same.
-//! 3. Discovery, told it, names what it sees in numbers that are none of nonsense.
+//! 3. Discovery that has it names what it sees in numbers that are none of nonsense.
 //!
 //! The last eight bytes are a sum, which no change of the others would pass: so the bytes are also checked with the
 //! sum that they should have.

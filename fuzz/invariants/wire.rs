@@ -4,7 +4,7 @@
 //! 1. Reading never panics, and no bytes are both a request and an answer.
 //! 2. What is accepted is as long as it says, and made with one of the keys; written anew it is the same
 //!    header.
-//! 3. The same header made with a key (the work of whoever has it) is accepted if the number of lines goes with
+//! 3. The same header made with a key (the work of its holder) is accepted if the number of lines goes with
 //!    the verb, comes back as it was, and means nothing to another key, nor to the same bytes of another node.
 //! 4. A header or a line with one bit changed is not accepted.
 

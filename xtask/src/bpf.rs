@@ -1,5 +1,5 @@
 //! The kernel's programs: C in `crates/remote/bpf`, compiled by Debian's clang. Their object is
-//! checked in, so that nobody else needs a compiler for BPF.
+//! checked in, so that no build needs a compiler for BPF.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -216,7 +216,7 @@ fn build(root: &Path) -> Result<std::path::PathBuf, String> {
     Ok(target.join("release/examples/bench_proxy"))
 }
 
-/// Who is measured.
+/// What is measured.
 #[derive(Clone, Copy, Debug)]
 enum Subject<'a> {
     /// The proxy's example, at this path.
@@ -395,7 +395,7 @@ fn drive_refused(address: SocketAddr, requests: u32) -> Result<(), String> {
         let streams: Result<Vec<_>, _> = (0..STORM).map(|_| ask()).collect();
         for mut stream in streams.map_err(io)? {
             let mut answer = Vec::new();
-            // Who is refused unread may see a reset behind the answer.
+            // A client that is refused unread may see a reset behind the answer.
             let failed = stream.read_to_end(&mut answer).err();
             if let Some(error) = failed.filter(|it| it.kind() != ErrorKind::ConnectionReset) {
                 return Err(io(error));
@@ -408,7 +408,7 @@ fn drive_refused(address: SocketAddr, requests: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Connects as soon as somebody listens.
+/// Connects as soon as the address is listened at.
 fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
     let start = std::time::Instant::now();
     loop {

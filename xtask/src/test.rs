@@ -86,7 +86,7 @@ struct Count {
     passed: u64,
     failed: u64,
     skipped: Vec<Skip>,
-    /// What failed, to be told again at the end.
+    /// What failed, to be repeated at the end.
     failures: Vec<String>,
 }
 

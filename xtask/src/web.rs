@@ -1,5 +1,5 @@
 //! The page of culprits: TypeScript in `web`, bundled into one file. That file is checked in, so that
-//! nobody else needs node.
+//! no build needs node.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

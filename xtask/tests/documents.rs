@@ -1,5 +1,5 @@
-//! The pages: lengths, links, parts of decisions, and that every source that is cited is on
-//! `docs/references.md`, under the key that it is cited by.
+//! The pages: lengths, links, parts of decisions, plain words, and that every source that is cited
+//! is on `docs/references.md`, under the key that it is cited by.
 
 mod tree;
 
@@ -16,7 +16,7 @@ const PARTS: [&str; 3] = ["## Context", "## Decision", "## Consequence"];
 const REFERENCES: &str = "docs/references.md";
 /// Files in which sources are cited.
 const CITING: &[&str] = &["rs", "md", "toml", "c", "h", "ts"];
-/// What a key cannot be told from, and is none.
+/// What looks like a key and is none.
 const NO_KEYS: &[&str] = &["CVE-"];
 /// Studies are cited by what they were about.
 const STUDIES: [&str; 4] = ["policy", "admission", "folding", "discovery"];
@@ -229,6 +229,108 @@ fn every_cited_source_is_on_the_page_and_every_source_is_cited() {
     let idle = keys.difference(&used);
     wrong.extend(idle.map(|key| format!("{REFERENCES}: nothing cites {key}")));
     none(&wrong);
+}
+
+/// Words that make persons of threads, nodes, classes and numbers. Things have names and verbs of
+/// their own: "a class that waits", "no node", "measured", "shows".
+const PERSONS: [&str; 13] = [
+    "who",
+    "whom",
+    "whoever",
+    "he",
+    "him",
+    "his",
+    "nobody",
+    "somebody",
+    "everybody",
+    "told",
+    "nobody's",
+    "somebody's",
+    "everybody's",
+];
+
+/// More such words, which pages are free of and sources are not yet.
+const PERSONS_ON_PAGES: [&str; 3] = ["tell", "tells", "telling"];
+
+/// Pages and folders of sources that are free of [`PERSONS`], pages in all their text, sources in
+/// their comments. The list only grows.
+const PLAIN: &[&str] = &[
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "contrib/",
+    "docs/",
+    "crates/node/",
+    "fuzz/",
+    "xtask/",
+];
+
+/// What of a file is prose, by lines: a page outside of its code, a source's comments.
+fn prose(file: &str, text: &str) -> Vec<(usize, String)> {
+    let page = file.ends_with(".md");
+    let mut code = false;
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let trimmed = line.trim_start();
+        let comment = trimmed.starts_with("//");
+        let fence = trimmed
+            .trim_start_matches(['/', '!', ' '])
+            .starts_with("```");
+        code = (code ^ fence) && (page || comment);
+        if !code && !fence && (page || comment) {
+            let plain: Vec<_> = line.split('`').step_by(2).collect();
+            found.push((index + 1, plain.join(" ")));
+        }
+    }
+    found
+}
+
+/// The first of these words in a line.
+fn first(persons: &[&'static str], line: &str) -> Option<&'static str> {
+    let between = |it: char| !(it.is_alphanumeric() || it == '\'' || it == '-');
+    let words: Vec<_> = line.split(between).map(str::to_lowercase).collect();
+    let mut persons = persons.iter().copied();
+    persons.find(|person| words.iter().any(|word| word == person))
+}
+
+#[test]
+fn plain_pages_and_folders_make_no_persons_of_things() {
+    let mut wrong = Vec::new();
+    let plain = |file: &String| {
+        (file.ends_with(".md") || file.ends_with(".rs"))
+            && PLAIN.iter().any(|it| file.starts_with(it))
+    };
+    for file in files().into_iter().filter(plain) {
+        for (at, line) in prose(&file, &read(&file)) {
+            let on_page = || first(&PERSONS_ON_PAGES, &line).filter(|_| file.ends_with(".md"));
+            if let Some(word) = first(&PERSONS, &line).or_else(on_page) {
+                wrong.push(format!(
+                    "{file}:{at}: \"{word}\": name the thing that is meant"
+                ));
+            }
+        }
+    }
+    for place in PLAIN {
+        if !files().iter().any(|file| file.starts_with(place)) {
+            wrong.push(format!("PLAIN: {place} is not there"));
+        }
+    }
+    none(&wrong);
+}
+
+#[test]
+fn prose_is_without_code() {
+    let page = "Who?\n```sh\nwho\n```\n`nobody` and a tell-told-tale.\n";
+    let found: Vec<_> = prose("a.md", page);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(first(&PERSONS, &found[0].1), Some("who"));
+    assert_eq!(first(&PERSONS, &found[1].1), None, "{found:?}");
+    assert_eq!(first(&PERSONS_ON_PAGES, &found[1].1), None, "{found:?}");
+    let source = "//! ```text\n//! who\n//! ```\nlet told = 1;\n/// Nobody's.\n";
+    let found = prose("a.rs", source);
+    assert_eq!(found, [(5, "/// Nobody's.".to_owned())]);
+    assert_eq!(first(&PERSONS, &found[0].1), Some("nobody's"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use tree::{files, none, read, root};
 
-/// Who may depend on whom (design: data flows down this list).
+/// Which crate may depend on which (design: data flows down this list).
 const EDGES: &[(&str, &[&str])] = &[
     ("tidegate-core", &[]),
     ("tidegate-remote", &["tidegate-core"]),

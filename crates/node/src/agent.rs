@@ -39,7 +39,7 @@ use crate::kernel::{Kernel, SLOW_INTERVAL};
 use crate::privilege::{SAMPLING, looking_after};
 use crate::sampler::{Sampler, SamplerError, own_cpu_time};
 
-/// Longest sleep at once, so that an agent with a long interval stops soon when told.
+/// Longest sleep at once, so that an agent with a long interval stops soon.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// The thread looks at its own CPU time once in so many samples: the clock is a system call.
 const CPU_TIME_SAMPLES: u64 = 32;
@@ -117,7 +117,7 @@ impl AgentStatus {
     }
 }
 
-/// What the sampling thread tells. It alone writes, but for what it is told.
+/// What the sampling thread publishes. It alone writes, but for its orders.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
@@ -415,7 +415,7 @@ impl Publisher<'_> {
         nanos(clock::now().since(began))
     }
 
-    /// Writes the findings down if they changed and nobody is reading them: this thread does
+    /// Writes the findings down if they changed and no thread is reading them: this thread does
     /// not wait for one of lower priority.
     fn tell(&mut self) {
         let version = Some(self.sampler.why_version());

@@ -1,4 +1,4 @@
-//! What an agent is told.
+//! Settings of an agent.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub const INTERVAL_MAX: Duration = Duration::from_secs(10);
 /// by schedstat of Linux 6.1 were a queue of 6.4 ± 6.4 over 10 ms, 6.6 ± 1.8 over 50 ms and
 /// 6.6 ± 0.1 over a second; by samples each millisecond 6.1 ± 0.4 over 10 ms.
 pub(crate) const SAMPLED_INTERVAL_MAX: Duration = Duration::from_millis(10);
-/// Where an agent listens unless told otherwise.
+/// Where an agent listens by default.
 pub const LISTEN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9901);
 

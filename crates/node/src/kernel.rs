@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each rung is tried from the top, and each refusal is kept as a sentence. A program that
-//! somebody removes at run time is noticed ([`Kernel::look`]); the responder behind it, which
+//! is removed at run time is noticed ([`Kernel::look`]); the responder behind it, which
 //! listens on the same port all the time, answers from then on.
 
 use std::net::SocketAddr;
@@ -116,7 +116,7 @@ impl Kernel {
         }
     }
 
-    /// Who carries atomics out on those words.
+    /// What carries atomics out on those words.
     pub(crate) fn atomics(&self) -> Result<Option<Box<dyn CarryOut>>, KernelError> {
         match self {
             Self::Answers(responder) => Ok(Some(Box::new(responder.atomics()?))),

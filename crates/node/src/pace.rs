@@ -62,7 +62,7 @@ impl Pace {
     }
 
     /// Ends a turn: its cost is the CPU time of the thread, not the time that passed, in which
-    /// somebody else may have had the CPU.
+    /// another task may have had the CPU.
     pub(crate) fn end(&mut self, turn: Turn) {
         self.done(turn.now, clock::thread_time().saturating_sub(turn.used));
     }

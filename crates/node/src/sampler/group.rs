@@ -289,7 +289,7 @@ impl Group {
         }
     }
 
-    /// Quota, memory limit and cores: they change when somebody changes them.
+    /// Quota, memory limit and cores: they change when an operator changes them.
     fn limits(&mut self, context: &mut Context<'_>) {
         let buffer = &mut *context.buffer;
         let quotas = self.quota.iter().flat_map(Place::ancestors);

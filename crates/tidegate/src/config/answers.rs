@@ -19,12 +19,12 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 const NAMED_MAX: usize = 64;
 
 table! {
-    /// Which class a request is of, where there are several: told by its path, or else by the header,
+    /// Which class a request is of, where there are several: known by its path, or else by the header,
     /// or else by the cookie, or else the default.
     pub(crate) struct ClassFile {
-        /// The header that tells it; `""` is none.
+        /// The header that carries it; `""` is none.
         header: String = "x-tidegate-class".into();
-        /// The cookie that tells it.
+        /// The cookie that carries it.
         cookie: Option<String> = None;
         /// What header and cookie may say, and the classes that it means, like
         /// `{ gold = 0, silver = 1 }`. Empty: they say the class's number.
@@ -38,10 +38,10 @@ table! {
 }
 
 table! {
-    /// adaptive: whoever was let in goes before others of the same class for a while, so that what has
-    /// begun can be finished. Sessions are told apart by a header or a cookie.
+    /// adaptive: a user that was let in goes before others of the same class for a while, so that what has
+    /// begun can be finished. Sessions are known by a header or a cookie.
     pub(crate) struct SessionFile {
-        /// The header whose value tells sessions apart.
+        /// The header whose value names the session.
         header: Option<String> = None;
         /// The cookie whose value does.
         cookie: Option<String> = None;

@@ -22,7 +22,7 @@ table! {
     pub(crate) struct CulpritsFile {
         /// Whether anybody looks. It takes some MB and less than a hundredth of a CPU.
         enabled: bool = true;
-        /// Classes to be told apart by these names, rather than by folding their URLs: `/search/*`,
+        /// Classes that have these names, rather than by folding their URLs: `/search/*`,
         /// `POST /cart/*` or `cart=/cart/*`. The first that fits counts.
         classes: Vec<At<String>> = Vec::new();
         /// Admin addresses of the other front-ends of these nodes: what requests each has goes to all, so that
@@ -39,10 +39,10 @@ table! {
         /// while their resource is in heavy use and others wait longer than `slo`, or much longer than with room,
         /// or admission refuses them or lets them wait.
         automatic: bool = false;
-        /// Let `automatic` try whether it is who seems to fill a resource that has been full all the time, one
-        /// class after the other; with room again it is known for sure, and who makes no difference goes free.
+        /// Let `automatic` try the classes that seem to fill a resource that has been full all the time, one
+        /// after the other; with room again it is known for sure, and one that makes no difference goes free.
         trials: bool = true;
-        /// Test by experiment classes that cannot be told apart otherwise: a random half of their requests is
+        /// Test by experiment classes that cannot be separated otherwise: a random half of their requests is
         /// held for 300 ms, for a minute at most, while the others are within `slo`.
         test_ambiguous: bool = false;
         /// What 95 of 100 requests of all other classes shall take at most, for `automatic` and for tests.

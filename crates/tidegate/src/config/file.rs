@@ -79,9 +79,9 @@ table! {
         cluster: ClusterFile = defaults();
         /// Everything has a limit.
         limits: LimitsFile = defaults();
-        /// How long the data plane waits for whom.
+        /// How long the data plane waits for clients and nodes.
         timeouts: TimeoutsFile = defaults();
-        /// What nodes are told about the client.
+        /// What nodes learn about the client.
         forwarded: ForwardedFile = defaults();
         /// The access log.
         log: LogFile = defaults();
@@ -151,7 +151,7 @@ table! {
         classes: u32 = 1, in 1..=CLASSES_MAX;
         /// Which class a request is of.
         class: ClassFile = defaults();
-        /// adaptive, maxconn, codel: how sessions are told apart; not set: they are not.
+        /// adaptive, maxconn, codel: how sessions are known; not set: they are not.
         session: Option<SessionFile> = None;
         /// adaptive, maxconn, codel: most requests that wait for room, in each worker.
         queue: u32 = AdmissionConfig::QUEUE, in 0..=QUEUE_MAX;
@@ -160,7 +160,7 @@ table! {
         /// static: the status for a request above a limit: 503, or 429 where clients are to blame.
         status: u32 = 503;
         /// After how many seconds a refused client may come again, the least and the most: each is
-        /// told another number.
+        /// given another number.
         retry_after: RetryAfter = RetryAfter(1..=3);
         /// File with the body of answers to requests that admission refuses: `.html`, `.json` or `.txt`, at
         /// most 64 KiB. Relative to this file.
@@ -346,7 +346,7 @@ table! {
     /// What a front-end keeps over a restart: what it has learned of requests and their cost
     /// ([culprits.md](culprits.md)), in the file `culprits.learned`, for its owner alone (mode 0600).
     pub(crate) struct StateTable {
-        /// A folder that is there, belongs to the user that the process runs as, who alone can write to it, and that no
+        /// A folder that is there, belongs to the user that the process runs as, is writable for that user alone, and that no
         /// other front-end uses. Not set: the one of the service manager (`STATE_DIRECTORY`, which systemd sets for
         /// `StateDirectory=`), and without that nothing is kept. Relative to this file. `tidegate check` notes what is
         /// wrong with it, and what to do.
@@ -360,7 +360,7 @@ table! {
     /// The other front-ends.
     pub(crate) struct ClusterFile {
         /// Front-ends that serve these nodes without talking to each other, this one included.
-        /// Where agents tell how many read them, the greater number counts.
+        /// Where agents count how many read them, the greater number counts.
         front_ends: u32 = 1, in 1..=FRONT_ENDS_MAX;
     }
 }
@@ -384,7 +384,7 @@ table! {
         /// Bytes of a request's body (413); not set is no limit.
         body: Option<Size> = None;
         /// Bytes per second that a client must send of a body (408) and read of an answer (cut), in the long run:
-        /// `body_idle` is free, and whoever is faster earns that time again. Waiting for a node does not
+        /// `body_idle` is free, and a faster client earns that time again. Waiting for a node does not
         /// count. 0 is no limit.
         body_rate: Size = Size(250), in Size(0)..=Size::kib(1024);
         /// The same for a request of a throttled class, with `throttled_idle`: it is not ended, but lends its place
@@ -401,7 +401,7 @@ table! {
 }
 
 table! {
-    /// How long the data plane waits for whom.
+    /// How long the data plane waits for clients and nodes.
     pub(crate) struct TimeoutsFile {
         /// A client's request head, from its first byte to its last (408).
         client_head: Duration = seconds(10), in TIMEOUT_MIN..=TIMEOUT_MAX;
@@ -427,7 +427,7 @@ table! {
         /// A TCP connection of any kind without a sign of life is probed after this time, and closed when
         /// probes stay unanswered for as long again. To within seconds.
         tcp_keepalive: Duration = seconds(60), in seconds(1)..=seconds(7200);
-        /// From being told to stop, when `/readyz` begins to say no, until nothing new is accepted: time for a
+        /// From the signal to stop, when `/readyz` begins to say no, until nothing new is accepted: time for a
         /// load balancer before Tidegate to notice.
         drain_delay: Duration = ms(0), in ms(0)..=seconds(3600);
         /// From then on, for requests in flight to end and for idle connections to close behind their next
@@ -437,7 +437,7 @@ table! {
 }
 
 table! {
-    /// What nodes are told about the client, and clients about the node.
+    /// What nodes learn about the client, and clients about the node.
     pub(crate) struct ForwardedFile {
         /// Send `X-Forwarded-For`, `X-Forwarded-Proto` and `X-Forwarded-Host` to nodes.
         x_forwarded: bool = true;
@@ -452,20 +452,20 @@ table! {
         /// `X-Source-IP`, `X-Azure-ClientIP`, `X-Azure-SocketIP`, `X-ProxyUser-IP`, `X-ForwardedFor`, `X-Host`,
         /// `X-Url-Scheme`, `Front-End-Https`, `Ali-CDN-Real-IP`, `CDN-Src-IP`, `CloudFront-Viewer-Address`,
         /// `DO-Connecting-IP`, `Fly-Client-IP`, `Incap-Client-IP`, `X-NF-Client-Connection-IP`, `X-Sucuri-ClientIP`,
-        /// `X-Vercel-Forwarded-For`, `X-Vercel-Proxied-For`. In trailers they are dropped whoever sends them.
+        /// `X-Vercel-Forwarded-For`, `X-Vercel-Proxied-For`. In trailers they are dropped for all clients.
         trusted: Vec<At<String>> = Vec::new();
-        /// Names of these, or `Proxy`, that go on to nodes whoever sends them. `Proxy` is else dropped for all:
+        /// Names of these, or `Proxy`, that go on to nodes from all clients. `Proxy` is else dropped for all:
         /// gateways make `HTTP_PROXY` of it. What says what is wanted of the node (`X-Original-URL`,
         /// `X-HTTP-Method-Override`) always goes on.
         keep: Vec<At<String>> = Vec::new();
-        /// Pass on fields that many servers take for one that Tidegate sets or strips, since they do not
-        /// tell `_`, `.` and the like from `-`: `X_Forwarded_For`, `X.Real.IP`, `Transfer_Encoding`. Not set, they
+        /// Pass on fields that many servers take for one that Tidegate sets or strips, since they
+        /// take `_`, `.` and the like for `-`: `X_Forwarded_For`, `X.Real.IP`, `Transfer_Encoding`. Not set, they
         /// are dropped.
         underscores: bool = false;
         /// Tidegate's name in `Via`; not set is no `Via`, since it makes some servers send
         /// uncompressed answers.
         via: Option<String> = None;
-        /// Tell clients in `x-tidegate-node` which node answered, for debugging.
+        /// Name the node that answered in `x-tidegate-node`, for debugging.
         node_header: bool = false;
     }
 }
