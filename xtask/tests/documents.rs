@@ -262,6 +262,7 @@ const PLAIN: &[&str] = &[
     "contrib/",
     "docs/",
     "crates/node/",
+    "crates/proxy/",
     "fuzz/",
     "xtask/",
 ];

@@ -92,7 +92,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     });
     let mut config = ProxyConfig::new(if refuses { standing_clock } else { clock });
     config.listeners.push(ListenerConfig { address: *listen });
-    // Discovery is told of requests, as in a front-end; nobody takes them out, so there is room for all.
+    // Discovery's rings get requests, as in a front-end; they are not read, so there is room for all.
     config.events = 1 << 16;
     let proxy = Proxy::start(config, Arc::clone(&shared))?;
     #[expect(

@@ -1,4 +1,4 @@
-//! Listening sockets: who may share a port, and how one closes without losing a client.
+//! Listening sockets: which may share a port, and how one closes without losing a client.
 //!
 //! The workers of a process share each port (`SO_REUSEPORT`). The first socket of a port is bound without
 //! that option, so the kernel refuses it while another process listens there; the option is set behind
@@ -6,7 +6,7 @@
 //!
 //! A socket that closes takes along the connections in its queue, and those whose handshake is under
 //! way. So a socket that is to close first takes no new handshakes ([`stop_new`]): their clients repeat
-//! the first packet after a second, and then reach a successor, or nobody. What has begun ends.
+//! the first packet after a second, and then reach a successor, or none. What has begun ends.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Probes of a silent connection before it is given up.
 const PROBES: u32 = 6;
 
-/// With whom a listening socket shares its port.
+/// With which sockets a listening socket shares its port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortSharing {
     /// With this process's own sockets only.
@@ -34,7 +34,7 @@ pub enum PortSharing {
 /// How listening sockets come by their ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
-    /// With whom they are shared.
+    /// With which others they are shared.
     pub sharing: PortSharing,
     /// How long a port is asked for that another process has: it may be about to end.
     pub patience: Duration,

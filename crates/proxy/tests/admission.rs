@@ -1,4 +1,4 @@
-//! Requests that find no room: they wait, go on when there is some, or are told in time.
+//! Requests that find no room: they wait, go on when there is some, or are refused in time.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn adaptive(slo: Duration, queue: u32) -> AdmissionConfig {
     }
 }
 
-/// A proxy that gives this node one request at a time; nobody moves the limit.
+/// A proxy that gives this node one request at a time; nothing moves the limit.
 fn bench(gated: &Gated, config: AdmissionConfig) -> Bench {
     bench_with(gated, config, |_| ())
 }
@@ -99,7 +99,7 @@ fn room_that_others_left_is_taken_when_it_is_told() {
     bench.settled();
 }
 
-/// A node that says yes to `/tunnel`, begins the answer to `/long` and ends it when it is told to, does
+/// A node that says yes to `/tunnel`, begins the answer to `/long` and ends it at the signal, does
 /// not answer `/poll` before that, and everything else at once.
 fn unhurried() -> (Node, Sender<()>) {
     let (go_on, gate) = channel();
@@ -306,7 +306,7 @@ fn whoever_leaves_while_he_waits_takes_nobodys_turn() {
     drop(leaves);
     gated.open();
     assert_eq!(first.read_response(false).status(), 200);
-    // Should the one who left still be sent on, the gate lets it through.
+    // Should the one that left still be sent on, the gate lets it through.
     gated.open();
     assert_eq!(last.read_response(false).status(), 200);
     bench.settled();

@@ -151,7 +151,7 @@ fn an_unread_connection_gets_a_long_answer_whole() {
         });
     });
     assert_eq!(bench.client().get("/").body, body);
-    // From here on nobody is read.
+    // From here on no connection is read.
     for _ in 0..20 {
         let mut client = bench.client();
         let answer = client.get("/");

@@ -13,7 +13,7 @@ use tidegate_core::throttle::{Order, SetBy};
 use tidegate_proxy::{DitherCounters, DitherError, Reason, Tosses};
 
 const CLASS: &str = "GET /slow/*";
-/// Most tosses that wait for whoever runs the test.
+/// Most tosses that wait to be read.
 const TOSSES_MAX: usize = 4096;
 /// So long that only the end of the test ends it.
 const LONG: Duration = Duration::from_secs(600);
@@ -192,7 +192,7 @@ fn without_a_test_nobody_is_held() {
     );
     drop(tosses);
     get();
-    // A test whose time is over holds nobody, even if it is not ended.
+    // A test whose time is over holds no request, even if it is not ended.
     let pattern = CLASS.parse().expect("a pattern");
     let over = bench.shared.dithering.begin(pattern, LONG, clock());
     let mut over = over.expect("a test");

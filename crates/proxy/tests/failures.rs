@@ -1,4 +1,4 @@
-//! Nodes that refuse, break off, stand still or talk nonsense: who is told what, what is tried
+//! Nodes that refuse, break off, stand still or talk nonsense: what each side gets, what is tried
 //! again, and that nothing is sent twice that must not be.
 
 #![allow(clippy::unwrap_used, reason = "test code")]

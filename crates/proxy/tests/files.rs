@@ -36,7 +36,7 @@ fn without_a_file_each_client_is_refused_with_an_answer() {
         );
         clients.push(client);
     }
-    // Those that are served do not notice, and when there are files again everybody is.
+    // Those that are served do not notice, and when there are files again all are.
     assert_eq!(served.get("/").status(), 200);
     drop(files);
     until("a client is let in", || {

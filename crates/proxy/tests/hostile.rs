@@ -403,7 +403,7 @@ fn hostile_requests_are_refused_or_made_harmless() {
 fn what_follows_a_refused_request_is_not_served() {
     let (node, record) = recorder();
     let bench = Bench::new(&[node.address]);
-    // The length hides a second request from whoever believes it.
+    // The length hides a second request from a reader that believes it.
     let mut client = bench.client();
     client.send(
         "POST / HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 60\r\n\

@@ -16,7 +16,7 @@ use tidegate_proxy::Reason;
 const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\nconnection: x-hop\r\nx-hop: 1\r\n\r\n";
 const PROCESSING: &str = "HTTP/1.1 102 Processing\r\n\r\n";
 
-/// A node that sends this and then `ok`, to everybody.
+/// A node that sends this and then `ok`, to all.
 fn before_ok(interims: &str) -> Node {
     let answer = [interims.as_bytes(), &ok("ok")].concat();
     Node::answering(move |_: &Message| answer.clone())

@@ -161,7 +161,7 @@ fn read_answer(stream: &mut TcpStream) {
     stream.read_exact(&mut body).unwrap();
 }
 
-/// Writes without end until nobody takes any more.
+/// Writes without end until no more is taken.
 fn write_all_that_goes(stream: &mut TcpStream) {
     stream.set_nonblocking(true).unwrap();
     let bytes = [b'x'; 16 << 10];
@@ -205,7 +205,7 @@ fn held(node: &Node, stays: bool, act: impl Fn(&mut TcpStream)) -> u64 {
     });
     if stays {
         node.until_heads(heads + 1 + CLIENTS);
-        // Behind what they have sent comes what nobody reads.
+        // Behind what they have sent comes what is not read.
         for _ in 0..2 {
             clients.iter_mut().for_each(write_all_that_goes);
             until_quiet();

@@ -1,4 +1,4 @@
-//! What discovery is told of requests: when each goes to a server and when the server is done with it.
+//! What discovery reads of requests: when each goes to a server and when the server is done with it.
 
 mod common;
 

@@ -15,7 +15,7 @@ static HOLD: AtomicBool = AtomicBool::new(false);
 /// So long: what the worker measures, not what the test waits for.
 const HELD: Duration = Duration::from_millis(500);
 
-/// A clock that takes its time when it is told to: with it stands the worker that asks.
+/// A clock that takes its time on demand: with it stands the worker that asks.
 fn slow_clock() -> Timestamp {
     if HOLD.swap(false, Ordering::SeqCst) {
         let start = Instant::now();

@@ -55,7 +55,7 @@ fn settled(bench: &Bench) {
     bench.settled();
 }
 
-/// A node whose answer to `/one/large` is large, and which answers `/one/gated` when it is told to.
+/// A node whose answer to `/one/large` is large, and which answers `/one/gated` at the signal.
 fn node(gate: Option<Receiver<()>>) -> Node {
     let gate = Arc::new(Mutex::new(gate));
     Node::answering(move |request: &Message| {
@@ -129,7 +129,7 @@ fn a_client_that_trickles_holds_no_place() {
     ask(&mut other, "/one/small");
     let mut some = [0; 1 << 12];
     until("the other has its turn", || {
-        // It reads all the time, and nobody is as fast as the rate.
+        // It reads all the time, and no client is as fast as the rate.
         first.reader.get_mut().read_exact(&mut some).unwrap();
         throttle(&bench).counters.passed == 2
     });

@@ -124,7 +124,7 @@ fn a_client_that_reads_too_slowly_is_cut_off() {
     common::ask(&mut client, "/");
     let mut some = vec![0; 1 << 13];
     until("it is cut off", || {
-        // It reads all the time, more slowly than the node sends, and nobody is as fast as the rate.
+        // It reads all the time, more slowly than the node sends, and no client is as fast as the rate.
         drop(client.reader.get_mut().read(&mut some));
         bench.snapshot().reason(Reason::AnswerSlow) == 1
     });

@@ -12,7 +12,7 @@ use common::{Bench, Node, Peer, ask, clock, ok, until};
 use tidegate_core::topology::{Cause, Ejection, Health, NodeId};
 use tidegate_proxy::{NodeError, ProxyConfig, Reason};
 
-/// A node that answers when it is told to, and one that answers at once. Only the first gets requests.
+/// A node that answers at the signal, and one that answers at once. Only the first gets requests.
 struct Pair {
     hung: Node,
     open: Sender<()>,
@@ -20,7 +20,7 @@ struct Pair {
     bench: Bench,
 }
 
-/// Answers when it is told to; to `/hinted` with an interim response before.
+/// Answers at the signal; to `/hinted` with an interim response before.
 fn gated(gate: Receiver<()>) -> Node {
     let gate = Mutex::new(gate);
     Node::start(move |peer| {

@@ -77,7 +77,7 @@ fn failing_clock() -> Timestamp {
     clock()
 }
 
-/// Failures that nobody reads take no memory without end, and none of them stops the worker.
+/// Failures that are not read take no memory without end, and none of them stops the worker.
 #[test]
 fn so_many_failures_wait_to_be_read_and_the_counter_has_the_rest() {
     const FAILURES_MAX: usize = 16;

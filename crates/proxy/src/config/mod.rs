@@ -1,5 +1,5 @@
-//! What the data plane is told at its start. Plain values with defaults; parsing a file is
-//! somebody else's business.
+//! Settings of the data plane at its start. Plain values with defaults; parsing a file belongs
+//! elsewhere.
 
 pub(crate) mod site;
 
@@ -186,7 +186,7 @@ impl FromStr for Network {
     }
 }
 
-/// What nodes are told about the client.
+/// What nodes learn about the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardedConfig {
     /// Send `X-Forwarded-For`, `-Proto` and `-Host`.
@@ -202,7 +202,7 @@ pub struct ForwardedConfig {
     /// tell `_` or `.` from `-`: `X_Forwarded_For`, `Transfer_Encoding`.
     pub underscores: bool,
     /// Our name in `Via` (RFC 9110 §7.6.3). None by default: a `Via` makes nginx, for one, send
-    /// uncompressed answers unless it is told otherwise.
+    /// uncompressed answers by default.
     pub via: Option<String>,
 }
 
@@ -293,17 +293,17 @@ pub struct ProxyConfig {
     pub limits: Limits,
     /// Time-outs.
     pub timeouts: Timeouts,
-    /// What is told of each site, in the order of the topology; those that are missing have the
+    /// Settings of each site, in the order of the topology; those that are missing have the
     /// defaults.
     pub sites: Vec<SiteConfig>,
-    /// What nodes are told about the client.
+    /// What nodes learn about the client.
     pub forwarded: ForwardedConfig,
     /// The access log.
     pub log: LogConfig,
     /// Tell clients in `x-tidegate-node` which node answered: for debugging.
     pub node_header: bool,
     /// Room for events of requests, per worker, until they are drained ([`crate::Proxy::observed`]);
-    /// zero: nobody asks for them.
+    /// zero: they are not wanted.
     pub events: usize,
     /// The process's one monotonic clock.
     pub clock: fn() -> Timestamp,

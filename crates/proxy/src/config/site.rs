@@ -1,4 +1,4 @@
-//! What the data plane is told about one site, besides what the topology says. Plain values.
+//! Settings of one site, besides what the topology says. Plain values.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub struct SiteConfig {
     pub answers: AnswerConfig,
     /// Which class a request is of.
     pub classes: ClassConfig,
-    /// By what sessions are told apart; none: they are not.
+    /// By what sessions are known; none: they are not.
     pub sessions: Option<SessionConfig>,
     /// How many requests may be tried again, in all workers together.
     pub retry: RetryConfig,
@@ -30,7 +30,7 @@ pub struct AnswerConfig {
     pub limit_status: LimitStatus,
     /// After so many seconds a refused client may come again; each answer draws one of these.
     pub retry_after: RangeInclusive<u32>,
-    /// What is told of the limit, if it is one of requests.
+    /// What answers say of the limit, if it is one of requests.
     pub quota: Option<Quota>,
     /// The body of what admission refuses; none: the reason in words.
     pub body: Option<CustomBody>,
@@ -47,7 +47,7 @@ impl Default for AnswerConfig {
     }
 }
 
-/// Who is to blame when a limit of the site's own is reached.
+/// Which side is to blame when a limit of the site's own is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitStatus {
     /// The site has no room: 503.
@@ -57,7 +57,7 @@ pub enum LimitStatus {
     TooManyRequests,
 }
 
-/// A limit on requests in flight, as clients are told of it.
+/// A limit on requests in flight, as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Its name: printable ASCII without quotes and backslashes.
@@ -102,7 +102,7 @@ pub struct ClassConfig {
 }
 
 impl ClassConfig {
-    /// The header if nobody says.
+    /// The header by default.
     pub const HEADER: HeaderName = HeaderName::from_static("x-tidegate-class");
 }
 
@@ -118,7 +118,7 @@ impl Default for ClassConfig {
     }
 }
 
-/// By what sessions are told apart, and how long one is known after a request of it was let in.
+/// By what sessions are known, and how long one is known after a request of it was let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
     /// Where a session has its name.

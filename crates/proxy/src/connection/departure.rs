@@ -8,7 +8,7 @@
 //! | the client has ended its sending, and its request | then |
 //! |---|---|
 //! | waits for its turn, HTTP/1.1 | a `100 (Continue)` is sent at once |
-//! | waits for its turn, HTTP/1.0 | it has left: the turn is better spent on somebody who is there |
+//! | waits for its turn, HTTP/1.0 | it has left: the turn is better spent on a client that is there |
 //! | is at a node, HTTP/1.1 | the same interim response is sent, once the answer is slow |
 //! | is at a node, HTTP/1.0 | it is answered |
 //! | gets its answer, which had begun before the end | it has left, if nothing moves for a while: what is sent finds out otherwise |

@@ -1,13 +1,13 @@
 //! One client connection, as far as its parts share it: phase, deadline, upstream connection.
 //!
 //! Deadlines cost a store: a phase writes the tick at which it is over, and the worker's clock
-//! looks over all sessions once per tick and wakes those that are late. Who acts on it:
+//! looks over all sessions once per tick and wakes those that are late. What acts on it:
 //!
 //! | phase | waits for | late means |
 //! |---|---|---|
 //! | `Idle` | first byte of a head | closed without an answer |
 //! | `Head` | rest of the head | 408 |
-//! | `Busy` | request body, response head | 408 or 504, by whoever stood still |
+//! | `Busy` | request body, response head | 408 or 504, by which side stood still |
 //! | `Body` | response body, client | cut: `response_stalled` or `client_stalled` |
 //! | `Tunnel` | either side | closed |
 
@@ -268,7 +268,7 @@ impl ClientConnection {
         still < self.base.ticks.body_idle
     }
 
-    /// Why a request is late that has no answer yet: who has stood still.
+    /// Why a request is late that has no answer yet: which side has stood still.
     pub(crate) fn late_reason(&self) -> Reason {
         if self.is_uploading() && self.upload_waits.get() {
             match self.is_slow() {
@@ -280,7 +280,7 @@ impl ClientConnection {
         }
     }
 
-    /// Gives the present phase as long as it takes: somebody else watches the time.
+    /// Gives the present phase as long as it takes: its time is watched elsewhere.
     pub(crate) fn suspend(&self) {
         self.due.set(NEVER);
     }
@@ -408,7 +408,7 @@ impl ClientConnection {
         }
     }
 
-    /// Notes whom to wake.
+    /// Notes the task to wake.
     pub(crate) fn register(&self, waker: &Waker) {
         let mut slot = self.waker.borrow_mut();
         if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -416,7 +416,7 @@ impl ClientConnection {
         }
     }
 
-    /// Whom to wake; nobody before the first poll.
+    /// The task to wake; none before the first poll.
     pub(crate) fn waker(&self) -> Option<Waker> {
         self.waker.borrow().clone()
     }
@@ -500,7 +500,7 @@ impl ClientConnection {
     }
 
     /// Polls with a context that wakes the caller only when a request body is on its way:
-    /// then somebody else may drive the upstream connection in between.
+    /// then another task may drive the upstream connection in between.
     pub(crate) fn with_context<T>(
         &self,
         context: &mut Context<'_>,

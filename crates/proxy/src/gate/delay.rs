@@ -9,7 +9,7 @@
 //!         └── Toss ── bounded queue ──> Tosses, with whoever runs the test
 //! ```
 //!
-//! Nobody is refused for it, and a worker never waits for whoever runs it: a request whose toss finds
+//! No request is refused for it, and a worker never waits for its owner: a request whose toss finds
 //! no room in the queue is not held. Whether a request takes part is decided before its coin is
 //! tossed, or without looking at it, so that both halves are alike. A request whose client leaves
 //! while it is held stays in its half for the same reason.
@@ -37,7 +37,7 @@ use tokio::sync::Notify;
 use crate::base::WorkerBase;
 use crate::head::is_idempotent;
 
-/// Most tosses that wait for whoever runs the test.
+/// Most tosses that wait to be read.
 const TOSSES_MAX: usize = 4096;
 
 /// So that coins are other numbers than the picker's: else which requests are held would go with where they go.
@@ -63,7 +63,7 @@ pub struct DitherCounters {
     pub held: u64,
     /// Requests that were tossed for and not held.
     pub not_held: u64,
-    /// Requests of the class that took no part: too many were held, or nobody took the tosses.
+    /// Requests of the class that took no part: too many were held, or the tosses were not read.
     pub left_out: u64,
     /// Requests that are held now.
     pub waiting: u64,
@@ -87,11 +87,11 @@ struct Test {
     until: Timestamp,
     queue: SyncSender<Toss>,
     over: AtomicBool,
-    /// Told when it is over.
+    /// Notified when it is over.
     ended: Notify,
 }
 
-/// A test that runs, and what was tossed. Dropping it ends the test: who is held goes on at once.
+/// A test that runs, and what was tossed. Dropping it ends the test: held requests go on at once.
 #[derive(Debug)]
 pub struct Tosses {
     dithering: Arc<Dithering>,

@@ -244,7 +244,7 @@ mod tests {
         let trickles = over(1, RATE).unwrap();
         assert!((IDLE..=IDLE + IDLE / 5).contains(&trickles), "{trickles}");
         assert!(over(RATE - 1, RATE).is_some());
-        // Without a rate whoever moves keeps it.
+        // Without a rate a request that moves keeps it.
         assert_eq!(over(1, 0), None);
     }
 

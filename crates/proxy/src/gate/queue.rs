@@ -1,8 +1,8 @@
-//! Requests that wait for room at a node: who is told what becomes of them.
+//! Requests that wait for room at a node, and what becomes of them.
 //!
 //! The picker keeps numbers, in its order; here each number has the task that waits for it. The
 //! worker asks the picker after each request that ends or begins to wait, when time is up for
-//! somebody, and when it is told of room that another worker left ([`Shared::room`]).
+//! one of them, and when it is notified of room that another worker left ([`Shared::room`]).
 //!
 //! [`Shared::room`]: crate::Shared::room
 
@@ -81,7 +81,7 @@ impl Queue {
         }
     }
 
-    /// Tells whatever can be told. A ticket for a request that has just left is for the next one.
+    /// Decides on all that can be decided. A ticket for a request that has just left is for the next one.
     pub(crate) fn serve_waiters(&self) {
         if self.is_empty() {
             return;
@@ -138,7 +138,7 @@ impl InQueue {
         match (&mut self.told).await {
             Ok(Ok(ticket)) => Ok(ticket),
             Ok(Err(reason)) => Err(reason.into()),
-            // The worker is gone, and with it everybody who could be told.
+            // The worker is gone, and with it all that waited.
             Err(_) => Err(Reason::Drained),
         }
     }

@@ -9,9 +9,9 @@
 //!                                   └── full, late: 429
 //! ```
 //!
-//! Only requests of throttled classes touch the lock, and nobody waits while he has it. Who is held
-//! is a task that waits for a word; the word comes from whoever ends a request of the class, on
-//! whichever worker, from whoever changes an order, or from [`Throttles::run_timers`], which each worker runs for
+//! Only requests of throttled classes touch the lock, and none waits while it has it. A held
+//! request is a task that waits for a word; the word comes from the end of a request of the class, on
+//! whichever worker, from a change of its order, or from [`Throttles::run_timers`], which each worker runs for
 //! what a clock alone decides.
 
 use std::cell::{Cell, RefCell};
@@ -37,18 +37,18 @@ use crate::record::reason::Reason;
 
 /// Shortest time between two looks that nothing but a clock asks for.
 const LOOK_MIN: Duration = Duration::from_millis(1);
-/// Most throttles whose time is over that are remembered until somebody asks.
+/// Most throttles whose time is over that are remembered until they are asked for.
 const ENDED_MAX: usize = 64;
 
 /// The throttles of a front-end; see the module.
 #[derive(Debug)]
 pub struct Throttling {
     table: Mutex<Table>,
-    /// What the table says of who meets which throttle.
+    /// What the table says of which class meets which throttle.
     rules: ArcSwap<Rules>,
-    /// Told when the table may have another due time.
+    /// Notified when the table may have another due time.
     news: Notify,
-    /// Told when an order has changed: whoever waits by the old one asks again.
+    /// Notified when an order has changed: a request that waits by the old one asks again.
     changed: Notify,
     /// Why a connection was not marked, the first time.
     unmarked: OnceLock<String>,
@@ -62,11 +62,11 @@ struct Table {
 }
 
 impl Table {
-    /// Tells whoever can be told.
+    /// Decides on all that can be decided.
     fn tell(&mut self, now: Timestamp) {
         while let Some((id, told)) = self.throttles.poll(now) {
             if let Some(sender) = self.told.remove(&id) {
-                // Whoever has just left gives back what he was told.
+                // A request that has just left gives its place back.
                 sender.send(told).ok();
             }
         }
@@ -108,7 +108,7 @@ impl Throttling {
         Ok(())
     }
 
-    /// Releases the class of this name; what its throttle has done, if there was one. Who is held goes on.
+    /// Releases the class of this name; what its throttle has done, if there was one. Held requests go on.
     pub fn release(&self, name: &str, now: Timestamp) -> Option<Throttle> {
         let mut table = self.table();
         let released = table.throttles.release(name)?;
@@ -121,7 +121,7 @@ impl Throttling {
         self.table().throttles.all().collect()
     }
 
-    /// Releases those whose time is over; the next of them that nobody has asked for yet.
+    /// Releases those whose time is over; the next of them that was not asked for yet.
     pub fn poll_ended(&self, now: Timestamp) -> Option<Throttle> {
         let mut table = self.table();
         self.expire(&mut table, now);
@@ -143,7 +143,7 @@ impl Throttling {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets everybody know what the table says now.
+    /// Publishes what the table says now.
     fn publish(&self, table: &mut Table, now: Timestamp) {
         self.rules.store(Arc::new(table.throttles.rules()));
         self.changed.notify_waiters();
@@ -164,7 +164,7 @@ impl Throttling {
         }
     }
 
-    /// Tells whoever can be told, and those who look when the next one may be.
+    /// Decides on all that can be decided, and notifies those that look of when the next one may be.
     fn tell(&self, table: &mut Table, now: Timestamp) {
         table.tell(now);
         if table.throttles.due().is_some() {
@@ -550,7 +550,7 @@ impl InThrottle {
         match told {
             Ok(Told::Pass) => Ok(Passed::new(&self.throttles, self.throttle)),
             Ok(Told::Late) => Err(Reason::Throttled),
-            // The table is gone, and with it everybody who could be told.
+            // The table is gone, and with it all that waited.
             Err(_) => Err(Reason::Drained),
         }
     }
@@ -582,7 +582,7 @@ mod tests {
             let pattern = format!("GET /{number}").parse().unwrap();
             let (now, until) = (at(number), Some(at(number + 1)));
             (throttling.set(pattern, order, SetBy::Operator, until, now)).unwrap();
-            // Nobody asks; a request of another class comes.
+            // No request of the class asks; one of another class comes.
             throttling.expire(&mut throttling.table(), at(number + 1));
         }
         assert_eq!(throttling.all(), []);

@@ -85,8 +85,8 @@ impl ClassRules {
     }
 }
 
-/// The sessions of all sites, shared by the workers. Their names are hashed with a key that nobody
-/// outside knows, so nobody can choose one that falls together with another's.
+/// The sessions of all sites, shared by the workers. Their names are hashed with a key that stays
+/// in the process, so no client can choose one that falls together with another's.
 #[derive(Debug)]
 pub(crate) struct SessionTables {
     hasher: RandomState,

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 /// Most fields of one that is forwarded.
 const FIELDS_MAX: usize = 128;
 
-/// Appends what of these heads goes to a client; `via` is the name of this hop, if it is told.
+/// Appends what of these heads goes to a client; `via` is the name of this hop, if it is shown.
 pub(crate) fn forward(mut heads: &[u8], via: Option<&str>, out: &mut BytesMut) {
     while !heads.is_empty() {
         let Some(length) = forward_one(heads, via, out) else {

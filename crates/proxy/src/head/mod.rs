@@ -16,7 +16,7 @@
 //! | `TE` keeps only `trailers` | RFC 9110 §10.1.4 |
 //! | `Trailer` ends here where trailers do: before a body that is not chunked, and before a client without `TE: trailers` | RFC 9110 §6.5.1 |
 //! | what claims an address, a scheme, a host or more of the client (`Forwarded`, `X-Forwarded-*`, `X-Real-IP` and the like) ends here, unless the client is trusted | RFC 7239 §8.1 |
-//! | trailers of requests that claim such a thing, or concern one hop, end here whoever sends them | RFC 9110 §6.5.1 |
+//! | trailers of requests that claim such a thing, or concern one hop, end here for all clients | RFC 9110 §6.5.1 |
 //! | names with `_`, `.` or the like that are one of these with `-` end here, unless they are wanted | gateways that fold them (RFC 3875 §4.1.18) |
 //! | `Proxy` ends here | gateways that make `HTTP_PROXY` of it |
 //! | `Upgrade` goes on only if `Connection` names it, and never for h2c or TLS | RFC 9110 §7.8 |
@@ -93,7 +93,7 @@ pub(crate) struct HeadInfo {
 #[derive(Debug)]
 pub(crate) struct CheckedHead<'a> {
     pub(crate) facts: HeadInfo,
-    /// Whom it is for; empty in HTTP/1.0 without `Host`.
+    /// The host that it is for; empty in HTTP/1.0 without `Host`.
     pub(crate) host: &'a str,
 }
 
@@ -293,7 +293,7 @@ pub(crate) fn check<'a, B>(
 }
 
 impl HeadInfo {
-    /// Whether the request says whom it is for; HTTP/1.0 need not.
+    /// Whether the request names its host; HTTP/1.0 need not.
     pub(crate) fn names_host(&self) -> bool {
         self.has_host || self.absolute
     }
@@ -489,7 +489,7 @@ fn absolute_host(uri: &Uri) -> Result<&str, Reason> {
     }
 }
 
-/// What a request's head becomes depends on who asks and who answers.
+/// What a request's head becomes depends on its client and its node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hop<'a> {
     pub(crate) config: &'a ForwardedConfig,

@@ -354,7 +354,7 @@ fn claims_about_the_client_are_replaced_or_appended_to() {
     );
 }
 
-/// Names that claim who the client is or how it came.
+/// Names that claim a client's identity or how it came.
 const SPELLED_CLAIMS: &[&str] = &[
     "Forwarded",
     "X-Forwarded-For",

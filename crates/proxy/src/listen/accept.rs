@@ -1,8 +1,8 @@
 //! From a listening socket to a connection that is served, or refused before a byte of it is read.
 //!
 //! A refused connection costs as little as can be: it is accepted, gets an answer that was ready, and
-//! waits among the lingering for its client to close. It never becomes a task, nor is the
-//! reactor told of it. Each gets its answer: where as many linger as may, the oldest makes room, and
+//! waits among the lingering for its client to close. It never becomes a task, nor does the
+//! reactor know it. Each gets its answer: where as many linger as may, the oldest makes room, and
 //! where no file is left for one more, a spare one is given up for it.
 //!
 //! A worker that does not keep up accepts nothing for a while ([`AcceptGate`]); the kernel holds new
@@ -113,7 +113,7 @@ pub(crate) async fn accept(clients: Rc<Clients>, listener: Listener) {
         () = accept_for_ever(&clients, &listener) => {}
         () = clients.worker.base.drain.begun() => {}
     }
-    // Whoever is connected already, or thinks so, would be reset when the socket closes.
+    // Clients that are connected already, or think so, would be reset when the socket closes.
     // Mostly the closer has put the filter there. Where neither may, those that are still new are served as well.
     stop_new(&listener.socket()).unwrap_or_default();
     let late = accept_for_ever(&clients, &listener);

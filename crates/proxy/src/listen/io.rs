@@ -116,7 +116,7 @@ impl ClientIo {
     }
 
     /// Looks whether a client that waits for its answer has left ([`departure`]). hyper would look by
-    /// reading on, into a new buffer for every request; so it is told that half-closed connections are
+    /// reading on, into a new buffer for every request; so its setting is that half-closed connections are
     /// in order, and asks for a flush on every turn, which is when this looks.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let connection = &self.connection;

@@ -2,7 +2,7 @@
 //! reset it, and a reset can overtake the answer. So a refused connection lingers: its sending side
 //! is closed, and what still comes is read and thrown away, for a while and up to a size.
 //!
-//! Whoever was refused unread costs no task and no timer: the worker's clock looks at those sockets
+//! A client that was refused unread costs no task and no timer: the worker's clock looks at those sockets
 //! once per tick.
 
 use std::collections::VecDeque;

@@ -156,7 +156,7 @@ impl Proxy {
     }
 
     fn spawn(&mut self, seed: WorkerSeed, alive: Sender<()>) -> Result<(), ProxyError> {
-        // The runtime stays on its thread, so whether it can be made is told from there.
+        // The runtime stays on its thread, so that thread reports whether it can be made.
         let (said, made) = channel();
         let thread = std::thread::Builder::new()
             .name(format!("tidegate-w{}", seed.index))
@@ -166,7 +166,7 @@ impl Proxy {
                         drop(said);
                         seed.run_on(runtime);
                     }
-                    // Whoever starts us waits for this.
+                    // The caller waits for this.
                     Err(error) => said.send(error).unwrap_or_default(),
                 }
                 drop(alive);
@@ -227,7 +227,7 @@ impl Proxy {
     }
 
     /// Takes in nothing new, lets what is in flight end, and cuts off what is left at the
-    /// deadline. What is told counts from [`Proxy::begin_drain`].
+    /// deadline. The times count from [`Proxy::begin_drain`].
     pub fn drain(mut self, deadline: Duration) -> Drained {
         self.begin_drain();
         self.join(Instant::now() + deadline);

@@ -1,4 +1,4 @@
-//! A worker at work: it listens, keeps time, and ends when it is told to.
+//! A worker at work: it listens, keeps time, and ends at the signal.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use crate::listen::{Clients, Listener, accept};
 use crate::record::reason::Reason;
 use crate::worker::Worker;
 
-/// What the workers are told.
+/// Orders to the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Go on.
@@ -24,7 +24,7 @@ pub(super) enum Order {
     Cut,
 }
 
-/// Runs a worker until it is told to stop, or until one of its own tasks fails: without its clock, say, no
+/// Runs a worker until the signal to stop, or until one of its own tasks fails: without its clock, say, no
 /// time-out holds, so the worker ends, and its connections with it. Then its listening `sockets` stay
 /// open for its successor.
 pub(super) async fn run(

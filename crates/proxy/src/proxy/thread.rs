@@ -1,4 +1,4 @@
-//! A worker's thread: it runs workers one after the other, until one ends as it was told to.
+//! A worker's thread: it runs workers one after the other, until one ends at the signal.
 
 use std::cell::Cell;
 use std::io;
@@ -40,7 +40,7 @@ pub(super) struct WorkerSeed {
 }
 
 impl WorkerSeed {
-    /// Runs workers on this thread, one after the other, until one ends as it was told to. Its sockets stay,
+    /// Runs workers on this thread, one after the other, until one ends at the signal. Its sockets stay,
     /// so clients that connect in between wait for the next one.
     pub(super) fn run_on(self, mut made: LocalRuntime) {
         let observer = self.observer.take().map(Rc::new);

@@ -1,4 +1,4 @@
-//! What the discovery of culprits is told of requests: when each went to a server, and when its last byte
+//! What the discovery of culprits reads of requests: when each went to a server, and when its last byte
 //! was back; or that admission refused it.
 //!
 //! ```text
@@ -55,7 +55,7 @@ impl Words {
     pub(crate) fn new(method: &str, target: &str, path_length: usize) -> Self {
         let mut words = Self::default();
         let (method, target) = (method.as_bytes(), target.as_bytes());
-        // Methods of this length are nobody's.
+        // No method has this length.
         let method = &method[..method.len().min(WORDS_BYTES / 2)];
         let from = method.len();
         let to = WORDS_BYTES.min(from + target.len());
@@ -98,7 +98,7 @@ impl Words {
     }
 }
 
-/// What is told.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A request went to a server.
@@ -143,7 +143,7 @@ struct Telling {
 }
 
 impl Observer {
-    /// The request's number; none if nobody will hear of it.
+    /// The request's number; none if its end will not be read.
     pub(crate) fn on_sent(
         &self,
         site: SiteId,
@@ -170,7 +170,7 @@ impl Observer {
         self.0.borrow_mut().ring.push(refused).ok();
     }
 
-    /// A lost end is seen by who drains: the ring was full.
+    /// A lost end is seen by the reader: the ring was full.
     pub(crate) fn on_end(&self, id: u64, at: Timestamp) {
         // If there is no room the drainer sees a full ring, and knows what that means.
         self.0.borrow_mut().ring.push(Event::Ended { id, at }).ok();

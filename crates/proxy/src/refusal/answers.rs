@@ -1,4 +1,4 @@
-//! How each site answers whom it refuses: status, `retry-after`, what is told of the limit, body.
+//! How each site answers what it refuses: status, `retry-after`, what is shown of the limit, body.
 //!
 //! | reason | status |
 //! |---|---|
@@ -30,7 +30,7 @@ use crate::record::reason::Reason;
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-/// Different numbers of seconds that are told: a longer range is covered evenly by so many.
+/// Different numbers of seconds that are given: a longer range is covered evenly by so many.
 const WAITS_MAX: usize = 16;
 const UNREAD: [Reason; 2] = Reason::UNREAD;
 

@@ -174,7 +174,7 @@ async fn until_room(
     Ok(())
 }
 
-/// What a class of requests is told by. The form of OPTIONS for a whole server stands for its root.
+/// What a class of requests is known by. The form of OPTIONS for a whole server stands for its root.
 fn path<B>(request: &Request<B>) -> &str {
     match request.uri().path() {
         "*" => "/",

@@ -50,7 +50,7 @@ pub(crate) struct RequestState {
     pub(crate) status: u16,
     pub(super) bytes: u64,
     pub(super) words: Words,
-    /// Its number where discovery is told of it, until it is told of its end.
+    /// Its number for discovery, until its end is written too.
     observed: Option<u64>,
 }
 
@@ -131,7 +131,7 @@ impl RequestState {
         }
     }
 
-    /// The answer has ended: by itself, by its node, or by its client, who is not the node's doing.
+    /// The answer has ended: by itself, by its node, or by its client, which is not the node's doing.
     pub(super) fn settle(&mut self, worker: &Worker, reason: Option<Reason>, now: Timestamp) {
         let Some(outcome) = self.answers.take() else {
             return;

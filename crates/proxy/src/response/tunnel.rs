@@ -1,5 +1,5 @@
 //! An upgraded connection: bytes both ways, until both sides have said that they are done, one
-//! breaks, or nothing moves for too long. A side that is done is told to the other (half-close).
+//! breaks, or nothing moves for too long. A side that is done closes towards the other (half-close).
 //! The request that began it is in flight until then, and rests: it holds no room at its node.
 
 use std::future::poll_fn;
@@ -87,7 +87,7 @@ impl Tunnel {
                 client.connection.extend(worker.base.ticks.tunnel_idle);
             }
             match (sent, received) {
-                // Whoever breaks a tunnel off ends it, and that is how tunnels usually end.
+                // A side that breaks a tunnel off ends it, and that is how tunnels usually end.
                 (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => Poll::Ready(None),
                 (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(None),
                 (Poll::Pending, Poll::Ready(Ok(())) | Poll::Pending)

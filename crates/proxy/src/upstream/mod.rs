@@ -1,7 +1,7 @@
 //! One connection to a node, and the pool of idle ones. A connection is no task: the session
 //! that has it polls it, so an answer costs no detour through the scheduler.
 //!
-//! An idle connection that the node closes is found out by the next user, who gets the request
+//! An idle connection that the node closes is found out by the next user, which gets the request
 //! back unsent, or by the sweep. The pool gives the youngest first, so that what is not needed
 //! grows old and goes.
 
@@ -115,12 +115,12 @@ impl Upstream {
         let polled = self
             .gate
             .poll_in_turns(|| Pin::new(&mut *connection).poll(&mut context));
-        // How it ended is told to whoever waits for the response.
+        // The task that waits for the response learns how it ended.
         self.ended = polled.is_ready();
         self.ended
     }
 
-    /// Runs `work` without waking the owner, who will drive the connection anyhow.
+    /// Runs `work` without waking the owner, which will drive the connection anyhow.
     pub(crate) fn quietly<T>(&self, work: impl FnOnce() -> T) -> T {
         let done = self.gate.quietly(work);
         self.gate.take_woken();

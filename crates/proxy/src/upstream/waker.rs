@@ -1,4 +1,4 @@
-//! The waker of an upstream connection. Such a connection is no task of its own: whoever has it
+//! The waker of an upstream connection. Such a connection is no task of its own: its owner
 //! polls it. The gate gives it one waker for life, and passes wake-ups on to its present owner.
 //!
 //! While the owner itself polls, wake-ups are only noted: they would schedule the very task

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Rings for whoever reads. All of it happens on one thread; the atomic is what the type asks for.
+/// Rings for the reader. All of it happens on one thread; the atomic is what the type asks for.
 #[derive(Debug)]
 struct Bell {
     rung: AtomicBool,

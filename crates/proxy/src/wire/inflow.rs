@@ -42,7 +42,7 @@ impl Default for Scratch {
     }
 }
 
-/// Who sends.
+/// The side that sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
     Client,
@@ -145,7 +145,7 @@ impl Inflow {
         !matches!(self.next, Next::Head(_))
     }
 
-    /// Whether bytes were read that nobody has wanted yet.
+    /// Whether bytes were read that were not asked for yet.
     pub(crate) fn is_ahead(&self) -> bool {
         self.at < self.kept.len()
     }
@@ -211,7 +211,7 @@ impl Inflow {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match &self.next {
-            // Whoever read the head says how to go on, and asks again.
+            // The reader of the head says how to go on, and asks again.
             Next::Undecided => return Poll::Pending,
             Next::Chunked(chunks) => {
                 if self.is_ahead() || chunks.passing() < buffer.remaining() as u64 {

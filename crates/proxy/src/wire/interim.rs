@@ -41,7 +41,7 @@ impl Interims {
 
     /// Part of a head has come, and not its end.
     pub(crate) fn on_part(&mut self, part: &[u8]) {
-        // A head that is longer than all may be is refused by whoever reads it.
+        // A head that is longer than all may be is refused by its reader.
         if self.begun.len() + part.len() <= BYTES_MAX {
             self.begun.extend_from_slice(part);
         }

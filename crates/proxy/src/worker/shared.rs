@@ -17,7 +17,7 @@ use crate::record::stats::Stats;
 pub struct Shared {
     /// What is known of the nodes' load.
     pub table: Arc<LoadTable>,
-    /// Who serves what. Workers take a new one over with their next request.
+    /// Which nodes serve which sites. Workers take a new one over with their next request.
     pub topology: Arc<ArcSwap<Topology>>,
     /// Which site a host and a path belong to.
     pub routes: Arc<ArcSwap<Routes>>,

@@ -98,7 +98,7 @@ impl Node {
         Self::answering(|_| ok("ok"))
     }
 
-    /// An address where nobody listens.
+    /// An address without a listener.
     pub(crate) fn nobody() -> SocketAddr {
         TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -123,7 +123,7 @@ pub(crate) fn ok(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-/// A node that answers `/now` at once, and everything else when it is told to.
+/// A node that answers `/now` at once, and everything else at the signal.
 pub(crate) struct Gated {
     pub(crate) node: Node,
     open: Sender<()>,

@@ -18,7 +18,7 @@ pub struct Recent {
     pub at: Timestamp,
     /// From then to its end.
     pub duration: Duration,
-    /// Who sent it.
+    /// The client that sent it.
     pub client: IpAddr,
     /// Its site, if there is one.
     pub site: Option<SiteId>,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module. Release and acquire, so that whoever reads an end has also seen its begin.
+/// See the module. Release and acquire, so that a thread that reads an end has also seen its begin.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
