@@ -48,6 +48,30 @@ const CRATES: &[(&str, Layers)] = &[
             &["kernel", "reader"],
         ],
     ),
+    (
+        "tidegate",
+        &[
+            &[
+                "class_names",
+                "models",
+                "open_files",
+                "output",
+                "replace",
+                "rungs",
+                "secret_file",
+                "table",
+            ],
+            &["key_file", "orders_file", "token"],
+            &["config", "peer_auth"],
+            &["failure", "reads", "state"],
+            &["client", "driver", "privilege", "resources", "signals"],
+            &["agent", "culprits", "probe", "simulate"],
+            &["admin"],
+            &["run"],
+            &["demo"],
+            &["cli", "fuzzing", "testing"],
+        ],
+    ),
 ];
 
 /// An arrow between two top modules, and a file that has it.

@@ -1,9 +1,11 @@
-//! The command line's side of the admin API: one request, one answer.
+//! The command line's side of the admin API: where the front-end is, one request, one answer.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use clap::Args;
 use http::header::{AUTHORIZATION, HOST};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
@@ -13,14 +15,57 @@ use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::admin::ORDER_HEADER;
-use crate::admin::models::ApiError;
-use crate::config::Token;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::models::{ApiError, ORDER_HEADER};
+use crate::token::Token;
 
+/// Where a front-end's admin interface is, if nothing else is said.
+const ADMIN_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9900);
+/// Holds the admin token for commands that are given no file.
+const TOKEN_VARIABLE: &str = "TIDEGATE_TOKEN";
 /// Longest wait for an answer: all that it needs is in the front-end's memory.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest answer, bytes: a status of ten thousand nodes.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
+
+/// How to reach a running front-end.
+#[derive(Debug, Args)]
+pub(crate) struct AdminArgs {
+    /// Take address and token from the front-end's configuration file.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "admin")]
+    config: Option<PathBuf>,
+    /// The admin address, with or without `http://` before it [default: 127.0.0.1:9900].
+    #[arg(long, value_name = "ADDRESS", value_parser = admin_address)]
+    admin: Option<SocketAddr>,
+    /// File with the admin token; TIDEGATE_TOKEN in the environment holds the token itself.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl AdminArgs {
+    /// The front-end that they name.
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        let (address, token) = match &self.config {
+            Some(file) => {
+                let admin = Config::load(file)?.admin;
+                (admin.address, admin.token)
+            }
+            None => (self.admin.unwrap_or(ADMIN_ADDRESS), None),
+        };
+        let token = match (&self.token_file, std::env::var(TOKEN_VARIABLE)) {
+            (Some(file), _) => Some(Token::load(file).map_err(|reason| {
+                Failure::Usage(format!("cannot use {}: {reason}", file.display()))
+            })?),
+            (None, Ok(text)) if token.is_none() => Some(
+                Token::parse(&text)
+                    .map_err(|reason| Failure::Usage(format!("{TOKEN_VARIABLE}: {reason}")))?,
+            ),
+            (None, _) => token,
+        };
+        Ok(Client { address, token })
+    }
+}
 
 /// A running front-end.
 #[derive(Debug)]
@@ -157,6 +202,20 @@ async fn exchange(
     }
 }
 
+/// An address as a browser has it, or bare; a name is looked up.
+fn admin_address(text: &str) -> Result<SocketAddr, String> {
+    if text.starts_with("https://") {
+        return Err("the admin interface speaks plain HTTP: write http://, or nothing".into());
+    }
+    let bare = text.strip_prefix("http://").unwrap_or(text);
+    let bare = bare.strip_suffix('/').unwrap_or(bare);
+    let found = bare.to_socket_addrs().map(|mut found| found.next());
+    match found {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) | Err(_) => Err("an address and a port are needed, like 127.0.0.1:9900".into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -182,6 +241,29 @@ mod tests {
             let answer = exchange(address, Request::new(Full::default())).await;
             answer.ok().map(|answer| answer.into_body().len())
         })
+    }
+
+    #[test]
+    fn an_admin_address_is_taken_as_a_browser_shows_it() {
+        for text in [
+            "127.0.0.1:9900",
+            "http://127.0.0.1:9900",
+            "http://127.0.0.1:9900/",
+        ] {
+            let address = admin_address(text).unwrap();
+            assert_eq!(address, "127.0.0.1:9900".parse().unwrap(), "{text}");
+        }
+        let six = admin_address("http://[::1]:9900/").unwrap();
+        assert_eq!(six, "[::1]:9900".parse().unwrap());
+        for text in [
+            "",
+            "http://",
+            "127.0.0.1",
+            "https://127.0.0.1:9900",
+            "a/b:1",
+        ] {
+            assert!(admin_address(text).is_err(), "{text}");
+        }
     }
 
     /// Another front-end, or what listens in its place, costs no more memory than this.

@@ -23,7 +23,6 @@ use tidegate_proxy::Shared;
 use tokio::sync::oneshot;
 
 use crate::output::Output;
-use crate::probe::Probed;
 use crate::reads::Reads;
 use crate::rungs::{KeyWatch, RungWatch};
 
@@ -34,7 +33,18 @@ const SLOW_TICKS: u64 = 100;
 /// Most messages that wait for a tick; an order more is refused.
 const MESSAGES_MAX: usize = 1024;
 
-/// What the thread is told.
+/// What has become of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probed {
+    /// Something was answered.
+    Answered,
+    /// Nothing was, in time.
+    Unanswered,
+    /// This machine could not ask.
+    Unsent,
+}
+
+/// A message to the thread.
 #[derive(Debug)]
 enum Message {
     Order(NodeId, AdminState, oneshot::Sender<()>),

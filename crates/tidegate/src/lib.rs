@@ -2,15 +2,18 @@
 
 mod admin;
 mod agent;
+mod class_names;
 mod cli;
 mod client;
 mod config;
 mod culprits;
 mod demo;
 mod driver;
+mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod key_file;
+mod models;
 mod open_files;
 mod orders_file;
 mod output;
@@ -26,8 +29,10 @@ mod secret_file;
 mod signals;
 mod simulate;
 mod state;
+mod table;
 #[cfg(test)]
 mod testing;
+mod token;
 
 use std::process::ExitCode;
 

@@ -14,8 +14,8 @@ use tidegate_core::throttle::{SetBy, Throttle};
 use tidegate_core::time::Timestamp;
 use tidegate_proxy::Throttling;
 
-use crate::admin::models::OrderModel;
-use crate::culprits::names::ClassNames;
+use crate::class_names::ClassNames;
+use crate::models::OrderModel;
 use crate::replace::replace;
 
 /// Largest file, bytes: as many throttles as there may be, with the longest classes.

@@ -22,7 +22,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use tidegate_core::time::Timestamp;
 
-use crate::config::Token;
+use crate::token::Token;
 
 /// The scheme in `Authorization` and `WWW-Authenticate`.
 pub(crate) const SCHEME: &str = "Tidegate-Peer";

@@ -16,8 +16,8 @@ use tidegate_core::throttle::Marks;
 use tidegate_proxy::ProxyThread;
 use tidegate_remote::privilege::{self, CapabilitySet, Identity, NONE};
 
-use crate::cli::Failure;
 use crate::config::FrontEnd;
+use crate::failure::Failure;
 use crate::output::Output;
 
 /// For a filter at a listening socket.

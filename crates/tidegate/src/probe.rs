@@ -15,21 +15,10 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
-use crate::driver::Orders;
+use crate::driver::{Orders, Probed};
 
 /// Probes that wait to be sent; the director asks again for those beyond.
 pub(crate) const WAITING_MAX: usize = 256;
-
-/// What has become of a probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Probed {
-    /// Something was answered.
-    Answered,
-    /// Nothing was, in time.
-    Unanswered,
-    /// This machine could not ask.
-    Unsent,
-}
 
 /// Sends probes as they are asked for, until nobody asks any more.
 pub(crate) async fn run(

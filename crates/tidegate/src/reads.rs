@@ -9,8 +9,8 @@ use tidegate_remote::reader::{
     NodeReadStatus, ReadFault, Reader, ReaderError, ReaderHandle, ReaderOptions, Target, Transport,
 };
 
-use crate::admin::models::ReadStatus;
 use crate::config::NodeRead;
+use crate::models::ReadStatus;
 
 /// The reader, if there is anything to read.
 #[derive(Debug, Default)]

@@ -13,8 +13,8 @@ use tidegate_core::load::{Counters, LoadTable, NodeLoad};
 use tidegate_core::topology::NodeId;
 use tidegate_remote::reader::{ReaderError, ReaderOptions};
 
-use crate::admin::models::ReadStatus;
 use crate::config::{NodeRead, Resource};
+use crate::models::ReadStatus;
 use crate::reads::Reads;
 
 /// Shortest time between two reads.

@@ -41,15 +41,15 @@ use tokio::sync::mpsc;
 
 use crate::admin::plane::{Plane, Window};
 use crate::admin::{Access, server};
-use crate::cli::Failure;
+use crate::class_names::ClassNames;
 use crate::config::file::{LimitsFile, TimeoutsFile};
 use crate::config::throttle::Throttled;
 use crate::config::values::Auto;
 use crate::config::{Admin, Config, Culprits, FrontEnd};
 use crate::culprits::live::peers::{self, PeerClient};
 use crate::culprits::live::{Watch, WatchParts};
-use crate::culprits::names::ClassNames;
 use crate::driver::{Driver, DriverParts};
+use crate::failure::Failure;
 use crate::open_files;
 use crate::orders_file::OrdersFile;
 use crate::output::{self, Output};

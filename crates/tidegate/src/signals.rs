@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::Failure;
+use crate::failure::Failure;
 
 /// Waits for a kind of signal from now on.
 pub(crate) fn listen(kind: SignalKind) -> Result<Signal, Failure> {

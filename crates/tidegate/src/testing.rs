@@ -18,8 +18,8 @@ use tidegate_proxy::{Dithering, Shared, Stats, Throttling};
 use tidegate_remote::udp::key_file::Master;
 
 use crate::admin::plane::{Plane, Window};
+use crate::class_names::ClassNames;
 use crate::culprits::live::{Asks, Finding, Findings};
-use crate::culprits::names::ClassNames;
 use crate::driver::{Driver, DriverParts};
 use crate::key_file;
 use crate::orders_file::OrdersFile;

@@ -19,13 +19,9 @@ use http_body_util::{BodyExt as _, Full};
 use tidegate_core::time::Timestamp;
 
 use super::api::{self, Answer};
-use crate::config::Token;
+use crate::models::{EXCHANGE, ORDER_HEADER};
 use crate::peer_auth::{self, PeerGate, Proven};
-
-/// What an order must carry if there is no token.
-pub(crate) const ORDER_HEADER: &str = "tidegate-order";
-/// What front-ends ask each other for.
-pub(crate) const EXCHANGE: &str = "/api/culprits/requests";
+use crate::token::Token;
 
 /// Least time between two lines about refused requests.
 const LINES_EVERY: Duration = Duration::from_secs(60);

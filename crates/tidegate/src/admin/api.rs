@@ -16,10 +16,10 @@ use tidegate_core::topology::{AdminState, NodeId, Topology};
 
 use super::culprits;
 use super::exposition::Format;
-use super::models::{ApiError, Ordered};
 use super::page;
 use super::plane::Plane;
 use super::{metrics, status, throttles, why};
+use crate::models::{ApiError, Ordered};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 

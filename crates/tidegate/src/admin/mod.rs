@@ -18,13 +18,10 @@
 
 mod access;
 mod api;
-#[cfg(test)]
-mod attacks;
 pub(crate) mod culprits;
 mod exposition;
 mod findings;
 mod metrics;
-pub(crate) mod models;
 mod page;
 pub(crate) mod plane;
 mod process;
@@ -37,5 +34,4 @@ pub(crate) mod throttles;
 mod trouble;
 mod why;
 
-pub(crate) use access::{Access, EXCHANGE, ORDER_HEADER};
-pub(crate) use why::grown_reason;
+pub(crate) use access::Access;

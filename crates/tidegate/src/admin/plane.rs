@@ -11,8 +11,8 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteSpec;
 use tidegate_proxy::{Shared, Snapshot};
 
+use crate::class_names::ClassNames;
 use crate::culprits::live::{Asks, Finding};
-use crate::culprits::names::ClassNames;
 use crate::driver::{DriverStats, Orders};
 use crate::orders_file::OrdersFile;
 use crate::reads::Reads;

@@ -8,13 +8,13 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{Health, NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot, Snapshot};
 
-use super::models::{
-    Apart, GrownKind, LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent, Requests,
-    ResourceStatus, SiteStatus, Status,
-};
 use super::plane::{Look, Plane};
 use super::throttles;
 use super::trouble::trouble;
+use crate::models::{
+    Apart, GrownKind, LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent, Requests,
+    ResourceStatus, SiteStatus, Status,
+};
 
 /// Names of the status classes, as the counters have them.
 pub(super) const CLASSES: [&str; tidegate_proxy::CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];

@@ -1,5 +1,7 @@
 //! The API's answers, who gets them, and the page in a browser.
 
+mod attacks;
+
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,14 +15,14 @@ use serde_json::json;
 use tidegate_core::topology::NodeId;
 
 use super::culprits::browser;
-use super::models::{ApiError, Ordered, Status, Why};
 use super::plane::Plane;
 use super::server::Desk;
-use super::{Access, ORDER_HEADER, server};
-use crate::config::Token;
+use super::{Access, server};
 use crate::driver::Driver;
+use crate::models::{ApiError, ORDER_HEADER, Ordered, Status, Why};
 use crate::output::Output;
 use crate::testing;
+use crate::token::Token;
 use tidegate_proxy::Ports;
 
 const TOKEN: &str = "0123456789abcdef";

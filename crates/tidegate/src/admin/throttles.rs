@@ -9,10 +9,10 @@ use tidegate_core::units::{Size, format_size};
 use tidegate_proxy::Throttling;
 
 use super::exposition::{Family, Kind, Text};
-use super::models::{
+use super::plane::Plane;
+use crate::models::{
     OrderModel, ReleaseOrder, ThrottleGiven, ThrottleOrder, ThrottleStatus, Throttles,
 };
-use super::plane::Plane;
 
 /// Longest time for which a class may be throttled: a year is for ever.
 const FOR_SECONDS_MAX: f64 = 366.0 * 86_400.0;

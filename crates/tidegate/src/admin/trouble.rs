@@ -5,8 +5,8 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{Cause, Ejection, NodeId, Topology};
 use tidegate_proxy::{NodeSnapshot, Reason};
 
-use super::models::Trouble;
 use super::plane::{Look, Plane};
+use crate::models::Trouble;
 
 /// An error is worth a sentence for so long, where nothing else is wrong.
 const RECENT_SECONDS: f64 = 300.0;

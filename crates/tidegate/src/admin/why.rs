@@ -14,17 +14,15 @@ use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
 use tidegate_proxy::Recent;
 
 use super::findings;
-use super::models::{
-    Decision, GrownKind, NodeStatus, TermStatus, Why, WhyClass, WhyNode, WhySite, WhySiteNode,
-};
 use super::plane::{Look, Plane};
 use super::status::{grown, node_status};
 use super::throttles;
+use crate::models::{
+    Decision, NodeStatus, TermStatus, Why, WhyClass, WhyNode, WhySite, WhySiteNode, grown_reason,
+};
 
 /// Nodes that one sentence names.
 const NODES_MAX: usize = 10;
-/// Kinds of requests that one names.
-const KINDS_MAX: usize = 5;
 /// Requests that an answer shows.
 const DECISIONS_MAX: usize = 20;
 
@@ -302,26 +300,6 @@ fn site_reasons(plane: &Plane, now: Timestamp, topology: &Topology, id: SiteId) 
         reasons.extend(throttles::reasons(&throttle));
     }
     reasons
-}
-
-/// Which kinds go last since they grew, the first few by name.
-pub(crate) fn grown_reason(kinds: &[GrownKind]) -> Option<String> {
-    if kinds.is_empty() {
-        return None;
-    }
-    let named = kinds.iter().take(KINDS_MAX).map(|it| {
-        let name = it.kind.as_deref().unwrap_or("kinds not told apart");
-        format!("{name} ({} in flight)", it.in_flight)
-    });
-    let mut named: Vec<_> = named.collect();
-    let left = kinds.len().saturating_sub(KINDS_MAX);
-    if left > 0 {
-        named.push(format!("and {left} more"));
-    }
-    Some(format!(
-        "where room is short these go last, since they grew more than all others: {}",
-        named.join(", ")
-    ))
 }
 
 /// What the site shares with others.

@@ -1,30 +1,25 @@
 //! What each command does.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use clap::CommandFactory;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
-use super::culprits;
 use super::key;
 use super::show;
 use super::throttle;
-use super::{AdminArgs, Cli, Command, Failure, OrderArgs};
-use crate::admin::models::{Ordered, Status, Why};
+use super::{Cli, Command, OrderArgs};
 use crate::agent;
-use crate::client::Client;
-use crate::config::{Config, Token, print};
+use crate::client::AdminArgs;
+use crate::config::{Config, print};
+use crate::culprits;
 use crate::demo;
+use crate::failure::Failure;
+use crate::models::{Ordered, Status, Why};
 use crate::output::Output;
 use crate::{privilege, state};
 use tidegate_proxy::PortSharing;
-
-/// Where a front-end's admin interface is, if nothing else is said.
-const ADMIN_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9900);
-/// Holds the admin token for commands that are given no file.
-const TOKEN_VARIABLE: &str = "TIDEGATE_TOKEN";
 
 /// Does it.
 pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
@@ -43,7 +38,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Throttle(args) => throttle::throttle(&args, output),
         Command::Release { class, admin } => throttle::release(class, &admin, output),
         Command::Simulate(args) => crate::simulate::run(&args, output),
-        Command::Culprits(args) => culprits::culprits(&args, output),
+        Command::Culprits(args) => culprits::command::run(&args, output),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut script);
@@ -123,29 +118,8 @@ fn effective(file: &Path, output: Output) -> Result<(), Failure> {
     Ok(output.result(&text, &value)?)
 }
 
-pub(super) fn client(args: &AdminArgs) -> Result<Client, Failure> {
-    let (address, token) = match &args.config {
-        Some(file) => {
-            let admin = Config::load(file)?.admin;
-            (admin.address, admin.token)
-        }
-        None => (args.admin.unwrap_or(ADMIN_ADDRESS), None),
-    };
-    let token = match (&args.token_file, std::env::var(TOKEN_VARIABLE)) {
-        (Some(file), _) => Some(Token::load(file).map_err(|reason| {
-            Failure::Usage(format!("cannot use {}: {reason}", file.display()))
-        })?),
-        (None, Ok(text)) if token.is_none() => Some(
-            Token::parse(&text)
-                .map_err(|reason| Failure::Usage(format!("{TOKEN_VARIABLE}: {reason}")))?,
-        ),
-        (None, _) => token,
-    };
-    Ok(Client { address, token })
-}
-
 fn status(args: &AdminArgs, output: Output) -> Result<(), Failure> {
-    let status: Status = client(args)?.get("/api/status").map_err(Failure::Failed)?;
+    let status: Status = args.client()?.get("/api/status").map_err(Failure::Failed)?;
     Ok(output.result(&show::status(&status), &status)?)
 }
 
@@ -155,13 +129,13 @@ fn why(name: &str, top: usize, args: &AdminArgs, output: Output) -> Result<(), F
         true => format!("/api/why/{}", utf8_percent_encode(name, NON_ALPHANUMERIC)),
         false => format!("/api/why/{}", segment(name)?),
     };
-    let why: Why = client(args)?.get(&path).map_err(Failure::Failed)?;
+    let why: Why = args.client()?.get(&path).map_err(Failure::Failed)?;
     Ok(output.result(&show::why(&why, top), &why)?)
 }
 
 fn give_order(order: &OrderArgs, state: &str, output: Output) -> Result<(), Failure> {
     let path = format!("/api/nodes/{}/{state}", segment(&order.node)?);
-    let done: Ordered = client(&order.admin)?.post(&path).map_err(Failure::Failed)?;
+    let done: Ordered = order.admin.client()?.post(&path).map_err(Failure::Failed)?;
     let mut text = match (done.state.as_str(), done.in_flight) {
         ("ready", _) | (_, 0) => format!("{}: {}", done.node, done.state),
         (state, in_flight) => format!("{}: {state}, {in_flight} requests in flight", done.node),

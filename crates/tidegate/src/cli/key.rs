@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use tidegate_remote::udp::key_file::{Master, is_name};
 
-use super::Failure;
+use crate::failure::Failure;
 use crate::key_file;
 use crate::output::Output;
 

@@ -1,9 +1,8 @@
 //! Answers of the admin API as text for people.
 
-use crate::admin::grown_reason;
-use crate::admin::models::{
+use crate::models::{
     Apart, Decision, NodeStatus, Quantiles, SiteStatus, Status, TermStatus, ThrottleStatus,
-    Throttles, Why, WhySiteNode,
+    Throttles, Why, WhySiteNode, grown_reason,
 };
 
 /// `tidegate status`.
@@ -403,7 +402,7 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::models::GrownKind;
+    use crate::models::GrownKind;
 
     #[test]
     fn times_read_well() {
@@ -459,7 +458,7 @@ mod tests {
             share: (number != 7).then(|| f64::from(number % 11) / 100.0),
             terms: Vec::new(),
         });
-        let why_site = crate::admin::models::WhySite {
+        let why_site = crate::models::WhySite {
             site: "shop".into(),
             policy: "auto".into(),
             policy_what: "what".into(),

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
-use tidegate_core::units::{Size, parse_size};
+use tidegate_core::units::{Size, parse_duration, parse_size};
 
-use super::commands::client;
-use super::{AdminArgs, Failure, duration, show};
-use crate::admin::models::{
+use super::show;
+use crate::client::AdminArgs;
+use crate::failure::Failure;
+use crate::models::{
     OrderModel, ReleaseOrder, ThrottleGiven, ThrottleOrder, ThrottleStatus, Throttles,
 };
 use crate::output::Output;
@@ -29,10 +30,10 @@ pub(crate) struct ThrottleArgs {
     )]
     rate: Option<f64>,
     /// Bytes per second that its responses share, like 64KiB.
-    #[arg(long, value_name = "SIZE", value_parser = size, requires = "class")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "class")]
     bandwidth: Option<Size>,
     /// How long a request waits at most; then it is answered 429.
-    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "class")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "class")]
     queue: Option<Duration>,
     /// Its requests give way to all others.
     #[arg(long, requires = "class")]
@@ -47,7 +48,7 @@ pub(crate) struct ThrottleArgs {
     #[arg(long, value_name = "N", requires = "class")]
     so_priority: Option<u32>,
     /// Release it by itself after so long.
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration, requires = "class")]
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration, requires = "class")]
     lasts: Option<Duration>,
     #[command(flatten)]
     admin: AdminArgs,
@@ -56,7 +57,9 @@ pub(crate) struct ThrottleArgs {
 /// Throttles a class, or lists those that are.
 pub(super) fn throttle(args: &ThrottleArgs, output: Output) -> Result<(), Failure> {
     let Some(class) = &args.class else {
-        let throttles: Throttles = client(&args.admin)?
+        let throttles: Throttles = args
+            .admin
+            .client()?
             .get("/api/throttles")
             .map_err(Failure::Failed)?;
         return Ok(output.result(&show::throttles(&throttles), &throttles)?);
@@ -76,7 +79,9 @@ pub(super) fn throttle(args: &ThrottleArgs, output: Output) -> Result<(), Failur
         for_seconds: args.lasts.map(|lasts| lasts.as_secs_f64()),
     };
     wanted.order.order().map_err(Failure::Usage)?;
-    let given: ThrottleGiven = client(&args.admin)?
+    let given: ThrottleGiven = args
+        .admin
+        .client()?
         .post_json("/api/throttle", &wanted)
         .map_err(Failure::Failed)?;
     let throttle = &given.throttle;
@@ -87,7 +92,8 @@ pub(super) fn throttle(args: &ThrottleArgs, output: Output) -> Result<(), Failur
 /// Releases a class.
 pub(super) fn release(class: String, admin: &AdminArgs, output: Output) -> Result<(), Failure> {
     let wanted = ReleaseOrder { class };
-    let given: ThrottleGiven = client(admin)?
+    let given: ThrottleGiven = admin
+        .client()?
         .post_json("/api/release", &wanted)
         .map_err(Failure::Failed)?;
     let ThrottleStatus {
@@ -109,8 +115,4 @@ fn tell(text: &str, given: &ThrottleGiven, output: Output) -> Result<(), Failure
         None => text.to_owned(),
     };
     Ok(output.result(&text, given)?)
-}
-
-fn size(text: &str) -> Result<Size, String> {
-    parse_size(text).map_err(|error| error.to_string())
 }

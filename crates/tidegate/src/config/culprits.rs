@@ -7,12 +7,11 @@ use std::time::Duration;
 use tidegate_core::classes::{PATTERNS_MAX, Pattern};
 use tidegate_core::throttle::AutoConfig;
 
-use super::Token;
 use super::file::ConfigFile;
 use super::problem::{Problem, Problems};
 use super::setting::{At, table};
-use crate::culprits::class_pattern;
-use crate::culprits::names::ClassNames;
+use crate::class_names::{ClassNames, class_pattern};
+use crate::token::Token;
 
 /// Most other front-ends.
 const PEERS_MAX: usize = 64;

@@ -25,7 +25,6 @@ mod notes;
 pub(crate) mod policy;
 pub(crate) mod print;
 pub(crate) mod problem;
-mod secrets;
 pub(crate) mod setting;
 mod site;
 pub(crate) mod throttle;
@@ -47,11 +46,11 @@ use tidegate_proxy::{ForwardedConfig, LogConfig, Ports, SiteConfig};
 use tidegate_remote::udp::Key;
 use toml::de::DeTable;
 
-use crate::culprits::names::ClassNames;
+use crate::class_names::ClassNames;
 use crate::open_files::Shares;
+use crate::token::Token;
 
 pub(crate) use problem::ConfigError;
-pub(crate) use secrets::Token;
 
 pub(crate) use culprits::Culprits;
 use file::{ConfigFile, LimitsFile, TimeoutsFile};

@@ -28,9 +28,10 @@ use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
 use super::values::Auto;
 use super::{
-    Admin, Config, FrontEnd, NodeRead, Resource, Token, culprits, group, notes, parse_rung,
-    parse_scope, site, throttle,
+    Admin, Config, FrontEnd, NodeRead, Resource, culprits, group, notes, parse_rung, parse_scope,
+    site, throttle,
 };
+use crate::token::Token;
 
 /// Threads that serve requests.
 const WORKERS_MAX: u32 = 1024;

@@ -8,14 +8,15 @@
 
 pub(crate) mod access;
 pub(crate) mod causal;
+pub(crate) mod command;
 mod correlate;
 pub(crate) mod evidence;
 mod files;
 mod input;
 pub(crate) mod live;
-pub(crate) mod names;
 mod offline;
 mod order;
+pub(crate) mod page;
 pub(crate) mod picture;
 #[cfg(test)]
 mod recordings;
@@ -27,23 +28,21 @@ pub(crate) mod time;
 
 use std::path::Path;
 
-use tidegate_core::classes::Pattern;
-
-use crate::admin::culprits::offline_page;
-use crate::cli::Failure;
-use crate::cli::culprits::CulpritsArgs;
+use crate::failure::Failure;
 use crate::output::Output;
 use crate::replace::replace;
 use access::Format;
+use command::CulpritsArgs;
 use evidence::{Evidence, Resource};
 use files::FileReport;
+use page::offline_page;
 use picture::report::Report;
 use report::{Inputs, Printed};
 use requests::Requests;
 use resource::Recording;
 
 /// Does what the arguments ask for.
-pub(crate) fn run(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
+fn run(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
     let formats = LogFormats::parse(args)?;
     let twice = |path: &&std::path::PathBuf| path.as_path() == Path::new("-");
     let all = args.access_log.iter().chain(&args.resource);
@@ -144,7 +143,7 @@ impl<'a> LogFormats<'a> {
 }
 
 /// Shows what a running front-end knows.
-pub(crate) fn show(args: &CulpritsArgs, report: &Report, output: Output) -> Result<(), Failure> {
+fn show(args: &CulpritsArgs, report: &Report, output: Output) -> Result<(), Failure> {
     let text = match report.resources.is_empty() && report.classes.is_empty() {
         true => {
             let notes: String = report
@@ -222,12 +221,3 @@ fn mostly_understood(file: &FileReport) -> Result<(), Failure> {
 /// So many bad lines, and one in so many of all, are no accident.
 const BAD_LINES_MAX: u64 = 20;
 const BAD_PART: u64 = 10;
-
-/// What `--class` takes: `/search/*`, or `name=/search/*`.
-pub(crate) fn class_pattern(text: &str) -> Result<Pattern, String> {
-    let (name, pattern) = match text.split_once('=') {
-        Some((name, pattern)) if !name.contains('/') => (Some(name), pattern),
-        Some(_) | None => (None, text),
-    };
-    Pattern::new(pattern, name).map_err(|error| error.to_string())
-}

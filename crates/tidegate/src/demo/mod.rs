@@ -29,13 +29,14 @@ mod report;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_core::policy::PolicyKind;
 use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 
 use crate::admin::plane::Plane;
-use crate::cli::{DemoArgs, Failure};
+use crate::failure::Failure;
 use crate::output::Output;
 use crate::signals::Stop;
 use calibration::{Cost, cpu_time, cpus};
@@ -63,6 +64,23 @@ const LOOK: Duration = Duration::from_millis(50);
 const SHOW: Duration = Duration::from_millis(500);
 /// Sockets and files that the demo may need open.
 const FILES: u64 = 16_384;
+
+/// Options of `tidegate demo`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// End after about so many seconds; fewer than ten tell little.
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) seconds: u32,
+    /// Another seed gives other arrivals and antagonists.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Show one class of requests that costs everybody: it is found, and slowed down at a click.
+    #[arg(long)]
+    pub(crate) elephant: bool,
+    /// Port of the live page; 0 is any free one.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+}
 
 /// How the time is used.
 #[derive(Clone, Copy, Debug, PartialEq)]

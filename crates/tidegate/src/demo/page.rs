@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 
 use crate::admin::plane::Plane;
 use crate::admin::{Access, server};
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::output::Output;
 use tidegate_proxy::Ports;
 

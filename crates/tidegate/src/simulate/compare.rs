@@ -10,12 +10,12 @@ use tidegate_sim::file::{Half, ScenarioFile};
 use tidegate_sim::matrix::comparison::{Comparison, Loss, Row};
 use tidegate_sim::matrix::score::{BAND, By, MISSED_BAND, Outcome, Score, unmet};
 
+use super::args::CompareArgs;
 use super::models::{CompareModel, Speed};
-use super::table::{self, millis};
 use super::{Ran, best_oracle, choosers, cost, files, pool, run_seeds, threads};
-use crate::cli::Failure;
-use crate::cli::simulate::CompareArgs;
+use crate::failure::Failure;
 use crate::output::Output;
+use crate::table::{self, millis};
 
 /// The policy that all others are held against.
 const JUDGED: PolicyKind = PolicyKind::Auto;

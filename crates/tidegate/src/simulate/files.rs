@@ -6,11 +6,11 @@ use serde_json::json;
 use tidegate_sim::file::ScenarioFile;
 use tidegate_sim::matrix::built_in;
 
-use super::table;
-use crate::cli::Failure;
 use crate::config::ConfigError;
 use crate::config::problem::{Problem, did_you_mean};
+use crate::failure::Failure;
 use crate::output::Output;
+use crate::table;
 
 /// Largest scenario file, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;

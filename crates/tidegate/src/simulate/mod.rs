@@ -4,12 +4,12 @@
 //! scenarios and what they come to are `tidegate_sim`'s; this module finds files, uses all
 //! CPUs, shows how far it is, and writes tables and JSON.
 
+mod args;
 mod compare;
 mod files;
 mod models;
 mod pool;
 mod single;
-pub(crate) mod table;
 
 use std::num::NonZeroUsize;
 use std::thread;
@@ -20,9 +20,11 @@ use tidegate_sim::matrix::score::Score;
 use tidegate_sim::scenario::Scenario;
 use tidegate_sim::world;
 
-use crate::cli::Failure;
-use crate::cli::simulate::{SimulateArgs, SimulateCommand};
+use crate::failure::Failure;
 use crate::output::Output;
+use args::SimulateCommand;
+
+pub(crate) use args::SimulateArgs;
 
 /// The oracles: what bounds every policy is the best of them.
 const ORACLES: [OracleBy; 3] = [OracleBy::RunQueue, OracleBy::InFlight, OracleBy::Slowdown];

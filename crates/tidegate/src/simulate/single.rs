@@ -8,12 +8,12 @@ use tidegate_sim::chooser::Chooser;
 use tidegate_sim::file::ScenarioFile;
 use tidegate_sim::matrix::score::{Score, unmet};
 
+use super::args::SimulateArgs;
 use super::models::{ScoreModel, SingleModel, Speed};
-use super::table::{self, millis};
 use super::{Ran, best_oracle, choosers, cost, files, pool, run_seeds, threads};
-use crate::cli::Failure;
-use crate::cli::simulate::SimulateArgs;
+use crate::failure::Failure;
 use crate::output::Output;
+use crate::table::{self, millis};
 
 /// Runs it.
 pub(super) fn run(name: &str, args: &SimulateArgs, output: Output) -> Result<(), Failure> {

@@ -14,10 +14,12 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use super::answer;
 use super::browser::Browser;
 use super::fixture::{self, SCENE, Scene};
-use super::{CONNECT, PAGE, POLICY, REPORT, answer, for_script, offline_page, policy};
-use crate::admin::{ORDER_HEADER, api};
+use crate::admin::api;
+use crate::culprits::page::{CONNECT, PAGE, POLICY, REPORT, for_script, offline_page, policy};
+use crate::models::ORDER_HEADER;
 use crate::testing;
 
 /// What the front-end of the tests answers, and what it was told.

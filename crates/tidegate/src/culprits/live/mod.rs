@@ -40,9 +40,9 @@ use tokio::sync::oneshot;
 
 use super::causal::CausalReport;
 use super::evidence::Lived;
-use super::names::ClassNames;
 use super::picture::report::{self, Mode, Report};
 use super::picture::{self, ClassMaterial, Material};
+use crate::class_names::ClassNames;
 use crate::config::Culprits;
 use crate::output::Output;
 use crate::resources::Resources;

@@ -23,8 +23,8 @@ use tidegate_proxy::Words;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Asks;
-use crate::admin::EXCHANGE;
 use crate::client;
+use crate::models::EXCHANGE;
 use crate::peer_auth::{self, Nonce, PeerKey};
 
 /// Time between two questions.

@@ -20,7 +20,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_proxy::Throttling;
 
 use super::Finding;
-use crate::culprits::names::ClassNames;
+use crate::class_names::ClassNames;
 
 /// How a resource does.
 #[derive(Clone, Debug, PartialEq)]
@@ -213,7 +213,7 @@ mod tests {
     use tidegate_core::classes::{ClassTable, Request, TreeConfig, Weight};
     use tidegate_core::throttle::Order;
 
-    use crate::culprits::class_pattern;
+    use crate::class_names::class_pattern;
 
     fn finding(class: &str, told: Option<Sure>) -> Finding {
         // As discovery would call it: `cart` by the configuration, and paths without a query.

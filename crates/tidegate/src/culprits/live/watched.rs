@@ -16,7 +16,7 @@ use super::super::picture::ResourceMaterial;
 use super::super::resource::{Span, Unit};
 use super::policy::Pressed;
 use super::series::{Kind, Series};
-use crate::admin::models::ReadStatus;
+use crate::models::ReadStatus;
 use crate::resources::Resources;
 
 /// Most resources that are watched.

@@ -6,7 +6,7 @@ use tidegate_core::culprits::Basis;
 
 use super::report::{Class, Mode, Pair, Report, Resource};
 use crate::culprits::time::show;
-use crate::simulate::table;
+use crate::table;
 
 /// Letters of a class's name that are shown, unless it would look like another's; so many of them are its end.
 const CLASS_WIDTH: usize = 60;

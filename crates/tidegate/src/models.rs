@@ -8,6 +8,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// The header that an order must carry if there is no token.
+pub(crate) const ORDER_HEADER: &str = "tidegate-order";
+/// The path at which front-ends ask each other for their requests.
+pub(crate) const EXCHANGE: &str = "/api/culprits/requests";
+/// Most kinds of requests that a sentence names.
+const KINDS_MAX: usize = 5;
+
 /// `GET /api/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
@@ -517,4 +524,24 @@ pub(crate) struct WhyClass {
     pub(crate) decisions: Vec<Decision>,
     /// Its throttle, if it has one.
     pub(crate) throttle: Option<ThrottleStatus>,
+}
+
+/// Which kinds go last since they grew, the first few by name.
+pub(crate) fn grown_reason(kinds: &[GrownKind]) -> Option<String> {
+    if kinds.is_empty() {
+        return None;
+    }
+    let named = kinds.iter().take(KINDS_MAX).map(|it| {
+        let name = it.kind.as_deref().unwrap_or("kinds not told apart");
+        format!("{name} ({} in flight)", it.in_flight)
+    });
+    let mut named: Vec<_> = named.collect();
+    let left = kinds.len().saturating_sub(KINDS_MAX);
+    if left > 0 {
+        named.push(format!("and {left} more"));
+    }
+    Some(format!(
+        "where room is short these go last, since they grew more than all others: {}",
+        named.join(", ")
+    ))
 }

@@ -17,7 +17,7 @@ fn widths(rows: &[Vec<String>]) -> Vec<usize> {
 }
 
 /// All columns aligned left: words.
-pub(super) fn left(rows: &[Vec<String>]) -> String {
+pub(crate) fn left(rows: &[Vec<String>]) -> String {
     render(rows, |_| false)
 }
 
@@ -50,7 +50,7 @@ fn render(rows: &[Vec<String>], right: impl Fn(usize) -> bool) -> String {
 }
 
 /// Long names of columns in as many lines as they have words, the last at the bottom.
-pub(super) fn header(names: &[&str]) -> Vec<Vec<String>> {
+pub(crate) fn header(names: &[&str]) -> Vec<Vec<String>> {
     let words: Vec<Vec<&str>> = names.iter().map(|name| name.split('_').collect()).collect();
     let lines = words.iter().map(Vec::len).max().unwrap_or(0);
     let word = |words: &Vec<&str>, line: usize| {
@@ -64,7 +64,7 @@ pub(super) fn header(names: &[&str]) -> Vec<Vec<String>> {
 
 /// The table in blocks that fit in so many columns of a terminal: the first `fixed` columns
 /// stand in each block.
-pub(super) fn blocks(rows: &[Vec<String>], fixed: usize, columns: Option<usize>) -> String {
+pub(crate) fn blocks(rows: &[Vec<String>], fixed: usize, columns: Option<usize>) -> String {
     let widths = widths(rows);
     let most = columns.unwrap_or(usize::MAX);
     let kept: usize = widths.iter().take(fixed).map(|wide| wide + GAP).sum();

@@ -1,4 +1,4 @@
-//! Arguments of `tidegate culprits`.
+//! `tidegate culprits`: its arguments, and whether files or a front-end are asked.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,14 +6,13 @@ use std::time::Duration;
 use clap::Args;
 use tidegate_core::classes::Pattern;
 
-use super::commands::client;
-use super::{AdminArgs, Failure};
-use crate::culprits;
-use crate::culprits::causal::{CausalReport, State};
-use crate::culprits::class_pattern;
-use crate::culprits::live::TestOrder;
-use crate::culprits::picture::report::Report;
-use crate::culprits::time::utc_offset;
+use super::causal::{CausalReport, State};
+use super::live::TestOrder;
+use super::picture::report::Report;
+use super::time::utc_offset;
+use crate::class_names::class_pattern;
+use crate::client::AdminArgs;
+use crate::failure::Failure;
 use crate::output::Output;
 
 /// Time between two looks at a test that runs: nobody tells this command when it is over, and the front-end
@@ -68,25 +67,27 @@ pub(crate) struct CulpritsArgs {
 }
 
 /// Looks into files, or asks a running front-end.
-pub(super) fn culprits(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
     if !args.access_log.is_empty() {
-        return culprits::run(args, output);
+        return super::run(args, output);
     }
     if let Some(class) = &args.test {
         return test(args, class, output);
     }
-    let found: Option<Report> = client(&args.admin)?
+    let found: Option<Report> = args
+        .admin
+        .client()?
         .find("/api/culprits")
         .map_err(Failure::Failed)?;
     let nobody =
         "this front-end does not look for culprits; of files, --access-log and --resource tell";
     let report = found.ok_or_else(|| Failure::Failed(nobody.into()))?;
-    culprits::show(args, &report, output)
+    super::show(args, &report, output)
 }
 
 /// Begins a causal test and waits for its end.
 fn test(args: &CulpritsArgs, class: &str, output: Output) -> Result<(), Failure> {
-    let client = client(&args.admin)?;
+    let client = args.admin.client()?;
     let order = TestOrder {
         class: class.into(),
         resource: args.against.clone(),

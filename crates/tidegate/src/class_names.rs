@@ -1,4 +1,4 @@
-//! The classes that the configuration names, and what orders on classes of discovery are for.
+//! Classes that the configuration or the command line names, and what orders on classes of discovery are for.
 //!
 //! ```text
 //! cart   ([culprits] classes: cart=/cart/*)   ──>  the requests of that class
@@ -30,9 +30,17 @@ impl ClassNames {
     }
 }
 
+/// What `--class` takes: `/search/*`, or `name=/search/*`.
+pub(crate) fn class_pattern(text: &str) -> Result<Pattern, String> {
+    let (name, pattern) = match text.split_once('=') {
+        Some((name, pattern)) if !name.contains('/') => (Some(name), pattern),
+        Some(_) | None => (None, text),
+    };
+    Pattern::new(pattern, name).map_err(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::class_pattern;
     use super::*;
 
     #[test]

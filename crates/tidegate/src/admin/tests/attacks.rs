@@ -17,17 +17,18 @@ use tidegate_core::time::Timestamp;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::time::Instant;
 
-use super::access::{Access, EXCHANGE, Right};
-use super::plane::Plane;
-use super::seats::{PER_SOURCE_MAX, SEATS_MAX, Seats};
-use super::server::{
+use crate::admin::access::{Access, Right};
+use crate::admin::plane::Plane;
+use crate::admin::seats::{PER_SOURCE_MAX, SEATS_MAX, Seats};
+use crate::admin::server::{
     BODY_BYTES_MAX, BODY_TIMEOUT, Desk, HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX, bind, serve,
 };
-use crate::config::Token;
 use crate::driver::Driver;
+use crate::models::EXCHANGE;
 use crate::output::Output;
 use crate::peer_auth::{Nonce, PeerGate, PeerKey, offered_challenge};
 use crate::testing;
+use crate::token::Token;
 use tidegate_proxy::Ports;
 
 const TOKEN: &str = "0123456789abcdef";

@@ -1,5 +1,7 @@
 //! `tidegate agent`: stands beside a server, samples its kernel and publishes its load.
 
+mod args;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::ErrorKind;
@@ -18,13 +20,16 @@ use tidegate_remote::udp::ResponderStats;
 use tidegate_remote::udp::key_file::NodeKey;
 use tidegate_remote::udp::wire::DropReason;
 
-use crate::cli::{AgentAction, AgentArgs, AgentCommand, Failure};
 use crate::config::Config;
 use crate::config::problem::did_you_mean;
+use crate::failure::Failure;
 use crate::key_file;
 use crate::output::{self, Output};
 use crate::privilege;
 use crate::signals::Stop;
+use args::{AgentAction, AgentArgs};
+
+pub(crate) use args::AgentCommand;
 
 /// Between two looks at whether the sampling thread still runs.
 const LOOK: Duration = Duration::from_secs(1);
