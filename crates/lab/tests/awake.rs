@@ -1,4 +1,4 @@
-//! The threads that keep CPUs awake: in nobody's way, and gone with whoever wanted them.
+//! The threads that keep CPUs awake: in no task's way, and gone with their owner.
 
 use std::fs;
 use std::path::{Path, PathBuf};

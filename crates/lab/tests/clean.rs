@@ -131,7 +131,7 @@ fn a_dropped_cluster_leaves_nothing() {
         all.into_iter().filter(named).count()
     };
     assert!(mine() > NODES);
-    // A process that nobody holds any more.
+    // A process without an owner.
     let mut stray = cluster.nodes()[0]
         .place()
         .command("sleep")

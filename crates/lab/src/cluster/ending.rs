@@ -23,10 +23,10 @@ pub(crate) struct Passage {
     _open: MutexGuard<'static, ()>,
 }
 
-/// Waits at the gate; after the end has begun nobody passes, and nobody needs to.
+/// Waits at the gate; after the end has begun no thread passes, and none needs to.
 pub(crate) fn pass() -> Passage {
     Passage {
-        // Whoever panicked here left behind what the sweep will find.
+        // A thread that panicked here left behind what the sweep will find.
         _open: GATE.lock().unwrap_or_else(PoisonError::into_inner),
     }
 }
@@ -70,7 +70,7 @@ fn start() -> Result<(), std::io::Error> {
 fn end(code: i32) -> ! {
     let _closed = pass();
     if let Ok(owner) = Owner::this() {
-        // Whoever sees something left runs `clean`; there is nobody to tell it to any more.
+        // An operator that sees something left runs `clean`; no report is possible any more.
         sweep::sweep(&|name| name.starts_with(&owner.to_string()));
     }
     std::process::exit(code)

@@ -42,7 +42,7 @@ pub enum ClusterError {
     /// A server or an agent that does not answer.
     #[error("{what} does not answer at {address} after {waited:?}: {why}; it said: {told}")]
     Silent {
-        /// Who.
+        /// Which one.
         what: String,
         /// Where.
         address: SocketAddr,

@@ -133,7 +133,7 @@ impl Tree {
         Ok(Self { places })
     }
 
-    /// Where groups of everybody are found.
+    /// Where the groups of all processes are found.
     pub(crate) fn mounts(&self) -> impl Iterator<Item = &Path> {
         self.places.iter().map(|place| place.mount.as_path())
     }
@@ -305,7 +305,7 @@ pub(crate) fn kill_one(process: u32) {
     }
 }
 
-/// Waits a little: the kernel tells nobody when a group becomes empty on all versions.
+/// Waits a little: not every kernel reports when a group becomes empty.
 pub(crate) fn look_again() {
     clock::sleep_until(clock::now() + LOOK);
 }

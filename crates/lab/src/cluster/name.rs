@@ -43,7 +43,7 @@ impl Owner {
         birth(pid).map(|birth| Self { pid, birth })
     }
 
-    /// Whoever made something of this name, if it is one of ours.
+    /// The process that made something of this name, if it is one of ours.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '-');
         let pid = parts.next()?.parse().ok()?;

@@ -6,7 +6,7 @@
 //!        └────────────── v1 ─── veth ─── eth0 10.77.0.11/24 …
 //! ```
 //!
-//! Native XDP at a node runs on the CPU of whoever hands the packet to its cable, which would be the
+//! Native XDP at a node runs on the CPU of the sender that hands the packet to its cable, which would be the
 //! front's. Where nodes want it the bridge is in a namespace of its own, a switch: packets come to it
 //! by a cable (`uplink`), whose receive steering moves them to the nodes' CPU before they go on.
 //!

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The shell first checks that its parent is still the lab: if the lab was killed before
-//! `setpriv` had asked for the signal, nobody would send it.
+//! `setpriv` had asked for the signal, it would never be sent.
 
 use std::ffi::OsStr;
 use std::fs::File;

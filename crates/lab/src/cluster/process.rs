@@ -82,7 +82,7 @@ impl Process {
     /// Sends the signal to it and to all that it has started.
     pub fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // Those who have ended need no signal.
+            // Those that have ended need no signal.
             kill_process_group(group, signal).ok();
         }
     }
@@ -102,7 +102,7 @@ impl Drop for Process {
     }
 }
 
-/// Keeps the end of what comes. The thread ends when nobody holds the other end any more.
+/// Keeps the end of what comes. The thread ends when the other end is closed everywhere.
 fn listen(
     mut from: impl Read + Send + 'static,
     told: Arc<Mutex<Vec<u8>>>,

@@ -33,7 +33,7 @@ pub(super) struct Sweeper(pub(super) Stem);
 
 impl Drop for Sweeper {
     fn drop(&mut self) {
-        // What is left is found by `clean`; a drop has nobody to tell it to.
+        // What is left is found by `clean`; a drop cannot report it.
         sweep::sweep(&|name| name.starts_with(self.0.text()));
     }
 }
@@ -56,7 +56,7 @@ pub(super) struct Machines {
 struct Machine {
     plan: NodePlan,
     address: SocketAddr,
-    /// Where its server keeps files; everybody may read them.
+    /// Where its server keeps files; all users may read them.
     files: PathBuf,
     server: Option<Process>,
     agents: Vec<Option<Process>>,

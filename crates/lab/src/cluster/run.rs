@@ -33,8 +33,8 @@ pub(crate) fn run(command: &mut Command) -> Result<String, ClusterError> {
     })
 }
 
-/// `ip` with these arguments, marked as the cluster's: should the lab be killed now, whoever
-/// sweeps also ends what still runs.
+/// `ip` with these arguments, marked as the cluster's: should the lab be killed now, a
+/// sweep also ends what still runs.
 pub(crate) fn ip(mark: &str, arguments: &[&str]) -> Result<String, ClusterError> {
     run(Command::new("ip").args(arguments).env(MARK, mark))
 }
@@ -53,7 +53,7 @@ pub(crate) fn text(command: &Command) -> String {
 pub(crate) fn installed(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
-        // Servers live where not everybody's path goes.
+        // Servers live where not every user's path goes.
         .chain(["/usr/sbin".into(), "/sbin".into()])
         .map(|folder| folder.join(program))
         .find(|file| file.is_file())

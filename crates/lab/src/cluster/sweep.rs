@@ -74,13 +74,13 @@ fn end(owner: Owner) {
     }
 }
 
-/// Everybody of whom something is there.
+/// All owners of which something is there.
 fn owners() -> BTreeSet<Owner> {
     let names = places().into_iter().flat_map(|folder| names_in(&folder));
     names.filter_map(|name| Owner::of(&name)).collect()
 }
 
-/// Removes everything whose name is meant, until nothing more turns up: who is killed in the
+/// Removes everything whose name is meant, until nothing more turns up: a process that is killed in the
 /// midst of making something may have made it after it was looked for.
 pub(crate) fn sweep(meant: &dyn Fn(&str) -> bool) -> Swept {
     let mut swept = Swept::default();
@@ -119,7 +119,7 @@ impl Swept {
         let there = path.exists();
         let path = path.display();
         match done {
-            // Somebody else swept as well and was quicker.
+            // Another sweep was quicker.
             Err(_) if !there => {}
             Ok(_) => self.removed.push(format!("removed the {what} {path}")),
             Err(why) => self
@@ -129,7 +129,7 @@ impl Swept {
     }
 }
 
-/// Kills until nobody is left: a process may have started another one while it was looked for.
+/// Kills until none is left: a process may have started another one while it was looked for.
 fn kill_all(
     groups: &[PathBuf],
     namespaces: &[PathBuf],

@@ -1,5 +1,5 @@
-//! `culprits-suite`: whom the discovery names on labelled scenarios, beside plain statistics on the
-//! same data; how often it accuses somebody where there is no elephant; the causal test; its cost.
+//! `culprits-suite`: what the discovery names on labelled scenarios, beside plain statistics on the
+//! same data; how often it accuses a class where there is no elephant; the causal test; its cost.
 //!
 //! ```text
 //! scenarios  33 families x seeds that nobody tuned on, 30 s of elephants each, in the simulator
@@ -47,7 +47,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 const OWN: &str = "tidegate";
-/// Nobody has tuned on these.
+/// Nothing was tuned on these.
 const SEEDS: u64 = 1000;
 /// Seeds of hours without elephants; those from 1000 and 2000 on were looked at while gates were chosen.
 const HOURS_FROM: u64 = 3000;
@@ -230,7 +230,7 @@ impl Bench {
         }
     }
 
-    /// Three minutes told and evaluated as they pass; what the last of them took.
+    /// Three minutes read and evaluated as they pass; what the last of them took.
     fn cost(&mut self) {
         let resource = ResourceId(0);
         let mut discovery = Discovery::new(Limits {

@@ -45,7 +45,7 @@ impl Measured {
         watch: &mut dyn Watch,
     ) {
         let total = result.total();
-        // Clients in a closed loop wait while the nodes' CPU is away: that time is nobody's fault.
+        // Clients in a closed loop wait while the nodes' CPU is away: that time is no arm's fault.
         let given = match run.point.is_closed() {
             true => (1.0 - usage.stolen_from_nodes).max(GIVEN_MIN),
             false => 1.0,

@@ -4,7 +4,7 @@
 //! and what follows from it as verdicts. To add one: a file with an [`Experiment`] constant and
 //! a line in [`ALL`].
 //!
-//! What it does not know: how nodes are made, how load is made, who prints.
+//! What it does not know: how nodes are made, how load is made, what prints.
 
 mod accuracy;
 mod admission;
@@ -149,7 +149,7 @@ pub struct Lab {
     pub mode: Option<Mode>,
     /// Which part of it.
     pub part: Part,
-    /// Who is told how far it is.
+    /// What hears how far it is.
     pub progress: Progress,
     /// Whether idle CPUs are kept awake.
     pub awake: Awake,

@@ -1,4 +1,4 @@
-//! `one-vs-two-sided`: how long a front-end waits for a node's load, by whoever answers, as the
+//! `one-vs-two-sided`: how long a front-end waits for a node's load, by what answers, as the
 //! node gets busier (Reconfiguration-2004 §4.2 Figure 9, Admission-2008 §5.1 Figure 4).
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //! latency     from the request to the verified record; p50, p99, p99.9 of 2000
 //! ```
 //!
-//! | arm | who answers | which load holds it up |
+//! | arm | what answers | which load holds it up |
 //! |---|---|---|
 //! | `xdp_native`, `xdp_generic`, `tc` | the kernel, as the packet comes in | none of processes |
 //! | `kernel_record` | a process at real-time priority; a timer makes the record | real-time |

@@ -22,7 +22,7 @@ const ARM: Duration = Duration::from_millis(300);
 const PROCESS: Duration = Duration::from_millis(85);
 /// Enough requests for every cache, and the later ones not to depend on the first.
 const SETTLE: Duration = Duration::from_secs(4);
-/// Of a refused client of a closed loop, if nobody says.
+/// Of a refused client of a closed loop, by default.
 const REST: Duration = Duration::from_millis(10);
 /// A load generator that starts, and the last answers that it waits for.
 pub(super) const GENERATOR: Duration = Duration::from_millis(400);
@@ -87,7 +87,7 @@ pub struct Point {
     pub label: String,
     /// The load; the site of every stream is served by all nodes.
     pub streams: Vec<Stream>,
-    /// Who else is on which node.
+    /// What else is on which node.
     pub antagonists: Vec<(usize, Antagonist)>,
     /// Once, before the first arm: fills the nodes' caches as this load leaves them.
     pub settle: Duration,
@@ -141,7 +141,7 @@ impl Arm {
         self
     }
 
-    /// Whether it is somebody else's.
+    /// Whether it is another project's.
     #[must_use]
     pub fn peer(&self) -> bool {
         !matches!(self.kind, FrontKind::Tidegate(_))

@@ -45,7 +45,7 @@ const ALPHA: f64 = 0.1;
 const QUICK: &[u64] = &[1, 50, 1000];
 const FULL: &[u64] = &[1, 5, 20, 50, 200, 1000, 5000];
 
-/// Other rungs that the full form reads as klm's kernel is: who answers the name's arm.
+/// Other rungs that the full form reads as klm's kernel is: what answers the name's arm.
 const RUNGS: [(&str, &str); 2] = [("klm_tc", arms::TC), ("klm_record", arms::RECORD)];
 /// The last one, on clusters of its own.
 const NATIVE: &str = "klm_native";
@@ -124,7 +124,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     ))
 }
 
-/// Who was how fast at each interval.
+/// How fast each arm was at each interval.
 fn everywhere(table: &Table, intervals: &[u64]) -> Value {
     let mut arms = vec!["random", "ulm", "klm", AUTO];
     arms.extend(RUNGS.iter().map(|(name, _)| name));

@@ -1,5 +1,5 @@
 //! Whether the machine is quiet right now: every CPU spins for a moment, and what a spinning
-//! thread does not get, somebody else took.
+//! thread does not get, another task took.
 //!
 //! ```text
 //! share taken = sum of gaps over GAP between two looks at the clock / LENGTH      worst CPU

@@ -7,7 +7,7 @@
 //!
 //! A run is repeated for what the hypervisor and other programs did meanwhile, never for what it
 //! measured, and not before the machine is quiet again (see `quiet.rs`). Once the reserve is used up, runs count as they are, and the report says how many
-//! of them were disturbed. Pure: it is told the time.
+//! of them were disturbed. Pure: time comes in.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Carries out a plan: arms in turn at each point, in another order each round, every arm on the
-//! same cluster. What fails is told and is not fatal.
+//! same cluster. What fails is reported and is not fatal.
 //!
 //! Each run also says what else could have bounded it: how busy the nodes and the front's CPU
 //! were, and whether the load generator kept up. A run that was disturbed from outside is

@@ -1,4 +1,4 @@
-//! Who used the CPUs during a run: the nodes, the front-ends, everybody else, and the hypervisor.
+//! What used the CPUs during a run: the nodes, the front-ends, all else, and the hypervisor.
 //!
 //! What it is for: a throughput means little if the nodes did not get what their shares promise,
 //! or if a front-end had no CPU left. What a hypervisor takes for other machines (steal time, in
@@ -36,7 +36,7 @@ pub(super) struct Counters {
     node_cpu: u32,
 }
 
-/// Who used how much between two looks.
+/// How much each used between two looks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage {
     /// All nodes, as a share of what they may use.
@@ -45,7 +45,7 @@ pub(super) struct Usage {
     pub(super) front: f64,
     /// Threads of front-ends that waited for a CPU, on the average.
     pub(super) front_waits: f64,
-    /// Everybody else on the nodes' CPU, as a share of it.
+    /// All else on the nodes' CPU, as a share of it.
     pub(super) others: f64,
     /// The hypervisor, of the CPU of which it took most, as a share of it.
     pub(super) stolen: f64,
@@ -106,7 +106,7 @@ impl Counters {
 }
 
 impl Usage {
-    /// Whether somebody else's work may have decided what was measured.
+    /// Whether foreign work may have decided what was measured.
     pub(super) fn is_disturbed(&self) -> bool {
         self.stolen > STOLEN_MAX || self.others > OTHERS_MAX
     }

@@ -62,7 +62,7 @@ fn serve(
     for stream in listener.incoming() {
         idle.note(clock::now(), cpu_time()?);
         let answer = format!("up {}%\n", idle.percent());
-        // Whoever asked may be gone: the next one asks anew.
+        // The client may be gone: the next one asks anew.
         stream
             .and_then(|mut stream| stream.write_all(answer.as_bytes()))
             .unwrap_or_default();

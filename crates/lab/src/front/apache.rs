@@ -22,7 +22,7 @@ pub(super) const MODULES: &[&str] = &[
     "lbmethod_bybusyness",
 ];
 
-/// The file; `modules` is where Apache's modules are, `user` who it runs as if started by root.
+/// The file; `modules` is where Apache's modules are, `user` what it runs as if started by root.
 pub(super) fn config(layout: &Layout, modules: &Path, user: Option<&str>) -> String {
     let folder = layout.folder.display();
     let idle = IDLE.as_secs();

@@ -21,7 +21,7 @@ pub struct Layout {
     pub folder: PathBuf,
     /// The sites, by `Host`; the only one of a single site serves all hosts.
     pub sites: Vec<Site>,
-    /// Nodes that serve nothing and are read, by those who do.
+    /// Nodes that serve nothing and are read, by those that do.
     pub resources: Vec<Server>,
     /// Front-ends that stand before the same servers, this one included.
     pub front_ends: u32,
@@ -43,7 +43,7 @@ pub struct Server {
     pub name: String,
     /// Where it serves HTTP.
     pub address: SocketAddr,
-    /// How its load is read, by those who read it.
+    /// How its load is read, by those that read it.
     pub load: Load,
     /// Where it answers HAProxy's agent check, if it does.
     pub agent_check: Option<SocketAddr>,

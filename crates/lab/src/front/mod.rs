@@ -5,7 +5,7 @@
 //! which. A front-end is ready when a request through it is answered by a server; it is killed
 //! with everything that it started when it is dropped.
 //!
-//! What it does not know: which load will come, and who wins.
+//! What it does not know: which load will come, and which one wins.
 
 mod agent_check;
 mod apache;
@@ -80,7 +80,7 @@ impl FrontKind {
     }
 }
 
-/// A site and who serves it.
+/// A site and the nodes that serve it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteTargets {
     /// Its name, which is also its host.

@@ -34,7 +34,7 @@ impl NginxBalance {
     }
 }
 
-/// The file; `user` is who the worker runs as, if the master is root.
+/// The file; `user` is what the worker runs as, if the master is root.
 pub(super) fn config(layout: &Layout, balance: NginxBalance, user: Option<&str>) -> String {
     let folder = layout.folder.display();
     let idle = IDLE.as_secs();

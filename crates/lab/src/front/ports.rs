@@ -15,7 +15,7 @@ const APART: u32 = 64;
 /// How many were tried.
 static TRIED: AtomicU32 = AtomicU32::new(0);
 
-/// Holds a port that nobody listens on.
+/// Holds a port without a listener.
 pub(super) fn free(ip: impl Into<IpAddr>) -> io::Result<TcpListener> {
     let ip = ip.into();
     let count = u32::from(PORTS.end - PORTS.start);

@@ -11,7 +11,7 @@ use tidegate_remote::clock;
 pub(super) const START_MAX: Duration = Duration::from_secs(10);
 /// The same in a simulated CPU.
 pub(super) const SIMULATED_START_MAX: Duration = Duration::from_secs(60);
-/// As long as nodes may take to tell of somebody.
+/// As long as nodes may take to count a front-end.
 pub(super) const TOLD: Duration = Duration::from_millis(500);
 /// Between two attempts.
 const LOOK: Duration = Duration::from_millis(10);
@@ -23,7 +23,7 @@ const METRICS_MAX: u64 = 1 << 20;
 const HEAD_MAX: u64 = 512;
 
 /// Asks `address` for `/health` of each host until all are answered; the last refusal if they
-/// are not, or if `over` says that there is nobody to wait for.
+/// are not, or if `over` says that there is nothing to wait for.
 pub(super) fn wait(
     address: SocketAddr,
     hosts: &[String],

@@ -18,10 +18,10 @@ use super::{
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 /// Where an agent for HAProxy's agent check answers on its node.
 const AGENT_CHECK_PORT: u16 = 9921;
-/// Who nginx's worker runs as if root starts it: else it gives up root for a user who may not
+/// What nginx's worker runs as if root starts it: else it gives up root for a user that may not
 /// enter the cluster's folder.
 const NGINX_USER: &str = "root";
-/// Who Apache runs as if root starts it: it refuses to be root.
+/// What Apache runs as if root starts it: it refuses to be root.
 const APACHE_USER: &str = "nobody";
 /// Characters of what a program said that an error repeats.
 const TOLD_MAX: usize = 400;
@@ -112,7 +112,7 @@ struct Spawned {
 }
 
 impl Starter<'_> {
-    /// Ports that nobody listens on, each once.
+    /// Ports without a listener, each once.
     fn ports(&self, front_ends: usize) -> Result<Vec<Ports>, FrontError> {
         let pair = |_| {
             Ok([
@@ -338,7 +338,7 @@ fn server(
     })
 }
 
-/// Nodes that serve nothing, for whoever reads them.
+/// Nodes that serve nothing, for their readers.
 fn resources(kind: &FrontKind, cluster: &Cluster) -> Result<Vec<Server>, FrontError> {
     let FrontKind::Tidegate(TidegateArm {
         name,

@@ -115,7 +115,7 @@ impl TidegateArm {
     }
 }
 
-/// Between two looks at a node's record, if nobody says.
+/// Between two looks at a node's record, by default.
 const POLL: Duration = Duration::from_millis(1);
 /// Shortest time that a read is given.
 const READ_TIMEOUT_MIN: Duration = Duration::from_millis(5);

@@ -1,6 +1,6 @@
 //! Whether an experiment repeats: two reports of it agree where their ranges overlap.
 //!
-//! `band` widens both ranges by a share of their medians for those who ask whether a difference
+//! `band` widens both ranges by a share of their medians for a reader that asks whether a difference
 //! matters, not whether there is one. Quantities that are neither good nor bad tell the
 //! circumstances of a run, such as what a hypervisor took meanwhile: they need not repeat.
 

@@ -1,5 +1,5 @@
 //! A report as blocks of text, tables and pictures, from which both the Markdown file and the
-//! page are made: what is told, and in which order, stands here alone.
+//! page are made: what is shown, and in which order, stands here alone.
 
 use std::collections::BTreeSet;
 

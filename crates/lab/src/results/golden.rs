@@ -1,4 +1,4 @@
-//! The sample report's files, byte for byte: whoever changes what is written reads the difference.
+//! The sample report's files, byte for byte: a change of what is written shows as a difference.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Losses: where somebody did better, listed so that nobody has to look for them.
+//! Losses: where a peer did better, listed so that they need no search.
 //!
 //! What is judged is the arm whose name has the word "auto" or that is called "adaptive", or without
 //! one the best of ours in each metric. It loses a metric to another arm if that arm's whole range is better; where
@@ -14,11 +14,11 @@ use super::report::{ArmResult, Report};
 pub struct Loss {
     /// In what.
     pub metric: String,
-    /// Who lost.
+    /// The arm that lost.
     pub ours: String,
     /// With how much.
     pub measured: Range,
-    /// To whom.
+    /// The arm that won.
     pub other: String,
     /// With how much.
     pub better: Range,

@@ -63,7 +63,7 @@ pub struct Axis {
 pub struct Line {
     /// Its name.
     pub name: String,
-    /// Whether it is somebody else's: then it is dashed.
+    /// Whether it is another project's: then it is dashed.
     pub peer: bool,
     /// By ascending x.
     pub points: Vec<Point>,
@@ -87,7 +87,7 @@ pub struct Point {
 pub struct Bars {
     /// Its name.
     pub name: String,
-    /// Whether it is somebody else's.
+    /// Whether it is another project's.
     pub peer: bool,
     /// One per group; none where nothing was measured.
     pub values: Vec<Option<Range>>,
@@ -98,7 +98,7 @@ pub struct Bars {
 pub struct Curve {
     /// Its name.
     pub name: String,
-    /// Whether it is somebody else's.
+    /// Whether it is another project's.
     pub peer: bool,
     /// By ascending x.
     pub points: Vec<(f64, f64)>,

@@ -48,7 +48,7 @@ pub struct Report {
 pub struct ArmResult {
     /// Its name.
     pub arm: String,
-    /// Whether it is somebody else's.
+    /// Whether it is another project's.
     pub peer: bool,
     /// By name with unit and parameter: `throughput_rps[alpha=0.5]`.
     pub metrics: BTreeMap<String, Range>,

@@ -133,7 +133,7 @@ impl Shared {
     fn run(&self, number: u64, first: Waiting) {
         let mut next = Some(first);
         while let Some(Waiting { work, done }) = next {
-            // Whoever hung up while it waited costs a server nothing either.
+            // A client that hung up while it waited costs a server nothing either.
             if !done.is_closed() {
                 done.send(perform(&work)).ok();
             }
@@ -159,7 +159,7 @@ impl Shared {
         let before = state.idle.len();
         state.idle.retain(|idle| idle.number != number);
         if state.idle.len() == before {
-            // Somebody was quicker than the time-out: the request is there already.
+            // A client was quicker than the time-out: the request is there already.
             drop(state);
             return woken.recv().ok();
         }

@@ -5,7 +5,7 @@
 //! refused with 400. What Apache and PHP themselves cost comes on top of `cpu`.
 //!
 //! Connections are not kept alive: with one process per connection, a front-end's idle
-//! connections would hold all processes and everybody else would wait for a time-out.
+//! connections would hold all processes and all others would wait for a time-out.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

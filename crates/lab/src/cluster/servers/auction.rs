@@ -1,6 +1,6 @@
 //! nginx with PHP-FPM as a node's server: the auction site's pages.
 //!
-//! Both run as nobody, with settings of their own alone. PHP-FPM has a fixed number of workers, each of which keeps
+//! Both run as `nobody`, with settings of their own alone. PHP-FPM has a fixed number of workers, each of which keeps
 //! its connection to the database; requests beyond them wait in its listen queue in the order in which they
 //! came, as before any server with a limit of processes.
 

@@ -1,6 +1,6 @@
 //! PostgreSQL as a node's server, with the auction site's tables.
 //!
-//! It runs as nobody, on files of the cluster. What an ordinary kill would leave in the system is kept out
+//! It runs as `nobody`, on files of the cluster. What an ordinary kill would leave in the system is kept out
 //! of it: its System V segment is in an IPC namespace of its own and goes with it, other shared memory is in
 //! its folder, and it has no Unix socket. Helpers that would do a query's work in other processes are off.
 //!

@@ -1,7 +1,7 @@
 //! The command that runs a node's server.
 //!
 //! nginx and Apache answer the same URLs as the test server as far as they can, and refuse the
-//! rest with 400 and a sentence: nobody shall believe that work was done which was not.
+//! rest with 400 and a sentence: no result shall claim work that was not done.
 
 mod apache;
 mod auction;
@@ -20,13 +20,13 @@ use tidegate_core::units::format_duration;
 use super::run::installed;
 use super::{ClusterError, NodePlan, Place, Process, ServerKind, answer, lab};
 
-/// Who servers run as that do not want to be root: `nobody` on all systems.
+/// The user that servers run as that do not want to be root: `nobody` on all systems.
 const NOBODY: u32 = 65_534;
 
 pub(super) use database::ask;
 
 /// A server of this kind at this address, in this place. Its files go into `folder`, which
-/// everybody may read. `database` is the cluster's, if it has one.
+/// all users may read. `database` is the cluster's, if it has one.
 pub(super) fn command(
     plan: &NodePlan,
     address: SocketAddr,
@@ -92,19 +92,19 @@ fn program(names: &[&str], package: &str) -> Result<PathBuf, ClusterError> {
     })
 }
 
-/// A folder that everybody may read.
+/// A folder that all users may read.
 fn make_folder(path: &Path) -> Result<(), ClusterError> {
     fs::create_dir_all(path).map_err(ClusterError::file("make", path))?;
     let mode = fs::Permissions::from_mode(0o755);
     fs::set_permissions(path, mode).map_err(ClusterError::file("open to everybody", path))
 }
 
-/// A file that everybody may read.
+/// A file that all users may read.
 fn write(path: &Path, text: &str) -> Result<(), ClusterError> {
     fs::write(path, text).map_err(ClusterError::file("write", path))
 }
 
-/// A program in this place that runs as nobody, and dies with the lab.
+/// A program in this place that runs as `nobody`, and dies with the lab.
 fn as_nobody(place: &Place, program: impl AsRef<OsStr>) -> Command {
     let nobody = nobody_options();
     let mut command = place.command(SETPRIV);
@@ -127,7 +127,7 @@ fn nobody_options() -> [String; 6] {
     [ids("reuid"), ids("regid"), groups, signal, kill, end]
 }
 
-/// Gives a folder to nobody.
+/// Gives a folder to `nobody`.
 fn own(path: &Path) -> Result<(), ClusterError> {
     let owner = Some(NOBODY);
     chown(path, owner, owner).map_err(ClusterError::file("give to nobody", path))

@@ -86,7 +86,7 @@ http {{
     )
 }
 
-/// nginx wants names; without root it stays who it is.
+/// nginx wants names; without root it keeps its user.
 fn user() -> String {
     let name = |file: &str| -> Option<String> {
         let text = std::fs::read_to_string(file).ok()?;

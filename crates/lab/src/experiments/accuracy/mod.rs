@@ -67,7 +67,7 @@ const SET_UP: Duration = Duration::from_secs(3);
 const SHOWN: usize = 300;
 const PICTURE: Duration = Duration::from_millis(3500);
 
-/// Who loads the node, and in how many rounds.
+/// What loads the node, and in how many rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Neighbour {
     Bursty,

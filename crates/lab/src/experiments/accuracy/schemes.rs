@@ -1,4 +1,4 @@
-//! Who is asked for the load, each in the way of its rung.
+//! What is asked for the load, each in the way of its rung.
 
 use std::time::Duration;
 

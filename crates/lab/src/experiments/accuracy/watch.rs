@@ -96,7 +96,7 @@ pub(super) fn only(
     })
 }
 
-/// What a thread gives; if it panics, so does whoever waits for it.
+/// What a thread gives; if it panics, so does the thread that waits for it.
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     match thread.join() {
         Ok(given) => given,
@@ -104,7 +104,7 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     }
 }
 
-/// Both who reads and who compares are on time where that is permitted, as the product's reader
+/// Both the reading and the comparing thread are on time where that is permitted, as the product's reader
 /// is: what is measured is not their own lateness.
 fn punctual() {
     try_fifo(PRIORITY).ok();
@@ -148,7 +148,7 @@ fn sample(
 }
 
 fn known_of(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
-    // Whoever panicked had nothing half done.
+    // A thread that panicked had nothing half done.
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

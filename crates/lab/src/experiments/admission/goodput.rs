@@ -59,7 +59,7 @@ const SLOWER: &str = "slower=3";
 const TIMES: u32 = 3;
 const SLOWS: Duration = Duration::from_secs(2);
 const WINDOW: Duration = Duration::from_millis(100);
-/// Whom the harder points are about.
+/// The arms that the harder points are about.
 const MAIN: [&str; 5] = [
     OFF,
     ADAPTIVE,

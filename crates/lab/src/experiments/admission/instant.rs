@@ -89,7 +89,7 @@ fn refused(window: &Window) -> Option<f64> {
 
 /// The longest time in which everything, or nothing, was let in.
 fn streak_ms(series: &[Window]) -> f64 {
-    // Where nothing ended nobody was let in.
+    // Where nothing ended nothing was let in.
     let side = |window: &Window| match refused(window).unwrap_or(1.0) {
         share if share <= 0.0 => Some(true),
         share if share < 1.0 => None,

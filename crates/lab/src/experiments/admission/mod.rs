@@ -60,7 +60,7 @@ const QOS: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_millis(1);
 /// Of a refused client.
 const REST: Duration = Duration::from_millis(100);
-/// Of an open loop: later answers than this are nobody's any more.
+/// Of an open loop: no client waits for later answers than this.
 const TIMEOUT: Duration = Duration::from_millis(1500);
 /// Clients of a closed loop that the nodes bear.
 const LIGHT: u32 = 24;

@@ -1,4 +1,4 @@
-//! `admission-priority`: who is served at ten times the knee, by class.
+//! `admission-priority`: which requests are served at ten times the knee, by class.
 //!
 //! ```text
 //! class     0     1     2     3       in x-tidegate-class, 0 is the highest

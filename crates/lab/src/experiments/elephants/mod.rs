@@ -1,4 +1,4 @@
-//! `elephants`: what pages that are dear to the database do to everybody else, and what it helps to slow
+//! `elephants`: what pages that are dear to the database do to all others, and what it helps to slow
 //! them down (Elephants-2005, "Experimental setup" and "Request time distribution results").
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //! | `stock` | Tidegate without throttles |
 //! | `by hand` | `tidegate throttle` on the known elephants: a few at once, the others wait |
 //! | `automatic` | Tidegate that finds culprits and slows them by itself (`[culprits] automatic`) |
-//! | `default admission` | the same with the web server's load read, and admission as it is if nobody says anything; all others admit everything |
+//! | `default admission` | the same with the web server's load read, and admission as it is by default; all others admit everything |
 //! | `haproxy leastconn` | HAProxy as it is |
 //!
 //! The database is the bottleneck, as in the paper. Its host is a node with `role = "resource"`, whose CPU
@@ -23,7 +23,7 @@
 //! come as often, and all waiting is a third as long. `automatic` and HAProxy are left out, to save their
 //! time.
 //!
-//! Who searches is somebody else than who looks around: where all visitors follow one table nothing can be
+//! Searchers and browsers are separate populations: where all visitors follow one table nothing can be
 //! gained that is not saved, see `auction/visitors.rs`. The longest requests of `stock` take over a minute,
 //! so the full form measures for longer than that.
 
@@ -141,7 +141,7 @@ fn point(streams: Vec<Stream>, [warm_up, length, tail]: [u64; 3]) -> Option<Poin
     })
 }
 
-/// Everybody by kind.
+/// All visitors by kind.
 fn stages(scale: Scale) -> Vec<Stage> {
     let part = scale.pick(PART, 1);
     let kinds = CLIENTS.map(|(visitor, clients)| stream(visitor, clients, part));

@@ -103,7 +103,7 @@ impl Canvas {
         ));
     }
 
-    /// A bar in the class's colour, with what it shows for those who point at it.
+    /// A bar in the class's colour, with what it shows under the pointer.
     pub(super) fn bar(
         &mut self,
         class: &str,

@@ -1,4 +1,4 @@
-//! Who is who: colour, shape and dashes of each series, and the list of them at the right.
+//! Which series is which: colour, shape and dashes of each series, and the list of them at the right.
 //!
 //! A series looks the same in all plots of a report. Where there are more series than colours,
 //! colours come again with another shape, so that no two look alike.
@@ -25,7 +25,7 @@ pub(super) struct Look {
     pub(super) shape: usize,
     pub(super) dashes: &'static str,
     pub(super) width: f64,
-    /// Of somebody else.
+    /// Of another project.
     pub(super) peer: bool,
     name: String,
 }

@@ -2,7 +2,7 @@
 //! colours follow the reader's light or dark scheme.
 //!
 //! Each plot is a card with its own background, so that it is legible wherever it is shown. Series
-//! are told apart by colour (Okabe and Ito's palette, told apart by all eyes), by the shape of
+//! differ by colour (Okabe and Ito's palette, which all eyes can separate), by the shape of
 //! their points and, for peers, by dashes or a lighter fill. Width: 860, that of a README.
 
 mod bars;
