@@ -271,6 +271,7 @@ const PLAIN: &[&str] = &[
     "crates/lab/tests/",
     "crates/node/",
     "crates/proxy/",
+    "crates/remote/",
     "fuzz/",
     "xtask/",
 ];

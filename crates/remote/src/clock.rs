@@ -1,4 +1,4 @@
-//! The one clock of the process: CLOCK_MONOTONIC, which nobody sets and every thread shares.
+//! The one clock of the process: CLOCK_MONOTONIC, which is never set and every thread shares.
 //!
 //! Records of processes on one host are on this clock too, so that a region in shared memory
 //! needs no conversion (unless its owner lives in a time namespace of its own).

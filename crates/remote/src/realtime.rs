@@ -15,7 +15,7 @@ pub const PRIORITY: u8 = 10;
 /// Why a thread stays at normal priority.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RealtimeRefused {
-    /// Nobody asked for it.
+    /// It was not asked for.
     #[error("not asked for")]
     Unwanted,
     /// No privilege.
@@ -62,7 +62,7 @@ pub fn try_fifo(priority: u8) -> Result<(), RealtimeRefused> {
     Err(RealtimeRefused::Privilege { priority, limit })
 }
 
-/// Puts the calling thread under SCHED_IDLE: it runs while nobody else in its control group wants
+/// Puts the calling thread under SCHED_IDLE: it runs while no other task in its control group wants
 /// to.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use tidegate_core::time::Timestamp;
 /// One front-end's handle to one node's memory.
 ///
 /// The record is read whole or not at all. Words are 64 bits wide, are zero when the owner
-/// starts, and do not outlive it: who needs more puts a generation into the word.
+/// starts, and do not outlive it: a user that needs more puts a generation into the word.
 pub trait Region {
     /// Reads the first `lines` lines of the record, 1 to [`LINES_MAX`]. Lines that the record
     /// does not have are zero.
@@ -139,7 +139,7 @@ pub enum RegionError {
     /// The file is something else.
     #[error("{0} is not a region")]
     NotRegion(PathBuf),
-    /// Of a user whom this process does not believe.
+    /// Of a user that this process does not trust.
     #[error("{path} belongs to user {uid}: only root's and this user's regions are believed")]
     Untrusted {
         /// The region's name.
@@ -147,7 +147,7 @@ pub enum RegionError {
         /// Whose it is.
         uid: u32,
     },
-    /// Somebody else publishes there.
+    /// Another owner publishes there.
     #[error("{0} belongs to another running process")]
     Owned(PathBuf),
     /// The system refused.

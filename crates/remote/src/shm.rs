@@ -144,7 +144,7 @@ impl ShmRegion {
         Ok(())
     }
 
-    /// The mapping for an atomic, which must not go to memory that nobody serves any more.
+    /// The mapping for an atomic, which must not go to memory that is no longer served.
     fn words(&mut self) -> Result<&Mapped, RegionError> {
         self.look_up()?;
         Ok(self.current()?)

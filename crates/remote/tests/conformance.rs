@@ -521,7 +521,7 @@ fn an_answer_comes_from_the_address_that_was_asked() {
             }
         };
         node.memory().publish(&record(1), &[]);
-        // The handle's socket is connected: it hears nobody else.
+        // The handle's socket is connected: it hears no other address.
         let address = (
             asked.parse::<std::net::IpAddr>().unwrap(),
             node.address().port(),
@@ -542,7 +542,7 @@ fn front_ends_that_read_are_counted() {
             most = most.max(handle.read(AGGREGATE_LINES).unwrap().readers.unwrap());
         }
     }
-    // A first read counts nobody. Two rounds may straddle two seconds on a slow machine, but not
+    // A first read counts no front-end. Two rounds may straddle two seconds on a slow machine, but not
     // count a front-end twice.
     assert!((1..=3).contains(&most), "{most}");
 }

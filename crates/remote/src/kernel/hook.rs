@@ -326,7 +326,7 @@ fn link(
     let link = done(unsafe {
         bpf_link_create(program.as_raw_fd(), interface, BPF_XDP, &raw const options)
     })?;
-    // SAFETY: a descriptor that the kernel has just made, which is nobody else's.
+    // SAFETY: a descriptor that the kernel has just made, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 

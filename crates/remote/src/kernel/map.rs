@@ -69,7 +69,7 @@ impl PublishedRecord {
     pub(super) fn map(map: &impl MapCore) -> Result<Self, KernelError> {
         let mut options = MmapOptions::new();
         options.len(RECORD_BYTES_MAX);
-        // SAFETY: the mapping is of a map, which nobody can cut short. The timer writes to it
+        // SAFETY: the mapping is of a map, which no process can cut short. The timer writes to it
         // while it is read; `read` copies it out byte by byte and looks whether it was whole.
         let map = unsafe { options.map(map.as_fd().as_raw_fd()) }
             .map_err(RegionError::io("map the kernel's record"))?;

@@ -15,7 +15,7 @@
 //! follows pointers from its own task to all that will be read.
 //!
 //! An XDP program sees packets before the socket of a user-level [`crate::udp::Responder`] on
-//! the same port. Should somebody remove it, that responder answers from then on: one rung
+//! the same port. If it is removed, that responder answers from then on: one rung
 //! lower, and without a gap.
 
 mod addresses;
@@ -114,7 +114,7 @@ fn permission_hint(permission: bool) -> &'static str {
     }
 }
 
-/// What the kernel shall answer, and whom.
+/// What the kernel shall answer, and to which front-ends.
 #[derive(Clone, Debug)]
 pub struct KernelOptions {
     /// Where requests come in: the port, and the address if it is not an unspecified one. An
@@ -135,7 +135,7 @@ pub struct KernelOptions {
 }
 
 impl KernelOptions {
-    /// Everybody with one of these keys, the whole machine, any rung.
+    /// All with one of these keys, the whole machine, any rung.
     pub fn new(listen: SocketAddr, keys: Vec<Key>) -> Self {
         Self {
             listen,
@@ -251,7 +251,7 @@ impl KernelResponder {
         &self.refusals
     }
 
-    /// Where somebody else took the program away, a sentence each. Those are forgotten.
+    /// Where the program was taken away, a sentence each. Those are forgotten.
     pub fn lost(&mut self) -> Vec<String> {
         let gone = self.hooks.extract_if(.., |hook| !hook.holds());
         gone.map(|hook| {
@@ -479,7 +479,7 @@ fn interfaces(listen: SocketAddr) -> Result<Vec<Interface>, KernelError> {
     }
 }
 
-/// Those with the address; for any address, those with one that front-ends can be told: neither
+/// Those with the address; for any address, those with one that front-ends can use: neither
 /// ports of a bridge nor the host's ends of containers' cables.
 fn serving(all: Vec<Interface>, listen: IpAddr) -> Vec<Interface> {
     let listen = listen.to_canonical();

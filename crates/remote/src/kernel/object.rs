@@ -1,4 +1,4 @@
-//! The programs: opened, told their settings, loaded, and shown where to look.
+//! The programs: opened, set, loaded, and shown where to look.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -218,7 +218,7 @@ impl Symbols {
             let line = lines.next()?;
             let mut words = line.split(' ');
             let (address, _kind, name) = (words.next()?, words.next(), words.next());
-            // Zero is told to whoever may not know.
+            // A process without the right to see it reads zero.
             let address = || u64::from_str_radix(address, 16).ok().filter(|it| *it != 0);
             match name {
                 Some("runqueues") => runqueues = Some(address()?),

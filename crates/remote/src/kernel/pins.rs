@@ -62,7 +62,7 @@ impl KernelResponder {
     /// If something is installed for this port already, or there is no BPF file system. Then
     /// nothing stays.
     pub fn install(mut self, options: &KernelOptions) -> Result<Installed, KernelError> {
-        // Nobody else answers front-ends on the node's own host then.
+        // Nothing else answers front-ends on the node's own host then.
         let silent_locally = self.answer_locally()?;
         mount();
         let folder = folder(options.listen.port())?;

@@ -62,7 +62,7 @@ impl KernelScope {
     }
 }
 
-/// Calls `find_addresses` with what the kernel told of its symbols.
+/// Calls `find_addresses` with what the kernel lists of its symbols.
 pub(super) fn call_with(programs: &Programs, symbols: Symbols) -> Result<(), KernelError> {
     programs.set("symbol_runqueues", symbols.runqueues)?;
     programs.set("symbol_per_cpu_offset", symbols.per_cpu_offset)?;

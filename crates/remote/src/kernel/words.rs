@@ -1,7 +1,7 @@
 //! Words that the programs keep, for the ways to a node that do not lead past the programs: front-ends
 //! that map them, and datagrams that a process takes in.
 //!
-//! The programs know which atomics of whom they have carried out. So a process hands them the ones that
+//! The programs know which atomics of which front-end they have carried out. So a process hands them the ones that
 //! it takes in (`BPF_PROG_TEST_RUN` of `carry_out`): one table, one epoch, one clock, whichever way a
 //! request or its copy comes. It takes the program's descriptor and no privilege.
 

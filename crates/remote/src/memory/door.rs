@@ -66,7 +66,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Takes the region's name, unless somebody has it, and hands this memory out from then on.
+    /// Takes the region's name, unless it has an owner, and hands this memory out from then on.
     pub(super) fn open(path: &Path, mode: u32, memory: Vec<OwnedFd>) -> Result<Self, RegionError> {
         let name = Name::of(path)?;
         let (listener, identity) = name.listen(mode)?;
@@ -124,11 +124,11 @@ impl Drop for Door {
     }
 }
 
-/// Gives everybody who comes the descriptors.
+/// Gives each client the descriptors.
 fn serve(listener: &OwnedFd, memory: &[OwnedFd], stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         match accept(listener) {
-            // Who has gone again gets nothing.
+            // A client that has gone again gets nothing.
             Ok(client) => drop(send(&client, memory)),
             Err(Errno::INTR | Errno::CONNABORTED) => {}
             // No descriptor is free: others may end meanwhile.
@@ -140,7 +140,7 @@ fn serve(listener: &OwnedFd, memory: &[OwnedFd], stop: &AtomicBool) {
     }
 }
 
-/// The next who comes; the owner's thread never waits for it.
+/// The next client; the owner's thread never waits for it.
 fn accept(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
     accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
 }
@@ -278,7 +278,7 @@ impl Name {
             rename(RenameFlags::EXCHANGE).map_err(failed("give a region's name back"))?;
             return Err(RegionError::Owned(self.path.clone()));
         }
-        // One that stays is in nobody's way.
+        // One that stays is in no other's way.
         unlinkat(&self.folder, temporary, AtFlags::empty()).ok();
         Ok(())
     }
@@ -326,7 +326,7 @@ pub(crate) struct Handed {
 }
 
 impl Visitor {
-    /// Asks the owner of this name, if that is a user whom this process trusts.
+    /// Asks the owner of this name, if that is a user that this process trusts.
     pub(crate) fn ask(path: &Path) -> Result<Self, RegionError> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match openat(CWD, path, flags, Mode::empty()) {
@@ -376,7 +376,7 @@ impl Visitor {
         }
     }
 
-    /// Lets through only memory that nobody can cut short.
+    /// Lets through only memory that no process can cut short.
     fn check(&self, descriptors: Vec<OwnedFd>) -> Result<Handed, RegionError> {
         let refused = || RegionError::NotRegion(self.path.clone());
         let mut descriptors = descriptors.into_iter();

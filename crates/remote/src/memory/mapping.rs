@@ -14,7 +14,7 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps so many bytes of memory that nobody can cut short: sealed, or a map of the kernel's.
+    /// Maps so many bytes of memory that no process can cut short: sealed, or a map of the kernel's.
     pub(crate) fn of(memory: impl AsFd, bytes: usize) -> Result<Self, RegionError> {
         let raw = MmapOptions::new()
             .len(bytes)
@@ -30,7 +30,7 @@ impl Mapping {
         debug_assert!(start.is_aligned());
         // SAFETY: the mapping is page-aligned and as long as it says, any bytes are a valid
         // AtomicU64, and it lives as long as `self`. Other processes change it, through atomics
-        // of the same size only. It cannot be cut short, which would raise SIGBUS: whoever maps
+        // of the same size only. It cannot be cut short, which would raise SIGBUS: whatever maps
         // something makes sure of that (see `of`).
         unsafe { std::slice::from_raw_parts(start, self.raw.len() / size_of::<u64>()) }
     }

@@ -4,7 +4,7 @@
 //! process, and other processes of this host if it has a door (`door`), a socket under a name in
 //! the file system (in `/dev/shm` or `/run`), which hands the memory out. It has one owner:
 //!
-//! * Whoever comes second is refused ([`RegionError::Owned`]). A name whose owner died is taken
+//! * A second owner is refused ([`RegionError::Owned`]). A name whose owner died is taken
 //!   over; one that is not a region's never is.
 //! * An owner that ends marks its memory as retired. Readers that map the memory of one that was
 //!   killed see the record stand still, and look at the name again (`shm`).
@@ -38,7 +38,7 @@ pub(crate) use mapping::Mapping;
 
 use crate::region::{Refusal, RegionError};
 
-/// Who may take a region's memory, unless said otherwise: its owner's user alone.
+/// Which users may take a region's memory, unless said otherwise: its owner's user alone.
 pub const MODE_DEFAULT: u32 = 0o600;
 
 /// Words that the kernel's programs keep.
@@ -207,7 +207,7 @@ impl Drop for RegionMemory {
     }
 }
 
-/// Memory of a region's size that nobody can cut short or make longer.
+/// Memory of a region's size that no process can cut short or make longer.
 fn sealed() -> Result<OwnedFd, rustix::io::Errno> {
     let file = memfd_create(
         "tidegate-region",

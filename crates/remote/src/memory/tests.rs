@@ -179,7 +179,7 @@ fn a_name_has_one_owner_and_goes_with_it() {
     drop(memory);
 }
 
-/// What an owner leaves that was killed: a socket that nobody listens at any more.
+/// What an owner leaves that was killed: a socket without a listener.
 fn left_by_a_dead_owner(path: &Path) {
     drop(std::os::unix::net::UnixListener::bind(path).unwrap());
 }

@@ -152,7 +152,7 @@ impl Atomics {
         (same && asked.verb() == reply.verb()).then_some(asked.sent_at)
     }
 
-    /// Takes an answer in; what to tell whoever asked, if that is settled.
+    /// Takes an answer in; what the asker gets, if that is settled.
     pub(super) fn accept(&mut self, reply: &Reply, now: Timestamp) -> Option<(u32, WordReply)> {
         let mut under_way = self
             .under_way
@@ -258,7 +258,7 @@ mod tests {
             atomics.due(ASKED, (1, 2), at(250_000)),
             Due::GiveUp(7)
         ));
-        // A late answer finds nobody.
+        // A late answer finds no asker.
         assert!(
             atomics
                 .accept(&reply(&first, Status::Done), at(250_001))
@@ -317,7 +317,7 @@ mod tests {
         let first = sent(atomics.due(ASKED, (1, 0), at(0)));
         assert_eq!(atomics.accept(&reply(&first, Status::TooOld), at(1)), None);
         let second = sent(atomics.due(ASKED, (1, 0), at(2)));
-        // The answer told the node's clock.
+        // The answer had the node's clock.
         assert_eq!(second.sequence, 9_000_000_000);
         assert_eq!(atomics.accept(&reply(&second, Status::TooOld), at(3)), lost);
         let mut atomics = Atomics::default();

@@ -10,7 +10,7 @@
 //! | `schedule` | groups and deadlines |
 //! | `flights` | which reads are under way |
 //! | `keys` | with which key a node is asked |
-//! | `peers` | who is asked, and who answers |
+//! | `peers` | which addresses are asked, and which answer |
 //! | `atomics` | what the director asks of nodes' words |
 //! | `node` | one node: from an answer to the load table |
 //! | `worker` | the thread: sockets, batches, waiting |
@@ -118,7 +118,7 @@ pub enum ReaderError {
     /// More than one thread is meant to read.
     #[error("{0} nodes; a reader takes {TARGETS_MAX}")]
     Targets(usize),
-    /// Nobody can read as often.
+    /// No reader can read as often.
     #[error("interval of {0:?}; the shortest is {INTERVAL_MIN:?}")]
     Interval(Duration),
     /// The system refused a socket or a thread.

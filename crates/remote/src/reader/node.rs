@@ -124,7 +124,7 @@ impl Node {
                 // The owner's clock is ours.
                 node_now: clock::now(),
             },
-            // Why is told by the next read, if it is the region that is gone.
+            // The next read says why, if it is the region that is gone.
             Err(_) => WordReply::Lost,
         };
         table.answer_word(self.id, ticket, reply);
@@ -180,7 +180,7 @@ impl Node {
         }
     }
 
-    /// Whether these are the lines of the newest record: told by its first line, whose ends
+    /// Whether these are the lines of the newest record: known by its first line, whose ends
     /// agree if it is whole.
     fn is_known(&self, lines: &[u8]) -> bool {
         let sequence = lines.first_chunk().map(|word| u32::from_le_bytes(*word));

@@ -1,4 +1,4 @@
-//! Who is asked, and who answers.
+//! Which addresses are asked, and which answer.
 //!
 //! An answer counts only if it comes from the address that was asked. Each address is asked under an
 //! initiator of its own, so that no node can pass on what another one was asked. Nodes that share an agent

@@ -1,4 +1,4 @@
-//! When the reader reads whom. Pure: time comes in.
+//! When the reader reads which node. Pure: time comes in.
 //!
 //! Nodes are divided into groups, and an interval into as many slots. Reading all nodes in one
 //! burst at the start of each interval would cost fewer wake-ups, but a thousand answers would
@@ -10,7 +10,7 @@
 //! A reader that cannot keep up leaves out time, never nodes: groups come in turn whatever the
 //! clock says, so all nodes are read equally often, if less often than asked. And after each
 //! slot that came too late it rests for as long as the slot's work took: at real-time priority
-//! nobody else would run on its CPU, and a front-end has requests to serve as well. So a reader
+//! nothing else would run on its CPU, and a front-end has requests to serve as well. So a reader
 //! that is asked for too much takes half a core, not a whole one.
 
 use std::ops::Range;

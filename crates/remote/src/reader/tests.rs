@@ -93,7 +93,7 @@ fn every_node_that_answers_is_known_and_no_other() {
     let responder = serve(&memory, any_port());
     let path = shm_path("known");
     let shared = RegionMemory::create(&path).unwrap();
-    // Nobody listens here, nobody ever published there, and to the last there is no way.
+    // No listener here, no record ever there, and to the last there is no way.
     let dead = UdpSocket::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -351,7 +351,7 @@ fn words_that_begin_anew_are_told() {
     let add = WordOp::FetchAndAdd { word: 5, delta: 3 };
     assert_eq!(held(asked(&table, 0, add)), 0);
     drop(responder);
-    // Nobody answers: it is given up.
+    // No answer comes: it is given up.
     assert_eq!(asked(&table, 0, add), WordReply::Lost);
     let anew = Arc::new(RegionMemory::anonymous().unwrap());
     anew.publish(&record(2, 7), &[]);

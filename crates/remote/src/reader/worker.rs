@@ -212,7 +212,7 @@ impl Worker {
                 continue;
             };
             let Ok(nonce) = self.nonces.draw() else {
-                // The system has no random numbers: nobody would have to guess an answer.
+                // The system has no random numbers: answers could be forged without a guess.
                 shared.faults(ReadFault::Unreachable, 1);
                 continue;
             };
@@ -467,7 +467,7 @@ impl Worker {
     }
 
     /// What a datagram claims to answer, if that is under way and it comes from where it was asked.
-    /// Whether the node made it is told by its key only.
+    /// Only its key shows whether the node made it.
     fn expected<'a>(
         &self,
         message: &'a [u8],

@@ -69,7 +69,7 @@ impl Batch {
     }
 
     /// The same, and every datagram that is answered leaves from the address to which it came;
-    /// the socket has to be told to say which that is.
+    /// the socket needs a setting to say which that is.
     pub(crate) fn with_control(mut self, control: bool) -> Self {
         self.control = control;
         self
@@ -87,7 +87,7 @@ impl Batch {
         (!about.truncated).then(|| &self.buffers[start..start + about.length])
     }
 
-    /// Who sent it.
+    /// The address that sent it.
     pub(crate) fn source(&self, slot: usize) -> Option<SocketAddr> {
         self.slots[slot].name.address()
     }
@@ -145,7 +145,7 @@ impl Batch {
         Ok(received)
     }
 
-    /// Sends these slots one after the other without waiting. One that cannot be sent is told
+    /// Sends these slots one after the other without waiting. One that cannot be sent is given
     /// to `refused` and does not hold the others up; a full socket buffer refuses all the rest.
     pub(crate) fn send(
         &mut self,

@@ -34,7 +34,7 @@ pub(super) const AHEAD_MAX: Duration = Duration::from_millis(100);
 pub(super) const READ_AGE_MAX: Duration = Duration::from_secs(1);
 /// Initiators of atomics that are kept.
 pub(super) const INITIATORS_MAX: usize = 1024;
-/// Readers that are told apart within a second; more are not counted.
+/// Readers that are distinguished within a second; more are not counted.
 const READERS_MAX: usize = 1024;
 /// Over this time readers are counted.
 const READERS_WINDOW: Duration = Duration::from_secs(1);

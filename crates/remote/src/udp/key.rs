@@ -4,7 +4,7 @@
 //! tag of 64 bits. Forging one takes 2^63 tries on average, each of them a datagram on the wire.
 //!
 //! The MAC covers the node's number before the message, which is not sent: what was made for one node
-//! is made for no other, even if somebody gives two nodes one key. The kernel's programs do the same
+//! is made for no other, even if two nodes have one key. The kernel's programs do the same
 //! (`bpf/answer.h`).
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What stands in key files, and how a master gives each node its key. Pure: whoever calls this reads
+//! What stands in key files, and how a master gives each node its key. Pure: the caller reads
 //! and writes the files.
 //!
 //! ```text
@@ -82,7 +82,7 @@ pub enum LineError {
     /// Of another length, or not of hexadecimal digits.
     #[error("the key has {0} hexadecimal digits")]
     Digits(usize),
-    /// All bytes the same: nobody drew this at random.
+    /// All bytes the same: this was not drawn at random.
     #[error("a key of one repeated byte is no secret")]
     Weak,
     /// No node is called so.

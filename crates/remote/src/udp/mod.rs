@@ -14,7 +14,7 @@
 //! | `batch`, `socket`, `address` | many datagrams per system call |
 //!
 //! What an attacker without the node's key gets: nothing, not even an answer. With a recorded request:
-//! a read again, sent to whoever sent it, never longer than the request; an atomic never again
+//! a read again, sent to its sender, never longer than the request; an atomic never again
 //! (see `initiators`). Records are authentic and fresh, but not secret. A node has its own key only: one
 //! that is captured can answer for itself and for no other.
 

@@ -14,7 +14,7 @@ pub(crate) struct Nonces {
 }
 
 impl Nonces {
-    /// A number that nobody else knows.
+    /// A number that no other party knows.
     pub(crate) fn draw(&mut self) -> Result<u64, RegionError> {
         if self.left == 0 {
             let mut bytes = [0; WORDS * 8];

@@ -104,8 +104,8 @@ impl UdpRegion {
         socket
             .set_nonblocking(true)
             .map_err(RegionError::io("make a socket that does not wait"))?;
-        // Connected: only this node's datagrams come in, and a port that nobody listens on is
-        // told by the system.
+        // Connected: only this node's datagrams come in, and a port without a listener is
+        // reported by the system.
         socket
             .connect(address)
             .map_err(RegionError::io("connect a socket to the node"))?;
@@ -182,7 +182,7 @@ impl UdpRegion {
     }
 
     /// The length of the next datagram, or nothing by the deadline. What the system says of
-    /// earlier ones (nobody listens there) is noted: an answer may come all the same.
+    /// earlier ones (no listener there) is noted: an answer may come all the same.
     fn receive(
         &mut self,
         deadline: Timestamp,
@@ -410,7 +410,7 @@ mod tests {
         node.join().unwrap();
     }
 
-    /// Nobody answers, and the time of a try is over at once.
+    /// No answer comes, and the time of a try is over at once.
     fn in_vain(tries: u32) -> (UdpRegion, UdpSocket) {
         let (mut region, node) = pair();
         region.options = UdpOptions {

@@ -1,7 +1,7 @@
 //! The node's thread that answers requests for one region.
 //!
 //! One thread, one socket, in batches: take what has come, answer all of it, wait.
-//! A read copies the record from memory at that moment; whoever publishes is not involved, so
+//! A read copies the record from memory at that moment; the publisher is not involved, so
 //! that a publisher that waits for its CPU makes records older and answers no slower. Should it
 //! have lost its CPU in the middle of a publication, the answer is the last whole record: its
 //! own clock says how old it is.
@@ -71,7 +71,7 @@ impl fmt::Debug for BeforeRead {
 }
 
 /// Where atomics are carried out that do not happen in the region's own words: the kernel's programs
-/// keep words and know who has asked, so that it does not matter by which way a request comes.
+/// keep words and know which front-end has asked, so that it does not matter by which way a request comes.
 pub trait CarryOut: fmt::Debug + Send {
     /// Carries an atomic out, once; gives how it ended and the value that the word held.
     ///
@@ -80,7 +80,7 @@ pub trait CarryOut: fmt::Debug + Send {
     fn carry_out(&mut self, request: &Request) -> io::Result<(Status, u64)>;
 }
 
-/// What a responder serves whom.
+/// What a responder serves, and to which front-ends.
 #[derive(Debug)]
 pub struct ResponderOptions {
     /// Where it listens. Port 0: any that is free.
@@ -102,12 +102,12 @@ pub struct ResponderOptions {
     pub gather: Duration,
     /// See there.
     pub before_read: Option<BeforeRead>,
-    /// Who carries atomics out, if the region's words are not its own.
+    /// What carries atomics out, if the region's words are not its own.
     pub atomics: Option<Box<dyn CarryOut>>,
 }
 
 impl ResponderOptions {
-    /// Everybody with one of these keys, at real-time priority where permitted.
+    /// All with one of these keys, at real-time priority where permitted.
     pub fn new(listen: SocketAddr, keys: Vec<Key>) -> Self {
         Self {
             listen,

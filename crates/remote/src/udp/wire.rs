@@ -1,7 +1,7 @@
 //! The bytes of a request and its answer. Pure: no socket, no clock, no table.
 //!
 //! Little endian, a header of 64 bytes both ways, record lines after the answer's header. A
-//! request is padded with zeros to the length of its answer, so that nobody can make a node
+//! request is padded with zeros to the length of its answer, so that no sender can make a node
 //! send more than was sent to it.
 //!
 //! | bytes | request | answer |
@@ -170,7 +170,7 @@ pub struct Request {
     pub verb: Verb,
     /// Lines to read; 0 for an atomic.
     pub lines: u8,
-    /// Who asks.
+    /// The initiator that asks.
     pub initiator: u64,
     /// The node's clock as the initiator knows it, ns; 0: not yet. The number of an atomic, which
     /// grows per initiator; what makes a read count as one of a front-end that is alive.
@@ -248,7 +248,7 @@ impl Request {
         put(header, 48, self.expected);
     }
 
-    /// Whether a datagram calls itself a read that tries whether its key is known, whoever made it.
+    /// Whether a datagram calls itself a read that tries whether its key is known; its MAC is not checked.
     pub fn is_trial(message: &[u8]) -> bool {
         let Some((header, _)) = message.split_first_chunk::<HEADER_BYTES>() else {
             return false;
@@ -290,7 +290,7 @@ impl Request {
     }
 }
 
-/// What a message says of itself, whoever made it.
+/// What a message says of itself; its MAC is not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) initiator: u64,
@@ -350,7 +350,7 @@ impl Reply {
         put(header, MAC_AT, mac);
     }
 
-    /// Reads a datagram, whoever made it.
+    /// Reads a datagram without checking its MAC.
     pub fn parse(message: &[u8]) -> Result<Unverified<'_>, DropReason> {
         let (header, lines) = message
             .split_first_chunk::<HEADER_BYTES>()
@@ -390,7 +390,7 @@ pub struct Unverified<'a> {
 }
 
 impl<'a> Unverified<'a> {
-    /// Whom it claims to be for.
+    /// The initiator that it claims to be for.
     pub fn initiator(&self) -> u64 {
         self.reply.initiator
     }

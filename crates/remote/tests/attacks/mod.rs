@@ -1,4 +1,4 @@
-//! What an attacker sends who records datagrams or holds a front-end's key. The same for the
+//! What an attacker sends that records datagrams or holds a front-end's key. The same for the
 //! responder and for the kernel's programs.
 
 use std::net::UdpSocket;

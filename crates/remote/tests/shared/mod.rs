@@ -1,4 +1,4 @@
-//! Shared memory: whose it is, what may be done to it, and what becomes of those who map it.
+//! Shared memory: whose it is, what may be done to it, and what becomes of those that map it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,7 +14,7 @@ use crate::support::{path, record};
 
 #[test]
 fn a_record_that_stands_still_makes_the_name_be_looked_up() {
-    // A dead owner cannot mark its memory; here the name is swapped behind everybody's back.
+    // A dead owner cannot mark its memory; here the name is swapped unseen.
     let (old, new) = (path("old"), path("new"));
     let first = RegionMemory::create(&old).unwrap();
     first.publish(&record(1), &[]);

@@ -41,8 +41,8 @@ pub(crate) trait Node {
     fn stop(&mut self);
 }
 
-/// A node's words, whoever keeps them: all that the kernel's programs share with other transports,
-/// whose records are published by somebody.
+/// A node's words, wherever they are kept: all that the kernel's programs share with other transports,
+/// whose records are published.
 pub(crate) trait Words: Sized {
     /// Nothing where this kind of node cannot be.
     fn begin() -> Option<Self>;

@@ -70,7 +70,7 @@ impl Group {
     }
 
     fn stop(&mut self) {
-        // All at once: who is left would take the quota that the killed need to end.
+        // All at once: a task that is left would take the quota that the killed need to end.
         for child in &mut self.spinners {
             child.kill().expect("a process of ours");
         }
@@ -83,7 +83,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.stop();
-        // What was left would be empty, and in nobody's way.
+        // What was left would be empty, and in no other's way.
         fs::remove_dir(&self.directory).ok();
     }
 }
@@ -144,7 +144,7 @@ fn tasks_that_wait_for_their_groups_quota_are_counted() {
     };
     assert_eq!(record(&bench).quota_milli, 10);
     group.spin();
-    // Told when they go on again; with a debt of some ticks that is several periods later.
+    // Reported when they go on again; with a debt of some ticks that is several periods later.
     let first = record_until(&bench, |record| record.throttled_ns > 0);
     let mut next = clock::now();
     let records: Vec<_> = (0..READS)

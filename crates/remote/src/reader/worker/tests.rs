@@ -268,7 +268,7 @@ fn an_answer_is_taken_once() {
     network.answer(0, &answer);
     network.answer(0, &answer);
     assert_eq!(network.take(), (1, 1, 0));
-    // A second that says something else, as somebody with the key could make it, changes nothing.
+    // A second that says something else, as a holder of the key could make it, changes nothing.
     network.answer(0, &answered(&request, 9));
     assert_eq!(network.take(), (1, 2, 0));
     assert_eq!(network.runnable(0), 7.0);
@@ -471,7 +471,7 @@ fn a_node_that_knows_the_old_key_only_is_read_with_it_until_it_answers_to_the_ne
     network.answer(0, &made_with(&keys[0], &new.unwrap(), 8, |reply| reply));
     network.take();
     assert_eq!((network.runnable(0), network.status(0).key), (8.0, Some(1)));
-    // Whoever has the old key is asked no more.
+    // A holder of the old key is asked no more.
     network.miss(0, FAULTS_MAX - 1);
     for _ in 0..100 {
         network.worker.send(&mut network.buffers, 0, 0..1, 1);

@@ -24,7 +24,7 @@ const SOONER: u32 = 10;
 const CLOSED_FOR: Duration = Duration::from_secs(1);
 /// After this time what came into the buffer before a change has been looked at.
 const SETTLED_AFTER: Duration = Duration::from_millis(100);
-/// Of what comes in the name of a front-end that is imitated, at least 1/64 is let in: as of what nobody has proven.
+/// Of what comes in the name of a front-end that is imitated, at least 1/64 is let in: as of what is not proven.
 const HALVINGS_MAX: u32 = 6;
 
 /// What a socket does with what is not from proven sources.

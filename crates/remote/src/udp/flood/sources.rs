@@ -28,9 +28,9 @@ use crate::udp::wire::Claim;
 const SOURCES_MAX: usize = 1024;
 /// Places in which one may stand.
 const WAYS: usize = 4;
-/// How long a proof lasts: a request by the node's clock of now was made by who sends it, or within a second of it.
+/// How long a proof lasts: a request by the node's clock of now was made by its sender, or within a second of it.
 const PROVEN_FOR: Duration = Duration::from_secs(10);
-/// The same of any other request with a key, which may be an old one that somebody has recorded.
+/// The same of any other request with a key, which may be an old one that was recorded.
 const SHOWN_FOR: Duration = Duration::from_secs(1);
 /// Of what is looked at, this part may be forged in names that are not proven. A source with more than this in vain is
 /// imitated.
@@ -371,7 +371,7 @@ mod tests {
         assert!(!listed(&sources, 2, at(1001)).unwrap().imitated);
         assert!((0..10_000).all(|_| sources.admits(forged(1), at(1002))));
         assert!(!listed(&sources, 1, at(2001)).unwrap().imitated);
-        // What nobody has proven is nobody's.
+        // What is not proven has no source.
         sources.note_forged(forged(3), at(1001));
         assert_eq!(listed(&sources, 3, at(1001)), None);
     }

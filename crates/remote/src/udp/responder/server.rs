@@ -230,7 +230,7 @@ impl Server {
     /// Carries an atomic out, once, or has it done.
     fn atomic(&mut self, request: &Request, now: Timestamp) -> Result<Outcome, Unanswered> {
         match &mut self.atomics {
-            // Who does it counts it.
+            // What does it counts it.
             Some(atomics) => match atomics.carry_out(request) {
                 Ok((status, value)) => Ok(Outcome { status, value }),
                 Err(_) => Err(Unanswered::Fault),
