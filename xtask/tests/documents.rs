@@ -261,6 +261,7 @@ const PLAIN: &[&str] = &[
     "SECURITY.md",
     "contrib/",
     "docs/",
+    "crates/emulator/",
     "crates/lab/examples/",
     "crates/lab/src/antagonist/",
     "crates/lab/src/cluster/",

@@ -1,4 +1,4 @@
-//! Kept connections to some addresses, for whoever sends requests from one thread.
+//! Kept connections to some addresses, for requests from one thread.
 //!
 //! Reused last in, first out, as most clients do: as few as the load needs stay warm. A request
 //! that a kept connection did not take, because the server had just closed it, goes over a new

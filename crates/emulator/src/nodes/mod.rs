@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The processors know exactly when each request ends, and its answer says in
-//! [`TOOK_HEADER`](crate::TOOK_HEADER) how long it was there, so that whoever asked can tell the node's time
+//! [`TOOK_HEADER`](crate::TOOK_HEADER) how long it was there, so that a client can separate the node's time
 //! from that of the machine which emulates it. Nothing here burns CPU, so eight nodes of many
 //! CPUs fit on one. `tidegate demo` and the lab's loopback mode both run on it.
 //!
@@ -133,7 +133,7 @@ impl Machines {
         machines
             .threads
             .push(thread("emulated-http").spawn(move || {
-                // Closed or told: both mean the end, and the runtime takes all tasks along.
+                // Closed or notified: both mean the end, and the runtime takes all tasks along.
                 runtime.block_on(stopped).ok();
             })?);
         for node in 0..plans.len() {
@@ -174,7 +174,7 @@ impl Machines {
         self.shared.now()
     }
 
-    /// Ends a node: connections break, nobody listens, no record is published.
+    /// Ends a node: connections break, no socket listens, no record is published.
     pub fn kill(&mut self, node: usize) {
         if let Some(door) = self.doors[node].take() {
             door.abort();

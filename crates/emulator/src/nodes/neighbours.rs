@@ -1,4 +1,4 @@
-//! The antagonists of emulated nodes: who is on at which time.
+//! The antagonists of emulated nodes: which is on at which time.
 
 use tidegate_core::time::Timestamp;
 
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(resident.until(), start + ms(5));
         assert!(resident.advance(start + ms(5)));
         assert_eq!(resident.takes(), Taken::default());
-        // However late somebody looks.
+        // However late the look is.
         assert!(resident.advance(start + ms(1002)));
         assert_eq!(resident.takes().memory, 100);
     }

@@ -1,4 +1,4 @@
-//! One emulated node: its processor, whoever waits for it, and its records.
+//! One emulated node: its processor, the requests that wait for it, and its records.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -23,10 +23,10 @@ const SAMPLE: Duration = Duration::from_micros(45);
 const MEMORY: u64 = NODE_MEMORY;
 const FILES_MAX: u32 = 16_384;
 
-/// Who waits for the end of a task.
+/// What waits for the end of a task.
 #[derive(Debug)]
 enum Waiting {
-    /// A request: told when it ended.
+    /// A request: notified when it ended.
     Request(oneshot::Sender<Timestamp>),
     /// The sample of this agent.
     Sample(usize),
@@ -81,7 +81,7 @@ impl Node {
             lag: Duration::ZERO,
             stands_since: None,
         };
-        // Whoever reads it at once finds a record.
+        // A reader that comes at once finds a record.
         for agent in 0..node.agents.len() {
             node.publish(agent, Taken::default(), now);
         }
@@ -90,7 +90,7 @@ impl Node {
 
     /// As new, for the next run.
     pub(super) fn empty(&mut self, generation: u64, now: Timestamp) {
-        // Whoever still waits is told by the closed channel.
+        // What still waits sees the closed channel.
         self.waiting.clear();
         self.held = Taken::default();
         let now = self.time(now);
@@ -144,7 +144,7 @@ impl Node {
         task
     }
 
-    /// Nobody waits for the task any more.
+    /// Nothing waits for the task any more.
     pub(super) fn cancel(&mut self, task: TaskId, now: Timestamp) {
         if self.waiting.remove(&task).is_some() {
             let now = self.time(now);

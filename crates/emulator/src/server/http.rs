@@ -55,7 +55,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Answers all requests that come. Whoever drops this closes all connections.
+/// Answers all requests that come. Dropping this closes all connections.
 pub async fn accept<F, A>(listener: tokio::net::TcpListener, answer: F)
 where
     F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
@@ -78,7 +78,7 @@ where
         let connection = hyper::server::conn::http1::Builder::new()
             .serve_connection(TokioIo::new(stream), service);
         connections.spawn(async move {
-            // Who breaks off is no concern of the server's.
+            // A client that breaks off is no concern of the server's.
             connection.await.ok();
         });
     }
@@ -117,7 +117,7 @@ pub fn text(status: StatusCode, text: &str) -> Answer {
     response
 }
 
-/// The answer to a path that nobody knows.
+/// The answer to an unknown path.
 pub fn unknown(path: &str) -> Answer {
     text(
         StatusCode::NOT_FOUND,

@@ -1,7 +1,7 @@
 //! A server that becomes slow by itself: `GET /slow?times=3` makes each request that comes from then
 //! on cost three times the CPU time that it asks for, and `times=1` undoes it.
 //!
-//! As a server does whose cache was emptied, or whose data grew. Nobody is told: the CPUs and the
+//! As a server does whose cache was emptied, or whose data grew. Nothing announces it: the CPUs and the
 //! quota stay as they are.
 
 use std::sync::atomic::{AtomicU32, Ordering};

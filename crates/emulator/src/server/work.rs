@@ -43,7 +43,7 @@ pub struct Work {
 /// Why a request cannot be done: one sentence, which is the answer's body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkError {
-    /// A name that nobody knows.
+    /// An unknown name.
     #[error("unknown parameter `{0}`: cpu, mem, sleep, bytes, fds and file are known")]
     Unknown(String),
     /// A duration or size that is none.

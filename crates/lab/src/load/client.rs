@@ -31,7 +31,7 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
-/// What an answer told in headers that are looked at.
+/// What an answer's headers say that are looked at.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Told {
     /// The value of the counted one.

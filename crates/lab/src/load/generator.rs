@@ -280,7 +280,7 @@ impl User {
         loop {
             let think = self.prng.exponential(self.think.as_secs_f64());
             if !self.think.is_zero() {
-                // Who would ask after the end need not be waited for.
+                // Streams that would ask after the end need not be waited for.
                 let left = self.end.since(clock::now());
                 tokio::time::sleep(Duration::from_secs_f64(think).min(left)).await;
             }

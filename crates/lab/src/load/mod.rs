@@ -12,7 +12,7 @@
 //! answer holds back the next one (no coordinated omission). Closed loop: so many clients, each of
 //! which waits for its answer, thinks and asks again; in a walk, for a page that follows the last one.
 //!
-//! What it does not know: who answers. It is pointed at addresses.
+//! What it does not know: what answers. It is pointed at addresses.
 
 mod arrivals;
 mod client;

@@ -29,7 +29,7 @@ const REST: Duration = Duration::from_millis(10);
 /// Shortest part of [`Arrivals::Steps`].
 const STEP_MIN: Duration = Duration::from_millis(1);
 
-/// A load: who is asked, for what, how often and for how long.
+/// A load: which addresses are asked, for what, how often and for how long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoadPlan {

@@ -3,11 +3,11 @@
 //!
 //! The child asks for precedence over what it shares a CPU with, since clients are other machines
 //! in truth: in an open loop real-time priority, else a low nice value. (A closed loop is never late,
-//! and at real-time priority could keep whom it asks from answering.) Without the right to either it
+//! and at real-time priority could keep servers from answering.) Without the right to either it
 //! runs like the others. It says how late it was.
 //!
 //! The child is killed if it is not done well after the plan's end, and when a [`Running`] is
-//! dropped. Whoever made the command sees to it that the child does not outlive the lab.
+//! dropped. The maker of the command sees to it that the child does not outlive the lab.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -131,7 +131,7 @@ pub fn answer(input: impl Read, mut output: impl Write) -> Result<(), LoadError>
         serde_json::from_reader(input.take(BYTES_MAX)).map_err(json("the plan"))?;
     let closed = |stream: &Stream| matches!(stream.pacing, Pacing::Closed { .. });
     if plan.streams.iter().any(closed) || try_fifo(PRIORITY).is_err() {
-        // Not everybody may; what comes of it is in the result (`late`).
+        // Not every user may; what comes of it is in the result (`late`).
         setpriority_process(None, NICE).ok();
     }
     let result = generator::run(&plan)?;
@@ -184,7 +184,7 @@ pub fn start(mut command: Command, plan: &LoadPlan) -> Result<Running, LoadError
     drop(stdin);
     let read = std::thread::Builder::new().name("load-result".to_owned());
     let read = read.spawn(move || {
-        // Nobody listens any more if the load was given up.
+        // Nothing listens any more if the load was given up.
         done.send(collect(stdout, stderr)).ok();
     });
     match read {

@@ -191,7 +191,7 @@ impl Source {
                     ..values
                 })
             }
-            // Who walks is asked by `next_of`.
+            // Walkers are asked by `next_of`.
             Kind::Walk { .. } => String::new(),
         }
     }

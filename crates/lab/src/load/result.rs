@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::visits::{PageResult, Sessions};
 
-/// Longest latency that is told apart, microseconds.
+/// Longest latency that is distinguished, microseconds.
 pub(super) const LATENCY_MAX_US: u64 = 3_600_000_000;
 /// Digits of a latency that are right.
 pub(super) const DIGITS: u8 = 3;

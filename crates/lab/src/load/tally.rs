@@ -1,4 +1,4 @@
-//! What is counted while a load runs, one [`Tally`] per stream. Pure: it is told the time.
+//! What is counted while a load runs, one [`Tally`] per stream. Pure: time comes in.
 //!
 //! A request belongs to the measurement if it was due in the measured length, however late it
 //! ends; requests due in the warm-up are counted nowhere but in throughput and windows, which are
@@ -20,7 +20,7 @@ use super::visits::Visits;
 pub(super) const LATE: Duration = Duration::from_millis(1);
 /// if that was more than this part of all that it took: less decides nothing.
 const LATE_PART: u32 = 20;
-/// Different errors, and different values of the counted header, that are told apart.
+/// Different errors, and different values of the counted header, that are distinguished.
 const KINDS_MAX: usize = 64;
 
 /// The measured stretch of time, from the run's beginning.
