@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
-const CHECKED_IN = join(HERE, "../crates/tidegate/src/culprits/page.html");
+const CHECKED_IN = join(HERE, "../crates/culprits/src/page.html");
 /** Oldest engines that the page is for. */
 const TARGET = ["es2022", "chrome100", "firefox100", "safari16"];
 /** Packages whose code is in the bundle; their licences go with it. */

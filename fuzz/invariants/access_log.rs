@@ -1,5 +1,5 @@
 //! What must hold for any bytes that are taken for an access log. Shared by the fuzz target and by the tests of
-//! `tidegate`.
+//! `tidegate-culprits`.
 //!
 //! The first line is taken for a format of Apache or nginx, the others for lines of that format, and of what they
 //! look like.

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::test::Outcome;
 
 const FOLDER: &str = "web";
-const PAGE: &str = "crates/tidegate/src/culprits/page.html";
+const PAGE: &str = "crates/culprits/src/page.html";
 /// Oldest node that the bundler and node's own test runner need.
 const NODE_MAJOR: u32 = 18;
 

@@ -11,6 +11,19 @@ use syn::visit::{self, Visit};
 type Layers = &'static [&'static [&'static str]];
 
 const CRATES: &[(&str, Layers)] = &[
+    (
+        "culprits",
+        &[
+            &[
+                "causal", "files", "input", "names", "order", "page", "table", "time",
+            ],
+            &["access", "resource"],
+            &["correlate", "evidence"],
+            &["picture", "replay", "requests"],
+            &["offline", "report"],
+            &["fuzzing", "search"],
+        ],
+    ),
     ("emulator", &[&["antagonist", "load", "server"], &["nodes"]]),
     (
         "node",
@@ -52,14 +65,12 @@ const CRATES: &[(&str, Layers)] = &[
         "tidegate",
         &[
             &[
-                "class_names",
                 "models",
                 "open_files",
                 "output",
                 "replace",
                 "rungs",
                 "secret_file",
-                "table",
             ],
             &["key_file", "orders_file", "token"],
             &["config", "peer_auth"],

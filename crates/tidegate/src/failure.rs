@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use serde_json::json;
+use tidegate_culprits::search::SearchError;
 
 use crate::config::ConfigError;
 use crate::output::Output;
@@ -31,6 +32,15 @@ pub(crate) enum Failure {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
+    }
+}
+
+impl From<SearchError> for Failure {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::Usage(text) => Self::Usage(text),
+            SearchError::Failed(text) => Self::Failed(text),
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod admin;
 mod agent;
-mod class_names;
 mod cli;
 mod client;
 mod config;
@@ -29,7 +28,6 @@ mod secret_file;
 mod signals;
 mod simulate;
 mod state;
-mod table;
 #[cfg(test)]
 mod testing;
 mod token;

@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use tidegate_core::throttle::{SetBy, Throttle};
 use tidegate_core::time::Timestamp;
+use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::Throttling;
 
-use crate::class_names::ClassNames;
 use crate::models::OrderModel;
 use crate::replace::replace;
 

@@ -29,6 +29,7 @@ use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::route::Routes;
 use tidegate_core::throttle::SetBy;
+use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{
     Dithering, Limits, ListenerConfig, PortSharing, Ports, Proxy, ProxyConfig, ProxyError, Shared,
     Stats, Throttling, Timeouts, WorkerFailure,
@@ -41,7 +42,6 @@ use tokio::sync::mpsc;
 
 use crate::admin::plane::{Plane, Window};
 use crate::admin::{Access, server};
-use crate::class_names::ClassNames;
 use crate::config::file::{LimitsFile, TimeoutsFile};
 use crate::config::throttle::Throttled;
 use crate::config::values::Auto;

@@ -14,11 +14,11 @@ use tidegate_core::policy::PolicyConfig;
 use tidegate_core::route::Routes;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, Group, NodeId, NodeSpec, SiteId, SiteSpec};
+use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{Dithering, Shared, Stats, Throttling};
 use tidegate_remote::udp::key_file::Master;
 
 use crate::admin::plane::{Plane, Window};
-use crate::class_names::ClassNames;
 use crate::culprits::live::{Asks, Finding, Findings};
 use crate::driver::{Driver, DriverParts};
 use crate::key_file;

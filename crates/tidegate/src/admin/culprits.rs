@@ -11,9 +11,9 @@ use bytes::Bytes;
 use http::header::{CONTENT_SECURITY_POLICY, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use tidegate_culprits::page::{PAGE, policy};
 
 use super::api;
-use crate::culprits::page::{PAGE, policy};
 
 /// The live page.
 pub(super) fn answer() -> Response<Full<Bytes>> {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteSpec;
+use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{Shared, Snapshot};
 
-use crate::class_names::ClassNames;
 use crate::culprits::live::{Asks, Finding};
 use crate::driver::{DriverStats, Orders};
 use crate::orders_file::OrdersFile;

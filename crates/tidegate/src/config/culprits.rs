@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tidegate_core::classes::{PATTERNS_MAX, Pattern};
 use tidegate_core::throttle::AutoConfig;
+use tidegate_culprits::names::{ClassNames, class_pattern};
 
 use super::file::ConfigFile;
 use super::problem::{Problem, Problems};
 use super::setting::{At, table};
-use crate::class_names::{ClassNames, class_pattern};
 use crate::token::Token;
 
 /// Most other front-ends.

@@ -41,12 +41,12 @@ use std::time::Duration;
 use tidegate_core::load::Rung;
 use tidegate_core::route::Routes;
 use tidegate_core::topology::ClusterSpec;
+use tidegate_culprits::names::ClassNames;
 use tidegate_node::{AgentConfig, RUNGS, Scope};
 use tidegate_proxy::{ForwardedConfig, LogConfig, Ports, SiteConfig};
 use tidegate_remote::udp::Key;
 use toml::de::DeTable;
 
-use crate::class_names::ClassNames;
 use crate::open_files::Shares;
 use crate::token::Token;
 

@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use clap::Args;
 use tidegate_core::classes::Pattern;
+use tidegate_culprits::causal::{CausalReport, State};
+use tidegate_culprits::names::class_pattern;
+use tidegate_culprits::page::offline_page;
+use tidegate_culprits::picture::report::Report;
+use tidegate_culprits::search::{Options, search};
+use tidegate_culprits::utc_offset;
 
-use super::causal::{CausalReport, State};
 use super::live::TestOrder;
-use super::picture::report::Report;
-use super::time::utc_offset;
-use crate::class_names::class_pattern;
 use crate::client::AdminArgs;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::replace::replace;
 
 /// Time between two looks at a test that runs: nobody tells this command when it is over, and the front-end
 /// ends each within a minute or so.
@@ -25,36 +28,36 @@ pub(crate) struct CulpritsArgs {
     /// Access logs of Apache, nginx, HAProxy or Tidegate, or JSON; also gzipped, `-` is standard
     /// input. The format of each is found out by itself. Without files the front-end is asked.
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "resource", conflicts_with_all = ["config", "admin", "token_file"])]
-    pub(crate) access_log: Vec<PathBuf>,
+    access_log: Vec<PathBuf>,
     /// What resources did meanwhile: sadf -d, -j or -p, sar, vmstat -t, node_exporter's text, or
     /// a CSV of time,busy_seconds,capacity.
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "access_log")]
-    pub(crate) resource: Vec<PathBuf>,
+    resource: Vec<PathBuf>,
     /// The access logs' format as it stands in the configuration of Apache (`%h %l %u %t …`) or
     /// nginx (`$remote_addr …`). `FILE=FORMAT` is for one of the files; repeatable.
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) log_format: Vec<String>,
+    log_format: Vec<String>,
     /// Zone of times that do not say theirs, like +02:00 [default: UTC, unless the load tells
     /// otherwise].
     #[arg(long, value_name = "OFFSET", value_parser = utc_offset, allow_hyphen_values = true)]
-    pub(crate) utc_offset: Option<i64>,
+    utc_offset: Option<i64>,
     /// CPUs of hosts whose recordings do not say it, as sadf -d and vmstat; without it all of them count
     /// as one.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) cpus: Option<u32>,
+    cpus: Option<u32>,
     /// Take clocks as they are, even if load and requests fit better otherwise.
     #[arg(long)]
-    pub(crate) no_align: bool,
+    no_align: bool,
     /// A class of one's own: `/search/*` or `search=/search/*`; repeatable, the first that fits
     /// counts.
     #[arg(long, value_name = "PATTERN", value_parser = class_pattern)]
-    pub(crate) class: Vec<Pattern>,
+    class: Vec<Pattern>,
     /// Classes to show for each resource.
     #[arg(long, value_name = "N", default_value_t = 20)]
-    pub(crate) top: usize,
+    top: usize,
     /// Also write the page with all pictures: one file that needs nothing else.
     #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
+    html: Option<PathBuf>,
     /// Test by experiment whether this class loads a resource: a random half of its requests is held for
     /// 300 ms, for a minute at most; nobody is refused. Only GET and HEAD: other methods may change something.
     #[arg(long, value_name = "CLASS", conflicts_with_all = ["access_log", "html"])]
@@ -69,7 +72,7 @@ pub(crate) struct CulpritsArgs {
 /// Looks into files, or asks a running front-end.
 pub(crate) fn run(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
     if !args.access_log.is_empty() {
-        return super::run(args, output);
+        return read(args, output);
     }
     if let Some(class) = &args.test {
         return test(args, class, output);
@@ -82,7 +85,54 @@ pub(crate) fn run(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
     let nobody =
         "this front-end does not look for culprits; of files, --access-log and --resource tell";
     let report = found.ok_or_else(|| Failure::Failed(nobody.into()))?;
-    super::show(args, &report, output)
+    show(args, &report, output)
+}
+
+/// Looks into files.
+fn read(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
+    let found = search(&Options {
+        access_logs: args.access_log.clone(),
+        recordings: args.resource.clone(),
+        log_formats: args.log_format.clone(),
+        utc_offset: args.utc_offset,
+        cpus: args.cpus,
+        keeps_clocks: args.no_align,
+        classes: args.class.clone(),
+    })?;
+    write_page(args, &found.report)?;
+    output.result(&found.text(args.top), &found.printed())?;
+    match found.doubt() {
+        Some(why) => Err(Failure::Failed(why.into())),
+        None => Ok(()),
+    }
+}
+
+/// Shows what a running front-end knows.
+fn show(args: &CulpritsArgs, report: &Report, output: Output) -> Result<(), Failure> {
+    let text = match report.resources.is_empty() && report.classes.is_empty() {
+        true => {
+            let notes: String = report
+                .notes
+                .iter()
+                .map(|note| format!("{note}\n"))
+                .collect();
+            notes + "not known yet: some seconds of requests and of nodes' load are needed\n"
+        }
+        false => report.text(args.top),
+    };
+    write_page(args, report)?;
+    Ok(output.result(&text, report)?)
+}
+
+/// Writes the page, if it is wanted.
+fn write_page(args: &CulpritsArgs, report: &Report) -> Result<(), Failure> {
+    let Some(path) = &args.html else {
+        return Ok(());
+    };
+    let json = serde_json::to_string(report).map_err(|error| Failure::Failed(error.to_string()))?;
+    let page = offline_page(&json);
+    replace(path, page.as_bytes())
+        .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Begins a causal test and waits for its end.

@@ -8,13 +8,13 @@ use std::time::Duration;
 use tidegate_core::policy::PolicyKind;
 use tidegate_core::route::Routes;
 use tidegate_core::topology::ClusterSpec;
+use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{ForwardedConfig, HistogramSnapshot, LogConfig, Ports};
 use tidegate_sim::model::Stream;
 
 use super::cluster::{Cluster, FRONT_ENDS};
 use super::machines::Machines;
 use crate::admin::plane::Plane;
-use crate::class_names::ClassNames;
 use crate::config::file::{LimitsFile, defaults};
 use crate::config::setting::At;
 use crate::config::values::Auto;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use tidegate_core::policy::PolicyKind;
 use tidegate_core::time::Timestamp;
+use tidegate_culprits::table::{self, millis};
 use tidegate_remote::clock;
 use tidegate_sim::chooser::Chooser;
 use tidegate_sim::file::{Half, ScenarioFile};
@@ -15,7 +16,6 @@ use super::models::{CompareModel, Speed};
 use super::{Ran, best_oracle, choosers, cost, files, pool, run_seeds, threads};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::table::{self, millis};
 
 /// The policy that all others are held against.
 const JUDGED: PolicyKind = PolicyKind::Auto;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use tidegate_culprits::table;
 use tidegate_sim::file::ScenarioFile;
 use tidegate_sim::matrix::built_in;
 
@@ -10,7 +11,6 @@ use crate::config::ConfigError;
 use crate::config::problem::{Problem, did_you_mean};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::table;
 
 /// Largest scenario file, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use tidegate_core::policy::PolicyKind;
+use tidegate_culprits::table::{self, millis};
 use tidegate_remote::clock;
 use tidegate_sim::chooser::Chooser;
 use tidegate_sim::file::ScenarioFile;
@@ -13,7 +14,6 @@ use super::models::{ScoreModel, SingleModel, Speed};
 use super::{Ran, best_oracle, choosers, cost, files, pool, run_seeds, threads};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::table::{self, millis};
 
 /// Runs it.
 pub(super) fn run(name: &str, args: &SimulateArgs, output: Output) -> Result<(), Failure> {

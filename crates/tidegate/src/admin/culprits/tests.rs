@@ -12,13 +12,13 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tidegate_culprits::page::{CONNECT, PAGE, POLICY, REPORT, for_script, offline_page, policy};
 use tokio::net::TcpListener;
 
 use super::answer;
 use super::browser::Browser;
 use super::fixture::{self, SCENE, Scene};
 use crate::admin::api;
-use crate::culprits::page::{CONNECT, PAGE, POLICY, REPORT, for_script, offline_page, policy};
 use crate::models::ORDER_HEADER;
 use crate::testing;
 
@@ -453,7 +453,7 @@ fn a_file_of_its_own_shows_the_culprit_that_was_found() {
         return;
     };
     // As the page is written by `tidegate culprits --html`.
-    let report = serde_json::to_string(&crate::culprits::picture::tests::sample()).unwrap();
+    let report = serde_json::to_string(&tidegate_culprits::picture::sample::sample()).unwrap();
     let name = format!("tidegate-culprits-found-{}.html", std::process::id());
     let file = std::env::temp_dir().join(name);
     std::fs::write(&file, offline_page(&report)).unwrap();

@@ -8,9 +8,8 @@ use tidegate_core::culprits::dither::{HOLD, LONGEST};
 use tidegate_core::culprits::{Discovery, ResourceId};
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
+use tidegate_culprits::causal::{CausalReport, CausalTest};
 use tidegate_proxy::{Dithering, Tosses};
-
-use super::super::causal::{CausalReport, CausalTest};
 
 /// How often it is looked whether enough is known.
 const LOOK: Duration = Duration::from_secs(1);

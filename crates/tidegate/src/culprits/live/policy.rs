@@ -17,10 +17,10 @@ use tidegate_core::throttle::{
     AutoConfig, Automatic, Confidence, Culprit, Done, Heard, SetBy, Throttle, UsedPart,
 };
 use tidegate_core::time::Timestamp;
+use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::Throttling;
 
 use super::Finding;
-use crate::class_names::ClassNames;
 
 /// How a resource does.
 #[derive(Clone, Debug, PartialEq)]
@@ -213,7 +213,7 @@ mod tests {
     use tidegate_core::classes::{ClassTable, Request, TreeConfig, Weight};
     use tidegate_core::throttle::Order;
 
-    use crate::class_names::class_pattern;
+    use tidegate_culprits::names::class_pattern;
 
     fn finding(class: &str, told: Option<Sure>) -> Finding {
         // As discovery would call it: `cart` by the configuration, and paths without a query.

@@ -10,9 +10,9 @@ use tidegate_core::classes::{
 };
 use tidegate_core::culprits::{Discovery, Request};
 use tidegate_core::time::Timestamp;
+use tidegate_culprits::Lived;
 use tidegate_proxy::{Event, Observed, Words};
 
-use super::super::evidence::Lived;
 use super::peers::{self, Outbox, Peer, SILENT, Shipment};
 
 /// How long ended requests are kept.

@@ -16,8 +16,7 @@ use std::collections::VecDeque;
 use tidegate_core::culprits::UsagePoint;
 use tidegate_core::load::Counters;
 use tidegate_core::time::Timestamp;
-
-use super::super::resource::Span;
+use tidegate_culprits::Span;
 
 /// Step of the grid, nanoseconds.
 pub(super) const STEP: u64 = 50_000_000;

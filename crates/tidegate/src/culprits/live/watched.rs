@@ -10,10 +10,10 @@ use tidegate_core::culprits::{Basis, Discovery, EVERY, ResourceId, Verdicts};
 use tidegate_core::load::{Counters, NodeLoad};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
+use tidegate_culprits::picture::ResourceMaterial;
+use tidegate_culprits::{Span, Unit};
 use tidegate_proxy::Shared;
 
-use super::super::picture::ResourceMaterial;
-use super::super::resource::{Span, Unit};
 use super::policy::Pressed;
 use super::series::{Kind, Series};
 use crate::models::ReadStatus;

@@ -1,0 +1,33 @@
+//! The culprits: which requests load which resource, from access logs and recordings that are there already, and
+//! the one report of it that a running front-end makes as well.
+//!
+//! ```text
+//! access logs ─ access ──> requests ──┐
+//! recordings ── resource ─────────────┴─> evidence ─ replay ─> offline ─> picture ─> text, JSON, page
+//! ```
+
+mod access;
+pub mod causal;
+mod correlate;
+mod evidence;
+mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+mod input;
+pub mod names;
+mod offline;
+mod order;
+pub mod page;
+pub mod picture;
+mod replay;
+mod report;
+mod requests;
+mod resource;
+pub mod search;
+pub mod table;
+mod time;
+
+pub use evidence::Lived;
+pub use report::Printed;
+pub use resource::{Span, Unit};
+pub use time::utc_offset;
