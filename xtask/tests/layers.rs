@@ -62,6 +62,27 @@ const CRATES: &[(&str, Layers)] = &[
         ],
     ),
     (
+        "sim",
+        &[
+            &[
+                "checks", "chooser", "counters", "due", "model", "own_log", "queue", "requests",
+                "words",
+            ],
+            &["arrivals", "processor", "report"],
+            &["node_model"],
+            &["node"],
+            &["fault"],
+            &["scenario"],
+            &["oracle", "read_class"],
+            &["reads"],
+            &["reader"],
+            &["front_end"],
+            &["elephants", "shop", "world"],
+            &["file"],
+            &["matrix"],
+        ],
+    ),
+    (
         "tidegate",
         &[
             &[

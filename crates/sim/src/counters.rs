@@ -5,11 +5,22 @@
 //! made when somebody wants it, instead of a thousand times a second.
 
 use std::collections::VecDeque;
+
 use tidegate_core::load::Point;
 use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::time::Timestamp;
 
-use crate::node_model::Scope;
+/// What a record covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole node.
+    #[default]
+    Host,
+    /// The requests' own cgroup: antagonists do not show.
+    Requests,
+    /// Nothing: the node claims to be idle, whatever it does.
+    Idle,
+}
 
 /// See the module. CPU time is in thousandths of a nanosecond: CPUs are in thousandths.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@
 //! * [`shop`]: a site of two tiers whose database fills up, with admission, discovery and `automatic` together.
 //! * [`mod@file`]: scenarios as TOML; [`matrix`]: the built-in ones, and policies compared over them.
 //!
-//! Inside: `node` (a node's side), `front_end` (the core as a shell would drive it), `reads` and
+//! Inside: `node` (a node's side, with `words`), `front_end` (the core as a shell would drive it), `reads` and
 //! `reader` (load records, worked out when they are wanted), `oracle` (the bound), `queue` and
 //! `due` (what happens next).
 //!
@@ -40,4 +40,5 @@ pub mod report;
 mod requests;
 pub mod scenario;
 pub mod shop;
+mod words;
 pub mod world;

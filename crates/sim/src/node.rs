@@ -10,7 +10,7 @@ use crate::counters::CounterLog;
 use crate::model::Stream;
 use crate::node_model::{Cold, NodeModel};
 use crate::processor::Processor;
-use crate::world::words::Words;
+use crate::words::Words;
 
 /// Weight of the newest request in the latency that a node reports.
 const LATENCY_STEP: f64 = 0.1;

@@ -6,6 +6,7 @@ use tidegate_core::load::Rung;
 use tidegate_core::record::Sources;
 use tidegate_core::topology::SiteId;
 
+use crate::counters::Scope;
 use crate::model::Antagonist;
 use crate::processor::Overload;
 
@@ -152,18 +153,6 @@ impl Records {
             run_queue
         }
     }
-}
-
-/// What a record covers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
-    /// The whole node.
-    #[default]
-    Host,
-    /// The requests' own cgroup: antagonists do not show.
-    Requests,
-    /// Nothing: the node claims to be idle, whatever it does.
-    Idle,
 }
 
 /// Who answers a read.

@@ -26,8 +26,7 @@ use std::time::Duration;
 use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::time::{Timestamp, nanos};
 
-use crate::counters::Counters;
-use crate::node_model::Scope;
+use crate::counters::{Counters, Scope};
 
 /// Virtual time closer to a task's end than this counts as reached: floating point's due.
 const END_TOLERANCE_NS: f64 = 1e-3;

@@ -185,8 +185,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::counters::CounterLog;
-    use crate::node_model::{Records, Scope};
+    use crate::counters::{CounterLog, Scope};
+    use crate::node_model::Records;
     use crate::reads::WantedRates;
     use crate::scenario::Scenario;
     use tidegate_core::load::{History, Progress, Reading};

@@ -12,9 +12,10 @@ use std::time::Duration;
 use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::topology::{AdminState, NodeId};
 
+pub use crate::counters::Scope;
 pub use crate::fault::{Fault, FaultKind, Order};
 use crate::model::{Antagonist, Arrivals, Demand};
-pub use crate::node_model::{Answer, Cold, NodeModel, Records, Scope};
+pub use crate::node_model::{Answer, Cold, NodeModel, Records};
 
 /// One hosted site: who asks for what.
 #[derive(Clone, Debug, PartialEq)]

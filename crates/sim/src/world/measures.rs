@@ -7,7 +7,7 @@ use tidegate_core::time::{Timestamp, nanos};
 
 use super::{Choosers, START, World};
 use crate::checks::{Shares, Totals, Violation};
-use crate::node_model::Scope;
+use crate::counters::Scope;
 use crate::queue::Event;
 use crate::report::{ClassReport, Digest, Latencies, Report, SiteReport};
 use crate::requests::{Ended, Wanted};

@@ -16,7 +16,7 @@ mod faults;
 mod fronts;
 mod measures;
 mod nodes;
-pub(crate) mod words;
+mod words;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

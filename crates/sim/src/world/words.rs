@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::load::{WordOp, WordReply, WordRequest};
+use tidegate_core::load::{WordReply, WordRequest};
 use tidegate_core::topology::NodeId;
 
 use super::{Choosers, World};
@@ -80,43 +80,6 @@ impl World<'_> {
     ) {
         if let Choosers::FrontEnds(front_ends) = &mut self.choosers {
             front_ends[number as usize].answer(node, ticket, reply);
-        }
-    }
-}
-
-/// A node's words.
-#[derive(Clone, Debug)]
-pub(crate) struct Words([u64; 64]);
-
-impl Default for Words {
-    fn default() -> Self {
-        Self([0; 64])
-    }
-}
-
-impl Words {
-    /// Does it; what the word held before.
-    fn carry_out(&mut self, op: WordOp) -> u64 {
-        let of = |word: u32| word as usize % self.0.len();
-        match op {
-            WordOp::FetchAndAdd { word, delta } => {
-                let word = &mut self.0[of(word)];
-                let held = *word;
-                *word = held.wrapping_add(delta);
-                held
-            }
-            WordOp::CompareAndSwap {
-                word,
-                expected,
-                new,
-            } => {
-                let word = &mut self.0[of(word)];
-                let held = *word;
-                if held == expected {
-                    *word = new;
-                }
-                held
-            }
         }
     }
 }
