@@ -26,6 +26,24 @@ const CRATES: &[(&str, Layers)] = &[
     ),
     ("emulator", &[&["antagonist", "load", "server"], &["nodes"]]),
     (
+        "lab",
+        &[
+            &[
+                "antagonist",
+                "auction",
+                "awake",
+                "gather",
+                "progress",
+                "results",
+                "server",
+            ],
+            &["cluster", "monitor"],
+            &["front", "load"],
+            &["experiments"],
+            &["output"],
+        ],
+    ),
+    (
         "node",
         &[
             &["config", "counter", "file", "findings", "pace", "parse"],

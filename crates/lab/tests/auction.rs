@@ -9,10 +9,9 @@ use std::io::Write;
 use std::net::TcpStream;
 
 use support::{PATIENCE, answer, get, status_of};
-use tidegate_lab::auction::{
-    CPU_HEADER, STATEMENTS, Visitor, class, is_elephant, statements, walk,
-};
+use tidegate_lab::auction::{CPU_HEADER, STATEMENTS, statements};
 use tidegate_lab::cluster::{Cluster, ClusterError, ClusterPlan, Mode, NodePlan, ServerKind};
+use tidegate_lab::load::visitors::{Visitor, class, is_elephant, walk};
 
 const DATABASE: usize = 0;
 const WEB: usize = 1;

@@ -1,5 +1,5 @@
-//! The auction site of Elephants-2005's experiment, our own: what is in it, who visits it, and what the
-//! database says that it spent. Its pages, tables and settings are in `assets/auction/`.
+//! The auction site of Elephants-2005's experiment, our own: what is in it, and what the database says that
+//! it spent; `load::visitors` has its visitors. Its pages, tables and settings are in `assets/auction/`.
 //!
 //! ```text
 //!  visitors ──> front-end ──> node web: nginx ──> PHP-FPM, W workers ──TCP──> node db: PostgreSQL
@@ -11,10 +11,8 @@
 
 mod accounting;
 pub mod files;
-mod visitors;
 
 pub use accounting::{RESET, STATEMENTS, Statement, statements};
-pub use visitors::{ELEPHANTS, Elephant, Visitor, class, is_elephant, walk};
 
 /// Members of the site.
 pub const MEMBERS: u32 = 18_000;

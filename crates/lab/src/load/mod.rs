@@ -25,6 +25,7 @@ mod requests;
 mod result;
 mod tally;
 mod traces;
+pub mod visitors;
 mod visits;
 mod walk;
 

@@ -1,5 +1,5 @@
-//! Who visits the site: from which page to which with what probability, as `assets/auction/visitors.txt`
-//! has it.
+//! Visitors of the auction site: from which page to which with what probability, as
+//! `assets/auction/visitors.txt` has it.
 //!
 //! | visitors | what they do |
 //! |---|---|
@@ -7,21 +7,20 @@
 //! | searchers | search by category, by region and now and then everywhere, look at what they find |
 //! | members | look at their own page, bid, buy, comment, sell |
 //!
-//! Kinds of visitors that stay who they are make a difference. Where all follow one table, each page
-//! has a fixed share of all requests, however long it takes:
+//! The kinds of visitors are separate populations for a reason. Where all follow one table, each page has a
+//! fixed share of all requests, however long it takes:
 //!
 //! ```text
 //! requests/s <= capacity of the database / sum over pages of (share x what the page costs it)
 //! ```
 //!
-//! whoever goes first, so holding one page back holds back all others, and nothing is gained that is not
-//! saved. Where who searches is somebody else than who looks around, the latter need not wait.
+//! whatever goes first, so holding one page back holds back all others, and nothing is gained that is not
+//! saved. Searchers and browsers are separate populations here, so browsers need not wait for searches.
 //!
 //! The tables are our own; Elephants-2005 gives none.
 
-use crate::load::{Draw, Page, Walk};
-
-use super::{CATEGORIES, ITEMS, MEMBERS, REGIONS};
+use super::{Draw, Page, Walk};
+use crate::auction::{CATEGORIES, ITEMS, MEMBERS, REGIONS};
 
 const TABLES: &str = include_str!("../../assets/auction/visitors.txt");
 /// The title above the pages.

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::auction::class;
 use crate::load::LoadResult;
+use crate::load::visitors::class;
 
 /// What has a smaller p is no chance.
 const CHANCE: f64 = 0.05;

@@ -24,7 +24,7 @@
 //! time.
 //!
 //! Searchers and browsers are separate populations: where all visitors follow one table nothing can be
-//! gained that is not saved, see `auction/visitors.rs`. The longest requests of `stock` take over a minute,
+//! gained that is not saved, see `load/visitors.rs`. The longest requests of `stock` take over a minute,
 //! so the full form measures for longer than that.
 
 mod costs;
@@ -35,9 +35,10 @@ use std::time::Duration;
 
 use tidegate_remote::clock;
 
-use crate::auction::{CPU_HEADER, ELEPHANTS, Visitor, walk};
+use crate::auction::CPU_HEADER;
 use crate::cluster::{AgentPlan, ClusterPlan, NodePlan, ServerKind};
 use crate::front::{FrontKind, HaproxyBalance, Throttled, TidegateArm};
+use crate::load::visitors::{ELEPHANTS, Visitor, walk};
 use crate::load::{Pacing, Requests, Stream};
 use crate::results::Report;
 

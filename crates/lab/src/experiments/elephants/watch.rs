@@ -7,9 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate_remote::clock;
 
-use crate::auction::{RESET, STATEMENTS, Statement, Visitor, class, is_elephant, statements, walk};
+use crate::auction::{RESET, STATEMENTS, Statement, statements};
 use crate::cluster::Cluster;
 use crate::front;
+use crate::load::visitors::{Visitor, class, is_elephant, walk};
 use crate::load::{LoadResult, PageResult, Requests, decode};
 use crate::results::Curve;
 
