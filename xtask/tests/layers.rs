@@ -12,6 +12,19 @@ type Layers = &'static [&'static [&'static str]];
 
 const CRATES: &[(&str, Layers)] = &[
     (
+        "core",
+        &[
+            &["allowance", "ids", "prng", "record", "time"],
+            &["request", "retry_budget", "units"],
+            &["classes", "load"],
+            &["culprits", "policy", "throttle"],
+            &["admission"],
+            &["topology"],
+            &["director", "route", "testing"],
+            &["picker"],
+        ],
+    ),
+    (
         "culprits",
         &[
             &[
@@ -328,7 +341,7 @@ fn read(name: &str) -> (BTreeSet<String>, Arrows) {
         modules.insert(top.clone());
         if module
             .iter()
-            .any(|name| ["tests", "testing"].contains(&name.as_str()))
+            .any(|name| name == "testing" || name.ends_with("tests"))
             && module.len() > 1
         {
             continue;

@@ -164,12 +164,12 @@ impl World {
     }
 
     /// A batch of picks by a policy of its own.
-    fn pick(&mut self, topology: &Topology, policy: &mut dyn tidegate_core::policy::Policy) {
+    fn pick(&mut self, topology: &Topology, weights: &[f32], policy: &mut dyn tidegate_core::policy::Policy) {
         let view = View {
             now: self.now,
             site: SITE,
             candidates: &topology.site(SITE).candidates,
-            topology,
+            weights,
             table: &self.table,
         };
         for _ in 0..BATCH {
@@ -179,8 +179,9 @@ impl World {
 
     fn measure(&mut self, batches: usize) -> Costs {
         let topology = self.director.topology();
+        let weights: Vec<_> = topology.weights().collect();
         let mut policy = self.config.build();
-        policy.on_topology(&topology, SITE);
+        policy.on_nodes(topology.nodes.len(), &topology.site(SITE).candidates);
         let (mut requests, mut picks, mut ends) = (Vec::new(), Vec::new(), Duration::ZERO);
         for batch in 0..batches {
             if batch % BATCHES_PER_READ == 0 {
@@ -190,7 +191,7 @@ impl World {
             requests.push(requested);
             ends += ended;
             let start = Instant::now();
-            self.pick(&topology, policy.as_mut());
+            self.pick(&topology, &weights, policy.as_mut());
             picks.push(start.elapsed());
         }
         Costs {

@@ -7,7 +7,8 @@
 //!
 //! * [`record`]: the bytes that a node publishes.
 //! * [`load`]: from records to what is known of each node, and the table that shares it.
-//! * [`topology`]: who serves what, as an immutable snapshot.
+//! * [`request`]: what is known of a request: its priority, and which are alike.
+//! * [`topology`]: who serves what, as an immutable snapshot; [`ids`]: its places.
 //! * [`route`]: which site a request belongs to.
 //! * [`director`]: control plane; takes outcomes, probes and orders in, puts topology and
 //!   terms out.
@@ -25,11 +26,13 @@ pub mod allowance;
 pub mod classes;
 pub mod culprits;
 pub mod director;
+pub mod ids;
 pub mod load;
 pub mod picker;
 pub mod policy;
 pub mod prng;
 pub mod record;
+pub mod request;
 pub mod retry_budget;
 pub mod route;
 pub mod throttle;

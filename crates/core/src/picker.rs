@@ -37,7 +37,7 @@ use crate::load::{LoadTable, RestKind};
 use crate::policy::{Choice, Policy, PolicyConfig, Probe, Sample, Term, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::topology::{NodeId, SiteId, Topology};
+use crate::topology::{NodeId, Site, SiteId, Topology};
 use groups::Groups;
 use ticket::TicketTable;
 pub use ticket::{Resting, Ticket};
@@ -126,6 +126,8 @@ const FIRST: u32 = 2;
 pub struct Picker {
     table: TicketTable,
     topology: Arc<Topology>,
+    /// Configured shares, by node.
+    weights: Vec<f32>,
     sites: Vec<PickerSite>,
     prng: Prng,
     groups: Groups,
@@ -236,10 +238,9 @@ struct PickerSite {
 }
 
 impl PickerSite {
-    fn new(topology: &Topology, id: SiteId) -> Self {
-        let site = topology.site(id);
+    fn new(topology: &Topology, site: &Site) -> Self {
         let mut policy = site.policy.build();
-        policy.on_topology(topology, id);
+        policy.on_nodes(topology.nodes.len(), &site.candidates);
         let admits = site.admission;
         let admission = admits.build();
         let rules = wait_rules(admission.as_ref(), admits);
@@ -355,7 +356,7 @@ fn wait_rules(admission: &dyn Admission, admits: AdmissionConfig) -> WaitRules {
 
 fn view<'a>(
     table: &'a LoadTable,
-    topology: &'a Topology,
+    weights: &'a [f32],
     site: SiteId,
     candidates: &'a [NodeId],
     now: Timestamp,
@@ -364,7 +365,7 @@ fn view<'a>(
         now,
         site,
         candidates,
-        topology,
+        weights,
         table,
     }
 }
@@ -387,6 +388,7 @@ impl Picker {
             groups: Groups::new(&topology),
             table: Arc::new(table),
             topology: Arc::clone(&topology),
+            weights: Vec::with_capacity(topology.nodes.len()),
             sites: Vec::with_capacity(topology.sites.len()),
             prng: Prng::new(seed),
         };
@@ -397,21 +399,21 @@ impl Picker {
     /// Goes over to a newer topology. Policies keep what they learned unless their site's
     /// configuration changed.
     pub fn handle_topology(&mut self, topology: Arc<Topology>) {
+        self.weights.clear();
+        self.weights.extend(topology.weights());
         self.sites.truncate(topology.sites.len());
         for (index, site) in topology.sites.iter().enumerate() {
-            let id = SiteId(index as u32);
             match self.sites.get_mut(index) {
                 Some(kept) => {
-                    if kept.config == site.policy {
-                        kept.policy.on_topology(&topology, id);
-                    } else {
+                    if kept.config != site.policy {
                         kept.config = site.policy;
                         kept.policy = site.policy.build();
-                        kept.policy.on_topology(&topology, id);
                     }
+                    let nodes = topology.nodes.len();
+                    kept.policy.on_nodes(nodes, &site.candidates);
                     kept.set_admission(site.admission);
                 }
-                None => self.sites.push(PickerSite::new(&topology, id)),
+                None => self.sites.push(PickerSite::new(&topology, site)),
             }
         }
         if self.topology.groups != topology.groups {
@@ -461,7 +463,7 @@ impl Picker {
         if candidates.is_empty() {
             return Decision::Reject(RejectReason::NoNode);
         }
-        let view = view(&self.table, &self.topology, site, candidates, now);
+        let view = view(&self.table, &self.weights, site, candidates, now);
         let state = &mut self.sites[site.index()];
         let verdict = state.admission.on_request(&view, class, &mut self.prng);
         let contended = self.groups.is_contended(site);
@@ -557,7 +559,7 @@ impl Picker {
     /// is what others wait for.
     fn give_up(&mut self, site: SiteId, class: Class, late: Waiter, now: Timestamp) -> Decision {
         let candidates = &self.topology.site(site).candidates;
-        let view = view(&self.table, &self.topology, site, candidates, now);
+        let view = view(&self.table, &self.weights, site, candidates, now);
         let state = &mut self.sites[site.index()];
         let passes = Passes::beside(&self.table, site, late);
         let choice = passes
@@ -575,7 +577,7 @@ impl Picker {
         let Turn { class, site, .. } = turn;
         let state = &mut self.sites[site.index()];
         let candidates = &self.topology.site(site).candidates;
-        let view = view(&self.table, &self.topology, site, candidates, now);
+        let view = view(&self.table, &self.weights, site, candidates, now);
         let choice = match candidates.is_empty() {
             true => None,
             false => {
@@ -640,7 +642,7 @@ impl Picker {
         if self.left.is_empty() {
             return Err(RejectReason::NoNode);
         }
-        let view = view(&self.table, &self.topology, site, &self.left, now);
+        let view = view(&self.table, &self.weights, site, &self.left, now);
         let choice = self.sites[site.index()].policy.pick(&view, &mut self.prng);
         Ok(self.dispatch((site, Books::Retry), &choice, now))
     }
@@ -648,7 +650,7 @@ impl Picker {
     /// The terms by which the site's policy sees a node now.
     pub fn explain(&self, site: SiteId, node: NodeId, now: Timestamp) -> Vec<Term> {
         let candidates = &self.topology.site(site).candidates;
-        let view = view(&self.table, &self.topology, site, candidates, now);
+        let view = view(&self.table, &self.weights, site, candidates, now);
         self.sites[site.index()].policy.explain(&view, node)
     }
 

@@ -4,54 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::admission::AdmissionConfig;
+pub use crate::ids::{GroupId, NodeId, SiteId};
+pub use crate::load::Group;
 use crate::policy::PolicyConfig;
 use crate::time::Timestamp;
-
-/// A node's place in the tables. Given out once, in configuration order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u32);
-
-/// A site's place in the tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SiteId(pub u32);
-
-impl NodeId {
-    /// As an index.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl SiteId {
-    /// As an index.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// A group's place in the tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupId(pub u32);
-
-impl GroupId {
-    /// As an index.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// Nodes that share something which bears only so many requests: a database, say.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    /// Its name.
-    pub name: String,
-    /// Most requests in flight at its nodes, of all front-ends together.
-    pub limit: u32,
-    /// The sites that share it, each with its weight. A site is in one group at most.
-    pub members: Vec<(SiteId, f64)>,
-    /// Nodes of theirs that do, each in this group only.
-    pub nodes: Vec<NodeId>,
-}
 
 /// What the configuration says of a site.
 #[derive(Clone, Debug, PartialEq)]
@@ -268,6 +224,11 @@ impl Topology {
     /// The node.
     pub fn node(&self, node: NodeId) -> &Node {
         &self.nodes[node.index()]
+    }
+
+    /// Configured shares, by [`NodeId`].
+    pub fn weights(&self) -> impl Iterator<Item = f32> {
+        self.nodes.iter().map(|node| node.weight)
     }
 
     /// The group that a site is in, and its place among the members.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::{Admission, Class, Rank, Verdict, WaitRules};
 use crate::policy::View;
 use crate::prng::Prng;
-use crate::topology::NodeId;
+use crate::ids::NodeId;
 
 /// See the module.
 #[derive(Debug)]

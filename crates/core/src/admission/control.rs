@@ -32,17 +32,17 @@ use std::time::Duration;
 
 use super::bound::Pressure;
 use super::hidden::{Hidden, SiteSeen, WELL};
-use super::kind_places::{KindPlaces, Tenants};
 use super::kinds::{Kinds, Room};
 use super::natural::Natural;
 use super::server::{Age, Server, Sum};
 use super::slots::{Slots, Tally, Wanted, scale_by, vote_for};
 use super::surge::Surges;
 use super::{AdmissionConfig, Class, Rank, WithoutRecords};
-use crate::load::{Agreed, LoadTable};
+use crate::ids::{NodeId, SiteId};
+use crate::load::{Agreed, LimitBy, LoadTable};
 use crate::prng::Prng;
+use crate::request::{KindPlaces, Tenants};
 use crate::time::Timestamp;
-use crate::topology::{NodeId, SiteId};
 
 /// A limit binds for so long after a request found no room.
 const BINDS: Duration = Duration::from_millis(20);
@@ -63,50 +63,6 @@ const COIN: Duration = Duration::from_millis(20);
 const STEP: f64 = 0.15;
 /// Most slots that are asked for in a tick.
 const ASKS_MAX: u64 = 64;
-
-/// Why a limit is what it is, for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitBy {
-    /// The server's run queue and accept queue.
-    Record,
-    /// The same, from an old record.
-    OldRecord,
-    /// Own latency: no record.
-    Latency,
-    /// Something behind the servers.
-    Hidden,
-    /// The same, while it is measured with less.
-    Dip,
-}
-
-impl LimitBy {
-    /// Every reason, with what it means.
-    pub const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Record, "by the servers' run queues and accept queues"),
-        (
-            Self::OldRecord,
-            "by the servers' last records, which are old",
-        ),
-        (
-            Self::Latency,
-            "by how long answers take: there are no load records",
-        ),
-        (
-            Self::Hidden,
-            "by how long answers take while the CPUs have time: something behind the servers is slow",
-        ),
-        (
-            Self::Dip,
-            "to a quarter, for a moment, to see how fast what lies behind the servers can be",
-        ),
-    ];
-
-    /// What it means.
-    pub fn what(self) -> &'static str {
-        let mut all = Self::ALL.iter();
-        all.find(|it| it.0 == self).map_or("", |it| it.1)
-    }
-}
 
 /// What a tick is told beside the table.
 #[derive(Debug)]

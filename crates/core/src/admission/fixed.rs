@@ -20,7 +20,7 @@ use super::{
 };
 use crate::policy::View;
 use crate::prng::Prng;
-use crate::topology::NodeId;
+use crate::ids::NodeId;
 
 /// See the module.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 //! mix from an overload, and who uses what is full behind the servers.
 //!
 //! ```text
-//! kind      what a request costs, as far as its head tells ([`super::kind`]); each has a place of its own, up
-//!           to 63 ([`super::kind_places`])
+//! kind      what a request costs, as far as its head tells (`request::kind`); each has a place of its own, up
+//!           to 63 (`request::kind_places`)
 //! T         mean time to the answer's head: of the last 0.5 s
 //! B         the same while no limit binds: of the last 10 s or 64 requests, whichever is longer
 //! slowdown  sum of time that requests took / sum of B over the same requests, of kinds whose B is known
@@ -25,7 +25,7 @@
 //! Source: measured on an auction site whose dear searches set in (`tidegate-sim`'s `shop_rows`).
 
 use super::ewma::weight;
-use super::kind_places::{Answered, PLACES};
+use crate::request::{Answered, PLACES};
 
 /// Time constants of what is seen and of what is known, seconds, and least requests that it rests on.
 const TAU: f64 = 0.5;

@@ -3,7 +3,7 @@
 use super::{Admission, Class, Verdict, WaitRules};
 use crate::policy::View;
 use crate::prng::Prng;
-use crate::topology::NodeId;
+use crate::ids::NodeId;
 
 /// See the module.
 #[derive(Debug)]

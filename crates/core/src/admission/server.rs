@@ -17,7 +17,7 @@ use super::slots::{Slots, Tally};
 use super::{Class, SLO_PART, WithoutRecords};
 use crate::load::{LoadTable, NodeLoad, Outcomes, OwnTraffic};
 use crate::time::Timestamp;
-use crate::topology::NodeId;
+use crate::ids::NodeId;
 
 /// A record older than this, and than two intervals, is not acted upon at once.
 const STALE: Duration = Duration::from_millis(5);
@@ -348,7 +348,7 @@ fn seen(load: &NodeLoad, in_flight: f64) -> Seen {
 mod tests {
     use super::*;
     use crate::load::RestKind;
-    use crate::topology::SiteId;
+    use crate::ids::SiteId;
 
     #[test]
     fn who_comes_to_rest_is_done_with_and_not_once_more_as_it_ends() {

@@ -29,7 +29,7 @@
 //! Source: measured on an auction site whose dear searches set in (`tidegate-sim`'s `shop_rows`).
 
 use super::ewma::weight;
-use super::kind_places::PLACES;
+use crate::request::PLACES;
 use super::kinds::Room;
 
 /// Time constants of what is seen and of what is known, seconds; the latter is known after so long.

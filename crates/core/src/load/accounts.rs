@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::topology::{NodeId, SiteId};
+use crate::ids::{NodeId, SiteId};
 
 /// See the module.
 #[derive(Debug)]

@@ -9,7 +9,9 @@
 
 mod accounts;
 mod counters;
+mod group;
 mod history;
+mod limit_by;
 mod node_load;
 mod plausible;
 mod rates;
@@ -20,7 +22,9 @@ mod words;
 
 pub use accounts::Accounts;
 pub use counters::Counters;
+pub use group::Group;
 pub use history::{History, Progress, Reading};
+pub use limit_by::LimitBy;
 pub use node_load::{LoadBrief, NodeLoad, OwnTraffic};
 pub use plausible::Implausible;
 pub use rates::{Point, Rates};

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::table::{LoadReport, NodeTerms, RestKind, STREAK_MAX};
 use super::{LoadBrief, NodeLoad, OwnTraffic, Rung};
-use crate::admission::Rank;
+use crate::request::Rank;
 use crate::time::{Timestamp, nanos};
 
 /// Tries of a read that meets a writer; a write takes some nanoseconds.

@@ -10,10 +10,10 @@ use super::accounts::Accounts;
 use super::counters::{CounterSlot, Counters};
 use super::slot::Slot;
 use super::words::{Agreed, WordBox, WordOp, WordReply, WordRequest};
-use super::{LoadBrief, NodeLoad, OwnTraffic};
-use crate::admission::{Class, KindPlaces, LimitBy, Rank};
+use super::{Group, LimitBy, LoadBrief, NodeLoad, OwnTraffic};
+use crate::ids::{GroupId, NodeId, SiteId};
+use crate::request::{Class, KindPlaces, Rank};
 use crate::time::{Timestamp, nanos};
-use crate::topology::{Group, GroupId, NodeId, SiteId};
 
 /// Fixed point of the logarithms in [`Outcomes`].
 const LN_SCALE: f64 = 65_536.0;

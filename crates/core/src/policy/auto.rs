@@ -56,7 +56,7 @@ use super::{Choice, Parameters, Policy, Term, View};
 use crate::load::{LoadBrief, LoadReport, NodeTerms, OwnTraffic};
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::topology::NodeId;
+use crate::ids::NodeId;
 
 /// Weight of the requests in flight beside the slowdown.
 const IN_FLIGHT_WEIGHT: f32 = 0.5;

@@ -23,7 +23,7 @@ use std::cmp::Ordering;
 use super::{Choice, LoadIndex, Parameters, Policy, Term, View};
 use crate::load::NodeLoad;
 use crate::prng::Prng;
-use crate::topology::{NodeId, SiteId, Topology};
+use crate::ids::NodeId;
 
 /// See the module.
 #[derive(Debug)]
@@ -98,9 +98,9 @@ impl Policy for KLeastLoaded {
         }
     }
 
-    fn on_topology(&mut self, topology: &Topology, _: SiteId) {
+    fn on_nodes(&mut self, nodes: usize, _: &[NodeId]) {
         self.ranks.clear();
-        self.ranks.reserve(topology.nodes.len());
+        self.ranks.reserve(nodes);
     }
 
     fn explain(&self, view: &View<'_>, node: NodeId) -> Vec<Term> {

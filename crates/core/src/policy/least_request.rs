@@ -9,7 +9,7 @@
 
 use super::{Choice, Parameters, Policy, Term, View};
 use crate::prng::Prng;
-use crate::topology::NodeId;
+use crate::ids::NodeId;
 
 /// See the module.
 #[derive(Debug)]

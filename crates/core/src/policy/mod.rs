@@ -25,10 +25,10 @@ mod weighted_round_robin;
 pub use auto::{Score as AutoScore, score as auto_score};
 pub use markdown::markdown;
 
+use crate::ids::{NodeId, SiteId};
 use crate::load::LoadTable;
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::topology::{NodeId, SiteId, Topology};
 
 /// What a policy may look at.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +39,8 @@ pub struct View<'a> {
     pub site: SiteId,
     /// The nodes to choose from, in ascending order; never empty.
     pub candidates: &'a [NodeId],
-    /// Names, weights and states.
-    pub topology: &'a Topology,
+    /// Configured shares, by [`NodeId`].
+    pub weights: &'a [f32],
     /// Loads, own traffic and the director's terms.
     pub table: &'a LoadTable,
 }
@@ -56,7 +56,7 @@ impl View<'_> {
 
     /// The node's configured share, as a number that can be divided by.
     pub fn weight(&self, node: NodeId) -> f32 {
-        let weight = self.topology.node(node).weight;
+        let weight = self.weights[node.index()];
         // `max` turns NaN into the least weight.
         weight.clamp(WEIGHT_MIN, 1.0 / WEIGHT_MIN).max(WEIGHT_MIN)
     }
@@ -145,9 +145,9 @@ pub trait Policy: std::fmt::Debug + Send {
     /// Picks one of the candidates.
     fn pick(&mut self, view: &View<'_>, prng: &mut Prng) -> Choice;
 
-    /// The site has these nodes now: a policy makes room here, so that it allocates nothing
-    /// while it picks, and forgets nodes that have left.
-    fn on_topology(&mut self, _topology: &Topology, _site: SiteId) {}
+    /// The site has these candidates now, and every [`NodeId`] is less than `nodes`: a policy makes room
+    /// here, so that it allocates nothing while it picks, and forgets nodes that have left.
+    fn on_nodes(&mut self, _nodes: usize, _candidates: &[NodeId]) {}
 
     /// A request that this picker dispatched has ended.
     fn on_sample(&mut self, _sample: &Sample, _now: Timestamp) {}

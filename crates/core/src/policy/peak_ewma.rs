@@ -26,7 +26,7 @@ use super::sample::{Draw, Least};
 use super::{Choice, Parameters, Policy, Sample, Term, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::topology::{NodeId, SiteId, Topology};
+use crate::ids::NodeId;
 
 /// Decay of the cost, as Finagle's default.
 const DECAY: Duration = Duration::from_secs(10);
@@ -96,12 +96,11 @@ impl Policy for PeakEwma {
         Choice::best(least, view)
     }
 
-    fn on_topology(&mut self, topology: &Topology, site: SiteId) {
-        self.nodes.reserve(topology.nodes.len());
-        let candidates = &topology.site(site).candidates;
+    fn on_nodes(&mut self, nodes: usize, candidates: &[NodeId]) {
+        self.nodes.reserve(nodes);
         // Adding up anew also ends the rounding of a long sum.
         (self.sum, self.known) = (0.0, 0);
-        for index in 0..topology.nodes.len() {
+        for index in 0..nodes {
             let node = NodeId(index as u32);
             let cost = self.nodes.of(node);
             if candidates.binary_search(&node).is_err() {

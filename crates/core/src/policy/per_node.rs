@@ -1,6 +1,6 @@
 //! A policy's memory of each node.
 
-use crate::topology::NodeId;
+use crate::ids::NodeId;
 
 /// One value per node, made when it is first asked for; room for a whole topology is made by
 /// [`PerNode::reserve`].

@@ -18,7 +18,7 @@ use super::probe_pool::ProbePool;
 use super::{Choice, Parameters, Policy, Probe, Sample, Term, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::topology::{NodeId, SiteId, Topology};
+use crate::ids::NodeId;
 
 /// Q_RIF of the paper, 2^-0.25.
 const QUANTILE: f32 = 0.84;
@@ -103,8 +103,8 @@ impl Policy for Prequal {
         }
     }
 
-    fn on_topology(&mut self, topology: &Topology, _: SiteId) {
-        self.latencies.reserve(topology.nodes.len());
+    fn on_nodes(&mut self, nodes: usize, _: &[NodeId]) {
+        self.latencies.reserve(nodes);
     }
 
     fn on_sample(&mut self, sample: &Sample, now: Timestamp) {

@@ -13,7 +13,7 @@ use super::probe_pool::ProbePool;
 use super::{Choice, Parameters, Policy, Probe, Term, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::topology::NodeId;
+use crate::ids::NodeId;
 
 const QUANTILE: f32 = 0.6;
 

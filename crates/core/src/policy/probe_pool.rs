@@ -33,7 +33,7 @@ use super::sample::Draw;
 use super::{Probe, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::topology::NodeId;
+use crate::ids::NodeId;
 
 /// Probes in a full pool.
 const POOL_MAX: usize = 16;

@@ -8,7 +8,7 @@
 
 use super::{Choice, Parameters, Policy, View};
 use crate::prng::Prng;
-use crate::topology::NodeId;
+use crate::ids::NodeId;
 
 /// See the module.
 #[derive(Debug)]

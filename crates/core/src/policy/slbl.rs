@@ -25,7 +25,7 @@
 use super::{Choice, Parameters, Policy, Term, View};
 use crate::load::NodeLoad;
 use crate::prng::Prng;
-use crate::topology::{NodeId, SiteId, Topology};
+use crate::ids::NodeId;
 
 /// What a full node still gets: some requests must show that it has room again.
 const HEADROOM_MIN: f32 = 0.01;
@@ -96,9 +96,9 @@ impl Policy for Slbl {
         }
     }
 
-    fn on_topology(&mut self, topology: &Topology, _: SiteId) {
+    fn on_nodes(&mut self, nodes: usize, _: &[NodeId]) {
         self.headrooms.clear();
-        self.headrooms.reserve(topology.nodes.len());
+        self.headrooms.reserve(nodes);
     }
 
     fn explain(&self, view: &View<'_>, node: NodeId) -> Vec<Term> {

@@ -14,7 +14,7 @@
 use super::per_node::PerNode;
 use super::{Choice, Parameters, Policy, View};
 use crate::prng::Prng;
-use crate::topology::{SiteId, Topology};
+use crate::ids::NodeId;
 
 /// See the module.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Policy for WeightedRoundRobin {
         Choice::blind(best.1)
     }
 
-    fn on_topology(&mut self, topology: &Topology, _: SiteId) {
-        self.credits.reserve(topology.nodes.len());
+    fn on_nodes(&mut self, nodes: usize, _: &[NodeId]) {
+        self.credits.reserve(nodes);
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! Source: the pushback at the HTTP level that Elephants-2005 allows.
 
-use crate::admission::Class;
+use crate::request::Class;
 
 /// The class of a request whose class gives way.
 pub fn lowered(class: Class) -> Class {

@@ -6,7 +6,7 @@
 //! in them.
 
 use tidegate_core::admission::{AdmissionKind, Rank};
-use tidegate_core::load::Rung;
+use tidegate_core::load::{LoadTable, Rung};
 use tidegate_core::policy::{Policy, View};
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
@@ -145,31 +145,41 @@ fn decisions(
 
 struct Explainer<'a> {
     policy: Box<dyn Policy>,
-    view: View<'a>,
+    now: Timestamp,
+    site: SiteId,
+    candidates: &'a [NodeId],
+    weights: Vec<f32>,
+    table: &'a LoadTable,
 }
 
 impl<'a> Explainer<'a> {
     fn new(plane: &'a Plane, look: &Look, topology: &'a Topology, site: SiteId) -> Self {
+        let candidates = &topology.site(site).candidates;
         let mut policy = topology.site(site).policy.build();
-        policy.on_topology(topology, site);
+        policy.on_nodes(topology.nodes.len(), candidates);
         Self {
             policy,
-            view: View {
-                now: look.now,
-                site,
-                candidates: &topology.site(site).candidates,
-                topology,
-                table: &plane.shared.table,
-            },
+            now: look.now,
+            site,
+            candidates,
+            weights: topology.weights().collect(),
+            table: &plane.shared.table,
         }
     }
 
     fn terms(&self, node: NodeId) -> Vec<TermStatus> {
         // A view without candidates is nothing that a policy has ever seen.
-        if self.view.candidates.is_empty() {
+        if self.candidates.is_empty() {
             return Vec::new();
         }
-        let terms = self.policy.explain(&self.view, node);
+        let view = View {
+            now: self.now,
+            site: self.site,
+            candidates: self.candidates,
+            weights: &self.weights,
+            table: self.table,
+        };
+        let terms = self.policy.explain(&view, node);
         terms
             .into_iter()
             .map(|term| TermStatus {

@@ -35,7 +35,7 @@ use super::{
 use crate::policy::{Sample, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::topology::NodeId;
+use crate::ids::NodeId;
 
 /// Shortest latency reckoned with, seconds.
 const LATENCY_MIN: f64 = 1e-6;

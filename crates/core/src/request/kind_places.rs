@@ -248,20 +248,20 @@ impl KindPlaces {
     }
 
     /// Publishes the places that new kinds may take.
-    pub(super) fn set_vacant(&self, places: u64) {
+    pub(crate) fn set_vacant(&self, places: u64) {
         self.vacant.store(places, Ordering::Release);
     }
 
     /// What was answered at a place so far, of whatever kinds. A count and a sum that are off by one request
     /// are no harm.
-    pub(super) fn answers(&self, place: usize) -> Answered {
+    pub(crate) fn answers(&self, place: usize) -> Answered {
         let answers = &self.answers[place];
         let many = answers.many.load(Ordering::Relaxed);
         (many, answers.nanos.load(Ordering::Relaxed))
     }
 
     /// Requests of a place's kind that wait for a node's answer.
-    pub(super) fn waiting(&self, place: usize) -> u64 {
+    pub(crate) fn waiting(&self, place: usize) -> u64 {
         count_of(self.words[place].load(Ordering::Relaxed))
     }
 }
@@ -331,7 +331,7 @@ impl Name {
 
 /// The director's side: whose place is vacant, and where another kind is than at the tick before.
 #[derive(Clone, Debug)]
-pub(super) struct Tenants {
+pub(crate) struct Tenants {
     all: [Tenant; PLACES],
     idle: u64,
 }
@@ -357,7 +357,7 @@ impl Default for Tenants {
 
 impl Tenants {
     /// A tick: its length. Returns the places that have another kind since the last one, a bit each.
-    pub(super) fn on_tick(&mut self, dt: f64, places: &KindPlaces) -> u64 {
+    pub(crate) fn on_tick(&mut self, dt: f64, places: &KindPlaces) -> u64 {
         let mut new = 0;
         self.idle = 0;
         for (place, tenant) in self.all.iter_mut().enumerate().skip(1) {
@@ -391,7 +391,7 @@ impl Tenants {
     }
 
     /// Places whose kinds were not seen for long, a bit each.
-    pub(super) fn idle(&self) -> u64 {
+    pub(crate) fn idle(&self) -> u64 {
         self.idle
     }
 }
