@@ -164,7 +164,12 @@ impl World {
     }
 
     /// A batch of picks by a policy of its own.
-    fn pick(&mut self, topology: &Topology, weights: &[f32], policy: &mut dyn tidegate_core::policy::Policy) {
+    fn pick(
+        &mut self,
+        topology: &Topology,
+        weights: &[f32],
+        policy: &mut dyn tidegate_core::policy::Policy,
+    ) {
         let view = View {
             now: self.now,
             site: SITE,

@@ -13,10 +13,10 @@
 
 use std::time::Duration;
 
-use super::{Admission, Class, Rank, Verdict, WaitRules};
+use super::{Admission, AdmissionConfig, Class, Rank, Verdict, WaitRules};
+use crate::ids::NodeId;
 use crate::policy::View;
 use crate::prng::Prng;
-use crate::ids::NodeId;
 
 /// See the module.
 #[derive(Debug)]
@@ -25,9 +25,8 @@ pub(super) struct Adaptive {
 }
 
 impl Adaptive {
-    /// For a site whose answers are wanted within `slo`.
-    pub(super) fn new(slo: Duration) -> Self {
-        Self { slo }
+    pub(super) fn new(config: &AdmissionConfig) -> Self {
+        Self { slo: config.slo }
     }
 }
 

@@ -16,19 +16,20 @@
 //! Source: Admission-2008 §III; the rule `any` is its "if the load of any server exceeds".
 
 use super::{
-    Admission, Class, Limits, RejectReason, StaticLimits, StaticScope, Verdict, WaitRules,
+    Admission, AdmissionConfig, Class, Limits, RejectReason, StaticLimits, StaticScope, Verdict,
+    WaitRules,
 };
+use crate::ids::NodeId;
 use crate::policy::View;
 use crate::prng::Prng;
-use crate::ids::NodeId;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Fixed(StaticLimits);
 
 impl Fixed {
-    pub(super) fn new(limits: StaticLimits) -> Self {
-        Self(limits)
+    pub(super) fn new(config: &AdmissionConfig) -> Self {
+        Self(config.limits)
     }
 
     fn is_over(&self, view: &View<'_>, node: NodeId) -> bool {

@@ -38,9 +38,9 @@ mod wait_queue;
 
 use std::time::Duration;
 
-pub use accept_gate::AcceptGate;
 pub use crate::load::LimitBy;
 pub use crate::request::{Class, Kind, KindPlaces, Rank, SurgedKind};
+pub use accept_gate::AcceptGate;
 pub use control::{Control, Tick};
 pub use fair_share::FairShare;
 pub use sessions::Sessions;
@@ -51,7 +51,6 @@ use crate::ids::NodeId;
 use crate::policy::{Sample, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
-
 
 /// Part of the SLO that a request may spend in service.
 const SLO_PART: f64 = 0.5;
@@ -149,8 +148,23 @@ pub trait Admission: std::fmt::Debug + Send {
     }
 }
 
+/// What the limits of a mode follow from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// There are none.
+    Nothing,
+    /// The operator's settings.
+    Configuration,
+    /// How long answers take.
+    Latency,
+    /// How many requests succeed.
+    Success,
+    /// Loads: [`LimitBy`] says which, and changes.
+    Load,
+}
+
 macro_rules! modes {
-    ($( $(#[$attribute:meta])* $kind:ident = $name:literal, [$($has:ident)*], $what:literal; )*) => {
+    ($( $(#[$attribute:meta])* $kind:ident = $name:literal, $new:expr, $basis:ident, [$($has:ident)*], $what:literal; )*) => {
         /// The admission modes.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub enum AdmissionKind { $( $(#[$attribute])* #[doc = $what] $kind, )* }
@@ -169,35 +183,49 @@ macro_rules! modes {
                 match self { $( Self::$kind => $what, )* }
             }
 
+            /// What its limits follow from.
+            pub const fn basis(self) -> Basis {
+                match self { $( Self::$kind => Basis::$basis, )* }
+            }
+
             /// What else it looks at or needs.
             const fn traits(self) -> &'static [Trait] {
                 match self { $( Self::$kind => &[$(Trait::$has),*], )* }
+            }
+
+            fn build(self, config: &AdmissionConfig) -> Box<dyn Admission> {
+                match self { $( Self::$kind => Box::new(($new)(config)), )* }
             }
         }
     };
 }
 
+/// A mode that has no settings.
+fn plain<T: Default>(_: &AdmissionConfig) -> T {
+    T::default()
+}
+
 modes! {
     #[default]
-    Off = "off", [],
+    Off = "off", plain::<off::Off>, Nothing, [],
         "everything is let in";
-    Static = "static", [],
+    Static = "static", fixed::Fixed::new, Configuration, [],
         "limits that the operator sets, as in Admission-2008: own requests in flight, CPU, memory, network";
-    Adaptive = "adaptive", [Classes],
+    Adaptive = "adaptive", adaptive::Adaptive::new, Load, [Classes],
         "limits that follow from what the servers can use, and a queue";
-    MaxConn = "maxconn", [Classes Connections],
+    MaxConn = "maxconn", rivals::MaxConn::new, Configuration, [Classes Connections],
         "so many own requests in flight at a server and a queue in order, as HAProxy has it";
-    Codel = "codel", [Classes Connections],
+    Codel = "codel", rivals::Codel::new, Configuration, [Classes Connections],
         "the same with a queue that is newest first and soon given up when it stands: adaptive LIFO with CoDel";
-    Gradient2 = "gradient2", [],
+    Gradient2 = "gradient2", plain::<rivals::Gradient2>, Latency, [],
         "a limit for the site, by how much slower the latest answer is than the mean of many: Netflix";
-    Vegas = "vegas", [],
+    Vegas = "vegas", plain::<rivals::Vegas>, Latency, [],
         "a limit for the site, by how much slower answers are than the fastest: TCP Vegas, Netflix";
-    EnvoyAdaptiveConcurrency = "envoy_adaptive_concurrency", [],
+    EnvoyAdaptiveConcurrency = "envoy_adaptive_concurrency", plain::<rivals::EnvoyAdaptiveConcurrency>, Latency, [],
         "a limit for the site, by how much slower answers are than with three requests in flight: Envoy";
-    EnvoyAdmissionControl = "envoy_admission_control", [],
+    EnvoyAdmissionControl = "envoy_admission_control", plain::<rivals::EnvoyAdmissionControl>, Success, [],
         "refusals at random, the more of them the fewer requests succeed: Envoy";
-    Dagor = "dagor", [Classes],
+    Dagor = "dagor", plain::<rivals::Dagor>, Latency, [Classes],
         "refusals by class and chance, ever more while answers take 20 ms too long: WeChat";
 }
 
@@ -323,21 +351,6 @@ impl AdmissionConfig {
 
     /// A fresh instance for one picker.
     pub fn build(&self) -> Box<dyn Admission> {
-        match self.kind {
-            AdmissionKind::Off => Box::new(off::Off),
-            AdmissionKind::Static => Box::new(fixed::Fixed::new(self.limits)),
-            AdmissionKind::Adaptive => Box::new(adaptive::Adaptive::new(self.slo)),
-            AdmissionKind::MaxConn => Box::new(rivals::MaxConn::new(self)),
-            AdmissionKind::Codel => Box::new(rivals::Codel::new(self)),
-            AdmissionKind::Gradient2 => Box::new(rivals::Gradient2::default()),
-            AdmissionKind::Vegas => Box::new(rivals::Vegas::default()),
-            AdmissionKind::EnvoyAdaptiveConcurrency => {
-                Box::new(rivals::EnvoyAdaptiveConcurrency::default())
-            }
-            AdmissionKind::EnvoyAdmissionControl => {
-                Box::new(rivals::EnvoyAdmissionControl::default())
-            }
-            AdmissionKind::Dagor => Box::new(rivals::Dagor::default()),
-        }
+        self.kind.build(self)
     }
 }

@@ -1,12 +1,12 @@
 //! `off`: everything is let in. The baseline that every other mode is measured against.
 
 use super::{Admission, Class, Verdict, WaitRules};
+use crate::ids::NodeId;
 use crate::policy::View;
 use crate::prng::Prng;
-use crate::ids::NodeId;
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Off;
 
 impl Admission for Off {

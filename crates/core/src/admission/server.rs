@@ -15,9 +15,9 @@ use super::ewma::{Ewma, weight};
 use super::own_latency::OwnLatency;
 use super::slots::{Slots, Tally};
 use super::{Class, SLO_PART, WithoutRecords};
+use crate::ids::NodeId;
 use crate::load::{LoadTable, NodeLoad, Outcomes, OwnTraffic};
 use crate::time::Timestamp;
-use crate::ids::NodeId;
 
 /// A record older than this, and than two intervals, is not acted upon at once.
 const STALE: Duration = Duration::from_millis(5);
@@ -347,8 +347,8 @@ fn seen(load: &NodeLoad, in_flight: f64) -> Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::RestKind;
     use crate::ids::SiteId;
+    use crate::load::RestKind;
 
     #[test]
     fn who_comes_to_rest_is_done_with_and_not_once_more_as_it_ends() {

@@ -29,8 +29,8 @@
 //! Source: measured on an auction site whose dear searches set in (`tidegate-sim`'s `shop_rows`).
 
 use super::ewma::weight;
-use crate::request::PLACES;
 use super::kinds::Room;
+use crate::request::PLACES;
 
 /// Time constants of what is seen and of what is known, seconds; the latter is known after so long.
 const TAU: f64 = 0.5;

@@ -53,10 +53,10 @@
 
 use super::sample::{DRAWS_MAX, Draw, least_of};
 use super::{Choice, Parameters, Policy, Term, View};
+use crate::ids::NodeId;
 use crate::load::{LoadBrief, LoadReport, NodeTerms, OwnTraffic};
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::ids::NodeId;
 
 /// Weight of the requests in flight beside the slowdown.
 const IN_FLIGHT_WEIGHT: f32 = 0.5;

@@ -21,9 +21,9 @@
 use std::cmp::Ordering;
 
 use super::{Choice, LoadIndex, Parameters, Policy, Term, View};
+use crate::ids::NodeId;
 use crate::load::NodeLoad;
 use crate::prng::Prng;
-use crate::ids::NodeId;
 
 /// See the module.
 #[derive(Debug)]

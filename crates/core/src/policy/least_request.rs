@@ -8,8 +8,8 @@
 //! Source: least connections, SLBL-ARPN §4; Envoy's and nginx's least_request / least_conn.
 
 use super::{Choice, Parameters, Policy, Term, View};
-use crate::prng::Prng;
 use crate::ids::NodeId;
+use crate::prng::Prng;
 
 /// See the module.
 #[derive(Debug)]

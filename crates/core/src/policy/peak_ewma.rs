@@ -24,9 +24,9 @@ use std::time::Duration;
 use super::per_node::PerNode;
 use super::sample::{Draw, Least};
 use super::{Choice, Parameters, Policy, Sample, Term, View};
+use crate::ids::NodeId;
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::ids::NodeId;
 
 /// Decay of the cost, as Finagle's default.
 const DECAY: Duration = Duration::from_secs(10);

@@ -7,8 +7,8 @@
 
 use super::sample::{Draw, Least};
 use super::{Choice, Parameters, Policy, Term, View};
-use crate::prng::Prng;
 use crate::ids::NodeId;
+use crate::prng::Prng;
 
 /// See the module.
 #[derive(Debug)]

@@ -16,9 +16,9 @@ use std::time::Duration;
 use super::per_node::PerNode;
 use super::probe_pool::ProbePool;
 use super::{Choice, Parameters, Policy, Probe, Sample, Term, View};
+use crate::ids::NodeId;
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::ids::NodeId;
 
 /// Q_RIF of the paper, 2^-0.25.
 const QUANTILE: f32 = 0.84;

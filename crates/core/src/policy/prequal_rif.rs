@@ -11,9 +11,9 @@
 use super::prequal::explain;
 use super::probe_pool::ProbePool;
 use super::{Choice, Parameters, Policy, Probe, Term, View};
+use crate::ids::NodeId;
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::ids::NodeId;
 
 const QUANTILE: f32 = 0.6;
 

@@ -31,9 +31,9 @@ use std::time::Duration;
 
 use super::sample::Draw;
 use super::{Probe, View};
+use crate::ids::NodeId;
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::ids::NodeId;
 
 /// Probes in a full pool.
 const POOL_MAX: usize = 16;

@@ -7,8 +7,8 @@
 //! Source: the "round-robin" baseline of KLM-2005 §5 and SLBL-ARPN §4.
 
 use super::{Choice, Parameters, Policy, View};
-use crate::prng::Prng;
 use crate::ids::NodeId;
+use crate::prng::Prng;
 
 /// See the module.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Draws and comparisons that several policies share.
 
-use crate::prng::Prng;
 use crate::ids::NodeId;
+use crate::prng::Prng;
 
 /// Most nodes that a sampling policy compares.
 pub(super) const DRAWS_MAX: usize = 16;

@@ -23,9 +23,9 @@
 //! Source: SLBL-ARPN §5 (weights, table 1) and §7 (soft limit).
 
 use super::{Choice, Parameters, Policy, Term, View};
+use crate::ids::NodeId;
 use crate::load::NodeLoad;
 use crate::prng::Prng;
-use crate::ids::NodeId;
 
 /// What a full node still gets: some requests must show that it has room again.
 const HEADROOM_MIN: f32 = 0.01;

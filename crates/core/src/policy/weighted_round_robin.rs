@@ -13,8 +13,8 @@
 
 use super::per_node::PerNode;
 use super::{Choice, Parameters, Policy, View};
-use crate::prng::Prng;
 use crate::ids::NodeId;
+use crate::prng::Prng;
 
 /// See the module.
 #[derive(Debug)]

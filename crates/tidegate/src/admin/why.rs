@@ -5,7 +5,7 @@
 //! policy. What a worker's own instance has learned by itself (the pool of prequal, say) is not
 //! in them.
 
-use tidegate_core::admission::{AdmissionKind, Rank};
+use tidegate_core::admission::{Basis, Rank};
 use tidegate_core::load::{LoadTable, Rung};
 use tidegate_core::policy::{Policy, View};
 use tidegate_core::throttle::ClassPattern;
@@ -330,17 +330,12 @@ fn admission_reason(
     id: SiteId,
 ) -> Option<String> {
     let (site, table) = (topology.site(id), &plane.shared.table);
-    let by = match site.admission.kind {
-        AdmissionKind::Off => return None,
-        AdmissionKind::Static | AdmissionKind::MaxConn | AdmissionKind::Codel => {
-            "by the configuration"
-        }
-        AdmissionKind::Gradient2
-        | AdmissionKind::Vegas
-        | AdmissionKind::EnvoyAdaptiveConcurrency
-        | AdmissionKind::Dagor => "by how long answers take",
-        AdmissionKind::EnvoyAdmissionControl => "by how many of them succeed",
-        AdmissionKind::Adaptive => table.limited_by(id)?.what(),
+    let by = match site.admission.kind.basis() {
+        Basis::Nothing => return None,
+        Basis::Configuration => "by the configuration",
+        Basis::Latency => "by how long answers take",
+        Basis::Success => "by how many of them succeed",
+        Basis::Load => table.limited_by(id)?.what(),
     };
     let mut busiest = site.candidates.to_vec();
     busiest.sort_by_key(|node| std::cmp::Reverse(table.in_flight(*node)));

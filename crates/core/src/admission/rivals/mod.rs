@@ -32,10 +32,10 @@ pub(super) use vegas::Vegas;
 use super::{
     Admission, AdmissionConfig, Class, Limits, RejectReason, Standing, Verdict, WaitRules,
 };
+use crate::ids::NodeId;
 use crate::policy::{Sample, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::ids::NodeId;
 
 /// Shortest latency reckoned with, seconds.
 const LATENCY_MIN: f64 = 1e-6;
