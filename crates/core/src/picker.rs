@@ -117,9 +117,9 @@ pub enum Outcome {
 /// A request whose answer goes on for so long after its head rests: it has the pace of its client.
 pub const LONG_ANSWER: Duration = Duration::from_millis(100);
 
-/// Whoever is among so many requests at work at a node hardly waits for another there: his time is that of an
-/// unloaded server. Those of other front-ends count as far as they are known.
-const FIRST: u32 = 2;
+/// Requests at work at a node, the new one included, up to which it hardly waits for another one there: its time
+/// is that of an unloaded server. Those of other front-ends count as far as they are known.
+const UNHINDERED_MAX: u32 = 2;
 
 /// See the module.
 #[derive(Debug)]
@@ -735,8 +735,11 @@ impl Picker {
         let load = self.table.brief(node);
         let in_flight = u32::try_from(self.table.dispatch(node)).unwrap_or(u32::MAX);
         let at_work = u64::from(in_flight).saturating_sub(self.table.resting(node));
-        let alone =
-            at_work <= FIRST.into() && self.table.agreed(node).is_none_or(|it| it.held <= FIRST);
+        let alone = at_work <= UNHINDERED_MAX.into()
+            && self
+                .table
+                .agreed(node)
+                .is_none_or(|it| it.held <= UNHINDERED_MAX);
         let first = alone && !throttled;
         if first {
             self.table.add_first(site);

@@ -28,7 +28,7 @@ use crate::time::Timestamp;
 const PAUSE: Duration = Duration::from_millis(50);
 const ACCEPT: Duration = Duration::from_millis(10);
 /// Time constant of the lag, seconds.
-const TAU: f64 = 0.1;
+const LAG_TAU_S: f64 = 0.1;
 /// Longest pause, and what follows it whatever the lag.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 const ACCEPT_MIN: Duration = Duration::from_millis(100);
@@ -46,7 +46,7 @@ pub struct AcceptGate {
 impl Default for AcceptGate {
     fn default() -> Self {
         Self {
-            lag: Ewma::new(TAU),
+            lag: Ewma::new(LAG_TAU_S),
             looked_at: None,
             paused: false,
             since: Timestamp::ZERO,

@@ -53,20 +53,23 @@ const GAMMA: f64 = 1.25;
 /// The same where the record is old.
 const GAMMA_STALE: f64 = 1.5 * GAMMA;
 /// Time constant of what is seen and of the way down, seconds.
-const TAU: f64 = 0.01;
-/// The way up: a tenth in the time of a request, which is taken to be between these, seconds.
-const STEP: f64 = 0.1;
+const BOUND_TAU_S: f64 = 0.01;
+/// The way up in the time of a request, as a part of the bound.
+const BOUND_GROWTH: f64 = 0.1;
+/// What that time is taken to be at least, seconds.
 const REQUEST_MIN: f64 = 0.01;
+/// And at the most, seconds.
 const REQUEST_MAX: f64 = 0.1;
-/// The way up where CPUs have time: time constant, seconds; the used part of them below which they
-/// have; those who wait for them, over those in flight.
-const TAU_UP: f64 = 0.05;
-const TIME: f64 = 0.7;
-const NOBODY: f64 = 0.1;
+/// Time constant of the way up where the CPUs have time, seconds.
+const BOUND_RISE_TIME_S: f64 = 0.05;
+/// Busy part of the CPUs, 0 to 1, below which they have time.
+const CPU_SPARE_SHARE: f64 = 0.7;
+/// Part of the requests in flight, 0 to 1, below which those that wait for the CPUs are none.
+const QUEUED_SHARE_NONE: f64 = 0.1;
 /// No further above the target.
 const ABOVE_TARGET: f64 = 1.05;
-/// CPUs count as full from here.
-const FULL: f64 = 0.93;
+/// Busy part of the CPUs, 0 to 1, from which on they want a queue before them.
+const CPU_SATURATED_SHARE: f64 = 0.93;
 /// Time constants of what is seen of others' tasks, of finding more of them, and of forgetting them,
 /// seconds.
 const TAU_OTHERS: f64 = 0.1;
@@ -156,10 +159,10 @@ impl Bound {
     pub(super) fn new(capacity: f64) -> Self {
         Self {
             limit: 2.0 * capacity,
-            useful: Ewma::new(TAU),
-            in_flight: Ewma::new(TAU),
-            busy: Ewma::new(TAU),
-            empty: Ewma::new(TAU),
+            useful: Ewma::new(BOUND_TAU_S),
+            in_flight: Ewma::new(BOUND_TAU_S),
+            busy: Ewma::new(BOUND_TAU_S),
+            empty: Ewma::new(BOUND_TAU_S),
             run_queue: Ewma::new(TAU_OTHERS),
             present: Ewma::new(TAU_OTHERS),
             others: 0.0,
@@ -217,13 +220,13 @@ impl Bound {
         let target = target.max((WELL_WITHIN * seen.little).min(target + against));
         let floor = floor(seen.capacity);
         if n > gamma * useful && n > target {
-            let step = 1.0 - (-seen.dt / TAU).exp();
+            let step = 1.0 - (-seen.dt / BOUND_TAU_S).exp();
             self.limit += (target - self.limit) * step;
         } else if pressure.binds && self.may_grow(seen, pressure) {
             let request = pressure.residence.clamp(REQUEST_MIN, REQUEST_MAX);
-            let by_request = f64::max(1.0, STEP * self.limit) * seen.dt / request;
+            let by_request = f64::max(1.0, BOUND_GROWTH * self.limit) * seen.dt / request;
             let grown = match self.has_time(seen.capacity) {
-                true => self.limit + f64::max(by_request, self.limit * seen.dt / TAU_UP),
+                true => self.limit + f64::max(by_request, self.limit * seen.dt / BOUND_RISE_TIME_S),
                 false => self.limit + by_request,
             };
             let reach = ABOVE_TARGET * (target + self.empty.value());
@@ -239,7 +242,7 @@ impl Bound {
         self.present.add(seen.in_flight, seen.dt);
         self.rate.add(seen.ended / seen.dt, seen.dt);
         let (present, most) = (self.present.value(), self.run_queue.value());
-        if self.busy.value() < TIME * seen.capacity {
+        if self.busy.value() < CPU_SPARE_SHARE * seen.capacity {
             let kept = 1.0 - weight(seen.dt, TAU_ELSEWHERE);
             let elsewhere = present - most;
             self.elsewhere = self.elsewhere * kept + elsewhere * seen.dt;
@@ -273,7 +276,8 @@ impl Bound {
     /// Whether the CPUs have time for our requests, as far as these take it, and none waits for them.
     fn has_time(&self, capacity: f64) -> bool {
         let waiting = self.in_flight.value() - self.useful.value();
-        self.busy_with_ours() < TIME * capacity && waiting < NOBODY * self.in_flight.value()
+        self.busy_with_ours() < CPU_SPARE_SHARE * capacity
+            && waiting < QUEUED_SHARE_NONE * self.in_flight.value()
     }
 
     /// CPUs that are busy with our requests: their part of the run queue.
@@ -289,7 +293,7 @@ impl Bound {
     /// answers as fast as if it were idle, or well within the SLO, or those that do not are slow by
     /// themselves, or nothing can make it fast.
     fn may_grow(&self, seen: &Seen, pressure: &Pressure) -> bool {
-        let full = self.busy.value() > FULL * seen.capacity;
+        let full = self.busy.value() > CPU_SATURATED_SHARE * seen.capacity;
         let swift = pressure
             .base
             .is_some_and(|base| pressure.residence < (SWIFT * base).min(SLO_PART * pressure.slo));

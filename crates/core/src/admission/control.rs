@@ -48,8 +48,8 @@ use crate::time::Timestamp;
 const BINDS: Duration = Duration::from_millis(20);
 /// Or while so much of it is in flight.
 const NEAR: f64 = 0.9;
-/// So many front-ends may each use what idle CPUs there are; more of them less.
-const FEW: f64 = 4.0;
+/// Front-ends up to which each may use all CPUs that are idle; more of them use a part each.
+const FRONT_ENDS_FEW: f64 = 4.0;
 /// CPUs have time while this part of them has nothing to do; then so many requests may come to each of these
 /// at once that do not use what is full behind them.
 const IDLE: f64 = 0.3;
@@ -60,7 +60,7 @@ const THROTTLED_MAX: f64 = 8.0;
 /// The coin for a fraction of a request is thrown this often.
 const COIN: Duration = Duration::from_millis(20);
 /// What a rank has beyond the next lower one, as a part of the limit.
-const STEP: f64 = 0.15;
+const RANK_STEP: f64 = 0.15;
 /// Most slots that are asked for in a tick.
 const ASKS_MAX: u64 = 64;
 
@@ -305,7 +305,7 @@ impl Control {
                 continue;
             };
             if !binds && Slots::is_far(&total, limit) {
-                let room = Slots::far_room(&total, limit) * (FEW * share).min(1.0);
+                let room = Slots::far_room(&total, limit) * (FRONT_ENDS_FEW * share).min(1.0);
                 let most = in_flight as f64 + whole(room, prng.unit());
                 table.set_limits(server.node, [most as f32; Rank::COUNT]);
                 continue;
@@ -487,14 +487,14 @@ fn ranked(limit: f64, rank: Rank, classes: u8) -> f64 {
 /// What a class has beyond the next lower one, one slot at least where there is one; known sessions
 /// have half of it.
 fn step(limit: f64) -> f64 {
-    (STEP * limit).max(limit.min(1.0))
+    (RANK_STEP * limit).max(limit.min(1.0))
 }
 
 /// Most own requests in flight at a server when one comes that does not use what is full behind it: as
 /// many more as its CPUs have time for in a moment, or else its own limit; where front-ends agree on slots,
 /// none but by these.
 fn for_spared(server: &Server, total: Option<&Tally>, in_flight: i64, share: f64) -> f64 {
-    let part = (FEW * share).min(1.0);
+    let part = (FRONT_ENDS_FEW * share).min(1.0);
     let more = AT_ONCE * server.idle * part;
     let own = match total {
         Some(_) => 0.0,
@@ -511,7 +511,9 @@ fn for_spared(server: &Server, total: Option<&Tally>, in_flight: i64, share: f64
 fn for_throttled(server: &Server, total: Option<&Tally>, table: &LoadTable, share: f64) -> f64 {
     let own = table.at_work(server.node) as f64;
     match total {
-        Some(total) => own + (server.limit - total.held as f64).max(0.0) * (FEW * share).min(1.0),
+        Some(total) => {
+            own + (server.limit - total.held as f64).max(0.0) * (FRONT_ENDS_FEW * share).min(1.0)
+        }
         None => server.limit * share + table.accounts().in_flight(server.node) as f64,
     }
 }
@@ -520,7 +522,7 @@ fn for_throttled(server: &Server, total: Option<&Tally>, table: &LoadTable, shar
 fn by_share(server: &Server, share: f64, classes: u8) -> [f32; Rank::COUNT] {
     // Nobody's share is kept from whoever could use it.
     let idle = match share < 1.0 && server.scale >= 1.0 {
-        true => server.idle * (FEW * share).min(1.0),
+        true => server.idle * (FRONT_ENDS_FEW * share).min(1.0),
         false => 0.0,
     };
     let own = whole(server.limit * server.scale * share + idle, server.coin);

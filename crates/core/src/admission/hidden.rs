@@ -48,14 +48,14 @@ use super::SLO_PART;
 use super::ewma::weight;
 use crate::time::{Timestamp, nanos};
 
-/// Time constant of what is seen, seconds.
-const TAU: f64 = 0.15;
+/// Time constant of what is seen of the whole site, seconds.
+const SITE_TAU_S: f64 = 0.15;
 /// Time constants of the base: down, up while no limit binds, up while the CPUs are full.
 const BASE_DOWN: f64 = 0.2;
 const BASE_UP: f64 = 10.0;
 const BASE_UP_FULL: f64 = 1.0;
-/// The CPUs count as full from here.
-const FULL: f64 = 0.9;
+/// Busy part of the CPUs, 0 to 1, from which on they, and nothing behind them, limit the site.
+pub(super) const CPU_FULL_SHARE: f64 = 0.9;
 /// Most requests wait for the CPUs if fewer than this part is at work.
 const AT_WORK: f64 = 0.5;
 /// It engages where service takes so many times the base, or so much is in flight.
@@ -79,7 +79,7 @@ const DIP_MAX: f64 = 0.4;
 /// Means are of enough time from this part of the time constant on.
 const KNOWN: f64 = 0.8;
 /// What has lasted for so long is no chance, seconds: means are then of that time.
-const LASTING: f64 = 2.0 * TAU;
+const LASTING: f64 = 2.0 * SITE_TAU_S;
 /// Dips begin at multiples of this.
 const DIP_GRID: Duration = Duration::from_millis(500);
 const DIP_SOON: Duration = Duration::from_millis(250);
@@ -234,7 +234,7 @@ impl Hidden {
     /// Whether requests wait for the CPUs, over the last moments: because those are full, or, under
     /// a quota of less than one, held back.
     fn is_full(&self) -> bool {
-        self.busy >= FULL * self.time || self.served < AT_WORK * self.present
+        self.busy >= CPU_FULL_SHARE * self.time || self.served < AT_WORK * self.present
     }
 
     /// Time in service at an unloaded site, if it was ever seen.
@@ -270,7 +270,7 @@ impl Hidden {
             return self.answer();
         }
         self.mix = seen.mix;
-        let kept = (-seen.dt / TAU).exp();
+        let kept = (-seen.dt / SITE_TAU_S).exp();
         self.time = self.time * kept + seen.dt;
         self.served = self.served * kept + seen.useful * seen.dt;
         self.ended = self.ended * kept + seen.ended;
@@ -343,7 +343,7 @@ impl Hidden {
         }
         let base = *self.base.get_or_insert(residence);
         // The first requests' time is not all told yet.
-        let tau = if residence < base || self.time < KNOWN * TAU {
+        let tau = if residence < base || self.time < KNOWN * SITE_TAU_S {
             BASE_DOWN
         } else if !seen.binds {
             BASE_UP
@@ -373,7 +373,7 @@ impl Hidden {
             return;
         }
         // The first requests' time is not all told yet; or others have seen nothing slow.
-        let early = self.time < KNOWN * TAU;
+        let early = self.time < KNOWN * SITE_TAU_S;
         let held_off = now < self.void_until && self.void_until.since(now) <= DIP_LATER;
         if early || held_off {
             return;

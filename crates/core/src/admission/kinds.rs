@@ -27,9 +27,11 @@
 use super::ewma::weight;
 use crate::request::{Answered, PLACES};
 
-/// Time constants of what is seen and of what is known, seconds, and least requests that it rests on.
-const TAU: f64 = 0.5;
-const TAU_BASE: f64 = 10.0;
+/// Time constant of a kind's time of late, seconds.
+const KIND_SEEN_TAU_S: f64 = 0.5;
+/// Time constant of its base, its time with room, seconds.
+const KIND_BASE_TAU_S: f64 = 10.0;
+/// Least requests that a base rests on.
 const BASE_LEAST: f64 = 64.0;
 /// Least requests of a kind from which its base is known, and its time of late.
 const KNOWN: f64 = 16.0;
@@ -137,8 +139,8 @@ impl Kinds {
 
     /// A tick: its length, what was answered so far at each place, how the site stands.
     pub(super) fn on_tick(&mut self, dt: f64, answered: impl Fn(usize) -> Answered, room: Room) {
-        let kept = 1.0 - weight(dt, TAU);
-        let kept_base = 1.0 - weight(dt, TAU_BASE);
+        let kept = 1.0 - weight(dt, KIND_SEEN_TAU_S);
+        let kept_base = 1.0 - weight(dt, KIND_BASE_TAU_S);
         let mut spared = 0;
         let (mut all, mut known, mut took, mut should) = (0.0, 0.0, 0.0, 0.0);
         for (place, kind) in self.all.iter_mut().enumerate() {

@@ -19,8 +19,8 @@
 use super::SLO_PART;
 use super::ewma::weight;
 
-/// Time in which what was seen fades, seconds.
-const TAU: f64 = 10.0;
+/// Time constant of what was seen of requests at idle servers, seconds.
+const IDLE_SEEN_TAU_S: f64 = 10.0;
 /// Part of the SLO after which it can be told.
 const TOLD: f64 = 0.125;
 
@@ -46,7 +46,7 @@ impl Natural {
         if present == 0 && more == 0 {
             return;
         }
-        let kept = 1.0 - weight(dt, TAU);
+        let kept = 1.0 - weight(dt, IDLE_SEEN_TAU_S);
         self.time = self.time * kept + present as f64 * dt;
         self.ended = self.ended * kept + more as f64;
         self.since += dt;

@@ -17,9 +17,11 @@
 use super::hidden::{Hidden, SiteSeen};
 use crate::time::Timestamp;
 
-/// Growth in the time of a request, and the shortest that this is taken to be, seconds.
-const STEP: f64 = 0.1;
+/// Growth of the limit in the time of a request, as a part of it.
+const LIMIT_GROWTH: f64 = 0.1;
+/// What that time is taken to be at least, seconds.
 const REQUEST_MIN: f64 = 0.01;
+/// Least limit.
 const LIMIT_MIN: f64 = 2.0;
 /// Until anything is known, for all front-ends together.
 const LIMIT_FIRST: f64 = 32.0;
@@ -84,7 +86,7 @@ impl OwnLatency {
             Some(_) => {}
             None if binds => {
                 let request = self.law.residence().max(REQUEST_MIN);
-                self.limit += f64::max(1.0, STEP * self.limit) * dt / request;
+                self.limit += f64::max(1.0, LIMIT_GROWTH * self.limit) * dt / request;
             }
             None => {}
         }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::bound::{Bound, Pressure, Seen};
 use super::ewma::{Ewma, weight};
+use super::hidden::CPU_FULL_SHARE;
 use super::own_latency::OwnLatency;
 use super::slots::{Slots, Tally};
 use super::{Class, SLO_PART, WithoutRecords};
@@ -24,14 +25,12 @@ const STALE: Duration = Duration::from_millis(5);
 /// Older than this and than four intervals it is none.
 const LOST: Duration = Duration::from_secs(1);
 /// Time constant of a server's completions, seconds.
-const TAU: f64 = 0.15;
-/// And over which it is told whether others are answered while some are not, seconds.
+const COMPLETIONS_TAU_S: f64 = 0.15;
+/// Time over which others must be answered while some requests are not, seconds.
 const TAU_OVERDUE: f64 = 2.0;
 /// They are if they are answered within this part of the SLO, in the geometric mean. Less than half: where all
 /// are held to that, whoever takes longer is only unlucky.
 const PROMPT: f64 = 0.25;
-/// CPUs count as full from here.
-const FULL: f64 = 0.9;
 
 /// What is known of one server.
 #[derive(Clone, Debug)]
@@ -110,7 +109,7 @@ impl Server {
             observed_at: Timestamp::ZERO,
             own: table.own(node),
             ended_by_all: 0,
-            completions: Ewma::new(TAU),
+            completions: Ewma::new(COMPLETIONS_TAU_S),
             ended_since: 0.0,
             outcomes: table.outcomes(node),
             answered: 0.0,
@@ -178,7 +177,7 @@ impl Server {
                 let seen = (dt, all + throttled, empty, resting, little + throttled);
                 let bound = self.by_record(&load, seen, age, pressure);
                 let (busy, at_work) = (bound.busy(), bound.at_work());
-                if slow && pressure.binds && bound.fills(FULL, capacity) {
+                if slow && pressure.binds && bound.fills(CPU_FULL_SHARE, capacity) {
                     bound.cap(little + throttled, capacity);
                 }
                 let (limit, idle) = (bound.limit(), bound.idle(capacity));

@@ -32,9 +32,11 @@ use super::ewma::weight;
 use super::kinds::Room;
 use crate::request::PLACES;
 
-/// Time constants of what is seen and of what is known, seconds; the latter is known after so long.
-const TAU: f64 = 0.5;
-const TAU_BASE: f64 = 10.0;
+/// Time constant of what is in flight of late, seconds.
+const SURGE_SEEN_TAU_S: f64 = 0.5;
+/// Time constant of what is usual, seconds.
+const SURGE_USUAL_TAU_S: f64 = 10.0;
+/// What is usual is known after so long, seconds.
 const KNOWN: f64 = 2.0;
 /// A kind grows too much that grows so many times as much as all others.
 const SURGED: f64 = 2.0;
@@ -121,7 +123,7 @@ impl Surges {
         if room == Room::Dip {
             return;
         }
-        let part = weight(dt, TAU);
+        let part = weight(dt, SURGE_SEEN_TAU_S);
         for it in self.all.iter_mut() {
             it.mean += (it.now - it.mean) * part;
         }
@@ -136,7 +138,7 @@ impl Surges {
         if self.calm >= LINGERS {
             self.surged = 0;
         }
-        self.known = (self.known + dt).min(TAU_BASE);
+        self.known = (self.known + dt).min(SURGE_USUAL_TAU_S);
         let part = (dt / self.known).min(1.0);
         for (place, it) in self.all.iter_mut().enumerate() {
             it.excess = 0.0;

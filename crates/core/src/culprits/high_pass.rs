@@ -16,8 +16,8 @@ use super::bins::BIN_SECONDS;
 
 /// Bins on each side that a mean is taken of.
 const HALF_WIDTH: usize = 50;
-/// Use above which a bin says nothing.
-const FULL: f64 = 0.95;
+/// Used part of the resource, 0 to 1, above which a bin says nothing.
+const BIN_FULL_SHARE: f64 = 0.95;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl HighPass {
     /// For use `y` in busy seconds per bin, of which `cores` can be had; `crowded` says of a full bin
     /// whether more was asked for than there was.
     pub(super) fn new(y: &[f32], cores: f64, crowded: impl Fn(usize) -> bool) -> Self {
-        let limit = (FULL * cores * BIN_SECONDS) as f32;
+        let limit = (BIN_FULL_SHARE * cores * BIN_SECONDS) as f32;
         let bins = y.iter().enumerate();
         let counts: Vec<_> = bins
             .map(|(bin, used)| *used <= limit || (used.is_finite() && !crowded(bin)))

@@ -531,7 +531,7 @@ impl Discovery {
         let alarmed = resource.alarm.is_some_and(|alarm| at - alarm < ALARM_LASTS);
         if alarmed && window.bins > 2 * AFTER_ONSET {
             let short = Student::new(&known, Window::before(now, AFTER_ONSET), at).study();
-            if study.full <= study::FULL && short.full <= study::FULL {
+            if study.full <= study::FULL_TIME_SHARE && short.full <= study::FULL_TIME_SHARE {
                 take_named(&mut study, short.seen);
             }
         }

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use super::bins::BIN_SECONDS;
 use super::decision::{GREAT, LIFT_MIN};
-use super::study::{FULL, Seen, Study};
+use super::study::{FULL_TIME_SHARE, Seen, Study};
 
 /// Part of the scatter that a class alone would make below which the use does not follow it.
 const UNMOVED: f64 = 0.5;
@@ -60,7 +60,7 @@ impl LastEvidence {
     /// so of any class.
     pub(super) fn keep(&mut self, study: &mut Study) -> bool {
         let mut before = std::mem::take(&mut self.0);
-        let (full, utilization) = (study.full > FULL, study.utilization);
+        let (full, utilization) = (study.full > FULL_TIME_SHARE, study.utilization);
         let (scatter, cores) = (study.scatter, study.cores);
         let served: f64 = study.seen.iter().map(served).sum();
         let mean_cost = utilization * cores / served.max(f64::MIN_POSITIVE);

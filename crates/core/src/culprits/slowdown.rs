@@ -44,8 +44,9 @@ const SAME_LIFE: f64 = 0.5;
 /// Part of the windows with room in which a culprit was named, and from how many times its use on it is another.
 const NAMED: f64 = 0.2;
 const MORE: f64 = 2.0;
-/// Steps in which all are thought to be slowed more, and how many at the most.
-const STEP: f64 = 1.25;
+/// Ratio of one slowdown of all classes that is tried to the one before it.
+const SLOWDOWN_RATIO: f64 = 1.25;
+/// Slowdowns that are tried at the most.
 const STEPS_MAX: u32 = 40;
 /// Least slowdown that anything is divided by.
 const SLOWED_MIN: f64 = 0.1;
@@ -131,7 +132,7 @@ pub(super) fn by_slowdown(classes: &[Slowed], capacity: f64) -> Vec<Occupied> {
         if !may_fit || sum(slowed) <= 1.0 {
             break;
         }
-        slowed = STEP * slowed.max(SLOWED_MIN);
+        slowed = SLOWDOWN_RATIO * slowed.max(SLOWED_MIN);
     }
     let (known, all_known) = (known(slowed), sum(slowed));
     let rest = (1.0 - all_known).max(0.0);

@@ -46,8 +46,8 @@ const CANDIDATES_MAX: usize = 12;
 const VIRTUAL_FITS: usize = 2;
 /// A shift of the clocks must leave so much less unexplained, as a ratio.
 const SHIFT_WORTH: f64 = 0.85;
-/// Part of the window that is full above which lives decide.
-pub(super) const FULL: f64 = 0.7;
+/// Part of a window's time, 0 to 1, in which the resource is full, above which occupancy by lives decides.
+pub(super) const FULL_TIME_SHARE: f64 = 0.7;
 /// The same, above which they tell whom to suspect in a short window.
 const SUSPECTED_FULL: f64 = 0.25;
 /// Standard deviations of what is not explained at which a class is seen.
@@ -283,7 +283,7 @@ impl<'a> Student<'a> {
 
     /// All steps; what was found.
     pub(super) fn study(mut self) -> Study {
-        if self.study.full > FULL {
+        if self.study.full > FULL_TIME_SHARE {
             self.by_occupancy();
         } else if dot(&self.y, &self.y) > 0.0 {
             self.by_regression();

@@ -37,8 +37,8 @@ use crate::time::Timestamp;
 const WINDOW: Duration = Duration::from_secs(30);
 /// A recording is short if half of it is.
 const SHORT: Duration = Duration::from_secs(20);
-/// Before that nothing is evaluated.
-const FIRST: Duration = Duration::from_millis(7500);
+/// Time from the start of a recording to its first evaluation.
+const FIRST_EVALUATION: Duration = Duration::from_millis(7500);
 /// Holes in an episode.
 const HOLE_MAX: Duration = Duration::from_secs(10);
 /// If at least this part of a class's evaluations say so it is ambiguous.
@@ -118,7 +118,7 @@ impl Whole {
     /// For a recording of this length, in the time of its verdicts. `by_occupancy` says whether what
     /// rests on lives alone is believed.
     pub fn new(length: Duration, by_occupancy: bool) -> Self {
-        let half = length.saturating_sub(FIRST) / 2;
+        let half = length.saturating_sub(FIRST_EVALUATION) / 2;
         Self {
             least: WINDOW.min(half),
             short: half < SHORT,

@@ -60,8 +60,8 @@ use crate::time::Timestamp;
 
 /// Weight of the requests in flight beside the slowdown.
 const IN_FLIGHT_WEIGHT: f32 = 0.5;
-/// Nodes that a decision compares where records are fresh: two times four at once.
-const FEW: usize = 8;
+/// Nodes that a decision compares where records are fresh: two vectors of four.
+const COMPARED_FRESH: usize = 8;
 /// z beyond which a response may have told something newer than the record.
 const OLD: f32 = 0.5;
 /// What nodes report of themselves keeps its worth for so long at least, seconds.
@@ -290,8 +290,8 @@ impl Policy for Auto {
     fn pick(&mut self, view: &View<'_>, prng: &mut Prng) -> Choice {
         let site = view.table.site_terms(view.site);
         let draw = Draw::distinct(view.candidates.len(), site.draws as usize, prng);
-        if draw.count() <= FEW {
-            best_of::<FEW>(view, &draw, site.decay, prng)
+        if draw.count() <= COMPARED_FRESH {
+            best_of::<COMPARED_FRESH>(view, &draw, site.decay, prng)
         } else {
             best_of::<DRAWS_MAX>(view, &draw, site.decay, prng)
         }
