@@ -261,12 +261,13 @@ impl PickerSite {
     fn choose(
         &mut self,
         view: &View<'_>,
-        (class, passes): (Class, Passes),
+        class: Class,
+        passes: Passes,
         prng: &mut Prng,
         left: &mut Vec<NodeId>,
     ) -> Option<Choice> {
         let choice = self.policy.pick(view, prng);
-        let has_room = self.admits(view, choice.node, (class, passes));
+        let has_room = self.admits(view, choice.node, class, passes);
         if has_room && view.table.has_group_room(choice.node) {
             return Some(choice);
         }
@@ -275,7 +276,7 @@ impl PickerSite {
         }
         left.clear();
         let nodes = view.candidates.iter();
-        left.extend(nodes.filter(|node| self.has_room(view, **node, (class, passes))));
+        left.extend(nodes.filter(|node| self.has_room(view, **node, class, passes)));
         if left.is_empty() {
             return None;
         }
@@ -286,13 +287,13 @@ impl PickerSite {
         Some(self.policy.pick(&view, prng))
     }
 
-    fn has_room(&self, view: &View<'_>, node: NodeId, rank: (Class, Passes)) -> bool {
-        self.admits(view, node, rank) && view.table.has_group_room(node)
+    fn has_room(&self, view: &View<'_>, node: NodeId, class: Class, passes: Passes) -> bool {
+        self.admits(view, node, class, passes) && view.table.has_group_room(node)
     }
 
     /// Whether the node itself bears another one; one that does not use what is full behind it finds room
     /// for as long as the node has time, and one whose kind has not surged while it has no more than usual.
-    fn admits(&self, view: &View<'_>, node: NodeId, (class, passes): (Class, Passes)) -> bool {
+    fn admits(&self, view: &View<'_>, node: NodeId, class: Class, passes: Passes) -> bool {
         let beside = match passes {
             Passes::Never => 0,
             Passes::Spared => view.table.spared_limit(node),
@@ -475,17 +476,17 @@ impl Picker {
         let passes_by = matches!(passes, Passes::Spared | Passes::Throttled);
         let overtakes = contended || !passes_by && state.waiting.is_ahead_of(class);
         let choice = if verdict == Verdict::Admit && !overtakes {
-            state.choose(&view, (class, passes), &mut self.prng, &mut self.left)
+            state.choose(&view, class, passes, &mut self.prng, &mut self.left)
         } else {
             None
         };
         if let Some(choice) = choice {
-            return Decision::Forward(self.dispatch((site, waiter.into()), &choice, now));
+            return Decision::Forward(self.dispatch(site, waiter.into(), &choice, now));
         }
         self.table.no_room(site);
         if state.admits.dry_run {
             let choice = state.policy.pick(&view, &mut self.prng);
-            return Decision::Forward(self.dispatch((site, waiter.into()), &choice, now));
+            return Decision::Forward(self.dispatch(site, waiter.into(), &choice, now));
         }
         let for_group = verdict == Verdict::Admit && (contended || is_group_full(&view));
         if let Verdict::Reject(reason) = verdict {
@@ -564,11 +565,9 @@ impl Picker {
         let passes = Passes::beside(&self.table, site, late);
         let choice = passes
             .filter(|_| !candidates.is_empty())
-            .and_then(|passes| {
-                state.choose(&view, (class, passes), &mut self.prng, &mut self.left)
-            });
+            .and_then(|passes| state.choose(&view, class, passes, &mut self.prng, &mut self.left));
         match choice {
-            Some(choice) => Decision::Forward(self.dispatch((site, late.into()), &choice, now)),
+            Some(choice) => Decision::Forward(self.dispatch(site, late.into(), &choice, now)),
             None => Decision::Reject(RejectReason::QueueTimeout),
         }
     }
@@ -582,14 +581,14 @@ impl Picker {
             true => None,
             false => {
                 let any_surged = self.table.kinds(site).any_surged();
-                let rank = (class, Passes::among_surged(!class.is_known(), any_surged));
-                Some(state.choose(&view, rank, &mut self.prng, &mut self.left)?)
+                let passes = Passes::among_surged(!class.is_known(), any_surged);
+                Some(state.choose(&view, class, passes, &mut self.prng, &mut self.left)?)
             }
         };
         let (_, waiter) = state.waiting.pop(now)?;
         state.tell_waiting(&self.table, site);
         let decision = match choice {
-            Some(choice) => Decision::Forward(self.dispatch((site, waiter.into()), &choice, now)),
+            Some(choice) => Decision::Forward(self.dispatch(site, waiter.into(), &choice, now)),
             None => Decision::Reject(RejectReason::NoNode),
         };
         Some((waiter.id, decision))
@@ -644,7 +643,7 @@ impl Picker {
         }
         let view = view(&self.table, &self.weights, site, &self.left, now);
         let choice = self.sites[site.index()].policy.pick(&view, &mut self.prng);
-        Ok(self.dispatch((site, Books::Retry), &choice, now))
+        Ok(self.dispatch(site, Books::Retry, &choice, now))
     }
 
     /// The terms by which the site's policy sees a node now.
@@ -715,12 +714,7 @@ impl Picker {
         }
     }
 
-    fn dispatch(
-        &mut self,
-        (site, books): (SiteId, Books),
-        choice: &Choice,
-        now: Timestamp,
-    ) -> Ticket {
+    fn dispatch(&mut self, site: SiteId, books: Books, choice: &Choice, now: Timestamp) -> Ticket {
         let node = choice.node;
         let throttled = matches!(books, Books::Throttled(_)) && self.table.accounts().bears(site);
         if throttled {

@@ -34,7 +34,7 @@ use super::bound::Pressure;
 use super::hidden::{Hidden, SiteSeen, WELL};
 use super::kinds::{Kinds, Room};
 use super::natural::Natural;
-use super::server::{Age, Server, Sum};
+use super::server::{Age, Server, Span, Sum};
 use super::slots::{Slots, Tally, Wanted, scale_by, vote_for};
 use super::surge::Surges;
 use super::{AdmissionConfig, Class, Rank, WithoutRecords};
@@ -149,7 +149,7 @@ impl Control {
         self.natural.on_tick(dt, table.firsts(tick.site), self.slo);
         let binds = self.binds(tick.site, table, now);
         self.tell_kinds(table.kinds(tick.site), binds, dt);
-        self.decide(tick, table, (share, dt), binds);
+        self.decide(tick, table, Span { share, dt }, binds);
         self.publish(tick, table, share, binds, prng);
         table.set_limited_by(tick.site, self.by);
         let sojourn = Duration::try_from_secs_f64(self.hidden.sojourn());
@@ -190,7 +190,8 @@ impl Control {
     }
 
     /// Decides on a limit for each server, and on what all of them are scaled by.
-    fn decide(&mut self, tick: &Tick<'_>, table: &LoadTable, (share, dt): (f64, f64), binds: bool) {
+    fn decide(&mut self, tick: &Tick<'_>, table: &LoadTable, span: Span, binds: bool) {
+        let Span { share, dt } = span;
         let now = tick.now;
         let mut sum = Sum::default();
         self.by = LimitBy::Latency;
@@ -207,7 +208,7 @@ impl Control {
                 slo: self.slo,
                 without_records: self.without_records,
             };
-            match server.look(table, (share, dt), &pressure, now, &mut sum) {
+            match server.look(table, span, &pressure, now, &mut sum) {
                 Age::Fresh => self.by = LimitBy::Record,
                 Age::Old => self.by = LimitBy::OldRecord,
                 Age::None => {}
@@ -325,7 +326,7 @@ impl Control {
             table.set_limits(server.node, limits);
         }
         if tick.front_ends > 1 {
-            self.ask(&mut needs, share, (table, tick.now), prng);
+            self.ask(&mut needs, share, table, tick.now, prng);
         }
     }
 
@@ -342,7 +343,8 @@ impl Control {
         &mut self,
         needs: &mut Needs,
         share: f64,
-        (table, now): (&LoadTable, Timestamp),
+        table: &LoadTable,
+        now: Timestamp,
         prng: &mut Prng,
     ) {
         let vote = vote_for(self.scale);

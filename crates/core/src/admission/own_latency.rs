@@ -26,6 +26,16 @@ const LIMIT_MIN: f64 = 2.0;
 /// Until anything is known, for all front-ends together.
 const LIMIT_FIRST: f64 = 32.0;
 
+/// What a tick shows of own requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnSeen {
+    /// Its length, seconds.
+    pub(super) dt: f64,
+    pub(super) in_flight: f64,
+    /// Those that ended in it.
+    pub(super) ended: f64,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct OwnLatency {
@@ -55,15 +65,13 @@ impl OwnLatency {
         self.limit.min(cap).max(LIMIT_MIN)
     }
 
-    /// Takes in a tick: its length, own requests in flight, those that ended in it; whether the
-    /// limit binds.
-    pub(super) fn on_tick(
-        &mut self,
-        (dt, in_flight, ended): (f64, f64, f64),
-        binds: bool,
-        slo: f64,
-        now: Timestamp,
-    ) {
+    /// Takes in a tick; whether the limit binds.
+    pub(super) fn on_tick(&mut self, own: &OwnSeen, binds: bool, slo: f64, now: Timestamp) {
+        let OwnSeen {
+            dt,
+            in_flight,
+            ended,
+        } = *own;
         let seen = SiteSeen {
             slowdown: None,
             mix: None,
@@ -115,7 +123,12 @@ mod tests {
                 let wanted = in_flight + offered * dt;
                 let binds = wanted > law.limit();
                 in_flight = wanted.min(law.limit().max(in_flight));
-                law.on_tick((dt, in_flight, ended), binds, 0.5, now);
+                let own = OwnSeen {
+                    dt,
+                    in_flight,
+                    ended,
+                };
+                law.on_tick(&own, binds, 0.5, now);
             }
             assert!((4.0..14.0).contains(&law.limit), "{calm}: {}", law.limit);
         }

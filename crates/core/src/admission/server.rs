@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::bound::{Bound, Pressure, Seen};
 use super::ewma::{Ewma, weight};
 use super::hidden::CPU_FULL_SHARE;
-use super::own_latency::OwnLatency;
+use super::own_latency::{OwnLatency, OwnSeen};
 use super::slots::{Slots, Tally};
 use super::{Class, SLO_PART, WithoutRecords};
 use crate::ids::NodeId;
@@ -99,6 +99,26 @@ pub(super) struct Sum {
     pub(super) agreed: usize,
 }
 
+/// What passed since the tick before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// This front-end's part of all requests, 0 to 1.
+    pub(super) share: f64,
+    /// Seconds.
+    pub(super) dt: f64,
+}
+
+/// What is there of requests at a server with a record, of all front-ends.
+#[derive(Clone, Copy, Debug)]
+struct Present {
+    in_flight: f64,
+    /// Slots that are held without a request.
+    empty: f64,
+    resting: f64,
+    /// As many as Little's law gives half the SLO.
+    little: f64,
+}
+
 impl Server {
     /// One of which nothing is known yet.
     pub(super) fn new(node: NodeId, table: &LoadTable) -> Self {
@@ -141,11 +161,12 @@ impl Server {
     pub(super) fn look(
         &mut self,
         table: &LoadTable,
-        (share, dt): (f64, f64),
+        span: Span,
         pressure: &Pressure,
         now: Timestamp,
         sum: &mut Sum,
     ) -> Age {
+        let Span { share, dt } = span;
         let ended = self.note_done(table);
         self.judge_overdue(table, dt, pressure);
         let in_flight = table.in_slots(self.node) as f64;
@@ -165,7 +186,12 @@ impl Server {
         let age = Age::of(&load, now);
         let useful = match age {
             Age::None => {
-                self.by_latency((dt, in_flight, ended), share, pressure, now);
+                let seen = OwnSeen {
+                    dt,
+                    in_flight,
+                    ended,
+                };
+                self.by_latency(&seen, share, pressure, now);
                 all
             }
             Age::Fresh | Age::Old => {
@@ -174,8 +200,13 @@ impl Server {
                 let slow = little > 0.0 && all > little;
                 self.ended_since += all_ended;
                 let resting = table.resting(self.node) as f64 / share;
-                let seen = (dt, all + throttled, empty, resting, little + throttled);
-                let bound = self.by_record(&load, seen, age, pressure);
+                let present = Present {
+                    in_flight: all + throttled,
+                    empty,
+                    resting,
+                    little: little + throttled,
+                };
+                let bound = self.by_record(&load, dt, &present, age, pressure);
                 let (busy, at_work) = (bound.busy(), bound.at_work());
                 if slow && pressure.binds && bound.fills(CPU_FULL_SHARE, capacity) {
                     bound.cap(little + throttled, capacity);
@@ -235,13 +266,7 @@ impl Server {
 
     /// The law for a server that tells nothing speaks of own requests; the share is taken off
     /// again.
-    fn by_latency(
-        &mut self,
-        seen: (f64, f64, f64),
-        share: f64,
-        pressure: &Pressure,
-        now: Timestamp,
-    ) {
+    fn by_latency(&mut self, seen: &OwnSeen, share: f64, pressure: &Pressure, now: Timestamp) {
         self.bound = None;
         self.idle = 0.0;
         if pressure.without_records == WithoutRecords::Admit {
@@ -260,11 +285,12 @@ impl Server {
         self.limit = law.limit() / share;
     }
 
-    /// The law for a server with a record; `in_flight` counts for all front-ends.
+    /// The law for a server with a record.
     fn by_record(
         &mut self,
         load: &NodeLoad,
-        (dt, in_flight, empty, resting, little): (f64, f64, f64, f64, f64),
+        dt: f64,
+        present: &Present,
         age: Age,
         pressure: &Pressure,
     ) -> &mut Bound {
@@ -279,14 +305,14 @@ impl Server {
             };
             self.observed_at = load.observed_at;
             let all = match load.in_flight.is_finite() {
-                true => (f64::from(load.in_flight) - resting).max(0.0),
-                false => in_flight,
+                true => (f64::from(load.in_flight) - present.resting).max(0.0),
+                false => present.in_flight,
             };
             let seen = Seen {
                 dt: since,
                 ended: std::mem::take(&mut self.ended_since),
-                little,
-                empty,
+                little: present.little,
+                empty: present.empty,
                 stale: age == Age::Old,
                 ..seen(load, all)
             };

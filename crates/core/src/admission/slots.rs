@@ -433,7 +433,7 @@ impl Slots {
         if turns && self.next != staying && !self.last_was_next {
             self.last_was_next = true;
             let delta = staying.minus(self.next);
-            return Some(self.register(life + 1, delta, (0, wanted.limit)));
+            return Some(self.register(life + 1, delta, 0, wanted.limit));
         }
         self.last_was_next = false;
         let mut delta = staying.minus(Tally {
@@ -456,10 +456,10 @@ impl Slots {
         }
         self.surplus = 0;
         self.told_ended = Some(wanted.ended);
-        Some(self.register(life, delta, (asked, wanted.limit)))
+        Some(self.register(life, delta, asked, wanted.limit))
     }
 
-    fn register(&mut self, life: u64, delta: Tally, (asked, limit): (i64, f64)) -> WordOp {
+    fn register(&mut self, life: u64, delta: Tally, asked: i64, limit: f64) -> WordOp {
         let what = What::Register {
             life,
             delta,

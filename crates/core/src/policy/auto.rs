@@ -164,7 +164,8 @@ impl Inputs<f32> {
         report: Option<LoadReport>,
         own: OwnTraffic,
         terms: &NodeTerms,
-        (decay, now): (f32, Timestamp),
+        decay: f32,
+        now: Timestamp,
     ) -> Self {
         let fresh = self.z.is_finite();
         let newer = |report: &LoadReport| !fresh || report.at > load.observed_at;
@@ -239,7 +240,7 @@ fn newest(
         return inputs;
     }
     let report = view.table.report(node);
-    inputs.or_report(load, report, *own, terms, (decay, view.now))
+    inputs.or_report(load, report, *own, terms, decay, view.now)
 }
 
 /// The same of a node whose reader was just at work.
@@ -444,7 +445,7 @@ mod tests {
             let load = load.brief();
             let inputs = Inputs::of(&load, own(2), &terms, DECAY, NOW);
             inputs
-                .or_report(&load, report, own(2), &terms, (DECAY, NOW))
+                .or_report(&load, report, own(2), &terms, DECAY, NOW)
                 .score()
         };
         let stale = NodeLoad {

@@ -104,7 +104,7 @@ impl KindPlaces {
         let place = match self.find(mark) {
             Found::Place(place) => Some(place),
             Found::Free(place, word) if word == 0 || self.comes_again(mark) => {
-                self.take(place, word, mark, (method, target))
+                self.take(place, word, mark, method, target)
             }
             Found::Free(..) | Found::Nothing => None,
         };
@@ -144,13 +144,20 @@ impl KindPlaces {
 
     /// Gives a kind a place that is free; none if another kind was quicker. While the name is being written a
     /// request seems to wait, so that nobody else takes the place.
-    fn take(&self, place: usize, word: u64, mark: u64, asked: (&str, &str)) -> Option<usize> {
+    fn take(
+        &self,
+        place: usize,
+        word: u64,
+        mark: u64,
+        method: &str,
+        target: &str,
+    ) -> Option<usize> {
         let taken = mark << COUNT_BITS | 1;
         let (done, failed) = (Ordering::AcqRel, Ordering::Acquire);
         match self.words[place].compare_exchange(word, taken, done, failed) {
             Ok(_) => {
                 self.vacant.fetch_and(!(1 << place), Ordering::Relaxed);
-                self.names[place].set(mark, &kind::name(asked.0, asked.1));
+                self.names[place].set(mark, &kind::name(method, target));
                 self.words[place].fetch_sub(1, Ordering::AcqRel);
                 Some(place)
             }
