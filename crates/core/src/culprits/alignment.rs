@@ -15,6 +15,8 @@
 //! the resource truly lags behind.
 //! Source: cross-correlation; the bounds are the pipeline's for its shift null, a bit tighter.
 
+use crate::stats;
+
 /// Bins of the centred mean that is taken away.
 const TREND_BINS: usize = 61;
 /// Bins around the best shift that belong to its peak.
@@ -91,13 +93,10 @@ fn judge(found: &[(i64, f64)]) -> Option<(Alignment, f64)> {
         .iter()
         .filter(|(at, _)| (at - shift).abs() > PEAK_BINS);
     let mut others: Vec<f64> = others.map(|(_, r)| *r).collect();
-    if others.is_empty() {
-        return None;
-    }
+    let middle = stats::quantile(&mut others, 0.5)?;
     let second = others.iter().copied().fold(0.0, f64::max);
-    let middle = median(&mut others);
     let mut deviations: Vec<f64> = others.iter().map(|r| (r - middle).abs()).collect();
-    let deviation = 1.4826 * median(&mut deviations);
+    let deviation = 1.4826 * stats::quantile(&mut deviations, 0.5)?;
     let z = (r - middle) / deviation.max(1e-9);
     let alignment = Alignment {
         shift,
@@ -169,11 +168,6 @@ fn without_trend(bins: &Binned) -> Binned {
         first: bins.first,
         values: values.map(|(index, value)| value - level(index)).collect(),
     }
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    let middle = values.len() / 2;
-    *values.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 #[cfg(test)]

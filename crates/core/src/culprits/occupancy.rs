@@ -16,7 +16,7 @@
 
 use super::bins::{BIN_NS, BIN_SECONDS, Window};
 use super::recent::Life;
-use super::series::quantile;
+use crate::stats::quantile;
 
 /// Shortest life that may have waited, nanoseconds, and as a part of the 99th percentile.
 const WAITED_MIN_NS: f64 = 20e6;
@@ -89,13 +89,13 @@ fn waits<'a>(window: Window, lives: impl Iterator<Item = &'a Life>) -> Vec<i64> 
         all.push(life);
         ended[place(window, *end)].push(life);
     }
-    let least = (WAITED_PART * quantile(&mut all, 0.99)).max(WAITED_MIN_NS);
+    let least = (WAITED_PART * quantile(&mut all, 0.99).unwrap_or(0.0)).max(WAITED_MIN_NS);
     (0..window.bins)
         .map(|bin| {
             let around = bin.saturating_sub(AROUND)..(bin + AROUND + 1).min(window.bins);
             let lives = around.flat_map(|bin| &ended[bin]).copied();
             let mut lives: Vec<_> = lives.filter(|life| *life > least).collect();
-            quantile(&mut lives, QUANTILE) as i64
+            quantile(&mut lives, QUANTILE).unwrap_or(0.0) as i64
         })
         .collect()
 }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::bins::signed;
-use super::series::quantile;
+use crate::stats;
 use crate::time::Timestamp;
 
 /// Requests kept per class.
@@ -69,7 +69,7 @@ impl Recent {
         let lives = self.classes.get(class).into_iter().flatten().rev();
         let lives = lives.take(MEDIAN_OF);
         let mut lives: Vec<_> = lives.map(|(sent, ended)| (ended - sent) as f64).collect();
-        quantile(&mut lives, 0.5) as i64
+        stats::quantile(&mut lives, 0.5).unwrap_or(0.0) as i64
     }
 }
 

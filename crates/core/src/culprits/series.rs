@@ -54,15 +54,6 @@ pub(super) fn normalized(product: f64, one: f64, other: f64) -> f64 {
     }
 }
 
-/// The value below which this part of the values lies; zero of none. Reorders them.
-pub(super) fn quantile(values: &mut [f64], part: f64) -> f64 {
-    if values.is_empty() {
-        return 0.0;
-    }
-    let place = ((values.len() - 1) as f64 * part).round() as usize;
-    *values.select_nth_unstable_by(place, f64::total_cmp).1
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,12 +74,5 @@ mod tests {
         assert_eq!(correlation(&[0.0; 4], &[1.0, -1.0, 1.0, -1.0]), 0.0);
         let wave = [1.0, -1.0, 1.0, -1.0];
         assert!((correlation(&wave, &[2.0, -2.0, 2.0, -2.0]) - 1.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn quantiles_of_few_and_none() {
-        assert_eq!(quantile(&mut [], 0.5), 0.0);
-        assert_eq!(quantile(&mut [3.0, 1.0, 2.0], 0.5), 2.0);
-        assert_eq!(quantile(&mut [3.0, 1.0, 2.0], 1.0), 3.0);
     }
 }

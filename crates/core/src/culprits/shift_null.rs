@@ -14,7 +14,8 @@
 //! Failure case: a class with a few long requests has few ways to be shifted, and z is small.
 //! Source: measured; without it three times as many false accusations.
 
-use super::series::{dot, quantile};
+use super::series::dot;
+use crate::stats;
 
 /// Bins next to the true time that are not counted as wrong times.
 const NEAR: usize = 20;
@@ -50,9 +51,9 @@ pub(super) fn shift_null(left: &[f32], predicted: &[f32]) -> ShiftNull {
         return ShiftNull::default();
     }
     let greatest = wrong.iter().copied().fold(0.0, f64::max);
-    let median = quantile(&mut wrong, 0.5);
+    let median = stats::quantile(&mut wrong, 0.5).unwrap_or(0.0);
     wrong.iter_mut().for_each(|r| *r = (*r - median).abs());
-    let spread = 1.4826 * quantile(&mut wrong, 0.5);
+    let spread = 1.4826 * stats::quantile(&mut wrong, 0.5).unwrap_or(0.0);
     let shown = SHOWN.min(bins / 2);
     let curve = (0..=2 * shown).map(|place| all[(bins + place - shown) % bins] as f32);
     ShiftNull {

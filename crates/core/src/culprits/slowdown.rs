@@ -26,7 +26,7 @@
 //! Source: processor sharing, under which excess goes with work; measured on sites that a backup fills.
 
 use super::occupancy::Occupied;
-use super::series::quantile;
+use crate::stats;
 
 /// Part of the window that may be full while there is room.
 pub(super) const ROOM: f64 = 0.3;
@@ -173,7 +173,10 @@ fn slowdown(classes: &[Slowed], capacity: f64) -> Option<f64> {
     let mut slowed: Vec<_> = tell
         .map(|(it, room)| (it.life - room.life) / room.cost.min(room.life))
         .collect();
-    (slowed.len() >= TELL_MIN).then(|| quantile(&mut slowed, 0.5).max(0.0))
+    let enough = slowed.len() >= TELL_MIN;
+    stats::quantile(&mut slowed, 0.5)
+        .filter(|_| enough)
+        .map(|it| it.max(0.0))
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ use std::time::Duration;
 use super::pearson::upper_tail;
 use super::verdict::{Confidence, Verdict, Verdicts};
 use super::{ClassId, Pearson, ResourceId, STRONG};
+use crate::stats;
 use crate::time::Timestamp;
 
 /// The usual window: so long an episode must last.
@@ -226,8 +227,7 @@ impl Look {
     fn medians(looks: &[Self]) -> Self {
         let median = |of: fn(&Self) -> f64| {
             let mut values: Vec<f64> = looks.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values.get(values.len() / 2).copied().unwrap_or(0.0)
+            stats::quantile(&mut values, 0.5).unwrap_or(0.0)
         };
         Self {
             share: median(|it| it.share),

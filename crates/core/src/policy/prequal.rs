@@ -18,6 +18,7 @@ use super::probe_pool::ProbePool;
 use super::{Choice, Parameters, Policy, Probe, Sample, Term, View};
 use crate::ids::NodeId;
 use crate::prng::Prng;
+use crate::stats::quantile_of_sorted;
 use crate::time::Timestamp;
 
 /// Q_RIF of the paper, 2^-0.25.
@@ -79,7 +80,7 @@ impl Latencies {
         near.sort_unstable_by_key(|(distance, _)| *distance);
         let used = &mut near[..count.min(SAMPLES_USED)];
         used.sort_unstable_by(|(_, one), (_, other)| one.total_cmp(other));
-        used.get(used.len() / 2).map(|(_, seconds)| *seconds)
+        quantile_of_sorted(used, 0.5).map(|(_, seconds)| seconds)
     }
 }
 

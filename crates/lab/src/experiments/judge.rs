@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_core::stats;
+
 use crate::results::Verdict;
 
 /// What each arm measured: arm, metric, value of each round.
@@ -25,16 +27,11 @@ pub fn median(table: &Table, arm: &str, metric: &str) -> Option<f64> {
     middle(rounds(table, arm, metric).to_vec())
 }
 
-/// The middle of some numbers.
+/// The median of those that are finite.
 #[must_use]
 pub fn middle(mut values: Vec<f64>) -> Option<f64> {
     values.retain(|value| value.is_finite());
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(values[odd / 2]),
-        even => Some((values[even / 2 - 1] + values[even / 2]) / 2.0),
-    }
+    stats::median(&mut values)
 }
 
 /// One arm over another, round by round.

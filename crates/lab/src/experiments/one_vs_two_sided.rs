@@ -29,6 +29,7 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 use tidegate_core::record::AGGREGATE_LINES;
+use tidegate_core::stats::quantile_of_sorted;
 use tidegate_remote::realtime::try_fifo;
 use tidegate_remote::udp::{Key, UdpOptions, UdpRegion};
 use tidegate_remote::{Region, clock};
@@ -252,11 +253,7 @@ impl Bench<'_> {
             .inside(|| observe(&source, count, longest))?;
         let mut latencies = latencies.map_err(ExperimentError::Read)?;
         latencies.sort_by(f64::total_cmp);
-        let quantile = |q: f64| {
-            let place =
-                ((latencies.len() as f64 * q) as usize).min(latencies.len().saturating_sub(1));
-            latencies.get(place).copied().unwrap_or(f64::NAN)
-        };
+        let quantile = |q: f64| quantile_of_sorted(&latencies, q).unwrap_or(f64::NAN);
         let arm = self.measured.table.entry(name.into()).or_default();
         for (metric, value) in [
             ("p50_us", quantile(0.5)),

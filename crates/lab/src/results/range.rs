@@ -5,6 +5,7 @@
 //! overlap. Numbers that are none (nothing was measured) are NaN here and null in JSON.
 
 use serde::{Deserialize, Deserializer, Serialize};
+use tidegate_core::stats;
 
 /// See the module.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,14 +29,8 @@ impl Range {
     pub fn of(rounds: Vec<f64>) -> Self {
         let mut sorted: Vec<_> = rounds.iter().copied().filter(|it| it.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        let median = match sorted.len() {
-            0 => f64::NAN,
-            odd if odd % 2 == 1 => sorted[middle],
-            _even => f64::midpoint(sorted[middle - 1], sorted[middle]),
-        };
         Self {
-            median,
+            median: stats::median(&mut sorted).unwrap_or(f64::NAN),
             min: sorted.first().copied().unwrap_or(f64::NAN),
             max: sorted.last().copied().unwrap_or(f64::NAN),
             rounds,

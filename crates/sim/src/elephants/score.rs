@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::culprits::{ClassId, Confidence, Verdict};
+use tidegate_core::stats::{median, quantile};
 
 use super::label::{Label, Truth};
 
@@ -135,20 +136,13 @@ impl Score {
 
     /// The middle one of the cost errors.
     pub fn cost_error(&self) -> Option<f64> {
-        quantile(&self.cost_errors, 0.5)
+        median(&mut self.cost_errors.clone())
     }
 
     /// Seconds until this part of the culprits was told; infinite if never.
     pub fn delay(&self, part: f64) -> Option<f64> {
-        quantile(&self.delays, part)
+        quantile(&mut self.delays.clone(), part)
     }
-}
-
-fn quantile(values: &[f64], part: f64) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let place = (part * sorted.len() as f64).ceil() as usize;
-    sorted.get(place.saturating_sub(1)).copied()
 }
 
 #[cfg(test)]

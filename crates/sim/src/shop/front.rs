@@ -13,6 +13,7 @@ use tidegate_core::director::Director;
 use tidegate_core::load::{History, LoadTable, Progress, Reading};
 use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket, WaitId};
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
+use tidegate_core::stats::quantile;
 use tidegate_core::throttle::{
     Automatic, ClassPattern, Confidence, Culprit, Entry, Heard, HeldId, SetBy, ThrottleId,
     Throttles, Told, UsedPart, lowered,
@@ -368,9 +369,10 @@ impl Front {
             held_back += f64::from(took.is_none_or(|it| it.0 > HELD_BACK * self.slo));
             seconds.extend(took.map(|it| it.1 / self.slo));
         }
-        seconds.sort_by(f64::total_cmp);
-        let p95 = seconds.get((seconds.len().max(1) - 1) * 95 / 100).copied();
-        (p95, held_back / f64::max(many, 1.0))
+        (
+            quantile(&mut seconds, 0.95),
+            held_back / f64::max(many, 1.0),
+        )
     }
 
     fn act(&mut self, now: Timestamp) {

@@ -34,6 +34,7 @@ mod watch;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidegate_core::stats;
 use tidegate_remote::clock;
 
 use crate::antagonist::Antagonist;
@@ -247,14 +248,13 @@ fn errors(samples: &[Sample], scheme: &str, label: &str, table: &mut Table) {
         })
         .filter(|error| error.is_finite())
         .collect();
-    errors.sort_by(f64::total_cmp);
-    let mean = errors.iter().sum::<f64>() / (errors.len() as f64).max(1.0);
-    let p95 = errors.get(errors.len() * 95 / 100);
+    let mean = stats::mean(errors.iter().copied()).unwrap_or(0.0);
+    let p95 = stats::quantile(&mut errors, 0.95);
     let known = errors.len() as f64 / (samples.len() as f64).max(1.0) * 100.0;
     let metrics = table.entry(scheme.into()).or_default();
     for (name, value) in [
         ("mean_error_pct", mean),
-        ("p95_error_pct", p95.copied().unwrap_or(f64::NAN)),
+        ("p95_error_pct", p95.unwrap_or(f64::NAN)),
         ("known_pct", known),
     ] {
         let values = metrics.entry(labelled(name, label)).or_default();

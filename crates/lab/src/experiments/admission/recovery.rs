@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tidegate_core::stats::mean;
 use tidegate_remote::clock;
 
 use crate::cluster::Cluster;
@@ -155,12 +156,6 @@ fn capacity(steps: &Steps) -> Option<f64> {
         mean(late.copied())
     };
     steps.0.values().filter_map(settled).reduce(f64::max)
-}
-
-/// The mean; none of nothing.
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (count, sum) = values.fold((0.0, 0.0), |(count, sum), it| (count + 1.0, sum + it));
-    (count > 0.0).then(|| sum / count)
 }
 
 /// Mean over all steps of the answers in each judged window after a step, and the standard error of

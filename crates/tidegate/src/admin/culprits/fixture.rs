@@ -12,6 +12,7 @@
 //! share the database with it. `POST /cart` and `GET /cart/summary` always come together.
 
 use serde_json::{Value, json};
+use tidegate_core::stats;
 
 const SECONDS: usize = 60;
 /// Steps of the resources' series in a second, and rows of the heat map.
@@ -164,7 +165,7 @@ fn rounded(values: &[f64]) -> Vec<f64> {
 }
 
 fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
+    stats::mean(values.iter().copied()).unwrap_or(f64::NAN)
 }
 
 fn correlation(a: &[f64], b: &[f64]) -> f64 {

@@ -9,6 +9,7 @@ use tidegate_core::classes::{
     self, Change, ClassId, ClassTable, Pattern, SLOTS, TreeConfig, Weight,
 };
 use tidegate_core::culprits::{Discovery, Request};
+use tidegate_core::stats::quantile;
 use tidegate_core::time::Timestamp;
 use tidegate_culprits::Lived;
 use tidegate_proxy::{Event, Observed, Words};
@@ -401,10 +402,10 @@ impl Requests {
             if enough(all) {
                 worst.held_back = worst.held_back.max(held_back as f64 / all as f64);
             }
-            if enough(seconds.len()) {
-                let place = (seconds.len() - 1) * 95 / 100;
-                let (_, p95, _) = seconds.select_nth_unstable_by(place, f64::total_cmp);
-                worst.seconds = Some(worst.seconds.map_or(*p95, |it| it.max(*p95)));
+            if enough(seconds.len())
+                && let Some(p95) = quantile(&mut seconds, 0.95)
+            {
+                worst.seconds = Some(worst.seconds.map_or(p95, |it| it.max(p95)));
             }
         }
         worst
