@@ -7,7 +7,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use support::{FrontEnd, eventually, folder, tidegate};
+use support::{FrontEnd, Nginx, eventually, folder, nginx, tidegate};
 
 /// A server that answers `ok` to everything, as long as the test runs.
 fn well() -> SocketAddr {
@@ -131,4 +131,32 @@ fn with_two_of_three_nodes_hanging_requests_go_to_the_third() {
     let status = front_end.api("/api/status");
     assert_eq!(status["sites"][0]["fail_open"], false);
     assert_eq!(status["sites"][0]["nodes"][0]["health"], "ejected");
+}
+
+#[test]
+fn real_servers_that_are_stopped_get_nothing_while_one_answers_and_come_back() {
+    if nginx().is_none() {
+        println!("SKIPPED: nginx is not installed");
+        return;
+    }
+    let folder = folder("health-stopped");
+    let servers = ["n1", "n2", "n3"].map(|name| Nginx::start(&folder, name));
+    let addresses = servers.each_ref().map(|server| server.address);
+    let front_end = front_end("health-stopped-front", &addresses, "");
+    let ask = || assert_eq!(front_end.get("shop.example", "/").status, 200);
+    let candidates = || front_end.api("/api/status")["sites"][0]["candidates"].clone();
+    ask();
+    servers[..2].iter().for_each(Nginx::stop);
+    eventually("both are out", || {
+        ask();
+        (candidates() == 1).then_some(())
+    });
+    for _ in 0..40 {
+        assert_eq!(front_end.get("shop.example", "/").body, "n3\n");
+    }
+    servers[..2].iter().for_each(Nginx::resume);
+    eventually("they are back", || {
+        ask();
+        (candidates() == 3).then_some(())
+    });
 }
