@@ -42,6 +42,19 @@ pub struct Outcomes {
 /// The longest streak that is told from longer ones.
 pub(super) const STREAK_MAX: u32 = u16::MAX as u32;
 
+/// All that `auto` compares a node by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Compared {
+    /// Of the newest record.
+    pub load: LoadBrief,
+    /// Own requests so far.
+    pub own: OwnTraffic,
+    /// Own requests in flight that rest.
+    pub resting: u64,
+    /// What the director has learned.
+    pub terms: NodeTerms,
+}
+
 /// What the director works out for one node and every picker uses; see `policy::auto`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeTerms {
@@ -211,10 +224,25 @@ impl LoadTable {
 
     /// All that `auto` compares, at one look-up; nothing if the node's reader was at work.
     #[inline]
-    pub fn try_compared(&self, node: NodeId) -> Option<(LoadBrief, OwnTraffic, NodeTerms)> {
+    pub fn try_compared(&self, node: NodeId) -> Option<Compared> {
         let slot = self.slot(node);
-        let brief = slot.try_brief()?;
-        Some((brief, slot.own.traffic(), slot.own.terms()))
+        let load = slot.try_brief()?;
+        Some(Compared {
+            load,
+            own: slot.own.traffic(),
+            resting: slot.resting(),
+            terms: slot.own.terms(),
+        })
+    }
+
+    /// The same, however often the reader is at work.
+    pub fn compared(&self, node: NodeId) -> Compared {
+        Compared {
+            load: self.brief(node),
+            own: self.own(node),
+            resting: self.resting(node),
+            terms: self.terms(node),
+        }
     }
 
     /// The node's load if it is fresh at `now`; a stale one is unknown, never idle.

@@ -15,7 +15,7 @@
 //! nowhere more than 0.04 off, and a tenth of the cost.
 //!
 //! Inputs: per node the newest record's run queue n, requests in flight R and capacity C, own
-//! requests in flight o; from the director (`director::learn`) g, h, both priors, the learned
+//! requests in flight o, of which one at rest (a stream, a download, a long poll) counts as 1/16; from the director (`director::learn`) g, h, both priors, the learned
 //! factor and the error penalty, d, and the mean service time Sbar. Every rung of the ladder
 //! goes through this one formula: what a record lacks takes its prior, and with no record at
 //! all it is least_request with a learned factor.
@@ -54,10 +54,12 @@
 use super::sample::{DRAWS_MAX, Draw, least_of};
 use super::{Choice, Parameters, Policy, Term, View};
 use crate::ids::NodeId;
-use crate::load::{LoadBrief, LoadReport, NodeTerms, OwnTraffic};
+use crate::load::{Compared, LoadReport};
 use crate::prng::Prng;
 use crate::time::Timestamp;
 
+/// What a request at rest counts for: next to nothing, and yet nodes with fewer of them are preferred.
+const REST_WEIGHT: f32 = 1.0 / 16.0;
 /// Weight of the requests in flight beside the slowdown.
 const IN_FLIGHT_WEIGHT: f32 = 0.5;
 /// Nodes that a decision compares where records are fresh: two vectors of four.
@@ -127,17 +129,17 @@ inputs!(z runnable in_flight unseen own apart prior_runnable prior_in_flight per
 impl Inputs<f32> {
     /// `decay` is 1 / (2 * Sbar), per second.
     #[inline]
-    fn of(
-        load: &LoadBrief,
-        own: OwnTraffic,
-        terms: &NodeTerms,
-        decay: f32,
-        now: Timestamp,
-    ) -> Self {
+    fn of(compared: &Compared, decay: f32, now: Timestamp) -> Self {
+        let Compared {
+            load,
+            own,
+            resting,
+            terms,
+        } = compared;
         let age = now.nanos_since(load.observed_at) as f32;
         // However slow the requests are, a record past its bound is unknown.
         let fresh = load.is_fresh(now);
-        let in_flight = own.in_flight() as i64 as f32;
+        let in_flight = own.in_flight() as i64 as f32 - *resting as f32 * (1.0 - REST_WEIGHT);
         Self {
             z: if fresh {
                 age * (1e-9 * decay)
@@ -160,13 +162,14 @@ impl Inputs<f32> {
     /// The same by what the node reported with a response, where that is newer than its record.
     fn or_report(
         self,
-        load: &LoadBrief,
+        compared: &Compared,
         report: Option<LoadReport>,
-        own: OwnTraffic,
-        terms: &NodeTerms,
         decay: f32,
         now: Timestamp,
     ) -> Self {
+        let Compared {
+            load, own, terms, ..
+        } = compared;
         let fresh = self.z.is_finite();
         let newer = |report: &LoadReport| !fresh || report.at > load.observed_at;
         let Some(report) = report.filter(newer) else {
@@ -211,14 +214,8 @@ impl Inputs<f32> {
 }
 
 /// The formula.
-pub fn score(
-    load: &LoadBrief,
-    own: OwnTraffic,
-    terms: &NodeTerms,
-    decay: f32,
-    now: Timestamp,
-) -> Score {
-    Inputs::of(load, own, terms, decay, now).score()
+pub fn score(compared: &Compared, decay: f32, now: Timestamp) -> Score {
+    Inputs::of(compared, decay, now).score()
 }
 
 /// e to the -z, for z of zero or more; see the module.
@@ -229,26 +226,18 @@ fn worth(z: f32) -> f32 {
 
 /// What a node is compared by: its record, or what it reported since.
 #[inline]
-fn newest(
-    view: &View<'_>,
-    node: NodeId,
-    (load, own, terms): &(LoadBrief, OwnTraffic, NodeTerms),
-    decay: f32,
-) -> Inputs<f32> {
-    let inputs = Inputs::of(load, *own, terms, decay, view.now);
+fn newest(view: &View<'_>, node: NodeId, compared: &Compared, decay: f32) -> Inputs<f32> {
+    let inputs = Inputs::of(compared, decay, view.now);
     if inputs.z <= OLD {
         return inputs;
     }
-    let report = view.table.report(node);
-    inputs.or_report(load, report, *own, terms, decay, view.now)
+    inputs.or_report(compared, view.table.report(node), decay, view.now)
 }
 
 /// The same of a node whose reader was just at work.
 #[cold]
 fn newest_again(view: &View<'_>, node: NodeId, decay: f32) -> Inputs<f32> {
-    let table = view.table;
-    let compared = (table.brief(node), table.own(node), table.terms(node));
-    newest(view, node, &compared, decay)
+    newest(view, node, &view.table.compared(node), decay)
 }
 
 /// The best of the drawn nodes, with room for `N` of them.
@@ -300,11 +289,15 @@ impl Policy for Auto {
 
     fn explain(&self, view: &View<'_>, node: NodeId) -> Vec<Term> {
         let decay = view.table.site_terms(view.site).decay;
-        let load = view.table.brief(node);
-        let terms = view.table.terms(node);
-        let own = view.table.own(node);
+        let compared = view.table.compared(node);
         let report = view.table.report(node);
-        let score = newest(view, node, &(load, own, terms), decay).score();
+        let score = newest(view, node, &compared, decay).score();
+        let Compared {
+            load,
+            own,
+            resting,
+            terms,
+        } = compared;
         let term = |name, value: f32, what| Term {
             name,
             value: value.into(),
@@ -339,6 +332,11 @@ impl Policy for Auto {
             ),
             term("o", own.in_flight() as f32, "own requests in flight"),
             term(
+                "rest",
+                resting as f32,
+                "of these at rest: each counts as a sixteenth",
+            ),
+            term(
                 "g",
                 terms.g,
                 "what one unseen own dispatch says about all front-ends",
@@ -365,7 +363,7 @@ impl Policy for Auto {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::NodeLoad;
+    use crate::load::{NodeLoad, NodeTerms, OwnTraffic};
 
     const NOW: Timestamp = Timestamp::from_millis(1000);
     const DECAY: f32 = 50.0;
@@ -386,8 +384,33 @@ mod tests {
         }
     }
 
+    fn compared(load: &NodeLoad, own: OwnTraffic, terms: &NodeTerms) -> Compared {
+        Compared {
+            load: load.brief(),
+            own,
+            resting: 0,
+            terms: *terms,
+        }
+    }
+
     fn check(load: &NodeLoad, own: OwnTraffic, terms: &NodeTerms) -> Score {
-        score(&load.brief(), own, terms, DECAY, NOW)
+        score(&compared(load, own, terms), DECAY, NOW)
+    }
+
+    #[test]
+    fn requests_at_rest_count_for_next_to_nothing_where_there_is_no_record() {
+        let terms = NodeTerms::default();
+        let rests = |resting| {
+            let compared = Compared {
+                resting,
+                ..compared(&NodeLoad::UNKNOWN, own(40), &terms)
+            };
+            score(&compared, DECAY, NOW)
+        };
+        let (streams, three) = (rests(40), check(&NodeLoad::UNKNOWN, own(3), &terms));
+        assert!(streams.score < three.score, "{streams:?} {three:?}");
+        assert!(streams.score > check(&NodeLoad::UNKNOWN, own(2), &terms).score);
+        assert!(rests(20).score > three.score);
     }
 
     #[test]
@@ -442,11 +465,9 @@ mod tests {
             own: 1,
         };
         let seen = |load: &NodeLoad, report| {
-            let load = load.brief();
-            let inputs = Inputs::of(&load, own(2), &terms, DECAY, NOW);
-            inputs
-                .or_report(&load, report, own(2), &terms, DECAY, NOW)
-                .score()
+            let compared = compared(load, own(2), &terms);
+            let inputs = Inputs::of(&compared, DECAY, NOW);
+            inputs.or_report(&compared, report, DECAY, NOW).score()
         };
         let stale = NodeLoad {
             observed_at: Timestamp::from_millis(500),
@@ -474,7 +495,7 @@ mod tests {
         };
         // Requests of a minute: 500 ms would hardly count.
         let decay = 1.0 / 120.0;
-        let score = score(&stale.brief(), own(0), &terms, decay, NOW);
+        let score = score(&compared(&stale, own(0), &terms), decay, NOW);
         assert_eq!((score.worth, score.runnable), (0.0, 6.0));
     }
 
