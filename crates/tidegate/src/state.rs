@@ -98,7 +98,8 @@ fn misplaced(mode: u32, owner: u32, user: u32) -> Option<String> {
     }
     if mode & OTHERS_WRITE != 0 {
         return Some(format!(
-            "others can write there (mode {shown:04o}): chmod 0700"
+            "others can write there (mode {shown:04o}): name a folder of the front-end's own, as \
+             `install -d -m 0700` makes one"
         ));
     }
     if mode & OWNER_WRITES != OWNER_WRITES && user != 0 {
@@ -303,7 +304,7 @@ mod tests {
                 0o777,
                 1000,
                 1000,
-                "others can write there (mode 0777): chmod 0700",
+                "others can write there (mode 0777): name a folder of the front-end's own",
             ),
             (0o1777, 0, 0, "others can write there (mode 1777)"),
             (0o770, 1000, 1000, "others can write there (mode 0770)"),

@@ -303,7 +303,7 @@ fn a_folder_that_is_of_no_use_is_told_with_the_remedy_by_check_and_by_run() {
     assert_eq!(scene.check(by_config, None), Vec::<String>::new());
     for mode in [0o777, 0o1777, 0o770] {
         set_mode(&scene.state, mode);
-        let why = format!("others can write there (mode {mode:04o}): chmod 0700");
+        let why = format!("others can write there (mode {mode:04o}): name a folder");
         both(by_config, None, &why);
         both("", Some(&scene.state), &why);
     }
