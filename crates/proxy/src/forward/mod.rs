@@ -22,32 +22,21 @@ use crate::upstream::{Sent, Upstream, UpstreamKey, marking};
 use crate::worker::Worker;
 pub(crate) use retry::{Failure, rescue};
 
-/// A request that has its node, and how it goes there.
-pub(crate) enum Outgoing {
-    /// On a pooled connection.
-    Pooled(Request<RequestBody>, Box<Upstream>, RequestTraits),
-    /// It needs a new connection.
-    Unconnected(Request<RequestBody>, RequestTraits),
-}
-
-/// A request that has its ticket: on a pooled connection, if there is one.
-pub(crate) fn connected(
+/// The pooled connection on which a request that has its ticket can go, if there is one.
+pub(crate) fn pooled(
     worker: &Worker,
     guard: &mut RequestGuard,
-    request: Request<RequestBody>,
-    mut traits: RequestTraits,
-) -> Result<Outgoing, Reason> {
+    traits: &mut RequestTraits,
+) -> Result<Option<Box<Upstream>>, Reason> {
     let Some(key) = upstream_key(worker, guard) else {
         return Err(Reason::NoNode);
     };
-    if traits.facts.names_host() {
-        let pooled = worker.pool.borrow_mut().take(key);
-        if let Some(upstream) = pooled {
-            traits.stale = true;
-            return Ok(Outgoing::Pooled(request, upstream, traits));
-        }
+    if !traits.facts.names_host() {
+        return Ok(None);
     }
-    Ok(Outgoing::Unconnected(request, traits))
+    let upstream = worker.pool.borrow_mut().take(key);
+    traits.stale = upstream.is_some();
+    Ok(upstream)
 }
 
 /// Where the ticket says that the request goes.
@@ -123,19 +112,13 @@ pub(crate) async fn forward(
     request: Request<RequestBody>,
     traits: &mut RequestTraits,
 ) -> Result<Response<Incoming>, Reason> {
-    match connected(&client.worker, guard, request, *traits)? {
-        Outgoing::Pooled(request, upstream, pooled) => {
-            *traits = pooled;
-            let mut sending = pin!(send(client, upstream, request, traits));
-            let polled =
-                poll_fn(|context| poll_head(client, guard, sending.as_mut(), traits, context))
-                    .await;
-            match polled {
-                Ok(response) => Ok(response),
-                Err(failure) => retry_after_failure(client, guard, failure, traits).await,
-            }
-        }
-        Outgoing::Unconnected(request, _) => try_nodes(client, guard, request, traits).await,
+    let Some(upstream) = pooled(&client.worker, guard, traits)? else {
+        return try_nodes(client, guard, request, traits).await;
+    };
+    let mut sending = pin!(send(client, upstream, request, traits));
+    match poll_fn(|context| poll_head(client, guard, sending.as_mut(), traits, context)).await {
+        Ok(response) => Ok(response),
+        Err(failure) => retry_after_failure(client, guard, failure, traits).await,
     }
 }
 

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 
-use crate::forward::{self, Failure, Outgoing, poll_head};
+use crate::forward::{self, Failure, poll_head};
 use crate::head;
 use crate::record::reason::Reason;
 use crate::refusal::options_answer;
@@ -59,38 +59,45 @@ pub(crate) fn respond(
     }
     inflow.borrow_mut().expect(request.body(), false);
     let mut guard = RequestGuard::begin(client, &request);
-    let outgoing = match request::admit(client, &mut guard, request) {
-        Ok(Admitted::Ready(request, traits)) => {
-            forward::connected(&client.worker, &mut guard, request, traits)
-        }
-        Ok(Admitted::Waits(request, traits, wait)) => {
-            return Responder::Slow {
-                future: queued(Rc::clone(service), guard, request, traits, wait),
-            };
-        }
+    let (mut traits, wait) = match request::admit(client, &mut guard, &request) {
+        Ok(Admitted::Ready(traits)) => (traits, None),
+        Ok(Admitted::Waits(traits, wait)) => (traits, Some(wait)),
         Ok(Admitted::Ends) => {
             guard.complete();
             let mut response = options_answer().map(ResponseBody::from);
             settle_connection(&client.connection, &mut response);
-            return Responder::Answered {
-                response: Some(response),
-            };
+            return Responder::answered(response);
         }
-        Err(reason) => Err(reason),
+        Err(reason) => return Responder::answered(refused(guard, reason)),
     };
-    match outgoing {
-        Ok(Outgoing::Pooled(request, upstream, traits)) => Responder::Waiting {
+    let request = match request::prepare(client, request, &traits.facts) {
+        Ok(request) => request,
+        Err(reason) => return Responder::answered(refused(guard, reason)),
+    };
+    if let Some(wait) = wait {
+        return Responder::Slow {
+            future: queued(Rc::clone(service), guard, request, traits, wait),
+        };
+    }
+    match forward::pooled(&client.worker, &mut guard, &mut traits) {
+        Ok(Some(upstream)) => Responder::Waiting {
             sending: forward::send(client, upstream, request, &traits),
             service: Rc::clone(service),
             guard: Some(guard),
             traits,
         },
-        Ok(Outgoing::Unconnected(request, traits)) => Responder::Slow {
+        Ok(None) => Responder::Slow {
             future: connecting(Rc::clone(service), guard, request, traits),
         },
-        Err(reason) => Responder::Answered {
-            response: Some(refused(guard, reason)),
-        },
+        Err(reason) => Responder::answered(refused(guard, reason)),
+    }
+}
+
+impl<F> Responder<F> {
+    fn answered(response: Response<ResponseBody>) -> Self {
+        Self::Answered {
+            response: Some(response),
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! The way of a request to a node: checks of its head, its site, the throttle and the test of its class, and room.
 
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,9 +38,9 @@ pub(crate) enum Admitted {
     /// It ends here: OPTIONS that has come as far as it may.
     Ends,
     /// It has a node.
-    Ready(Request<RequestBody>, RequestTraits),
+    Ready(RequestTraits),
     /// It cannot go on yet.
-    Waits(Request<RequestBody>, RequestTraits, Wait),
+    Waits(RequestTraits, Wait),
 }
 
 /// What a request waits for.
@@ -54,34 +53,32 @@ pub(crate) enum Wait {
     Room(InQueue),
 }
 
-/// Checks a request, finds its site and its node, and makes it ready to be sent.
+/// Checks a request, and finds its site and its node.
 pub(crate) fn admit(
-    client: &Rc<Client>,
+    client: &Client,
     guard: &mut RequestGuard,
-    request: Request<Incoming>,
+    request: &Request<Incoming>,
 ) -> Result<Admitted, Reason> {
-    let checked = head::check(&request, &client.worker.base.config.limits)?;
+    let checked = head::check(request, &client.worker.base.config.limits)?;
     let facts = checked.facts;
-    if head::ends_here(&request, &facts) {
+    if head::ends_here(request, &facts) {
         return Ok(Admitted::Ends);
     }
-    let wait = match enter(client, guard, &request, &checked) {
+    let wait = match enter(client, guard, request, &checked) {
         Ok(wait) => wait,
         Err(reason) => {
             guard.note_form(request.headers());
             return Err(reason);
         }
     };
-    let request = prepared(client, request, &facts)?;
     let traits = RequestTraits {
         facts,
-        repeatable: head::is_idempotent(request.method())
-            && matches!(request.body(), RequestBody::Empty),
+        repeatable: head::is_idempotent(request.method()) && request.body().is_end_stream(),
         stale: false,
     };
     Ok(match wait {
-        Some(wait) => Admitted::Waits(request, traits, wait),
-        None => Admitted::Ready(request, traits),
+        Some(wait) => Admitted::Waits(traits, wait),
+        None => Admitted::Ready(traits),
     })
 }
 
@@ -265,15 +262,13 @@ fn enter(
 }
 
 /// The request as it goes to a node.
-fn prepared(
+pub(crate) fn prepare(
     client: &Client,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     facts: &HeadInfo,
 ) -> Result<Request<RequestBody>, Reason> {
     let (config, connection) = (&client.worker.base.config, &client.connection);
-    let (parts, incoming) = request.into_parts();
-    let has_body = !incoming.is_end_stream();
-    let mut request = Request::from_parts(parts, RequestBody::Empty);
+    let has_body = !request.body().is_end_stream();
     head::prepare(
         &mut request,
         facts,
@@ -284,20 +279,20 @@ fn prepared(
             client_value: &connection.client_value,
         },
     )?;
-    if has_body {
-        connection.upload.set(Upload::Active);
-        let wanted = facts.expects_continue.then(|| {
-            let wanted = Arc::new(AtomicBool::new(false));
-            let asked = Arc::clone(&wanted);
-            hyper::ext::on_informational(&mut request, move |informational| {
-                if informational.status() == StatusCode::CONTINUE {
-                    asked.store(true, Ordering::Relaxed);
-                }
-            });
-            wanted
-        });
-        let limit = config.limits.body_bytes;
-        *request.body_mut() = RequestBody::new(incoming, connection, limit, wanted);
+    if !has_body {
+        return Ok(request.map(|_| RequestBody::Empty));
     }
-    Ok(request)
+    connection.upload.set(Upload::Active);
+    let wanted = facts.expects_continue.then(|| {
+        let wanted = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&wanted);
+        hyper::ext::on_informational(&mut request, move |informational| {
+            if informational.status() == StatusCode::CONTINUE {
+                asked.store(true, Ordering::Relaxed);
+            }
+        });
+        wanted
+    });
+    let limit = config.limits.body_bytes;
+    Ok(request.map(|incoming| RequestBody::new(incoming, connection, limit, wanted)))
 }

@@ -6,7 +6,7 @@ mod guard;
 mod pick;
 mod state;
 
-pub(crate) use admit::{Admitted, RequestTraits, Wait, admit, waited};
+pub(crate) use admit::{Admitted, RequestTraits, Wait, admit, prepare, waited};
 pub(crate) use client::Client;
 pub(crate) use guard::{RequestGuard, enter_headless};
 pub(crate) use pick::dispatch;
