@@ -80,7 +80,7 @@ fn open_file(path: &Path) -> io::Result<File> {
 }
 
 /// Whether it was a link that was not followed.
-fn is_link(error: &io::Error) -> bool {
+pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 

@@ -162,6 +162,16 @@ impl StateFile {
         secret_file::read_kept(&self.path, most)
     }
 
+    /// The folder that it is in.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether this front-end has the folder.
+    pub(crate) fn has_folder(&self) -> bool {
+        self.lock.is_some()
+    }
+
     /// What is there now was not read: the next write sets it aside rather than replacing it.
     pub(crate) fn spare(&mut self) {
         self.spared = true;
@@ -183,17 +193,29 @@ impl StateFile {
 
     fn locked(&self) -> Result<File, String> {
         let path = self.folder.join(LOCK);
-        let cannot = |error| format!("cannot lock {}: {error}", path.display());
-        // Others cannot open it, so they cannot hold it.
+        let cannot = |error: std::io::Error| {
+            let why = match secret_file::is_link(&error) {
+                true => "it is a link, which is not followed; remove it".into(),
+                false => error.to_string(),
+            };
+            format!("cannot lock {}: {why}", path.display())
+        };
+        // Others cannot open it, so they cannot hold it. A pipe in its place does not hold us up.
         let lock = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
             .mode(0o600)
             .open(&path)
             .map_err(cannot)?;
+        if !lock.metadata().map_err(cannot)?.is_file() {
+            let path = path.display();
+            return Err(format!(
+                "cannot lock {path}: it is not a regular file; remove it"
+            ));
+        }
         match lock.try_lock() {
             Ok(()) => Ok(lock),
             Err(TryLockError::WouldBlock) => Err(format!(
@@ -386,7 +408,12 @@ mod tests {
         std::fs::remove_file(folder.join(LOCK)).unwrap();
         symlink("elsewhere", folder.join(LOCK)).unwrap();
         let mut third = StateFile::new(folder.clone(), "learned");
-        assert!(third.take_folder().unwrap_err().starts_with("cannot lock"));
+        let why = third.take_folder().unwrap_err();
+        assert!(
+            why.starts_with("cannot lock")
+                && why.ends_with("it is a link, which is not followed; remove it"),
+            "{why}"
+        );
         assert!(!folder.join("elsewhere").exists());
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -166,6 +166,13 @@ impl FrontEnd {
             .collect()
     }
 
+    /// The same, once it is so many lines.
+    fn said_lines(&self, lines: usize) -> Vec<String> {
+        support::eventually("it says how its state is", || {
+            Some(self.said()).filter(|it| it.len() >= lines)
+        })
+    }
+
     /// Stops it as a service is stopped, and says what it has said.
     fn end(mut self) -> Vec<String> {
         self.process.signal("TERM");
@@ -347,25 +354,52 @@ fn two_front_ends_with_one_folder_do_not_overwrite_each_others_files() {
     let learned = learned();
     scene.put(&learned.encode(now()), 0o600);
     let first = scene.start("first", "", Some(&scene.state));
+    let said = first.said_lines(1);
+    assert!(said[0].contains("known from "), "{said:?}");
     // The second one would write nothing but this at its end.
     let second = scene.start("second", "", Some(&scene.state)).end();
-    let told = second
-        .iter()
-        .filter(|it| it.starts_with("another front-end keeps files in "))
-        .count();
+    let told = second.iter().filter(|it| is_refused(it)).count();
     assert_eq!((second.len(), told), (2, 1), "once: {second:?}");
-    let said = first.said();
-    assert!(
-        said.len() == 1 && said[0].contains("known from "),
-        "{said:?}"
-    );
     std::fs::remove_file(scene.file()).unwrap();
     let second = scene.start("second", "", Some(&scene.state));
+    // It has read what is there: nothing.
+    let said = second.said_lines(2);
+    assert!(is_refused(&said[0]), "{said:?}");
+    assert!(said[1].contains("is not there yet"), "{said:?}");
     assert_eq!(first.end().len(), 1);
     assert_eq!(scene.kept(), learned);
-    // Now it is the second one's.
+    // Now it is the second one's, though there is nothing to be written.
+    let said = second.said_lines(3);
+    let taken = format!("this front-end has taken over {}: ", scene.state.display());
+    assert!(said[2].starts_with(&taken), "{said:?}");
+    let third = scene.start("third", "", Some(&scene.state)).end();
+    assert!(is_refused(&third[0]), "{third:?}");
     std::fs::remove_file(scene.file()).unwrap();
-    second.end();
+    assert_eq!(second.end().len(), 3);
     assert_eq!(scene.files(), 0, "it had read nothing and learned nothing");
     assert_eq!(scene.run("", Some(&scene.state)).len(), 1);
+}
+
+fn is_refused(said: &str) -> bool {
+    said.starts_with("another front-end keeps files in ")
+}
+
+#[test]
+fn a_link_or_a_pipe_as_the_lock_is_refused_and_not_followed() {
+    let scene = Scene::new("state-lock");
+    let (lock, victim) = (scene.state.join("lock"), scene.folder.join("victim"));
+    let refused = |why: &str| {
+        let said = scene.run("", Some(&scene.state));
+        let told = format!("cannot lock {}: {why}; until ", lock.display());
+        assert!(said.len() == 2 && said[0].starts_with(&told), "{said:?}");
+    };
+    for target in ["/dev/null".as_ref(), victim.as_path()] {
+        symlink(target, &lock).unwrap();
+        refused("it is a link, which is not followed; remove it");
+        std::fs::remove_file(&lock).unwrap();
+    }
+    assert!(!victim.exists());
+    let made = Command::new("mkfifo").arg(&lock).status().unwrap();
+    assert!(made.success());
+    refused("it is not a regular file; remove it");
 }

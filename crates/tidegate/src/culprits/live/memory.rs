@@ -8,7 +8,7 @@
 //! left to the next minute.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,6 +24,8 @@ use crate::state::StateFile;
 const FILE: &str = "culprits.learned";
 /// Time between two looks at what there is to write.
 const EVERY: Duration = Duration::from_secs(60);
+/// Time between two tries to have the folder, while another front-end has it.
+const FOLDER_EVERY: Duration = Duration::from_millis(250);
 /// Longest wait for the last write at the end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Event of all that is told of it.
@@ -45,12 +47,14 @@ impl Memory {
     /// What was kept in this folder; the thread that writes there is started.
     pub(super) fn open(folder: PathBuf, output: Output, now: Timestamp) -> Self {
         let mut file = StateFile::new(folder, FILE);
+        // The folder first: a front-end that has said what it read has the folder, or has said why not.
+        let trouble = Trouble::of_start(&mut file, output);
         let learned = read(&mut file, output).unwrap_or_default();
         Self {
             learned,
             recalled: BTreeMap::new(),
             due: Some(now + EVERY),
-            writer: Writer::start(file, output),
+            writer: Writer::start(file, trouble, output),
             output,
         }
     }
@@ -214,26 +218,19 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(mut file: StateFile, output: Output) -> Self {
+    fn start(file: StateFile, trouble: Trouble, output: Output) -> Self {
         // One is written, one waits.
         let (jobs, waiting) = sync_channel(1);
         let (ending, ended) = sync_channel::<()>(1);
-        let path = file.path().to_owned();
         let writer = Self {
-            path: path.clone(),
+            path: file.path().to_owned(),
             jobs: Some(jobs),
             ended,
             output,
         };
-        let mut trouble = Trouble::default();
-        trouble.note(&path, file.take_folder(), output);
         let thread = std::thread::Builder::new().name("state".into());
         let write = move || {
-            for bytes in waiting {
-                let bytes: Vec<u8> = bytes;
-                trouble.note(&path, file.write(&bytes), output);
-            }
-            drop(file);
+            write_all(file, &waiting, trouble, output);
             drop(ending);
         };
         if let Err(error) = thread.spawn(write) {
@@ -267,25 +264,64 @@ impl Drop for Writer {
     }
 }
 
+/// Writes what comes until there is no more to come, and then gives the folder up. While it is another front-end's it is
+/// asked for again and again: the successor of one that ends has it from then on.
+fn write_all(
+    mut file: StateFile,
+    waiting: &Receiver<Vec<u8>>,
+    mut trouble: Trouble,
+    output: Output,
+) {
+    loop {
+        let next = match file.has_folder() {
+            true => waiting.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => waiting.recv_timeout(FOLDER_EVERY),
+        };
+        let had_folder = file.has_folder();
+        let done = match next {
+            Ok(bytes) => file.write(&bytes),
+            Err(RecvTimeoutError::Timeout) => file.take_folder(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let is_taken = file.has_folder() && !had_folder;
+        if let Some(text) = trouble.news(&file, done, is_taken) {
+            output.event(EVENT, &text);
+        }
+    }
+}
+
 /// Why nothing can be written, as far as that was told: once when it begins, when it changes and when it ends.
 #[derive(Debug, Default)]
 struct Trouble(Option<String>);
 
 impl Trouble {
-    fn note(&mut self, path: &Path, written: Result<(), String>, output: Output) {
-        if let Some(text) = self.news(path, written) {
+    /// What keeps this front-end from the folder at its start.
+    fn of_start(file: &mut StateFile, output: Output) -> Self {
+        let mut trouble = Self::default();
+        let taken = file.take_folder();
+        if let Some(text) = trouble.news(file, taken, false) {
             output.event(EVENT, &text);
         }
+        trouble
     }
 
     /// What is to be told.
-    fn news(&mut self, path: &Path, written: Result<(), String>) -> Option<String> {
-        let before = std::mem::replace(&mut self.0, written.err());
+    fn news(
+        &mut self,
+        file: &StateFile,
+        done: Result<(), String>,
+        is_taken: bool,
+    ) -> Option<String> {
+        let before = std::mem::replace(&mut self.0, done.err());
         match (&before, &self.0) {
             (before, Some(why)) if before.as_ref() != Some(why) => Some(format!(
                 "{why}; until that changes, what is learned of requests is not kept over a restart"
             )),
-            (Some(_), None) => Some(format!("{}: written again", path.display())),
+            (Some(_), None) if is_taken => Some(format!(
+                "this front-end has taken over {}: what is learned of requests is kept there from now on",
+                file.folder().display()
+            )),
+            (Some(_), None) => Some(format!("{}: written again", file.path().display())),
             _ => None,
         }
     }
@@ -294,6 +330,7 @@ impl Trouble {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
     use std::sync::Arc;
 
     use tidegate_core::culprits::{Basis, Limits, Request, ResourceId};
@@ -510,10 +547,10 @@ mod tests {
 
     #[test]
     fn that_nothing_can_be_written_is_told_once() {
+        let file = StateFile::new("/s".into(), "f");
         let mut trouble = Trouble::default();
-        let mut news = |written: Result<(), &str>| {
-            trouble.news(Path::new("/s/f"), written.map_err(str::to_owned))
-        };
+        let mut news =
+            |written: Result<(), &str>| trouble.news(&file, written.map_err(str::to_owned), false);
         assert_eq!(news(Ok(())), None);
         let full = news(Err("cannot write /s/f: full")).unwrap();
         assert!(
