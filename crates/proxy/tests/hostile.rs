@@ -131,12 +131,27 @@ const CASES: &[Case] = &[
     case(
         "Transfer-Encoding that is none",
         b"POST / HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
-        Refused(400, "bad_request"),
+        Refused(400, "bad_encoding"),
     ),
     case(
         "Transfer-Encoding in quotes",
         b"POST / HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n",
-        Refused(400, "bad_request"),
+        Refused(400, "bad_encoding"),
+    ),
+    case(
+        "Transfer-Encoding without chunks",
+        b"POST / HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: gzip\r\n\r\n",
+        Refused(400, "bad_encoding"),
+    ),
+    case(
+        "TLS",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        Refused(400, "tls"),
+    ),
+    case(
+        "TLS with what ends a head",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\x0a\x0a\x01",
+        Refused(400, "tls"),
     ),
     case(
         "Transfer-Encoding twice",
@@ -151,7 +166,7 @@ const CASES: &[Case] = &[
     case(
         "Transfer-Encoding that ends in something else",
         b"POST / HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
-        Refused(400, "bad_request"),
+        Refused(400, "bad_encoding"),
     ),
     case(
         "Transfer-Encoding in HTTP/1.0",
@@ -161,7 +176,7 @@ const CASES: &[Case] = &[
     case(
         "Transfer-Encoding with a vertical tab",
         b"POST / HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
-        Refused(400, "bad_request"),
+        Refused(400, "bad_encoding"),
     ),
     case(
         "a folded field",

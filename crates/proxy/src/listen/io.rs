@@ -47,10 +47,13 @@ impl ClientIo {
     }
 
     fn poll_refusal(&mut self, context: &mut Context<'_>, answer: &[u8]) -> Poll<io::Result<()>> {
+        let seen = self.connection.inflow.borrow().seen_so_far();
         let reason = match answer.get(9..12) {
-            _ if self.connection.inflow.borrow().seen().too_long => Reason::BodyTooLarge,
+            _ if seen.too_long => Reason::BodyTooLarge,
             Some(b"414") => Reason::UriTooLong,
             Some(b"431") => Reason::HeadTooLarge,
+            Some(_) | None if seen.tls => Reason::Tls,
+            Some(_) | None if seen.other_coding => Reason::BadEncoding,
             Some(_) | None => Reason::BadRequest,
         };
         let ours = ready_made(reason);

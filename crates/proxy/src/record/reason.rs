@@ -79,6 +79,7 @@ reasons! {
     Throttled = "throttled", 429, Rejected, "a throttle held it for as long as its order lets requests wait";
     ThrottleFull = "throttle_full", 429, Rejected, "throttles hold as many requests as they may";
     BadRequest = "bad_request", 400, Rejected, "the request head is malformed";
+    Tls = "tls", 400, Rejected, "the client speaks TLS, and this listener plain HTTP";
     MissingHost = "missing_host", 400, Rejected, "HTTP/1.1 without a Host header";
     DuplicateHost = "duplicate_host", 400, Rejected, "more than one Host header";
     BadHost = "bad_host", 400, Rejected, "a Host header that is no host";

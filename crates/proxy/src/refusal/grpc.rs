@@ -78,6 +78,7 @@ fn code(reason: Reason) -> Option<&'static str> {
         Reason::NoNode | Reason::Drained | Reason::WorkerFailed => Some(UNAVAILABLE),
         Reason::NoSite
         | Reason::BadRequest
+        | Reason::Tls
         | Reason::MissingHost
         | Reason::DuplicateHost
         | Reason::BadHost

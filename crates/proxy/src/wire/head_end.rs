@@ -8,6 +8,11 @@ use std::ops::ControlFlow;
 const KEPT: usize = 64;
 /// The longest body that hyper can count.
 const LENGTH_MAX: u64 = u64::MAX - 2;
+/// The field that names a body's codings, and the one of them that is understood.
+const CODING: &str = "transfer-encoding";
+const CHUNKED: &[u8] = b"chunked";
+/// How a client begins that speaks TLS: a record of the handshake, of whatever minor version (RFC 8446 §5.1).
+const TLS: &[u8] = &[22, 3];
 /// How a request begins that may be one for a whole server.
 const OPTIONS: &[u8] = b"OPTIONS ";
 /// Slashes in `OPTIONS http://host HTTP/1.1`; a path has another one.
@@ -20,6 +25,10 @@ pub(crate) struct Seen {
     pub(crate) found: bool,
     /// Its value is a number beyond all lengths.
     pub(crate) too_long: bool,
+    /// It names a coding of the body that is not understood. Noted of requests only.
+    pub(crate) other_coding: bool,
+    /// It is none: this is TLS.
+    pub(crate) tls: bool,
     /// The request is an OPTIONS for a URL without a path; it may have a query.
     pub(crate) options_without_path: bool,
 }
@@ -56,7 +65,11 @@ impl HeadEnd {
 
     /// What was seen so far.
     pub(crate) fn seen(&self) -> Seen {
-        self.seen
+        let begins_with_tls = || self.first.is_none() && self.line[..self.kept].starts_with(TLS);
+        Seen {
+            tls: self.seen.tls || begins_with_tls(),
+            ..self.seen
+        }
     }
 
     /// Whether the head is a response's that another one follows: 100 to 199 without 101.
@@ -129,11 +142,14 @@ impl HeadEnd {
         if !*begun {
             *begun = true;
             self.first = Some(first_of(line));
+            self.seen.tls = line.starts_with(TLS);
             if line.starts_with(OPTIONS) {
                 self.on_options(line);
             }
         } else if let Some(b':') = line.get(self.name.len()) {
             self.on_named(line);
+        } else if let Some(b':') = line.get(CODING.len()) {
+            self.on_coding(line);
         }
         false
     }
@@ -157,6 +173,17 @@ impl HeadEnd {
             self.seen.found = true;
             // Of a longer line the end may be missing.
             self.seen.too_long |= line.len() < KEPT && is_too_long(&value[1..]);
+        }
+    }
+
+    /// A field whose name is as long as the one that names codings.
+    #[cold]
+    fn on_coding(&mut self, line: &[u8]) {
+        let (name, value) = line.split_at(CODING.len());
+        if name.eq_ignore_ascii_case(CODING.as_bytes()) {
+            let is_chunked = value[1..].trim_ascii().eq_ignore_ascii_case(CHUNKED);
+            // Of a longer line the end may be missing.
+            self.seen.other_coding |= line.len() < KEPT && !is_chunked;
         }
     }
 
@@ -335,6 +362,53 @@ mod tests {
             for raw in [format!("{line}\r\n\r\n"), format!("\r\n{line}\na: /\n\n")] {
                 let (_, seen, _) = found(raw.as_bytes()).unwrap();
                 assert_eq!(seen.options_without_path, without_path, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn codings_of_a_request_are_seen_that_are_not_chunked() {
+        let cases = [
+            ("Transfer-Encoding: gzip", true),
+            ("transfer-encoding:gzip, chunked", true),
+            ("transfer-encoding:", true),
+            ("transfer-encoding: chunked", false),
+            ("TRANSFER-ENCODING:\tChunked ", false),
+            ("transfer-encodinG: chunked\r\ntransfer-encoding: x", true),
+            ("x-transfer-encode: gzip", false),
+            ("transfer-encoding", false),
+            ("transfer-encoding : gzip", false),
+        ];
+        // The longest line that is kept in pieces, and a longer one.
+        let room = KEPT - "transfer-encoding:\r".len();
+        let lines = [room - 1, room].map(|length| "x".repeat(length));
+        let lines = lines.map(|value| format!("transfer-encoding:{value}"));
+        let lines = lines.iter().map(|line| &**line).zip([true, false]);
+        for (line, is_other) in cases.into_iter().chain(lines) {
+            let raw = format!("POST / HTTP/1.1\r\n{line}\r\na: b\r\n\r\n");
+            let (_, seen, _) = found(raw.as_bytes()).unwrap();
+            assert_eq!((seen.other_coding, seen.found), (is_other, false), "{line}");
+        }
+    }
+
+    #[test]
+    fn tls_is_known_by_its_first_bytes_whatever_follows() {
+        let cases: [(&[u8], bool); 7] = [
+            (&[22, 3, 1, 2, 0, 1], true),
+            (&[22, 3, 3], true),
+            (b"\x16\x03\x01\x02\n\x01a", true),
+            (b"\x16\x03\n\r\n", true),
+            (&[22, 2], false),
+            (&[22], false),
+            (b"GET / HTTP/1.1\r\n\x16\x03", false),
+        ];
+        for (raw, is_tls) in cases {
+            for piece in 1..=raw.len() {
+                let mut end = HeadEnd::new("content-length");
+                for part in raw.chunks(piece) {
+                    end.find(part);
+                }
+                assert_eq!(end.seen().tls, is_tls, "{}", raw.escape_ascii());
             }
         }
     }

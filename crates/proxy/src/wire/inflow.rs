@@ -135,6 +135,14 @@ impl Inflow {
         self.seen
     }
 
+    /// The same of a head that has not ended yet, if one has begun.
+    pub(crate) fn seen_so_far(&self) -> Seen {
+        match &self.next {
+            Next::Head(head) => head.seen(),
+            Next::Undecided | Next::Length(_) | Next::Chunked(_) | Next::Raw => self.seen,
+        }
+    }
+
     /// Why the present body is refused.
     pub(crate) fn broken(&self) -> Option<ChunkError> {
         self.broken
