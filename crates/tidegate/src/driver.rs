@@ -312,7 +312,9 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
     match event {
         Event::Ejected(id, cause) => {
             let why = match cause {
-                Cause::Failures => "after failures in a row, until it answers a probe",
+                Cause::Failures => {
+                    "because requests to it failed and it answered nothing, until it answers a probe"
+                }
                 Cause::Silence => {
                     "because it answers neither requests nor a probe, until it answers one"
                 }

@@ -54,7 +54,7 @@ pub(crate) fn key_folder() -> &'static Path {
 }
 
 /// Two sites: `shop` with n1 and n2, `blog` with n3.
-fn cluster() -> ClusterSpec {
+pub(crate) fn cluster() -> ClusterSpec {
     let site = |name: &str, host: &str| SiteSpec {
         name: name.into(),
         hosts: vec![host.into()],

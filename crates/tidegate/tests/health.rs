@@ -82,7 +82,7 @@ fn a_dead_node_is_out_after_one_request_and_every_view_says_why() {
         let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
         for wanted in [
             "ejected",
-            "after failures in a row",
+            "because requests to it failed and it answered nothing",
             "answers a probe",
             "connect_failed",
         ] {

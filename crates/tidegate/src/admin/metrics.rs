@@ -571,7 +571,7 @@ impl Scene<'_> {
         let help = "How often the node was ejected.";
         let mut family = text.family("tidegate_node_ejections", Kind::Counter, help);
         self.each_node(|labels, id, _| family.count(labels, self.topology.node(id).ejections));
-        let help = "Requests that in a row failed at the node since it answered anything.";
+        let help = "Requests that failed at the node since it answered one.";
         let mut family = text.family("tidegate_node_failures_in_a_row", Kind::Gauge, help);
         self.each_node(|labels, id, _| {
             let streak = self.plane.shared.table.outcomes(id).streak;
@@ -611,7 +611,7 @@ impl Scene<'_> {
             (
                 "tidegate_node_cpu_ratio",
                 "Used share of the CPUs.",
-                |load| load.utilization,
+                |load| load.utilization.clamp(0.0, 1.0),
             ),
             (
                 "tidegate_node_memory_ratio",

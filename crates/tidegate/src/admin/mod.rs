@@ -27,6 +27,7 @@ pub(crate) mod plane;
 mod process;
 mod seats;
 pub(crate) mod server;
+mod shares;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -196,7 +196,7 @@ impl Look {
     }
 
     /// Answers of a node within the window.
-    fn answered(&self, node: NodeId) -> u64 {
+    pub(super) fn answered(&self, node: NodeId) -> u64 {
         let pair = self.pair(|snapshot| snapshot.nodes.get(node.index()));
         pair.map_or(0, |(now, then)| answers(now).saturating_sub(answers(then)))
     }
@@ -299,7 +299,8 @@ fn load_status(load: &NodeLoad, now: Timestamp) -> Option<LoadStatus> {
         age_seconds: age.as_secs_f64(),
         capacity: known(load.capacity),
         runnable: known(load.runnable),
-        cpu: known(load.utilization),
+        // Counters and clock of a node are not read at the same moment: a full CPU can seem more than full.
+        cpu: known(load.utilization.clamp(0.0, 1.0)),
         memory: known(load.memory),
         files: known(load.files),
         in_flight: known(load.in_flight),

@@ -12,6 +12,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use tidegate_core::load::NodeLoad;
 use tidegate_core::topology::NodeId;
 
 use super::culprits::browser;
@@ -141,6 +142,28 @@ fn why_gives_the_policys_terms_and_sentences() {
     let (status, refusal): (_, ApiError) = scene.get("/api/why/nobody");
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(refusal.error.contains("nobody"));
+}
+
+#[test]
+fn a_cpu_is_at_most_full_and_an_unknown_one_unknown() {
+    let scene = Scene::new();
+    let shown = |utilization| {
+        let table = &scene.plane.shared.table;
+        let load = NodeLoad {
+            utilization,
+            ..table.last(NodeId(0))
+        };
+        table.store(NodeId(0), &load);
+        let (_, answer): (_, Status) = scene.get("/api/status");
+        let cpu = answer.sites[0].nodes[0].load.as_ref().unwrap().cpu;
+        let metrics = scene.metrics(None);
+        let ratio = "tidegate_node_cpu_ratio{site=\"shop\",node=\"n1\"} ";
+        let ratio = metrics.lines().find_map(|line| line.strip_prefix(ratio));
+        (cpu, ratio.map(str::to_owned))
+    };
+    assert_eq!(shown(0.5), (Some(0.5), Some("0.5".into())));
+    assert_eq!(shown(1.013), (Some(1.0), Some("1".into())));
+    assert_eq!(shown(f32::NAN), (None, None));
 }
 
 #[test]

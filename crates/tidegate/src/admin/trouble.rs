@@ -44,7 +44,7 @@ fn notes(trouble: &Trouble, ejected: Option<Ejection>, now: Timestamp) -> Vec<St
     let mut notes = Vec::new();
     if let Some(ejection) = ejected {
         let why = match ejection.cause {
-            Cause::Failures => "after failures in a row",
+            Cause::Failures => "because requests to it failed and it answered nothing",
             Cause::Silence => "because it answered neither requests nor a probe",
             Cause::Errors => "because most of its answers were errors and the others' were not",
         };

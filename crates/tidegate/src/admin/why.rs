@@ -15,6 +15,7 @@ use tidegate_proxy::Recent;
 
 use super::findings;
 use super::plane::{Look, Plane};
+use super::shares;
 use super::status::{grown, node_status};
 use super::throttles;
 use crate::models::{
@@ -73,7 +74,7 @@ fn why_node(plane: &Plane, topology: &Topology, id: NodeId) -> WhyNode {
         site: site.name.clone(),
         policy: site.policy.kind.name().into(),
         policy_what: site.policy.kind.what().into(),
-        reasons: node_reasons(plane, topology, id, &status),
+        reasons: node_reasons(plane, &look, topology, id, &status),
         terms: explainer.terms(id),
         decisions: decisions(plane, &look, topology, |recent| recent.node == Some(id)),
         node: status,
@@ -193,6 +194,7 @@ impl<'a> Explainer<'a> {
 
 fn node_reasons(
     plane: &Plane,
+    look: &Look,
     topology: &Topology,
     id: NodeId,
     status: &NodeStatus,
@@ -246,6 +248,7 @@ fn node_reasons(
             status.recent.seconds, status.in_flight
         ),
     });
+    reasons.extend(shares::reasons(&plane.shared.table, look, site, id));
     reasons
 }
 
@@ -359,7 +362,7 @@ fn admission_reason(
         let load = table.last(*node);
         let age = now.since(load.observed_at).as_secs_f64() * 1e3;
         if load.observed_at != Timestamp::ZERO && load.utilization.is_finite() {
-            let busy = load.utilization * 100.0;
+            let busy = load.utilization.clamp(0.0, 1.0) * 100.0;
             said.push_str(&format!(" (CPU {busy:.0} %, {age:.1} ms ago)"));
         }
         if let Some(agreed) = table.agreed(*node) {
