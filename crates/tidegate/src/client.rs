@@ -1,5 +1,6 @@
 //! The command line's side of the admin API: where the front-end is, one request, one answer.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -46,12 +47,13 @@ pub(crate) struct AdminArgs {
 impl AdminArgs {
     /// The front-end that they name.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        let (address, token) = match &self.config {
-            Some(file) => {
+        let (address, named_by, token) = match (&self.config, self.admin) {
+            (Some(file), _) => {
                 let admin = Config::load(file)?.admin;
-                (admin.address, admin.token)
+                (admin.address, NamedBy::File(file.clone()), admin.token)
             }
-            None => (self.admin.unwrap_or(ADMIN_ADDRESS), None),
+            (None, Some(address)) => (address, NamedBy::Option, None),
+            (None, None) => (ADMIN_ADDRESS, NamedBy::Default, None),
         };
         let token = match (&self.token_file, std::env::var(TOKEN_VARIABLE)) {
             (Some(file), _) => Some(Token::load(file).map_err(|reason| {
@@ -63,8 +65,46 @@ impl AdminArgs {
             ),
             (None, _) => token,
         };
-        Ok(Client { address, token })
+        Ok(Client {
+            address,
+            named_by,
+            token,
+        })
     }
+}
+
+/// What named an admin address.
+#[derive(Debug)]
+pub(crate) enum NamedBy {
+    /// `--admin`.
+    Option,
+    /// The `[admin]` of this file.
+    File(PathBuf),
+    /// Nothing.
+    Default,
+}
+
+impl fmt::Display for NamedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option => f.write_str("--admin gave that address"),
+            Self::File(file) => write!(f, "[admin] of {} gave that address", file.display()),
+            Self::Default => f.write_str(
+                "that is the default address; --admin ADDRESS or --config FILE gives another one",
+            ),
+        }
+    }
+}
+
+/// Why an answer is of no use.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    /// A front-end refuses, and says why.
+    #[error("{0}")]
+    Refused(String),
+    /// No front-end's admin interface answers like that.
+    #[error("{0}")]
+    Other(String),
 }
 
 /// A running front-end.
@@ -72,6 +112,8 @@ impl AdminArgs {
 pub(crate) struct Client {
     /// Its admin address.
     pub(crate) address: SocketAddr,
+    /// Where that is from.
+    pub(crate) named_by: NamedBy,
     /// What it wants to see.
     pub(crate) token: Option<Token>,
 }
@@ -85,9 +127,9 @@ impl Client {
     /// Asks for something that may not be there.
     pub(crate) fn find<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, String> {
         let (status, body) = self.answer(Method::GET, path, Bytes::new())?;
-        match status {
-            StatusCode::NOT_FOUND => Ok(None),
-            status => understood(self.address, status, &body).map(Some),
+        match understood(self.address, status, &body) {
+            Err(NoAnswer::Refused(_)) if status == StatusCode::NOT_FOUND => Ok(None),
+            understood => understood.map(Some).map_err(|error| self.said(&error)),
         }
     }
 
@@ -113,7 +155,15 @@ impl Client {
         body: Bytes,
     ) -> Result<T, String> {
         let (status, body) = self.answer(method, path, body)?;
-        understood(self.address, status, &body)
+        understood(self.address, status, &body).map_err(|error| self.said(&error))
+    }
+
+    /// An error, with what to look at if no front-end has answered.
+    fn said(&self, error: &NoAnswer) -> String {
+        match error {
+            NoAnswer::Refused(why) => why.clone(),
+            NoAnswer::Other(what) => format!("{what}; {}", self.named_by),
+        }
     }
 
     fn answer(
@@ -142,7 +192,8 @@ impl Client {
         }
         let request = request.body(Full::new(body));
         let request = request.map_err(|error| error.to_string())?;
-        let answer = send(self.address, request).await?;
+        let answer = send(self.address, request).await;
+        let answer = answer.map_err(|error| self.said(&NoAnswer::Other(error)))?;
         Ok((answer.status(), answer.into_body()))
     }
 }
@@ -154,9 +205,13 @@ pub(crate) async fn send(
 ) -> Result<Response<Bytes>, String> {
     match timeout(TIMEOUT, exchange(address, request)).await {
         Ok(answer) => answer.map_err(|error| {
-            format!("no front-end answers at {address}: {error}; is it running? is this its [admin] address?")
+            format!(
+                "no front-end answers at {address}: {error}; is one running, with `address` in [admin] as this?"
+            )
         }),
-        Err(_) => Err(format!("{address} did not answer in time")),
+        Err(_) => Err(format!(
+            "{address} did not answer in time; is it `address` in [admin] of a front-end?"
+        )),
     }
 }
 
@@ -165,14 +220,17 @@ pub(crate) fn understood<T: DeserializeOwned>(
     address: SocketAddr,
     status: StatusCode,
     body: &[u8],
-) -> Result<T, String> {
+) -> Result<T, NoAnswer> {
+    const ADMIN: &str = "is it `address` in [admin] of a front-end?";
     if status.is_success() {
-        return serde_json::from_slice(body)
-            .map_err(|error| format!("{address} gave an answer that is not understood: {error}"));
+        return serde_json::from_slice(body).map_err(|error| {
+            let text = format!("{address} gave an answer that is not understood: {error}; {ADMIN}");
+            NoAnswer::Other(text)
+        });
     }
     Err(match serde_json::from_slice::<ApiError>(body) {
-        Ok(refused) => refused.error,
-        Err(_) => format!("{address} answered {status}"),
+        Ok(refused) => NoAnswer::Refused(refused.error),
+        Err(_) => NoAnswer::Other(format!("{address} answered {status}; {ADMIN}")),
     })
 }
 

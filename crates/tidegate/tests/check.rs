@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -301,12 +302,62 @@ fn the_help_is_as_expected() {
 }
 
 #[test]
-fn a_front_end_that_is_not_there_is_a_failure() {
+fn a_front_end_that_is_not_there_is_a_failure_that_names_address_and_setting() {
     // Port 1 of loopback: nobody listens there.
-    let answer = tidegate(&["status", "--admin", "127.0.0.1:1"], &here(""));
-    assert_eq!(answer.status.code(), Some(1));
-    let message = text_of(&answer.stderr);
-    assert!(message.contains("no front-end answers"), "{message}");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-front-end");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = "admin = { address = \"127.0.0.1:1\" }\nlistener = [{ address = \"127.0.0.1:8080\" }]\n\
+                site = [{ name = \"a\" }]\nnode = [{ name = \"n\", address = \"127.0.0.1:2\", site = \"a\" }]\n";
+    std::fs::write(folder.join("tidegate.toml"), file).unwrap();
+    for (option, value, gave) in [
+        ("--admin", "127.0.0.1:1", "--admin gave that address"),
+        (
+            "-c",
+            "tidegate.toml",
+            "[admin] of tidegate.toml gave that address",
+        ),
+    ] {
+        let answer = tidegate(&["status", option, value], &folder);
+        assert_eq!(answer.status.code(), Some(1));
+        let message = text_of(&answer.stderr);
+        let what = "no front-end answers at 127.0.0.1:1: ";
+        assert!(
+            message.contains(what) && message.contains("`address` in [admin]"),
+            "{message}"
+        );
+        assert!(message.trim_end().ends_with(gave), "{message}");
+    }
+}
+
+/// Whatever listens at a port that is not the admin interface's: a front-end's own listener, say.
+#[test]
+fn another_server_is_not_taken_for_a_front_end() {
+    for (answer, what) in [
+        (
+            "404 Not Found",
+            "answered 404 Not Found; is it `address` in [admin] of a front-end?",
+        ),
+        ("200 OK", "gave an answer that is not understood: "),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serving = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = [0; 1024];
+            assert!(stream.read(&mut head).unwrap() > 0);
+            let text = format!("HTTP/1.1 {answer}\r\ncontent-length: 2\r\n\r\nno");
+            stream.write_all(text.as_bytes()).unwrap();
+        });
+        let answer = tidegate(&["why", "n1", "--admin", &address], &here(""));
+        assert_eq!(answer.status.code(), Some(1));
+        let message = text_of(&answer.stderr);
+        assert!(message.contains(&format!("{address} {what}")), "{message}");
+        assert!(
+            message.trim_end().ends_with("; --admin gave that address"),
+            "{message}"
+        );
+        serving.join().unwrap();
+    }
 }
 
 #[test]

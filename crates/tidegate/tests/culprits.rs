@@ -637,7 +637,10 @@ fn a_front_end_is_asked_where_there_are_no_files() {
         "{}",
         text(&ran.stdout)
     );
-    let without = front_end("404 Not Found", "{}".into());
+    let without = front_end(
+        "404 Not Found",
+        object!({ "error": "not here" }).to_string(),
+    );
     let ran = culprits(&["--admin", &without]);
     assert_eq!(ran.status.code(), Some(1));
     let why = text(&ran.stderr);

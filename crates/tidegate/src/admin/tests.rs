@@ -488,6 +488,7 @@ fn the_command_lines_client_is_understood() {
     let (_driver, address) = serve();
     let client = crate::client::Client {
         address,
+        named_by: crate::client::NamedBy::Default,
         token: None,
     };
     let status: Status = client.get("/api/status").unwrap();

@@ -225,7 +225,8 @@ impl PeerClient {
     }
 
     fn understood(&self, answer: &Response<Bytes>) -> Result<Shipment, String> {
-        client::understood(self.address, answer.status(), answer.body())
+        let understood = client::understood(self.address, answer.status(), answer.body());
+        understood.map_err(|error| error.to_string())
     }
 }
 
