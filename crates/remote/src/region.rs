@@ -147,6 +147,14 @@ pub enum RegionError {
         /// Whose it is.
         uid: u32,
     },
+    /// Something of another user has the name, and this process may neither ask nor replace it.
+    #[error("{path} belongs to user {uid}: only that user and root can replace it")]
+    Foreign {
+        /// The region's name.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
+    },
     /// Another owner publishes there.
     #[error("{0} belongs to another running process")]
     Owned(PathBuf),

@@ -1,5 +1,6 @@
 //! How loads are read, as the driver and the admin interface see it.
 
+use std::path::{Display, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use crate::models::ReadStatus;
 pub(crate) struct Reads {
     handle: Option<ReaderHandle>,
     names: Vec<String>,
+    /// Of each node that is read through shared memory, the name of that.
+    shared: Vec<Option<PathBuf>>,
     nodes: u32,
     interval: Duration,
 }
@@ -41,6 +44,11 @@ impl Reads {
             let node = NodeId(index as u32);
             Some(Target { node, transport })
         };
+        let shared = reads.iter().map(|read| match read {
+            NodeRead::Shm { path } => Some(path.clone()),
+            NodeRead::None | NodeRead::Udp { .. } => None,
+        });
+        let shared = shared.collect();
         let targets: Vec<_> = reads.iter().enumerate().filter_map(target).collect();
         let nodes = targets.len() as u32;
         let handle = match nodes {
@@ -50,6 +58,7 @@ impl Reads {
         Ok(Self {
             handle,
             names,
+            shared,
             nodes,
             interval: options.interval,
         })
@@ -124,7 +133,21 @@ impl Reads {
             ReadFault::Timeout => {
                 "no answer in time: is the agent running, and is its key this node's, from our master?"
             }
-            ReadFault::Unreachable => "unreachable",
+            ReadFault::Unreachable => "the system cannot send to it, or open what it publishes",
+            ReadFault::Untrusted => {
+                return format!(
+                    "{} belongs to another user and is not believed: run the agent as root or as the front-end's user; if it is \
+                     no agent's, remove it",
+                    self.shared_name(node)
+                );
+            }
+            ReadFault::Denied => {
+                return format!(
+                    "permission to {} is denied: an agent hands its load to root and to its own user only, so run both \
+                     as the same user",
+                    self.shared_name(node)
+                );
+            }
             ReadFault::Absent => "nothing is published there",
             ReadFault::Torn => "the record changes each time while it is read",
             ReadFault::Record => "what is published there is no load record",
@@ -147,7 +170,58 @@ impl Reads {
         .into()
     }
 
+    /// Under which name a node's load is in shared memory.
+    fn shared_name(&self, node: NodeId) -> Display<'_> {
+        let path = self.shared.get(node.index()).and_then(Option::as_deref);
+        path.unwrap_or(Path::new("its shared memory")).display()
+    }
+
     fn raw(&self, node: NodeId) -> Option<NodeReadStatus> {
         self.handle.as_ref()?.status(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::load::Rung;
+    use tidegate_core::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn shared_memory_that_is_refused_is_told_with_its_name_and_the_remedy() {
+        let reads = Reads {
+            shared: vec![None, Some("/dev/shm/n2".into())],
+            ..Reads::default()
+        };
+        let status = NodeReadStatus {
+            rung: Rung::None,
+            reads: 0,
+            unchanged: 0,
+            timeouts: 0,
+            consecutive_faults: 1,
+            torn: 0,
+            implausible: 0,
+            restarts: 0,
+            last_error: None,
+            key: None,
+            key_of: None,
+            rtt: Duration::ZERO,
+            progress_at: Timestamp::ZERO,
+        };
+        let said = |fault| reads.describe(NodeId(1), fault, &status);
+        let untrusted = said(ReadFault::Untrusted);
+        assert!(
+            untrusted.starts_with(
+                "/dev/shm/n2 belongs to another user and is not believed: run the agent as "
+            ),
+            "{untrusted}"
+        );
+        let denied = said(ReadFault::Denied);
+        assert!(
+            denied.starts_with("permission to /dev/shm/n2 is denied: ")
+                && denied.ends_with("run both as the same user"),
+            "{denied}"
+        );
     }
 }

@@ -267,11 +267,21 @@ impl Name {
         if !is_socket(&dead) {
             return Err(RegionError::NotRegion(self.path.clone()));
         }
+        let foreign = || RegionError::Foreign {
+            path: self.path.clone(),
+            uid: dead.st_uid,
+        };
         match connect_to(&there) {
             Err(Errno::CONNREFUSED) => {}
+            // Whether its owner lives, others cannot find out.
+            Err(Errno::ACCESS) => return Err(foreign()),
             _ => return Err(RegionError::Owned(self.path.clone())),
         }
-        rename(RenameFlags::EXCHANGE).map_err(failed("give a region its name"))?;
+        rename(RenameFlags::EXCHANGE).map_err(|error| match error {
+            // In a folder like /dev/shm only the owner and root can.
+            Errno::PERM | Errno::ACCESS => foreign(),
+            error => failed("give a region its name")(error),
+        })?;
         let replaced = identity(&self.folder, temporary);
         if replaced != Ok((dead.st_dev, dead.st_ino)) {
             // Another came in between, from another network's namespace: it keeps the name.

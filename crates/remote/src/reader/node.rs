@@ -1,5 +1,7 @@
 //! One node as the reader sees it: from the bytes of an answer to the load table.
 
+use std::io;
+
 use tidegate_core::load::{
     Counters, History, LoadTable, Progress, Reading, Rung, WordOp, WordReply, WordRequest,
 };
@@ -200,7 +202,11 @@ fn fault(error: &RegionError) -> ReadFault {
         RegionError::WrongKey { .. } => ReadFault::WrongKey,
         RegionError::Refused(_) | RegionError::Restarted => ReadFault::Refused,
         RegionError::Record(_) | RegionError::NotRegion(_) => ReadFault::Record,
-        RegionError::Owned(_) | RegionError::Untrusted { .. } | RegionError::Io { .. } => {
+        RegionError::Untrusted { .. } => ReadFault::Untrusted,
+        RegionError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
+            ReadFault::Denied
+        }
+        RegionError::Owned(_) | RegionError::Foreign { .. } | RegionError::Io { .. } => {
             ReadFault::Unreachable
         }
     }
@@ -214,5 +220,34 @@ fn record_fault(error: RecordError) -> ReadFault {
         | RecordError::Magic(_)
         | RecordError::Version
         | RecordError::Lines { .. } => ReadFault::Record,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_memory_that_is_refused_is_told_from_what_cannot_be_reached() {
+        let of_system = |kind: io::ErrorKind| RegionError::io("ask")(io::Error::from(kind));
+        for (error, told) in [
+            (
+                RegionError::Untrusted {
+                    path: "region".into(),
+                    uid: 7,
+                },
+                ReadFault::Untrusted,
+            ),
+            (
+                of_system(io::ErrorKind::PermissionDenied),
+                ReadFault::Denied,
+            ),
+            (
+                of_system(io::ErrorKind::OutOfMemory),
+                ReadFault::Unreachable,
+            ),
+        ] {
+            assert_eq!(fault(&error), told, "{error}");
+        }
     }
 }

@@ -17,6 +17,10 @@ pub enum ReadFault {
     Timeout,
     /// The system could not send to the node, or open its file.
     Unreachable,
+    /// What has the region's name, or its owner, is of a user that is not believed.
+    Untrusted,
+    /// The region's mode keeps this process out.
+    Denied,
     /// Nothing is published there.
     Absent,
     /// The record changed each time while it was read.
@@ -36,6 +40,8 @@ impl ReadFault {
     pub const ALL: &'static [(Self, &'static str)] = &[
         (Self::Timeout, "timeout"),
         (Self::Unreachable, "unreachable"),
+        (Self::Untrusted, "untrusted"),
+        (Self::Denied, "denied"),
         (Self::Absent, "absent"),
         (Self::Torn, "torn"),
         (Self::Record, "not_a_record"),
@@ -181,6 +187,8 @@ impl Shared {
             ReadFault::Torn => add(&self.torn, count.into()),
             ReadFault::Implausible(_) => add(&self.implausible, count.into()),
             ReadFault::Unreachable
+            | ReadFault::Untrusted
+            | ReadFault::Denied
             | ReadFault::Absent
             | ReadFault::Record
             | ReadFault::WrongKey
@@ -345,6 +353,6 @@ mod tests {
             assert_eq!(fault.label(), *label);
         }
         assert_eq!(ReadFault::from_number(0), None);
-        assert_eq!(ReadFault::from_number(14), None);
+        assert_eq!(ReadFault::from_number(16), None);
     }
 }

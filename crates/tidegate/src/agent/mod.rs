@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -236,14 +237,46 @@ fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why there is no agent; an address in use has its name.
+/// Why there is no agent, and what to do about an address or a name that something else has.
 fn why_not(error: &AgentError, listen: SocketAddr) -> String {
-    if let AgentError::Region(RegionError::Io { error, .. }) = error
+    let AgentError::Region(region) = error else {
+        return error.to_string();
+    };
+    if let RegionError::Io { error, .. } = region
         && error.kind() == ErrorKind::AddrInUse
     {
         return format!("cannot listen on {listen} (UDP): {error}; is there another agent?");
     }
-    error.to_string()
+    not_published(region).unwrap_or_else(|| region.to_string())
+}
+
+/// Why the agent cannot have its name in shared memory, if it is that.
+fn not_published(error: &RegionError) -> Option<String> {
+    let owner = |path: &Path| {
+        let about = std::fs::symlink_metadata(path);
+        about.map_or("another user".into(), |about| {
+            format!("user {}", about.uid())
+        })
+    };
+    let (path, what) = if let RegionError::NotRegion(path) = error {
+        let owner = owner(path);
+        let what = format!("what is there is no agent's, but a file of {owner}: remove it");
+        (path, what)
+    } else if let RegionError::Owned(path) = error {
+        let owner = owner(path);
+        let what = format!("a process of {owner} publishes there: stop it if it is another agent");
+        (path, what)
+    } else if let RegionError::Foreign { path, uid } = error {
+        let what =
+            format!("what is there belongs to user {uid}: remove it as that user or as root");
+        (path, what)
+    } else {
+        return None;
+    };
+    Some(format!(
+        "cannot publish at {}: {what}, or give another name (--shm, or `shm` in [agent])",
+        path.display()
+    ))
 }
 
 /// What is to be watched and does not run now: perhaps later, perhaps never.

@@ -173,11 +173,21 @@ fn site_table(site: &SiteStatus) -> String {
     let mut rows = vec![header.map(str::to_owned)];
     rows.extend(site.nodes.iter().map(row));
     out.push_str(&table(&rows));
-    for node in site.nodes.iter().filter(|it| !it.trouble.notes.is_empty()) {
-        let notes = node.trouble.notes.join("; ");
-        out.push_str(&format!("  {}: {notes}\n", node.name));
+    for node in &site.nodes {
+        let mut notes = node.trouble.notes.clone();
+        notes.extend(unread(node));
+        if !notes.is_empty() {
+            out.push_str(&format!("  {}: {}\n", node.name, notes.join("; ")));
+        }
     }
     out
+}
+
+/// Why the load of a node that is read is not known, if it is not.
+fn unread(node: &NodeStatus) -> Option<String> {
+    let is_known = node.load.as_ref().is_some_and(|load| load.fresh);
+    let error = node.reads.as_ref()?.last_error.as_ref()?;
+    (!is_known).then(|| format!("its load is not known: {error}"))
 }
 
 /// What is no answer of a node, where there is any of it.
