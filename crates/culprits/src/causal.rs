@@ -6,7 +6,7 @@
 //! the site's latency ──────────────┘  above the SLO: stopped
 //! ```
 //!
-//! Plain values throughout: whoever runs it asks the proxy for tosses, and ends the test there when
+//! Plain values throughout: its runner asks the proxy for tosses, and ends the test there when
 //! this one is over.
 
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub struct CausalReport {
     pub held: u64,
     /// Requests that it takes, as far as is known; null if that is not known, or endless.
     pub needed: Option<u64>,
-    /// t of the difference between the halves; null while it runs or where it cannot be told.
+    /// t of the difference between the halves; null while it runs or where it is not known.
     pub t: Option<f64>,
     /// What a request costs the resource at least, milliseconds; null if it is not confirmed.
     pub cost_ms: Option<f64>,

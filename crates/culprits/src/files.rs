@@ -13,7 +13,7 @@ pub(super) struct FileReport {
     pub(super) file: String,
     /// How it was read, and what was assumed.
     pub(super) format: String,
-    /// Lines that told something.
+    /// Lines that gave something.
     pub(super) lines: u64,
     pub(super) bad_lines: u64,
     /// The first of them.

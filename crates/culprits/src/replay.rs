@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! scale     = the usual length of a reading / 100 ms, at least 1
-//! told time = (time - start) / scale          an interval of the recording is one of its bins
-//! asked     every 2.5 s of told time, or less often where that makes too many
+//! scaled time = (time - start) / scale          an interval of the recording is one of its bins
+//! asked     every 2.5 s of scaled time, or less often where that makes too many
 //! ```
 //!
 //! A second of a recording that was made each second is handed over as 100 ms, so that the windows of
@@ -30,7 +30,7 @@ use super::time::SECOND;
 const BIN: f64 = 1e8;
 /// Longest usual interval that is handed over.
 pub(super) const LENGTH_MAX: i64 = 10 * SECOND;
-/// Told time before the recording, so that windows can reach back, nanoseconds.
+/// Scaled time before the recording, so that windows can reach back, nanoseconds.
 const BEFORE: f64 = 10e9;
 /// Most evaluations of a resource, unless they would then lie further apart than [`APART_MAX`].
 const EVALUATIONS_MAX: f64 = 2000.0;
@@ -41,7 +41,7 @@ const COUNTER: u64 = 1 << 40;
 /// The only resource of a discovery.
 const RESOURCE: ResourceId = ResourceId(0);
 
-/// Requests in the orders in which they are told.
+/// Requests in the orders in which they are handed over.
 pub(super) struct Order<'a> {
     requests: &'a [Lived],
     by_end: Vec<u32>,
@@ -78,10 +78,10 @@ pub(super) struct Replay<'a> {
     series: &'a Series,
     capacity: f64,
     discovery: Discovery,
-    /// When the recording begins, and how much longer its time is than told time.
+    /// When the recording begins, and how much longer its time is than scaled time.
     start: i64,
     scale: f64,
-    /// Told time: of the first request or reading, between evaluations, of the last one and the next.
+    /// Scaled time: of the first request or reading, between evaluations, of the last one and the next.
     first: f64,
     every: f64,
     end: f64,
@@ -139,12 +139,12 @@ impl<'a> Replay<'a> {
         self.scale
     }
 
-    /// A moment of told time, in nanoseconds of the Unix epoch.
+    /// A moment of scaled time, in nanoseconds of the Unix epoch.
     pub(super) fn at(&self, told: Timestamp) -> i64 {
         self.start + ((told.nanos() as f64 - BEFORE) * self.scale) as i64
     }
 
-    /// How long what is evaluated is, in told time.
+    /// How long what is evaluated is, in scaled time.
     pub(super) fn length(&self) -> Duration {
         Duration::from_nanos((self.end - self.first) as u64)
     }
@@ -310,7 +310,7 @@ mod tests {
     fn a_hole_in_the_recording_is_not_idle() {
         let (requests, mut spans) = recording(400);
         let used = series(spans.clone());
-        // Five seconds of each ten are unknown, while nobody used anything in them.
+        // Five seconds of each ten are unknown, while nothing was used in them.
         let mut place = 0;
         spans.retain(|_| {
             place += 1;

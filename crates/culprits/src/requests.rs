@@ -33,7 +33,7 @@ pub(super) struct Requests {
     ahead_of_utc: i64,
     /// Whether all times say which zone they are of.
     pub(super) zoned: bool,
-    /// Whether any line told how long its request took.
+    /// Whether any line says how long its request took.
     pub(super) with_durations: bool,
     /// Requests that got to no server.
     pub(super) not_sent: u64,

@@ -82,7 +82,7 @@ impl Stamp {
         })
     }
 
-    /// Epoch time of a unit that nobody names: by its size.
+    /// Epoch time of a unit that is not named: by its size.
     pub(super) fn epoch_by_size(text: &str) -> Option<Self> {
         let whole: u64 = text.split('.').next()?.parse().ok()?;
         let unit = match whole {

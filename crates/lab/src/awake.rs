@@ -1,5 +1,5 @@
 //! Keeps the CPUs awake while something is measured: a thread of the scheduler's idle class spins
-//! on each, and everybody else goes before it.
+//! on each, and all else goes before it.
 //!
 //! A virtual CPU that has nothing to do is given back, and a busy host lets it wait when it wakes
 //! up again. A lab of small nodes sleeps and wakes thousands of times a second: on a busy host it
@@ -7,11 +7,11 @@
 //! of their own do the same with the kernel's `idle=poll`.
 //!
 //! The idle class counts within a scheduling group only, and a group competes with the others by its
-//! own weight, whoever is in it. So the threads are a process of its own ([`stay`]) in a session of its
+//! own weight, whatever is in it. So the threads are a process of its own ([`stay`]) in a session of its
 //! own, which has the least weight that there is: where `sched_autogroup_enabled` is set a session is a group, and in
 //! the lab's own session they had half of what the front-ends' group wanted. And it is done only where
 //! this process is in the root control group: else they would take the share of their group
-//! from the nodes. Their time is nobody's in what the lab measures.
+//! from the nodes. What the lab measures leaves their time out.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -24,7 +24,7 @@ use rustix::process::{Pid, setpriority_process, setsid};
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use tidegate_remote::realtime::try_idle;
 
-/// For whoever looks with `top`: the kernel counts their time as `nice`.
+/// For a look with `top`: the kernel counts their time as `nice`.
 const NICE: i32 = 19;
 /// The name of [`stay`] among the commands of the lab's program.
 pub const COMMAND: &str = "awake";
@@ -81,7 +81,7 @@ impl Awake {
         self.process.as_ref().map(Child::id)
     }
 
-    /// How long nobody else wanted this CPU so far; none if it is not kept awake.
+    /// How long nothing else wanted this CPU so far; none if it is not kept awake.
     #[must_use]
     pub fn time_on(&self, cpu: u32) -> Option<Duration> {
         let process = self.process()?;
@@ -158,7 +158,7 @@ pub fn stay() -> io::Result<()> {
 }
 
 fn spin(cpu: usize, tell: impl FnOnce(Pid) -> bool) {
-    // Without all three this thread would be in somebody's way.
+    // Without all three this thread would be in the way.
     let ready = pin(cpu) && setpriority_process(None, NICE).is_ok() && try_idle().is_ok();
     if !ready || !tell(gettid()) {
         return;

@@ -7,7 +7,7 @@
 //!            with --scope: the aggregate lines of a load record of that control group
 //! ```
 //!
-//! A connection is served by a thread of its own, at the priority of whoever started the daemon.
+//! A connection is served by a thread of its own, at the priority that the daemon was started with.
 //! [`crate::monitor`] is the other half.
 
 use std::fs::File;
@@ -138,7 +138,7 @@ impl Gatherer {
     /// Connects.
     ///
     /// # Errors
-    /// If nobody listens.
+    /// If nothing listens.
     pub fn connect(address: SocketAddr, timeout: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, timeout)?;
         stream.set_nodelay(true)?;

@@ -1,4 +1,4 @@
-//! The command line of the lab: what can be asked for, and who does it.
+//! The command line of the lab: what can be asked for, and what does it.
 
 mod output;
 

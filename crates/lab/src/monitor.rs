@@ -100,7 +100,7 @@ fn follow(address: SocketAddr, memory: &RegionMemory, interval: Duration) {
     }
 }
 
-/// One question, and its answer to all who look.
+/// One question, and its answer to all that look.
 fn gather(gatherer: &mut Gatherer, memory: &RegionMemory) -> io::Result<()> {
     let record = gatherer.record()?;
     memory.publish(&record, &[]);

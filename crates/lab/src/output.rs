@@ -16,7 +16,7 @@ pub(crate) fn result(line: &str) -> io::Result<()> {
 /// A word about what happens or what went wrong.
 pub(crate) fn note(line: &str) {
     let mut out = io::stderr().lock();
-    // There is nobody left to be told that nobody can be told.
+    // No output is left to report that there is no output.
     out.write_all(format!("{line}\n").as_bytes())
         .unwrap_or_default();
 }

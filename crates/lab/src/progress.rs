@@ -33,7 +33,7 @@ enum Out {
     Nothing,
 }
 
-/// Pure: it is told the time.
+/// Pure: it is given the time.
 #[derive(Clone, Copy, Debug)]
 struct State {
     begin: Timestamp,
@@ -58,7 +58,7 @@ impl Progress {
         progress
     }
 
-    /// Tells nobody.
+    /// Shows nothing.
     pub fn silent() -> Self {
         Self::with(Out::Nothing, Duration::ZERO)
     }
@@ -116,13 +116,13 @@ impl Progress {
 
     fn line(&self, text: &str) {
         if matches!(self.out, Out::Lines) {
-            // Nobody to tell is no reason to stop.
+            // A reader that is gone is no reason to stop.
             writeln!(io::stderr(), "{text}").ok();
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked had nothing half done.
+        // What panicked had nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

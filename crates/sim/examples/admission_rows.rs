@@ -1,4 +1,4 @@
-//! Goodput within the SLO, row by row: for whoever works on admission, and to compare the modes.
+//! Goodput within the SLO, row by row: for work on admission, and to compare the modes.
 //!
 //! `cargo run --release -p tidegate-sim --example admission_rows [ROW [MODE|all]]`
 //!

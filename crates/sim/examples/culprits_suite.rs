@@ -9,7 +9,7 @@
 //!     [--threads N]    (2)
 //! ```
 //!
-//! Seeds below 100 are for whoever works on the discovery; what is told of it comes from others.
+//! Seeds below 100 are for work on the discovery; figures that are published come from others.
 
 #![expect(clippy::print_stdout, reason = "printing the tables is what it is for")]
 
@@ -288,7 +288,7 @@ fn on_plateaus(options: &Options) -> Value {
     })
 }
 
-/// How long after elephants came to sites that had run for a while they were told, by share.
+/// How long it took to name elephants that came to sites that had run for a while, by share.
 fn late_elephants(options: &Options, run: fn(u64) -> Option<Late>) -> Value {
     let seeds: Vec<_> = options.seeds.clone().collect();
     let late = on_threads(&seeds, options.threads, |seed| run(*seed));
@@ -364,7 +364,7 @@ fn causal_tests(options: &Options) -> Value {
     json!({"seeds": [options.seeds.start, options.seeds.end], "causal": rows})
 }
 
-/// Time that discovery takes of one core: 2.5 s of requests told and one resource evaluated, on one thread.
+/// Time that discovery takes of one core: 2.5 s of requests taken in and one resource evaluated, on one thread.
 fn cost(options: &Options) -> Value {
     println!("family          requests/s  classes   ms per turn   worst   of a core");
     let mut rows = Vec::new();

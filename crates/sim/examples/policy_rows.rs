@@ -1,6 +1,6 @@
 //! Rows of the standard matrix on one thread: p99 in ms and speed, to compare and to profile.
 //!
-//! `cargo run --profile fast -p tidegate-sim --example policy_rows [ROW-PART [SEEDS [WHO,WHO [FIRST-SEED]]]]`
+//! `cargo run --profile fast -p tidegate-sim --example policy_rows [ROW-PART [SEEDS [POLICY,POLICY [FIRST-SEED]]]]`
 
 #![expect(clippy::print_stdout, reason = "printing the table is what it is for")]
 

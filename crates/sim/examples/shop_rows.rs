@@ -1,4 +1,4 @@
-//! A shop whose database searches fill: who is refused and how long answers take, for whoever works on
+//! A shop whose database searches fill: what is refused and how long answers take, for work on
 //! admission and culprits.
 //!
 //! `cargo run --profile fast -p tidegate-sim --example shop_rows [SEED [worn-out]]`

@@ -1,4 +1,4 @@
-//! Who chooses the nodes in a run: one of the core's policies, or the oracle that bounds them.
+//! What chooses the nodes in a run: one of the core's policies, or the oracle that bounds them.
 
 use tidegate_core::policy::{PolicyConfig, Signal};
 

@@ -2,7 +2,7 @@
 //!
 //! Between two changes all lengths are constant, so a copy of the counters at the last change
 //! tells those of every later moment up to the next one. That is how a record of the past is
-//! made when somebody wants it, instead of a thousand times a second.
+//! made when it is asked for, instead of a thousand times a second.
 
 use std::collections::VecDeque;
 
@@ -105,7 +105,7 @@ impl Counters {
         self.at = until;
     }
 
-    /// The load record of a later moment, if nothing changes until then; but for who published
+    /// The load record of a later moment, if nothing changes until then; but for what published
     /// it and how often.
     pub(crate) fn record_at(&self, at: Timestamp, scope: Scope, sources: Sources) -> LoadRecord {
         let point = self.point_at(at, scope);
@@ -199,7 +199,7 @@ pub(crate) struct CounterLog {
 }
 
 impl CounterLog {
-    /// The counters have changed to these. Nobody will ask for moments before the horizon.
+    /// The counters have changed to these. Moments before the horizon will not be asked for.
     pub(crate) fn push(&mut self, counters: &Counters, horizon: Timestamp) {
         if self.times.back() == Some(&counters.at) {
             self.times.pop_back();

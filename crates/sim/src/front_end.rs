@@ -5,7 +5,7 @@
 //! `reads`). Ticks are at most one per interval, before a choice; one that has been idle for
 //! long makes one tick of many, and its terms are then as of now instead of up to an interval
 //! old. A front-end that knows of an ejected or a silent node wakes up for it. What the policy does not look
-//! at (`PolicyKind::signals`) does not happen either: no reads without load, and where nobody
+//! at (`PolicyKind::signals`) does not happen either: no reads without load, and where nothing
 //! uses learned terms the director ticks only when there is something for it to see: failures,
 //! orders, probes, and silence where nodes pause.
 
@@ -134,7 +134,7 @@ impl FrontEnd {
         if let Some(topology) = self.director.poll_topology() {
             self.picker.handle_topology(topology);
         }
-        // Nobody reads the log here.
+        // The log is not read here.
         while self.director.poll_event().is_some() {}
         std::iter::from_fn(|| self.director.poll_probe(now)).collect()
     }
@@ -179,7 +179,7 @@ impl FrontEnd {
         })
     }
 
-    /// What its director asks of nodes' words, each told once.
+    /// What its director asks of nodes' words, each handed over once.
     pub(crate) fn questions(&mut self) -> impl Iterator<Item = (NodeId, u32)> {
         let table = &self.table;
         let asked = self.asked.iter_mut().zip(0..);
@@ -206,7 +206,7 @@ impl FrontEnd {
         nodes.map(|node| self.table.in_flight(NodeId(node))).sum()
     }
 
-    /// Whether its picker has been told that the node is ejected.
+    /// Whether its picker knows that the node is ejected.
     pub(crate) fn knows_ejected(&self, node: NodeId) -> bool {
         self.picker.topology().node(node).health == Health::Ejected
     }

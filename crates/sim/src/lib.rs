@@ -1,6 +1,6 @@
 //! The core against modelled clusters, in virtual time.
 //!
-//! * [`scenario`]: what a run consists of; [`chooser`]: who chooses the nodes in it.
+//! * [`scenario`]: what a run consists of; [`chooser`]: what chooses the nodes in it.
 //! * [`model`]: what is drawn at random: service demands, antagonists, arrivals.
 //! * [`world`]: the discrete-event simulation; [`checks`]: what must hold at every step of it.
 //! * [`report`]: what a run measured.

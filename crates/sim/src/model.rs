@@ -168,7 +168,7 @@ fn normal(prng: &mut Prng) -> f64 {
     radius * (std::f64::consts::TAU * prng.unit()).cos()
 }
 
-/// Tasks of somebody else that come and go on a node.
+/// Tasks of others that come and go on a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Antagonist {
     /// Tasks while it is on.

@@ -38,7 +38,7 @@ pub(crate) struct Node {
     pub(crate) io: IoChannels,
     /// Workers, each with one request; it has no more than it can do at once.
     pub(crate) workers: IoChannels,
-    /// What record readers need; none if nobody reads records.
+    /// What record readers need; none if records are not read.
     pub(crate) log: Option<CounterLog>,
     /// How far back they ask.
     look_back: Duration,
@@ -103,7 +103,7 @@ impl Node {
     /// Starts it anew, with nothing but its antagonists.
     pub(crate) fn restart(&mut self, model: &NodeModel, now: Timestamp) {
         let antagonists = self.processor.antagonists();
-        // Another generation: whoever revives it starts its counters anew.
+        // Another generation: its counters start anew when it revives.
         self.generation += 1;
         self.processor = Processor::new(model.cores, model.speed, self.generation, now)
             .with_overload(model.overload);
@@ -159,7 +159,7 @@ impl Node {
     }
 }
 
-/// How many requests can be in a place at once (in IO, with a worker), and who waits for his
+/// How many requests can be in a place at once (in IO, with a worker), and what waits for its
 /// turn.
 #[derive(Debug)]
 pub(crate) struct IoChannels {

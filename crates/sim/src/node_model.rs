@@ -23,7 +23,7 @@ pub struct NodeModel {
     pub speed: f64,
     /// Its weight in the configuration.
     pub weight: f32,
-    /// Who else runs there.
+    /// What else runs there.
     pub antagonist: Option<Antagonist>,
     /// The host that it is on, if it shares its CPUs with the other nodes of the same number; a record of
     /// the whole node is then of the whole host. Such nodes have no antagonist.
@@ -108,7 +108,7 @@ pub struct Records {
     pub in_flight: bool,
     /// What it sees.
     pub scope: Scope,
-    /// Who answers.
+    /// What answers.
     pub answer: Answer,
 }
 
@@ -155,7 +155,7 @@ impl Records {
     }
 }
 
-/// Who answers a read.
+/// What answers a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Answer {
     /// The kernel or the network card: at once, however busy the node is.

@@ -135,7 +135,7 @@ impl Processor {
     fn run(&mut self, now: Timestamp, task: TaskId, demand: Duration, last: bool) {
         self.advance(now);
         if self.requests.is_empty() {
-            // Nobody holds an end in virtual time: start over, and lose no precision.
+            // No end in virtual time is held: start over, and lose no precision.
             self.virtual_ns = 0.0;
         }
         let end = self.virtual_ns + nanos(demand) as f64;

@@ -26,7 +26,7 @@ pub(crate) enum Event {
     },
     /// A front-end has waited for an answer for long enough.
     TimedOut { request: u32, version: u32 },
-    /// A node learns that nobody waits for its answer any more.
+    /// A node learns that its answer is not waited for any more.
     Cancelled { request: u32, version: u32 },
     /// A probe of a director has ended.
     Probed {

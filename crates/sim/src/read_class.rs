@@ -41,7 +41,7 @@ impl Class {
         }
     }
 
-    /// How old the oldest record is that somebody may still ask for.
+    /// How old the oldest record is that may still be asked for.
     pub(crate) fn look_back(&self) -> Duration {
         let period = self.interval_ns.max(self.published_ns);
         let under_way = 4 * (self.one_way_ns + 10 * self.jitter_ns);

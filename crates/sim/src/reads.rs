@@ -1,4 +1,4 @@
-//! Reads of load records, worked out when somebody wants to know.
+//! Reads of load records, worked out when they are asked for.
 //!
 //! ```text
 //! front-end f and node s share phase (f + s) mod 8 of the read interval
@@ -6,7 +6,7 @@
 //! record               of the node's counters when the read is there, or as published, or aged
 //! ```
 //!
-//! Who reads when is fixed, and what a node counted at any moment of late stands in its log; so
+//! When each front-end reads is fixed, and what a node counted at any moment of late stands in its log; so
 //! nothing happens at a read. Just before a front-end chooses, it looks for the newest read of
 //! each node that has come back by now. All front-ends of a phase find the same record, and it
 //! is worked out once. This tells exactly what a reader that takes in every single read
@@ -18,7 +18,7 @@
 //! * Replies that overtake each other: only the newest counts.
 //!
 //! Chances (loss, jitter, the wait for a CPU) are drawn by the read's number, not in order, so
-//! that it does not matter who asks first.
+//! that it does not matter which asks first.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub(crate) struct Timing {
     pub(crate) received_at: Timestamp,
 }
 
-/// What a read told.
+/// What a read gave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     pub(crate) timing: Timing,
@@ -66,11 +66,11 @@ pub(crate) struct Reads {
     /// By node.
     class_of: Vec<Option<usize>>,
     quota_milli: Vec<u32>,
-    /// The last read that somebody asked for, by node and phase.
+    /// The last read that was asked for, by node and phase.
     known: Vec<(i64, Option<Told>)>,
 }
 
-/// Which rates somebody looks at: windows for the others are not looked for, and what they
+/// Which rates are looked at: windows for the others are not looked for, and what they
 /// would tell is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WantedRates {
@@ -233,7 +233,7 @@ impl Reads {
         }
     }
 
-    /// What this read told; nothing if the node had no record then. Worked out once.
+    /// What this read gave; nothing if the node had no record then. Worked out once.
     pub(crate) fn told(
         &mut self,
         nodes: &[Node],
@@ -405,7 +405,7 @@ impl Reads {
         })
     }
 
-    /// How long whoever answers waits for a CPU.
+    /// How long what answers waits for a CPU.
     fn wait(
         &self,
         class: &Class,

@@ -77,7 +77,7 @@ pub(crate) struct Request {
     pub(crate) stage: Stage,
     pub(crate) ended: Ended,
     pub(crate) reached_at: Timestamp,
-    /// Nobody waits for the answer any more.
+    /// The answer is not waited for any more.
     pub(crate) abandoned: bool,
     /// While it rests; no longer than there is a ticket.
     pub(crate) resting: Option<Resting>,

@@ -1,5 +1,5 @@
 //! What a run consists of: nodes, sites, front-ends, network, faults, and what is expected.
-//! Plain data; who chooses is given to the run beside it, so that every policy meets the same
+//! Plain data; what chooses is given to the run beside it, so that every policy meets the same
 //! scenario.
 //!
 //! Not in the data because the core has none of it yet: moves of a node to another site (the
@@ -17,7 +17,7 @@ pub use crate::fault::{Fault, FaultKind, Order};
 use crate::model::{Antagonist, Arrivals, Demand};
 pub use crate::node_model::{Answer, Cold, NodeModel, Records};
 
-/// One hosted site: who asks for what.
+/// One hosted site: which clients ask for what.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SiteModel {
     /// Offered load as a share of the capacity that antagonists leave to the site's nodes on
@@ -144,7 +144,7 @@ pub struct Network {
 }
 
 /// What must come true of runs under `auto`, judged by their reports. What must hold at every
-/// step, whoever chooses, is in `checks`.
+/// step, whatever chooses, is in `checks`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expect {
     /// No node gets less than this part of its fair share of its site's requests over
@@ -171,7 +171,7 @@ pub struct Scenario {
     pub nodes: Vec<NodeModel>,
     /// The sites.
     pub sites: Vec<SiteModel>,
-    /// Who forwards.
+    /// What forwards.
     pub front_ends: FrontEnds,
     /// What lies between.
     pub network: Network,

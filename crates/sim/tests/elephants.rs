@@ -32,7 +32,7 @@ fn culprits_are_named_and_innocents_are_not() {
         found.at_end.precision().unwrap(),
         found.at_end.recall().unwrap(),
     );
-    // A rare one may leave the last window but for two requests; it has been told by then.
+    // A rare one may leave the last window but for two requests; it has been named by then.
     assert!(precision >= 0.95 && recall >= 0.9, "{:#?}", found.errors);
     let (precision, recall) = (
         found.told.precision().unwrap(),

@@ -138,7 +138,7 @@ fn where_nobody_is_throttled_the_culprit_waits_first() {
         let alone = ran(AdmissionKind::Adaptive, None, seed);
         let last = ran(AdmissionKind::Adaptive, Some(last), seed);
         let over = |tally: &Tally, classes| refused(after(tally, classes, 10.0, 180.0));
-        // What was there before is hardly ever refused, whether it uses what is full or not, and whoever is named.
+        // What was there before is hardly ever refused, whether it uses what is full or not, and whatever is named.
         for tally in [&alone, &last] {
             for classes in [&STATIC[..], &PAGES] {
                 let part = over(tally, classes);

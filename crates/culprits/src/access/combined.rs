@@ -4,7 +4,7 @@
 //! [vhost:port] client ident user [time] "request" status bytes ["referer" "agent" …] tail
 //! ```
 //!
-//! What a bare number at the end means is told by all of the sample: with a fraction it is nginx's
+//! What a bare number at the end means follows from all of the sample: with a fraction it is nginx's
 //! `$request_time` (a second one is `$upstream_response_time`), whole numbers are Apache's `%D` or
 //! `%T`: a request of less than 20 us is as rare as a site where half of all requests take more
 //! than 20 s. Names (`rt=0.1`, `duration_us=100`) say it themselves.
@@ -81,7 +81,7 @@ impl Tail {
 
     fn moment(self) -> Moment {
         match self {
-            // Who wrote it is not known; a line is written at the end by both.
+            // Which server wrote it is not known; a line is written at the end by both.
             Self::Decimals | Self::Named => Moment::End,
             Self::None | Self::Micros | Self::Seconds | Self::Tidegate => Moment::Start,
         }

@@ -18,7 +18,7 @@ const MICROSECOND: i64 = 1000;
 
 /// The name of a field; dots lead into objects.
 type Name = &'static str;
-/// The unit is told by the value: see the module.
+/// The unit follows from the value: see the module.
 const BY_VALUE: i64 = 0;
 
 const STARTS: &[Name] = &[

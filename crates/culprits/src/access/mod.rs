@@ -1,4 +1,4 @@
-//! Access logs: what a line says of a request, whoever wrote it.
+//! Access logs: what a line says of a request, whichever server wrote it.
 //!
 //! | log | the time is | known to | how long |
 //! |---|---|---|---|
@@ -29,7 +29,7 @@ use std::borrow::Cow;
 use super::time::{SECOND, Stamp};
 use template::Template;
 
-/// Lines by which a format is told.
+/// Lines by which a format is recognised.
 pub(super) const SAMPLE_LINES: usize = 200;
 
 /// Latest time, nanoseconds of the epoch: the year 2255.
@@ -51,7 +51,7 @@ pub(super) struct Entry<'a> {
     pub(super) total: Option<i64>,
     /// From the first byte until it was sent to a server, nanoseconds.
     pub(super) wait: i64,
-    /// At the server, nanoseconds, where that is told apart.
+    /// At the server, nanoseconds, where that is logged apart.
     pub(super) upstream: Option<i64>,
     /// Whether it got to a server.
     pub(super) sent: bool,

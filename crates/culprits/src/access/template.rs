@@ -72,7 +72,7 @@ struct Values<'a> {
     fraction: i64,
     total: Option<i64>,
     upstream: Option<i64>,
-    /// There is a field for it, and it says that nobody was asked.
+    /// There is a field for it, and it says that no server was asked.
     not_sent: bool,
 }
 
@@ -80,7 +80,7 @@ impl Template {
     /// A format of these parts.
     ///
     /// # Errors
-    /// A sentence that says what is missing or cannot be told apart.
+    /// A sentence that says what is missing or cannot be distinguished.
     pub(super) fn new(items: Vec<Item>) -> Result<Self, String> {
         let items = joined(items);
         if items.len() > ITEMS_MAX {

@@ -1,8 +1,8 @@
-//! Verdicts and picture of files: each resource is told to the discovery, the whole recording judged.
+//! Verdicts and picture of files: each resource is given to the discovery, the whole recording judged.
 //!
 //! What discovery names at one time may be one event; `tidegate_core::culprits::Whole` says what of it
 //! lasts. Where readings are far apart nothing rests on lives alone: of a full resource such readings
-//! tell nothing (measured: half of those who were named then were innocent).
+//! tell nothing (measured: half of those that were named then were innocent).
 
 use std::collections::BTreeMap;
 
@@ -28,10 +28,10 @@ pub(super) struct Judged {
     pub(super) verdicts: Verdicts,
     /// How much longer its times and costs are.
     scale: f64,
-    /// When accused classes were first told, and the last evaluation; Unix nanoseconds.
+    /// When accused classes were first named, and the last evaluation; Unix nanoseconds.
     named_at: BTreeMap<ClassId, i64>,
     evaluated_at: i64,
-    /// How often accused classes were told, of so many evaluations.
+    /// How often accused classes were named, of so many evaluations.
     told: BTreeMap<ClassId, u32>,
     evaluations: u32,
 }
@@ -153,7 +153,7 @@ fn shown(evidence: &Evidence) -> (i64, i64) {
     }
 }
 
-/// Who comes first: resources with accused classes, then those that are used most, then rates.
+/// What comes first: resources with accused classes, then those that are used most, then rates.
 fn weight(evidence: &Evidence, judged: &[Option<Judged>], place: usize) -> f64 {
     let resource = &evidence.resources[place];
     let judged = judged.get(place).and_then(Option::as_ref);

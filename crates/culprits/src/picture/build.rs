@@ -399,7 +399,7 @@ fn scattered(verdicts: &Verdicts) -> BTreeSet<ClassId> {
     all.iter().take(SCATTERED_MAX).map(|it| it.class).collect()
 }
 
-/// How sure it is. What was told by the two evaluations before and not by the last one is likely.
+/// How sure it is. What was named by the two evaluations before and not by the last one is likely.
 fn word(verdict: &Verdict) -> String {
     let sure = verdict.culprit.as_ref();
     sure.map_or(Confidence::Likely.label(), Confidence::label)

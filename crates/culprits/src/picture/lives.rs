@@ -42,7 +42,7 @@ fn times(lived: &Lived) -> (i64, i64) {
 }
 
 impl Lives<'_> {
-    /// None if nobody told how long requests took.
+    /// None if it is not known how long requests took.
     pub(super) fn durations(&self) -> Option<Durations> {
         let life = |lived: &&Lived| lived.ended.nanos_since(lived.sent);
         let mut lives: Vec<i64> = self.ended.iter().map(life).collect();

@@ -1,4 +1,4 @@
-//! The picture: one report of who loads what, for the live page, the page as a file, `--json` and
+//! The picture: one report of what loads what, for the live page, the page as a file, `--json` and
 //! text.
 //!
 //! ```text
@@ -80,7 +80,7 @@ pub struct ResourceMaterial<'a> {
     /// Times and costs of the verdicts are so many times as long: 1 live, 10 where a second was
     /// handed over as 100 ms.
     pub time_scale: f64,
-    /// Since when classes are told.
+    /// Since when classes are named.
     pub named_at: BTreeMap<ClassId, i64>,
 }
 

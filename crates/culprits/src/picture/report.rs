@@ -124,7 +124,7 @@ pub struct Throttle {
     pub class: String,
     /// Like `concurrency 2`.
     pub orders: String,
-    /// Who ordered it.
+    /// What ordered it.
     pub by: String,
     /// Since when.
     pub since: Option<f64>,
@@ -160,7 +160,7 @@ pub struct Pair {
     /// Whether such a bound makes the range, and no mere error.
     #[serde(default)]
     pub cost_bounded: bool,
-    /// The least cost that would have been named; null where nobody was looked for.
+    /// The least cost that would have been named; null where none was looked for.
     #[serde(default)]
     pub least_cost_ms: Option<f64>,
     /// Its cost over the mean cost of a request.
@@ -185,7 +185,7 @@ pub struct Pair {
     /// so great.
     #[serde(default)]
     pub doubtful: bool,
-    /// Classes that it cannot be told from.
+    /// Classes that it cannot be distinguished from.
     pub ambiguous_with: Vec<String>,
     /// Since when it is accused.
     pub named_at: Option<f64>,

@@ -1,6 +1,6 @@
 //! Recordings of what resources did: a series per resource, however it was recorded.
 //!
-//! | recording | told by | time |
+//! | recording | recognised by | time |
 //! |---|---|---|
 //! | `sadf -d`, `sadf -p`, `sadf -j` | header, tabs, an object | end of the interval; UTC unless `-t` |
 //! | `sar` as text | its first line | end of the interval, no zone, date in the first line |
@@ -231,7 +231,7 @@ impl Recording {
     }
 
     /// Gives series of CPUs their capacity; the user may say how many there are where a recording does not.
-    /// Hosts of which nobody says it come back: their use is a part of one.
+    /// Hosts that are not known to be parts come back: their use is a part of one.
     pub(super) fn count_cpus(&mut self, told: Option<u32>) -> Vec<String> {
         let mut unknown = Vec::new();
         for (host, cpus) in &self.cpus {

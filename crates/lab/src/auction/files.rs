@@ -5,14 +5,14 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Connections that the database takes beyond those of the site's workers: for whoever looks.
+/// Connections that the database takes beyond those of the site's workers: for those that look.
 const SPARE_CONNECTIONS: u32 = 10;
 
 /// Tables.
 pub const SCHEMA: &str = include_str!("../../assets/auction/schema.sql");
 /// What is in them.
 pub const DATA: &str = include_str!("../../assets/auction/data.sql");
-/// Who may connect to the database.
+/// What may connect to the database.
 pub const ACCESS: &str = include_str!("../../assets/auction/pg_hba.conf");
 /// All pages: the way in, and what they show.
 pub const PAGES: [(&str, &str); 2] = [

@@ -28,7 +28,7 @@ const PAGES: &str = "pages";
 /// Amounts of bids.
 const AMOUNTS: u32 = 500;
 
-/// A class of pages that are dear by nature, as an operator who knows the site would name it.
+/// A class of pages that are dear by nature, as an operator that knows the site would name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elephant {
     /// As the pattern of a throttle.

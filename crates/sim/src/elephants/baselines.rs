@@ -67,7 +67,7 @@ struct Data {
     seconds: f64,
 }
 
-/// Whom a baseline names at the end of a run.
+/// What a baseline names at the end of a run.
 pub fn named_by(baseline: Baseline, trace: &Trace, resource: Resource) -> Named {
     let cores = trace.cores[resource.index()];
     match baseline {

@@ -52,7 +52,7 @@ pub fn test(family: Family, seed: u64, budget: f64) -> Vec<(Label, Outcome)> {
     classes
         .map(|class| {
             let truth = &truths[class];
-            // Whoever is accused is thought to be dear.
+            // A class that is accused is thought to be dear.
             let thought = match truth.label {
                 Label::Culprit | Label::Grey => truth.cost_seconds,
                 Label::Innocent => mean,

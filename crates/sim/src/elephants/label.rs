@@ -1,4 +1,4 @@
-//! Who is a culprit in truth.
+//! Which classes are culprits in truth.
 //!
 //! ```text
 //! culprit   >= 5 % of the capacity in the last 30 s  and  >= 2.5 x the mean cost of a request

@@ -3,7 +3,7 @@
 //! * [`Family`]: 33 kinds of scenarios; a seed makes one of them, and [`run`] runs it.
 //! * [`Trace`]: what a run leaves: requests, readings of counters, the truth.
 //! * [`Replay`]: tells a trace to `tidegate_core::culprits` as a front-end would.
-//! * [`truths`] and [`Score`]: who is a culprit, and how well culprits were named.
+//! * [`truths`] and [`Score`]: which classes are culprits, and how well culprits were named.
 //! * [`baselines`]: plain statistics on the same data.
 //! * [`causal`]: the causal test on the same sites.
 //! * [`quiet`]: hours without elephants, for false accusations.

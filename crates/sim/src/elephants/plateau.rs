@@ -1,5 +1,5 @@
 //! Databases that are never used to more than a part, by locks or by what admission lets in, which an elephant drives
-//! there: whether it stays told for as long as it does so.
+//! there: whether it stays named for as long as it does so.
 //!
 //! What is asked for is more than there is, so answers come ever later, and the use says nothing any more.
 
@@ -20,13 +20,13 @@ use super::world;
 pub struct Plateau {
     /// Sites.
     pub sites: usize,
-    /// How many seconds after it came each elephant was told.
+    /// How many seconds after it came each elephant was named.
     pub delays: Vec<f64>,
     /// Evaluations from then on, in which the elephant was one.
     pub evaluations: usize,
-    /// Those of them that told it.
+    /// Those of them that named it.
     pub told: usize,
-    /// Innocents that were told, a line each for the first time.
+    /// Innocents that were named, a line each for the first time.
     pub wrong: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
-//! Hours without elephants: how often somebody is accused who did nothing.
+//! Hours without elephants: how often a class is accused that did nothing.
 //!
-//! Four kinds of sites in turn: nothing beside the requests, jobs of nobody that wander, a cron job
-//! and random shots, crowds that come and go. An accusation is a class that begins to be told while
+//! Four kinds of sites in turn: nothing beside the requests, jobs outside of requests that wander, a cron job
+//! and random shots, crowds that come and go. An accusation is a class that begins to be named while
 //! it is innocent, as labels have it, over the 30 s before.
 //!
 //! ```text
@@ -30,7 +30,7 @@ pub struct Quiet {
     pub evaluations: u64,
     /// Innocents that single evaluations named.
     pub named: u64,
-    /// Innocents that were told, a line each.
+    /// Innocents that were named, a line each.
     pub told: Vec<String>,
     /// How many of them within two minutes of a site's start.
     pub at_start: usize,
@@ -127,11 +127,11 @@ pub(super) fn judge(trace: &Trace, seed: u64, replay: Replay<'_>) -> Quiet {
 pub struct Late {
     /// Part of the capacity that it used.
     pub share: f64,
-    /// After how many seconds it was told, if it was within three minutes.
+    /// After how many seconds it was named, if it was within three minutes.
     pub delay: Option<f64>,
 }
 
-/// How long it takes, on a site as in [`run`], until an elephant is told that comes after so many
+/// How long it takes, on a site as in [`run`], until an elephant is named that comes after so many
 /// seconds; none if what came is no culprit by the labels.
 pub fn late(seed: u64, after: f64) -> Option<Late> {
     let (site, elephants) = quiet_site(seed, after + LATE_SECONDS, 1);
@@ -184,7 +184,7 @@ fn comes(mut site: Site, elephant: u16, onset: Onset, seed: u64) -> Option<Late>
     found_late(&trace, elephant, Replay::new(&trace))
 }
 
-/// How long after its onset an elephant is told; none if it is no culprit by the labels.
+/// How long after its onset an elephant is named; none if it is no culprit by the labels.
 pub(super) fn found_late(trace: &Trace, elephant: u16, mut replay: Replay<'_>) -> Option<Late> {
     let (elephant, after) = (usize::from(elephant), trace.onset);
     let truths = truths_between(trace, Resource::Database, after, after + LATE_SECONDS);
@@ -202,7 +202,7 @@ pub(super) fn found_late(trace: &Trace, elephant: u16, mut replay: Replay<'_>) -
 /// A site that others' jobs fill, with a class that is merely slow on it.
 #[derive(Clone, Debug, Default)]
 pub struct Nobodys {
-    /// Innocents that were told, a line each.
+    /// Innocents that were named, a line each.
     pub told: Vec<String>,
     /// How many of them were the slow class.
     pub slow: usize,
@@ -210,7 +210,7 @@ pub struct Nobodys {
     pub missed: Vec<String>,
     /// Elephants that were there.
     pub elephants: usize,
-    /// Those of them that were told.
+    /// Those of them that were named.
     pub found: usize,
 }
 

@@ -112,7 +112,7 @@ impl<'a> Replay<'a> {
             };
             self.discovery.on_request(&request);
         }
-        // A reading is told when it was made, whatever its clock says.
+        // A reading is handed over when it was made, whatever its clock says.
         let readings = ((now.nanos() - self.trace.at(0.0).nanos()) / 10_000_000) as usize + 1;
         for resource in &self.trace.judged {
             let points = &self.trace.usage[resource.index()];

@@ -1,8 +1,8 @@
 //! Starts with what was learned before, as bytes that outlived a restart, beside starts without.
 //!
 //! A site as in [`super::quiet`] runs for five minutes; what discovery then knows is encoded and decoded, and the same site
-//! runs again with other arrivals, with that knowledge and without. What is gained is fewer innocents that are told in
-//! the first minutes; what could be lost is time until an elephant is told that came with the restart.
+//! runs again with other arrivals, with that knowledge and without. What is gained is fewer innocents that are named in
+//! the first minutes; what could be lost is time until an elephant is named that came with the restart.
 
 use tidegate_core::culprits::{Learned, LearnedError};
 use tidegate_core::prng::Prng;
@@ -44,7 +44,7 @@ pub fn run(seed: u64, seconds: f64) -> Result<Quiet, LearnedError> {
     Ok(judge(&trace, seed, Replay::after(&trace, &learned)))
 }
 
-/// How long it takes until an elephant is told that comes so many seconds after a restart, without knowledge and with;
+/// How long it takes until an elephant is named that comes so many seconds after a restart, without knowledge and with;
 /// none if what came is no culprit by the labels.
 ///
 /// # Errors

@@ -6,7 +6,7 @@
 //! cost error  |cost named / true cost - 1|       of those found
 //! ```
 //!
-//! Classes that are told as one group ("ambiguous") are one accusation: right if one of them is a
+//! Classes that are named as one group ("ambiguous") are one accusation: right if one of them is a
 //! culprit, and that one is then found. They are counted apart too.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use tidegate_core::stats::{median, quantile};
 
 use super::label::{Label, Truth};
 
-/// What was named: each class with the classes it cannot be told from and its cost in seconds.
+/// What was named: each class with the classes it cannot be distinguished from and its cost in seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
     /// By class.
@@ -73,7 +73,7 @@ pub struct Score {
     pub exact: u32,
     /// Of costs.
     pub cost_errors: Vec<f64>,
-    /// Seconds from when culprits were there until they were told; infinite if they never were.
+    /// Seconds from when culprits were there until they were named; infinite if they never were.
     pub delays: Vec<f64>,
 }
 
@@ -139,7 +139,7 @@ impl Score {
         median(&mut self.cost_errors.clone())
     }
 
-    /// Seconds until this part of the culprits was told; infinite if never.
+    /// Seconds until this part of the culprits was named; infinite if never.
     pub fn delay(&self, part: f64) -> Option<f64> {
         quantile(&mut self.delays.clone(), part)
     }

@@ -16,7 +16,7 @@ use super::{Family, Resource, Trace, run};
 pub struct Found {
     /// What the evaluation at the end names.
     pub at_end: Score,
-    /// What the operator had been told by then, within 30 s of the onset: two of three evaluations.
+    /// What the operator had been shown by then, within 30 s of the onset: two of three evaluations.
     pub told: Score,
     /// Plain statistics on the last 30 s.
     pub baselines: BTreeMap<Baseline, Score>,
@@ -53,7 +53,7 @@ pub fn scenario(family: Family, seed: u64, with_baselines: bool) -> Found {
     found
 }
 
-/// Does all jobs on some threads; results are in the order of the jobs, whoever did them.
+/// Does all jobs on some threads; results are in the order of the jobs, whichever thread did them.
 pub fn on_threads<J: Sync, R: Send>(
     jobs: &[J],
     threads: usize,
@@ -79,13 +79,13 @@ pub fn on_threads<J: Sync, R: Send>(
     all.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Who was told of one resource.
+/// What was named for one resource.
 #[derive(Default)]
 struct Told {
     named: Named,
     /// Since when, seconds after the start.
     since: BTreeMap<usize, f64>,
-    /// Those that were innocent when they began to be told, as labels have it at that time: who was
+    /// Those that were innocent when they began to be named, as labels have it at that time: what was
     /// not is no false accusation, even if it is innocent at the end, when a crowd has gone.
     innocent: BTreeSet<usize>,
 }

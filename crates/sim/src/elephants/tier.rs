@@ -4,7 +4,7 @@
 //! in each step every job gets min(1 ms, what is left of cores x 1 ms / jobs), twice over
 //! ```
 //!
-//! Coarser than `processor`, which is exact to the nanosecond, for two reasons: who used how much
+//! Coarser than `processor`, which is exact to the nanosecond, for two reasons: how much each used
 //! within a window is what labels are made of, and a hundred simulated hours must cost a minute.
 //!
 //! A tier may take in only so many jobs at once; others wait in order of arrival, as for a slot of a

@@ -343,7 +343,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Jobs of nobody at a time that was set.
+    /// Jobs outside of requests at a time that was set.
     fn cron(&mut self, place: usize) {
         let (every, many, work) = match self.site.background[place] {
             Background::Cron { period, work, .. } => (period, None, work),
@@ -579,7 +579,7 @@ impl<'a> World<'a> {
         self.log(task.class, task.sent, Some(ended));
         self.in_flight -= 1;
         self.free.push(id);
-        // Marks the place as free for those who look for unfinished requests.
+        // Marks the place as free for what looks for unfinished requests.
         self.tasks[id as usize].sent = f64::INFINITY;
         if let Some((from, to)) = self.site.classes[usize::from(task.class)].behind {
             let wait = from + (to - from) * self.prng.unit();

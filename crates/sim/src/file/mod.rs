@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Unknown keys are errors; durations carry units ("10ms"). The first thing that is wrong ends
-//! the reading with a [`FileError`], which says what and at which bytes; whoever has a terminal
+//! the reading with a [`FileError`], which says what and at which bytes; the caller, which has a terminal,
 //! draws the caret. `docs/simulate.md` has every key.
 
 mod build;

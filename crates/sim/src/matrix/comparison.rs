@@ -1,6 +1,6 @@
 //! Every policy in every scenario, and what one of them came to against each of the others.
 //!
-//! Pure: who runs the scenarios, on how many threads and how long it took is not known here.
+//! Pure: what runs the scenarios, on how many threads and how long it took is not known here.
 
 use tidegate_core::policy::PolicyKind;
 

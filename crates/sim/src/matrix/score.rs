@@ -120,7 +120,7 @@ fn ratio(own: f64, other: f64) -> f64 {
     }
 }
 
-/// Who did better.
+/// Which did better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// This one.
@@ -137,10 +137,10 @@ impl Outcome {
     }
 }
 
-/// Who did better, and by what.
+/// Which did better, and by what.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
-    /// Who.
+    /// Which.
     pub outcome: Outcome,
     /// By what.
     pub by: By,

@@ -66,7 +66,7 @@ pub(super) struct Front {
     throttles: Throttles,
     held: HashMap<HeldId, u64>,
     open: BTreeMap<u64, Open>,
-    /// What the world is told: a number, and whether it goes on.
+    /// What the world gets: a number, and whether it goes on.
     told: VecDeque<(u64, bool)>,
     discovery: Discovery,
     verdicts: Vec<Verdicts>,
@@ -303,7 +303,7 @@ impl Front {
         self.verdicts = verdicts.collect();
     }
 
-    /// Who is accused or suspected, and what each resource's use was of late.
+    /// Which classes are accused or suspected, and what each resource's use was of late.
     pub(super) fn culprits(&self, now: Timestamp) -> Vec<Culprit<'_>> {
         let found = self.verdicts.iter().zip(RESOURCES);
         let found = found.flat_map(|(verdicts, resource)| {

@@ -59,7 +59,7 @@ pub struct Class {
     pub database: Duration,
 }
 
-/// What one class works out for all others, who do it by themselves once it is too old.
+/// What one class works out for all others, which do it by themselves once it is too old.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cache {
     /// The class that renews it, by each of its answers.
@@ -157,7 +157,7 @@ pub fn worn_out(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed:
 const PAGES: [&str; 10] = ["/a", "/b", "/c", "/d", "/e", "/f", "/g", "/h", "/i", "/j"];
 
 /// A shop of ten pages that ask the database for a little, as long as its stock was counted a moment ago; else each
-/// counts for itself. After a minute requests for counting set in that fill the database: who slows them makes it worse
+/// counts for itself. After a minute requests for counting set in that fill the database: slowing them makes it worse
 /// for all others.
 pub fn stocktaking(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed: u64) -> Shop {
     let count = Class {

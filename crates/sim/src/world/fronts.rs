@@ -83,13 +83,13 @@ impl World<'_> {
             Chosen::Later => {
                 self.measures.totals(site).waiting += 1;
                 self.waiting.insert(self.arrivals_so_far, wanted);
-                // Somebody of a lower class may have made room.
+                // A request of a lower class may have made room.
                 self.serve_waiting(wanted.front_end)
             }
         }
     }
 
-    /// What becomes of those that wait at a front-end, as far as it can be told.
+    /// What becomes of those that wait at a front-end, as far as it can be known.
     fn serve_waiting(&mut self, number: u32) -> Result<(), Violation> {
         loop {
             let Some((front_end, now)) = self.front_end(number) else {

@@ -48,7 +48,7 @@ use measures::Measures;
 /// Virtual time at the start: not the clock's zero, which means "never".
 const START: Timestamp = Timestamp::from_millis(1000);
 
-/// Who chooses, as it stands.
+/// What chooses, as it stands.
 #[derive(Debug)]
 enum Choosers {
     FrontEnds(Vec<FrontEnd>),

@@ -154,7 +154,7 @@ impl World<'_> {
         }
     }
 
-    /// A worker is free: for whoever waited longest to be accepted.
+    /// A worker is free: for what waited longest to be accepted.
     fn next_accepted(&mut self, node: u32) {
         let here = &mut self.nodes[node as usize];
         let next = here.workers.end();

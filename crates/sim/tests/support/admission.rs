@@ -256,7 +256,7 @@ pub(crate) fn step(front_ends: u32, kind: AdmissionKind) -> Result<(Vec<f64>, f6
 }
 
 /// Sites whose answers take longer than the SLO by nature, while the servers have time: long polls,
-/// downloads, a slow service of others. From the first request on, nobody is to be refused.
+/// downloads, a slow service of others. From the first request on, nothing is to be refused.
 pub(crate) fn calm_rows() -> Vec<Row> {
     let slow = |front_ends, io: u64, shape, load| {
         let mut scenario = base(front_ends, load).mean_demand(Duration::from_millis(2));
@@ -282,7 +282,7 @@ pub(crate) fn calm_rows() -> Vec<Row> {
             slow(4, 5000, Demand::Fixed, 0.02).missing(1.0),
         ),
     ];
-    // As it is if nobody says anything.
+    // As it is if nothing is set.
     let usual = |row| Row {
         slo: AdmissionConfig::SLO,
         without_records: WithoutRecords::Admit,
@@ -292,7 +292,7 @@ pub(crate) fn calm_rows() -> Vec<Row> {
 }
 
 /// Sites that work, beside what must not be held against them: requests that are held open, and tasks of
-/// others on the same host. Nobody is to be refused. Records are of the whole host and count no requests,
+/// others on the same host. Nothing is to be refused. Records are of the whole host and count no requests,
 /// as real ones.
 pub(crate) fn neighbour_rows() -> Vec<Row> {
     const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -369,7 +369,7 @@ pub(crate) fn neighbour_rows() -> Vec<Row> {
     rows.map(usual).into()
 }
 
-/// The mode, set as an operator would who knows the base and how many front-ends there are.
+/// The mode, set as by an operator that knows the base and how many front-ends there are.
 pub(crate) fn config(kind: AdmissionKind, front_ends: u32) -> AdmissionConfig {
     let limits = match kind {
         AdmissionKind::Static => StaticLimits {

@@ -1,5 +1,5 @@
 //! Sites of quick pages among which many requests are held open or wait for a service of others, while the
-//! servers have time. Nobody is to be refused.
+//! servers have time. Nothing is to be refused.
 //!
 //! Four servers of four CPUs, pages of 5 ms, 400 a second of the 3200 that they can serve.
 

@@ -152,6 +152,6 @@ fn no_innocent_is_accused_without_a_culprit_nor_on_a_full_resource() {
         (Family::NoneBusy, 10),
     ];
     Score::of(&families, 600.0).assert(0, 0);
-    // It is full from the first second on, and a second tells nothing of who fills it.
+    // It is full from the first second on, and a second says nothing of what fills it.
     Score::of(&[(Family::Saturated, 10)], 600.0).assert(0, 1);
 }

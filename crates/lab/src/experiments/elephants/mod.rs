@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! site        our own auction (assets/auction): nginx, PHP-FPM, PostgreSQL, each node with a quota
-//! clients     1500 who think 7 s on the average (exponential) and walk a table of transitions
+//! clients     1500 that think 7 s on the average (exponential) and walk a table of transitions
 //! elephants   searches by category and by region, about me: named beforehand by who knows the site
 //! truth       CPU time of the connection's database process, with every answer
 //! ```
