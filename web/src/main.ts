@@ -40,7 +40,7 @@ class Page {
   };
   private readonly views = {
     use: new UseView(this.actions),
-    table: new TableView(this.actions, (name) => this.orders.test(name)),
+    table: new TableView(this.actions, (name) => this.orders.experiment(name)),
     detail: new DetailView(),
     heat: new HeatView(this.actions),
     difference: new DifferenceView(this.actions),

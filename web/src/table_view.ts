@@ -131,7 +131,7 @@ export class TableView {
 
   constructor(
     private readonly actions: Actions,
-    private readonly test: (name: string) => void,
+    private readonly experiment: (name: string) => void,
   ) {
     this.table.append(make("thead", "", this.head()), this.body);
     this.body.addEventListener("keydown", (event) => this.key(event));
@@ -203,9 +203,9 @@ export class TableView {
     cell.colSpan = COLUMNS.length;
     const first = group[0];
     if (state.live && first) {
-      const button = make("button", "small screen", "Find out by a test…");
+      const button = make("button", "small screen", "Find out by an experiment…");
       button.type = "button";
-      button.addEventListener("click", () => this.test(first.it.name));
+      button.addEventListener("click", () => this.experiment(first.it.name));
       cell.append(button);
     }
     const made = make("tr", "grouphead", cell);

@@ -45,7 +45,7 @@ export class ThrottleView {
       "click",
       () => this.it?.throttle && this.release(this.it.name, this.it.throttle.class),
     );
-    byId("test").addEventListener("click", () => this.it && this.test(this.it.name));
+    byId("experiment").addEventListener("click", () => this.it && this.experiment(this.it.name));
     byId("send").addEventListener("click", () => void this.send());
     byId("cancel").addEventListener("click", () => this.dialog.close());
   }
@@ -64,18 +64,18 @@ export class ThrottleView {
     setText(byId("throttle-now"), it.throttle ? standing(it.throttle) : "It is not throttled.");
   }
 
-  /** A test tells classes apart that the data cannot. */
-  test(name: string): void {
+  /** An experiment separates classes that the data cannot. */
+  experiment(name: string): void {
     this.ask({
-      title: "Test whether it is this class?",
+      title: "Begin an experiment on this class?",
       name,
       said: [
-        "For some seconds a random half of its requests is held back for 300 ms; none is refused.",
+        "For some seconds a random half of its requests is delayed by 300 ms; none is refused.",
         "The use of the resource then tells what they cost, whatever else runs at the same times.",
       ],
-      path: "/api/culprits/test",
+      path: "/api/culprits/experiment",
       body: { class: name },
-      what: "the test has begun",
+      what: "the experiment has begun",
       watched: false,
     });
   }

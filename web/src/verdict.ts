@@ -76,7 +76,7 @@ export function spike(pair: Pair): Spike | null {
 
 /** What each word means, for tool tips and the details. */
 export const MEANING: Record<NonNullable<Pair["confidence"]>, string> = {
-  confirmed: "confirmed by an experiment: a random half of its requests was held back for a moment",
+  confirmed: "confirmed by an experiment: a random half of its requests was delayed for a moment",
   strong: "the data leave hardly any doubt",
   likely: "the data speak for it",
   ambiguous: "the data cannot tell it from others that run at the same times",

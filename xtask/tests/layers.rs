@@ -28,7 +28,14 @@ const CRATES: &[(&str, Layers)] = &[
         "culprits",
         &[
             &[
-                "causal", "files", "input", "names", "order", "page", "table", "time",
+                "delay_experiment",
+                "files",
+                "input",
+                "names",
+                "order",
+                "page",
+                "table",
+                "time",
             ],
             &["access", "resource"],
             &["correlate", "evidence"],

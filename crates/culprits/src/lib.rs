@@ -7,8 +7,8 @@
 //! ```
 
 mod access;
-pub mod causal;
 mod correlate;
+pub mod delay_experiment;
 mod evidence;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -17,7 +17,9 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::route::Routes;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
-use tidegate_proxy::{Dithering, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling};
+use tidegate_proxy::{
+    DelayExperiments, ListenerConfig, Proxy, ProxyConfig, Shared, Stats, Throttling,
+};
 
 // What the binary uses; the measure is of both.
 #[global_allocator]
@@ -87,7 +89,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         routes: Arc::new(ArcSwap::from_pointee(Routes::new(&spec.sites)?)),
         room: Arc::default(),
         throttles: Arc::new(Throttling::new(1000)),
-        dithering: Arc::new(Dithering::new(1000)),
+        delay_experiments: Arc::new(DelayExperiments::new(1000)),
         stats: Arc::new(Stats::new(1, 1, nodes.len())),
     });
     let mut config = ProxyConfig::new(if refuses { standing_clock } else { clock });

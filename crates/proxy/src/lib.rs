@@ -52,7 +52,9 @@ pub use config::{
     ForwardedConfig, Limits, ListenerConfig, LogConfig, LogFormat, LogTarget, Network,
     NetworkError, ProxyConfig, ProxyThread, Timeouts,
 };
-pub use gate::delay::{DitherCounters, DitherError, Dithering, Tosses};
+pub use gate::delay::{
+    Assignments, DelayExperimentCounters, DelayExperimentError, DelayExperiments,
+};
 pub use gate::throttle::Throttling;
 pub use head::ends_unless_kept;
 pub use proxy::{Drained, Proxy, ProxyError, WorkerFailure};

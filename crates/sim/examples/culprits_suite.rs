@@ -1,7 +1,7 @@
 //! The labelled scenarios of culprit discovery, scored, beside plain statistics on the same data.
 //!
 //! ```text
-//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|start|new|late|dearer|flood|plateau|nobodys|causal|cost]
+//! cargo run --release -p tidegate-sim --example culprits_suite [FAMILY,..|all|quiet|start|new|late|dearer|flood|plateau|nobodys|experiment|cost]
 //!     [--seeds A..B]   seeds of scenarios, or of hours for `quiet`, of first two minutes for `start` (0..4);
 //!                      `start` is without and with what was learned before, `new` when an elephant comes with it
 //!     [--json FILE]    writes the scores
@@ -18,10 +18,12 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use tidegate_core::culprits::LearnedError;
-use tidegate_core::culprits::dither::Outcome;
+use tidegate_core::culprits::delay_experiment::Outcome;
 use tidegate_sim::elephants::quiet::Late;
 use tidegate_sim::elephants::suite::{Found, on_threads, scenario};
-use tidegate_sim::elephants::{Family, Label, Replay, Score, causal, plateau, quiet, restart, run};
+use tidegate_sim::elephants::{
+    Family, Label, Replay, Score, delay_experiment, plateau, quiet, restart, run,
+};
 
 type Error = Box<dyn std::error::Error>;
 
@@ -37,7 +39,7 @@ enum What {
     Flood,
     Nobodys,
     Plateau,
-    Causal,
+    Experiment,
     Cost,
 }
 
@@ -81,7 +83,7 @@ impl Options {
                 "plateau" => options.what = What::Plateau,
                 "nobodys" => options.what = What::Nobodys,
                 "cost" => options.what = What::Cost,
-                "causal" => options.what = What::Causal,
+                "experiment" => options.what = What::Experiment,
                 names => options.families = families(names)?,
             }
         }
@@ -106,7 +108,7 @@ fn main() -> Result<(), Error> {
         What::Flood => late_elephants(&options, quiet::flood),
         What::Nobodys => nobodys(&options),
         What::Plateau => on_plateaus(&options),
-        What::Causal => causal_tests(&options),
+        What::Experiment => delay_experiments(&options),
         What::Cost => cost(&options),
     };
     if let Some(file) = &options.json {
@@ -336,16 +338,16 @@ fn late_table(options: &Options, late: &[Option<Late>]) -> Value {
     json!({"seeds": [options.seeds.start, options.seeds.end], "late": rows})
 }
 
-fn causal_tests(options: &Options) -> Value {
-    let jobs: Vec<_> = causal::FAMILIES
+fn delay_experiments(options: &Options) -> Value {
+    let jobs: Vec<_> = delay_experiment::FAMILIES
         .iter()
         .flat_map(|family| options.seeds.clone().map(move |seed| (*family, seed)))
         .collect();
     println!("budget   culprits confirmed    innocents confirmed");
     let mut rows = Vec::new();
-    for budget in causal::BUDGETS {
+    for budget in delay_experiment::BUDGETS {
         let tests = on_threads(&jobs, options.threads, |(family, seed)| {
-            causal::test(*family, *seed, budget)
+            delay_experiment::run_all(*family, *seed, budget)
         });
         let count = |label: Label| {
             let of = tests.iter().flatten().filter(|(it, _)| *it == label);
@@ -361,7 +363,7 @@ fn causal_tests(options: &Options) -> Value {
         );
         rows.push(json!({"budget_seconds": budget, "culprits": culprits, "innocents": innocents}));
     }
-    json!({"seeds": [options.seeds.start, options.seeds.end], "causal": rows})
+    json!({"seeds": [options.seeds.start, options.seeds.end], "delay_experiment": rows})
 }
 
 /// Time that discovery takes of one core: 2.5 s of requests taken in and one resource evaluated, on one thread.

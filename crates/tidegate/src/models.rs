@@ -372,8 +372,8 @@ pub(crate) struct Decision {
     pub(crate) throttle: Option<String>,
     /// How long that held it; null if it did not.
     pub(crate) held_seconds: Option<f64>,
-    /// How long a causal test of its class held it; null if it did not.
-    pub(crate) test_seconds: Option<f64>,
+    /// By how much a delay experiment delayed it; null if it did not.
+    pub(crate) experiment_seconds: Option<f64>,
     /// From its head to its end.
     pub(crate) duration_seconds: f64,
     /// Why it did not end with the node's own answer.

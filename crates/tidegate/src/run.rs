@@ -31,8 +31,8 @@ use tidegate_core::route::Routes;
 use tidegate_core::throttle::SetBy;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{
-    Dithering, Limits, ListenerConfig, PortSharing, Ports, Proxy, ProxyConfig, ProxyError, Shared,
-    Stats, Throttling, Timeouts, WorkerFailure,
+    DelayExperiments, Limits, ListenerConfig, PortSharing, Ports, Proxy, ProxyConfig, ProxyError,
+    Shared, Stats, Throttling, Timeouts, WorkerFailure,
 };
 use tidegate_remote::clock;
 use tidegate_remote::reader::ReaderOptions;
@@ -415,7 +415,7 @@ fn shared(
         routes: Arc::new(ArcSwap::from_pointee(routes)),
         room: Arc::default(),
         throttles: Arc::new(Throttling::new(held_max(config))),
-        dithering: Arc::new(Dithering::new(held_max(config) / 2)),
+        delay_experiments: Arc::new(DelayExperiments::new(held_max(config) / 2)),
         stats: Arc::new(Stats::new(config.workers, sites, nodes)),
     })
 }
@@ -514,7 +514,7 @@ fn workers(limits: &LimitsFile) -> usize {
 }
 
 /// Most requests that throttles hold. Each has a connection: half of them stay for all others, and of
-/// those a causal test has half at most.
+/// those a delay experiment has half at most.
 fn held_max(config: &ProxyConfig) -> usize {
     config.limits.connections / 2
 }

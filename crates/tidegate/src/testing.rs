@@ -15,7 +15,7 @@ use tidegate_core::route::Routes;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, Group, NodeId, NodeSpec, SiteId, SiteSpec};
 use tidegate_culprits::names::ClassNames;
-use tidegate_proxy::{Dithering, Shared, Stats, Throttling};
+use tidegate_proxy::{DelayExperiments, Shared, Stats, Throttling};
 use tidegate_remote::udp::key_file::Master;
 
 use crate::admin::plane::{Plane, Window};
@@ -92,7 +92,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
         )),
         room: Arc::default(),
         throttles: Arc::new(Throttling::new(100)),
-        dithering: Arc::new(Dithering::new(100)),
+        delay_experiments: Arc::new(DelayExperiments::new(100)),
         stats: Arc::new(Stats::new(1, 2, 3)),
     });
     let driver = Driver::spawn(DriverParts {
@@ -130,7 +130,7 @@ fn found() -> Findings {
             finding("shop GET /search?q", 0.5, Some((Confidence::Strong, since))),
             finding("shop GET /a", 0.02, None),
         ],
-        test: None,
+        experiment: None,
         overflows: 0,
         evaluations: 3,
         evaluated: Duration::from_millis(15),

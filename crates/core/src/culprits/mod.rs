@@ -3,13 +3,13 @@
 //! ```text
 //! requests: class, sent, ended ──> Bins, Recent ─┐
 //! readings: busy counter, cores ──> Usage ───────┴─> Student: steps 1 to 8 ──> Verdicts
-//!                                                                  ambiguous ──> Dither
+//!                                                                  ambiguous ──> DelayExperiment
 //! ```
 //!
 //! The idea in one sentence: regress the resource's use, in bins of 100 ms, on where each class's
 //! requests were in progress, rather than on how many came or ended in each second. One step a file:
 //! `clock`, `high_pass`, `atoms`, `screen`, `nnls`, `virtual_time`, `cross_fit`, `arrivals`, `shift_null`,
-//! `occupancy`, `slowdown`, `decision`; [`dither`] is the experiment for what observation cannot decide, and [`Whole`]
+//! `occupancy`, `slowdown`, `decision`; [`delay_experiment`] is for what observation cannot decide, and [`Whole`]
 //! the judgement on a recording from all that was said while it was played.
 //!
 //! What it does not know: servers, URLs, files, clocks. Single-threaded on purpose: an evaluation
@@ -28,7 +28,7 @@ mod bins;
 mod clock;
 mod cross_fit;
 mod decision;
-pub mod dither;
+pub mod delay_experiment;
 mod false_discovery;
 mod folds;
 mod high_pass;
@@ -298,8 +298,8 @@ impl Discovery {
         self.confirmed.retain(|(_, of)| *of != class);
     }
 
-    /// The causal test has said whether a class uses a resource; it stands until it says otherwise.
-    pub fn on_tested(&mut self, resource: ResourceId, class: ClassId, guilty: bool) {
+    /// The delay experiment has said whether a class uses a resource; it stands until it says otherwise.
+    pub fn on_experiment(&mut self, resource: ResourceId, class: ClassId, guilty: bool) {
         match guilty {
             true => self.confirmed.insert((resource, class)),
             false => self.confirmed.remove(&(resource, class)),

@@ -139,8 +139,8 @@ fn who_always_runs_together_is_one_group() {
     };
     assert_eq!(verdict(&verdicts, 0).culprit, with(2));
     assert_eq!(verdict(&verdicts, 2).culprit, with(0));
-    // The causal test parts them.
-    discovery.on_tested(DATABASE, ClassId(0), true);
+    // The delay experiment parts them.
+    discovery.on_experiment(DATABASE, ClassId(0), true);
     let verdicts = discovery.evaluate(verdicts.at, DATABASE);
     assert_eq!(verdict(&verdicts, 0).culprit, Some(Confidence::Confirmed));
 }
@@ -419,7 +419,7 @@ fn a_number_that_is_given_away_anew_has_nothing_of_the_class_that_had_it() {
     // Learned, named, told and confirmed; the same with what was known before the start.
     let (mut discovery, verdicts) = site.evaluate(1.0, u64::from(WINDOWS_MIN));
     assert!(verdict(&verdicts, 1).culprit.is_some() && verdict(&verdicts, 1).told);
-    discovery.on_tested(DATABASE, ClassId(1), true);
+    discovery.on_experiment(DATABASE, ClassId(1), true);
     let (mut begun, _) = site.evaluate(1.0, 0);
     assert!(begun.recall(DATABASE, ClassId(1), before(true, 1.0, None)));
     for discovery in [&mut discovery, &mut begun] {

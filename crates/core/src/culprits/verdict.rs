@@ -9,13 +9,13 @@ use crate::time::Timestamp;
 /// How sure it is that a class is a culprit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Confidence {
-    /// The causal test has shown it: no confounder can have done it.
+    /// The delay experiment has shown it: no confounder can have done it.
     Confirmed,
     /// t of 8 and more, and twice as good a fit as at any wrong time.
     Strong,
     /// It passes all gates.
     Likely,
-    /// One of these, this one among them, or several: they run together. The causal test can tell.
+    /// One of these, this one among them, or several: they run together. The delay experiment can tell.
     Ambiguous {
         /// The others.
         with: Vec<ClassId>,

@@ -1,5 +1,5 @@
 //! `culprits-suite`: what the discovery names on labelled scenarios, beside plain statistics on the
-//! same data; how often it accuses a class where there is no elephant; the causal test; its cost.
+//! same data; how often it accuses a class where there is no elephant; the delay experiment; its cost.
 //!
 //! ```text
 //! scenarios  33 families x seeds that nobody tuned on, 30 s of elephants each, in the simulator
@@ -7,7 +7,7 @@
 //! told       two of three evaluations within 30 s of the onset: told_precision_pct, ..
 //! quiet      hours without elephants: accusations told in 24 h, their 95 % bound, and those after the first two
 //!            minutes of a site (later)
-//! causal     culprits and innocents that the dither confirms within a budget
+//! experiment culprits and innocents that the experiment confirms within a budget
 //! cost       10,000 requests/s of 200 classes, as live: time per request and per evaluation, on one thread
 //! ```
 //!
@@ -18,14 +18,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate_core::culprits::dither::Outcome;
+use tidegate_core::culprits::delay_experiment::Outcome;
 use tidegate_core::culprits::{ClassId, Discovery, EVERY, Limits, Request, ResourceId, UsagePoint};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 use tidegate_sim::elephants::baselines::Baseline;
 use tidegate_sim::elephants::suite::{Found, on_threads, scenario};
-use tidegate_sim::elephants::{Family, Label, Score, causal, quiet};
+use tidegate_sim::elephants::{Family, Label, Score, delay_experiment, quiet};
 
 use crate::results::{Axis, Machine, Report};
 
@@ -97,8 +97,8 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     bench.scenarios(SEEDS..SEEDS + seeds);
     step("hours without elephants", 8 * hours);
     bench.quiet(hours);
-    step("causal tests", seeds);
-    bench.causal(SEEDS..SEEDS + seeds);
+    step("delay experiments", seeds);
+    bench.delay_experiments(SEEDS..SEEDS + seeds);
     step("cost", 10);
     bench.cost();
     let names = std::iter::once(OWN).chain(Baseline::ALL.iter().map(|it| it.label()));
@@ -206,14 +206,14 @@ impl Bench {
         }));
     }
 
-    fn causal(&mut self, seeds: std::ops::Range<u64>) {
-        let families = causal::FAMILIES.iter();
+    fn delay_experiments(&mut self, seeds: std::ops::Range<u64>) {
+        let families = delay_experiment::FAMILIES.iter();
         let jobs: Vec<_> = families
             .flat_map(|family| seeds.clone().map(move |seed| (*family, seed)))
             .collect();
-        for budget in causal::BUDGETS {
+        for budget in delay_experiment::BUDGETS {
             let tests = on_threads(&jobs, self.threads, |(family, seed)| {
-                causal::test(*family, *seed, budget)
+                delay_experiment::run_all(*family, *seed, budget)
             });
             for (who, label) in [("culprit", Label::Culprit), ("innocent", Label::Innocent)] {
                 let of = tests.iter().flatten().filter(|(it, _)| *it == label);
@@ -225,7 +225,7 @@ impl Bench {
                 let label = format!("class={who} budget={budget}s");
                 self.put(OWN, "confirmed_pct", &label, part);
                 self.raw
-                    .push(json!({ "causal": label, "confirmed": confirmed, "of": all }));
+                    .push(json!({ "delay_experiment": label, "confirmed": confirmed, "of": all }));
             }
         }
     }

@@ -1,20 +1,20 @@
-//! The causal test at work: each request of one class is tossed for, and held for a moment or not.
+//! The delay experiment on requests: each request of one class is assigned to a half, and one half is delayed.
 //!
 //! ```text
-//! behind the throttle ── no test: a flag ────────────────────────> picker
+//! behind the throttle ── no experiment ──────────────────────────> picker
 //!         │ of the class, idempotent, room
 //!         v
-//!       coin ── not held ────────────────────────────────────────> picker
-//!         │ └── held for h, or until the test or the front-end ends ─^
-//!         └── Toss ── bounded queue ──> Tosses, with whoever runs the test
+//!       even chances ── not delayed ────────────────────────────────────> picker
+//!         │ └── delayed for h, or until the experiment or the front-end ends ─^
+//!         └── Assignment ── bounded queue ──> Assignments, read by the experiment's thread
 //! ```
 //!
-//! No request is refused for it, and a worker never waits for its owner: a request whose toss finds
-//! no room in the queue is not held. Whether a request takes part is decided before its coin is
-//! tossed, or without looking at it, so that both halves are alike. A request whose client leaves
-//! while it is held stays in its half for the same reason.
+//! No request is refused for it, and a worker never waits for its owner: a request whose assignment finds
+//! no room in the queue is not delayed. Whether a request takes part is decided before its half is
+//! assigned, or without looking at it, so that both halves are alike. A request whose client leaves
+//! while it is delayed stays in its half for the same reason.
 //!
-//! Failure case: a request that a throttle let on keeps its place there while it is held, so the next
+//! Failure case: a request that a throttle let on keeps its place there while it is delayed, so the next
 //! one goes on later too.
 
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::Method;
-use tidegate_core::culprits::dither::{Refusal, Toss, coin, may_hold};
+use tidegate_core::culprits::delay_experiment::{Assignment, Refusal, is_delayed, may_delay};
 use tidegate_core::prng::Prng;
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
@@ -37,154 +37,158 @@ use tokio::sync::Notify;
 use crate::base::WorkerBase;
 use crate::head::is_idempotent;
 
-/// Most tosses that wait to be read.
-const TOSSES_MAX: usize = 4096;
+/// Most assignments that wait to be read.
+const ASSIGNMENTS_MAX: usize = 4096;
 
-/// So that coins are other numbers than the picker's: else which requests are held would go with where they go.
-const COINS: u64 = 0x636f_696e_735f_6f66;
+/// So that its numbers are others than the picker's: else which requests are delayed would go with where they go.
+const ASSIGNMENT_SEED: u64 = 0x636f_696e_735f_6f66;
 
-/// The causal test of a front-end, one class at a time; see the module.
+/// The delay experiment of a front-end, one class at a time; see the module.
 #[derive(Debug)]
-pub struct Dithering {
+pub struct DelayExperiments {
     running: AtomicBool,
-    test: ArcSwapOption<Test>,
-    /// Most requests that are held at once.
-    held_max: usize,
-    held_now: AtomicUsize,
-    /// Of those that were not held, and of those that were.
-    tossed: [AtomicU64; 2],
+    active: ArcSwapOption<ActiveExperiment>,
+    /// Most requests that are delayed at once.
+    delayed_max: usize,
+    delayed_now: AtomicUsize,
+    /// Of those that were not delayed, and of those that were.
+    assigned: [AtomicU64; 2],
     left_out: AtomicU64,
 }
 
-/// What all tests together have done.
+/// What all experiments together have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DitherCounters {
-    /// Requests that were held.
-    pub held: u64,
-    /// Requests that were tossed for and not held.
-    pub not_held: u64,
-    /// Requests of the class that took no part: too many were held, or the tosses were not read.
+pub struct DelayExperimentCounters {
+    /// Requests that were delayed.
+    pub delayed: u64,
+    /// Requests that were assigned to the half that is not delayed.
+    pub not_delayed: u64,
+    /// Requests of the class that took no part: too many were delayed, or the assignments were not read.
     pub left_out: u64,
-    /// Requests that are held now.
-    pub waiting: u64,
+    /// Requests that are delayed now.
+    pub delayed_now: u64,
 }
 
-/// Why no test was begun.
+/// Why no experiment was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DitherError {
+pub enum DelayExperimentError {
     /// There is one already.
-    #[error("another class is being tested")]
+    #[error("an experiment on another class runs")]
     Running,
-    /// The class must not be held.
+    /// The class must not be delayed.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
 
 #[derive(Debug)]
-struct Test {
+struct ActiveExperiment {
     pattern: ClassPattern,
-    hold: Duration,
+    delay: Duration,
     until: Timestamp,
-    queue: SyncSender<Toss>,
+    queue: SyncSender<Assignment>,
     over: AtomicBool,
     /// Notified when it is over.
     ended: Notify,
 }
 
-/// A test that runs, and what was tossed. Dropping it ends the test: held requests go on at once.
+/// An experiment that runs, and its assignments. Dropping it ends the experiment: delayed requests go on at once.
 #[derive(Debug)]
-pub struct Tosses {
-    dithering: Arc<Dithering>,
-    test: Arc<Test>,
-    queue: Receiver<Toss>,
+pub struct Assignments {
+    delay_experiments: Arc<DelayExperiments>,
+    active: Arc<ActiveExperiment>,
+    queue: Receiver<Assignment>,
 }
 
-impl Tosses {
-    /// What was tossed since it was last asked, each worker's in order.
-    pub fn take(&mut self) -> impl Iterator<Item = Toss> {
+impl Assignments {
+    /// What was assigned since it was last asked, each worker's in order.
+    pub fn take(&mut self) -> impl Iterator<Item = Assignment> {
         self.queue.try_iter()
     }
 }
 
-impl Drop for Tosses {
+impl Drop for Assignments {
     fn drop(&mut self) {
-        self.dithering.test.store(None);
-        self.test.over.store(true, Ordering::Release);
-        self.test.ended.notify_waiters();
-        self.dithering.running.store(false, Ordering::Release);
+        self.delay_experiments.active.store(None);
+        self.active.over.store(true, Ordering::Release);
+        self.active.ended.notify_waiters();
+        self.delay_experiments
+            .running
+            .store(false, Ordering::Release);
     }
 }
 
-impl Dithering {
-    /// No test. In one at most so many requests will be held at once, or a few more; each of them has
+impl DelayExperiments {
+    /// No experiment. In one, at most so many requests will be delayed at once, or a few more; each of them has
     /// a client connection, so this leaves the others to all other requests.
-    pub fn new(held_max: usize) -> Self {
+    pub fn new(delayed_max: usize) -> Self {
         Self {
             running: AtomicBool::new(false),
-            test: ArcSwapOption::empty(),
-            held_max,
-            held_now: AtomicUsize::new(0),
-            tossed: Default::default(),
+            active: ArcSwapOption::empty(),
+            delayed_max,
+            delayed_now: AtomicUsize::new(0),
+            assigned: Default::default(),
             left_out: AtomicU64::new(0),
         }
     }
 
-    /// From now on requests of the class are tossed for, until the time is over or the result is
-    /// dropped. Requests whose method is not idempotent never are. Whether the site can bear a test is
+    /// From now on requests of the class are assigned, until the time is over or the result is
+    /// dropped. Requests whose method is not idempotent never are. Whether the site can bear an experiment is
     /// for the caller to look at, before and while it runs
-    /// ([`may_hold`]).
+    /// ([`may_delay`]).
     ///
     /// # Errors
-    /// There is a test already, or all requests of the class have a method that is not idempotent.
+    /// There is an experiment already, or all requests of the class have a method that is not idempotent.
     pub fn begin(
         self: &Arc<Self>,
         pattern: ClassPattern,
-        hold: Duration,
+        delay: Duration,
         until: Timestamp,
-    ) -> Result<Tosses, DitherError> {
+    ) -> Result<Assignments, DelayExperimentError> {
         if let Some(method) = pattern.method() {
             let method = Method::from_bytes(method.as_bytes());
-            may_hold(method.is_ok_and(|method| is_idempotent(&method)), false)?;
+            may_delay(method.is_ok_and(|method| is_idempotent(&method)), false)?;
         }
         if self.running.swap(true, Ordering::AcqRel) {
-            return Err(DitherError::Running);
+            return Err(DelayExperimentError::Running);
         }
-        let (sender, queue) = sync_channel(TOSSES_MAX);
-        let test = Arc::new(Test {
+        let (sender, queue) = sync_channel(ASSIGNMENTS_MAX);
+        let active = Arc::new(ActiveExperiment {
             pattern,
-            hold,
+            delay,
             until,
             queue: sender,
             over: AtomicBool::new(false),
             ended: Notify::new(),
         });
-        self.test.store(Some(Arc::clone(&test)));
-        Ok(Tosses {
-            dithering: Arc::clone(self),
-            test,
+        self.active.store(Some(Arc::clone(&active)));
+        Ok(Assignments {
+            delay_experiments: Arc::clone(self),
+            active,
             queue,
         })
     }
 
-    /// The class that is tested, if one is.
+    /// The class that the experiment is on, if there is one.
     pub fn class(&self) -> Option<String> {
-        let test = self.test.load();
-        test.as_ref().map(|test| test.pattern.name().to_owned())
+        let active = self.active.load();
+        active
+            .as_ref()
+            .map(|active| active.pattern.name().to_owned())
     }
 
-    /// What all tests together have done.
-    pub fn counters(&self) -> DitherCounters {
-        let [not_held, held] = &self.tossed;
-        DitherCounters {
-            held: held.load(Ordering::Relaxed),
-            not_held: not_held.load(Ordering::Relaxed),
+    /// What all experiments together have done.
+    pub fn counters(&self) -> DelayExperimentCounters {
+        let [not_delayed, delayed] = &self.assigned;
+        DelayExperimentCounters {
+            delayed: delayed.load(Ordering::Relaxed),
+            not_delayed: not_delayed.load(Ordering::Relaxed),
             left_out: self.left_out.load(Ordering::Relaxed),
-            waiting: self.held_now.load(Ordering::Relaxed) as u64,
+            delayed_now: self.delayed_now.load(Ordering::Relaxed) as u64,
         }
     }
 }
 
-/// A request that a test has held, as its books know it.
+/// A request that an experiment has delayed, as its books know it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delayed {
     since: Timestamp,
@@ -192,8 +196,8 @@ pub(crate) struct Delayed {
 }
 
 impl Delayed {
-    /// How long it was held, or has been so far.
-    pub(crate) fn held(&self, now: Timestamp) -> Duration {
+    /// How long it was delayed, or has been so far.
+    pub(crate) fn delayed(&self, now: Timestamp) -> Duration {
         self.until.unwrap_or(now).since(self.since)
     }
 
@@ -203,35 +207,35 @@ impl Delayed {
     }
 }
 
-/// The test as one worker meets it.
+/// The experiment as one worker meets it.
 pub(crate) struct Delays {
     base: Rc<WorkerBase>,
-    shared: Arc<Dithering>,
-    /// For the requests of a class that is tested.
-    coins: RefCell<Prng>,
+    shared: Arc<DelayExperiments>,
+    /// Assigns requests of the experiment's class.
+    prng: RefCell<Prng>,
 }
 
-/// A request that is held. Dropping it ends that.
+/// A request that is delayed. Dropping it ends that.
 pub(crate) struct InDelay {
     delays: Rc<Delays>,
-    test: Arc<Test>,
+    active: Arc<ActiveExperiment>,
     until: Timestamp,
 }
 
 impl InDelay {
     /// Waits until it may go on.
     pub(crate) async fn over(self) {
-        let mut ended = pin!(self.test.ended.notified());
+        let mut ended = pin!(self.active.ended.notified());
         ended.as_mut().enable();
         let base = &self.delays.base;
         let left = self.until.since(base.now());
-        if left.is_zero() || self.test.over.load(Ordering::Acquire) {
+        if left.is_zero() || self.active.over.load(Ordering::Acquire) {
             return;
         }
-        // A product timer: the end of a hold makes no sound.
-        let hold = tokio::time::sleep(left);
+        // A product timer: the end of a delay has no event of its own.
+        let delay = tokio::time::sleep(left);
         tokio::select! {
-            () = hold => {}
+            () = delay => {}
             () = ended => {}
             () = base.drain.begun() => {}
         }
@@ -240,22 +244,22 @@ impl InDelay {
 
 impl Drop for InDelay {
     fn drop(&mut self) {
-        let held_now = &self.delays.shared.held_now;
-        held_now.fetch_sub(1, Ordering::Relaxed);
+        let delayed_now = &self.delays.shared.delayed_now;
+        delayed_now.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Delays {
-    pub(crate) fn new(base: Rc<WorkerBase>, shared: Arc<Dithering>, seed: u64) -> Rc<Self> {
+    pub(crate) fn new(base: Rc<WorkerBase>, shared: Arc<DelayExperiments>, seed: u64) -> Rc<Self> {
         Rc::new(Self {
             base,
             shared,
-            coins: RefCell::new(Prng::new(seed ^ COINS)),
+            prng: RefCell::new(Prng::new(seed ^ ASSIGNMENT_SEED)),
         })
     }
 
-    /// The request goes on now, unless it is of the class that is tested and its coin says otherwise.
-    pub(crate) fn toss(
+    /// The request goes on now, unless it is of the experiment's class and assigned to the delayed half.
+    pub(crate) fn assign(
         self: &Rc<Self>,
         site: SiteId,
         target: (&Method, &str),
@@ -264,67 +268,69 @@ impl Delays {
         if !self.shared.running.load(Ordering::Relaxed) {
             return None;
         }
-        self.toss_in_test(site, target, now)
+        self.assign_in_experiment(site, target, now)
     }
 
     #[cold]
-    fn toss_in_test(
+    fn assign_in_experiment(
         self: &Rc<Self>,
         site: SiteId,
         target: (&Method, &str),
         now: Timestamp,
     ) -> Option<(Delayed, InDelay)> {
-        let dithering = &self.shared;
-        let test = dithering.test.load_full()?;
-        if !self.takes_part(&test, site, target, now) {
+        let delay_experiments = &self.shared;
+        let active = delay_experiments.active.load_full()?;
+        if !self.takes_part(&active, site, target, now) {
             return None;
         }
-        if dithering.held_now.load(Ordering::Relaxed) >= dithering.held_max {
-            dithering.left_out.fetch_add(1, Ordering::Relaxed);
+        if delay_experiments.delayed_now.load(Ordering::Relaxed) >= delay_experiments.delayed_max {
+            delay_experiments.left_out.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let held = coin(&mut self.coins.borrow_mut());
-        match test.queue.try_send(Toss { at: now, held }) {
+        let delayed = is_delayed(&mut self.prng.borrow_mut());
+        match active.queue.try_send(Assignment { at: now, delayed }) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => {
-                dithering.left_out.fetch_add(1, Ordering::Relaxed);
+                delay_experiments.left_out.fetch_add(1, Ordering::Relaxed);
                 return None;
             }
             Err(TrySendError::Disconnected(_)) => return None,
         }
-        dithering.tossed[usize::from(held)].fetch_add(1, Ordering::Relaxed);
-        if !held {
+        delay_experiments.assigned[usize::from(delayed)].fetch_add(1, Ordering::Relaxed);
+        if !delayed {
             return None;
         }
-        dithering.held_now.fetch_add(1, Ordering::Relaxed);
+        delay_experiments
+            .delayed_now
+            .fetch_add(1, Ordering::Relaxed);
         let delayed = Delayed {
             since: now,
             until: None,
         };
-        let hold = InDelay {
+        let delay = InDelay {
             delays: Rc::clone(self),
-            until: now + test.hold,
-            test,
+            until: now + active.delay,
+            active,
         };
-        Some((delayed, hold))
+        Some((delayed, delay))
     }
 
     fn takes_part(
         &self,
-        test: &Test,
+        active: &ActiveExperiment,
         site: SiteId,
         (method, target): (&Method, &str),
         now: Timestamp,
     ) -> bool {
-        // What drains is not slowed down, and would not be held for as long as it was tossed for.
-        if now >= test.until || self.base.drain.has_begun() {
+        // What drains is not slowed down, and would not be delayed for as long as it was to be.
+        if now >= active.until || self.base.drain.has_begun() {
             return false;
         }
-        if may_hold(is_idempotent(method), false).is_err() {
+        if may_delay(is_idempotent(method), false).is_err() {
             return false;
         }
         let picker = self.base.cluster.picker.borrow();
         let site = picker.topology().sites.get(site.index());
-        site.is_some_and(|site| test.pattern.matches(&site.name, method.as_str(), target))
+        site.is_some_and(|site| active.pattern.matches(&site.name, method.as_str(), target))
     }
 }

@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
     use crate::config::{LogFormat, ProxyConfig};
-    use crate::gate::delay::Dithering;
+    use crate::gate::delay::DelayExperiments;
     use crate::gate::throttle::Throttling;
     use crate::head::classify::SessionTables;
     use crate::record::log::Logger;
@@ -179,7 +179,7 @@ mod tests {
             routes: Arc::new(ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap())),
             room: Arc::new(Notify::new()),
             throttles: Arc::new(Throttling::new(0)),
-            dithering: Arc::new(Dithering::new(0)),
+            delay_experiments: Arc::new(DelayExperiments::new(0)),
             stats: Arc::new(Stats::new(1, 1, 1)),
         })
     }

@@ -48,7 +48,7 @@ pub(crate) enum Wait {
     /// The throttle of its class, and then a node.
     Throttle(InThrottle, Arrival),
     /// The end of its hold in a test, and then a node.
-    Test(InDelay, Arrival),
+    Delay(InDelay, Arrival),
     /// Room at a node.
     Room(InQueue),
 }
@@ -95,7 +95,7 @@ pub(crate) async fn waited(
             let target = (request.method(), uri_target(request));
             until_passed(client, guard, held, arrival, target).await
         }
-        Wait::Test(hold, arrival) => until_over(client, guard, hold, arrival).await,
+        Wait::Delay(hold, arrival) => until_over(client, guard, hold, arrival).await,
         Wait::Room(waiting) => until_room(client, guard, waiting).await,
     };
     client.connection.queued.set(false);
@@ -123,7 +123,7 @@ async fn until_passed(
         throttled.pass(now);
         connection.take_place(passed);
     }
-    if let Some((delayed, hold)) = worker.delays.toss(arrival.site, target, now) {
+    if let Some((delayed, hold)) = worker.delays.assign(arrival.site, target, now) {
         state.delayed = Some(delayed);
         return until_over(client, guard, hold, arrival).await;
     }
@@ -253,9 +253,9 @@ fn enter(
             Met::Held(held) => return Ok(Some(Wait::Throttle(held, arrival))),
         }
     }
-    if let Some((delayed, hold)) = worker.delays.toss(site, (method, target), now) {
+    if let Some((delayed, hold)) = worker.delays.assign(site, (method, target), now) {
         state.delayed = Some(delayed);
-        return Ok(Some(Wait::Test(hold, arrival)));
+        return Ok(Some(Wait::Delay(hold, arrival)));
     }
     let waiting = pick(client, guard, &arrival, now)?;
     Ok(waiting.map(Wait::Room))

@@ -180,7 +180,7 @@ impl RequestState {
             worker.base.record.remember(Recent {
                 throttle: throttled.as_ref().map(|it| it.rule().id),
                 held: throttled.as_ref().and_then(|it| it.held(now)),
-                tested: self.delayed.map(|it| it.held(now)),
+                delayed: self.delayed.map(|it| it.delayed(now)),
                 ..recent
             });
         }
@@ -218,7 +218,7 @@ impl RequestState {
             held_us: throttled
                 .and_then(|throttled| throttled.held(now))
                 .map(|held| held.as_micros() as u64),
-            test_us: (self.delayed).map(|it| it.held(now).as_micros() as u64),
+            experiment_us: (self.delayed).map(|it| it.delayed(now).as_micros() as u64),
             reason,
         };
         worker.base.record.log(&self.line, &tail);
@@ -249,7 +249,7 @@ impl RequestState {
             tries: self.tries,
             throttle: None,
             held: None,
-            tested: None,
+            delayed: None,
             status: self.status,
             reason,
             words: self.words,

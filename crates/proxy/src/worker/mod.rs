@@ -87,7 +87,11 @@ impl Worker {
         let base = Rc::new(WorkerBase::new(Arc::clone(&config), cluster, record));
         Rc::new(Self {
             throttles: Throttles::new(Rc::clone(&base), Arc::clone(&shared.throttles)),
-            delays: Delays::new(Rc::clone(&base), Arc::clone(&shared.dithering), seed),
+            delays: Delays::new(
+                Rc::clone(&base),
+                Arc::clone(&shared.delay_experiments),
+                seed,
+            ),
             queue: Queue::new(Rc::clone(&base), Arc::clone(&shared.room)),
             pool: RefCell::new(Pool::default()),
             budgets: Budgets::new(Rc::clone(&base)),

@@ -8,7 +8,7 @@ use tidegate_core::route::Routes;
 use tidegate_core::topology::Topology;
 use tokio::sync::Notify;
 
-use crate::gate::delay::Dithering;
+use crate::gate::delay::DelayExperiments;
 use crate::gate::throttle::Throttling;
 use crate::record::stats::Stats;
 
@@ -27,7 +27,7 @@ pub struct Shared {
     /// Which classes of requests are slowed, and how.
     pub throttles: Arc<Throttling>,
     /// The test of a class that is suspected of a resource's load, if one runs.
-    pub dithering: Arc<Dithering>,
+    pub delay_experiments: Arc<DelayExperiments>,
     /// What the workers count; made for as many workers as the configuration says.
     pub stats: Arc<Stats>,
 }

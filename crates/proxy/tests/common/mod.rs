@@ -21,13 +21,14 @@ use tidegate_core::route::Routes;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
 use tidegate_proxy::{
-    Dithering, ListenerConfig, Proxy, ProxyConfig, Shared, SiteConfig, Snapshot, Stats, Throttling,
+    DelayExperiments, ListenerConfig, Proxy, ProxyConfig, Shared, SiteConfig, Snapshot, Stats,
+    Throttling,
 };
 
 /// Long enough for any machine; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Most requests that a causal test holds at once.
+/// Most requests that a delay experiment holds at once.
 pub(crate) const TEST_HELD_MAX: usize = 32;
 
 pub(crate) fn clock() -> Timestamp {
@@ -381,7 +382,7 @@ impl Bench {
             routes: Arc::new(ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap())),
             room: Arc::default(),
             throttles: Arc::new(Throttling::new(1000)),
-            dithering: Arc::new(Dithering::new(TEST_HELD_MAX)),
+            delay_experiments: Arc::new(DelayExperiments::new(TEST_HELD_MAX)),
             stats: Arc::new(Stats::new(config.workers, 1, nodes.len())),
         });
         let proxy = Proxy::start(config, Arc::clone(&shared)).unwrap();

@@ -5,7 +5,7 @@
 //! * [`Replay`]: tells a trace to `tidegate_core::culprits` as a front-end would.
 //! * [`truths`] and [`Score`]: which classes are culprits, and how well culprits were named.
 //! * [`baselines`]: plain statistics on the same data.
-//! * [`causal`]: the causal test on the same sites.
+//! * [`delay_experiment`]: the delay experiment on the same sites.
 //! * [`quiet`]: hours without elephants, for false accusations.
 //! * [`restart`]: starts with what was learned before.
 //! * [`plateau`]: databases that an elephant drives to a level below full.
@@ -14,7 +14,7 @@
 //! disk inside a query and no read-ahead.
 
 pub mod baselines;
-pub mod causal;
+pub mod delay_experiment;
 mod draw;
 mod family;
 mod label;

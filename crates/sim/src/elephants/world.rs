@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use tidegate_core::culprits::dither::Dither;
+use tidegate_core::culprits::delay_experiment::DelayExperiment;
 use tidegate_core::culprits::{Request, UsagePoint};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
@@ -59,7 +59,7 @@ enum Later {
     GoOn(u32),
     /// A request of a class comes.
     Come(u16),
-    /// A request that was held is sent.
+    /// A delayed request is sent.
     Send(u16),
     /// Work behind a reply: class and nanoseconds.
     Behind(u16, u64),
@@ -86,17 +86,17 @@ struct World<'a> {
     used: [Vec<f64>; 3],
     /// Classes that come with requests of each class, and twins.
     followers: Vec<Vec<u16>>,
-    experiment: Option<Experiment>,
+    experiment: Option<ClassExperiment>,
 }
 
-/// A class whose requests are held as a coin says.
+/// A class whose requests are delayed at random.
 #[derive(Debug)]
-pub(super) struct Experiment {
+pub(super) struct ClassExperiment {
     pub(super) class: u16,
     /// Seconds after the start.
     pub(super) from: f64,
     pub(super) to: f64,
-    pub(super) dither: Dither,
+    pub(super) experiment: DelayExperiment,
 }
 
 /// Runs a site to its end.
@@ -106,14 +106,17 @@ pub(super) fn run(site: &Site, seed: u64) -> Trace {
     world.finish()
 }
 
-/// Runs a site with an experiment; what was tossed comes back with the trace.
-pub(super) fn run_with(site: &Site, seed: u64, experiment: Experiment) -> (Trace, Dither) {
+/// Runs a site with an experiment; what was assigned comes back with the trace.
+pub(super) fn run_with(site: &Site, seed: u64, on: ClassExperiment) -> (Trace, DelayExperiment) {
     let mut world = World::new(site, seed);
-    let dither = experiment.dither.clone();
-    world.experiment = Some(experiment);
+    let experiment = on.experiment.clone();
+    world.experiment = Some(on);
     world.run();
-    let dither = world.experiment.take().map_or(dither, |it| it.dither);
-    (world.finish(), dither)
+    let experiment = world
+        .experiment
+        .take()
+        .map_or(experiment, |it| it.experiment);
+    (world.finish(), experiment)
 }
 
 /// A moment of a run by the front-end's clock, nanoseconds.
@@ -374,16 +377,16 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A request comes; the experiment may hold it.
+    /// A request comes; the experiment may delay it.
     fn come(&mut self, class: u16, at: f64) {
         if let Some(experiment) = &mut self.experiment
             && experiment.class == class
             && (experiment.from..experiment.to).contains(&at)
         {
             let now = Timestamp::from_nanos(nanos(at));
-            let hold = experiment.dither.toss(now);
-            if hold > Duration::ZERO {
-                self.at(at + hold.as_secs_f64(), Later::Send(class));
+            let delay = experiment.experiment.assign(now);
+            if delay > Duration::ZERO {
+                self.at(at + delay.as_secs_f64(), Later::Send(class));
                 return;
             }
         }

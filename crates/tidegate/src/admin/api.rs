@@ -30,7 +30,7 @@ pub(super) type Answer = Response<Full<Bytes>>;
 pub(super) fn takes_body(method: &Method, path: &str) -> bool {
     let words = matches!(
         path,
-        "/api/throttle" | "/api/release" | "/api/culprits/test"
+        "/api/throttle" | "/api/release" | "/api/culprits/experiment"
     );
     words && *method == Method::POST
 }
@@ -54,8 +54,8 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
             let (body, releases) = (request.body().clone(), *order == "release");
             apart(plane, move |plane| order_class(plane, &body, releases)).await
         }
-        ["api", "culprits", "test"] if *request.method() == Method::POST => {
-            test(plane, request.body()).await
+        ["api", "culprits", "experiment"] if *request.method() == Method::POST => {
+            begin_experiment(plane, request.body()).await
         }
         _ if !reads => not_allowed("GET, HEAD"),
         [""] => page::answer(),
@@ -79,7 +79,7 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
             apart(plane, |plane| json(StatusCode::OK, &throttles::list(plane))).await
         }
         ["api", "culprits"] => report(plane).await,
-        ["api", "culprits", "test"] => tested(plane),
+        ["api", "culprits", "experiment"] => experiment(plane),
         ["api", "culprits", "requests"] => requests(plane, request.uri().query()).await,
         ["api", "why", name] => {
             // A class has blanks and slashes in its name.
@@ -106,13 +106,13 @@ async fn report(plane: &Arc<Plane>) -> Answer {
     }
 }
 
-/// Begins a causal test.
-async fn test(plane: &Arc<Plane>, body: &[u8]) -> Answer {
+/// Begins a delay experiment.
+async fn begin_experiment(plane: &Arc<Plane>, body: &[u8]) -> Answer {
     let Some(culprits) = &plane.culprits else {
         return error(StatusCode::NOT_FOUND, NOBODY_LOOKS);
     };
     let begun = match parsed(body) {
-        Ok(order) => culprits.test(order).await,
+        Ok(order) => culprits.experiment(order).await,
         Err(why) => Err(why),
     };
     match begun {
@@ -121,12 +121,12 @@ async fn test(plane: &Arc<Plane>, body: &[u8]) -> Answer {
     }
 }
 
-/// The last causal test, or the one that runs.
-fn tested(plane: &Plane) -> Answer {
+/// The last delay experiment, or the one that runs.
+fn experiment(plane: &Plane) -> Answer {
     let Some(culprits) = &plane.culprits else {
         return error(StatusCode::NOT_FOUND, NOBODY_LOOKS);
     };
-    json(StatusCode::OK, &culprits.findings().test)
+    json(StatusCode::OK, &culprits.findings().experiment)
 }
 
 /// What ended after a number, for another front-end.

@@ -80,8 +80,8 @@ pub(super) fn reasons(plane: &Plane, class: &str) -> Vec<String> {
     };
     let own = own.filter(|it| &*it.class == class || is_ordered(it));
     let mut reasons: Vec<_> = own.filter_map(|it| sentence(it, now)).collect();
-    let test = findings.test.iter().filter(|it| it.class == class);
-    reasons.extend(test.map(|it| it.text.clone()));
+    let experiment = findings.experiment.iter().filter(|it| it.class == class);
+    reasons.extend(experiment.map(|it| it.text.clone()));
     reasons
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     scene.reads(&mut text);
     throttles::metrics(plane, &mut text);
     findings::metrics(plane, &mut text);
-    scene.causal_tests(&mut text);
+    scene.delay_experiments(&mut text);
     text.finish()
 }
 
@@ -419,18 +419,19 @@ impl Scene<'_> {
         }
     }
 
-    fn causal_tests(&self, text: &mut Text) {
-        let counters = self.plane.shared.dithering.counters();
-        let help = "Requests of tested classes by whether they were held.";
-        let mut family = text.family("tidegate_causal_test_requests", Kind::Counter, help);
-        family.count(&[("held", "yes")], counters.held);
-        family.count(&[("held", "no")], counters.not_held);
-        let help = "Requests of tested classes that took no part: there was no room for them.";
+    fn delay_experiments(&self, text: &mut Text) {
+        let counters = self.plane.shared.delay_experiments.counters();
+        let help = "Requests in delay experiments, by whether they were delayed.";
+        let mut family = text.family("tidegate_delay_experiment_requests", Kind::Counter, help);
+        family.count(&[("delayed", "yes")], counters.delayed);
+        family.count(&[("delayed", "no")], counters.not_delayed);
+        let help =
+            "Requests of an experiment's class that took no part: there was no room for them.";
         let left_out = counters.left_out;
-        counter(text, "tidegate_causal_test_left_out", help, left_out);
-        let help = "Requests that a causal test holds now.";
-        let waiting = counters.waiting as f64;
-        gauge(text, "tidegate_causal_test_waiting", help, waiting);
+        counter(text, "tidegate_delay_experiment_left_out", help, left_out);
+        let help = "Requests that a delay experiment delays now.";
+        let delayed_now = counters.delayed_now as f64;
+        gauge(text, "tidegate_delay_experiment_delayed", help, delayed_now);
     }
 
     fn node_requests(&self, text: &mut Text) {

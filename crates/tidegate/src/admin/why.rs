@@ -136,7 +136,7 @@ fn decisions(
             in_flight: why.map(|why| why.in_flight),
             throttle: (recent.throttle.and_then(class)).map(|it| it.pattern.name().to_owned()),
             held_seconds: recent.held.map(|held| held.as_secs_f64()),
-            test_seconds: recent.tested.map(|held| held.as_secs_f64()),
+            experiment_seconds: recent.delayed.map(|delay| delay.as_secs_f64()),
             duration_seconds: recent.duration.as_secs_f64(),
             reason: recent.reason.map(|reason| reason.label().into()),
         }

@@ -336,7 +336,8 @@ fn decisions(decisions: &[Decision]) -> String {
         return String::new();
     }
     let header = [
-        "node", "path", "status", "ago", "took", "held", "test", "load age", "rif", "score", "of",
+        "node", "path", "status", "ago", "took", "held", "delayed", "load age", "rif", "score",
+        "of",
     ];
     let mut rows = vec![header.map(str::to_owned)];
     let text = |value: Option<String>| value.unwrap_or("-".into());
@@ -351,7 +352,7 @@ fn decisions(decisions: &[Decision]) -> String {
             seconds(Some(decision.seconds_ago)),
             seconds(Some(decision.duration_seconds)),
             seconds(decision.held_seconds),
-            seconds(decision.test_seconds),
+            seconds(decision.experiment_seconds),
             seconds(decision.load_age_seconds),
             text(decision.in_flight.map(|number| number.to_string())),
             text(decision.score.map(|score| format!("{score:.2}"))),

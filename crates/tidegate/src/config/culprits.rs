@@ -41,10 +41,10 @@ table! {
         /// Let `automatic` try the classes that seem to fill a resource that has been full all the time, one
         /// after the other; with room again it is known for sure, and one that makes no difference goes free.
         trials: bool = true;
-        /// Test by experiment classes that cannot be separated otherwise: a random half of their requests is
-        /// held for 300 ms, for a minute at most, while the others are within `slo`.
-        test_ambiguous: bool = false;
-        /// What 95 of 100 requests of all other classes shall take at most, for `automatic` and for tests.
+        /// Begin delay experiments on classes that cannot be separated otherwise: a random half of their requests is
+        /// delayed by 300 ms, for a minute at most, while the others are within `slo`.
+        delay_experiments: bool = false;
+        /// What 95 of 100 requests of all other classes shall take at most, for `automatic` and for delay experiments.
         slo: Duration = Duration::from_millis(500), in Duration::from_millis(1)..=Duration::from_secs(60);
         /// Most classes that `automatic` slows at a time.
         most: u32 = 3, in 1..=64;
@@ -62,8 +62,8 @@ pub(crate) struct Culprits {
     pub(crate) peers: Vec<SocketAddr>,
     /// What they know each other by, if not by the admin token.
     pub(crate) peer_token: Option<Token>,
-    /// Whether classes that cannot be told apart are tested by experiment.
-    pub(crate) test_ambiguous: bool,
+    /// Whether delay experiments separate classes that nothing else does.
+    pub(crate) delay_experiments: bool,
     /// What others' requests shall take at most.
     pub(crate) slo: Duration,
     /// The bounds of what it does by itself, be it that culprits go last where requests wait; none: nothing.
@@ -123,7 +123,7 @@ pub(super) fn culprits(
         patterns: patterns(file),
         peers: file.peers.value.iter().map(|it| it.value).collect(),
         peer_token,
-        test_ambiguous: file.test_ambiguous.value,
+        delay_experiments: file.delay_experiments.value,
         slo: file.slo.value,
         automatic,
         state: None,

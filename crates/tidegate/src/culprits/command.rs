@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use clap::Args;
 use tidegate_core::classes::Pattern;
-use tidegate_culprits::causal::{CausalReport, State};
+use tidegate_culprits::delay_experiment::{ExperimentReport, ExperimentState};
 use tidegate_culprits::names::class_pattern;
 use tidegate_culprits::page::offline_page;
 use tidegate_culprits::picture::report::Report;
 use tidegate_culprits::search::{Options, search};
 use tidegate_culprits::utc_offset;
 
-use super::live::TestOrder;
+use super::live::ExperimentOrder;
 use crate::client::AdminArgs;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::replace::replace;
 
-/// Time between two looks at a test that runs: nobody tells this command when it is over, and the front-end
+/// Time between two looks at an experiment that runs: this command learns of its end by asking, and the front-end
 /// ends each within a minute or so.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -58,12 +58,12 @@ pub(crate) struct CulpritsArgs {
     /// Also write the page with all pictures: one file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Test by experiment whether this class loads a resource: a random half of its requests is held for
-    /// 300 ms, for a minute at most; nobody is refused. Only GET and HEAD: other methods may change something.
+    /// Find out by an experiment whether this class loads a resource: a random half of its requests is delayed by
+    /// 300 ms, for a minute at most; none is refused. Only GET and HEAD: other methods may change something.
     #[arg(long, value_name = "CLASS", conflicts_with_all = ["access_log", "html"])]
-    test: Option<String>,
+    experiment: Option<String>,
     /// The resource [default: the one of which the class is thought to use most].
-    #[arg(long, value_name = "RESOURCE", requires = "test")]
+    #[arg(long, value_name = "RESOURCE", requires = "experiment")]
     against: Option<String>,
     #[command(flatten)]
     admin: AdminArgs,
@@ -74,8 +74,8 @@ pub(crate) fn run(args: &CulpritsArgs, output: Output) -> Result<(), Failure> {
     if !args.access_log.is_empty() {
         return read(args, output);
     }
-    if let Some(class) = &args.test {
-        return test(args, class, output);
+    if let Some(class) = &args.experiment {
+        return experiment(args, class, output);
     }
     let found: Option<Report> = args
         .admin
@@ -135,21 +135,23 @@ fn write_page(args: &CulpritsArgs, report: &Report) -> Result<(), Failure> {
         .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Begins a causal test and waits for its end.
-fn test(args: &CulpritsArgs, class: &str, output: Output) -> Result<(), Failure> {
+/// Begins a delay experiment and waits for its end.
+fn experiment(args: &CulpritsArgs, class: &str, output: Output) -> Result<(), Failure> {
     let client = args.admin.client()?;
-    let order = TestOrder {
+    let order = ExperimentOrder {
         class: class.into(),
         resource: args.against.clone(),
     };
-    let begun = client.post_json("/api/culprits/test", &order);
-    let mut report: CausalReport = begun.map_err(Failure::Failed)?;
-    while report.state == State::Running {
+    let begun = client.post_json("/api/culprits/experiment", &order);
+    let mut report: ExperimentReport = begun.map_err(Failure::Failed)?;
+    while report.state == ExperimentState::Running {
         std::thread::sleep(LOOK);
-        report = client.get("/api/culprits/test").map_err(Failure::Failed)?;
+        report = client
+            .get("/api/culprits/experiment")
+            .map_err(Failure::Failed)?;
         if report.class != class {
             return Err(Failure::Failed(
-                "another class is being tested by now".into(),
+                "an experiment on another class runs by now".into(),
             ));
         }
     }

@@ -82,8 +82,8 @@ pub(super) fn json_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
     if let Some(micros) = tail.held_us {
         put!(out, ",\"held_us\":{micros}");
     }
-    if let Some(micros) = tail.test_us {
-        put!(out, ",\"test_us\":{micros}");
+    if let Some(micros) = tail.experiment_us {
+        put!(out, ",\"experiment_us\":{micros}");
     }
     if let Some(reason) = tail.reason {
         put!(out, ",\"reason\":\"{}\"", reason.label());
@@ -162,8 +162,8 @@ pub(super) fn combined_tail(out: &mut Vec<u8>, tail: &Tail<'_>) {
     if let Some(micros) = tail.held_us {
         put!(out, " held_us={micros}");
     }
-    if let Some(micros) = tail.test_us {
-        put!(out, " test_us={micros}");
+    if let Some(micros) = tail.experiment_us {
+        put!(out, " experiment_us={micros}");
     }
     if let Some(reason) = tail.reason {
         put!(out, " reason={}", reason.label());

@@ -13,7 +13,7 @@
 //! | `retry_denied` | it would have been tried again, but the retry budget was used up |
 //! | `compared`, `score`, `load_age_us`, `in_flight`, `fail_open` | why that node: see `Why` in the core |
 //! | `throttle`, `held_us` | the class whose throttle it met, and how long that held it, if it did |
-//! | `test_us` | how long a causal test of its class held it, if it did |
+//! | `experiment_us` | by how much a delay experiment delayed it, if it did |
 //! | `reason` | why it did not end with the node's own answer, if it did not |
 
 mod format;
@@ -76,7 +76,7 @@ pub(crate) struct Tail<'a> {
     pub(crate) why: Option<Why>,
     pub(crate) throttle: Option<&'a str>,
     pub(crate) held_us: Option<u64>,
-    pub(crate) test_us: Option<u64>,
+    pub(crate) experiment_us: Option<u64>,
     pub(crate) reason: Option<Reason>,
 }
 

@@ -32,8 +32,8 @@ pub struct Recent {
     pub throttle: Option<ThrottleId>,
     /// How long that held it, if it did.
     pub held: Option<Duration>,
-    /// How long a causal test held it, if one did.
-    pub tested: Option<Duration>,
+    /// By how much a delay experiment delayed it, if one did.
+    pub delayed: Option<Duration>,
     /// The status that was sent.
     pub status: u16,
     /// Why it did not end with the node's own answer.
@@ -96,7 +96,7 @@ mod tests {
             tries: 0,
             throttle: None,
             held: None,
-            tested: None,
+            delayed: None,
             status: 200,
             reason: None,
             words: Words::default(),

@@ -48,7 +48,7 @@ fn tail(reason: Option<Reason>) -> Tail<'static> {
         }),
         throttle: None,
         held_us: None,
-        test_us: None,
+        experiment_us: None,
         reason,
     }
 }
@@ -156,13 +156,13 @@ fn a_throttle_is_told_by_its_class() {
 #[test]
 fn the_hold_of_a_test_is_told() {
     let held = Tail {
-        test_us: Some(300_000),
+        experiment_us: Some(300_000),
         ..tail(None)
     };
     let object: serde_json::Value = serde_json::from_str(&line(LogFormat::Json, &held)).unwrap();
-    assert_eq!(object["test_us"], 300_000);
+    assert_eq!(object["experiment_us"], 300_000);
     assert_eq!(object.get("held_us"), None);
-    assert!(line(LogFormat::Combined, &held).ends_with(" fail_open=false test_us=300000\n"));
+    assert!(line(LogFormat::Combined, &held).ends_with(" fail_open=false experiment_us=300000\n"));
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn fields_and_reasons_are_documented() {
     let full = Tail {
         throttle: Some("GET /a"),
         held_us: Some(1),
-        test_us: Some(1),
+        experiment_us: Some(1),
         retry_denied: true,
         ..tail(Some(Reason::Throttled))
     };

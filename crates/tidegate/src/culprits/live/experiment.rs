@@ -1,30 +1,30 @@
-//! The causal test, run: which class and resource, what the proxy tosses, what the resource did then.
+//! A delay experiment that runs: class and resource, the proxy's assignments, the resource's use.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::classes::ClassId;
-use tidegate_core::culprits::dither::{HOLD, LONGEST};
+use tidegate_core::culprits::delay_experiment::{DELAY, TIME_MAX};
 use tidegate_core::culprits::{Discovery, ResourceId};
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
-use tidegate_culprits::causal::{CausalReport, CausalTest};
-use tidegate_proxy::{Dithering, Tosses};
+use tidegate_culprits::delay_experiment::{ExperimentReport, ExperimentRun};
+use tidegate_proxy::{Assignments, DelayExperiments};
 
-/// How often it is looked whether enough is known.
-const LOOK: Duration = Duration::from_secs(1);
+/// Time between evaluations.
+const EVALUATION_PERIOD: Duration = Duration::from_secs(1);
 
-/// A test that runs. Dropping it ends it: who is held goes on at once.
+/// An experiment that runs. Dropping it ends it: delayed requests go on at once.
 #[derive(Debug)]
-pub(super) struct Experiment {
-    test: CausalTest,
-    tosses: Tosses,
+pub(super) struct RunningExperiment {
+    run: ExperimentRun,
+    assignments: Assignments,
     resource: ResourceId,
     class: ClassId,
     due: Timestamp,
 }
 
-/// Whom it is about.
+/// The class that it is on, and the resource.
 #[derive(Clone, Debug)]
 pub(super) struct Suspect<'a> {
     pub(super) class: ClassId,
@@ -37,30 +37,31 @@ pub(super) struct Suspect<'a> {
     pub(super) cost_seconds: f64,
 }
 
-impl Experiment {
-    /// Begins to toss.
+impl RunningExperiment {
+    /// Begins to assign requests.
     ///
     /// # Errors
     /// Why the class cannot be tested now.
     pub(super) fn begin(
         suspect: &Suspect<'_>,
-        dithering: &Arc<Dithering>,
+        delay_experiments: &Arc<DelayExperiments>,
         now: Timestamp,
     ) -> Result<Self, String> {
         let class = suspect.class_name;
-        let tosses = dithering.begin(suspect.pattern.clone(), HOLD, now + LONGEST);
-        let tosses = tosses.map_err(|error| format!("`{class}` cannot be tested: {error}"))?;
+        let assignments = delay_experiments.begin(suspect.pattern.clone(), DELAY, now + TIME_MAX);
+        let assignments =
+            assignments.map_err(|error| format!("`{class}` cannot be tested: {error}"))?;
         let name = (suspect.class, suspect.class_name);
         Ok(Self {
-            test: CausalTest::new(name, suspect.resource_name, suspect.cost_seconds, now),
-            tosses,
+            run: ExperimentRun::new(name, suspect.resource_name, suspect.cost_seconds, now),
+            assignments,
             resource: suspect.resource,
             class: suspect.class,
-            due: now + LOOK,
+            due: now + EVALUATION_PERIOD,
         })
     }
 
-    /// Takes in what was tossed; whether it is over. `known` is up to when the resource's use is known.
+    /// Takes in what was assigned; whether it is over. `known` is up to when the resource's use is known.
     pub(super) fn look(
         &mut self,
         discovery: &mut Discovery,
@@ -68,24 +69,24 @@ impl Experiment {
         known: Timestamp,
         now: Timestamp,
     ) -> bool {
-        for toss in self.tosses.take() {
-            self.test.on_toss(toss);
+        for assignment in self.assignments.take() {
+            self.run.on_assignment(assignment);
         }
         if now < self.due {
             return false;
         }
-        self.due = now + LOOK;
+        self.due = now + EVALUATION_PERIOD;
         let resource = self.resource;
         let used = |from, to| discovery.used(resource, from, to);
-        let over = self.test.settle(known, site_above_slo, used);
+        let over = self.run.settle(known, site_above_slo, used);
         if over {
-            discovery.on_tested(resource, self.class, self.test.is_confirmed());
+            discovery.on_experiment(resource, self.class, self.run.is_confirmed());
         }
         over
     }
 
     /// How far it has come.
-    pub(super) fn report(&self, now: Timestamp) -> CausalReport {
-        self.test.report(now)
+    pub(super) fn report(&self, now: Timestamp) -> ExperimentReport {
+        self.run.report(now)
     }
 }

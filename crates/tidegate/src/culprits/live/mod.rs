@@ -31,12 +31,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 use tidegate_core::classes::{ClassId, SLOTS};
-use tidegate_core::culprits::dither::may_hold;
+use tidegate_core::culprits::delay_experiment::may_delay;
 use tidegate_core::culprits::{Confidence, Discovery, Limits};
 use tidegate_core::throttle::Throttle;
 use tidegate_core::time::Timestamp;
 use tidegate_culprits::Lived;
-use tidegate_culprits::causal::CausalReport;
+use tidegate_culprits::delay_experiment::ExperimentReport;
 use tidegate_culprits::names::ClassNames;
 use tidegate_culprits::picture::report::{self, Mode, Report};
 use tidegate_culprits::picture::{self, ClassMaterial, Material};
@@ -46,7 +46,7 @@ use tokio::sync::oneshot;
 use crate::config::Culprits;
 use crate::output::Output;
 use crate::resources::Resources;
-use experiment::{Experiment, Suspect};
+use experiment::{RunningExperiment, Suspect};
 use memory::Memory;
 use peers::Shipment;
 use policy::{OthersDo, Policy};
@@ -61,8 +61,8 @@ const ACT_EVERY: Duration = Duration::from_secs(1);
 const HELD_BACK: f64 = 0.1;
 /// What a picture shows.
 const SHOWN: Duration = Duration::from_secs(60);
-/// For so long a class is not tested by itself again.
-const TESTED_LASTS: Duration = Duration::from_secs(600);
+/// For so long a class gets no further experiment by itself.
+const EXPERIMENT_LASTS: Duration = Duration::from_secs(600);
 /// Most questions that wait.
 const ASKS_MAX: usize = 16;
 
@@ -96,8 +96,8 @@ pub(crate) struct Finding {
 pub(crate) struct Findings {
     /// Each class with requests against each resource in use; what is told first, then by share.
     pub(crate) all: Vec<Finding>,
-    /// The last causal test, or the one that runs.
-    pub(crate) test: Option<CausalReport>,
+    /// The last delay experiment, or the one that runs.
+    pub(crate) experiment: Option<ExperimentReport>,
     /// Times at which events of requests found no room.
     pub(crate) overflows: u64,
     /// Evaluations so far.
@@ -135,8 +135,11 @@ pub(crate) struct WatchParts {
 #[derive(Debug)]
 enum Ask {
     Report(oneshot::Sender<Report>),
-    /// Test this class by experiment, against this resource or the one that it is thought to use most.
-    Test(TestOrder, oneshot::Sender<Result<CausalReport, String>>),
+    /// Begin an experiment on this class, against this resource or the one that it is thought to use most.
+    Experiment(
+        ExperimentOrder,
+        oneshot::Sender<Result<ExperimentReport, String>>,
+    ),
     /// What ended after this, for another front-end.
     Requests(u64, oneshot::Sender<Shipment>),
     /// What another front-end told, and when.
@@ -146,9 +149,9 @@ enum Ask {
     Stop,
 }
 
-/// `POST /api/culprits/test`.
+/// `POST /api/culprits/experiment`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TestOrder {
+pub(crate) struct ExperimentOrder {
     /// The class's name.
     pub(crate) class: String,
     /// The resource's; null is the one of which the class is thought to use most.
@@ -179,10 +182,13 @@ impl Asks {
         answer.await.map_err(|_| AskError::Gone)
     }
 
-    /// Begins a causal test.
-    pub(crate) async fn test(&self, order: TestOrder) -> Result<CausalReport, String> {
+    /// Begins a delay experiment.
+    pub(crate) async fn experiment(
+        &self,
+        order: ExperimentOrder,
+    ) -> Result<ExperimentReport, String> {
         let (sender, answer) = oneshot::channel();
-        let sent = self.ask(Ask::Test(order, sender));
+        let sent = self.ask(Ask::Experiment(order, sender));
         sent.map_err(|error| error.to_string())?;
         answer.await.map_err(|_| AskError::Gone.to_string())?
     }
@@ -293,11 +299,11 @@ struct Running {
     policy_due: Timestamp,
     /// What others' requests take, as a part of what they shall take.
     latency: f64,
-    experiment: Option<Experiment>,
-    /// The last test, or the one that runs.
-    tested: Option<CausalReport>,
-    /// When classes and resources were tested by itself.
-    tested_at: BTreeMap<(String, String), Timestamp>,
+    experiment: Option<RunningExperiment>,
+    /// The last experiment, or the one that runs.
+    last_experiment: Option<ExperimentReport>,
+    /// When experiments on classes and resources were begun by themselves.
+    experimented_at: BTreeMap<(String, String), Timestamp>,
     config: Culprits,
     output: Output,
 }
@@ -331,8 +337,8 @@ impl Running {
             policy_due: Timestamp::ZERO,
             latency: 0.0,
             experiment: None,
-            tested: None,
-            tested_at: BTreeMap::new(),
+            last_experiment: None,
+            experimented_at: BTreeMap::new(),
             config: parts.config,
             output: parts.output,
         }
@@ -368,10 +374,10 @@ impl Running {
                     // Whoever asked may have left since.
                     answer.send(self.report()).ok();
                 }
-                Ok(Ask::Test(order, answer)) => {
+                Ok(Ask::Experiment(order, answer)) => {
                     let class = order.class.as_str();
                     answer
-                        .send(self.test(class, order.resource.as_deref()))
+                        .send(self.begin_experiment(class, order.resource.as_deref()))
                         .ok();
                 }
                 Ok(Ask::Requests(after, answer)) => {
@@ -398,7 +404,7 @@ impl Running {
     fn handle_tick(&mut self, now: Timestamp) {
         self.requests.drain(&mut self.discovery, now);
         self.watched.read(&self.shared, &mut self.discovery, now);
-        self.look_at_test(now);
+        self.evaluate_experiment(now);
         if now >= self.policy_due {
             self.policy_due = now + ACT_EVERY;
             self.act(now);
@@ -426,7 +432,7 @@ impl Running {
     fn publish(&self, all: Vec<Finding>) {
         self.findings.store(Arc::new(Findings {
             all,
-            test: self.tested.clone(),
+            experiment: self.last_experiment.clone(),
             overflows: self.requests.overflows,
             evaluations: self.evaluations,
             evaluated: self.evaluated,
@@ -465,34 +471,39 @@ impl Running {
                 self.output.event(event, &text);
             }
         }
-        if self.config.test_ambiguous && self.experiment.is_none() && self.latency <= 1.0 {
-            self.test_ambiguous(&findings, now);
+        if self.config.delay_experiments && self.experiment.is_none() && self.latency <= 1.0 {
+            self.experiment_on_ambiguous(&findings, now);
         }
     }
 
-    /// Tests the first class that cannot be told from others and was not tested of late.
-    fn test_ambiguous(&mut self, findings: &Findings, now: Timestamp) {
-        self.tested_at.retain(|_, at| now.since(*at) < TESTED_LASTS);
+    /// Begins an experiment on the first class that cannot be separated from others and had none of late.
+    fn experiment_on_ambiguous(&mut self, findings: &Findings, now: Timestamp) {
+        self.experimented_at
+            .retain(|_, at| now.since(*at) < EXPERIMENT_LASTS);
         let unsure = findings.told().find(|it| {
             let ambiguous = matches!(it.told, Some((Confidence::Ambiguous { .. }, _)));
             let class = (it.class.to_string(), it.resource.to_string());
-            ambiguous && !self.tested_at.contains_key(&class)
+            ambiguous && !self.experimented_at.contains_key(&class)
         });
         let Some(unsure) = unsure else { return };
         let class = (unsure.class.to_string(), unsure.resource.to_string());
-        self.tested_at.insert(class, now);
-        match self.test(&unsure.class, Some(&unsure.resource)) {
-            Ok(begun) => self.output.event("test", &begun.text),
-            Err(why) => self.output.event("test", &why),
+        self.experimented_at.insert(class, now);
+        match self.begin_experiment(&unsure.class, Some(&unsure.resource)) {
+            Ok(begun) => self.output.event("experiment", &begun.text),
+            Err(why) => self.output.event("experiment", &why),
         }
     }
 
-    /// Begins a causal test of a class against a resource, or the one of which it is thought to use most.
-    fn test(&mut self, class: &str, resource: Option<&str>) -> Result<CausalReport, String> {
+    /// Begins a delay experiment on a class against a resource, or the one of which it is thought to use most.
+    fn begin_experiment(
+        &mut self,
+        class: &str,
+        resource: Option<&str>,
+    ) -> Result<ExperimentReport, String> {
         if self.experiment.is_some() {
-            return Err("another class is being tested".into());
+            return Err("an experiment on another class runs".into());
         }
-        may_hold(true, self.latency > 1.0).map_err(|why| format!("not now: {why}"))?;
+        may_delay(true, self.latency > 1.0).map_err(|why| format!("not now: {why}"))?;
         let found = self.found();
         let own = found.iter().filter(|it| &*it.class == class);
         let own = own.filter(|it| resource.is_none_or(|name| &*it.resource == name));
@@ -518,15 +529,15 @@ impl Running {
             cost_seconds: most.cost_seconds,
         };
         let now = (self.clock)();
-        let experiment = Experiment::begin(&suspect, &self.shared.dithering, now)?;
+        let experiment = RunningExperiment::begin(&suspect, &self.shared.delay_experiments, now)?;
         let report = experiment.report(now);
-        self.tested = Some(report.clone());
+        self.last_experiment = Some(report.clone());
         self.experiment = Some(experiment);
         self.publish(found);
         Ok(report)
     }
 
-    fn look_at_test(&mut self, now: Timestamp) {
+    fn evaluate_experiment(&mut self, now: Timestamp) {
         let Some(experiment) = &mut self.experiment else {
             return;
         };
@@ -535,10 +546,10 @@ impl Running {
         let over = experiment.look(&mut self.discovery, above_slo, known, now);
         let report = experiment.report(now);
         if over {
-            self.output.event("test", &report.text);
+            self.output.event("experiment", &report.text);
             self.experiment = None;
         }
-        self.tested = Some(report);
+        self.last_experiment = Some(report);
     }
 
     fn found(&self) -> Vec<Finding> {
@@ -639,9 +650,9 @@ impl Running {
         }
         notes.extend(self.watched.notes());
         notes.extend(
-            self.tested
+            self.last_experiment
                 .iter()
-                .map(|it| format!("Causal test: {}.", it.text)),
+                .map(|it| format!("Experiment: {}.", it.text)),
         );
         for (address, why) in self.requests.silent() {
             notes.push(format!(

@@ -155,7 +155,7 @@ fn start(machines: &Machines, seed: u64) -> Result<Running, Failure> {
         peers: Vec::new(),
         peer_token: None,
         automatic: None,
-        test_ambiguous: false,
+        delay_experiments: false,
         slo: Duration::from_millis(500),
         state: None,
     };

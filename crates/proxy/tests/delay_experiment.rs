@@ -1,4 +1,4 @@
-//! The causal test: half of a class is held and still completes, others are not touched, and nothing
+//! The delay experiment: half of a class is delayed and still completes, others are not touched, and nothing
 //! is left behind.
 
 mod common;
@@ -8,30 +8,30 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Bench, Gated, Message, Node, PATIENCE, Peer, TEST_HELD_MAX, ask, clock, ok, until};
-use tidegate_core::culprits::dither::{Refusal, Toss};
+use tidegate_core::culprits::delay_experiment::{Assignment, Refusal};
 use tidegate_core::throttle::{Order, SetBy};
-use tidegate_proxy::{DitherCounters, DitherError, Reason, Tosses};
+use tidegate_proxy::{Assignments, DelayExperimentCounters, DelayExperimentError, Reason};
 
 const CLASS: &str = "GET /slow/*";
-/// Most tosses that wait to be read.
-const TOSSES_MAX: usize = 4096;
-/// So long that only the end of the test ends it.
+/// Most assignments that wait to be read.
+const ASSIGNMENTS_MAX: usize = 4096;
+/// So long that only the end of the experiment ends it.
 const LONG: Duration = Duration::from_secs(600);
 
-fn begin(bench: &Bench, class: &str, hold: Duration) -> Result<Tosses, DitherError> {
+fn begin(bench: &Bench, class: &str, delay: Duration) -> Result<Assignments, DelayExperimentError> {
     let pattern = class.parse().expect("a pattern");
     bench
         .shared
-        .dithering
-        .begin(pattern, hold, clock() + 2 * LONG)
+        .delay_experiments
+        .begin(pattern, delay, clock() + 2 * LONG)
 }
 
-fn counters(bench: &Bench) -> DitherCounters {
-    bench.shared.dithering.counters()
+fn counters(bench: &Bench) -> DelayExperimentCounters {
+    bench.shared.delay_experiments.counters()
 }
 
-/// A node that tells which requests came, in order.
-fn told() -> (Node, Receiver<String>) {
+/// A node that reports which requests came, in order.
+fn recording() -> (Node, Receiver<String>) {
     let (sender, seen) = channel();
     let sender = Arc::new(Mutex::new(sender));
     let node = Node::answering(move |request: &Message| {
@@ -43,78 +43,81 @@ fn told() -> (Node, Receiver<String>) {
     (node, seen)
 }
 
-/// A client that has asked for a path of the class, and what was tossed for it.
-fn asked(bench: &Bench, tosses: &mut Tosses, path: &str) -> (Peer, Toss) {
+/// A client that has asked for a path of the class, and what was assigned it.
+fn asked(bench: &Bench, assignments: &mut Assignments, path: &str) -> (Peer, Assignment) {
     let mut client = bench.client();
     ask(&mut client, path);
-    let mut toss = None;
-    until("it is tossed for", || {
-        toss = tosses.take().next();
-        toss.is_some()
+    let mut assignment = None;
+    until("it is assigned", || {
+        assignment = assignments.take().next();
+        assignment.is_some()
     });
-    (client, toss.expect("a toss"))
+    (client, assignment.expect("a assignment"))
 }
 
-/// So many clients that are held; those that are not have been answered.
-fn held(bench: &Bench, tosses: &mut Tosses, count: usize) -> Vec<Peer> {
-    let mut held = Vec::new();
-    while held.len() < count {
-        let (mut client, toss) = asked(bench, tosses, "/slow/1");
-        if toss.held {
-            held.push(client);
+/// So many clients that are delayed; those that are not have been answered.
+fn delayed(bench: &Bench, assignments: &mut Assignments, count: usize) -> Vec<Peer> {
+    let mut delayed = Vec::new();
+    while delayed.len() < count {
+        let (mut client, assignment) = asked(bench, assignments, "/slow/1");
+        if assignment.delayed {
+            delayed.push(client);
         } else {
             assert_eq!(client.read_response(false).status(), 200);
         }
     }
-    until("the last is held", || {
-        counters(bench).waiting == count as u64
+    until("the last is delayed", || {
+        counters(bench).delayed_now == count as u64
     });
-    held
+    delayed
 }
 
 #[test]
 fn half_of_the_class_is_held_and_others_pass_by() {
-    let (node, seen) = told();
+    let (node, seen) = recording();
     for workers in [1, 2] {
         let bench = Bench::with(&[node.address], |config| config.workers = workers);
-        let mut tosses = begin(&bench, CLASS, LONG).expect("a test");
-        assert_eq!(bench.shared.dithering.class().as_deref(), Some(CLASS));
-        let (mut held, mut passed) = (Vec::new(), Vec::new());
+        let mut assignments = begin(&bench, CLASS, LONG).expect("an experiment");
+        assert_eq!(
+            bench.shared.delay_experiments.class().as_deref(),
+            Some(CLASS)
+        );
+        let (mut delayed, mut passed) = (Vec::new(), Vec::new());
         for number in 0..40 {
             let path = format!("/slow/{number}");
-            let (mut client, toss) = asked(&bench, &mut tosses, &path);
-            if toss.held {
-                held.push((client, format!("GET {path}")));
+            let (mut client, assignment) = asked(&bench, &mut assignments, &path);
+            if assignment.delayed {
+                delayed.push((client, format!("GET {path}")));
             } else {
                 assert_eq!(client.read_response(false).status(), 200);
                 passed.push(format!("GET {path}"));
             }
         }
-        // A coin of one worker falls as its seed says; with two, the kernel chooses whose it is.
+        // One worker assigns as its seed says; with two, the kernel chooses which.
         let enough = if workers == 1 { 12 } else { 1 };
         assert!(
-            held.len() >= enough && passed.len() >= enough,
+            delayed.len() >= enough && passed.len() >= enough,
             "{}",
-            held.len()
+            delayed.len()
         );
-        assert_eq!(bench.in_flight(), 0, "who is held is at no node");
+        assert_eq!(bench.in_flight(), 0, "who is delayed is at no node");
         let mut other = bench.client();
         other.send("POST /slow/1 HTTP/1.1\r\nhost: shop.example\r\ncontent-length: 2\r\n\r\nab");
         assert_eq!(other.read_response(false).status(), 200);
         assert_eq!(other.get("/other").status(), 200);
-        assert_eq!(tosses.take().count(), 0, "others are not tossed for");
+        assert_eq!(assignments.take().count(), 0, "others are not assigned");
         passed.extend(["POST /slow/1".to_owned(), "GET /other".to_owned()]);
         assert_eq!(seen.try_iter().collect::<Vec<_>>(), passed);
-        until("the last is held", || {
-            counters(&bench).waiting == held.len() as u64
+        until("the last is delayed", || {
+            counters(&bench).delayed_now == delayed.len() as u64
         });
         let count = counters(&bench);
-        assert_eq!(count.held, count.waiting);
-        assert_eq!((count.not_held, count.left_out), (40 - count.held, 0));
-        // The end of the test sets them free.
-        drop(tosses);
+        assert_eq!(count.delayed, count.delayed_now);
+        assert_eq!((count.not_delayed, count.left_out), (40 - count.delayed, 0));
+        // The end of the experiment sets them free.
+        drop(assignments);
         let mut late = Vec::new();
-        for (mut client, line) in held {
+        for (mut client, line) in delayed {
             assert_eq!(client.read_response(false).status(), 200);
             late.push(line);
         }
@@ -123,54 +126,54 @@ fn half_of_the_class_is_held_and_others_pass_by() {
         late.sort();
         assert_eq!(then, late);
         bench.settled();
-        assert_eq!(counters(&bench).waiting, 0);
+        assert_eq!(counters(&bench).delayed_now, 0);
     }
 }
 
 #[test]
-fn a_hold_ends_by_itself_and_is_in_the_books() {
-    let hold = Duration::from_millis(20);
+fn a_delay_ends_by_itself_and_is_in_the_books() {
+    let delay = Duration::from_millis(20);
     let node = Node::ok();
     let bench = Bench::with(&[node.address], |config| {
         config.workers = 1;
         config.log.recent = 100;
     });
-    let mut tosses = begin(&bench, "* /slow/*", hold).expect("a test");
+    let mut assignments = begin(&bench, "* /slow/*", delay).expect("an experiment");
     let mut client = bench.client();
     for _ in 0..30 {
         assert_eq!(client.get("/slow/1").status(), 200);
     }
     assert_eq!(client.get("/other").status(), 200);
     bench.settled();
-    let tossed: Vec<_> = tosses.take().map(|it| (it.at, it.held)).collect();
+    let assigned: Vec<_> = assignments.take().map(|it| (it.at, it.delayed)).collect();
     let recent = bench.shared.stats.recent();
-    let books = recent.iter().map(|it| (it.at, it.tested.is_some()));
-    assert_eq!(books.take(30).collect::<Vec<_>>(), tossed);
-    assert_eq!(recent[30].tested, None);
-    assert!(tossed.iter().any(|(_, held)| *held));
+    let books = recent.iter().map(|it| (it.at, it.delayed.is_some()));
+    assert_eq!(books.take(30).collect::<Vec<_>>(), assigned);
+    assert_eq!(recent[30].delayed, None);
+    assert!(assigned.iter().any(|(_, delayed)| *delayed));
     assert!(
         recent
             .iter()
-            .all(|it| it.tested.is_none_or(|it| it >= hold))
+            .all(|it| it.delayed.is_none_or(|it| it >= delay))
     );
 }
 
 #[test]
 fn whoever_leaves_while_it_is_held_leaves_nothing_behind() {
-    let (node, seen) = told();
+    let (node, seen) = recording();
     let bench = Bench::new(&[node.address]);
-    let mut tosses = begin(&bench, CLASS, LONG).expect("a test");
-    let mut held = held(&bench, &mut tosses, 2);
+    let mut assignments = begin(&bench, CLASS, LONG).expect("an experiment");
+    let mut delayed = delayed(&bench, &mut assignments, 2);
     seen.try_iter().for_each(drop);
-    held.remove(0);
-    until("it has left", || counters(&bench).waiting == 1);
-    drop(tosses);
-    assert_eq!(held[0].read_response(false).status(), 200);
+    delayed.remove(0);
+    until("it has left", || counters(&bench).delayed_now == 1);
+    drop(assignments);
+    assert_eq!(delayed[0].read_response(false).status(), 200);
     bench.settled();
     let lines: Vec<_> = seen.try_iter().collect();
     assert_eq!(lines, ["GET /slow/1"], "one has not come");
     assert_eq!(bench.snapshot().reason(Reason::ClientGone), 1);
-    assert_eq!(counters(&bench).waiting, 0);
+    assert_eq!(counters(&bench).delayed_now, 0);
 }
 
 #[test]
@@ -184,105 +187,105 @@ fn without_a_test_nobody_is_held() {
         }
     };
     get();
-    assert_eq!(counters(&bench), DitherCounters::default());
-    let tosses = begin(&bench, CLASS, LONG).expect("a test");
+    assert_eq!(counters(&bench), DelayExperimentCounters::default());
+    let assignments = begin(&bench, CLASS, LONG).expect("an experiment");
     assert_eq!(
         begin(&bench, "GET /other", LONG).err(),
-        Some(DitherError::Running)
+        Some(DelayExperimentError::Running)
     );
-    drop(tosses);
+    drop(assignments);
     get();
-    // A test whose time is over holds no request, even if it is not ended.
+    // An experiment whose time is over delays no request, even if it is not ended.
     let pattern = CLASS.parse().expect("a pattern");
-    let over = bench.shared.dithering.begin(pattern, LONG, clock());
-    let mut over = over.expect("a test");
+    let over = bench.shared.delay_experiments.begin(pattern, LONG, clock());
+    let mut over = over.expect("an experiment");
     get();
     assert_eq!(over.take().count(), 0);
     drop(over);
-    assert_eq!(counters(&bench), DitherCounters::default());
-    assert_eq!(bench.shared.dithering.class(), None);
+    assert_eq!(counters(&bench), DelayExperimentCounters::default());
+    assert_eq!(bench.shared.delay_experiments.class(), None);
 }
 
 #[test]
-fn what_is_not_idempotent_is_not_tested() {
+fn a_method_that_is_not_idempotent_is_not_delayed() {
     let node = Node::ok();
     let bench = Bench::new(&[node.address]);
-    let refused = Some(DitherError::Refused(Refusal::NotIdempotent));
+    let refused = Some(DelayExperimentError::Refused(Refusal::NotIdempotent));
     for class in ["POST /slow/*", "PATCH /slow/*", "MOVE /slow/*"] {
         assert_eq!(begin(&bench, class, LONG).err(), refused, "{class}");
     }
-    let mut tosses = begin(&bench, "* /slow/*", LONG).expect("a test");
+    let mut assignments = begin(&bench, "* /slow/*", LONG).expect("an experiment");
     let mut client = bench.client();
     for method in ["POST", "PATCH", "MOVE"] {
         let head = format!("{method} /slow/1 HTTP/1.1\r\nhost: shop.example\r\n");
         client.send(&(head + "content-length: 2\r\n\r\nab"));
         assert_eq!(client.read_response(false).status(), 200);
     }
-    assert_eq!(tosses.take().count(), 0);
-    assert_eq!(counters(&bench), DitherCounters::default());
+    assert_eq!(assignments.take().count(), 0);
+    assert_eq!(counters(&bench), DelayExperimentCounters::default());
 }
 
 #[test]
-fn a_drain_ends_the_hold() {
-    let (node, seen) = told();
+fn a_drain_ends_the_delay() {
+    let (node, seen) = recording();
     let mut bench = Bench::with(&[node.address], |config| config.workers = 2);
-    let mut tosses = begin(&bench, CLASS, LONG).expect("a test");
-    let mut held = held(&bench, &mut tosses, 3);
+    let mut assignments = begin(&bench, CLASS, LONG).expect("an experiment");
+    let mut delayed = delayed(&bench, &mut assignments, 3);
     seen.try_iter().for_each(drop);
     let drained = bench.proxy.take().expect("a proxy").drain(PATIENCE);
     assert_eq!((drained.finished, drained.cut), (3, 0));
     assert_eq!(seen.try_iter().count(), 3);
-    for client in &mut held {
+    for client in &mut delayed {
         assert_eq!(client.read_response(false).status(), 200);
     }
-    assert_eq!(counters(&bench).waiting, 0);
+    assert_eq!(counters(&bench).delayed_now, 0);
 }
 
 #[test]
 fn a_proxy_that_stops_at_once_lets_go_of_whoever_is_held() {
     let node = Node::ok();
     let mut bench = Bench::with(&[node.address], |config| config.workers = 2);
-    let mut tosses = begin(&bench, CLASS, LONG).expect("a test");
-    let _clients = held(&bench, &mut tosses, 3);
+    let mut assignments = begin(&bench, CLASS, LONG).expect("an experiment");
+    let _clients = delayed(&bench, &mut assignments, 3);
     drop(bench.proxy.take());
     bench.settled();
-    assert_eq!(counters(&bench).waiting, 0);
+    assert_eq!(counters(&bench).delayed_now, 0);
 }
 
 #[test]
 fn no_more_are_held_than_may_be() {
     let node = Node::ok();
     let bench = Bench::with(&[node.address], |config| config.workers = 1);
-    let mut tosses = begin(&bench, CLASS, LONG).expect("a test");
-    let _clients = held(&bench, &mut tosses, TEST_HELD_MAX);
+    let mut assignments = begin(&bench, CLASS, LONG).expect("an experiment");
+    let _clients = delayed(&bench, &mut assignments, TEST_HELD_MAX);
     let mut client = bench.client();
     for _ in 0..10 {
         assert_eq!(client.get("/slow/1").status(), 200);
     }
-    assert_eq!(tosses.take().count(), 0);
+    assert_eq!(assignments.take().count(), 0);
     assert_eq!(counters(&bench).left_out, 10);
 }
 
 #[test]
-fn tosses_that_nobody_takes_hold_nobody_any_more() {
+fn assignments_that_are_not_read_delay_no_further_request() {
     let node = Node::ok();
     let bench = Bench::with(&[node.address], |config| config.workers = 1);
-    let mut tosses = begin(&bench, CLASS, Duration::ZERO).expect("a test");
+    let mut assignments = begin(&bench, CLASS, Duration::ZERO).expect("an experiment");
     let mut client = bench.client();
-    for _ in 0..TOSSES_MAX + 5 {
+    for _ in 0..ASSIGNMENTS_MAX + 5 {
         assert_eq!(client.get("/slow/1").status(), 200);
     }
     assert_eq!(counters(&bench).left_out, 5);
-    let taken = tosses.take().count();
-    assert_eq!(taken, TOSSES_MAX);
-    let tossed = counters(&bench);
-    assert_eq!(tossed.held + tossed.not_held, taken as u64);
+    let taken = assignments.take().count();
+    assert_eq!(taken, ASSIGNMENTS_MAX);
+    let assigned = counters(&bench);
+    assert_eq!(assigned.delayed + assigned.not_delayed, taken as u64);
     assert_eq!(client.get("/slow/1").status(), 200);
-    assert_eq!(tosses.take().count(), 1, "there is room again");
+    assert_eq!(assignments.take().count(), 1, "there is room again");
 }
 
 #[test]
-fn a_throttled_class_is_tossed_for_when_its_turn_comes() {
+fn a_throttled_class_is_assigned_when_its_turn_comes() {
     let gated = Gated::new();
     let bench = Bench::with(&[gated.node.address], |config| config.workers = 1);
     let order = Order {
@@ -302,19 +305,22 @@ fn a_throttled_class_is_tossed_for_when_its_turn_comes() {
         clients.push(client);
         until("it has come to the throttle", || arrived() == number);
     }
-    let mut tosses = begin(&bench, CLASS, LONG).expect("a test");
+    let mut assignments = begin(&bench, CLASS, LONG).expect("an experiment");
     let begun = clock();
     gated.open();
     assert_eq!(clients[0].read_response(false).status(), 200);
-    let mut toss = None;
-    until("the second is tossed for", || {
-        toss = tosses.take().next();
-        toss.is_some()
+    let mut assignment = None;
+    until("the second is assigned", || {
+        assignment = assignments.take().next();
+        assignment.is_some()
     });
-    assert!(toss.is_some_and(|it| it.at >= begun), "{toss:?}");
+    assert!(
+        assignment.is_some_and(|it| it.at >= begun),
+        "{assignment:?}"
+    );
     // Held or not, it has the throttle's place.
     assert_eq!(throttles.all()[0].in_flight, 1);
-    drop(tosses);
+    drop(assignments);
     gated.open();
     assert_eq!(clients[1].read_response(false).status(), 200);
     bench.settled();

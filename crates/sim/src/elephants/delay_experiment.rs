@@ -1,18 +1,18 @@
-//! The causal test on simulated sites: requests of one class are held as its coin says, and the
+//! The delay experiment on simulated sites: requests of one class are delayed at random, and the
 //! resource answers as it does.
 //!
-//! Unlike the scenarios, which are recorded once, each test is a run of its own: holding a request
+//! Unlike the scenarios, which are recorded once, each experiment is a run of its own: delaying a request
 //! changes what comes after it.
 
-use tidegate_core::culprits::dither::{Dither, Outcome};
+use tidegate_core::culprits::delay_experiment::{DelayExperiment, Outcome};
 use tidegate_core::time::Timestamp;
 
 use super::label::{Label, truths};
 use super::trace::{Resource, Trace};
-use super::world::{self, Experiment};
+use super::world::{self, ClassExperiment};
 use super::{Family, run};
 
-/// Families on which the test is made.
+/// Families on which experiments are made.
 pub const FAMILIES: &[Family] = &[
     Family::Steady,
     Family::Rare,
@@ -27,16 +27,16 @@ pub const FAMILIES: &[Family] = &[
     Family::SyncCron,
     Family::Twin,
 ];
-/// Seconds that a class is tested for.
+/// Seconds of one experiment.
 pub const BUDGETS: [f64; 3] = [10.0, 20.0, 40.0];
 
-/// Seconds before a test begins.
+/// Seconds before an experiment begins.
 const BEFORE: f64 = 30.0;
-/// Innocents that are tested beside the culprits of a scenario: those with the most use.
+/// Innocents that get an experiment beside the culprits of a scenario: those with the most use.
 const INNOCENTS: usize = 2;
 
-/// Tests the culprits of a scenario and some innocents on its database for so many seconds each.
-pub fn test(family: Family, seed: u64, budget: f64) -> Vec<(Label, Outcome)> {
+/// Experiments on the culprits of a scenario and some innocents on its database for so many seconds each.
+pub fn run_all(family: Family, seed: u64, budget: f64) -> Vec<(Label, Outcome)> {
     let trace = run(family, seed);
     let truths = truths(&trace, Resource::Database, trace.length);
     let mean = truths.iter().map(|it| it.cost_seconds).fold(0.0, f64::max);
@@ -52,7 +52,7 @@ pub fn test(family: Family, seed: u64, budget: f64) -> Vec<(Label, Outcome)> {
     classes
         .map(|class| {
             let truth = &truths[class];
-            // A class that is accused is thought to be dear.
+            // An accused class is thought to be dear.
             let thought = match truth.label {
                 Label::Culprit | Label::Grey => truth.cost_seconds,
                 Label::Innocent => mean,
@@ -68,13 +68,13 @@ fn one(family: Family, seed: u64, class: usize, cost: f64, budget: f64) -> Outco
     site.seconds = from + budget + 2.0;
     let id = Trace::class(class);
     let start = Timestamp::from_nanos(world::nanos(from));
-    let experiment = Experiment {
+    let experiment = ClassExperiment {
         class: id.0,
         from,
         to: from + budget,
-        dither: Dither::new(id, cost, seed, start),
+        experiment: DelayExperiment::new(id, cost, seed, start),
     };
-    let (trace, mut dither) = world::run_with(&site, seed, experiment);
+    let (trace, mut experiment) = world::run_with(&site, seed, experiment);
     let points = &trace.usage[Resource::Database.index()];
     let busy = |at: Timestamp| -> Option<f64> {
         let place = points.partition_point(|point| point.at < at);
@@ -84,5 +84,5 @@ fn one(family: Family, seed: u64, class: usize, cost: f64, budget: f64) -> Outco
         Some((before.busy_ns as f64 + part * (after.busy_ns - before.busy_ns) as f64) * 1e-9)
     };
     let used = |from: Timestamp, to: Timestamp| Some(busy(to)? - busy(from)?);
-    dither.settle(start + std::time::Duration::from_secs_f64(budget), used)
+    experiment.settle(start + std::time::Duration::from_secs_f64(budget), used)
 }

@@ -1,17 +1,19 @@
-//! The causal test of one class against one resource, from its first toss to what is said of it.
+//! The delay experiment of one class against one resource, from its first assignment to what is said of it.
 //!
 //! ```text
-//! workers' tosses ──> on_toss ─┐
+//! workers' assignments ──> on_assignment ─┐
 //! the resource's use ──────────┴─> settle, each second or so ──> report
 //! the site's latency ──────────────┘  above the SLO: stopped
 //! ```
 //!
-//! Plain values throughout: its runner asks the proxy for tosses, and ends the test there when
+//! Plain values throughout: its owner asks the proxy for assignments, and ends the experiment there when
 //! this one is over.
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::culprits::ClassId;
-use tidegate_core::culprits::dither::{Dither, Outcome, Refusal, Toss, may_hold};
+use tidegate_core::culprits::delay_experiment::{
+    Assignment, DelayExperiment, Outcome, Refusal, may_delay,
+};
 use tidegate_core::time::Timestamp;
 
 /// More requests than this are as good as never.
@@ -19,13 +21,13 @@ const NEVER: u64 = 1_000_000_000;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct CausalTest {
+pub struct ExperimentRun {
     class: String,
     resource: String,
     began: Timestamp,
-    dither: Dither,
-    /// Of those that were not held, and of those that were.
-    tossed: [u64; 2],
+    experiment: DelayExperiment,
+    /// Of those that were not delayed, and of those that were.
+    assigned: [u64; 2],
     last: Outcome,
     /// Why it was stopped, if it was.
     stopped: Option<Refusal>,
@@ -33,10 +35,10 @@ pub struct CausalTest {
     ended: Option<Timestamp>,
 }
 
-/// How far a test has come.
+/// How far an experiment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum ExperimentState {
     /// It goes on.
     Running,
     /// The class uses the resource.
@@ -49,19 +51,19 @@ pub enum State {
     Stopped,
 }
 
-/// What is said of a test.
+/// What is reported of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CausalReport {
+pub struct ExperimentReport {
     /// Whose requests.
     pub class: String,
     /// Against which resource.
     pub resource: String,
     /// How far it has come.
-    pub state: State,
-    /// Requests that were tossed for.
-    pub tossed: u64,
-    /// Those of them that were held.
-    pub held: u64,
+    pub state: ExperimentState,
+    /// Requests that were assigned.
+    pub assigned: u64,
+    /// Those of them that were delayed.
+    pub delayed: u64,
     /// Requests that it takes, as far as is known; null if that is not known, or endless.
     pub needed: Option<u64>,
     /// t of the difference between the halves; null while it runs or where it is not known.
@@ -76,8 +78,8 @@ pub struct CausalReport {
     pub text: String,
 }
 
-impl CausalTest {
-    /// Begins a test of a class whose requests are thought to cost so many seconds of the resource.
+impl ExperimentRun {
+    /// Begins an experiment on a class whose requests are thought to cost so many seconds of the resource.
     pub fn new(
         (id, class): (ClassId, &str),
         resource: &str,
@@ -88,9 +90,9 @@ impl CausalTest {
             class: class.into(),
             resource: resource.into(),
             began: now,
-            // The workers have the coins: its own are not tossed.
-            dither: Dither::new(id, cost_seconds, 0, now),
-            tossed: [0; 2],
+            // The workers draw the halves: its own generator is not used.
+            experiment: DelayExperiment::new(id, cost_seconds, 0, now),
+            assigned: [0; 2],
             last: Outcome::Running {
                 requests: 0,
                 needed: NEVER,
@@ -100,14 +102,14 @@ impl CausalTest {
         }
     }
 
-    /// A request of the class was tossed for.
-    pub fn on_toss(&mut self, toss: Toss) {
-        if self.ended.is_none() && self.dither.on_toss(toss) {
-            self.tossed[usize::from(toss.held)] += 1;
+    /// A request of the class was assigned.
+    pub fn on_assignment(&mut self, assignment: Assignment) {
+        if self.ended.is_none() && self.experiment.on_assignment(assignment) {
+            self.assigned[usize::from(assignment.delayed)] += 1;
         }
     }
 
-    /// Counts the requests whose use is known by now; whether the test is over. `used` gives the
+    /// Counts the requests whose use is known by now; whether the experiment is over. `used` gives the
     /// resource's use between two moments, seconds; none where it is not known.
     pub fn settle(
         &mut self,
@@ -118,7 +120,7 @@ impl CausalTest {
         if self.ended.is_some() {
             return true;
         }
-        self.last = self.dither.settle(now, used);
+        self.last = self.experiment.settle(now, used);
         let goes_on = match self.last {
             Outcome::Running { .. } => true,
             Outcome::Confirmed { .. }
@@ -126,7 +128,7 @@ impl CausalTest {
             | Outcome::CannotBeConfirmed { .. } => false,
         };
         if goes_on {
-            self.stopped = may_hold(true, site_above_slo).err();
+            self.stopped = may_delay(true, site_above_slo).err();
         }
         if !goes_on || self.stopped.is_some() {
             self.ended = Some(now);
@@ -140,31 +142,34 @@ impl CausalTest {
     }
 
     /// What is to be said of it.
-    pub fn report(&self, now: Timestamp) -> CausalReport {
-        let [not_held, held] = self.tossed;
-        let tossed = not_held + held;
+    pub fn report(&self, now: Timestamp) -> ExperimentReport {
+        let [not_delayed, delayed] = self.assigned;
+        let assigned = not_delayed + delayed;
         let (state, needed, t, cost) = match self.last {
             Outcome::Running { needed, .. } => {
                 let state = match self.stopped {
-                    Some(_) => State::Stopped,
-                    None => State::Running,
+                    Some(_) => ExperimentState::Stopped,
+                    None => ExperimentState::Running,
                 };
                 (state, Some(needed), None, None)
             }
-            Outcome::Confirmed { t, cost_seconds } => {
-                (State::Confirmed, None, Some(t), Some(cost_seconds))
-            }
-            Outcome::NotConfirmed { t } => (State::NotConfirmed, None, Some(t), None),
+            Outcome::Confirmed { t, cost_seconds } => (
+                ExperimentState::Confirmed,
+                None,
+                Some(t),
+                Some(cost_seconds),
+            ),
+            Outcome::NotConfirmed { t } => (ExperimentState::NotConfirmed, None, Some(t), None),
             Outcome::CannotBeConfirmed { needed } => {
-                (State::CannotBeConfirmed, Some(needed), None, None)
+                (ExperimentState::CannotBeConfirmed, Some(needed), None, None)
             }
         };
-        let mut report = CausalReport {
+        let mut report = ExperimentReport {
             class: self.class.clone(),
             resource: self.resource.clone(),
             state,
-            tossed,
-            held,
+            assigned,
+            delayed,
             needed: needed.filter(|needed| *needed < NEVER),
             t,
             cost_ms: cost.map(|seconds| seconds * 1e3),
@@ -176,11 +181,11 @@ impl CausalTest {
         report
     }
 
-    fn sentence(&self, report: &CausalReport) -> String {
+    fn sentence(&self, report: &ExperimentReport) -> String {
         let (class, resource) = (&report.class, &report.resource);
         let seen = format!(
-            "{} requests in {:.1} s, {} of them held",
-            report.tossed, report.seconds, report.held
+            "{} requests in {:.1} s, {} of them delayed",
+            report.assigned, report.seconds, report.delayed
         );
         let takes = match report.needed {
             Some(needed) => format!("about {needed} requests"),
@@ -188,7 +193,9 @@ impl CausalTest {
         };
         match (self.last, self.stopped) {
             (Outcome::Running { .. }, Some(why)) => {
-                format!("the test of {class} against {resource} was stopped after {seen}: {why}")
+                format!(
+                    "the experiment on {class} against {resource} was stopped after {seen}: {why}"
+                )
             }
             (Outcome::Running { requests: 0, .. }, None) => {
                 format!("{class} is tested against {resource}: {seen}")
@@ -216,7 +223,7 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use tidegate_core::culprits::dither::{HOLD, coin};
+    use tidegate_core::culprits::delay_experiment::{DELAY, is_delayed};
     use tidegate_core::prng::Prng;
 
     use super::*;
@@ -227,22 +234,25 @@ mod tests {
         START + Duration::from_millis(ms)
     }
 
-    fn test(cost_seconds: f64) -> CausalTest {
+    fn begun(cost_seconds: f64) -> ExperimentRun {
         let class = (ClassId(7), "GET /search/*");
-        CausalTest::new(class, "db cpu", cost_seconds, START)
+        ExperimentRun::new(class, "db cpu", cost_seconds, START)
     }
 
     /// A request each 100 ms, each of which works for 50 ms from when it goes on, or does not; what
-    /// else runs on the resource comes and goes each second. Until the test is over, which is looked
+    /// else runs on the resource comes and goes each second. Until the experiment is over, which is evaluated
     /// at each second.
-    fn run(works: bool, thought: f64, above_slo_at: u64) -> (CausalTest, u64) {
-        let mut test = test(thought);
+    fn run(works: bool, thought: f64, above_slo_at: u64) -> (ExperimentRun, u64) {
+        let mut run = begun(thought);
         let mut prng = Prng::new(11);
         let mut busy: Vec<u32> = (0..70_000).map(|ms| ms / 500 % 2).collect();
         for ms in (0..65_000).step_by(100) {
-            let held = coin(&mut prng);
-            test.on_toss(Toss { at: at(ms), held });
-            let goes = ms + if held { HOLD.as_millis() as u64 } else { 0 };
+            let delayed = is_delayed(&mut prng);
+            run.on_assignment(Assignment {
+                at: at(ms),
+                delayed,
+            });
+            let goes = ms + if delayed { DELAY.as_millis() as u64 } else { 0 };
             if works {
                 let goes = goes as usize;
                 busy[goes..goes + 50].iter_mut().for_each(|it| *it += 1);
@@ -252,21 +262,21 @@ mod tests {
                 let used: u32 = busy[place(from)..place(to)].iter().sum();
                 (place(to) <= ms as usize).then(|| f64::from(used) * 1e-3)
             };
-            if ms % 1000 == 0 && test.settle(at(ms), ms >= above_slo_at, used) {
-                return (test, ms);
+            if ms % 1000 == 0 && run.settle(at(ms), ms >= above_slo_at, used) {
+                return (run, ms);
             }
         }
-        (test, 65_000)
+        (run, 65_000)
     }
 
     #[test]
-    fn who_works_is_confirmed_with_size_and_time() {
+    fn a_class_that_works_is_confirmed_with_size_and_time() {
         let (test, ended) = run(true, 0.05, u64::MAX);
         assert!(test.is_confirmed());
         let report = test.report(at(ended + 5000));
-        assert_eq!(report.state, State::Confirmed);
+        assert_eq!(report.state, ExperimentState::Confirmed);
         assert_eq!(report.seconds, ended as f64 * 1e-3, "it does not run on");
-        assert_eq!(report.tossed, ended / 100 + 1);
+        assert_eq!(report.assigned, ended / 100 + 1);
         let t = report.t.unwrap();
         assert!(t > 3.0 && report.cost_error == Some(2.0 / t), "{report:?}");
         let cost = report.cost_ms.unwrap();
@@ -276,15 +286,15 @@ mod tests {
             text.starts_with("GET /search/* uses db cpu, at least "),
             "{text}"
         );
-        let size = format!("{} requests in {:.1} s, ", report.tossed, report.seconds);
+        let size = format!("{} requests in {:.1} s, ", report.assigned, report.seconds);
         assert!(text.contains(&size), "{text}");
     }
 
     #[test]
-    fn who_does_not_work_is_not_confirmed() {
+    fn a_class_that_does_not_work_is_not_confirmed() {
         let (test, ended) = run(false, 0.2, u64::MAX);
         let report = test.report(at(ended));
-        assert_eq!(report.state, State::NotConfirmed);
+        assert_eq!(report.state, ExperimentState::NotConfirmed);
         assert!(report.t.is_some_and(|t| t <= 3.0));
         assert_eq!((report.cost_ms, report.cost_error), (None, None));
         assert!(
@@ -295,17 +305,20 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_said_so() {
+    fn too_long_an_experiment_is_reported_as_such() {
         let (test, ended) = run(false, 0.001, u64::MAX);
         let report = test.report(at(ended));
-        assert_eq!((report.state, report.t), (State::CannotBeConfirmed, None));
+        assert_eq!(
+            (report.state, report.t),
+            (ExperimentState::CannotBeConfirmed, None)
+        );
         assert!(report.needed.is_some_and(|it| it > 1000), "{report:?}");
         // Nothing is thought of its cost: no number of requests would do.
         let (test, ended) = run(false, 0.0, u64::MAX);
         let report = test.report(at(ended));
         assert_eq!(
             (report.state, report.needed),
-            (State::CannotBeConfirmed, None)
+            (ExperimentState::CannotBeConfirmed, None)
         );
         assert!(report.text.contains("more requests than will come"));
     }
@@ -315,43 +328,43 @@ mod tests {
         let (mut test, ended) = run(true, 0.01, 1000);
         assert_eq!(ended, 1000);
         let report = test.report(at(ended));
-        assert_eq!(report.state, State::Stopped);
+        assert_eq!(report.state, ExperimentState::Stopped);
         assert!(
             report.text.ends_with("the site is above its SLO"),
             "{}",
             report.text
         );
-        let toss = Toss {
+        let assignment = Assignment {
             at: at(1100),
-            held: true,
+            delayed: true,
         };
-        test.on_toss(toss);
+        test.on_assignment(assignment);
         assert!(test.settle(at(9000), false, |_, _| Some(0.0)));
         assert_eq!(test.report(at(9000)), report);
     }
 
     #[test]
-    fn while_it_runs_it_tells_how_far_it_is() {
-        let mut test = test(0.05);
+    fn a_running_experiment_reports_its_progress() {
+        let mut run = begun(0.05);
         for ms in [100, 200, 300] {
-            test.on_toss(Toss {
+            run.on_assignment(Assignment {
                 at: at(ms),
-                held: ms == 200,
+                delayed: ms == 200,
             });
         }
-        assert!(!test.settle(at(1500), false, |_, _| None));
-        let found = serde_json::to_value(test.report(at(1500))).unwrap();
+        assert!(!run.settle(at(1500), false, |_, _| None));
+        let found = serde_json::to_value(run.report(at(1500))).unwrap();
         let mut wanted = json!({
-            "class": "GET /search/*", "resource": "db cpu", "state": "running", "tossed": 3,
-            "held": 1, "needed": 16, "t": null, "cost_ms": null, "cost_error": null, "seconds": 1.5,
-            "text": "GET /search/* is tested against db cpu: 3 requests in 1.5 s, 1 of them held",
+            "class": "GET /search/*", "resource": "db cpu", "state": "running", "assigned": 3,
+            "delayed": 1, "needed": 16, "t": null, "cost_ms": null, "cost_error": null, "seconds": 1.5,
+            "text": "GET /search/* is tested against db cpu: 3 requests in 1.5 s, 1 of them delayed",
         });
         assert_eq!(found, wanted);
-        assert!(!test.settle(at(2000), false, |_, _| Some(0.1)));
-        let found = serde_json::to_value(test.report(at(2000))).unwrap();
+        assert!(!run.settle(at(2000), false, |_, _| Some(0.1)));
+        let found = serde_json::to_value(run.report(at(2000))).unwrap();
         wanted["seconds"] = json!(2.0);
         wanted["text"] = json!(
-            "GET /search/* is tested against db cpu: 3 requests in 2.0 s, 1 of them held; 3 are counted, \
+            "GET /search/* is tested against db cpu: 3 requests in 2.0 s, 1 of them delayed; 3 are counted, \
              it takes about 16 requests"
         );
         assert_eq!(found, wanted);
