@@ -33,7 +33,7 @@ pub(super) struct Programs {
     object: Object,
 }
 
-/// The place of each variable of a section.
+/// The offset of each variable of a section.
 #[derive(Debug)]
 struct Section(BTreeMap<String, (usize, usize)>);
 
@@ -126,19 +126,19 @@ impl Section {
             .map_err(refused("read the programs' description"))?
             .ok_or_else(missing)?;
         let section: types::DataSec<'_> = btf.type_by_name(name).ok_or_else(missing)?;
-        let place = |it: types::VarSecInfo| {
+        let of = |it: types::VarSecInfo| {
             let variable: types::Var<'_> = btf.type_by_id(it.ty)?;
             let name = variable.name()?.to_str()?.to_owned();
             Some((name, (it.offset as usize, it.size)))
         };
-        Ok(Self(section.iter().filter_map(place).collect()))
+        Ok(Self(section.iter().filter_map(of).collect()))
     }
 
     fn put(&self, bytes: &mut [u8], Setting(name, value): &Setting) -> Result<(), KernelError> {
         let wrong = || KernelError::Object(format!("the programs have no setting {name}"));
         let (offset, size) = *self.0.get(*name).ok_or_else(wrong)?;
-        let place = bytes.get_mut(offset..offset + size).ok_or_else(wrong)?;
-        place.copy_from_slice(value.to_le_bytes().get(..size).ok_or_else(wrong)?);
+        let bytes = bytes.get_mut(offset..offset + size).ok_or_else(wrong)?;
+        bytes.copy_from_slice(value.to_le_bytes().get(..size).ok_or_else(wrong)?);
         Ok(())
     }
 }
@@ -171,21 +171,21 @@ impl PerCpu {
         let btf = Btf::from_vmlinux().map_err(refused("read /sys/kernel/btf/vmlinux"))?;
         let missing = || KernelError::Object("the kernel does not describe .data..percpu".into());
         let section: types::DataSec<'_> = btf.type_by_name(".data..percpu").ok_or_else(missing)?;
-        let mut places = BTreeMap::new();
+        let mut offsets = BTreeMap::new();
         for it in section.iter() {
             let variable: Option<types::Var<'_>> = btf.type_by_id(it.ty);
             if let Some(name) = variable.and_then(|variable| variable.name()) {
-                places.insert(name.to_owned(), (i64::from(it.offset), it.size));
+                offsets.insert(name.to_owned(), (i64::from(it.offset), it.size));
             }
         }
-        let place = |name: &str| places.get(OsStr::new(name)).copied();
-        let (queues, _) = place("runqueues").ok_or_else(missing)?;
-        let beside = |name| place(name).map_or(0, |(offset, _)| offset - queues);
+        let offset = |name: &str| offsets.get(OsStr::new(name)).copied();
+        let (queues, _) = offset("runqueues").ok_or_else(missing)?;
+        let beside = |name| offset(name).map_or(0, |(offset, _)| offset - queues);
         // From 6.15 a variable of its own; until 6.1 the first member of `irq_stat`. Between,
         // it lies within another one, and is done without.
-        let (softirq, softirq_bytes) = match place("__softirq_pending") {
+        let (softirq, softirq_bytes) = match offset("__softirq_pending") {
             Some((offset, bytes)) => (offset - queues, bytes),
-            None if place("pcpu_hot").is_none() => (beside("irq_stat"), 4),
+            None if offset("pcpu_hot").is_none() => (beside("irq_stat"), 4),
             None => (0, 0),
         };
         Ok(Self {

@@ -3,11 +3,8 @@
 //! ```text
 //! asked ──> sent with a new sequence ──> no answer for 2 ms: sent again with the same one, which
 //!                                        the node carries out once
-//! answered: done      -> the director is told
-//!           epoch     -> the first time the node's life is learned; later it has restarted: lost
-//!           stale     -> a new sequence, by the node's clock, some times
-//!           too old   -> the same, once, if nothing else was sent with the old one
-//!           the rest  -> lost
+//! answered: settled as `udp::sequences` says: the director gets the value, or that it is lost; or it is sent with
+//!           a new sequence
 //! ```
 //!
 //! An atomic without an answer for a quarter of a second is given up. Whether it was carried out is not
@@ -18,15 +15,13 @@ use std::time::Duration;
 use tidegate_core::load::{WordOp, WordReply, WordRequest};
 use tidegate_core::time::Timestamp;
 
-use crate::udp::node_clock::NodeClock;
-use crate::udp::wire::{Reply, Request, Status, Unverified, Verb};
+use crate::udp::sequences::{RENEWALS_MAX, Sequences, Settled};
+use crate::udp::wire::{Reply, Request, Unverified, Verb};
 
 /// Sent again after this long.
 const AGAIN: Duration = Duration::from_millis(2);
 /// Given up after this long.
 const GIVEN_UP: Duration = Duration::from_millis(250);
-/// New sequences for one question.
-const RENEWALS_MAX: u32 = 3;
 
 /// One that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -50,16 +45,18 @@ impl UnderWay {
             WordOp::CompareAndSwap { .. } => Verb::CompareAndSwap,
         }
     }
+
+    fn word(&self) -> u32 {
+        match self.asked.op {
+            WordOp::FetchAndAdd { word, .. } | WordOp::CompareAndSwap { word, .. } => word,
+        }
+    }
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Atomics {
-    /// The node's life as far as known; 0: not yet.
-    epoch: u32,
-    /// Sequence of the last one.
-    sequence: u64,
-    clock: NodeClock,
+    sequences: Sequences,
     under_way: Option<UnderWay>,
 }
 
@@ -70,7 +67,7 @@ pub(super) enum Due {
     Nothing,
     /// Send this.
     Send(Request),
-    /// Tell that nothing came of the question with this number.
+    /// Nothing came of the question with this number.
     GiveUp(u32),
 }
 
@@ -82,12 +79,12 @@ impl Atomics {
         sent_at: Timestamp,
         received_at: Timestamp,
     ) {
-        self.clock.note(node_now_ns, sent_at, received_at);
+        self.sequences.note_clock(node_now_ns, sent_at, received_at);
     }
 
     /// The node's clock as far as known, ns; 0: not yet.
     pub(super) fn node_clock(&self, now: Timestamp) -> u64 {
-        self.clock.at(now)
+        self.sequences.node_clock(now)
     }
 
     /// What to do for what is asked, on behalf of this initiator; a question that is new takes the nonce.
@@ -98,7 +95,7 @@ impl Atomics {
         now: Timestamp,
     ) -> Due {
         let Some(mut under_way) = self.under_way.filter(|it| it.asked == asked) else {
-            let sequence = self.next_sequence(now);
+            let sequence = self.sequences.next(now);
             let under_way = UnderWay {
                 asked,
                 sequence,
@@ -138,7 +135,7 @@ impl Atomics {
             sequence: under_way.sequence,
             // A word that no region has is refused by the node.
             word: u16::try_from(word).unwrap_or(u16::MAX),
-            epoch: self.epoch,
+            epoch: self.sequences.epoch(),
             operand,
             expected,
             ..Request::read(0, initiator, nonce)
@@ -159,61 +156,38 @@ impl Atomics {
             .filter(|it| it.nonce == Some(reply.nonce) && it.sequence == reply.sequence)?;
         // It may answer the first of the copies.
         self.note_clock(reply.node_now_ns, under_way.begun_at, now);
-        let lost = Some((under_way.asked.ticket, WordReply::Lost));
+        let ticket = under_way.asked.ticket;
+        let lost = Some((ticket, WordReply::Lost));
         self.under_way = None;
-        match reply.status {
-            Status::Done => {
-                let done = WordReply::Done {
-                    held: reply.value,
-                    node_now: Timestamp::from_nanos(reply.node_now_ns),
-                };
-                return Some((under_way.asked.ticket, done));
+        match self
+            .sequences
+            .settle(reply, under_way.word(), under_way.sent)
+        {
+            Settled::Done(held) => {
+                let node_now = Timestamp::from_nanos(reply.node_now_ns);
+                return Some((ticket, WordReply::Done { held, node_now }));
             }
-            Status::Epoch => {
-                // Sequences count on the node's clock, which may have begun anew.
-                self.sequence = 0;
-                if std::mem::replace(&mut self.epoch, reply.epoch) != 0 {
-                    return lost;
-                }
-            }
-            // Our numbers lie behind those that the node knows of us.
-            Status::Stale => {}
-            // It took long on its way. A copy may have come sooner, and be forgotten by now.
-            Status::TooOld if under_way.sent == 1 && under_way.renewals == 0 => {}
-            Status::TooOld => return lost,
-            // A copy may yet be carried out. Later ones count on the clock that we know now.
-            Status::TooNew => {
-                self.sequence = 0;
-                return lost;
-            }
-            Status::NoWord | Status::Full | Status::Absent | Status::Torn | Status::Other(_) => {
-                return lost;
-            }
+            Settled::Renew(_) => {}
+            Settled::Lost(_) => return lost,
         }
         if under_way.renewals == RENEWALS_MAX {
             return lost;
         }
         under_way.renewals += 1;
         under_way.sent = 0;
-        under_way.sequence = self.next_sequence(now);
+        under_way.sequence = self.sequences.next(now);
         under_way.nonce = None;
         // It goes out at the next look.
         under_way.sent_at = Timestamp::ZERO;
         self.under_way = Some(under_way);
         None
     }
-
-    /// The next sequence: the node's clock as far as known, and more than the last one.
-    fn next_sequence(&mut self, now: Timestamp) -> u64 {
-        let node_now = self.node_clock(now);
-        self.sequence = node_now.max(self.sequence.saturating_add(1));
-        self.sequence
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::udp::wire::Status;
 
     const ASKED: WordRequest = WordRequest {
         ticket: 7,
@@ -289,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_node_does_not_do_is_told() {
+    fn a_refusal_of_the_node_is_lost() {
         for status in [
             Status::NoWord,
             Status::Full,
@@ -298,20 +272,20 @@ mod tests {
         ] {
             let mut atomics = Atomics::default();
             let request = sent(atomics.due(ASKED, (1, 10), at(0)));
-            let told = atomics.accept(&reply(&request, status), at(1));
-            assert_eq!(told, Some((7, WordReply::Lost)), "{status:?}");
+            let given = atomics.accept(&reply(&request, status), at(1));
+            assert_eq!(given, Some((7, WordReply::Lost)), "{status:?}");
         }
         let mut atomics = Atomics::default();
         for round in 0..=RENEWALS_MAX {
             let request = sent(atomics.due(ASKED, (1, 0), at(u64::from(round) * 10)));
-            let told = atomics.accept(&reply(&request, Status::Stale), at(u64::from(round) * 10));
+            let given = atomics.accept(&reply(&request, Status::Stale), at(u64::from(round) * 10));
             let last = round == RENEWALS_MAX;
-            assert_eq!(told.is_some(), last, "{round}");
+            assert_eq!(given.is_some(), last, "{round}");
         }
     }
 
     #[test]
-    fn one_that_was_too_old_is_numbered_anew_once_unless_a_copy_was_sent() {
+    fn one_that_was_too_old_is_numbered_anew_unless_a_copy_was_sent() {
         let lost = Some((7, WordReply::Lost));
         let mut atomics = Atomics::default();
         let first = sent(atomics.due(ASKED, (1, 0), at(0)));
@@ -319,12 +293,20 @@ mod tests {
         let second = sent(atomics.due(ASKED, (1, 0), at(2)));
         // The answer had the node's clock.
         assert_eq!(second.sequence, 9_000_000_000);
-        assert_eq!(atomics.accept(&reply(&second, Status::TooOld), at(3)), lost);
+        sent(atomics.due(ASKED, (1, 0), at(2002)));
+        let given = atomics.accept(&reply(&second, Status::TooOld), at(2003));
+        assert_eq!(given, lost, "a copy may have been carried out");
+    }
+
+    #[test]
+    fn one_that_is_always_too_old_is_lost_after_its_renewals() {
         let mut atomics = Atomics::default();
-        let first = sent(atomics.due(ASKED, (1, 0), at(0)));
-        sent(atomics.due(ASKED, (1, 0), at(2000)));
-        let told = atomics.accept(&reply(&first, Status::TooOld), at(2001));
-        assert_eq!(told, lost, "a copy may have been carried out");
+        for round in 0..=u64::from(RENEWALS_MAX) {
+            let request = sent(atomics.due(ASKED, (1, 0), at(round * 10)));
+            let given = atomics.accept(&reply(&request, Status::TooOld), at(round * 10));
+            let last = round == u64::from(RENEWALS_MAX);
+            assert_eq!(given.is_some(), last, "{round}");
+        }
     }
 
     #[test]
@@ -342,8 +324,8 @@ mod tests {
         atomics.note_clock(20_000_000_000, at(0), at(0));
         let ahead = sent(atomics.due(ASKED, (1, 0), at(0)));
         assert_eq!(ahead.sequence, 20_000_000_000);
-        let told = atomics.accept(&reply(&ahead, Status::TooNew), at(1));
-        assert_eq!(told, Some((7, WordReply::Lost)));
+        let given = atomics.accept(&reply(&ahead, Status::TooNew), at(1));
+        assert_eq!(given, Some((7, WordReply::Lost)));
         let next = sent(atomics.due(ASKED, (1, 0), at(1)));
         assert_eq!(next.sequence, 9_000_000_000);
     }

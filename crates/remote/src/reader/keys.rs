@@ -31,7 +31,7 @@ pub(super) enum Purpose {
     Whose,
 }
 
-/// The keys of one node, by their places among the reader's.
+/// The keys of one node, by their indices among the reader's.
 #[derive(Debug)]
 pub(super) struct KeyChoice {
     /// The newest first.
@@ -59,8 +59,8 @@ impl KeyChoice {
         self.own.get(self.current).copied()
     }
 
-    /// The place of that key among the node's.
-    pub(super) fn place(&self) -> usize {
+    /// The index of that key among the node's.
+    pub(super) fn index(&self) -> usize {
         self.current
     }
 
@@ -104,11 +104,11 @@ impl KeyChoice {
 
     /// The node has answered to this key, one of its own.
     pub(super) fn answered(&mut self, key: usize) {
-        let place = self.own.iter().position(|own| *own == key);
+        let index = self.own.iter().position(|own| *own == key);
         // Answers that were overtaken change nothing.
-        if let Some(place) = place.filter(|place| *place <= self.oldest) {
-            self.current = place;
-            self.oldest = place;
+        if let Some(index) = index.filter(|index| *index <= self.oldest) {
+            self.current = index;
+            self.oldest = index;
         }
     }
 }

@@ -8,7 +8,7 @@
 //! | file | what |
 //! |---|---|
 //! | `schedule` | groups and deadlines |
-//! | `flights` | which reads are under way |
+//! | `in_flight` | which reads are under way |
 //! | `keys` | with which key a node is asked |
 //! | `peers` | which addresses are asked, and which answer |
 //! | `atomics` | what the director asks of nodes' words |
@@ -21,8 +21,8 @@
 //! until it answers.
 
 mod atomics;
-mod flights;
 mod front_ends;
+mod in_flight;
 mod keys;
 mod node;
 mod peers;
@@ -79,7 +79,7 @@ pub enum Transport {
 /// A node to be read.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its place in the load table.
+    /// Its index in the load table.
     pub node: NodeId,
     /// How it is reached.
     pub transport: Transport,
@@ -109,7 +109,7 @@ impl Default for ReaderOptions {
 /// Why there is no reader.
 #[derive(Debug, thiserror::Error)]
 pub enum ReaderError {
-    /// The load table has no place for it.
+    /// The load table has no index for it.
     #[error("node {0} is not in the load table, which has {1}")]
     Node(u32, usize),
     /// The load table takes one writer per node.
@@ -162,7 +162,7 @@ impl Reader {
         let realtime = told.recv().unwrap_or(Ok(Err(RealtimeRefused::Unwanted)));
         let realtime = realtime.map_err(RegionError::io("give the reader's privileges away"))?;
         Ok(ReaderHandle {
-            places: places(&nodes),
+            indices: indices(&nodes),
             shared,
             realtime,
             thread: Some(thread),
@@ -182,8 +182,8 @@ struct State {
 /// A running reader; it ends when this is dropped.
 #[derive(Debug)]
 pub struct ReaderHandle {
-    /// By node, the place of its target.
-    places: Vec<Option<u32>>,
+    /// By node, the index of its target.
+    indices: Vec<Option<u32>>,
     shared: Arc<State>,
     realtime: Result<(), RealtimeRefused>,
     thread: Option<JoinHandle<()>>,
@@ -192,8 +192,8 @@ pub struct ReaderHandle {
 impl ReaderHandle {
     /// How the reads of a node go, if it is one of the targets.
     pub fn status(&self, node: NodeId) -> Option<NodeReadStatus> {
-        let place = (*self.places.get(node.index())?)?;
-        Some(self.shared.nodes[place as usize].status())
+        let index = (*self.indices.get(node.index())?)?;
+        Some(self.shared.nodes[index as usize].status())
     }
 
     /// Front-ends that read the same nodes, ourselves included, as most nodes counted them within
@@ -245,12 +245,12 @@ fn check(
     Ok(())
 }
 
-/// By node, the place of its target.
-fn places(nodes: &[NodeId]) -> Vec<Option<u32>> {
+/// By node, the index of its target.
+fn indices(nodes: &[NodeId]) -> Vec<Option<u32>> {
     let length = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);
-    let mut places = vec![None; length];
-    for (place, node) in nodes.iter().enumerate() {
-        places[node.index()] = Some(place as u32);
+    let mut indices = vec![None; length];
+    for (index, node) in nodes.iter().enumerate() {
+        indices[node.index()] = Some(index as u32);
     }
-    places
+    indices
 }

@@ -1,22 +1,24 @@
 //! One node as the reader sees it: from the bytes of an answer to the load table.
+//!
+//! A region that answers at once is asked by its verbs. Over UDP many reads are in flight at a time, so that
+//! path keeps what is between a request and its answer; what both mean is the same code (`udp::sequences`).
 
 use std::io;
 
 use tidegate_core::load::{
-    Counters, History, LoadTable, Progress, Reading, Rung, WordOp, WordReply, WordRequest,
+    Counters, History, LoadTable, Progress, Reading, Rung, WordOp, WordReply,
 };
 use tidegate_core::record::{AGGREGATE_LINES, LINE_BYTES, LoadRecord, RecordError};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
 use super::atomics::Atomics;
-use super::flights::Flights;
 use super::front_ends::Counted;
+use super::in_flight::InFlightReads;
 use super::keys::KeyChoice;
 use super::status::{ReadFault, Shared};
 use crate::clock;
 use crate::region::{Region, RegionError};
-use crate::shm::ShmRegion;
 
 /// Lines of every read: what the load is made from. The lines of single CPUs are not.
 pub(super) const LINES: usize = AGGREGATE_LINES;
@@ -24,30 +26,45 @@ pub(super) const LINES: usize = AGGREGATE_LINES;
 pub(super) const LINES_BYTES: usize = LINES * LINE_BYTES;
 
 /// How it is reached.
-#[derive(Debug)]
 pub(super) enum Path {
-    /// By a mapping.
-    Shm(ShmRegion),
+    /// By a region that answers at once, and how its records are read.
+    Local(Box<dyn Region + Send>, Rung),
     /// By a datagram.
-    Udp {
-        /// Which of the reader's peers.
-        peer: usize,
-        /// With what it is asked.
-        keys: KeyChoice,
-        /// For its atomics.
-        initiator: u64,
-    },
+    Udp(Box<UdpPath>),
 }
 
-/// What is kept of one node.
+/// What is kept of a node that is reached by datagrams.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) id: NodeId,
-    pub(super) path: Path,
-    pub(super) flights: Flights,
+pub(super) struct UdpPath {
+    /// Which of the reader's peers.
+    pub(super) peer: usize,
+    /// With what it is asked.
+    pub(super) keys: KeyChoice,
+    /// For its atomics.
+    pub(super) initiator: u64,
+    pub(super) in_flight: InFlightReads,
     pub(super) atomics: Atomics,
     /// The front-ends that read it.
     pub(super) front_ends: Counted,
+}
+
+impl UdpPath {
+    pub(super) fn new(peer: usize, keys: KeyChoice, initiator: u64) -> Self {
+        Self {
+            peer,
+            keys,
+            initiator,
+            in_flight: InFlightReads::default(),
+            atomics: Atomics::default(),
+            front_ends: Counted::default(),
+        }
+    }
+}
+
+/// What is kept of one node.
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    path: Path,
     history: History,
     /// Sequence and generation of the newest record that was believed; zero: none yet.
     sequence: u32,
@@ -67,9 +84,6 @@ impl Node {
         Self {
             id,
             path,
-            flights: Flights::default(),
-            atomics: Atomics::default(),
-            front_ends: Counted::default(),
             history: History::default(),
             sequence: 0,
             generation: 0,
@@ -81,55 +95,49 @@ impl Node {
         self.history.note_poll(now, table.own(self.id));
     }
 
-    /// Reads a node that is reached by a mapping.
-    pub(super) fn read_shm(&mut self, shared: &Shared, table: &LoadTable) {
-        let Path::Shm(region) = &mut self.path else {
-            return;
-        };
-        let sent_at = clock::now();
-        let mut lines = [0; LINES_BYTES];
-        let copied = region.copy(&mut lines, sent_at);
-        self.note_poll(sent_at, table);
-        match copied {
-            Ok(_) => {
-                let times = Times {
-                    sent_at,
-                    received_at: sent_at,
-                    // The owner's clock is ours.
-                    node_now_ns: sent_at.nanos(),
-                };
-                self.accept(&lines, times, Some(Rung::SharedMemory), shared, table);
-            }
-            Err(error) => shared.faults(fault(&error), 1),
+    /// What is kept of it, if it is reached by datagrams.
+    pub(super) fn udp(&self) -> Option<&UdpPath> {
+        match &self.path {
+            Path::Udp(path) => Some(path),
+            Path::Local(..) => None,
         }
     }
 
-    /// Does at once what is asked of the words of a node that is reached by a mapping.
-    pub(super) fn ask_shm(&mut self, table: &LoadTable) {
-        let Path::Shm(region) = &mut self.path else {
+    /// The same.
+    pub(super) fn udp_mut(&mut self) -> Option<&mut UdpPath> {
+        match &mut self.path {
+            Path::Udp(path) => Some(path),
+            Path::Local(..) => None,
+        }
+    }
+
+    /// Reads a node that answers at once, and does what is asked of its words.
+    pub(super) fn read_local(&mut self, shared: &Shared, table: &LoadTable) {
+        let Path::Local(region, rung) = &mut self.path else {
             return;
         };
-        let Some(WordRequest { ticket, op }) = table.asked_word(self.id) else {
-            return;
-        };
-        let held = match op {
-            WordOp::FetchAndAdd { word, delta } => region.fetch_and_add(word, delta),
-            WordOp::CompareAndSwap {
-                word,
-                expected,
-                new,
-            } => region.compare_and_swap(word, expected, new),
-        };
-        let reply = match held {
-            Ok(held) => WordReply::Done {
-                held,
-                // The owner's clock is ours.
-                node_now: clock::now(),
-            },
-            // The next read says why, if it is the region that is gone.
-            Err(_) => WordReply::Lost,
-        };
-        table.answer_word(self.id, ticket, reply);
+        let rung = *rung;
+        let read = region.read(LINES);
+        if let Some(asked) = table.asked_word(self.id) {
+            let reply = carry_out(region.as_mut(), asked.op);
+            table.answer_word(self.id, asked.ticket, reply);
+        }
+        match read {
+            Ok(read) => {
+                self.note_poll(read.sent_at, table);
+                let times = Times {
+                    sent_at: read.sent_at,
+                    received_at: read.received_at,
+                    // Without a clock of its own, the owner's is ours.
+                    node_now_ns: read.node_now_ns.unwrap_or(read.received_at.nanos()),
+                };
+                self.accept(read.bytes(), times, Some(rung), shared, table);
+            }
+            Err(error) => {
+                self.note_poll(clock::now(), table);
+                shared.faults(fault(&error), 1);
+            }
+        }
     }
 
     /// Takes in the lines of an answer.
@@ -190,6 +198,27 @@ impl Node {
         sequence == Some(self.sequence)
             && self.sequence != 0
             && generation.map(|word| u64::from_le_bytes(*word)) == Some(self.generation)
+    }
+}
+
+/// Does at once what is asked of a word.
+fn carry_out(region: &mut dyn Region, op: WordOp) -> WordReply {
+    let held = match op {
+        WordOp::FetchAndAdd { word, delta } => region.fetch_and_add(word, delta),
+        WordOp::CompareAndSwap {
+            word,
+            expected,
+            new,
+        } => region.compare_and_swap(word, expected, new),
+    };
+    match held {
+        Ok(held) => WordReply::Done {
+            held,
+            // The owner's clock is ours.
+            node_now: clock::now(),
+        },
+        // The next read says why, if it is the region that is gone.
+        Err(_) => WordReply::Lost,
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Peer {
     /// The same for the kernel.
     pub(super) name: Name,
     /// Which of the reader's sockets.
-    pub(super) side: usize,
+    pub(super) socket: usize,
     /// Under which it is read.
     pub(super) initiator: u64,
     /// Nodes that are read there.
@@ -88,7 +88,7 @@ impl Peers {
         &mut self,
         node: usize,
         address: SocketAddr,
-        side: usize,
+        socket: usize,
     ) -> Result<(usize, u64), RegionError> {
         let peer = match self.by_address.get(&address) {
             Some(known) => *known,
@@ -98,7 +98,7 @@ impl Peers {
                 self.all.push(Peer {
                     address,
                     name: address.into(),
-                    side,
+                    socket,
                     initiator,
                     nodes: Vec::new(),
                     number: 0,

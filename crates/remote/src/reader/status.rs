@@ -64,15 +64,15 @@ impl ReadFault {
         found.map_or("", |(_, label)| label)
     }
 
-    /// Its place among all, from 1.
+    /// Its index among all, from 1.
     fn number(self) -> u64 {
-        let place = Self::ALL.iter().position(|(fault, _)| *fault == self);
-        place.map_or(0, |place| place as u64 + 1)
+        let index = Self::ALL.iter().position(|(fault, _)| *fault == self);
+        index.map_or(0, |index| index as u64 + 1)
     }
 
     fn from_number(number: u64) -> Option<Self> {
-        let place = usize::try_from(number).ok()?.checked_sub(1)?;
-        Self::ALL.get(place).map(|(fault, _)| *fault)
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        Self::ALL.get(index).map(|(fault, _)| *fault)
     }
 }
 
@@ -202,9 +202,9 @@ impl Shared {
             .store(rung | (fault.number() << 8), Ordering::Relaxed);
     }
 
-    /// The node answers to the key at this place among its keys.
-    pub(super) fn answers_to(&self, place: usize) {
-        let number = u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1);
+    /// The node answers to the key at this index among its keys.
+    pub(super) fn answers_to(&self, index: usize) {
+        let number = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
         self.key.store(number, Ordering::Relaxed);
     }
 
@@ -214,10 +214,10 @@ impl Shared {
         self.other_key.store(known, Ordering::Relaxed);
     }
 
-    /// Whether the node at this place is read in this round: always, unless it has not answered for long.
+    /// Whether the node at this index is read in this round: always, unless it has not answered for long.
     /// Such nodes take turns.
-    pub(super) fn is_due(&self, place: usize, round: u64) -> bool {
-        self.consecutive() < FAULTS_MAX || (place as u64 + round).is_multiple_of(BACKOFF)
+    pub(super) fn is_due(&self, index: usize, round: u64) -> bool {
+        self.consecutive() < FAULTS_MAX || (index as u64 + round).is_multiple_of(BACKOFF)
     }
 
     pub(super) fn consecutive(&self) -> u32 {

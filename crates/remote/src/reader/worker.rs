@@ -1,4 +1,4 @@
-//! The reader's thread: sends, takes answers in, waits.
+//! The reader's thread: sends, receives answers, waits.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
@@ -8,15 +8,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use tidegate_core::load::{LoadTable, WordReply};
+use tidegate_core::load::{LoadTable, Rung, WordReply};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
 use super::atomics::Due;
-use super::flights::Flight;
 use super::front_ends;
+use super::in_flight::InFlightRead;
 use super::keys::{KeyChoice, Purpose};
-use super::node::{LINES, LINES_BYTES, Node, Path, Times};
+use super::node::{LINES, LINES_BYTES, Node, Path, Times, UdpPath};
 use super::peers::{Asked, Peers};
 use super::schedule::Schedule;
 use super::status::{ReadFault, ReaderStats};
@@ -46,12 +46,12 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 const STATS_EVERY: Duration = Duration::from_millis(100);
 
 /// One socket and what goes through it.
-struct Side {
+struct Socket {
     socket: UdpSocket,
     ipv4: bool,
 }
 
-impl Side {
+impl Socket {
     fn wanted(&self) -> PollFd<'_> {
         PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN)
     }
@@ -80,7 +80,7 @@ impl Buffers {
 /// What the thread owns.
 pub(super) struct Worker {
     nodes: Vec<Node>,
-    sides: Vec<Side>,
+    sockets: Vec<Socket>,
     peers: Peers,
     keys: Vec<Key>,
     nonces: Nonces,
@@ -104,7 +104,7 @@ impl Worker {
     ) -> Result<Self, RegionError> {
         let mut worker = Self {
             nodes: Vec::with_capacity(targets.len()),
-            sides: Vec::new(),
+            sockets: Vec::new(),
             peers: Peers::default(),
             keys: Vec::new(),
             nonces: Nonces::default(),
@@ -119,17 +119,16 @@ impl Worker {
         };
         for target in targets {
             let path = match target.transport {
-                Transport::Shm { path } => Path::Shm(ShmRegion::impatient(&path)),
+                Transport::Shm { path } => {
+                    Path::Local(Box::new(ShmRegion::impatient(&path)), Rung::SharedMemory)
+                }
                 Transport::Udp { address, keys } => {
-                    let side = worker.side(address.is_ipv4())?;
+                    let socket = worker.socket(address.is_ipv4())?;
                     let node = worker.nodes.len();
-                    let (peer, initiator) = worker.peers.add(node, address, side)?;
+                    let (peer, initiator) = worker.peers.add(node, address, socket)?;
                     let keys = keys.into_iter().map(|key| worker.key(key));
-                    Path::Udp {
-                        peer,
-                        keys: KeyChoice::new(keys.collect()),
-                        initiator,
-                    }
+                    let keys = KeyChoice::new(keys.collect());
+                    Path::Udp(Box::new(UdpPath::new(peer, keys, initiator)))
                 }
             };
             worker.nodes.push(Node::new(target.node, path));
@@ -138,16 +137,16 @@ impl Worker {
     }
 
     /// The socket for a family of addresses.
-    fn side(&mut self, ipv4: bool) -> Result<usize, RegionError> {
-        if let Some(side) = self.sides.iter().position(|side| side.ipv4 == ipv4) {
-            return Ok(side);
+    fn socket(&mut self, ipv4: bool) -> Result<usize, RegionError> {
+        if let Some(socket) = self.sockets.iter().position(|socket| socket.ipv4 == ipv4) {
+            return Ok(socket);
         }
         let socket = for_requests(ipv4)?;
-        self.sides.push(Side { socket, ipv4 });
-        Ok(self.sides.len() - 1)
+        self.sockets.push(Socket { socket, ipv4 });
+        Ok(self.sockets.len() - 1)
     }
 
-    /// The place of a key, which many nodes share.
+    /// The index of a key, which many nodes share.
     fn key(&mut self, key: Key) -> usize {
         let known = self.keys.iter().position(|known| *known == key);
         known.unwrap_or_else(|| {
@@ -167,19 +166,19 @@ impl Worker {
             self.awaited = 0;
             let (group, _) = schedule.begin(self.slot_began);
             let round = schedule.rounds();
-            for side in 0..self.sides.len() {
-                self.send(&mut buffers, side, group.clone(), round);
+            for socket in 0..self.sockets.len() {
+                self.send(&mut buffers, socket, group.clone(), round);
             }
-            for place in group {
-                self.read_shm(place, round);
+            for index in group {
+                self.read_local(index, round);
             }
-            self.take_until(&mut buffers, schedule.deadline());
+            self.receive_until(&mut buffers, schedule.deadline());
             let now = clock::now();
             if let Some(until) = schedule.end(now) {
                 clock::sleep_until(until);
             }
             if now.since(self.stats_at) >= STATS_EVERY {
-                self.tell(&schedule, now);
+                self.publish_stats(&schedule, now);
             }
         }
     }
@@ -189,26 +188,26 @@ impl Worker {
     }
 
     /// Sends a read to every node of a group that is reached through this socket.
-    fn send(&mut self, buffers: &mut Buffers, side: usize, group: Range<usize>, round: u64) {
+    fn send(&mut self, buffers: &mut Buffers, socket: usize, group: Range<usize>, round: u64) {
         let mut now = clock::now();
-        for place in group {
-            let node = &mut self.nodes[place];
-            let Path::Udp { peer, keys, .. } = &mut node.path else {
+        for index in group {
+            let node = &mut self.nodes[index];
+            let Some(path) = node.udp_mut() else {
                 continue;
             };
-            let peer = self.peers.get_mut(*peer);
-            let shared = &self.shared.nodes[place];
-            if peer.side != side {
+            let peer = self.peers.get_mut(path.peer);
+            let shared = &self.shared.nodes[index];
+            if peer.socket != socket {
                 continue;
             }
-            let expired = node.flights.expire(now, self.timeout);
+            let expired = path.in_flight.expire(now, self.timeout);
             if expired > 0 {
                 shared.faults(ReadFault::Timeout, expired);
             }
-            if !shared.is_due(place, round) {
+            if !shared.is_due(index, round) {
                 continue;
             }
-            let Some((key, purpose)) = keys.next(shared.consecutive(), self.keys.len()) else {
+            let Some((key, purpose)) = path.keys.next(shared.consecutive(), self.keys.len()) else {
                 continue;
             };
             let Ok(nonce) = self.nonces.draw() else {
@@ -216,15 +215,15 @@ impl Worker {
                 shared.faults(ReadFault::Unreachable, 1);
                 continue;
             };
-            node.flights.send(Flight {
+            path.in_flight.send(InFlightRead {
                 nonce,
                 sent_at: now,
                 key,
                 purpose,
             });
             let request = Request {
-                sequence: peer.next_number(node.atomics.node_clock(now)),
-                word: if keys.is_trial(key, purpose) {
+                sequence: peer.next_number(path.atomics.node_clock(now)),
+                word: if path.keys.is_trial(key, purpose) {
                     TRIAL
                 } else {
                     0
@@ -237,53 +236,48 @@ impl Worker {
                 request.encode(&self.keys[key], header);
             }
             node.note_poll(now, &self.table);
-            buffers.sent.push((place, true));
-            self.ask(buffers, place, now);
+            buffers.sent.push((index, true));
+            self.ask(buffers, index, now);
             // Room for both of the next node.
             if buffers.sent.len() + 2 > SEND_BATCH {
-                self.flush(buffers, side);
+                self.flush(buffers, socket);
                 now = clock::now();
             }
         }
-        self.flush(buffers, side);
+        self.flush(buffers, socket);
     }
 
     /// Sends what is asked of a node's words, if anything is.
-    fn ask(&mut self, buffers: &mut Buffers, place: usize, now: Timestamp) {
-        let node = &mut self.nodes[place];
-        let Path::Udp {
-            peer,
-            keys,
-            initiator,
-        } = &node.path
-        else {
+    fn ask(&mut self, buffers: &mut Buffers, index: usize, now: Timestamp) {
+        let node = &mut self.nodes[index];
+        let id = node.id;
+        let Some(path) = node.udp_mut() else {
             return;
         };
-        let (Some(asked), Some(key)) = (self.table.asked_word(node.id), keys.current()) else {
+        let (Some(asked), Some(key)) = (self.table.asked_word(id), path.keys.current()) else {
             return;
         };
         let Ok(nonce) = self.nonces.draw() else {
-            self.table
-                .answer_word(node.id, asked.ticket, WordReply::Lost);
+            self.table.answer_word(id, asked.ticket, WordReply::Lost);
             return;
         };
-        match node.atomics.due(asked, (*initiator, nonce), now) {
+        match path.atomics.due(asked, (path.initiator, nonce), now) {
             Due::Nothing => {}
-            Due::GiveUp(ticket) => self.table.answer_word(node.id, ticket, WordReply::Lost),
+            Due::GiveUp(ticket) => self.table.answer_word(id, ticket, WordReply::Lost),
             Due::Send(request) => {
                 let slot = buffers.sent.len();
-                let name = &self.peers.get(*peer).name;
+                let name = &self.peers.get(path.peer).name;
                 let message = buffers.out.fill(slot, name, message_bytes(0));
                 if let Some(header) = message.first_chunk_mut() {
                     request.encode(&self.keys[key], header);
                 }
-                buffers.sent.push((place, false));
+                buffers.sent.push((index, false));
             }
         }
     }
 
     /// Hands the batch to the kernel.
-    fn flush(&mut self, buffers: &mut Buffers, side: usize) {
+    fn flush(&mut self, buffers: &mut Buffers, socket: usize) {
         let sent = &buffers.sent;
         let slots = &buffers.slots[..sent.len()];
         let nodes = &mut self.nodes;
@@ -291,13 +285,15 @@ impl Worker {
         let mut unsent = 0;
         buffers
             .out
-            .send(&self.sides[side].socket, slots, |slot, _| {
+            .send(&self.sockets[socket].socket, slots, |slot, _| {
                 // No route, a full buffer, a filter: the others are sent all the same.
-                let (place, is_read) = sent[usize::from(slot)];
+                let (index, is_read) = sent[usize::from(slot)];
                 unsent += 1;
                 if is_read {
-                    nodes[place].flights.end_last();
-                    shared[place].faults(ReadFault::Unreachable, 1);
+                    if let Some(path) = nodes[index].udp_mut() {
+                        path.in_flight.end_last();
+                    }
+                    shared[index].faults(ReadFault::Unreachable, 1);
                 }
             });
         self.stats.sent += sent.len() as u64;
@@ -305,21 +301,20 @@ impl Worker {
         buffers.sent.clear();
     }
 
-    fn read_shm(&mut self, place: usize, round: u64) {
-        let node = &mut self.nodes[place];
-        let shared = &self.shared.nodes[place];
-        if matches!(node.path, Path::Shm(_)) && shared.is_due(place, round) {
-            node.read_shm(shared, &self.table);
-            node.ask_shm(&self.table);
+    fn read_local(&mut self, index: usize, round: u64) {
+        let node = &mut self.nodes[index];
+        let shared = &self.shared.nodes[index];
+        if node.udp().is_none() && shared.is_due(index, round) {
+            node.read_local(shared, &self.table);
             self.stats.sent += 1;
             self.stats.received += 1;
         }
     }
 
-    /// Takes answers in until the deadline. Every time that the thread is woken costs more than
+    /// Receives answers until the deadline. Every time that the thread is woken costs more than
     /// an answer does: so it sleeps once all answers of this slot are there, and else is woken
     /// by the first one and lets the others come in meanwhile.
-    fn take_until(&mut self, buffers: &mut Buffers, deadline: Timestamp) {
+    fn receive_until(&mut self, buffers: &mut Buffers, deadline: Timestamp) {
         while !self.stopped() {
             let now = clock::now();
             if now >= deadline {
@@ -331,10 +326,10 @@ impl Worker {
                 continue;
             }
             self.wait(rest);
-            self.take(buffers);
+            self.receive(buffers);
             if self.awaited > 0 {
                 clock::sleep_until(deadline.min(clock::now() + NAP));
-                self.take(buffers);
+                self.receive(buffers);
             }
         }
     }
@@ -343,19 +338,19 @@ impl Worker {
     fn wait(&self, rest: Duration) {
         let rest = clock::timespec(rest);
         // Whether an answer came, the time is over or a signal did: the caller looks itself.
-        match self.sides.as_slice() {
+        match self.sockets.as_slice() {
             [one] => poll(&mut [one.wanted()], Some(&rest)).ok(),
             [one, other, ..] => poll(&mut [one.wanted(), other.wanted()], Some(&rest)).ok(),
             [] => None,
         };
     }
 
-    /// Takes in all answers that are here.
-    fn take(&mut self, buffers: &mut Buffers) {
-        for side in 0..self.sides.len() {
+    /// Receives all answers that are here.
+    fn receive(&mut self, buffers: &mut Buffers) {
+        for socket in 0..self.sockets.len() {
             // No longer than there are nodes: a flood must not keep us from sending.
             for _ in 0..=self.nodes.len() / RECEIVE_BATCH {
-                let received = buffers.back.receive(&self.sides[side].socket, false);
+                let received = buffers.back.receive(&self.sockets[socket].socket, false);
                 // Nothing there, or the system reports the fate of an earlier request, which
                 // its time-out tells as well.
                 let Ok(received) = received else { break };
@@ -374,14 +369,14 @@ impl Worker {
         }
     }
 
-    /// Takes in one answer.
+    /// Accepts one answer.
     fn accept(&mut self, message: &[u8], source: SocketAddr, received_at: Timestamp) {
         match self.expected(message, source) {
-            Some((Expected::Read(place, flight), reply)) => {
-                self.accept_read(place, flight, &reply, received_at);
+            Some((Expected::Read(index, read), reply)) => {
+                self.accept_read(index, read, &reply, received_at);
             }
-            Some((Expected::Atomic(place, sent_at), reply)) => {
-                self.accept_atomic(place, sent_at, &reply, received_at);
+            Some((Expected::Atomic(index, sent_at), reply)) => {
+                self.accept_atomic(index, sent_at, &reply, received_at);
             }
             None => self.stats.unexpected += 1,
         }
@@ -389,38 +384,39 @@ impl Worker {
 
     fn accept_read(
         &mut self,
-        place: usize,
-        flight: Flight,
+        index: usize,
+        read: InFlightRead,
         reply: &Unverified<'_>,
         received_at: Timestamp,
     ) {
-        let node = &mut self.nodes[place];
-        let shared = &self.shared.nodes[place];
-        let Ok((reply, lines)) = reply.verify(&self.keys[flight.key]) else {
+        let shared = &self.shared.nodes[index];
+        let Ok((reply, lines)) = reply.verify(&self.keys[read.key]) else {
             // The true answer may still come.
             self.stats.forged += 1;
             shared.faults(ReadFault::WrongKey, 1);
             return;
         };
-        node.flights.end(flight.nonce);
+        let node = &mut self.nodes[index];
+        let Some(path) = node.udp_mut() else {
+            return;
+        };
+        path.in_flight.end(read.nonce);
         self.stats.received += 1;
-        if flight.sent_at >= self.slot_began {
+        if read.sent_at >= self.slot_began {
             self.awaited = self.awaited.saturating_sub(1);
         }
-        if flight.purpose == Purpose::Whose {
+        if read.purpose == Purpose::Whose {
             shared.faults(ReadFault::WrongKey, 1);
-            shared.has_key_of(self.whose(flight.key));
+            shared.has_key_of(self.whose(read.key));
             return;
         }
-        if let Path::Udp { keys, .. } = &mut node.path {
-            keys.answered(flight.key);
-            shared.answers_to(keys.place());
-        }
-        node.atomics
-            .note_clock(reply.node_now_ns, flight.sent_at, received_at);
-        node.front_ends.note(reply.readers, received_at);
+        path.keys.answered(read.key);
+        shared.answers_to(path.keys.index());
+        path.atomics
+            .note_clock(reply.node_now_ns, read.sent_at, received_at);
+        path.front_ends.note(reply.readers, received_at);
         let times = Times {
-            sent_at: flight.sent_at,
+            sent_at: read.sent_at,
             received_at,
             node_now_ns: reply.node_now_ns,
         };
@@ -442,16 +438,17 @@ impl Worker {
 
     fn accept_atomic(
         &mut self,
-        place: usize,
+        index: usize,
         sent_at: Timestamp,
         reply: &Unverified<'_>,
         received_at: Timestamp,
     ) {
-        let node = &mut self.nodes[place];
-        let Path::Udp { keys, .. } = &node.path else {
+        let node = &mut self.nodes[index];
+        let id = node.id;
+        let Some(path) = node.udp_mut() else { return };
+        let Some(key) = path.keys.current() else {
             return;
         };
-        let Some(key) = keys.current() else { return };
         let Ok((reply, _)) = reply.verify(&self.keys[key]) else {
             // The true answer may still come.
             self.stats.forged += 1;
@@ -461,8 +458,8 @@ impl Worker {
         if sent_at >= self.slot_began {
             self.awaited = self.awaited.saturating_sub(1);
         }
-        if let Some((ticket, reply)) = node.atomics.accept(&reply, received_at) {
-            self.table.answer_word(node.id, ticket, reply);
+        if let Some((ticket, reply)) = path.atomics.accept(&reply, received_at) {
+            self.table.answer_word(id, ticket, reply);
         }
     }
 
@@ -481,20 +478,17 @@ impl Worker {
                 if !peer.is(source) || message.len() != MESSAGE_BYTES {
                     return None;
                 }
-                peer.nodes.iter().find_map(|place| {
-                    let flight = self.nodes[*place].flights.pending(reply.nonce())?;
-                    Some(Expected::Read(*place, flight))
+                peer.nodes.iter().find_map(|index| {
+                    let read = self.nodes[*index].udp()?.in_flight.pending(reply.nonce())?;
+                    Some(Expected::Read(*index, read))
                 })?
             }
-            Asked::Atomics(place) => {
-                let node = &self.nodes[place];
-                let Path::Udp { peer, .. } = &node.path else {
-                    return None;
-                };
-                if !self.peers.get(*peer).is(source) {
+            Asked::Atomics(index) => {
+                let path = self.nodes[index].udp()?;
+                if !self.peers.get(path.peer).is(source) {
                     return None;
                 }
-                Expected::Atomic(place, node.atomics.expected(&reply)?)
+                Expected::Atomic(index, path.atomics.expected(&reply)?)
             }
         };
         Some((expected, reply))
@@ -502,29 +496,27 @@ impl Worker {
 
     /// The node that is asked with this key; none for one that was replaced.
     fn whose(&self, key: usize) -> Option<NodeId> {
-        let owner = self.nodes.iter().find(|node| match &node.path {
-            Path::Udp { keys, .. } => keys.has(key),
-            Path::Shm(_) => false,
-        });
+        let has = |node: &&Node| node.udp().is_some_and(|path| path.keys.has(key));
+        let owner = self.nodes.iter().find(has);
         owner.map(|node| node.id)
     }
 
     /// Brings the statistics up to date.
-    fn tell(&mut self, schedule: &Schedule, now: Timestamp) {
+    fn publish_stats(&mut self, schedule: &Schedule, now: Timestamp) {
         self.stats_at = now;
         self.stats.rounds = schedule.rounds();
         self.stats.overruns = schedule.overruns();
         (self.stats.cpu_user, self.stats.cpu_system) = clock::thread_cpu();
         self.shared.stats.store(&self.stats);
-        let counted = self.nodes.iter_mut();
-        let readers = front_ends::estimate(counted.map(|node| node.front_ends.current(now)));
+        let counted = self.nodes.iter_mut().filter_map(Node::udp_mut);
+        let readers = front_ends::estimate(counted.map(|path| path.front_ends.current(now)));
         self.shared.stats.readers.store(readers, Ordering::Relaxed);
     }
 }
 
 /// What an answer is taken for: which node's, and what it answers.
 enum Expected {
-    Read(usize, Flight),
+    Read(usize, InFlightRead),
     /// With the time at which it was sent last.
     Atomic(usize, Timestamp),
 }

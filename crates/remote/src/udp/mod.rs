@@ -10,6 +10,7 @@
 //! | `initiators` | exactly-once for atomics, and how many front-ends read |
 //! | `node_clock` | what a front-end knows of a node's clock |
 //! | `nonces` | random numbers that name requests |
+//! | `sequences` | how atomics are numbered, and what follows from their answers |
 //! | `flood` | what a flood of datagrams may cost |
 //! | `batch`, `socket`, `address` | many datagrams per system call |
 //!
@@ -28,6 +29,7 @@ pub(crate) mod node_clock;
 pub(crate) mod nonces;
 mod region;
 mod responder;
+pub(crate) mod sequences;
 pub(crate) mod socket;
 pub mod wire;
 

@@ -12,8 +12,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use tidegate_core::time::Timestamp;
 
 use super::Key;
-use super::node_clock::NodeClock;
 use super::nonces::Nonces;
+use super::sequences::{RENEWALS_MAX, Sequences, Settled};
 use super::socket;
 use super::wire::{MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, message_bytes};
 use crate::clock;
@@ -25,9 +25,6 @@ const TRIES_MAX: usize = 16;
 /// Datagrams that a try still looks at when its time is over: an answer that had come by then is found,
 /// and a stream of others holds it up no longer.
 const LATE_MAX: usize = 64;
-/// Times that an atomic is made anew because the node said that it was not carried out: once
-/// to learn the epoch, once more to learn the node's clock.
-const RENEWALS_MAX: usize = 2;
 
 /// How long to wait for a node.
 #[derive(Clone, Copy, Debug)]
@@ -57,18 +54,14 @@ pub struct UdpRegion {
     options: UdpOptions,
     initiator: u64,
     nonces: Nonces,
-    /// Sequence of the last atomic.
-    sequence: u64,
-    /// The node's life as far as known; 0: not yet.
-    epoch: u32,
-    clock: NodeClock,
+    sequences: Sequences,
     message: [u8; MESSAGE_BYTES_MAX],
 }
 
 /// An answer, when its request was sent and it came, and how many times it was sent by then.
 struct Answer {
     reply: Reply,
-    sent: usize,
+    sent: u32,
     sent_at: Timestamp,
     received_at: Timestamp,
 }
@@ -115,9 +108,7 @@ impl UdpRegion {
             options,
             initiator: random()?,
             nonces: Nonces::default(),
-            sequence: 0,
-            epoch: 0,
-            clock: NodeClock::default(),
+            sequences: Sequences::default(),
             message: [0; MESSAGE_BYTES_MAX],
         })
     }
@@ -142,7 +133,7 @@ impl UdpRegion {
                 late += usize::from(clock::now() >= deadline);
                 let answer = self.answer(length, &request, &sent, &mut troubles.forged);
                 if let Some((reply, sent_at)) = answer {
-                    return Ok(self.learn(reply, sent.len(), sent_at));
+                    return Ok(self.learn(reply, sent.len() as u32, sent_at));
                 }
             }
         }
@@ -207,26 +198,16 @@ impl UdpRegion {
     }
 
     /// Takes in what every answer tells about the node.
-    fn learn(&mut self, reply: Reply, sent: usize, sent_at: Timestamp) -> Answer {
+    fn learn(&mut self, reply: Reply, sent: u32, sent_at: Timestamp) -> Answer {
         let received_at = clock::now();
-        self.clock.note(reply.node_now_ns, sent_at, received_at);
+        self.sequences
+            .note_clock(reply.node_now_ns, sent_at, received_at);
         Answer {
             reply,
             sent,
             sent_at,
             received_at,
         }
-    }
-
-    /// The node's clock as far as known, ns; 0: not yet.
-    fn node_clock(&self) -> u64 {
-        self.clock.at(clock::now())
-    }
-
-    /// The next sequence: the node's clock as far as known, and more than the last one.
-    fn next_sequence(&mut self) -> u64 {
-        self.sequence = self.node_clock().max(self.sequence.saturating_add(1));
-        self.sequence
     }
 
     fn atomic(
@@ -240,52 +221,25 @@ impl UdpRegion {
             return Err(RegionError::Refused(Refusal::Word(word)));
         };
         debug_assert!(WORDS <= usize::from(u16::MAX));
-        let mut refusal = Refusal::Stale;
-        for _ in 0..=RENEWALS_MAX {
+        let mut renewals = 0;
+        loop {
             let request = Request {
                 verb,
-                sequence: self.next_sequence(),
+                sequence: self.sequences.next(clock::now()),
                 word: narrow,
-                epoch: self.epoch,
+                epoch: self.sequences.epoch(),
                 operand,
                 expected,
                 ..Request::read(0, self.initiator, 0)
             };
             let Answer { reply, sent, .. } = self.exchange(request)?;
-            match reply.status {
-                Status::Done => return Ok(reply.value),
-                Status::Epoch => {
-                    // Sequences count on the node's clock, which may have begun anew.
-                    self.sequence = 0;
-                    let known = std::mem::replace(&mut self.epoch, reply.epoch);
-                    if known != 0 {
-                        return Err(RegionError::Restarted);
-                    }
-                }
-                // Our numbers lie behind those that the node knows of us; the answer has brought
-                // the node's clock.
-                Status::Stale => refusal = Refusal::Stale,
-                Status::TooOld => {
-                    refusal = Refusal::TooOld;
-                    // A copy may have come sooner, and be forgotten by now.
-                    if sent > 1 {
-                        break;
-                    }
-                }
-                Status::TooNew => {
-                    // A copy may yet be carried out. Later ones count on the clock that we know now.
-                    self.sequence = 0;
-                    return Err(RegionError::Refused(Refusal::TooNew));
-                }
-                Status::NoWord => return Err(RegionError::Refused(Refusal::Word(word))),
-                Status::Full => return Err(RegionError::Refused(Refusal::Full)),
-                Status::Absent | Status::Torn | Status::Other(_) => {
-                    let number = reply.status.number();
-                    return Err(RegionError::Refused(Refusal::Other(number)));
-                }
+            match self.sequences.settle(&reply, word, sent) {
+                Settled::Done(held) => return Ok(held),
+                Settled::Renew(_) if renewals < RENEWALS_MAX => renewals += 1,
+                Settled::Renew(refusal) => return Err(RegionError::Refused(refusal)),
+                Settled::Lost(error) => return Err(error),
             }
         }
-        Err(RegionError::Refused(refusal))
     }
 }
 
@@ -293,7 +247,7 @@ impl Region for UdpRegion {
     fn read(&mut self, lines: usize) -> Result<Read, RegionError> {
         let lines = check_lines(lines)?;
         let request = Request {
-            sequence: self.node_clock(),
+            sequence: self.sequences.node_clock(clock::now()),
             ..Request::read(lines as u8, self.initiator, 0)
         };
         let answer = self.exchange(request)?;
@@ -496,11 +450,11 @@ mod tests {
     }
 
     #[test]
-    fn an_atomic_is_made_anew_twice_and_then_refused() {
+    fn an_atomic_is_made_anew_three_times_and_then_refused() {
         use Status::{Done, Stale, TooOld};
-        assert_eq!(answered_with([Stale, Stale, Done]).unwrap(), 7);
+        assert_eq!(answered_with([Stale, Stale, Stale, Done]).unwrap(), 7);
         for (last, expected) in [(Stale, Refusal::Stale), (TooOld, Refusal::TooOld)] {
-            let refused = answered_with([Stale, Stale, last]).unwrap_err();
+            let refused = answered_with([Stale, Stale, Stale, last]).unwrap_err();
             assert!(
                 matches!(refused, RegionError::Refused(why) if why == expected),
                 "{refused}"
@@ -540,7 +494,7 @@ mod tests {
             "{refused}"
         );
         let (asked, _node) = second.join().unwrap();
-        assert_eq!(region.sequence, asked, "it is not asked anew");
+        assert_eq!(region.sequences.last(), asked, "it is not asked anew");
     }
 
     #[test]
@@ -576,6 +530,6 @@ mod tests {
         // Asked and answered a second before, and taken in only now.
         let sent_at = begun - Duration::from_secs(1);
         region.learn(reply(49_000_000_000), 1, sent_at);
-        assert!(region.next_sequence() >= 50_000_000_000);
+        assert!(region.sequences.next(clock::now()) >= 50_000_000_000);
     }
 }

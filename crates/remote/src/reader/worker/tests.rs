@@ -24,7 +24,7 @@ fn loopback() -> UdpSocket {
     socket
 }
 
-/// The key of the node at this place: the bytes are the same for all, only the name differs.
+/// The key of the node at this index: the bytes are the same for all, only the name differs.
 fn key(node: usize) -> Key {
     Key::new(&format!("n{node}"), *b"0123456789abcdef")
 }
@@ -82,7 +82,7 @@ impl Network {
         made.into_iter().map(|(request, _)| request).collect()
     }
 
-    /// The same, with the places of the keys.
+    /// The same, with the indices of the keys.
     fn made(&self, node: usize, keys: &[Key]) -> Vec<(Request, usize)> {
         let mut bytes = [0; MESSAGE_BYTES_MAX];
         let next = || {
@@ -107,13 +107,13 @@ impl Network {
     }
 
     fn reader(&self) -> SocketAddr {
-        let port = self.worker.sides[0].socket.local_addr().unwrap().port();
+        let port = self.worker.sockets[0].socket.local_addr().unwrap().port();
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
     /// Lets the reader take in what has come: answers taken, unexpected datagrams, forged answers.
-    fn take(&mut self) -> (u64, u64, u64) {
-        self.worker.take(&mut self.buffers);
+    fn receive(&mut self) -> (u64, u64, u64) {
+        self.worker.receive(&mut self.buffers);
         let stats = &self.worker.stats;
         (stats.received, stats.unexpected, stats.forged)
     }
@@ -190,9 +190,9 @@ fn one_node_that_lies_about_the_number_of_front_ends_is_overruled() {
         let answer = made_with(&key(node), &asked[node][0], 7, change);
         network.answer(node, &answer);
     }
-    assert_eq!(network.take(), (3, 0, 0));
+    assert_eq!(network.receive(), (3, 0, 0));
     let schedule = Schedule::new(3, Duration::from_millis(1), clock::now());
-    network.worker.tell(&schedule, clock::now());
+    network.worker.publish_stats(&schedule, clock::now());
     assert_eq!(
         network.worker.shared.stats.readers.load(Ordering::Relaxed),
         4
@@ -214,7 +214,7 @@ fn after_a_clock_of_the_far_future_a_node_is_known_again_without_a_restart() {
         };
         let request = network.ask()[0][0];
         network.answer(0, &made_of(&key(0), &request, &record, |reply| reply));
-        network.take();
+        network.receive();
         let status = network.status(0);
         (network.runnable(0), status.last_error, status.implausible)
     };
@@ -252,7 +252,7 @@ fn nonsense_is_refused_by_name_and_changes_nothing() {
     for (record, error) in [(honest, None), (nonsense, tasks), (nonsense, tasks)] {
         let request = network.ask()[0][0];
         network.answer(0, &made_of(&key(0), &request, &record, |reply| reply));
-        network.take();
+        network.receive();
         let status = network.status(0);
         assert_eq!((status.last_error, status.restarts), (error, 0));
         assert_eq!(network.runnable(0), 3.0);
@@ -267,10 +267,10 @@ fn an_answer_is_taken_once() {
     let answer = answered(&request, 7);
     network.answer(0, &answer);
     network.answer(0, &answer);
-    assert_eq!(network.take(), (1, 1, 0));
+    assert_eq!(network.receive(), (1, 1, 0));
     // A second that says something else, as a holder of the key could make it, changes nothing.
     network.answer(0, &answered(&request, 9));
-    assert_eq!(network.take(), (1, 2, 0));
+    assert_eq!(network.receive(), (1, 2, 0));
     assert_eq!(network.runnable(0), 7.0);
 }
 
@@ -281,10 +281,10 @@ fn an_answer_from_another_address_is_not_taken() {
     let answer = answered(&asked[0][0], 7);
     network.answer(1, &answer);
     send(&loopback(), &answer, network.reader());
-    assert_eq!(network.take(), (0, 2, 0));
+    assert_eq!(network.receive(), (0, 2, 0));
     assert!(network.runnable(0).is_nan() && network.runnable(1).is_nan());
     network.answer(0, &answer);
-    assert_eq!(network.take(), (1, 2, 0), "the true one still counts");
+    assert_eq!(network.receive(), (1, 2, 0), "the true one still counts");
 }
 
 /// A relay at one node's address has another node answer what it was asked.
@@ -315,7 +315,7 @@ fn what_a_node_was_asked_is_answered_by_no_other() {
     ] {
         network.answer(0, &relayed);
     }
-    assert_eq!(network.take(), (0, 5, 0));
+    assert_eq!(network.receive(), (0, 5, 0));
 }
 
 #[test]
@@ -378,12 +378,12 @@ fn an_answer_of_another_verb_is_not_taken() {
         network.answer(0, &other);
     }
     send(&loopback(), &answered(&add, 0), network.reader());
-    assert_eq!(network.take(), (0, 7, 0));
+    assert_eq!(network.receive(), (0, 7, 0));
     assert_eq!(network.worker.table.answered_word(NodeId(0), ticket), None);
     network.answer(0, &answered(&add, 0));
     network.answer(0, &answered(&add, 0));
     network.answer(0, &answered(&read, 7));
-    assert_eq!(network.take(), (2, 8, 0));
+    assert_eq!(network.receive(), (2, 8, 0));
     let told = network.worker.table.answered_word(NodeId(0), ticket);
     assert!(
         matches!(told, Some(WordReply::Done { held: 0, .. })),
@@ -401,7 +401,7 @@ fn a_flood_does_not_keep_the_reader_from_sending() {
     }
     // One batch for each batch of nodes, and then it is time to send again.
     for batch in 1..=3 {
-        let (_, unexpected, _) = network.take();
+        let (_, unexpected, _) = network.receive();
         assert_eq!(unexpected, batch * RECEIVE_BATCH as u64);
     }
 }
@@ -413,11 +413,11 @@ fn an_answer_made_with_another_nodes_key_is_not_taken() {
     let asked = network.ask();
     let forged = made_with(&key(1), &asked[0][0], 0, |reply| reply);
     network.answer(0, &forged);
-    assert_eq!(network.take(), (0, 0, 1));
+    assert_eq!(network.receive(), (0, 0, 1));
     assert!(network.runnable(0).is_nan());
     assert_eq!(network.status(0).last_error, Some(ReadFault::WrongKey));
     network.answer(0, &answered(&asked[0][0], 7));
-    assert_eq!(network.take(), (1, 0, 1));
+    assert_eq!(network.receive(), (1, 0, 1));
     assert_eq!(
         (network.runnable(0), network.status(0).last_error),
         (7.0, None)
@@ -453,7 +453,7 @@ fn a_node_that_knows_the_old_key_only_is_read_with_it_until_it_answers_to_the_ne
     let (request, _) = old.unwrap();
     network.answer(0, &made_with(&keys[1], &request, 7, |reply| reply));
     assert_eq!(network.status(0).key, None);
-    assert_eq!(network.take(), (1, 0, 0));
+    assert_eq!(network.receive(), (1, 0, 0));
     assert_eq!((network.runnable(0), network.status(0).key), (7.0, Some(2)));
     // It is asked with the old one from now on, and now and then with the new one.
     let mut new = None;
@@ -465,11 +465,11 @@ fn a_node_that_knows_the_old_key_only_is_read_with_it_until_it_answers_to_the_ne
                 _ => network.answer(0, &made_with(&keys[1], &request, 7, |reply| reply)),
             }
         }
-        network.take();
+        network.receive();
         assert_eq!(network.status(0).last_error, None);
     }
     network.answer(0, &made_with(&keys[0], &new.unwrap(), 8, |reply| reply));
-    network.take();
+    network.receive();
     assert_eq!((network.runnable(0), network.status(0).key), (8.0, Some(1)));
     // A holder of the old key is asked no more.
     network.miss(0, FAULTS_MAX - 1);
@@ -517,7 +517,7 @@ fn a_node_with_another_nodes_key_is_found_and_not_believed() {
     }
     let (request, _) = asked.unwrap();
     network.answer(0, &made_with(&key(2), &request, 0, |reply| reply));
-    assert_eq!(network.take(), (1, 0, 0));
+    assert_eq!(network.receive(), (1, 0, 0));
     assert!(network.runnable(0).is_nan());
     // The next read with its own key gets no answer, and the finding stands.
     network.miss(0, 1);
