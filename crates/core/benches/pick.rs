@@ -101,6 +101,7 @@ impl World {
     }
 
     /// What the control plane spends on this each millisecond: median of a director's tick.
+    #[expect(clippy::disallowed_methods, reason = "it measures real time")]
     fn tick(&mut self) -> Duration {
         let mut ticks = Vec::new();
         for _ in 0..300 {
@@ -122,6 +123,7 @@ impl World {
     }
 
     /// A request that finds no room anywhere, and goes away; nanoseconds each.
+    #[expect(clippy::disallowed_methods, reason = "it measures real time")]
     fn refuse(&mut self, batches: usize) -> [f64; 2] {
         for node in 0..NODES {
             let none = [0.0; Rank::COUNT];
@@ -149,6 +151,7 @@ impl World {
     }
 
     /// One batch of requests and of ends; how long each took.
+    #[expect(clippy::disallowed_methods, reason = "it measures real time")]
     fn step(&mut self) -> (Duration, Duration) {
         self.now = self.now + BATCH_TIME;
         let start = Instant::now();
@@ -182,6 +185,7 @@ impl World {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "it measures real time")]
     fn measure(&mut self, batches: usize) -> Costs {
         let topology = self.director.topology();
         let weights: Vec<_> = topology.weights().collect();

@@ -73,6 +73,10 @@ impl World {
     }
 
     /// Reads until `enough`.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test gives up on the real clock"
+    )]
     #[track_caller]
     fn read_until(&mut self, enough: impl Fn(&LoadRecord) -> bool) -> LoadRecord {
         let deadline = std::time::Instant::now() + PATIENCE;

@@ -25,6 +25,10 @@ use tidegate_proxy::{
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the clock that the proxy is given here"
+)]
 fn clock() -> Timestamp {
     static START: OnceLock<Instant> = OnceLock::new();
     let start = START.get_or_init(Instant::now);

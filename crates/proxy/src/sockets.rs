@@ -10,7 +10,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockFilter, Socket, TcpKeepalive, Type};
 
@@ -43,13 +43,12 @@ pub struct Ports {
 /// The first socket of a port: listens, accepts without blocking, and its connections are probed when they
 /// are silent for so long. May block for as long as its patience says.
 pub fn listen_first(address: SocketAddr, ports: Ports, keepalive: Duration) -> io::Result<Socket> {
-    let start = Instant::now();
+    let mut waited = Duration::ZERO;
     loop {
         match try_first(address, ports.sharing, keepalive) {
-            Err(error)
-                if error.kind() == ErrorKind::AddrInUse && start.elapsed() < ports.patience =>
-            {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && waited < ports.patience => {
                 std::thread::sleep(ASK_AGAIN);
+                waited += ASK_AGAIN;
             }
             tried => return tried,
         }

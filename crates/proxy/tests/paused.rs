@@ -16,6 +16,10 @@ static HOLD: AtomicBool = AtomicBool::new(false);
 const HELD: Duration = Duration::from_millis(500);
 
 /// A clock that takes its time on demand: with it stands the worker that asks.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a clock that stands still for a real time"
+)]
 fn slow_clock() -> Timestamp {
     if HOLD.swap(false, Ordering::SeqCst) {
         let start = Instant::now();

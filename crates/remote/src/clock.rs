@@ -1,9 +1,10 @@
-//! The one clock of the process: CLOCK_MONOTONIC, which is never set and every thread shares.
+//! The clocks of the process: CLOCK_MONOTONIC, which is never set and every thread shares, and the time of day for
+//! what is shown or outlives the process. `clippy.toml` bans reading either elsewhere.
 //!
 //! Records of processes on one host are on this clock too, so that a region in shared memory
 //! needs no conversion (unless its owner lives in a time namespace of its own).
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
@@ -18,6 +19,14 @@ pub fn now() -> Timestamp {
     let now = rustix::time::clock_gettime(ClockId::Monotonic);
     // The kernel never gives a negative monotonic time.
     Timestamp::from_nanos(now.tv_sec as u64 * SECOND_NS + now.tv_nsec as u64)
+}
+
+/// The time of day, since 1970; zero before that.
+#[expect(clippy::disallowed_methods, reason = "this is the clock's home")]
+pub fn unix() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// Sleeps until `deadline`. Absolute, so that the time spent before the call and a signal in

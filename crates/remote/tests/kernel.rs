@@ -382,6 +382,10 @@ fn what_is_installed_answers_without_a_process_until_it_is_removed() {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test gives up on the real clock"
+)]
 fn a_timer_in_the_kernel_makes_the_record() {
     let Some(hosts) = hosts() else { return };
     let read = hosts.at_node(|| {

@@ -367,6 +367,7 @@ fn delay_experiments(options: &Options) -> Value {
 }
 
 /// Time that discovery takes of one core: 2.5 s of requests taken in and one resource evaluated, on one thread.
+#[expect(clippy::disallowed_methods, reason = "it measures real time")]
 fn cost(options: &Options) -> Value {
     println!("family          requests/s  classes   ms per turn   worst   of a core");
     let mut rows = Vec::new();

@@ -22,6 +22,7 @@ fn choosers(wanted: &str) -> Vec<Chooser> {
         .collect()
 }
 
+#[expect(clippy::disallowed_methods, reason = "it measures real time")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let part = arguments.next().unwrap_or_default();

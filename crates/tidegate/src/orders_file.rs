@@ -7,13 +7,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::throttle::{SetBy, Throttle};
 use tidegate_core::time::Timestamp;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::Throttling;
+use tidegate_remote::clock;
 
 use crate::models::OrderModel;
 use crate::replace::replace;
@@ -130,8 +131,7 @@ fn kept(throttle: &Throttle, now: Timestamp) -> KeptThrottle {
 }
 
 fn unix_seconds() -> f64 {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH);
-    unix.unwrap_or_default().as_secs_f64()
+    clock::unix().as_secs_f64()
 }
 
 fn read(path: &Path) -> io::Result<Kept> {

@@ -57,6 +57,7 @@ struct Folded {
     ns_per_url: f64,
 }
 
+#[expect(clippy::disallowed_methods, reason = "it measures real time")]
 fn fold(list: &[(String, String)], children_max: usize) -> Folded {
     let mut tree = PathTree::new(TreeConfig {
         children_max,

@@ -297,6 +297,10 @@ fn orders_change_who_gets_requests_and_readiness() {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test gives up on the real clock"
+)]
 fn a_resource_is_read_and_serves_nothing() {
     let scene = Scene::new("resource");
     let deadline = std::time::Instant::now() + DEADLINE;
@@ -318,6 +322,10 @@ fn a_resource_is_read_and_serves_nothing() {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test gives up on the real clock"
+)]
 fn a_resource_that_is_not_read_is_shown() {
     let scene = Scene::new("unread");
     let shown = |scene: &Scene| {
@@ -443,6 +451,10 @@ struct Nginx {
 }
 
 impl Nginx {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test gives up on the real clock"
+    )]
     fn start(folder: &Path) -> Self {
         let mut nginx = Self {
             children: Vec::new(),

@@ -215,6 +215,7 @@ struct Shaped<'a> {
 }
 
 /// A slow body and a fast one at once: the fast one is there first, and the slow one comes whole.
+#[expect(clippy::disallowed_methods, reason = "it measures real time")]
 fn both(hosts: &Hosts, shaped: &Shaped<'_>, address: &str, method: &str, order: &str) {
     let progress = Progress::default();
     let node: SocketAddr = address.parse().unwrap();

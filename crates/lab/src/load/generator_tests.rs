@@ -123,6 +123,7 @@ fn closed(clients: u32) -> Pacing {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the server stalls in real time")]
 fn a_stall_shows_in_the_latency_of_every_request_that_was_due_in_it() {
     const STALL: Duration = Duration::from_millis(400);
     const FIRST: u64 = 60;

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use socket2::Socket;
 use tokio::sync::{mpsc, watch};
@@ -230,7 +230,7 @@ impl Proxy {
     /// deadline. The times count from [`Proxy::begin_drain`].
     pub fn drain(mut self, deadline: Duration) -> Drained {
         self.begin_drain();
-        self.join(Instant::now() + deadline);
+        self.join(deadline);
         let before = self.drained_from.take().unwrap_or_default();
         let after = self.shared.stats.snapshot();
         let cut = after.reason(Reason::Drained) - before.reason(Reason::Drained);
@@ -240,13 +240,12 @@ impl Proxy {
         }
     }
 
-    /// Waits until all workers have ended; those that have not at the deadline are cut off.
-    fn join(&mut self, deadline: Instant) {
-        let left = deadline.saturating_duration_since(Instant::now());
+    /// Waits until all workers have ended; those that have not in this time are cut off.
+    fn join(&mut self, patience: Duration) {
         let running = self.running.get_mut();
         match running
             .unwrap_or_else(PoisonError::into_inner)
-            .recv_timeout(left)
+            .recv_timeout(patience)
         {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
             Err(RecvTimeoutError::Timeout) => {
@@ -263,7 +262,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.orders.send_replace(Order::Cut);
-        self.join(Instant::now());
+        self.join(Duration::ZERO);
     }
 }
 

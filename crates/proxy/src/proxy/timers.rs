@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use tidegate_core::time::nanos;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use crate::base::TICK;
 use crate::forward::rescue;
@@ -20,7 +20,7 @@ const FLUSH_TICKS: u64 = 5;
 pub(super) async fn keep_time(clients: Rc<Clients>) {
     let worker = &clients.worker;
     let base = &worker.base;
-    let start = Instant::now();
+    let start = base.now();
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut swept_at = 0;
@@ -32,7 +32,7 @@ pub(super) async fn keep_time(clients: Rc<Clients>) {
         let now = base.now();
         clients.watch_lag(due.elapsed(), now.since(served_at), now);
         served_at = now;
-        let tick = nanos(start.elapsed()) / nanos(TICK);
+        let tick = nanos(now.since(start)) / nanos(TICK);
         base.clock.on_tick(tick);
         let room = clients.on_tick(tick);
         if tick >= rescued_at + RESCUE_TICKS {

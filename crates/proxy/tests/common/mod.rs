@@ -31,6 +31,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Most requests that a delay experiment holds at once.
 pub(crate) const TEST_HELD_MAX: usize = 32;
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the clock that proxies are given in tests"
+)]
 pub(crate) fn clock() -> Timestamp {
     static START: OnceLock<Instant> = OnceLock::new();
     let start = START.get_or_init(Instant::now);
@@ -38,6 +42,10 @@ pub(crate) fn clock() -> Timestamp {
 }
 
 /// Waits for something that another thread brings about.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test gives up on the real clock"
+)]
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {

@@ -16,6 +16,10 @@ use crate::udp::{Responder, ResponderOptions};
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 /// Waits for something that comes by itself.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test gives up on the real clock"
+)]
 #[track_caller]
 fn until(what: &str, mut come: impl FnMut() -> bool) {
     let start = Instant::now();

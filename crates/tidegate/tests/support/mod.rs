@@ -85,6 +85,10 @@ pub(crate) fn signal(process: u32, name: &str) {
 }
 
 /// Waits until `happened` gives something.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test gives up on the real clock"
+)]
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();

@@ -219,6 +219,7 @@ impl Scene {
     }
 
     /// What a client says, and what comes back until the connection ends; with the time that it took.
+    #[expect(clippy::disallowed_methods, reason = "it measures real time")]
     fn talk(&self, says: impl AsyncFnOnce(&mut DuplexStream)) -> (String, Duration) {
         self.runtime.block_on(async {
             let start = Instant::now();

@@ -10,11 +10,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tidegate_core::classes::ClassId;
 use tidegate_core::culprits::{BYTES_MAX, Discovery, Learned, LearnedError};
 use tidegate_core::time::Timestamp;
+use tidegate_remote::clock;
 
 use super::watched::Watched;
 use crate::output::Output;
@@ -151,8 +152,7 @@ fn named(names: &[String]) -> impl Iterator<Item = (ClassId, &String)> {
 }
 
 fn unix_seconds() -> u64 {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH);
-    unix.unwrap_or_default().as_secs()
+    clock::unix().as_secs()
 }
 
 /// What the file says; what became of it is told.

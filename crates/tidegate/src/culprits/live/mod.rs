@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,7 @@ use tidegate_culprits::names::ClassNames;
 use tidegate_culprits::picture::report::{self, Mode, Report};
 use tidegate_culprits::picture::{self, ClassMaterial, Material};
 use tidegate_proxy::{Observed, Shared};
+use tidegate_remote::clock;
 use tokio::sync::oneshot;
 
 use crate::config::Culprits;
@@ -593,9 +594,7 @@ impl Running {
     fn report(&mut self) -> Report {
         let now = (self.clock)();
         self.requests.drain(&mut self.discovery, now);
-        let unix = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_nanos() as i64);
+        let unix = clock::unix().as_nanos() as i64;
         // The Unix time at the clock's zero.
         let base = unix - now.nanos() as i64;
         let on_unix = |at: Timestamp| Timestamp::from_nanos((at.nanos() as i64 + base) as u64);
