@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::admission::{
-    Admission, AdmissionConfig, Class, Kind, KindPlaces, LimitBy, Limits, Pushed, RejectReason,
+    Admission, AdmissionConfig, Kind, KindPlaces, LimitBy, Limits, Priority, Pushed, RejectReason,
     Verdict, WaitQueue, WaitRules,
 };
 use crate::load::{LoadTable, RestKind};
@@ -63,7 +63,7 @@ pub struct Arrival {
     /// Whose it is.
     pub site: SiteId,
     /// Its priority, and whether its session is known.
-    pub class: Class,
+    pub priority: Priority,
     /// What it costs, as far as its head tells.
     pub kind: Kind,
     /// Whether a throttle that stands has let it on, as one of so many at a time.
@@ -73,11 +73,11 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// Of a site without classes, by a shell that lets nobody wait.
+    /// Of a site without priorities, by a shell that lets nobody wait.
     pub const fn at(site: SiteId) -> Self {
         Self {
             site,
-            class: Class::HIGHEST,
+            priority: Priority::HIGHEST,
             kind: Kind::ANY,
             throttled: false,
             id: WaitId(0),
@@ -137,10 +137,10 @@ pub struct Picker {
     turns: Vec<Turn>,
 }
 
-/// A site where somebody waits: the class whose turn it is there, and when the site's turn begins.
+/// A site where somebody waits: the priority whose turn it is there, and when the site's turn begins.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    class: Class,
+    priority: Priority,
     start: f64,
     site: SiteId,
 }
@@ -229,12 +229,12 @@ struct PickerSite {
     admits: AdmissionConfig,
     admission: Box<dyn Admission>,
     waiting: WaitQueue<Waiter>,
-    /// Until then whoever comes would be refused, whatever the class.
+    /// Until then whoever comes would be refused, whatever the priority.
     closed_until: Timestamp,
-    /// Whom a higher class has sent away and who has not been told yet.
+    /// Whom a higher priority has sent away and who has not been told yet.
     evicted: VecDeque<WaitId>,
-    /// Who waits, by class, as the table was told.
-    told: [u64; Class::COUNT],
+    /// Who waits, by priority, as the table was told.
+    told: [u64; Priority::COUNT],
 }
 
 impl PickerSite {
@@ -252,22 +252,22 @@ impl PickerSite {
             waiting: WaitQueue::new(admits.queue as usize, rules),
             closed_until: Timestamp::ZERO,
             evicted: VecDeque::new(),
-            told: [0; Class::COUNT],
+            told: [0; Priority::COUNT],
         }
     }
 
-    /// A node with room for the class, or for one that passes beside it: the policy's choice among all, or else
+    /// A node with room for the priority, or for one that passes beside it: the policy's choice among all, or else
     /// among those that have room. `left` is scratch.
     fn choose(
         &mut self,
         view: &View<'_>,
-        class: Class,
+        priority: Priority,
         passes: Passes,
         prng: &mut Prng,
         left: &mut Vec<NodeId>,
     ) -> Option<Choice> {
         let choice = self.policy.pick(view, prng);
-        let has_room = self.admits(view, choice.node, class, passes);
+        let has_room = self.admits(view, choice.node, priority, passes);
         if has_room && view.table.has_group_room(choice.node) {
             return Some(choice);
         }
@@ -276,7 +276,7 @@ impl PickerSite {
         }
         left.clear();
         let nodes = view.candidates.iter();
-        left.extend(nodes.filter(|node| self.has_room(view, **node, class, passes)));
+        left.extend(nodes.filter(|node| self.has_room(view, **node, priority, passes)));
         if left.is_empty() {
             return None;
         }
@@ -287,13 +287,13 @@ impl PickerSite {
         Some(self.policy.pick(&view, prng))
     }
 
-    fn has_room(&self, view: &View<'_>, node: NodeId, class: Class, passes: Passes) -> bool {
-        self.admits(view, node, class, passes) && view.table.has_group_room(node)
+    fn has_room(&self, view: &View<'_>, node: NodeId, priority: Priority, passes: Passes) -> bool {
+        self.admits(view, node, priority, passes) && view.table.has_group_room(node)
     }
 
     /// Whether the node itself bears another one; one that does not use what is full behind it finds room
     /// for as long as the node has time, and one whose kind has not surged while it has no more than usual.
-    fn admits(&self, view: &View<'_>, node: NodeId, class: Class, passes: Passes) -> bool {
+    fn admits(&self, view: &View<'_>, node: NodeId, priority: Priority, passes: Passes) -> bool {
         let beside = match passes {
             Passes::Never => 0,
             Passes::Spared => view.table.spared_limit(node),
@@ -303,15 +303,15 @@ impl PickerSite {
                 return view.table.at_work(node) < view.table.accounts().limit(node);
             }
         };
-        view.table.in_slots(node) < beside || self.admission.has_room(view, node, class)
+        view.table.in_slots(node) < beside || self.admission.has_room(view, node, priority)
     }
 
     /// Tells the table how many wait: what the director asks slots for.
     fn tell_waiting(&mut self, table: &LoadTable, site: SiteId) {
-        for (class, told) in Class::all().zip(&mut self.told) {
-            let waiting = self.waiting.waiting(class) as u64;
+        for (priority, told) in Priority::all().zip(&mut self.told) {
+            let waiting = self.waiting.waiting(priority) as u64;
             if waiting != *told {
-                table.add_waiting(site, class, waiting.wrapping_sub(*told));
+                table.add_waiting(site, priority, waiting.wrapping_sub(*told));
                 *told = waiting;
             }
         }
@@ -324,18 +324,18 @@ impl PickerSite {
     }
 
     /// The highest that may come.
-    fn highest(&self, any_surged: bool) -> Class {
-        Class::HIGHEST.with_known(self.admits.sessions || any_surged)
+    fn highest(&self, any_surged: bool) -> Priority {
+        Priority::HIGHEST.with_known(self.admits.sessions || any_surged)
     }
 
-    /// The class of a request while some kinds have surged: within a class these are last, and what has not goes as
+    /// The priority of a request while some kinds have surged: within a priority these are last, and what has not goes as
     /// known sessions do, unless the site tells sessions apart by itself.
-    fn among_surged(&self, class: Class, kind: Kind, kinds: &KindPlaces) -> Class {
+    fn among_surged(&self, priority: Priority, kind: Kind, kinds: &KindPlaces) -> Priority {
         if !kinds.any_surged() {
-            return class;
+            return priority;
         }
-        let known = class.is_known() || !self.admits.sessions;
-        class.with_known(known && !kinds.has_surged(kind))
+        let known = priority.is_known() || !self.admits.sessions;
+        priority.with_known(known && !kinds.has_surged(kind))
     }
 
     /// Another way of admitting; whoever waits goes on to.
@@ -457,7 +457,7 @@ impl Picker {
 
     /// Stage 1 and the choice: what to do with a request.
     pub fn handle_request(&mut self, arrival: &Arrival, now: Timestamp) -> Decision {
-        let Arrival { site, class, .. } = *arrival;
+        let Arrival { site, priority, .. } = *arrival;
         let waiter = Waiter::of(arrival);
         let kind = waiter.kind;
         let candidates = &self.topology.site(site).candidates;
@@ -466,17 +466,17 @@ impl Picker {
         }
         let view = view(&self.table, &self.weights, site, candidates, now);
         let state = &mut self.sites[site.index()];
-        let verdict = state.admission.on_request(&view, class, &mut self.prng);
+        let verdict = state.admission.on_request(&view, priority, &mut self.prng);
         let contended = self.groups.is_contended(site);
         let kinds = self.table.kinds(site);
-        let class = state.among_surged(class, kind, kinds);
+        let priority = state.among_surged(priority, kind, kinds);
         let passes = Passes::beside(&self.table, site, waiter)
             .unwrap_or_else(|| Passes::among_surged(kinds.has_surged(kind), kinds.any_surged()));
         // Who waits waits for what these do not use, or not more of.
         let passes_by = matches!(passes, Passes::Spared | Passes::Throttled);
-        let overtakes = contended || !passes_by && state.waiting.is_ahead_of(class);
+        let overtakes = contended || !passes_by && state.waiting.is_ahead_of(priority);
         let choice = if verdict == Verdict::Admit && !overtakes {
-            state.choose(&view, class, passes, &mut self.prng, &mut self.left)
+            state.choose(&view, priority, passes, &mut self.prng, &mut self.left)
         } else {
             None
         };
@@ -499,7 +499,7 @@ impl Picker {
             state.closed_until = now + CLOSED;
             return Decision::Reject(RejectReason::Overload);
         }
-        let pushed = state.waiting.push(class, waiter, now);
+        let pushed = state.waiting.push(priority, waiter, now);
         state.tell_waiting(&self.table, site);
         if for_group {
             self.groups.contend(site);
@@ -511,7 +511,7 @@ impl Picker {
                 Decision::Wait
             }
             Pushed::Refused => {
-                if class == state.highest(kinds.any_surged()) {
+                if priority == state.highest(kinds.any_surged()) {
                     state.closed_until = now + CLOSED;
                 }
                 Decision::Reject(RejectReason::QueueFull)
@@ -520,7 +520,7 @@ impl Picker {
     }
 
     /// What becomes of one that waits, if it can be told: whoever has waited too long is refused,
-    /// of any class, and then whose turn it is goes where there is room.
+    /// of any priority, and then whose turn it is goes where there is room.
     pub fn poll_waiting(&mut self, now: Timestamp) -> Option<(WaitId, Decision)> {
         self.turns.clear();
         for index in 0..self.sites.len() {
@@ -530,14 +530,14 @@ impl Picker {
                 return Some((id, Decision::Reject(RejectReason::QueueFull)));
             }
             state.waiting.set_sojourn(self.table.sojourn(site));
-            if let Some((class, late)) = state.waiting.expire(now) {
+            if let Some((priority, late)) = state.waiting.expire(now) {
                 state.tell_waiting(&self.table, site);
-                let decision = self.give_up(site, class, late, now);
+                let decision = self.give_up(site, priority, late, now);
                 return Some((late.id, decision));
             }
             self.turns
-                .extend(state.waiting.next_class().map(|class| Turn {
-                    class,
+                .extend(state.waiting.next_priority().map(|priority| Turn {
+                    priority,
                     start: self.groups.start(site),
                     site,
                 }));
@@ -550,22 +550,30 @@ impl Picker {
         self.groups
             .calm(|site| !sites[site.index()].waiting.is_empty());
         self.turns.sort_unstable_by(|one, other| {
-            let classes = one.class.cmp(&other.class);
-            classes.then(one.start.total_cmp(&other.start))
+            let priorities = one.priority.cmp(&other.priority);
+            priorities.then(one.start.total_cmp(&other.start))
         });
         (0..self.turns.len()).find_map(|index| self.take_turn(self.turns[index], now))
     }
 
     /// One has waited too long. It may have become known meanwhile that what it waits for is not what it uses, or
     /// is what others wait for.
-    fn give_up(&mut self, site: SiteId, class: Class, late: Waiter, now: Timestamp) -> Decision {
+    fn give_up(
+        &mut self,
+        site: SiteId,
+        priority: Priority,
+        late: Waiter,
+        now: Timestamp,
+    ) -> Decision {
         let candidates = &self.topology.site(site).candidates;
         let view = view(&self.table, &self.weights, site, candidates, now);
         let state = &mut self.sites[site.index()];
         let passes = Passes::beside(&self.table, site, late);
         let choice = passes
             .filter(|_| !candidates.is_empty())
-            .and_then(|passes| state.choose(&view, class, passes, &mut self.prng, &mut self.left));
+            .and_then(|passes| {
+                state.choose(&view, priority, passes, &mut self.prng, &mut self.left)
+            });
         match choice {
             Some(choice) => Decision::Forward(self.dispatch(site, late.into(), &choice, now)),
             None => Decision::Reject(RejectReason::QueueTimeout),
@@ -573,7 +581,7 @@ impl Picker {
     }
 
     fn take_turn(&mut self, turn: Turn, now: Timestamp) -> Option<(WaitId, Decision)> {
-        let Turn { class, site, .. } = turn;
+        let Turn { priority, site, .. } = turn;
         let state = &mut self.sites[site.index()];
         let candidates = &self.topology.site(site).candidates;
         let view = view(&self.table, &self.weights, site, candidates, now);
@@ -581,8 +589,8 @@ impl Picker {
             true => None,
             false => {
                 let any_surged = self.table.kinds(site).any_surged();
-                let passes = Passes::among_surged(!class.is_known(), any_surged);
-                Some(state.choose(&view, class, passes, &mut self.prng, &mut self.left)?)
+                let passes = Passes::among_surged(!priority.is_known(), any_surged);
+                Some(state.choose(&view, priority, passes, &mut self.prng, &mut self.left)?)
             }
         };
         let (_, waiter) = state.waiting.pop(now)?;
@@ -766,10 +774,10 @@ impl Drop for Picker {
     /// Nobody waits here any more.
     fn drop(&mut self) {
         for (index, state) in self.sites.iter().enumerate() {
-            for (class, told) in Class::all().zip(state.told) {
+            for (priority, told) in Priority::all().zip(state.told) {
                 let site = SiteId(index as u32);
                 self.table
-                    .add_waiting(site, class, 0_u64.wrapping_sub(told));
+                    .add_waiting(site, priority, 0_u64.wrapping_sub(told));
             }
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{SITE, cluster};
-use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class, Rank, Sessions};
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Priority, Rank, Sessions};
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::picker::{Arrival, Decision, Picker, Ticket, WaitId};
@@ -58,7 +58,7 @@ impl World {
             ..AdmissionConfig::new(AdmissionKind::Adaptive)
         };
         let table = Arc::new(LoadTable::new(1, 1));
-        let above = |rank: Rank| f32::from(u8::from(rank.class().is_known()));
+        let above = |rank: Rank| f32::from(u8::from(rank.priority().is_known()));
         let limits = Rank::ALL.map(|rank| PLACES + above(rank));
         table.set_limits(NodeId(0), limits);
         Self {
@@ -106,7 +106,7 @@ impl World {
         let known = self.known.as_ref();
         let known = known.is_some_and(|known| known.is_known(session.hash, now));
         let arrival = Arrival {
-            class: Class::HIGHEST.with_known(known),
+            priority: Priority::HIGHEST.with_known(known),
             id: WaitId(self.next_id),
             ..Arrival::at(SITE)
         };

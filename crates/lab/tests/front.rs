@@ -34,7 +34,7 @@ fn sites() -> Vec<SiteTargets> {
 /// Front-ends with something against overload, and one that reads load over TCP.
 fn guarded() -> Vec<FrontKind> {
     let slo = std::time::Duration::from_millis(500);
-    let admission = "{ mode = \"adaptive\", slo = \"500ms\", classes = 4 }";
+    let admission = "{ mode = \"adaptive\", slo = \"500ms\", priorities = 4 }";
     let over_tcp = TidegateArm::asking("adaptive_tcp", "auto", slo / 10).admitting(admission);
     vec![
         FrontKind::Haproxy(HaproxyBalance::Limited { queue: slo }),

@@ -45,7 +45,7 @@ mod worker;
 
 pub use base::TICK;
 pub use config::site::{
-    AnswerConfig, ClassConfig, CustomBody, LimitStatus, Quota, SessionConfig, SessionSource,
+    AnswerConfig, CustomBody, LimitStatus, PriorityConfig, Quota, SessionConfig, SessionSource,
     SiteConfig,
 };
 pub use config::{

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use common::{Bench, Gated, Message, Node, ask, ok, until};
-use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class, Rank};
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Priority, Rank};
 use tidegate_core::topology::{NodeId, SiteId};
 use tidegate_proxy::{
-    ClassConfig, LogFormat, LogTarget, ProxyConfig, Reason, SessionConfig, SessionSource,
+    LogFormat, LogTarget, PriorityConfig, ProxyConfig, Reason, SessionConfig, SessionSource,
 };
 
 fn adaptive(slo: Duration, queue: u32) -> AdmissionConfig {
@@ -41,10 +41,10 @@ fn bench_at(
     change: impl FnOnce(&mut ProxyConfig),
 ) -> Bench {
     let bench = Bench::admitting_with(&[node], admission, change);
-    // The highest of several classes finds room a little longer, and so do known sessions.
-    let several = admission.classes > 1;
-    let high = |class: Class| class.is_known() || several && class.index() == 0;
-    let longer = |rank: Rank| high(rank.class());
+    // The highest of several priorities finds room a little longer, and so do known sessions.
+    let several = admission.priorities > 1;
+    let high = |priority: Priority| priority.is_known() || several && priority.index() == 0;
+    let longer = |rank: Rank| high(rank.priority());
     let limits = Rank::ALL.map(|rank| if longer(rank) { 1.15 } else { 1.0 });
     bench.shared.table.set_limits(NodeId(0), limits);
     bench
@@ -225,7 +225,7 @@ fn whoever_waits_too_long_or_finds_the_queue_full_is_told() {
             bench.snapshot().requests == number as u64 + 1
         });
     }
-    // The oldest of the lowest class makes room for the newest.
+    // The oldest of the lowest priority makes room for the newest.
     let refused: Vec<_> = clients[1..]
         .iter_mut()
         .map(|client| client.read_response(false))
@@ -312,7 +312,7 @@ fn whoever_leaves_while_he_waits_takes_nobodys_turn() {
     bench.settled();
 }
 
-/// With one request at the node and one of the lowest class that waits, this one goes at once.
+/// With one request at the node and one of the lowest priority that waits, this one goes at once.
 fn goes_first(bench: &Bench, gated: &Gated, request: &str) {
     let mut first = bench.client();
     ask(&mut first, "/");
@@ -338,22 +338,22 @@ fn goes_first(bench: &Bench, gated: &Gated, request: &str) {
 }
 
 #[test]
-fn classes_are_told_by_a_header_a_cookie_or_the_path() {
+fn priorities_are_told_by_a_header_a_cookie_or_the_path() {
     let gated = Gated::new();
     let config = AdmissionConfig {
-        classes: 2,
+        priorities: 2,
         ..adaptive(LONG, 10)
     };
     let bench = bench_with(&gated, config, |config| {
-        config.sites[0].classes = ClassConfig {
+        config.sites[0].priorities = PriorityConfig {
             cookie: Some("plan".into()),
             values: vec![("gold".into(), 0)],
             paths: vec![("/now/checkout".into(), 0)],
-            ..ClassConfig::default()
+            ..PriorityConfig::default()
         };
     });
     for request in [
-        "GET /now HTTP/1.1\r\nhost: shop.example\r\nx-tidegate-class: gold\r\n\r\n",
+        "GET /now HTTP/1.1\r\nhost: shop.example\r\nx-tidegate-priority: gold\r\n\r\n",
         "GET /now HTTP/1.1\r\nhost: shop.example\r\ncookie: a=b; plan=gold\r\n\r\n",
         "GET /now/checkout/1 HTTP/1.1\r\nhost: shop.example\r\n\r\n",
     ] {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::admission::Class;
+use tidegate_core::admission::Priority;
 use tidegate_core::stats::quantile_of_sorted;
 
 use crate::checks::Totals;
@@ -67,9 +67,9 @@ pub struct SiteReport {
     pub latencies: Latencies,
 }
 
-/// What became of one class.
+/// What became of one priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClassReport {
+pub struct PriorityReport {
     /// Requests that arrived.
     pub offered: u64,
     /// Answered.
@@ -107,8 +107,8 @@ pub struct Report {
     pub events: u64,
     /// Site by site.
     pub sites: Vec<SiteReport>,
-    /// Requests of all sites by their class, the highest first.
-    pub classes: [ClassReport; Class::COUNT],
+    /// Requests of all sites by their priority, the highest first.
+    pub priorities: [PriorityReport; Priority::COUNT],
     /// Answers in time by window since the start, if [`Scenario::series`] asks for them.
     ///
     /// [`Scenario::series`]: crate::scenario::Scenario::series

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::admission::Class;
+use tidegate_core::admission::Priority;
 use tidegate_core::picker::{Resting, Ticket};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
@@ -15,7 +15,7 @@ use tidegate_core::topology::NodeId;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) site: u32,
-    pub(crate) class: Class,
+    pub(crate) priority: Priority,
     /// What it asks for, where that says what it costs.
     pub(crate) path: Option<&'static str>,
     pub(crate) front_end: u32,

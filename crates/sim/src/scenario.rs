@@ -35,8 +35,8 @@ pub struct SiteModel {
     pub held: Option<Held>,
     /// What front-ends let in.
     pub admission: AdmissionConfig,
-    /// Requests of each class, the highest first, as shares of all; empty: all of the lowest.
-    pub classes: Vec<f64>,
+    /// Requests of each priority, the highest first, as shares of all; empty: all of the lowest.
+    pub priorities: Vec<f64>,
 }
 
 impl SiteModel {
@@ -50,7 +50,7 @@ impl SiteModel {
             io: None,
             held: None,
             admission: AdmissionConfig::default(),
-            classes: Vec::new(),
+            priorities: Vec::new(),
         }
     }
 }

@@ -180,23 +180,23 @@ fn the_others_deliver_where_they_can() {
 }
 
 #[test]
-fn the_highest_class_comes_through_at_ten_times_the_capacity() {
+fn the_highest_priority_comes_through_at_ten_times_the_capacity() {
     // A twentieth of the requests, half of what the servers can do.
     let shares = vec![0.05, 0.15, 0.3, 0.5];
     for (name, least) in [("10 fe=1", 0.999), ("10", 0.999), ("10 fe=64", 0.95)] {
         let scenario = row(name).scenario.sites(|site| {
             site.admission = AdmissionConfig {
                 slo: support::admission::SLO,
-                classes: shares.len() as u8,
+                priorities: shares.len() as u8,
                 ..AdmissionConfig::new(AdmissionKind::Adaptive)
             };
-            site.classes.clone_from(&shares);
+            site.priorities.clone_from(&shares);
         });
         let report = run(&scenario, PolicyConfig::new(PolicyKind::Auto)).unwrap();
-        let [highest, .., lowest] = report.classes;
+        let [highest, .., lowest] = report.priorities;
         let through = highest.completed as f64 / highest.offered as f64;
-        assert!(through >= least, "{name}: {:?}", report.classes);
+        assert!(through >= least, "{name}: {:?}", report.priorities);
         let few = lowest.completed * 50 < lowest.offered;
-        assert!(few, "{name}: {:?}", report.classes);
+        assert!(few, "{name}: {:?}", report.priorities);
     }
 }

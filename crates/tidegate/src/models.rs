@@ -424,7 +424,7 @@ pub(crate) struct OrderModel {
     pub(crate) bandwidth: Option<u64>,
     /// How long one waits at most; then 429.
     pub(crate) queue_seconds: Option<f64>,
-    /// Admission takes them for the lowest class.
+    /// Admission takes them for the lowest priority.
     pub(crate) priority: bool,
     /// `SO_MARK` of connections to nodes.
     pub(crate) mark: Option<u32>,

@@ -563,7 +563,7 @@ fn seed() -> u64 {
 #[cfg(test)]
 mod tests {
     use tidegate_core::retry_budget::RetryConfig;
-    use tidegate_proxy::{AnswerConfig, ClassConfig};
+    use tidegate_proxy::{AnswerConfig, PriorityConfig};
 
     use super::*;
     use crate::config::file::{ConfigFile, defaults};
@@ -579,7 +579,7 @@ mod tests {
         let config = Config::parse(text, "test.toml", Path::new("")).unwrap();
         let site = &config.front_end.unwrap().sites[0];
         assert_eq!(site.answers, AnswerConfig::default());
-        assert_eq!(site.classes, ClassConfig::default());
+        assert_eq!(site.priorities, PriorityConfig::default());
         assert_eq!(site.retry, RetryConfig::default());
         assert_eq!(site.sessions, None);
     }

@@ -5,15 +5,15 @@
 //! room at a node   own in flight, but for throttled ones < the limit of the request's rank
 //! ```
 //!
-//! Classes are nested limits: when the lowest finds no room, the next higher still does. So the
+//! Priorities are nested limits: when the lowest finds no room, the next higher still does. So the
 //! lowest is refused first and no higher one because of it. The step is more than what comes in
 //! between two looks at the limit.
 //!
-//! Source: the admission study, "Classes".
+//! Source: the admission study, "Priorities".
 
 use std::time::Duration;
 
-use super::{Admission, AdmissionConfig, Class, Rank, Verdict, WaitRules};
+use super::{Admission, AdmissionConfig, Priority, Rank, Verdict, WaitRules};
 use crate::ids::NodeId;
 use crate::policy::View;
 use crate::prng::Prng;
@@ -31,12 +31,12 @@ impl Adaptive {
 }
 
 impl Admission for Adaptive {
-    fn on_request(&mut self, _: &View<'_>, _: Class, _: &mut Prng) -> Verdict {
+    fn on_request(&mut self, _: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
         Verdict::Admit
     }
 
-    fn has_room(&self, view: &View<'_>, node: NodeId, class: Class) -> bool {
-        let limit = view.table.limit(node, Rank::of(class));
+    fn has_room(&self, view: &View<'_>, node: NodeId, priority: Priority) -> bool {
+        let limit = view.table.limit(node, Rank::of(priority));
         (view.table.in_slots(node) as f32) < limit
     }
 

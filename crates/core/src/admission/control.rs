@@ -18,7 +18,7 @@
 //!
 //! A share is 1 / front-ends and what CPUs have nothing to do; a fraction of a request is a whole
 //! one for that part of the time, decided anew each 20 ms. Where requests wait, slots are asked for:
-//! of the highest class first, at the servers with most room first, one each and tick, with a
+//! of the highest priority first, at the servers with most room first, one each and tick, with a
 //! chance that halves when there was none left and doubles when there was.
 //!
 //! Inputs: the load table, the site's candidates, the number of front-ends, time. Called once a
@@ -37,7 +37,7 @@ use super::natural::Natural;
 use super::server::{Age, Server, Span, Sum};
 use super::slots::{Slots, Tally, Wanted, scale_by, vote_for};
 use super::surge::Surges;
-use super::{AdmissionConfig, Class, Rank, WithoutRecords};
+use super::{AdmissionConfig, Priority, Rank, WithoutRecords};
 use crate::ids::{NodeId, SiteId};
 use crate::load::{Agreed, LimitBy, LoadTable};
 use crate::prng::Prng;
@@ -81,7 +81,7 @@ pub struct Tick<'a> {
 #[derive(Clone, Debug)]
 pub struct Control {
     slo: f64,
-    classes: u8,
+    priorities: u8,
     without_records: WithoutRecords,
     servers: Vec<Server>,
     hidden: Hidden,
@@ -97,8 +97,8 @@ pub struct Control {
     thrown_at: Timestamp,
     no_room: u64,
     no_room_at: Option<Timestamp>,
-    /// With which chance a slot is asked for, by class.
-    boldness: [f64; Class::COUNT],
+    /// With which chance a slot is asked for, by priority.
+    boldness: [f64; Priority::COUNT],
     /// Servers by room, the most first; kept so that a tick allocates nothing.
     order: Vec<usize>,
     by: LimitBy,
@@ -111,7 +111,7 @@ impl Control {
     pub fn new(config: &AdmissionConfig) -> Self {
         Self {
             slo: config.slo.as_secs_f64(),
-            classes: config.classes,
+            priorities: config.priorities,
             without_records: config.without_records,
             servers: Vec::new(),
             hidden: Hidden::default(),
@@ -125,7 +125,7 @@ impl Control {
             thrown_at: Timestamp::ZERO,
             no_room: 0,
             no_room_at: None,
-            boldness: [1.0; Class::COUNT],
+            boldness: [1.0; Priority::COUNT],
             order: Vec::new(),
             by: LimitBy::Record,
             near: false,
@@ -301,7 +301,7 @@ impl Control {
             });
             table.set_agreed(server.node, agreed);
             let Some(total) = total else {
-                let limits = by_share(server, share, self.classes);
+                let limits = by_share(server, share, self.priorities);
                 table.set_limits(server.node, limits);
                 continue;
             };
@@ -317,8 +317,10 @@ impl Control {
                 server.slots.give_up(leave as i64);
             }
             server.near = true;
-            let open = |rank| (total.held as f64) < ranked(limit, rank, self.classes) + 1.0;
-            let waits = needs.first().is_some_and(|class| open(Rank::of(class)));
+            let open = |rank| (total.held as f64) < ranked(limit, rank, self.priorities) + 1.0;
+            let waits = needs
+                .first()
+                .is_some_and(|priority| open(Rank::of(priority)));
             let (held, usable) = server.slots.keep(in_flight, waits);
             server.held = held;
             needs.met((usable - in_flight).max(0) as u64);
@@ -378,10 +380,11 @@ impl Control {
                 share,
                 near: server.near,
             };
-            if let (Some(class), Some(total), true) = (needs.first(), &server.total, server.near) {
-                let limit = ranked(limit, Rank::of(class), self.classes);
-                if (total.held as f64) < limit && prng.unit() < self.boldness[class.index()] {
-                    server.asked_for = class;
+            if let (Some(priority), Some(total), true) = (needs.first(), &server.total, server.near)
+            {
+                let limit = ranked(limit, Rank::of(priority), self.priorities);
+                if (total.held as f64) < limit && prng.unit() < self.boldness[priority.index()] {
+                    server.asked_for = priority;
                     (wanted.asked, wanted.limit) = (1, limit);
                     needs.met(1);
                 }
@@ -437,17 +440,17 @@ impl Control {
     }
 }
 
-/// Requests that wait and for which no slot is at hand, by class.
+/// Requests that wait and for which no slot is at hand, by priority.
 #[derive(Clone, Copy, Debug)]
-struct Needs([u64; Class::COUNT]);
+struct Needs([u64; Priority::COUNT]);
 
 impl Needs {
     /// Whoever waits for the nodes' group needs no slot.
     fn of(site: SiteId, candidates: &[NodeId], table: &LoadTable) -> Self {
         if !candidates.iter().any(|node| table.has_group_room(*node)) {
-            return Self([0; Class::COUNT]);
+            return Self([0; Priority::COUNT]);
         }
-        Self(Class::ALL.map(|class| table.waiting(site, class).min(ASKS_MAX)))
+        Self(Priority::ALL.map(|priority| table.waiting(site, priority).min(ASKS_MAX)))
     }
 
     fn any(&self) -> bool {
@@ -455,9 +458,9 @@ impl Needs {
     }
 
     /// Whose turn it is.
-    fn first(&self) -> Option<Class> {
-        let mut classes = Class::all().zip(self.0);
-        classes.find(|it| it.1 > 0).map(|it| it.0)
+    fn first(&self) -> Option<Priority> {
+        let mut priorities = Priority::all().zip(self.0);
+        priorities.find(|it| it.1 > 0).map(|it| it.0)
     }
 
     /// So many have one, the highest first.
@@ -478,15 +481,15 @@ fn is_near(server: &Server, table: &LoadTable, share: f64) -> bool {
 }
 
 /// The limit for a request of a rank.
-fn ranked(limit: f64, rank: Rank, classes: u8) -> f64 {
+fn ranked(limit: f64, rank: Rank, priorities: u8) -> f64 {
     if limit.is_infinite() {
         return limit;
     }
-    let below = (2 * usize::from(classes)).saturating_sub(rank.index() + 1);
+    let below = (2 * usize::from(priorities)).saturating_sub(rank.index() + 1);
     limit + step(limit) * below as f64 / 2.0
 }
 
-/// What a class has beyond the next lower one, one slot at least where there is one; known sessions
+/// What a priority has beyond the next lower one, one slot at least where there is one; known sessions
 /// have half of it.
 fn step(limit: f64) -> f64 {
     (RANK_STEP * limit).max(limit.min(1.0))
@@ -521,7 +524,7 @@ fn for_throttled(server: &Server, total: Option<&Tally>, table: &LoadTable, shar
 }
 
 /// Own limits where front-ends cannot agree.
-fn by_share(server: &Server, share: f64, classes: u8) -> [f32; Rank::COUNT] {
+fn by_share(server: &Server, share: f64, priorities: u8) -> [f32; Rank::COUNT] {
     // Nobody's share is kept from whoever could use it.
     let idle = match share < 1.0 && server.scale >= 1.0 {
         true => server.idle * (FRONT_ENDS_FEW * share).min(1.0),
@@ -530,7 +533,7 @@ fn by_share(server: &Server, share: f64, classes: u8) -> [f32; Rank::COUNT] {
     let own = whole(server.limit * server.scale * share + idle, server.coin);
     // A server that tells nothing by itself must be asked to be known.
     let least = if server.tells() { 0.0 } else { 1.0 };
-    Rank::ALL.map(|rank| ranked(own.max(least), rank, classes) as f32)
+    Rank::ALL.map(|rank| ranked(own.max(least), rank, priorities) as f32)
 }
 
 /// A fraction is a whole request where the coin says so.
@@ -564,8 +567,8 @@ mod tests {
             assert!((limit - wanted).abs() < 1e-9, "{limits:?}");
         }
         // By a slot at least.
-        assert_eq!(ranked(2.0, Rank::of(Class::HIGHEST), 3), 4.0);
-        assert_eq!(ranked(0.0, Rank::of(Class::HIGHEST), 3), 0.0);
+        assert_eq!(ranked(2.0, Rank::of(Priority::HIGHEST), 3), 4.0);
+        assert_eq!(ranked(0.0, Rank::of(Priority::HIGHEST), 3), 0.0);
         assert_eq!(ranked(f64::INFINITY, Rank::LOWEST, 3), f64::INFINITY);
     }
 
@@ -574,17 +577,17 @@ mod tests {
         let nodes = [NodeId(0)];
         let table = LoadTable::new(1, 1);
         for waiting in [ASKS_MAX - 1, ASKS_MAX, ASKS_MAX + 1] {
-            let before = table.waiting(SiteId(0), Class::HIGHEST);
-            table.add_waiting(SiteId(0), Class::HIGHEST, waiting - before);
+            let before = table.waiting(SiteId(0), Priority::HIGHEST);
+            table.add_waiting(SiteId(0), Priority::HIGHEST, waiting - before);
             let needs = Needs::of(SiteId(0), &nodes, &table);
-            assert_eq!(needs.0[Class::HIGHEST.index()], waiting.min(ASKS_MAX));
+            assert_eq!(needs.0[Priority::HIGHEST.index()], waiting.min(ASKS_MAX));
         }
     }
 
     #[test]
-    fn needs_are_met_from_the_highest_class_on() {
+    fn needs_are_met_from_the_highest_priority_on() {
         let mut needs = Needs([0, 2, 0, 5]);
-        assert_eq!(needs.first(), Class::new(1));
+        assert_eq!(needs.first(), Priority::new(1));
         needs.met(3);
         assert_eq!(needs.0, [0, 0, 0, 4]);
         needs.met(9);

@@ -16,7 +16,7 @@
 //! Source: Admission-2008 §III; the rule `any` is its "if the load of any server exceeds".
 
 use super::{
-    Admission, AdmissionConfig, Class, Limits, RejectReason, StaticLimits, StaticScope, Verdict,
+    Admission, AdmissionConfig, Limits, Priority, RejectReason, StaticLimits, StaticScope, Verdict,
     WaitRules,
 };
 use crate::ids::NodeId;
@@ -54,7 +54,7 @@ impl Fixed {
 }
 
 impl Admission for Fixed {
-    fn on_request(&mut self, view: &View<'_>, _: Class, _: &mut Prng) -> Verdict {
+    fn on_request(&mut self, view: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
         let mut nodes = view.candidates.iter();
         let refused = match self.0.scope {
             StaticScope::Any => nodes.any(|node| self.is_over(view, *node)),
@@ -67,7 +67,7 @@ impl Admission for Fixed {
         }
     }
 
-    fn has_room(&self, view: &View<'_>, node: NodeId, _: Class) -> bool {
+    fn has_room(&self, view: &View<'_>, node: NodeId, _: Priority) -> bool {
         self.0.scope != StaticScope::Chosen || !self.is_over(view, node)
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | | before accept | whether the worker itself keeps up: [`AcceptGate`] |
 //! | 0 | right after accept, before a byte is read | whether any site behind the listener takes anything |
-//! | 1 | after the head, when site and class are known | [`Admission`], then room at a node, then the [`WaitQueue`] |
+//! | 1 | after the head, when site and priority are known | [`Admission`], then room at a node, then the [`WaitQueue`] |
 //!
 //! The picker asks; it decides from the same [`View`] as a policy. In `adaptive` how much room there
 //! is follows from limits that the director works out once a millisecond ([`Control`]) and that lie in
@@ -39,7 +39,7 @@ mod wait_queue;
 use std::time::Duration;
 
 pub use crate::load::LimitBy;
-pub use crate::request::{Class, Kind, KindPlaces, Rank, SurgedKind};
+pub use crate::request::{Kind, KindPlaces, Priority, Rank, SurgedKind};
 pub use accept_gate::AcceptGate;
 pub use control::{Control, Tick};
 pub use fair_share::FairShare;
@@ -64,7 +64,7 @@ pub enum RejectReason {
     NoNode,
     /// A limit was reached.
     Overload,
-    /// It could wait no more: the queue was full, of its own class or of higher ones.
+    /// It could wait no more: the queue was full, of its own priority or of higher ones.
     QueueFull,
     /// It waited as long as it made sense.
     QueueTimeout,
@@ -122,10 +122,10 @@ impl Limits {
 /// Decides what may come in.
 pub trait Admission: std::fmt::Debug + Send {
     /// A request for this view's site has arrived; no node was looked for yet.
-    fn on_request(&mut self, view: &View<'_>, class: Class, prng: &mut Prng) -> Verdict;
+    fn on_request(&mut self, view: &View<'_>, priority: Priority, prng: &mut Prng) -> Verdict;
 
-    /// Whether the node may take one more request of this class.
-    fn has_room(&self, view: &View<'_>, node: NodeId, class: Class) -> bool;
+    /// Whether the node may take one more request of this priority.
+    fn has_room(&self, view: &View<'_>, node: NodeId, priority: Priority) -> bool;
 
     /// Whether another node is looked for if the policy's choice has no room; else its refusal
     /// stands.
@@ -211,11 +211,11 @@ modes! {
         "everything is let in";
     Static = "static", fixed::Fixed::new, Configuration, [],
         "limits that the operator sets, as in Admission-2008: own requests in flight, CPU, memory, network";
-    Adaptive = "adaptive", adaptive::Adaptive::new, Load, [Classes],
+    Adaptive = "adaptive", adaptive::Adaptive::new, Load, [Priorities],
         "limits that follow from what the servers can use, and a queue";
-    MaxConn = "maxconn", rivals::MaxConn::new, Configuration, [Classes Connections],
+    MaxConn = "maxconn", rivals::MaxConn::new, Configuration, [Priorities Connections],
         "so many own requests in flight at a server and a queue in order, as HAProxy has it";
-    Codel = "codel", rivals::Codel::new, Configuration, [Classes Connections],
+    Codel = "codel", rivals::Codel::new, Configuration, [Priorities Connections],
         "the same with a queue that is newest first and soon given up when it stands: adaptive LIFO with CoDel";
     Gradient2 = "gradient2", plain::<rivals::Gradient2>, Latency, [],
         "a limit for the site, by how much slower the latest answer is than the mean of many: Netflix";
@@ -225,23 +225,23 @@ modes! {
         "a limit for the site, by how much slower answers are than with three requests in flight: Envoy";
     EnvoyAdmissionControl = "envoy_admission_control", plain::<rivals::EnvoyAdmissionControl>, Success, [],
         "refusals at random, the more of them the fewer requests succeed: Envoy";
-    Dagor = "dagor", plain::<rivals::Dagor>, Latency, [Classes],
-        "refusals by class and chance, ever more while answers take 20 ms too long: WeChat";
+    Dagor = "dagor", plain::<rivals::Dagor>, Latency, [Priorities],
+        "refusals by priority and chance, ever more while answers take 20 ms too long: WeChat";
 }
 
 /// What a mode looks at or needs beyond what all do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trait {
-    /// It lets higher classes go first.
-    Classes,
+    /// It lets higher priorities go first.
+    Priorities,
     /// It is nothing without [`StaticLimits::connections`].
     Connections,
 }
 
 impl AdmissionKind {
-    /// Whether it lets higher classes go first; others take all requests for equal.
-    pub fn has_classes(self) -> bool {
-        self.traits().contains(&Trait::Classes)
+    /// Whether it lets higher priorities go first; others take all requests for equal.
+    pub fn has_priorities(self) -> bool {
+        self.traits().contains(&Trait::Priorities)
     }
 
     /// Whether it is nothing without [`StaticLimits::connections`].
@@ -303,8 +303,8 @@ pub struct AdmissionConfig {
     pub kind: AdmissionKind,
     /// Answers are wanted within this time.
     pub slo: Duration,
-    /// Classes in use, 1 to [`Class::COUNT`].
-    pub classes: u8,
+    /// Priorities in use, 1 to [`Priority::COUNT`].
+    pub priorities: u8,
     /// `adaptive`: what a server gets that has no load record.
     pub without_records: WithoutRecords,
     /// Whether some requests are of known sessions.
@@ -324,7 +324,7 @@ impl Default for AdmissionConfig {
         Self {
             kind: AdmissionKind::default(),
             slo: Self::SLO,
-            classes: 1,
+            priorities: 1,
             without_records: WithoutRecords::default(),
             sessions: false,
             queue: Self::QUEUE,

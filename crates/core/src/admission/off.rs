@@ -1,6 +1,6 @@
 //! `off`: everything is let in. The baseline that every other mode is measured against.
 
-use super::{Admission, Class, Verdict, WaitRules};
+use super::{Admission, Priority, Verdict, WaitRules};
 use crate::ids::NodeId;
 use crate::policy::View;
 use crate::prng::Prng;
@@ -10,11 +10,11 @@ use crate::prng::Prng;
 pub(super) struct Off;
 
 impl Admission for Off {
-    fn on_request(&mut self, _: &View<'_>, _: Class, _: &mut Prng) -> Verdict {
+    fn on_request(&mut self, _: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
         Verdict::Admit
     }
 
-    fn has_room(&self, _: &View<'_>, _: NodeId, _: Class) -> bool {
+    fn has_room(&self, _: &View<'_>, _: NodeId, _: Priority) -> bool {
         true
     }
 

@@ -15,7 +15,7 @@ use super::ewma::{Ewma, weight};
 use super::hidden::CPU_FULL_SHARE;
 use super::own_latency::{OwnLatency, OwnSeen};
 use super::slots::{Slots, Tally};
-use super::{Class, SLO_PART, WithoutRecords};
+use super::{Priority, SLO_PART, WithoutRecords};
 use crate::ids::NodeId;
 use crate::load::{LoadTable, NodeLoad, Outcomes, OwnTraffic};
 use crate::time::Timestamp;
@@ -79,7 +79,7 @@ pub(super) struct Server {
     /// Whether slots count.
     pub(super) near: bool,
     /// For whom a slot was asked for last.
-    pub(super) asked_for: Class,
+    pub(super) asked_for: Priority,
 }
 
 /// What a tick adds up over the servers, for all front-ends together.
@@ -148,7 +148,7 @@ impl Server {
             total: None,
             held: 0,
             near: false,
-            asked_for: Class::HIGHEST,
+            asked_for: Priority::HIGHEST,
         }
     }
 

@@ -25,7 +25,7 @@
 //! there are may take part. The clock is the server's, which its answers tell: front-ends need
 //! none in common.
 //!
-//! Inputs: the limit, own requests in flight, answers. What it does not know: sites, classes,
+//! Inputs: the limit, own requests in flight, answers. What it does not know: sites, priorities,
 //! transports.
 //!
 //! Failure case: more than 16 383 in flight, or 262 143 that end in a second, at one server: there are

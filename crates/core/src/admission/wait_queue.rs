@@ -1,4 +1,4 @@
-//! Where requests wait for room: bounded, by class, with deadlines; first come first served in a
+//! Where requests wait for room: bounded, by priority, with deadlines; first come first served in a
 //! burst, newest first when it stands. How long and in which order is the mode's to say
 //! ([`WaitRules`]); as `adaptive` has it:
 //!
@@ -7,10 +7,10 @@
 //!            that others are at the servers is left of the SLO, but not before a tenth of it
 //! standing   the head has been older than 0.2 SLO for max(SLO, 100 ms), until it is empty:
 //!            newest first, deadline 0.15 SLO
-//! order      the highest class (0) first; within a class known sessions first, and then as above
+//! order      the highest priority (0) first; within a priority known sessions first, and then as above
 //! bound      what is set; while it stands, no more than can still be served: drain * deadline + 1
 //! drain      requests per second that leave it for a server, while it stands and just before
-//! full       the oldest of the lowest class makes room for whoever is not lower
+//! full       the oldest of the lowest priority makes room for whoever is not lower
 //! ```
 //!
 //! Why: in a burst the oldest has waited longest and still makes it, so order is fair and nobody is
@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::ewma::Ewma;
-use super::{Class, Rank};
+use super::{Priority, Rank};
 use crate::time::Timestamp;
 
 /// Longest wait in a burst, and while the queue stands, over the SLO.
@@ -166,9 +166,9 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         self.sojourn = sojourn;
     }
 
-    /// How many of a class wait.
-    pub fn waiting(&self, class: Class) -> usize {
-        let of = |known| &self.lanes[Rank::of(class.with_known(known)).index()];
+    /// How many of a priority wait.
+    pub fn waiting(&self, priority: Priority) -> usize {
+        let of = |known| &self.lanes[Rank::of(priority.with_known(known)).index()];
         of(true).len() + of(false).len()
     }
 
@@ -187,22 +187,22 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         self.standing
     }
 
-    /// Whether somebody of this class or a higher one waits, whom a newcomer may not overtake.
-    pub fn is_ahead_of(&self, class: Class) -> bool {
-        self.lanes[..=Rank::of(class).index()]
+    /// Whether somebody of this priority or a higher one waits, whom a newcomer may not overtake.
+    pub fn is_ahead_of(&self, priority: Priority) -> bool {
+        self.lanes[..=Rank::of(priority).index()]
             .iter()
             .any(|waiting| !waiting.is_empty())
     }
 
-    /// Whether a newcomer of the lowest class would be refused.
+    /// Whether a newcomer of the lowest priority would be refused.
     pub fn is_full(&self) -> bool {
         self.length >= self.most()
     }
 
-    /// Whether it is full of those who are not below this class: such a newcomer has room at the cost of
+    /// Whether it is full of those who are not below this priority: such a newcomer has room at the cost of
     /// its equals at best.
-    pub fn is_closed_to(&self, class: Class) -> bool {
-        let below = &self.lanes[Rank::of(class).index() + 1..];
+    pub fn is_closed_to(&self, priority: Priority) -> bool {
+        let below = &self.lanes[Rank::of(priority).index() + 1..];
         self.is_full() && !self.is_empty() && below.iter().all(VecDeque::is_empty)
     }
 
@@ -218,12 +218,12 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
     }
 
     /// Whether a newcomer is taken in, and who had to leave for it.
-    pub fn push(&mut self, class: Class, id: T, now: Timestamp) -> Pushed<T> {
+    pub fn push(&mut self, priority: Priority, id: T, now: Timestamp) -> Pushed<T> {
         let mut evicted = None;
         if self.is_full() {
             let lowest = self.lanes.iter().rposition(|it| !it.is_empty());
             match lowest {
-                Some(lowest) if lowest >= Rank::of(class).index() => {
+                Some(lowest) if lowest >= Rank::of(priority).index() => {
                     evicted = self.lanes[lowest].pop_front().map(|it| it.id);
                     self.one_less();
                 }
@@ -231,20 +231,20 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
             }
         }
         let waiting = Waiting { id, arrived: now };
-        self.lanes[Rank::of(class).index()].push_back(waiting);
+        self.lanes[Rank::of(priority).index()].push_back(waiting);
         self.length += 1;
         evicted.map_or(Pushed::In, Pushed::InsteadOf)
     }
 
-    /// One that has waited too long, of any class; to be called until there is none, before
+    /// One that has waited too long, of any priority; to be called until there is none, before
     /// anybody is served: a queue of the dead would refuse the living.
-    pub fn expire(&mut self, now: Timestamp) -> Option<(Class, T)> {
+    pub fn expire(&mut self, now: Timestamp) -> Option<(Priority, T)> {
         self.look(now);
         let deadline = self.deadline();
         let late = |it: &Waiting<T>| now.since(it.arrived) >= deadline;
         let mut lanes = Rank::ALL.into_iter().zip(&mut self.lanes);
         let (rank, waiting) = lanes.find(|(_, waiting)| waiting.front().is_some_and(late))?;
-        let late = waiting.pop_front().map(|it| (rank.class(), it.id));
+        let late = waiting.pop_front().map(|it| (rank.priority(), it.id));
         self.one_less();
         late
     }
@@ -266,7 +266,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
     }
 
     /// Whose turn it is. Callers expire first.
-    pub fn pop(&mut self, now: Timestamp) -> Option<(Class, T)> {
+    pub fn pop(&mut self, now: Timestamp) -> Option<(Priority, T)> {
         self.look(now);
         let newest_first = self.standing;
         let (rank, waiting) = Rank::ALL
@@ -279,16 +279,16 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         };
         self.drain.left += 1;
         self.one_less();
-        next.map(|it| (rank.class(), it.id))
+        next.map(|it| (rank.priority(), it.id))
     }
 
-    /// The class whose turn it is.
-    pub fn next_class(&self) -> Option<Class> {
+    /// The priority whose turn it is.
+    pub fn next_priority(&self) -> Option<Priority> {
         let first = Rank::ALL
             .into_iter()
             .zip(&self.lanes)
             .find(|it| !it.1.is_empty());
-        first.map(|(rank, _)| rank.class())
+        first.map(|(rank, _)| rank.priority())
     }
 
     /// One goes away by itself; false if it does not wait.
@@ -361,7 +361,7 @@ pub enum Pushed<T> {
     In,
     /// It waits, and this one was sent away for it.
     InsteadOf(T),
-    /// There is no room for its class.
+    /// There is no room for its priority.
     Refused,
 }
 
@@ -375,8 +375,8 @@ mod tests {
         Timestamp::from_millis(1000 + ms)
     }
 
-    fn class(index: u8) -> Class {
-        Class::new(index).unwrap()
+    fn priority(index: u8) -> Priority {
+        Priority::new(index).unwrap()
     }
 
     fn queue(most: usize) -> WaitQueue<u32> {
@@ -392,55 +392,60 @@ mod tests {
     }
 
     #[test]
-    fn higher_classes_first_and_within_a_class_in_order() {
+    fn higher_priorities_first_and_within_a_priority_in_order() {
         let mut queue = queue(10);
         for (id, of) in [(1, 2), (2, 0), (3, 1), (4, 0), (5, 2)] {
-            assert_eq!(queue.push(class(of), id, at(u64::from(id))), Pushed::In);
+            assert_eq!(queue.push(priority(of), id, at(u64::from(id))), Pushed::In);
         }
-        assert!(queue.is_ahead_of(class(0)));
-        assert_eq!(queue.next_class(), Some(class(0)));
+        assert!(queue.is_ahead_of(priority(0)));
+        assert_eq!(queue.next_priority(), Some(priority(0)));
         assert_eq!(drain(&mut queue, at(6)), [2, 4, 3, 1, 5]);
         assert!(queue.is_empty());
     }
 
     #[test]
-    fn known_sessions_go_first_within_their_class_and_leave_last() {
-        let known = |of| class(of).with_known(true);
+    fn known_sessions_go_first_within_their_priority_and_leave_last() {
+        let known = |of| priority(of).with_known(true);
         let mut queue = queue(4);
-        for (id, of) in [(1, class(0)), (2, class(1)), (3, known(1)), (4, known(0))] {
+        for (id, of) in [
+            (1, priority(0)),
+            (2, priority(1)),
+            (3, known(1)),
+            (4, known(0)),
+        ] {
             assert_eq!(queue.push(of, id, at(0)), Pushed::In);
         }
         assert!(!queue.is_closed_to(known(0)));
-        assert_eq!(queue.next_class(), Some(known(0)));
+        assert_eq!(queue.next_priority(), Some(known(0)));
         assert_eq!(queue.push(known(1), 5, at(1)), Pushed::InsteadOf(2));
-        assert_eq!(queue.push(class(1), 6, at(1)), Pushed::Refused);
+        assert_eq!(queue.push(priority(1), 6, at(1)), Pushed::Refused);
         assert_eq!(queue.pop(at(2)), Some((known(0), 4)));
-        assert!(queue.is_ahead_of(class(1)) && !queue.is_ahead_of(known(0)));
+        assert!(queue.is_ahead_of(priority(1)) && !queue.is_ahead_of(known(0)));
         assert_eq!(drain(&mut queue, at(2)), [1, 3, 5]);
     }
 
     #[test]
-    fn a_queue_is_closed_when_only_the_highest_class_waits_in_it() {
+    fn a_queue_is_closed_when_only_the_highest_priority_waits_in_it() {
         let mut queue = queue(2);
-        queue.push(class(0), 1, at(0));
-        queue.push(class(1), 2, at(0));
-        assert!(queue.is_full() && !queue.is_closed_to(class(0)));
-        assert_eq!(queue.push(class(0), 3, at(1)), Pushed::InsteadOf(2));
-        assert!(queue.is_closed_to(class(0)));
+        queue.push(priority(0), 1, at(0));
+        queue.push(priority(1), 2, at(0));
+        assert!(queue.is_full() && !queue.is_closed_to(priority(0)));
+        assert_eq!(queue.push(priority(0), 3, at(1)), Pushed::InsteadOf(2));
+        assert!(queue.is_closed_to(priority(0)));
         assert!(
-            !queue.is_closed_to(class(0).with_known(true)),
+            !queue.is_closed_to(priority(0).with_known(true)),
             "it goes before strangers"
         );
         queue.pop(at(2));
-        assert!(!queue.is_closed_to(class(0)));
+        assert!(!queue.is_closed_to(priority(0)));
     }
 
     #[test]
-    fn who_waits_too_long_is_told_whatever_his_class() {
+    fn who_waits_too_long_is_told_whatever_his_priority() {
         let mut queue = queue(10);
-        queue.push(class(0), 1, at(0));
-        queue.push(class(3), 2, at(0));
-        queue.push(class(0), 3, at(30));
+        queue.push(priority(0), 1, at(0));
+        queue.push(priority(3), 2, at(0));
+        queue.push(priority(0), 3, at(30));
         assert_eq!(queue.expire(at(59)), None);
         assert_eq!(late(&mut queue, 60), Some(1));
         assert_eq!(late(&mut queue, 60), Some(2));
@@ -449,13 +454,13 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_takes_higher_classes_at_the_cost_of_the_lowest() {
+    fn a_full_queue_takes_higher_priorities_at_the_cost_of_the_lowest() {
         let mut queue = queue(2);
-        queue.push(class(2), 1, at(0));
-        queue.push(class(1), 2, at(1));
-        assert_eq!(queue.push(class(3), 3, at(2)), Pushed::Refused);
-        assert_eq!(queue.push(class(0), 4, at(3)), Pushed::InsteadOf(1));
-        assert_eq!(queue.push(class(1), 5, at(4)), Pushed::InsteadOf(2));
+        queue.push(priority(2), 1, at(0));
+        queue.push(priority(1), 2, at(1));
+        assert_eq!(queue.push(priority(3), 3, at(2)), Pushed::Refused);
+        assert_eq!(queue.push(priority(0), 4, at(3)), Pushed::InsteadOf(1));
+        assert_eq!(queue.push(priority(1), 5, at(4)), Pushed::InsteadOf(2));
         assert_eq!(drain(&mut queue, at(5)), [4, 5]);
     }
 
@@ -468,7 +473,7 @@ mod tests {
         for ms in 0..400 {
             for _ in 0..2 {
                 id += 1;
-                queue.push(class(0), id, at(ms));
+                queue.push(priority(0), id, at(ms));
             }
             while queue.expire(at(ms)).is_some() {}
             served.extend(queue.pop(at(ms)).map(|it| it.1));
@@ -477,7 +482,7 @@ mod tests {
         assert_eq!(served.last(), Some(&id), "the newest is served");
         assert!(queue.len() <= 30, "{} wait 15 ms at most", queue.len());
         drain(&mut queue, at(400));
-        queue.push(class(0), 9999, at(401));
+        queue.push(priority(0), 9999, at(401));
         assert_eq!(queue.expire(at(401)), None);
         assert!(!queue.is_standing(), "a new burst is served in order");
     }
@@ -488,7 +493,7 @@ mod tests {
         // Ten come each millisecond and one is served: 15 in the 15 ms that they may wait.
         for ms in 0..1000 {
             for id in 0..10 {
-                queue.push(class(1), ms as u32 * 10 + id, at(ms));
+                queue.push(priority(1), ms as u32 * 10 + id, at(ms));
             }
             while queue.expire(at(ms)).is_some() {}
             queue.pop(at(ms));
@@ -498,9 +503,9 @@ mod tests {
                 assert!((14..=17).contains(&queue.len()), "{} at {ms}", queue.len());
             }
         }
-        while queue.push(class(1), 1, at(1000)) == Pushed::In {}
-        assert!(queue.is_closed_to(class(1)) && !queue.is_closed_to(class(0)));
-        let high = queue.push(class(0), 2, at(1000));
+        while queue.push(priority(1), 1, at(1000)) == Pushed::In {}
+        assert!(queue.is_closed_to(priority(1)) && !queue.is_closed_to(priority(0)));
+        let high = queue.push(priority(0), 2, at(1000));
         assert!(matches!(high, Pushed::InsteadOf(_)), "{high:?}");
     }
 
@@ -510,7 +515,7 @@ mod tests {
         let fill = |queue: &mut WaitQueue<u32>, from: u64, to: u64, served: u32| {
             for ms in from..to {
                 (0..20).for_each(|_| {
-                    queue.push(class(0), 0, at(ms));
+                    queue.push(priority(0), 0, at(ms));
                 });
                 while queue.expire(at(ms)).is_some() {}
                 (0..served).for_each(|_| {
@@ -527,7 +532,7 @@ mod tests {
     fn a_short_queue_that_moves_does_not_stand() {
         let mut queue = queue(1000);
         for ms in 0..1000 {
-            queue.push(class(0), ms as u32, at(ms));
+            queue.push(priority(0), ms as u32, at(ms));
             assert_eq!(queue.expire(at(ms)), None);
             if ms >= 15 {
                 assert_eq!(queue.pop(at(ms)).map(|it| it.1), Some(ms as u32 - 15));
@@ -540,15 +545,15 @@ mod tests {
     fn it_tells_when_to_look_again() {
         let mut queue = queue(10);
         assert_eq!(queue.due(), None);
-        queue.push(class(1), 1, at(0));
-        queue.push(class(0), 2, at(10));
+        queue.push(priority(1), 1, at(0));
+        queue.push(priority(0), 2, at(10));
         assert_eq!(queue.due(), Some(at(20)), "its head is old then");
         assert_eq!(queue.expire(at(20)), None);
         assert_eq!(queue.due(), Some(at(60)), "the first has waited too long");
         // Whoever looks only then sees all that happens in between.
         let mut times = Vec::new();
         for id in 0..4 {
-            queue.push(class(1), 10 + id, at(20 + u64::from(id)));
+            queue.push(priority(1), 10 + id, at(20 + u64::from(id)));
         }
         while let Some(due) = queue.due() {
             let told = queue.expire(due).map(|it| it.1);
@@ -569,10 +574,10 @@ mod tests {
         };
         let mut queue = WaitQueue::new(1000, rules);
         for ms in 0..1000 {
-            queue.push(class(0), ms as u32, at(ms));
+            queue.push(priority(0), ms as u32, at(ms));
             while queue.expire(at(ms)).is_some() {}
             if ms >= 99 {
-                assert_eq!(queue.next_class(), Some(class(0)));
+                assert_eq!(queue.next_priority(), Some(priority(0)));
                 assert_eq!(queue.pop(at(ms)).map(|it| it.1), Some(ms as u32 - 99));
             }
         }
@@ -595,7 +600,7 @@ mod tests {
         let mut ms = 0;
         // Its head is new each time, and yet somebody has always waited.
         while ms < 110 {
-            queue.push(class(0), ms as u32, at(ms));
+            queue.push(priority(0), ms as u32, at(ms));
             while queue.expire(at(ms)).is_some() {}
             if queue.len() > 3 {
                 queue.pop(at(ms));
@@ -603,8 +608,8 @@ mod tests {
             ms += 1;
         }
         assert!(queue.is_standing());
-        queue.push(class(0), 1000, at(ms));
-        assert_eq!(queue.pop(at(ms)), Some((class(0), 1000)), "the newest");
+        queue.push(priority(0), 1000, at(ms));
+        assert_eq!(queue.pop(at(ms)), Some((priority(0), 1000)), "the newest");
         assert_eq!(late(&mut queue, ms + 5), Some(ms as u32 - 3), "after 5 ms");
         while queue.expire(at(ms + 5)).is_some() {}
         assert!(queue.is_empty() && !queue.is_standing());
@@ -613,7 +618,7 @@ mod tests {
     #[test]
     fn whoever_leaves_is_forgotten() {
         let mut queue = queue(10);
-        queue.push(class(1), 7, at(0));
+        queue.push(priority(1), 7, at(0));
         assert!(queue.remove(7));
         assert!(!queue.remove(7));
         assert_eq!(queue.pop(at(1)), None);

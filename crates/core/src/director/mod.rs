@@ -20,7 +20,7 @@ mod share;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::admission::{AdmissionConfig, AdmissionKind, Class, Control, Rank, Tick};
+use crate::admission::{AdmissionConfig, AdmissionKind, Control, Priority, Rank, Tick};
 use crate::load::LoadTable;
 use crate::prng::Prng;
 use crate::time::Timestamp;
@@ -204,12 +204,12 @@ impl Director {
     /// that only known sessions have is seen when a request ends.
     pub fn has_room_for_waiting(&self, table: &LoadTable) -> bool {
         self.topology.sites.iter().enumerate().any(|(index, site)| {
-            let waits = |class: &Class| table.waiting(SiteId(index as u32), *class) > 0;
-            let Some(class) = Class::all().find(waits) else {
+            let waits = |priority: &Priority| table.waiting(SiteId(index as u32), *priority) > 0;
+            let Some(priority) = Priority::all().find(waits) else {
                 return false;
             };
             let has_room = |node: &NodeId| {
-                let limit = table.limit(*node, Rank::of(class));
+                let limit = table.limit(*node, Rank::of(priority));
                 (table.in_slots(*node) as f32) < limit && table.has_group_room(*node)
             };
             site.candidates.iter().any(has_room)

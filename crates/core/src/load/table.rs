@@ -12,7 +12,7 @@ use super::slot::Slot;
 use super::words::{Agreed, WordBox, WordOp, WordReply, WordRequest};
 use super::{Group, LimitBy, LoadBrief, NodeLoad, OwnTraffic};
 use crate::ids::{GroupId, NodeId, SiteId};
-use crate::request::{Class, KindPlaces, Rank};
+use crate::request::{KindPlaces, Priority, Rank};
 use crate::time::{Timestamp, nanos};
 
 /// Fixed point of the logarithms in [`Outcomes`].
@@ -168,8 +168,8 @@ struct SiteSlot {
     /// Own requests that went to a node with hardly another own one, and those of them that ended.
     first_sent: AtomicU64,
     first_ended: AtomicU64,
-    /// Requests that wait at this front-end, by class.
-    waiting: [AtomicU64; Class::COUNT],
+    /// Requests that wait at this front-end, by priority.
+    waiting: [AtomicU64; Priority::COUNT],
 }
 
 impl LoadTable {
@@ -585,16 +585,16 @@ impl LoadTable {
         (site.first_sent.load(Ordering::Relaxed), ended)
     }
 
-    /// Counts requests of a class that begin to wait at the front-end for room at the site;
+    /// Counts requests of a priority that begin to wait at the front-end for room at the site;
     /// wrapping, for those that wait no more.
-    pub(crate) fn add_waiting(&self, site: SiteId, class: Class, more: u64) {
-        let waiting = &self.sites[site.index()].waiting[class.index()];
+    pub(crate) fn add_waiting(&self, site: SiteId, priority: Priority, more: u64) {
+        let waiting = &self.sites[site.index()].waiting[priority.index()];
         waiting.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Requests of a class that wait at the front-end for room at the site.
-    pub fn waiting(&self, site: SiteId, class: Class) -> u64 {
-        self.sites[site.index()].waiting[class.index()].load(Ordering::Relaxed)
+    /// Requests of a priority that wait at the front-end for room at the site.
+    pub fn waiting(&self, site: SiteId, priority: Priority) -> u64 {
+        self.sites[site.index()].waiting[priority.index()].load(Ordering::Relaxed)
     }
 
     /// Publishes what set a site's limits.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! room    a node's group has fewer own requests in flight than its limit
-//! turn    the highest class first, whatever its site; among sites of the same by weight ([`FairShare`])
+//! turn    the highest priority first, whatever its site; among sites of the same by weight ([`FairShare`])
 //! queue   while anybody waits for a group, newcomers to its sites wait too: no one overtakes
 //! ```
 //!

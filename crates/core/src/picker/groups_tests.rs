@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::admission::{AdmissionConfig, AdmissionKind, Class};
+use crate::admission::{AdmissionConfig, AdmissionKind, Priority};
 use crate::director::Director;
 use crate::load::LoadTable;
 use crate::picker::{Arrival, Decision, Picker, Ticket, WaitId};
@@ -20,7 +20,7 @@ const GROUP: GroupId = GroupId(0);
 fn picker(limit: u32, all: bool, mode: AdmissionKind) -> Picker {
     let mut spec = cluster(4, PolicyConfig::new(PolicyKind::RoundRobin));
     spec.sites[0].admission = AdmissionConfig {
-        classes: 2,
+        priorities: 2,
         ..AdmissionConfig::new(mode)
     };
     spec.sites.push(spec.sites[0].clone());
@@ -38,9 +38,9 @@ fn picker(limit: u32, all: bool, mode: AdmissionKind) -> Picker {
     Picker::new(table, Director::new(spec, 1).topology(), 1)
 }
 
-fn ask(picker: &mut Picker, site: SiteId, class: usize, id: u64) -> Decision {
+fn ask(picker: &mut Picker, site: SiteId, priority: usize, id: u64) -> Decision {
     let arrival = Arrival {
-        class: Class::ALL[class],
+        priority: Priority::ALL[priority],
         id: WaitId(id),
         ..Arrival::at(site)
     };
@@ -119,11 +119,14 @@ fn turns_go_by_weight_and_nobody_overtakes() {
 }
 
 #[test]
-fn the_highest_class_goes_first_whatever_its_site() {
+fn the_highest_priority_goes_first_whatever_its_site() {
     let mut picker = picker(1, true, AdmissionKind::Off);
     let ticket = sent(ask(&mut picker, SHOP, 0, 0));
-    for (site, class, id) in [(SHOP, 1, 1), (BLOG, 1, 2), (BLOG, 0, 3)] {
-        assert!(matches!(ask(&mut picker, site, class, id), Decision::Wait));
+    for (site, priority, id) in [(SHOP, 1, 1), (BLOG, 1, 2), (BLOG, 0, 3)] {
+        assert!(matches!(
+            ask(&mut picker, site, priority, id),
+            Decision::Wait
+        ));
     }
     drop(ticket);
     let order: Vec<_> = std::iter::from_fn(|| next(&mut picker).map(|it| it.0)).collect();

@@ -7,7 +7,7 @@ use crate::policy::PolicyKind;
 use crate::testing::cluster;
 
 const SITE: SiteId = SiteId(0);
-const LOW: Class = Class::ALL[1];
+const LOW: Priority = Priority::ALL[1];
 const NOW: Timestamp = Timestamp::from_millis(1000);
 
 fn picker(nodes: u32) -> Picker {
@@ -93,9 +93,9 @@ fn admitting(nodes: u32, admission: AdmissionConfig) -> Picker {
     Picker::new(table, topology, 1)
 }
 
-fn of(class: u8, id: u64) -> Arrival {
+fn of(priority: u8, id: u64) -> Arrival {
     Arrival {
-        class: Class::new(class).unwrap(),
+        priority: Priority::new(priority).unwrap(),
         id: WaitId(id),
         ..Arrival::at(SITE)
     }
@@ -151,13 +151,13 @@ fn a_refusal_by_chance_leaves_the_door_open() {
 }
 
 #[test]
-fn whoever_finds_no_room_waits_and_goes_in_order_of_class() {
+fn whoever_finds_no_room_waits_and_goes_in_order_of_priority() {
     let config = AdmissionConfig {
-        classes: 2,
+        priorities: 2,
         ..AdmissionConfig::new(AdmissionKind::Adaptive)
     };
     let mut picker = admitting(2, config);
-    // The higher class finds room a little longer.
+    // The higher priority finds room a little longer.
     let limits = Rank::ALL.map(|rank| if rank < Rank::of(LOW) { 2.0 } else { 1.0 });
     for node in [0, 1] {
         picker.table().set_limits(NodeId(node), limits);
@@ -169,15 +169,15 @@ fn whoever_finds_no_room_waits_and_goes_in_order_of_class() {
         tickets[0].node, tickets[1].node,
         "a full node is passed over"
     );
-    for (class, id) in [(1, 10), (1, 11)] {
-        let decision = picker.handle_request(&of(class, id), NOW);
+    for (priority, id) in [(1, 10), (1, 11)] {
+        let decision = picker.handle_request(&of(priority, id), NOW);
         assert!(matches!(decision, Decision::Wait), "{decision:?}");
     }
     assert_eq!(picker.table().waiting(SITE, LOW), 2);
     assert!(picker.poll_waiting(NOW).is_none());
     let high = picker.handle_request(&of(0, 12), NOW);
     let Decision::Forward(high) = high else {
-        panic!("the higher class has room left: {high:?}");
+        panic!("the higher priority has room left: {high:?}");
     };
     drop((tickets, high));
     for wanted in [10, 11] {
@@ -192,14 +192,14 @@ fn whoever_finds_no_room_waits_and_goes_in_order_of_class() {
 #[test]
 fn whoever_waits_too_long_or_must_make_room_is_told() {
     let config = AdmissionConfig {
-        classes: 2,
+        priorities: 2,
         queue: 1,
         ..AdmissionConfig::new(AdmissionKind::Adaptive)
     };
     let mut picker = admitting(1, config);
     picker.table().set_limits(NodeId(0), [0.0; Rank::COUNT]);
-    for (class, id) in [(1, 1), (0, 2)] {
-        let decision = picker.handle_request(&of(class, id), NOW);
+    for (priority, id) in [(1, 1), (0, 2)] {
+        let decision = picker.handle_request(&of(priority, id), NOW);
         assert!(matches!(decision, Decision::Wait), "{decision:?}");
     }
     let full = picker.handle_request(&of(1, 3), NOW);
@@ -221,23 +221,23 @@ fn whoever_waits_too_long_or_must_make_room_is_told() {
 }
 
 #[test]
-fn connections_are_not_read_when_even_the_highest_class_finds_the_queue_full() {
+fn connections_are_not_read_when_even_the_highest_priority_finds_the_queue_full() {
     let config = AdmissionConfig {
-        classes: 2,
+        priorities: 2,
         queue: 2,
         ..AdmissionConfig::new(AdmissionKind::Adaptive)
     };
     let mut picker = admitting(1, config);
     picker.table().set_limits(NodeId(0), [0.0; Rank::COUNT]);
     let closed = Verdict::Reject(RejectReason::Overload);
-    for (class, id, accept) in [
+    for (priority, id, accept) in [
         (1, 1, Verdict::Admit),
         (1, 2, Verdict::Admit),
         (1, 3, Verdict::Admit),
         (0, 4, Verdict::Admit),
         (0, 5, closed),
     ] {
-        let decision = picker.handle_request(&of(class, id), NOW);
+        let decision = picker.handle_request(&of(priority, id), NOW);
         assert!(matches!(decision, Decision::Wait), "{id}: {decision:?}");
         assert_eq!(picker.handle_accept(NOW), accept, "{id}");
     }
@@ -246,13 +246,13 @@ fn connections_are_not_read_when_even_the_highest_class_finds_the_queue_full() {
 }
 
 #[test]
-fn a_known_session_has_room_and_a_turn_before_others_of_its_class() {
+fn a_known_session_has_room_and_a_turn_before_others_of_its_priority() {
     let config = AdmissionConfig::new(AdmissionKind::Adaptive);
     let mut picker = admitting(1, config);
-    let limits = Rank::ALL.map(|rank| if rank.class().is_known() { 2.0 } else { 1.0 });
+    let limits = Rank::ALL.map(|rank| if rank.priority().is_known() { 2.0 } else { 1.0 });
     picker.table().set_limits(NodeId(0), limits);
     let known = |id| Arrival {
-        class: Class::HIGHEST.with_known(true),
+        priority: Priority::HIGHEST.with_known(true),
         ..of(0, id)
     };
     let ticket = sent(picker.handle_request(&of(0, 1), NOW));
@@ -299,10 +299,10 @@ fn order(picker: &mut Picker) -> Vec<u64> {
 }
 
 #[test]
-fn a_kind_that_has_surged_goes_last_within_its_class() {
+fn a_kind_that_has_surged_goes_last_within_its_priority() {
     let (mut picker, arrival) = surged(false);
     let lower = Arrival {
-        class: LOW,
+        priority: LOW,
         ..arrival("/page", 4)
     };
     for it in [
@@ -320,7 +320,7 @@ fn a_kind_that_has_surged_goes_last_within_its_class() {
 fn a_kind_that_has_surged_goes_behind_known_sessions_of_others() {
     let (mut picker, arrival) = surged(true);
     let known = |path, id| Arrival {
-        class: Class::HIGHEST.with_known(true),
+        priority: Priority::HIGHEST.with_known(true),
         ..arrival(path, id)
     };
     for it in [known("/search", 1), arrival("/page", 2), known("/page", 3)] {

@@ -9,4 +9,4 @@ mod priority;
 pub use kind::Kind;
 pub(crate) use kind_places::{Answered, PLACES, Tenants};
 pub use kind_places::{KindPlaces, SurgedKind};
-pub use priority::{Class, Rank};
+pub use priority::{Priority, Rank};

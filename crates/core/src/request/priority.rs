@@ -1,14 +1,14 @@
-//! Which requests go first: classes in order, and the half steps between known sessions and others.
+//! Which requests go first: priorities in order, and the half steps between known sessions and others.
 
 /// A priority: 0 is the highest, sheds last. A request of a session that was let in a moment ago
-/// stands half a step above the others of its class. In order, the highest is the least.
+/// stands half a step above the others of its priority. In order, the highest is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Class {
+pub struct Priority {
     number: u8,
     stranger: bool,
 }
 
-impl Class {
+impl Priority {
     /// How many there can be.
     pub const COUNT: usize = 4;
     /// The highest.
@@ -28,7 +28,7 @@ impl Class {
         }
     }
 
-    /// The class of this number, if there is one.
+    /// The priority of this number, if there is one.
     pub const fn new(number: u8) -> Option<Self> {
         if (number as usize) < Self::COUNT {
             Some(Self::numbered(number))
@@ -62,14 +62,14 @@ impl Class {
     }
 }
 
-/// How long a request still finds room as servers fill up: 0 the longest. Each class has two, for
+/// How long a request still finds room as servers fill up: 0 the longest. Each priority has two, for
 /// known sessions and for all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(u8);
 
 impl Rank {
     /// How many there are.
-    pub const COUNT: usize = 2 * Class::COUNT;
+    pub const COUNT: usize = 2 * Priority::COUNT;
     /// From the highest to the lowest.
     pub const ALL: [Self; Self::COUNT] = [
         Self(0),
@@ -84,14 +84,14 @@ impl Rank {
     /// The lowest: its limit is the server's.
     pub const LOWEST: Self = Self(Self::COUNT as u8 - 1);
 
-    /// A class's.
-    pub const fn of(class: Class) -> Self {
-        Self(2 * class.number + class.stranger as u8)
+    /// A priority's.
+    pub const fn of(priority: Priority) -> Self {
+        Self(2 * priority.number + priority.stranger as u8)
     }
 
-    /// The class.
-    pub const fn class(self) -> Class {
-        Class {
+    /// The priority.
+    pub const fn priority(self) -> Priority {
+        Priority {
             number: self.0 / 2,
             stranger: self.0 % 2 == 1,
         }

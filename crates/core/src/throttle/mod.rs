@@ -7,7 +7,7 @@
 //! | rate | at most so many a second begin, the others wait | `rate` |
 //! | queue | how long one waits at most: then 429; without it for as long as it takes | `held` |
 //! | bandwidth | their response bodies share so many bytes a second | `bandwidth` |
-//! | priority | admission takes them for the lowest class there is | `priority` |
+//! | priority | admission takes them for the lowest priority | `priority` |
 //! | marks | their connections to nodes are marked, for the network to slow | `marks` |
 //!
 //! An [`Order`] may have several of them. Who is held goes in the order of arrival, over all workers
@@ -61,7 +61,7 @@ pub struct Order {
     pub bandwidth: Option<u64>,
     /// How long one that is held waits at most; none: as long as it takes.
     pub queue: Option<Duration>,
-    /// Admission takes them for the lowest class.
+    /// Admission takes them for the lowest priority.
     pub lowest_priority: bool,
     /// Marks of their connections to nodes.
     pub marks: Marks,

@@ -1,22 +1,22 @@
 //! Requests that give way to all others where there is no room.
 //!
 //! ```text
-//! class   the lowest there can be, and its session is nobody's
+//! priority   the lowest there can be, and its session is nobody's
 //! ```
 //!
-//! The lowest there can be, not the lowest that the site uses: so a site with one class has them
+//! The lowest there can be, not the lowest that the site uses: so a site with one priority has them
 //! wait behind all others too.
 //!
-//! Inputs: the class that the request would have. Failure case: a site with room to spare, where it
-//! slows nobody; an admission mode without a queue and without classes, where it does nothing.
+//! Inputs: the priority that the request would have. Failure case: a site with room to spare, where it
+//! slows nobody; an admission mode without a queue and without priorities, where it does nothing.
 //!
 //! Source: the pushback at the HTTP level that Elephants-2005 allows.
 
-use crate::request::Class;
+use crate::request::Priority;
 
-/// The class of a request whose class gives way.
-pub fn lowered(class: Class) -> Class {
-    let lowest = Class::all().last().unwrap_or(class);
+/// The priority of a request whose priority gives way.
+pub fn lowered(priority: Priority) -> Priority {
+    let lowest = Priority::all().last().unwrap_or(priority);
     lowest.with_known(false)
 }
 
@@ -26,10 +26,10 @@ mod tests {
 
     #[test]
     fn nobody_is_lower() {
-        for class in Class::all() {
+        for priority in Priority::all() {
             for known in [false, true] {
-                let lowered = lowered(class.with_known(known));
-                assert_eq!(lowered.index(), Class::COUNT - 1);
+                let lowered = lowered(priority.with_known(known));
+                assert_eq!(lowered.index(), Priority::COUNT - 1);
                 assert!(!lowered.is_known());
             }
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::admission::{AdmissionConfig, Class};
+use tidegate_core::admission::{AdmissionConfig, Priority};
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad};
 use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket, WaitId};
@@ -27,7 +27,7 @@ pub(crate) struct Cluster {
     /// Requests that were let in and not answered in time.
     pub(crate) late: u32,
     now: Timestamp,
-    class: Class,
+    priority: Priority,
     director: Director,
     table: Arc<LoadTable>,
     prng: Prng,
@@ -51,7 +51,7 @@ impl Cluster {
             refused: 0,
             late: 0,
             now: START,
-            class: lowest(&config),
+            priority: lowest(&config),
             director,
             table,
             prng: Prng::new(seed ^ 0x5eed),
@@ -92,7 +92,7 @@ impl Cluster {
         for _ in 0..arrivals {
             self.last += 1;
             let arrival = Arrival {
-                class: self.class,
+                priority: self.priority,
                 id: WaitId(self.last),
                 ..Arrival::at(SITE)
             };

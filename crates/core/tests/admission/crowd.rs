@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class, Rank};
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Priority, Rank};
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad};
 use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket, WaitId};
@@ -14,7 +14,7 @@ use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{AdminState, ClusterSpec, NodeId, NodeSpec, SiteSpec};
 
-use crate::{LIMIT_MAX, SITE, START, class};
+use crate::{LIMIT_MAX, SITE, START, priority};
 
 /// What a load may say of anything.
 const ODD: [f32; 8] = [
@@ -43,8 +43,8 @@ pub(crate) struct Crowd {
     prng: Prng,
     nodes: u32,
     tickets: Vec<Ticket>,
-    /// Classes of those that wait, by their numbers.
-    waiting: BTreeMap<u64, Class>,
+    /// Priorities of those that wait, by their numbers.
+    waiting: BTreeMap<u64, Priority>,
     last: u64,
 }
 
@@ -108,8 +108,8 @@ impl Crowd {
                 4 => drop(self.any_ticket()),
                 5..=8 => self.end_one(),
                 _ => {
-                    let number = self.prng.below(self.config.classes.into()) as u8;
-                    self.arrive(class(number));
+                    let number = self.prng.below(self.config.priorities.into()) as u8;
+                    self.arrive(priority(number));
                 }
             }
             // The shell asks when it gets to it.
@@ -131,15 +131,15 @@ impl Crowd {
     }
 
     /// A request arrives; whether it came in at once.
-    pub(crate) fn arrive(&mut self, class: Class) -> bool {
+    pub(crate) fn arrive(&mut self, priority: Priority) -> bool {
         let before = self.in_flight();
-        let decision = self.ask(class);
+        let decision = self.ask(priority);
         self.check_limits();
         match decision {
             Decision::Forward(ticket) => {
                 self.check_let_in(&before, ticket.node);
-                if self.waiting.values().any(|other| *other <= class) {
-                    self.is_wrong(format!("{class:?} came before one that waits"));
+                if self.waiting.values().any(|other| *other <= priority) {
+                    self.is_wrong(format!("{priority:?} came before one that waits"));
                 }
                 self.decisions.push(ticket.node.0);
                 self.tickets.push(ticket);
@@ -148,7 +148,7 @@ impl Crowd {
             Decision::Wait => {
                 self.decisions.push(u32::MAX);
                 self.waited += 1;
-                self.waiting.insert(self.last, class);
+                self.waiting.insert(self.last, priority);
                 false
             }
             Decision::Reject(_) => {
@@ -159,10 +159,10 @@ impl Crowd {
     }
 
     /// A request arrives, and it is the caller's business what becomes of it.
-    pub(crate) fn ask(&mut self, class: Class) -> Decision {
+    pub(crate) fn ask(&mut self, priority: Priority) -> Decision {
         self.last += 1;
         let arrival = Arrival {
-            class,
+            priority,
             id: WaitId(self.last),
             ..Arrival::at(SITE)
         };
@@ -176,15 +176,15 @@ impl Crowd {
             let Some((id, decision)) = self.picker.poll_waiting(self.now) else {
                 return;
             };
-            let Some(class) = self.waiting.remove(&id.0) else {
+            let Some(priority) = self.waiting.remove(&id.0) else {
                 self.is_wrong(format!("{id:?} did not wait"));
                 return;
             };
             match decision {
                 Decision::Forward(ticket) => {
                     self.check_let_in(&before, ticket.node);
-                    if self.waiting.values().any(|other| *other < class) {
-                        self.is_wrong(format!("{class:?} went before a higher class"));
+                    if self.waiting.values().any(|other| *other < priority) {
+                        self.is_wrong(format!("{priority:?} went before a higher priority"));
                     }
                     self.decisions.push(ticket.node.0);
                     self.tickets.push(ticket);
@@ -301,7 +301,7 @@ impl Crowd {
         let all: u64 = candidates.iter().map(|node| before[node.index()]).sum();
         let published = match self.config.kind {
             AdmissionKind::Adaptive => {
-                let limit = f64::from(self.table.limit(node, Rank::of(Class::HIGHEST)));
+                let limit = f64::from(self.table.limit(node, Rank::of(Priority::HIGHEST)));
                 // Kinds that do not use what is full behind the servers have a limit of their own.
                 match self.table.kinds(SITE).spares_any() {
                     true => limit.max(self.table.spared_limit(node) as f64),

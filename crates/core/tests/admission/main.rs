@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use cluster::Cluster;
 use crowd::Crowd;
-use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class, RejectReason, StaticLimits};
+use tidegate_core::admission::{
+    AdmissionConfig, AdmissionKind, Priority, RejectReason, StaticLimits,
+};
 use tidegate_core::picker::Decision;
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
@@ -20,12 +22,12 @@ const LIMIT_MAX: f64 = 1000.0;
 /// The seeds of random sequences.
 const SEEDS: std::ops::Range<u64> = 0..20;
 
-/// The mode as it would be used, with all the classes that it knows.
+/// The mode as it would be used, with all the priorities that it knows.
 fn config(kind: AdmissionKind) -> AdmissionConfig {
     AdmissionConfig {
         slo: Duration::from_millis(100),
         queue: 16,
-        classes: if kind.has_classes() { 4 } else { 1 },
+        priorities: if kind.has_priorities() { 4 } else { 1 },
         limits: StaticLimits {
             connections: Some(4),
             cpu: Some(0.95),
@@ -41,13 +43,13 @@ fn all() -> impl Iterator<Item = (&'static str, AdmissionKind, AdmissionConfig)>
     all.map(|(kind, name)| (*name, *kind, config(*kind)))
 }
 
-/// The lowest class in use.
-fn lowest(config: &AdmissionConfig) -> Class {
-    class(config.classes - 1)
+/// The lowest priority in use.
+fn lowest(config: &AdmissionConfig) -> Priority {
+    priority(config.priorities - 1)
 }
 
-fn class(number: u8) -> Class {
-    Class::new(number).unwrap_or_else(|| panic!("there is no class {number}"))
+fn priority(number: u8) -> Priority {
+    Priority::new(number).unwrap_or_else(|| panic!("there is no priority {number}"))
 }
 
 #[test]
@@ -157,11 +159,11 @@ fn a_mode_without_a_queue_lets_nobody_wait() {
     }
 }
 
-/// At one moment a lower class never comes in where a higher one does not, be it that it waits or
+/// At one moment a lower priority never comes in where a higher one does not, be it that it waits or
 /// that it is refused.
 #[test]
-fn a_lower_class_never_comes_in_where_a_higher_one_does_not() {
-    for (name, _, config) in all().filter(|(_, kind, _)| kind.has_classes()) {
+fn a_lower_priority_never_comes_in_where_a_higher_one_does_not() {
+    for (name, _, config) in all().filter(|(_, kind, _)| kind.has_priorities()) {
         for queue in [config.queue, 0] {
             let config = AdmissionConfig { queue, ..config };
             let mut held_up = 0;
@@ -172,14 +174,14 @@ fn a_lower_class_never_comes_in_where_a_higher_one_does_not() {
                     crowd.happen(5);
                     let lower = 1 + prng.below(3) as u8;
                     let higher = prng.below(lower.into()) as u8;
-                    let first = crowd.arrive(class(higher));
-                    let second = crowd.arrive(class(lower));
+                    let first = crowd.arrive(priority(higher));
+                    let second = crowd.arrive(priority(lower));
                     held_up += u32::from(!first);
                     let seen = format!("{name}, queue of {queue}, seed {seed}");
                     assert!(first || !second, "{seen}: {lower} before {higher}");
                 }
             }
-            assert!(held_up > 100, "{name}: {held_up} of a higher class");
+            assert!(held_up > 100, "{name}: {held_up} of a higher priority");
         }
     }
 }

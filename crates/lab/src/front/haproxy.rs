@@ -81,7 +81,7 @@ frontend in
     if let HaproxyBalance::Limited { .. } = balance {
         push(
             &mut text,
-            format_args!("    http-request set-priority-class req.hdr(x-tidegate-class)"),
+            format_args!("    http-request set-priority-class req.hdr(x-tidegate-priority)"),
         );
     }
     for site in layout.sites.iter().filter(|_| !layout.single()) {
@@ -185,7 +185,7 @@ backend blog
         };
         let text = limited(1);
         for line in [
-            "    http-request set-priority-class req.hdr(x-tidegate-class)\n    default_backend shop\n",
+            "    http-request set-priority-class req.hdr(x-tidegate-priority)\n    default_backend shop\n",
             "    balance leastconn\n    option httpchk GET /health\n    timeout queue 300ms\n",
             "    server shop-n1 10.77.0.11:8000 check maxconn 2\n",
         ] {

@@ -12,8 +12,8 @@ use tidegate_core::retry_budget::RetryConfig;
 pub struct SiteConfig {
     /// How refused requests are answered.
     pub answers: AnswerConfig,
-    /// Which class a request is of.
-    pub classes: ClassConfig,
+    /// Which priority a request has.
+    pub priorities: PriorityConfig,
     /// By what sessions are known; none: they are not.
     pub sessions: Option<SessionConfig>,
     /// How many requests may be tried again, in all workers together.
@@ -86,14 +86,14 @@ impl CustomBody {
     ];
 }
 
-/// Which class a request is of: by its path, a header, a cookie, and else the default.
+/// Which priority a request has: by its path, a header, a cookie, and else the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClassConfig {
+pub struct PriorityConfig {
     /// The header that tells it.
     pub header: Option<HeaderName>,
     /// The cookie that tells it.
     pub cookie: Option<String>,
-    /// What header or cookie may say, and the classes that this means. Empty: it is the number itself.
+    /// What header or cookie may say, and the priorities that this means. Empty: it is the number itself.
     pub values: Vec<(String, u8)>,
     /// Path prefixes that tell it, on segment boundaries; the longest counts.
     pub paths: Vec<(String, u8)>,
@@ -101,12 +101,12 @@ pub struct ClassConfig {
     pub default: Option<u8>,
 }
 
-impl ClassConfig {
+impl PriorityConfig {
     /// The header by default.
-    pub const HEADER: HeaderName = HeaderName::from_static("x-tidegate-class");
+    pub const HEADER: HeaderName = HeaderName::from_static("x-tidegate-priority");
 }
 
-impl Default for ClassConfig {
+impl Default for PriorityConfig {
     fn default() -> Self {
         Self {
             header: Some(Self::HEADER),

@@ -1,16 +1,16 @@
-//! Which class a request is of, and which session: pure functions over its head, without an
-//! allocation. What is unknown, too long or no class is as if it were not there.
+//! Which priority a request has, and which session: pure functions over its head, without an
+//! allocation. What is unknown, too long or not a priority is as if it were not there.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use http::HeaderMap;
-use tidegate_core::admission::{Class, Sessions};
+use tidegate_core::admission::{Priority, Sessions};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteId;
 
 use super::cookie;
-use crate::config::site::{ClassConfig, SessionConfig, SessionSource, SiteConfig};
+use crate::config::site::{PriorityConfig, SessionConfig, SessionSource, SiteConfig};
 
 /// A session's name is no longer.
 const NAME_BYTES_MAX: usize = 1024;
@@ -20,12 +20,12 @@ const SLOTS_MIN: usize = 1024;
 
 /// The rules of one site, ready for use.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ClassRules {
-    config: ClassConfig,
+pub(crate) struct PriorityRules {
+    config: PriorityConfig,
 }
 
-impl ClassRules {
-    pub(crate) fn new(config: &ClassConfig) -> Self {
+impl PriorityRules {
+    pub(crate) fn new(config: &PriorityConfig) -> Self {
         let mut config = config.clone();
         for (path, _) in &mut config.paths {
             // A final slash means nothing, as in routes.
@@ -39,11 +39,11 @@ impl ClassRules {
         Self { config }
     }
 
-    /// The class of a request, where `classes` are in use.
-    pub(crate) fn class(&self, classes: u8, path: &str, headers: &HeaderMap) -> Class {
-        let lowest = classes.saturating_sub(1);
+    /// The priority of a request, where `priorities` are in use.
+    pub(crate) fn priority(&self, priorities: u8, path: &str, headers: &HeaderMap) -> Priority {
+        let lowest = priorities.saturating_sub(1);
         if lowest == 0 {
-            return Class::HIGHEST;
+            return Priority::HIGHEST;
         }
         let number = self
             .by_path(path)
@@ -51,7 +51,7 @@ impl ClassRules {
             .or_else(|| self.by_cookie(headers))
             .or(self.config.default)
             .unwrap_or(lowest);
-        Class::new(number.min(lowest)).unwrap_or(Class::HIGHEST)
+        Priority::new(number.min(lowest)).unwrap_or(Priority::HIGHEST)
     }
 
     fn by_path(&self, path: &str) -> Option<u8> {
@@ -62,7 +62,7 @@ impl ClassRules {
         let mut paths = self.config.paths.iter();
         paths
             .find(|(prefix, _)| holds(prefix))
-            .map(|(_, class)| *class)
+            .map(|(_, priority)| *priority)
     }
 
     fn by_header(&self, headers: &HeaderMap) -> Option<u8> {
@@ -81,7 +81,7 @@ impl ClassRules {
             return std::str::from_utf8(value).ok()?.parse().ok();
         }
         let named = values.iter().find(|(name, _)| name.as_bytes() == value);
-        named.map(|(_, class)| *class)
+        named.map(|(_, priority)| *priority)
     }
 }
 
@@ -162,14 +162,14 @@ mod tests {
     fn named(names: &[(&str, u8)]) -> Vec<(String, u8)> {
         let names = names.iter();
         names
-            .map(|(name, class)| ((*name).to_owned(), *class))
+            .map(|(name, priority)| ((*name).to_owned(), *priority))
             .collect()
     }
 
     #[test]
     fn without_rules_the_usual_header_has_the_number() {
-        let rules = ClassRules::new(&ClassConfig::default());
-        for (value, class) in [
+        let rules = PriorityRules::new(&PriorityConfig::default());
+        for (value, priority) in [
             ("0", 0),
             (" 1 ", 1),
             ("2", 2),
@@ -181,41 +181,45 @@ mod tests {
             ("gold", 2),
             ("99999999999999999999", 2),
         ] {
-            let headers = headers(&[("x-tidegate-class", value)]);
-            assert_eq!(rules.class(3, "/", &headers).index(), class, "{value:?}");
-            assert_eq!(rules.class(1, "/", &headers), Class::HIGHEST);
+            let headers = headers(&[("x-tidegate-priority", value)]);
+            assert_eq!(
+                rules.priority(3, "/", &headers).index(),
+                priority,
+                "{value:?}"
+            );
+            assert_eq!(rules.priority(1, "/", &headers), Priority::HIGHEST);
         }
-        assert_eq!(rules.class(3, "/", &HeaderMap::new()).index(), 2);
+        assert_eq!(rules.priority(3, "/", &HeaderMap::new()).index(), 2);
     }
 
     #[test]
     fn path_comes_before_header_before_cookie_before_the_default() {
-        let rules = ClassRules::new(&ClassConfig {
+        let rules = PriorityRules::new(&PriorityConfig {
             header: Some(PLAN),
             cookie: Some("plan".into()),
             values: named(&[("gold", 0), ("silver", 1), ("bronze", 3)]),
             paths: named(&[("/search", 3), ("/search/paid/", 1)]),
             default: Some(2),
         });
-        let class = |path, pairs: &[_]| rules.class(4, path, &headers(pairs)).index();
+        let priority = |path, pairs: &[_]| rules.priority(4, path, &headers(pairs)).index();
         let gold = ("x-plan", "gold");
         let silver = ("cookie", "a=b; plan=silver");
-        assert_eq!(class("/search", &[gold, silver]), 3);
-        assert_eq!(class("/search/paid/x", &[gold, silver]), 1);
-        assert_eq!(class("/searches", &[gold, silver]), 0);
-        assert_eq!(class("/", &[silver]), 1);
-        assert_eq!(class("/", &[("x-plan", "platinum"), silver]), 1);
-        assert_eq!(class("/", &[("x-plan", "0")]), 2, "names, no numbers");
-        assert_eq!(class("/", &[]), 2);
+        assert_eq!(priority("/search", &[gold, silver]), 3);
+        assert_eq!(priority("/search/paid/x", &[gold, silver]), 1);
+        assert_eq!(priority("/searches", &[gold, silver]), 0);
+        assert_eq!(priority("/", &[silver]), 1);
+        assert_eq!(priority("/", &[("x-plan", "platinum"), silver]), 1);
+        assert_eq!(priority("/", &[("x-plan", "0")]), 2, "names, no numbers");
+        assert_eq!(priority("/", &[]), 2);
     }
 
     #[test]
-    fn a_site_of_two_classes_has_no_third() {
-        let rules = ClassRules::new(&ClassConfig {
+    fn a_site_of_two_priorities_has_no_third() {
+        let rules = PriorityRules::new(&PriorityConfig {
             paths: named(&[("/", 3)]),
-            ..ClassConfig::default()
+            ..PriorityConfig::default()
         });
-        assert_eq!(rules.class(2, "/x", &HeaderMap::new()).index(), 1);
+        assert_eq!(rules.priority(2, "/x", &HeaderMap::new()).index(), 1);
     }
 
     #[test]

@@ -74,7 +74,7 @@ reasons! {
     NoSite = "no_site", 404, Rejected, "no site serves this host and path";
     NoNode = "no_node", 503, Rejected, "the site has no node that may take requests";
     Overload = "overload", 503, Rejected, "an admission limit was reached";
-    QueueFull = "queue_full", 503, Rejected, "too many wait, of its class or of higher ones";
+    QueueFull = "queue_full", 503, Rejected, "too many wait, of its priority or of higher ones";
     QueueTimeout = "queue_timeout", 503, Rejected, "it waited for room as long as there was sense in it";
     Throttled = "throttled", 429, Rejected, "a throttle held it for as long as its order lets requests wait";
     ThrottleFull = "throttle_full", 429, Rejected, "throttles hold as many requests as they may";

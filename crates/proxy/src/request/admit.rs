@@ -235,7 +235,7 @@ fn enter(
     let target = uri_target(request);
     let mut arrival = Arrival {
         site,
-        class: worker.class(site, path, headers).with_known(known),
+        priority: worker.priority(site, path, headers).with_known(known),
         kind: base.cluster.kind(site, method.as_str(), target),
         throttled: false,
         id: worker.queue.number(),
@@ -244,7 +244,7 @@ fn enter(
     if let Some((throttled, met)) = met {
         state.throttled = Some(throttled);
         if state.gives_way() {
-            arrival.class = lowered(arrival.class);
+            arrival.priority = lowered(arrival.priority);
         }
         match met {
             Met::Free => {}

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use hyper::client::conn::http1::Builder;
-use tidegate_core::admission::Class;
+use tidegate_core::admission::Priority;
 use tidegate_core::picker::Picker;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteId;
@@ -22,7 +22,7 @@ use crate::config::{FIELDS, Limits, ProxyConfig};
 use crate::gate::delay::Delays;
 use crate::gate::queue::Queue;
 use crate::gate::throttle::Throttles;
-use crate::head::classify::{ClassRules, SessionHash, SessionTables};
+use crate::head::classify::{PriorityRules, SessionHash, SessionTables};
 use crate::record::WorkerRecord;
 use crate::record::log::Logger;
 use crate::record::observed::Observer;
@@ -50,7 +50,7 @@ pub(crate) struct Worker {
     pub(crate) session_tables: Arc<SessionTables>,
     pub(crate) answers: Answers,
     pub(crate) tunnels: Arc<Seats>,
-    classes: Box<[ClassRules]>,
+    priorities: Box<[PriorityRules]>,
     /// Makes connections to nodes.
     builder: Builder,
 }
@@ -99,8 +99,8 @@ impl Worker {
             // Other numbers than the picker's.
             answers: Answers::new(&config.sites, !seed),
             tunnels: Arc::clone(&seats.tunnels),
-            classes: (config.sites.iter())
-                .map(|site| ClassRules::new(&site.classes))
+            priorities: (config.sites.iter())
+                .map(|site| PriorityRules::new(&site.priorities))
                 .collect(),
             builder: builder(&config.limits),
             base,
@@ -108,16 +108,16 @@ impl Worker {
     }
 
     /// The priority of a request.
-    pub(crate) fn class(&self, site: SiteId, path: &str, headers: &HeaderMap) -> Class {
+    pub(crate) fn priority(&self, site: SiteId, path: &str, headers: &HeaderMap) -> Priority {
         let picker = self.base.cluster.picker.borrow();
-        let classes = match picker.topology().sites.get(site.index()) {
-            Some(site) => site.admission.classes,
+        let priorities = match picker.topology().sites.get(site.index()) {
+            Some(site) => site.admission.priorities,
             None => 1,
         };
         drop(picker);
-        match self.classes.get(site.index()) {
-            Some(rules) => rules.class(classes, path, headers),
-            None => ClassRules::default().class(classes, path, headers),
+        match self.priorities.get(site.index()) {
+            Some(rules) => rules.priority(priorities, path, headers),
+            None => PriorityRules::default().priority(priorities, path, headers),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class, StaticLimits};
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Priority, StaticLimits};
 use tidegate_core::topology::{AdminState, NodeId};
 use toml::Spanned;
 
@@ -123,21 +123,24 @@ fn sites(tables: &Spanned<Vec<SiteTable>>) -> Checked<Vec<SiteModel>> {
     tables.get_ref().iter().map(site).collect()
 }
 
-/// The shares of the classes, the highest first.
+/// The shares of the priorities, the highest first.
 fn shares(table: &Spanned<Vec<f64>>) -> Checked<Vec<f64>> {
     let shares = table.get_ref();
-    let known = (1..=Class::COUNT).contains(&shares.len());
+    let known = (1..=Priority::COUNT).contains(&shares.len());
     if known && shares.iter().all(|share| *share > 0.0 && share.is_finite()) {
         return Ok(shares.clone());
     }
     Err(FileError::new(
         table.span(),
-        format!("`classes` must be 1 to {} shares above zero", Class::COUNT),
-        "of the requests, the highest class first",
+        format!(
+            "`priorities` must be 1 to {} shares above zero",
+            Priority::COUNT
+        ),
+        "of the requests, the highest priority first",
     ))
 }
 
-fn admission(table: &AdmissionTable, classes: usize) -> Checked<AdmissionConfig> {
+fn admission(table: &AdmissionTable, priorities: usize) -> Checked<AdmissionConfig> {
     let mode = table.mode.get_ref();
     let kinds = AdmissionKind::ALL.iter();
     let kinds = kinds.filter(|(kind, _)| *kind != AdmissionKind::Static);
@@ -160,7 +163,7 @@ fn admission(table: &AdmissionTable, classes: usize) -> Checked<AdmissionConfig>
     Ok(AdmissionConfig {
         slo: slo.unwrap_or(usual.slo),
         queue: queue.unwrap_or(usual.queue),
-        classes: classes.max(1) as u8,
+        priorities: priorities.max(1) as u8,
         limits: StaticLimits {
             connections,
             ..StaticLimits::default()
@@ -188,11 +191,11 @@ fn site(table: &SiteTable) -> Checked<SiteModel> {
             shape: shape.unwrap_or(Demand::Exponential),
         });
     }
-    if let Some(classes) = &table.classes {
-        site.classes = shares(classes)?;
+    if let Some(priorities) = &table.priorities {
+        site.priorities = shares(priorities)?;
     }
     if let Some(table) = &table.admission {
-        site.admission = admission(table, site.classes.len())?;
+        site.admission = admission(table, site.priorities.len())?;
     }
     Ok(site)
 }

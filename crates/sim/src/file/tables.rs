@@ -175,7 +175,7 @@ pub(super) struct SiteTable {
     pub(super) bursts: Option<BurstsTable>,
     pub(super) io: Option<IoTable>,
     pub(super) admission: Option<AdmissionTable>,
-    pub(super) classes: Option<Spanned<Vec<f64>>>,
+    pub(super) priorities: Option<Spanned<Vec<f64>>>,
 }
 
 #[derive(Debug, serde::Deserialize)]

@@ -44,7 +44,7 @@ mean_demand = "1ms"
 demand = { shape = "pareto", tail = 1.5, spread = 100 }
 bursts = { peak = 2, share = 0.2, length = "100ms" }
 io = { mean = "40ms", shape = { shape = "fixed" } }
-classes = [0.2, 0.8]
+priorities = [0.2, 0.8]
 admission = { mode = "maxconn", slo = "200ms", queue = 10, connections = 3 }
 [[nodes]]
 count = 3
@@ -127,7 +127,7 @@ fn every_key_has_its_effect() {
     assert!(matches!(site.arrivals, Arrivals::Bursts { peak: 2.0, .. }));
     assert_eq!(site.io.unwrap().shape, Demand::Fixed);
     let admission = site.admission;
-    assert_eq!((admission.queue, admission.classes), (10, 2));
+    assert_eq!((admission.queue, admission.priorities), (10, 2));
     assert_eq!(admission.slo, Duration::from_millis(200));
     let cores: Vec<_> = scenario.nodes.iter().map(|node| node.cores).collect();
     assert_eq!(cores, [2.0, 5.0, 8.0, 1.0]);

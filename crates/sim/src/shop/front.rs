@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::admission::Class;
+use tidegate_core::admission::Priority;
 use tidegate_core::classes::ClassId;
 use tidegate_core::culprits::{
     Confidence as Sure, Discovery, EVERY, Limits, Request, ResourceId, UsagePoint, Verdicts,
@@ -165,12 +165,12 @@ impl Front {
             all.find(|it| it.id == id).map(|it| it.order)
         });
         let order = order.unwrap_or_default();
-        let class = match order.lowest_priority {
-            true => lowered(Class::HIGHEST),
-            false => Class::HIGHEST,
+        let priority = match order.lowest_priority {
+            true => lowered(Priority::HIGHEST),
+            false => Priority::HIGHEST,
         };
         let arrival = Arrival {
-            class,
+            priority,
             kind: self.picker.kind_of(SITE, "GET", self.paths[open.class]),
             throttled: order.concurrency.is_some(),
             id: WaitId(number),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::admission::{AdmissionKind, Class, Kind};
+use tidegate_core::admission::{AdmissionKind, Kind, Priority};
 use tidegate_core::load::RestKind;
 use tidegate_core::picker::{Arrival, Decision, LONG_ANSWER, Outcome, Ticket, WaitId};
 use tidegate_core::policy::Probe;
@@ -55,10 +55,10 @@ impl World<'_> {
             io = held.shape.draw(held.lasts.as_secs_f64(), prng);
         }
         let path = held.filter(|held| !held.alike).map(|_| HELD_PATH);
-        let class = draw_class(&model.classes, model.admission.classes, prng);
+        let priority = draw_priority(&model.priorities, model.admission.priorities, prng);
         let wanted = Wanted {
             site,
-            class,
+            priority,
             path,
             front_end,
             arrived: self.now,
@@ -69,7 +69,7 @@ impl World<'_> {
             tried: None,
         };
         self.measures.totals(site).offered += 1;
-        self.measures.classes[class.index()].offered += u64::from(wanted.measured);
+        self.measures.priorities[priority.index()].offered += u64::from(wanted.measured);
         self.schedule_arrival(site);
         match self.choose(&wanted) {
             Chosen::Node(node, ticket) => {
@@ -83,7 +83,7 @@ impl World<'_> {
             Chosen::Later => {
                 self.measures.totals(site).waiting += 1;
                 self.waiting.insert(self.arrivals_so_far, wanted);
-                // A request of a lower class may have made room.
+                // A request of a lower priority may have made room.
                 self.serve_waiting(wanted.front_end)
             }
         }
@@ -135,7 +135,7 @@ impl World<'_> {
                 let picker = &mut front_end.picker;
                 let kind = |path| picker.kind_of(site, "GET", path);
                 let arrival = Arrival {
-                    class: wanted.class,
+                    priority: wanted.priority,
                     kind: wanted.path.map_or(Kind::ANY, kind),
                     id: WaitId(self.arrivals_so_far),
                     ..Arrival::at(site)
@@ -431,18 +431,18 @@ impl World<'_> {
     }
 }
 
-/// One of the classes by their shares; the lowest of those in use if there are none.
-fn draw_class(shares: &[f64], classes: u8, prng: &mut Prng) -> Class {
-    let lowest = classes.saturating_sub(1);
+/// One of the priorities by their shares; the lowest of those in use if there are none.
+fn draw_priority(shares: &[f64], priorities: u8, prng: &mut Prng) -> Priority {
+    let lowest = priorities.saturating_sub(1);
     if shares.is_empty() {
-        return Class::new(lowest).unwrap_or(Class::HIGHEST);
+        return Priority::new(lowest).unwrap_or(Priority::HIGHEST);
     }
     let mut left = prng.unit() * shares.iter().sum::<f64>();
     for (number, share) in (0..=lowest).zip(shares) {
         left -= share;
         if left < 0.0 {
-            return Class::new(number).unwrap_or(Class::HIGHEST);
+            return Priority::new(number).unwrap_or(Priority::HIGHEST);
         }
     }
-    Class::new(lowest).unwrap_or(Class::HIGHEST)
+    Priority::new(lowest).unwrap_or(Priority::HIGHEST)
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use tidegate_core::admission::Class;
+use tidegate_core::admission::Priority;
 use tidegate_core::time::{Timestamp, nanos};
 
 use super::{Choosers, START, World};
 use crate::checks::{Shares, Totals, Violation};
 use crate::counters::Scope;
 use crate::queue::Event;
-use crate::report::{ClassReport, Digest, Latencies, Report, SiteReport};
+use crate::report::{Digest, Latencies, PriorityReport, Report, SiteReport};
 use crate::requests::{Ended, Wanted};
 use crate::scenario::{Expect, Scenario, Series};
 
@@ -26,7 +26,7 @@ pub(super) struct Measures {
     warm_from: u64,
     totals: Vec<Totals>,
     latencies: Vec<Vec<u64>>,
-    pub(super) classes: [ClassReport; Class::COUNT],
+    pub(super) priorities: [PriorityReport; Priority::COUNT],
     /// By site, its nodes.
     members: Vec<Vec<u32>>,
     /// Those of them without faults and orders.
@@ -69,7 +69,7 @@ impl Measures {
             warm_from: (f64::from(scenario.requests) * scenario.warm_up).ceil() as u64,
             totals: vec![Totals::default(); sites],
             latencies: vec![Vec::with_capacity(requests / sites.max(1)); sites],
-            classes: Default::default(),
+            priorities: Default::default(),
             members,
             reliable,
             sent: vec![0; count],
@@ -130,7 +130,7 @@ impl Measures {
                 totals.completed += 1;
                 self.count_window(now, now.since(wanted.arrived));
                 if wanted.measured {
-                    self.classes[wanted.class.index()].completed += 1;
+                    self.priorities[wanted.priority.index()].completed += 1;
                     let latency = nanos(now.since(wanted.arrived));
                     self.latencies[wanted.site as usize].push(latency);
                 }
@@ -233,7 +233,7 @@ impl World<'_> {
             lasted: self.now.since(START),
             events: measures.events,
             sites,
-            classes: measures.classes,
+            priorities: measures.priorities,
             series: std::mem::take(&mut measures.series),
             sent_by_second: std::mem::take(&mut measures.sent_by_second),
             digest: measures.digest.value(),

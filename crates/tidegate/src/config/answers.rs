@@ -1,4 +1,4 @@
-//! The tables of a site about classes, sessions, answers to whom it refuses, and retries; and the
+//! The tables of a site about priorities, sessions, answers to whom it refuses, and retries; and the
 //! types of values that only they have.
 
 use std::ops::RangeInclusive;
@@ -19,26 +19,26 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 const NAMED_MAX: usize = 64;
 
 table! {
-    /// Which class a request is of, where there are several: known by its path, or else by the header,
+    /// Which priority a request has, where there are several: known by its path, or else by the header,
     /// or else by the cookie, or else the default.
-    pub(crate) struct ClassFile {
+    pub(crate) struct PriorityFile {
         /// The header that carries it; `""` is none.
-        header: String = "x-tidegate-class".into();
+        header: String = "x-tidegate-priority".into();
         /// The cookie that carries it.
         cookie: Option<String> = None;
-        /// What header and cookie may say, and the classes that it means, like
-        /// `{ gold = 0, silver = 1 }`. Empty: they say the class's number.
+        /// What header and cookie may say, and the priorities that it means, like
+        /// `{ gold = 0, silver = 1 }`. Empty: they say the priority's number.
         values: Named<u32> = Named::default();
-        /// Path prefixes and their classes, like `{ "/checkout" = 0 }`, on segment boundaries; the
+        /// Path prefixes and their priorities, like `{ "/checkout" = 0 }`, on segment boundaries; the
         /// longest counts.
         paths: Named<u32> = Named::default();
-        /// The class of all other requests; not set is the lowest.
+        /// The priority of all other requests; not set is the lowest.
         default: Option<u32> = None;
     }
 }
 
 table! {
-    /// adaptive: a user that was let in goes before others of the same class for a while, so that what has
+    /// adaptive: a user that was let in goes before others of the same priority for a while, so that what has
     /// begun can be finished. Sessions are known by a header or a cookie.
     pub(crate) struct SessionFile {
         /// The header whose value names the session.

@@ -3,7 +3,7 @@
 use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::{size_units, time_units};
 
-use super::answers::{ClassFile, RetryBudgetFile, SessionFile};
+use super::answers::{PriorityFile, RetryBudgetFile, SessionFile};
 use super::culprits::CulpritsFile;
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, ForwardedFile, LimitsFile,
@@ -42,7 +42,10 @@ pub(crate) fn page() -> String {
         ("[[site]]", SiteFile::docs()),
         ("[[site]] policy = { … }", PolicySetting::table_docs()),
         (ADMISSION, AdmissionFile::docs()),
-        ("[[site]] admission = { class = { … } }", ClassFile::docs()),
+        (
+            "[[site]] admission = { priority = { … } }",
+            PriorityFile::docs(),
+        ),
         (
             "[[site]] admission = { session = { … } }",
             SessionFile::docs(),

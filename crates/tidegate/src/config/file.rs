@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Class};
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Priority};
 use tidegate_core::units::Size;
 
-use super::answers::{ClassFile, RetryAfter, RetryBudgetFile, SessionFile};
+use super::answers::{PriorityFile, RetryAfter, RetryBudgetFile, SessionFile};
 use super::culprits::CulpritsFile;
 use super::group::GroupFile;
 use super::policy::PolicySetting;
@@ -36,7 +36,7 @@ const WEIGHT_MAX: f32 = 1000.0;
 const SLO_MIN: Duration = Duration::from_millis(5);
 const SLO_MAX: Duration = Duration::from_secs(600);
 /// Classes of requests, and requests that wait.
-const CLASSES_MAX: u32 = Class::COUNT as u32;
+const PRIORITIES_MAX: u32 = Priority::COUNT as u32;
 const QUEUE_MAX: u32 = 1_000_000;
 /// Front-ends before the same nodes.
 const FRONT_ENDS_MAX: u32 = 1000;
@@ -147,10 +147,10 @@ table! {
         /// adaptive: what a server gets that has no load record: whatever comes (`admit`), or what follows from how
         /// long answers take (`limit`).
         without_records: WithoutRecordsName = WithoutRecordsName::Admit;
-        /// adaptive, maxconn, codel, dagor: priorities, 0 the highest; `class` says which request is of which.
-        classes: u32 = 1, in 1..=CLASSES_MAX;
-        /// Which class a request is of.
-        class: ClassFile = defaults();
+        /// adaptive, maxconn, codel, dagor: priorities, 0 the highest; `priority` says which request has which.
+        priorities: u32 = 1, in 1..=PRIORITIES_MAX;
+        /// Which priority a request has.
+        priority: PriorityFile = defaults();
         /// adaptive, maxconn, codel: how sessions are known; not set: they are not.
         session: Option<SessionFile> = None;
         /// adaptive, maxconn, codel: most requests that wait for room, in each worker.

@@ -20,7 +20,7 @@ table! {
         /// Most requests in flight at its nodes, of all front-ends together: each takes its part.
         limit: u32, in 1..=LIMIT_MAX;
         /// The sites that share it and their weights, like `{ shop = 3, blog = 1 }`: requests wait in
-        /// turns by weight, the highest class first. A site is in one group at most.
+        /// turns by weight, the highest priority first. A site is in one group at most.
         sites: Named<f64>;
         /// Those of their nodes that share it; empty: all.
         nodes: Vec<At<String>> = Vec::new();

@@ -1,4 +1,4 @@
-//! What the data plane is told of a site: classes, sessions, answers, retries. All that is wrong is
+//! What the data plane is told of a site: priorities, sessions, answers, retries. All that is wrong is
 //! among the problems.
 
 use std::ops::Range;
@@ -8,11 +8,11 @@ use http::HeaderName;
 use tidegate_core::admission::AdmissionKind;
 use tidegate_core::retry_budget::RetryConfig;
 use tidegate_proxy::{
-    AnswerConfig, ClassConfig, CustomBody, LimitStatus, Quota, SessionConfig, SessionSource,
+    AnswerConfig, CustomBody, LimitStatus, PriorityConfig, Quota, SessionConfig, SessionSource,
     SiteConfig,
 };
 
-use super::answers::{ClassFile, Named, SessionFile};
+use super::answers::{Named, PriorityFile, SessionFile};
 use super::file::{AdmissionFile, SiteFile};
 use super::problem::{Problem, Problems};
 use super::setting::At;
@@ -34,14 +34,14 @@ pub(super) fn config(
         problems,
     };
     let answers = checker.answers(site, nodes, folder);
-    let classes = checker.classes();
+    let priorities = checker.priorities();
     let sessions = match &site.admission.session.value {
         None => Some(None),
         Some(session) => checker.sessions(session).map(Some),
     };
     Some(SiteConfig {
         answers: answers?,
-        classes: classes?,
+        priorities: priorities?,
         sessions: sessions?,
         retry: RetryConfig {
             ratio: site.retry_budget.ratio.value,
@@ -117,21 +117,21 @@ impl Checker<'_, '_> {
         }
     }
 
-    fn classes(&mut self) -> Option<ClassConfig> {
-        let file: &ClassFile = &self.admission.class;
+    fn priorities(&mut self) -> Option<PriorityConfig> {
+        let file: &PriorityFile = &self.admission.priority;
         let chooses = file.cookie.is_some()
             || file.default.is_some()
             || !file.values.0.is_empty()
             || !file.paths.0.is_empty();
-        if chooses && self.admission.classes.value == 1 {
-            let at = self.admission.class.place();
+        if chooses && self.admission.priorities.value == 1 {
+            let at = self.admission.priority.place();
             self.problems.push(
                 Problem::new(
                     at,
-                    "`class` has nothing to choose from",
-                    "there is one class",
+                    "`priority` has nothing to choose from",
+                    "there is one priority",
                 )
-                .help("set `classes` to 2 or more"),
+                .help("set `priorities` to 2 or more"),
             );
             return None;
         }
@@ -146,13 +146,13 @@ impl Checker<'_, '_> {
         for (path, _) in &file.paths.value.0 {
             self.path(path);
         }
-        let values = self.classed(&file.values);
-        let paths = self.classed(&file.paths);
+        let values = self.numbered(&file.values);
+        let paths = self.numbered(&file.paths);
         let default = match file.default.value {
             None => Some(None),
-            Some(class) => self.class(class, file.default.place()).map(Some),
+            Some(priority) => self.priority(priority, file.default.place()).map(Some),
         };
-        Some(ClassConfig {
+        Some(PriorityConfig {
             header: header?,
             cookie: cookie?,
             values: values?,
@@ -161,24 +161,27 @@ impl Checker<'_, '_> {
         })
     }
 
-    fn classed(&mut self, classed: &Named<u32>) -> Option<Vec<(String, u8)>> {
-        let pairs = classed.0.iter().map(|(name, class)| {
-            let class = self.class(class.value, class.place())?;
-            Some((name.value.clone(), class))
+    fn numbered(&mut self, numbered: &Named<u32>) -> Option<Vec<(String, u8)>> {
+        let pairs = numbered.0.iter().map(|(name, priority)| {
+            let priority = self.priority(priority.value, priority.place())?;
+            Some((name.value.clone(), priority))
         });
         let pairs: Vec<_> = pairs.collect();
         pairs.into_iter().collect()
     }
 
-    fn class(&mut self, class: u32, at: Range<usize>) -> Option<u8> {
-        let classes = self.admission.classes.value;
-        if class >= classes {
-            let message = format!("there is no class {class}");
-            let label = format!("`classes` is {classes}, so 0 to {}", classes.max(1) - 1);
+    fn priority(&mut self, priority: u32, at: Range<usize>) -> Option<u8> {
+        let priorities = self.admission.priorities.value;
+        if priority >= priorities {
+            let message = format!("there is no priority {priority}");
+            let label = format!(
+                "`priorities` is {priorities}, so 0 to {}",
+                priorities.max(1) - 1
+            );
             self.problem(at, message, label);
             return None;
         }
-        u8::try_from(class).ok()
+        u8::try_from(priority).ok()
     }
 
     fn path(&mut self, path: &At<String>) {

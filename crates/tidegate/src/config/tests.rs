@@ -121,7 +121,7 @@ address = "127.0.0.1:8080"
 [[site]]
 name = "shop"
 hosts = ["shop.example"]
-admission = { mode = "adaptive", classes = 3, retry_after = ["2s", "1m"], class = { cookie = "plan", values = { gold = 0, "a b" = 1 }, paths = { "/checkout" = 0 }, default = 1 }, session = { header = "x-user", window = "5m" } }
+admission = { mode = "adaptive", priorities = 3, retry_after = ["2s", "1m"], priority = { cookie = "plan", values = { gold = 0, "a b" = 1 }, paths = { "/checkout" = 0 }, default = 1 }, session = { header = "x-user", window = "5m" } }
 retry_budget = { ratio = 0.1, min_per_second = 2 }
 [[site]]
 name = "api"
@@ -156,10 +156,13 @@ fn a_site_says_who_goes_first_and_what_the_others_are_told() {
         let [shop, api] = &config.front_end.as_ref().unwrap().sites[..] else {
             panic!("two sites");
         };
-        assert_eq!(shop.classes.cookie.as_deref(), Some("plan"));
-        assert_eq!(shop.classes.values, [("gold".into(), 0), ("a b".into(), 1)]);
-        assert_eq!(shop.classes.paths, [("/checkout".into(), 0)]);
-        assert_eq!(shop.classes.default, Some(1));
+        assert_eq!(shop.priorities.cookie.as_deref(), Some("plan"));
+        assert_eq!(
+            shop.priorities.values,
+            [("gold".into(), 0), ("a b".into(), 1)]
+        );
+        assert_eq!(shop.priorities.paths, [("/checkout".into(), 0)]);
+        assert_eq!(shop.priorities.default, Some(1));
         assert_eq!(shop.answers.retry_after, 2..=60);
         let sessions = shop.sessions.as_ref().unwrap();
         let header = http::HeaderName::from_static("x-user");

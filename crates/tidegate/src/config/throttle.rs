@@ -27,7 +27,7 @@ table! {
         /// How long one waits for `concurrency` and `rate` at most, and is then answered 429; not set is as
         /// long as it takes.
         queue: Option<Duration> = None;
-        /// Admission takes its requests for the lowest class.
+        /// Admission takes its requests for the lowest priority.
         priority: bool = false;
         /// `SO_MARK` of its connections to nodes, for rules and filters of this machine. Needs CAP_NET_ADMIN.
         mark: Option<u32> = None;

@@ -636,7 +636,7 @@ fn admission(file: &AdmissionFile) -> AdmissionConfig {
     AdmissionConfig {
         kind: file.mode.value,
         slo: file.slo.value,
-        classes: u8::try_from(file.classes.value).unwrap_or(u8::MAX),
+        priorities: u8::try_from(file.priorities.value).unwrap_or(u8::MAX),
         without_records: match file.without_records.value {
             WithoutRecordsName::Admit => WithoutRecords::Admit,
             WithoutRecordsName::Limit => WithoutRecords::Limit,

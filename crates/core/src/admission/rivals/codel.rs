@@ -19,8 +19,8 @@
 use std::time::Duration;
 
 use super::{
-    Admission, AdmissionConfig, Class, Connections, Limits, NodeId, Prng, Standing, Verdict, View,
-    WaitRules,
+    Admission, AdmissionConfig, Connections, Limits, NodeId, Priority, Prng, Standing, Verdict,
+    View, WaitRules,
 };
 
 const TARGET: Duration = Duration::from_millis(5);
@@ -41,11 +41,11 @@ impl Codel {
 }
 
 impl Admission for Codel {
-    fn on_request(&mut self, _: &View<'_>, _: Class, _: &mut Prng) -> Verdict {
+    fn on_request(&mut self, _: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
         Verdict::Admit
     }
 
-    fn has_room(&self, view: &View<'_>, node: NodeId, _: Class) -> bool {
+    fn has_room(&self, view: &View<'_>, node: NodeId, _: Priority) -> bool {
         self.connections.has_room(view, node)
     }
 

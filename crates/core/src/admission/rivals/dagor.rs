@@ -1,4 +1,4 @@
-//! `dagor`: a threshold of class and user that falls while requests wait too long, and rises again by
+//! `dagor`: a threshold of priority and user that falls while requests wait too long, and rises again by
 //! little.
 //!
 //! ```text
@@ -6,11 +6,11 @@
 //! wait       mean latency of the window - base; base: the least mean of a window of ten answers
 //! overload   wait > 20 ms
 //! expected   0.95 admitted in overload, else admitted + max(1, 0.01 arrived)
-//! level      the most levels, from the highest class and user on, of which no more than
+//! level      the most levels, from the highest priority and user on, of which no more than
 //!            `expected` arrived in the window; requests beyond are refused
 //! ```
 //!
-//! Inputs: arrivals by class; latencies; a clock; chance.
+//! Inputs: arrivals by priority; latencies; a clock; chance.
 //!
 //! Failure case: at a proxy nobody tells how long requests wait at servers: it shows in latencies only
 //! when they end, and a base that was first seen in overload hides it. A twentieth less per second is
@@ -23,7 +23,8 @@
 use std::time::Duration;
 
 use super::{
-    Admission, Class, NodeId, Prng, Sample, Timestamp, Verdict, View, WaitRules, admit_if, seconds,
+    Admission, NodeId, Priority, Prng, Sample, Timestamp, Verdict, View, WaitRules, admit_if,
+    seconds,
 };
 
 const WINDOW: Duration = Duration::from_secs(1);
@@ -32,9 +33,9 @@ const WINDOW_REQUESTS: u32 = 2000;
 const WAIT_MAX: f64 = 0.02;
 const ALPHA: f64 = 0.05;
 const BETA: f64 = 0.01;
-/// Levels within a class.
+/// Levels within a priority.
 const USERS: usize = 128;
-const LEVELS: usize = USERS * Class::COUNT;
+const LEVELS: usize = USERS * Priority::COUNT;
 /// Answers that make a base.
 const ANSWERS_MIN: u32 = 10;
 
@@ -121,9 +122,9 @@ impl Dagor {
 }
 
 impl Admission for Dagor {
-    fn on_request(&mut self, view: &View<'_>, class: Class, prng: &mut Prng) -> Verdict {
+    fn on_request(&mut self, view: &View<'_>, priority: Priority, prng: &mut Prng) -> Verdict {
         self.look(view.now);
-        let level = class.index() * USERS + prng.below(USERS);
+        let level = priority.index() * USERS + prng.below(USERS);
         let may = level < self.level;
         self.window.arrived[level] += 1;
         self.window.arrivals += 1;
@@ -131,7 +132,7 @@ impl Admission for Dagor {
         admit_if(may)
     }
 
-    fn has_room(&self, _: &View<'_>, _: NodeId, _: Class) -> bool {
+    fn has_room(&self, _: &View<'_>, _: NodeId, _: Priority) -> bool {
         true
     }
 

@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use super::latencies::Latencies;
 use super::{
-    Admission, Class, Limits, NodeId, Prng, Sample, Timestamp, Verdict, View, WaitRules, admit_if,
-    in_flight, of_site, seconds,
+    Admission, Limits, NodeId, Priority, Prng, Sample, Timestamp, Verdict, View, WaitRules,
+    admit_if, in_flight, of_site, seconds,
 };
 
 const LIMIT_MIN: u32 = 3;
@@ -122,12 +122,12 @@ impl EnvoyAdaptiveConcurrency {
 }
 
 impl Admission for EnvoyAdaptiveConcurrency {
-    fn on_request(&mut self, view: &View<'_>, _: Class, _: &mut Prng) -> Verdict {
+    fn on_request(&mut self, view: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
         self.look(view.now);
         admit_if(in_flight(view) < u64::from(self.limit))
     }
 
-    fn has_room(&self, _: &View<'_>, _: NodeId, _: Class) -> bool {
+    fn has_room(&self, _: &View<'_>, _: NodeId, _: Priority) -> bool {
         true
     }
 

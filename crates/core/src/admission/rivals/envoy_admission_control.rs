@@ -18,7 +18,7 @@
 //! by default and is not here.
 
 use super::{
-    Admission, Class, NodeId, Prng, Sample, Timestamp, Verdict, View, WaitRules, admit_if,
+    Admission, NodeId, Priority, Prng, Sample, Timestamp, Verdict, View, WaitRules, admit_if,
 };
 
 /// The window, in seconds, each of which is counted apart.
@@ -67,13 +67,13 @@ impl EnvoyAdmissionControl {
 }
 
 impl Admission for EnvoyAdmissionControl {
-    fn on_request(&mut self, view: &View<'_>, _: Class, prng: &mut Prng) -> Verdict {
+    fn on_request(&mut self, view: &View<'_>, _: Priority, prng: &mut Prng) -> Verdict {
         self.forget(view.now);
         let refused = self.refused();
         admit_if(refused == 0.0 || prng.unit() >= refused)
     }
 
-    fn has_room(&self, _: &View<'_>, _: NodeId, _: Class) -> bool {
+    fn has_room(&self, _: &View<'_>, _: NodeId, _: Priority) -> bool {
         true
     }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! room at a node   own in flight < connections
-//! queue            one for the site; the highest class first, within a class in order
+//! queue            one for the site; the highest priority first, within a priority in order
 //! deadline         queue_timeout, or 0.4 SLO
 //! ```
 //!
@@ -20,7 +20,8 @@
 use std::time::Duration;
 
 use super::{
-    Admission, AdmissionConfig, Class, Connections, Limits, NodeId, Prng, Verdict, View, WaitRules,
+    Admission, AdmissionConfig, Connections, Limits, NodeId, Priority, Prng, Verdict, View,
+    WaitRules,
 };
 
 /// The deadline over the SLO, if nobody says.
@@ -44,11 +45,11 @@ impl MaxConn {
 }
 
 impl Admission for MaxConn {
-    fn on_request(&mut self, _: &View<'_>, _: Class, _: &mut Prng) -> Verdict {
+    fn on_request(&mut self, _: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
         Verdict::Admit
     }
 
-    fn has_room(&self, view: &View<'_>, node: NodeId, _: Class) -> bool {
+    fn has_room(&self, view: &View<'_>, node: NodeId, _: Priority) -> bool {
         self.connections.has_room(view, node)
     }
 

@@ -7,7 +7,7 @@
 //! | `maxconn`, `codel` | each server | the operator | waits |
 //! | `gradient2`, `vegas`, `envoy_adaptive_concurrency` | the site | latencies | is refused |
 //! | `envoy_admission_control` | nothing: it refuses at random | failures | |
-//! | `dagor` | nothing: it refuses by class and chance | latencies | |
+//! | `dagor` | nothing: it refuses by priority and chance | latencies | |
 //!
 //! None of them looks at a load record, and none knows that there are other front-ends. What they
 //! learn is each picker's own; what is in flight is counted for the whole front-end.
@@ -30,7 +30,7 @@ pub(super) use maxconn::MaxConn;
 pub(super) use vegas::Vegas;
 
 use super::{
-    Admission, AdmissionConfig, Class, Limits, RejectReason, Standing, Verdict, WaitRules,
+    Admission, AdmissionConfig, Limits, Priority, RejectReason, Standing, Verdict, WaitRules,
 };
 use crate::ids::NodeId;
 use crate::policy::{Sample, View};

@@ -1,12 +1,12 @@
-//! `admission-priority`: which requests are served at ten times the knee, by class.
+//! `admission-priority`: which requests are served at ten times the knee, by priority.
 //!
 //! ```text
-//! class     0     1     2     3       in x-tidegate-class, 0 is the highest
-//! requests  5     15    30    50 %    so all of class 0 and a part of class 1 can be served
+//! priority     0     1     2     3       in x-tidegate-priority, 0 is the highest
+//! requests  5     15    30    50 %    so all of priority 0 and a part of priority 1 can be served
 //! success   answered within the SLO, of those offered
 //! ```
 //!
-//! HAProxy has classes of its own (`set-priority-class`, which orders its queue); Envoy's
+//! HAProxy has priorities of its own (`set-priority-class`, which orders its queue); Envoy's
 //! `adaptive_concurrency` has none. All read agents from memory, since several front-ends do.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ use super::{
 /// See the module.
 pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     name: "admission-priority",
-    about: "which classes are served at ten times the knee, by 1, 4 and 16 front-ends",
+    about: "which priorities are served at ten times the knee, by 1, 4 and 16 front-ends",
     source: "design goals",
     needs: "haproxy, envoy for their arms",
     estimate: |scale| plan(scale).estimate(),
@@ -39,8 +39,8 @@ pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
     plan: Some(plan),
 };
 
-const HEADER: &str = "x-tidegate-class";
-/// Shares of the classes, the highest first.
+const HEADER: &str = "x-tidegate-priority";
+/// Shares of the priorities, the highest first.
 const SHARES: [f64; 4] = [0.05, 0.15, 0.3, 0.5];
 /// All together, of the knee.
 const LOAD: f64 = 10.0;
@@ -54,12 +54,16 @@ fn front_ends(scale: Scale) -> &'static [u32] {
 fn plan(scale: Scale) -> Plan {
     let length = scale.pick([800, 3000], [1000, 5000]);
     let by = |processes: &u32| Point {
-        streams: classes(),
+        streams: priorities(),
         front_ends: Some(*processes),
         ..point(label(*processes), stream(open(LOAD)), length)
     };
     let mut arms = vec![
-        arm(ADAPTIVE, Feed::Beside, &adaptive_mode(SLO, ", classes = 4")),
+        arm(
+            ADAPTIVE,
+            Feed::Beside,
+            &adaptive_mode(SLO, ", priorities = 4"),
+        ),
         haproxy(SLO),
     ];
     if scale == Scale::Full {
@@ -75,28 +79,28 @@ fn plan(scale: Scale) -> Plan {
     }
 }
 
-/// One stream for each class.
-fn classes() -> Vec<Stream> {
-    let class = |(number, share): (usize, &f64)| Stream {
+/// One stream for each priority.
+fn priorities() -> Vec<Stream> {
+    let priority = |(number, share): (usize, &f64)| Stream {
         header: Some((HEADER.into(), number.to_string())),
         ..stream(open(LOAD * share))
     };
-    SHARES.iter().enumerate().map(class).collect()
+    SHARES.iter().enumerate().map(priority).collect()
 }
 
 fn label(processes: u32) -> String {
     format!("front_ends={processes}")
 }
 
-fn metric(class: usize) -> String {
-    format!("class{class}_success_pct")
+fn metric(priority: usize) -> String {
+    format!("priority{priority}_success_pct")
 }
 
-/// Counts by class.
+/// Counts by priority.
 #[derive(Debug)]
-struct ByClass;
+struct ByPriority;
 
-impl Watch for ByClass {
+impl Watch for ByPriority {
     fn during(&mut self, _: &mut Cluster, _: &Run<'_>) -> Result<(), ExperimentError> {
         Ok(())
     }
@@ -108,8 +112,8 @@ impl Watch for ByClass {
             within as f64 / (it.offered as f64).max(1.0) * 100.0
         });
         let mut metrics = in_time(run.point, result);
-        let by_class = success.enumerate();
-        metrics.extend(by_class.map(|(class, value)| (metric(class), value)));
+        let by_priority = success.enumerate();
+        metrics.extend(by_priority.map(|(priority, value)| (metric(priority), value)));
         metrics
     }
 }
@@ -117,16 +121,17 @@ impl Watch for ByClass {
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
     let plan = plan(lab.scale);
-    let measured = Runner::run(lab, &plan, &mut ByClass)?;
+    let measured = Runner::run(lab, &plan, &mut ByPriority)?;
     let findings = findings(lab.scale, &plan, &measured);
     let took = clock::now().since(started);
     Ok(report(&EXPERIMENT, lab, &plan, measured, findings, took))
 }
 
-/// By how much a lower class is ahead of the next higher one at most, points.
+/// By how much a lower priority is ahead of the next higher one at most, points.
 fn inversion(table: &Table, label: &str) -> Option<f64> {
-    let success = |class| median(table, ADAPTIVE, &labelled(&metric(class), label));
-    let pairs = (1..SHARES.len()).filter_map(|class| Some(success(class)? - success(class - 1)?));
+    let success = |priority| median(table, ADAPTIVE, &labelled(&metric(priority), label));
+    let pairs =
+        (1..SHARES.len()).filter_map(|priority| Some(success(priority)? - success(priority - 1)?));
     pairs.reduce(f64::max).map(|most| most.max(0.0))
 }
 
@@ -137,18 +142,18 @@ fn verdicts(table: &Table, peers: &[&str], label: &str) -> [Option<Verdict>; 3] 
     let theirs = peer.and_then(|peer| median(table, peer, &top));
     [
         at_least(
-            format!("the highest class's success with adaptive, %, {label}"),
+            format!("the highest priority's success with adaptive, %, {label}"),
             own,
             99.9,
         ),
         at_most(
-            format!("a lower class ahead of a higher one with adaptive, points, {label}"),
+            format!("a lower priority ahead of a higher one with adaptive, points, {label}"),
             inversion(table, label),
             0.0,
         ),
         at_least(
             format!(
-                "the highest class's success, adaptive over the best peer, {}, {label}",
+                "the highest priority's success, adaptive over the best peer, {}, {label}",
                 peer.unwrap_or("none")
             ),
             own.zip(theirs).map(|(own, theirs)| own / theirs),
@@ -162,12 +167,12 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
     let (_, peers) = measured_arms(plan, table);
     let labels = front_ends(scale).iter().copied().map(label);
     let bars = |processes: &u32| {
-        let group = |class: usize| {
-            let name = format!("class {class}");
-            (name, labelled(&metric(class), &label(*processes)))
+        let group = |priority: usize| {
+            let name = format!("priority {priority}");
+            (name, labelled(&metric(priority), &label(*processes)))
         };
         Sketch::Bars {
-            title: format!("Answered within the SLO by class, front-ends: {processes}"),
+            title: format!("Answered within the SLO by priority, front-ends: {processes}"),
             groups: (0..SHARES.len()).map(group).collect(),
             y: Axis::from_zero("% of those offered"),
         }
@@ -176,7 +181,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
         paper: BTreeMap::new(),
         verdicts: labels.flat_map(|it| verdicts(table, &peers, &it)).collect(),
         notes: vec![format!(
-            "Classes 0 to 3 are 5, 15, 30 and 50 % of {LOAD} times the knee, so that one request in ten can be served; the SLO is {SLO:?}."
+            "Priorities 0 to 3 are 5, 15, 30 and 50 % of {LOAD} times the knee, so that one request in ten can be served; the SLO is {SLO:?}."
         )],
         plots: front_ends(scale).iter().map(bars).collect(),
     }
@@ -187,10 +192,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lower_class_ahead_is_an_inversion() {
+    fn a_lower_priority_ahead_is_an_inversion() {
         let table = |values: [f64; 4]| -> Table {
             let rows = values.iter().enumerate();
-            let rows = rows.map(|(class, value)| (labelled(&metric(class), "x=1"), vec![*value]));
+            let rows =
+                rows.map(|(priority, value)| (labelled(&metric(priority), "x=1"), vec![*value]));
             [(ADAPTIVE.to_owned(), rows.collect())].into()
         };
         assert_eq!(inversion(&table([100.0, 33.0, 0.0, 0.0]), "x=1"), Some(0.0));
@@ -199,12 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn every_class_says_who_it_is() {
-        let classes = classes();
-        let headers: Vec<_> = classes.iter().filter_map(|it| it.header.as_ref()).collect();
+    fn every_priority_says_who_it_is() {
+        let priorities = priorities();
+        let headers: Vec<_> = priorities
+            .iter()
+            .filter_map(|it| it.header.as_ref())
+            .collect();
         assert_eq!(headers.len(), SHARES.len());
         assert_eq!(headers[3], &(HEADER.to_owned(), "3".to_owned()));
         assert!((SHARES.iter().sum::<f64>() - 1.0).abs() < 1e-9);
-        assert!(classes.iter().all(|it| it.site == classes[0].site));
+        assert!(priorities.iter().all(|it| it.site == priorities[0].site));
     }
 }
