@@ -62,7 +62,7 @@ pub use record::log::Recent;
 pub use record::observed::{Event, Observed, Words};
 pub use record::reason::{Ending, Reason};
 pub use record::stats::{
-    CLASSES, HistogramSnapshot, LastError, NodeError, NodeSnapshot, SiteSnapshot, Snapshot, Stats,
+    STATUS_CLASSES, HistogramSnapshot, LastError, NodeError, NodeSnapshot, SiteSnapshot, Snapshot, Stats,
 };
 pub use sockets::{PortSharing, Ports, is_own_fault, listen_first};
 pub use worker::Shared;

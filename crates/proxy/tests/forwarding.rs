@@ -368,7 +368,7 @@ fn a_tunnel_carries_both_ways_and_closes_by_halves() {
         [1, 0, 0],
         "a tunnel is no answer"
     );
-    assert_eq!(seen.sites[0].classes[0], 1);
+    assert_eq!(seen.sites[0].status_classes[0], 1);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::exposition::{Family, Format, Kind, Labels, Text};
 use super::findings;
 use super::plane::{Look, Plane};
 use super::process;
-use super::status::CLASSES;
+use super::status::STATUS_CLASSES;
 use super::throttles;
 
 /// Upper bounds of the histograms' buckets, microseconds: about three per power of ten.
@@ -338,8 +338,8 @@ impl Scene<'_> {
         let help = "Answers to clients of the site by class of their status.";
         let mut family = text.family("tidegate_site_responses", Kind::Counter, help);
         self.each_site(|name, _, site| {
-            for (class, count) in CLASSES.iter().zip(site.classes) {
-                family.count(&[("site", name), ("class", class)], count);
+            for (code, count) in STATUS_CLASSES.iter().zip(site.status_classes) {
+                family.count(&[("site", name), ("code", code)], count);
             }
         });
         let help = "Nodes that requests may go to now.";
@@ -481,8 +481,8 @@ impl Scene<'_> {
         let help = "Answers of the node by class of their status.";
         let mut family = text.family("tidegate_node_responses", Kind::Counter, help);
         self.each_node(|labels, _, node| {
-            for (class, count) in CLASSES.iter().zip(node.classes) {
-                family.count(&[labels[0], labels[1], ("class", class)], count);
+            for (code, count) in STATUS_CLASSES.iter().zip(node.status_classes) {
+                family.count(&[labels[0], labels[1], ("code", code)], count);
             }
         });
         let help = "From the try to the response head.";

@@ -17,7 +17,7 @@ use crate::models::{
 };
 
 /// Names of the status classes, as the counters have them.
-pub(super) const CLASSES: [&str; tidegate_proxy::CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+pub(super) const STATUS_CLASSES: [&str; tidegate_proxy::STATUS_CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// The class whose answers are the server's errors.
 const SERVER_ERRORS: usize = 4;
 
@@ -122,7 +122,7 @@ fn all_recent(look: &Look) -> Recent {
     let (now, then) = (&look.snapshot, &look.earlier);
     let errors = |snapshot: &Snapshot| {
         let sites = snapshot.sites.iter();
-        sites.map(|site| site.classes[SERVER_ERRORS]).sum::<u64>()
+        sites.map(|site| site.status_classes[SERVER_ERRORS]).sum::<u64>()
     };
     Recent {
         seconds: look.seconds,
@@ -139,7 +139,7 @@ fn site_recent(look: &Look, site: SiteId) -> Recent {
     Recent {
         seconds: look.seconds,
         requests_per_second: look.rate(now.ended(), then.ended()),
-        errors_per_second: look.rate(now.classes[SERVER_ERRORS], then.classes[SERVER_ERRORS]),
+        errors_per_second: look.rate(now.status_classes[SERVER_ERRORS], then.status_classes[SERVER_ERRORS]),
         latency: quantiles(&now.latency.since(&then.latency)),
     }
 }
@@ -163,7 +163,7 @@ fn node_recent(look: &Look, node: NodeId) -> Recent {
     let Some((now, then)) = look.pair(|snapshot| snapshot.nodes.get(node.index())) else {
         return Recent::default();
     };
-    let errors = |node: &NodeSnapshot| node.failures + node.classes[SERVER_ERRORS];
+    let errors = |node: &NodeSnapshot| node.failures + node.status_classes[SERVER_ERRORS];
     Recent {
         seconds: look.seconds,
         requests_per_second: look.rate(answers(now), answers(then)),
@@ -173,7 +173,7 @@ fn node_recent(look: &Look, node: NodeId) -> Recent {
 }
 
 fn answers(node: &NodeSnapshot) -> u64 {
-    node.classes.iter().sum()
+    node.status_classes.iter().sum()
 }
 
 impl Look {
@@ -280,9 +280,9 @@ fn responses(look: &Look, id: NodeId) -> BTreeMap<String, u64> {
     let Some(node) = look.snapshot.nodes.get(id.index()) else {
         return BTreeMap::new();
     };
-    let classes = CLASSES.iter().zip(node.classes);
-    let mut responses: BTreeMap<_, _> = classes
-        .map(|(class, count)| ((*class).to_owned(), count))
+    let by_status = STATUS_CLASSES.iter().zip(node.status_classes);
+    let mut responses: BTreeMap<_, _> = by_status
+        .map(|(code, count)| ((*code).to_owned(), count))
         .collect();
     responses.insert("failed".into(), node.failures);
     responses

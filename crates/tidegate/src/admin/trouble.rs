@@ -36,7 +36,7 @@ pub(super) fn trouble(plane: &Plane, look: &Look, topology: &Topology, id: NodeI
 fn errors(node: &NodeSnapshot) -> std::collections::BTreeMap<String, u64> {
     let reasons = Reason::ALL.iter().zip(&node.reasons);
     let reasons = reasons.map(|(reason, count)| (reason.label().to_owned(), *count));
-    let statuses = [("5xx".to_owned(), node.classes[4])];
+    let statuses = [("5xx".to_owned(), node.status_classes[4])];
     reasons.chain(statuses).filter(|it| it.1 > 0).collect()
 }
 

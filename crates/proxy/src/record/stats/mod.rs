@@ -38,12 +38,12 @@ use crate::record::log::{Recent, Ring};
 use crate::record::reason::{Ending, Reason};
 
 /// Status classes 1xx to 5xx.
-pub const CLASSES: usize = 5;
+pub const STATUS_CLASSES: usize = 5;
 /// Status of a request that became a tunnel.
 const SWITCHING_PROTOCOLS: u16 = 101;
 
-fn class(status: u16) -> usize {
-    usize::from(status / 100).clamp(1, CLASSES) - 1
+fn status_class(status: u16) -> usize {
+    usize::from(status / 100).clamp(1, STATUS_CLASSES) - 1
 }
 
 /// One site, as one worker saw it.
@@ -52,7 +52,7 @@ pub(crate) struct SiteStats {
     pub(crate) requests: Counter,
     pub(crate) completed: Counter,
     pub(crate) reasons: [Counter; Reason::COUNT],
-    pub(crate) classes: [Counter; CLASSES],
+    pub(crate) status_classes: [Counter; STATUS_CLASSES],
     pub(crate) latency: Histogram,
     pub(crate) refusals: Histogram,
     pub(crate) tunnels: Histogram,
@@ -70,7 +70,7 @@ impl Default for SiteStats {
             requests: Counter::default(),
             completed: Counter::default(),
             reasons: std::array::from_fn(|_| Counter::default()),
-            classes: Default::default(),
+            status_classes: Default::default(),
             latency: Histogram::default(),
             refusals: Histogram::default(),
             tunnels: Histogram::default(),
@@ -85,7 +85,7 @@ impl Default for SiteStats {
 
 impl SiteStats {
     fn on_end(&self, status: u16, reason: Option<Reason>, micros: u64) {
-        self.classes[class(status)].add(1);
+        self.status_classes[status_class(status)].add(1);
         match duration_of(status, reason) {
             Some(Duration::Latency) => self.latency.record(micros),
             Some(Duration::Refusal) => self.refusals.record(micros),
@@ -135,7 +135,7 @@ pub(crate) struct NodeStats {
     pub(crate) reasons: Reasons,
     /// See [`LastError`].
     pub(crate) last_error: AtomicU64,
-    pub(crate) classes: [Counter; CLASSES],
+    pub(crate) status_classes: [Counter; STATUS_CLASSES],
     pub(crate) latency: Histogram,
     pub(crate) connects: Counter,
     pub(crate) closes: Counter,
@@ -160,7 +160,7 @@ impl NodeStats {
         if status >= 500 {
             self.note_error(NodeError::Status(status), at);
         }
-        self.classes[class(status)].add(1);
+        self.status_classes[status_class(status)].add(1);
         self.latency.record(micros);
     }
 }
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn odd_statuses_have_a_class() {
         for (status, expected) in [(0, 0), (100, 0), (204, 1), (499, 3), (599, 4), (999, 4)] {
-            assert_eq!(class(status), expected, "{status}");
+            assert_eq!(status_class(status), expected, "{status}");
         }
     }
 }

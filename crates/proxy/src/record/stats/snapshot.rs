@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{CLASSES, HistogramSnapshot, LastError, NodeStats, SiteStats, WorkerStats};
+use super::{STATUS_CLASSES, HistogramSnapshot, LastError, NodeStats, SiteStats, WorkerStats};
 use crate::record::reason::{Ending, Reason};
 
 /// One site.
@@ -15,7 +15,7 @@ pub struct SiteSnapshot {
     /// Requests that ended otherwise, as in [`Reason::ALL`].
     pub reasons: Vec<u64>,
     /// Their answers by status class, 1xx first.
-    pub classes: [u64; CLASSES],
+    pub status_classes: [u64; STATUS_CLASSES],
     /// From the head of the request to the end, of requests that a node answered whole; no tunnels.
     pub latency: HistogramSnapshot,
     /// From the head of the request to the end, of rejected requests.
@@ -46,7 +46,7 @@ pub struct NodeSnapshot {
     /// The last of them, or the last server error.
     pub last_error: Option<LastError>,
     /// Answers by status class, 1xx first.
-    pub classes: [u64; CLASSES],
+    pub status_classes: [u64; STATUS_CLASSES],
     /// From the try to the response head.
     pub latency: HistogramSnapshot,
     /// Connections made.
@@ -231,7 +231,7 @@ impl SiteSnapshot {
         for (total, count) in self.reasons.iter_mut().zip(&site.reasons) {
             *total += count.get();
         }
-        for (total, count) in self.classes.iter_mut().zip(&site.classes) {
+        for (total, count) in self.status_classes.iter_mut().zip(&site.status_classes) {
             *total += count.get();
         }
         site.latency.add_to(&mut self.latency);
@@ -258,7 +258,7 @@ impl NodeSnapshot {
         let last = LastError::unpacked(node.last_error.load(Ordering::Relaxed));
         let both = [self.last_error, last].into_iter().flatten();
         self.last_error = both.max_by_key(|error| error.at);
-        for (total, count) in self.classes.iter_mut().zip(&node.classes) {
+        for (total, count) in self.status_classes.iter_mut().zip(&node.status_classes) {
             *total += count.get();
         }
         node.latency.add_to(&mut self.latency);
