@@ -2,7 +2,7 @@
 
 .PHONY: demo test lab build clean
 
-# A cluster in a box: round robin and its rivals against Tidegate's own policy.
+# A cluster in a box: round robin and other policies against Tidegate's own policy.
 demo:
 	@scripts/setup.sh build
 	@cargo run --quiet --profile fast --locked --package tidegate -- demo $(ARGS)

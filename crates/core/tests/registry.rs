@@ -73,7 +73,7 @@ fn every_admission_mode_has_a_file_whose_header_says_what_it_must() {
         (AdmissionKind::ALL.iter()).filter(|(kind, _)| ![Off, Static, Adaptive].contains(kind))
     {
         let file = |folder: &&str| source(folder, name).exists();
-        let folder = ["src/admission", "src/admission/rivals"]
+        let folder = ["src/admission", "src/admission/baselines"]
             .into_iter()
             .find(file);
         check_header(folder.expect("a mode has a file"), name);

@@ -98,7 +98,7 @@ pub struct Control {
     no_room: u64,
     no_room_at: Option<Timestamp>,
     /// With which chance a slot is asked for, by priority.
-    boldness: [f64; Priority::COUNT],
+    ask_probability: [f64; Priority::COUNT],
     /// Servers by room, the most first; kept so that a tick allocates nothing.
     order: Vec<usize>,
     by: LimitBy,
@@ -125,7 +125,7 @@ impl Control {
             thrown_at: Timestamp::ZERO,
             no_room: 0,
             no_room_at: None,
-            boldness: [1.0; Priority::COUNT],
+            ask_probability: [1.0; Priority::COUNT],
             order: Vec::new(),
             by: LimitBy::Record,
             near: false,
@@ -362,9 +362,9 @@ impl Control {
         for place in &self.order {
             let server = &mut servers[*place];
             if let Some(granted) = server.slots.granted() {
-                let bolder = if granted { 2.0 } else { 0.5 };
-                let boldness = &mut self.boldness[server.asked_for.index()];
-                *boldness = (*boldness * bolder).clamp(share, 1.0);
+                let factor = if granted { 2.0 } else { 0.5 };
+                let probability = &mut self.ask_probability[server.asked_for.index()];
+                *probability = (*probability * factor).clamp(share, 1.0);
             }
             if !server.slots.is_ready(now) {
                 continue;
@@ -383,7 +383,9 @@ impl Control {
             if let (Some(priority), Some(total), true) = (needs.first(), &server.total, server.near)
             {
                 let limit = ranked(limit, Rank::of(priority), self.priorities);
-                if (total.held as f64) < limit && prng.unit() < self.boldness[priority.index()] {
+                if (total.held as f64) < limit
+                    && prng.unit() < self.ask_probability[priority.index()]
+                {
                     server.asked_for = priority;
                     (wanted.asked, wanted.limit) = (1, limit);
                     needs.met(1);
@@ -489,7 +491,7 @@ fn ranked(limit: f64, rank: Rank, priorities: u8) -> f64 {
     limit + step(limit) * below as f64 / 2.0
 }
 
-/// What a priority has beyond the next lower one, one slot at least where there is one; known sessions
+/// What a priority has beyond the next lower one, one slot at least where there is one; established sessions
 /// have half of it.
 fn step(limit: f64) -> f64 {
     (RANK_STEP * limit).max(limit.min(1.0))

@@ -13,12 +13,13 @@
 //!
 //! Inside: `server` (one server: `bound`, or `own_latency` where nothing is known), `hidden` (what lies
 //! behind all), `kinds` (which kinds of requests are slower than with room), `surge` (which are new or have grown), `natural`
-//! (whether the SLO is any measure), `slots` (how front-ends agree), `rivals` (what others do, to compare with).
+//! (whether the SLO is any measure), `slots` (how front-ends agree), `baselines` (what others do, to compare with).
 //!
 //! What it does not know: HTTP, answers, who asks.
 
 mod accept_gate;
 mod adaptive;
+mod baselines;
 mod bound;
 mod control;
 mod ewma;
@@ -29,7 +30,6 @@ mod kinds;
 mod natural;
 mod off;
 mod own_latency;
-mod rivals;
 mod server;
 mod sessions;
 mod slots;
@@ -213,19 +213,19 @@ modes! {
         "limits that the operator sets, as in Admission-2008: own requests in flight, CPU, memory, network";
     Adaptive = "adaptive", adaptive::Adaptive::new, Load, [Priorities],
         "limits that follow from what the servers can use, and a queue";
-    MaxConn = "maxconn", rivals::MaxConn::new, Configuration, [Priorities Connections],
+    MaxConn = "maxconn", baselines::MaxConn::new, Configuration, [Priorities Connections],
         "so many own requests in flight at a server and a queue in order, as HAProxy has it";
-    Codel = "codel", rivals::Codel::new, Configuration, [Priorities Connections],
+    Codel = "codel", baselines::Codel::new, Configuration, [Priorities Connections],
         "the same with a queue that is newest first and soon given up when it stands: adaptive LIFO with CoDel";
-    Gradient2 = "gradient2", plain::<rivals::Gradient2>, Latency, [],
+    Gradient2 = "gradient2", plain::<baselines::Gradient2>, Latency, [],
         "a limit for the site, by how much slower the latest answer is than the mean of many: Netflix";
-    Vegas = "vegas", plain::<rivals::Vegas>, Latency, [],
+    Vegas = "vegas", plain::<baselines::Vegas>, Latency, [],
         "a limit for the site, by how much slower answers are than the fastest: TCP Vegas, Netflix";
-    EnvoyAdaptiveConcurrency = "envoy_adaptive_concurrency", plain::<rivals::EnvoyAdaptiveConcurrency>, Latency, [],
+    EnvoyAdaptiveConcurrency = "envoy_adaptive_concurrency", plain::<baselines::EnvoyAdaptiveConcurrency>, Latency, [],
         "a limit for the site, by how much slower answers are than with three requests in flight: Envoy";
-    EnvoyAdmissionControl = "envoy_admission_control", plain::<rivals::EnvoyAdmissionControl>, Success, [],
+    EnvoyAdmissionControl = "envoy_admission_control", plain::<baselines::EnvoyAdmissionControl>, Success, [],
         "refusals at random, the more of them the fewer requests succeed: Envoy";
-    Dagor = "dagor", plain::<rivals::Dagor>, Latency, [Priorities],
+    Dagor = "dagor", plain::<baselines::Dagor>, Latency, [Priorities],
         "refusals by priority and chance, ever more while answers take 20 ms too long: WeChat";
 }
 
@@ -307,7 +307,7 @@ pub struct AdmissionConfig {
     pub priorities: u8,
     /// `adaptive`: what a server gets that has no load record.
     pub without_records: WithoutRecords,
-    /// Whether some requests are of known sessions.
+    /// Whether some requests are of established sessions.
     pub sessions: bool,
     /// Most requests that wait at one picker.
     pub queue: u32,

@@ -6,7 +6,7 @@
 //! has just come, and a node that fails fast has few of them; with 64 front-ends and
 //! antagonists its p99 is 23 % above `auto`'s.
 //! Source: the RIF-only control of Prequal-2024 §5 with the defaults of its open
-//! implementations; the strongest rival in the policy study.
+//! implementations; the strongest baseline in the policy study.
 
 use super::prequal::explain;
 use super::probe_pool::ProbePool;

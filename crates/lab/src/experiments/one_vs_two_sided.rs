@@ -19,7 +19,7 @@
 //! could hold up what answers there. So receive steering moves them to the node's CPU first: at the
 //! node, before generic XDP, TC and sockets; for native XDP, which comes before steering, in a
 //! switch between front and node (its way is one cable longer).
-//! `agent_realtime` is the fair rival: what papers compare with is a process at ordinary
+//! `agent_realtime` is the fair baseline: what papers compare with is a process at ordinary
 //! priority.
 
 use std::collections::BTreeMap;
@@ -365,10 +365,10 @@ fn findings(scale: Scale, table: &Table) -> Findings {
         at_most(goal, growth(arm), 1.5)
     };
     let mut verdicts: Vec<_> = [NATIVE].into_iter().chain(KERNEL).map(goal).collect();
-    let rival = busy("xdp_generic").zip(busy(REALTIME));
+    let baseline = busy("xdp_generic").zip(busy(REALTIME));
     verdicts.push(at_most(
         format!("xdp_generic's p99 over {REALTIME}'s, {HOGS} hogs"),
-        rival.map(|(one, other)| one / other),
+        baseline.map(|(one, other)| one / other),
         1.0,
     ));
     let all = points(scale).iter().map(|point| point.label());

@@ -165,9 +165,12 @@ fn findings(scale: Scale, measured: &Measured) -> Findings {
     for interval in intervals {
         let metric = metric(*interval);
         let ratio = |other| ratio(table, AUTO, other, &metric);
-        let rival = best(table, ["random", "ulm", "klm"], &metric, true);
-        let goal = format!("auto over {} at {interval} ms", rival.unwrap_or("nothing"));
-        verdicts.push(at_least(goal, rival.and_then(ratio), 1.0));
+        let baseline = best(table, ["random", "ulm", "klm"], &metric, true);
+        let goal = format!(
+            "auto over {} at {interval} ms",
+            baseline.unwrap_or("nothing")
+        );
+        verdicts.push(at_least(goal, baseline.and_then(ratio), 1.0));
     }
     Findings {
         paper: [(

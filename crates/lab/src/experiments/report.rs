@@ -101,21 +101,21 @@ pub(super) fn auto_ahead(
 ) -> Vec<Option<Verdict>> {
     let mut own = own(plan, table);
     own.retain(|arm| *arm != AUTO);
-    let rivals = [
+    let others = [
         ("Tidegate's other arms", own),
         ("the peers", peers(plan, table)),
     ];
     let verdict = |(whose, arms): (&str, Vec<&str>)| {
-        let rival = best(table, arms, metric, greatest)?;
-        let measured = ratio(table, AUTO, rival, metric);
-        let goal = format!("{metric}: auto over the best of {whose}, {rival}");
+        let other = best(table, arms, metric, greatest)?;
+        let measured = ratio(table, AUTO, other, metric);
+        let goal = format!("{metric}: auto over the best of {whose}, {other}");
         if greatest {
             at_least(goal, measured, 1.0)
         } else {
             at_most(goal, measured, 1.0)
         }
     };
-    rivals.map(verdict).into()
+    others.map(verdict).into()
 }
 
 /// A picture of all arms, before there are arms.

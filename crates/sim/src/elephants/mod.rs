@@ -1,4 +1,4 @@
-//! Labelled scenarios for the discovery of culprits, its rivals, and how all of them do.
+//! Labelled scenarios for the discovery of culprits, its baselines, and how all of them do.
 //!
 //! * [`Family`]: 33 kinds of scenarios; a seed makes one of them, and [`run`] runs it.
 //! * [`Trace`]: what a run leaves: requests, readings of counters, the truth.
