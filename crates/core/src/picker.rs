@@ -62,7 +62,7 @@ pub struct WaitId(pub u64);
 pub struct Arrival {
     /// Whose it is.
     pub site: SiteId,
-    /// Its priority, and whether its session is known.
+    /// Its priority, and whether its session is established.
     pub priority: Priority,
     /// What it costs, as far as its head tells.
     pub kind: Kind,
@@ -325,17 +325,17 @@ impl PickerSite {
 
     /// The highest that may come.
     fn highest(&self, any_surged: bool) -> Priority {
-        Priority::HIGHEST.with_known(self.admits.sessions || any_surged)
+        Priority::HIGHEST.with_established(self.admits.sessions || any_surged)
     }
 
     /// The priority of a request while some kinds have surged: within a priority these are last, and what has not goes as
-    /// known sessions do, unless the site tells sessions apart by itself.
+    /// established sessions do, unless the site tells sessions apart by itself.
     fn among_surged(&self, priority: Priority, kind: Kind, kinds: &KindPlaces) -> Priority {
         if !kinds.any_surged() {
             return priority;
         }
-        let known = priority.is_known() || !self.admits.sessions;
-        priority.with_known(known && !kinds.has_surged(kind))
+        let known = priority.is_established() || !self.admits.sessions;
+        priority.with_established(known && !kinds.has_surged(kind))
     }
 
     /// Another way of admitting; whoever waits goes on to.
@@ -589,7 +589,7 @@ impl Picker {
             true => None,
             false => {
                 let any_surged = self.table.kinds(site).any_surged();
-                let passes = Passes::among_surged(!priority.is_known(), any_surged);
+                let passes = Passes::among_surged(!priority.is_established(), any_surged);
                 Some(state.choose(&view, priority, passes, &mut self.prng, &mut self.left)?)
             }
         };

@@ -58,7 +58,7 @@ impl World {
             ..AdmissionConfig::new(AdmissionKind::Adaptive)
         };
         let table = Arc::new(LoadTable::new(1, 1));
-        let above = |rank: Rank| f32::from(u8::from(rank.priority().is_known()));
+        let above = |rank: Rank| f32::from(u8::from(rank.priority().is_established()));
         let limits = Rank::ALL.map(|rank| PLACES + above(rank));
         table.set_limits(NodeId(0), limits);
         Self {
@@ -104,9 +104,9 @@ impl World {
         let now = at(ms);
         self.next_id += 1;
         let known = self.known.as_ref();
-        let known = known.is_some_and(|known| known.is_known(session.hash, now));
+        let known = known.is_some_and(|known| known.is_established(session.hash, now));
         let arrival = Arrival {
-            priority: Priority::HIGHEST.with_known(known),
+            priority: Priority::HIGHEST.with_established(known),
             id: WaitId(self.next_id),
             ..Arrival::at(SITE)
         };

@@ -62,7 +62,8 @@ pub use record::log::Recent;
 pub use record::observed::{Event, Observed, Words};
 pub use record::reason::{Ending, Reason};
 pub use record::stats::{
-    STATUS_CLASSES, HistogramSnapshot, LastError, NodeError, NodeSnapshot, SiteSnapshot, Snapshot, Stats,
+    HistogramSnapshot, LastError, NodeError, NodeSnapshot, STATUS_CLASSES, SiteSnapshot, Snapshot,
+    Stats,
 };
 pub use sockets::{PortSharing, Ports, is_own_fault, listen_first};
 pub use worker::Shared;

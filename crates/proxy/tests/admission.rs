@@ -41,9 +41,9 @@ fn bench_at(
     change: impl FnOnce(&mut ProxyConfig),
 ) -> Bench {
     let bench = Bench::admitting_with(&[node], admission, change);
-    // The highest of several priorities finds room a little longer, and so do known sessions.
+    // The highest of several priorities finds room a little longer, and so do established sessions.
     let several = admission.priorities > 1;
-    let high = |priority: Priority| priority.is_known() || several && priority.index() == 0;
+    let high = |priority: Priority| priority.is_established() || several && priority.index() == 0;
     let longer = |rank: Rank| high(rank.priority());
     let limits = Rank::ALL.map(|rank| if longer(rank) { 1.15 } else { 1.0 });
     bench.shared.table.set_limits(NodeId(0), limits);
@@ -375,10 +375,10 @@ fn whoever_was_let_in_goes_first() {
     client.send(known);
     assert_eq!(client.read_response(false).status(), 200);
     assert_eq!(
-        bench.settled().sites[0].known,
+        bench.settled().sites[0].established,
         0,
         "not before it was let in"
     );
     goes_first(&bench, &gated, known);
-    assert_eq!(bench.snapshot().sites[0].known, 1);
+    assert_eq!(bench.snapshot().sites[0].established, 1);
 }

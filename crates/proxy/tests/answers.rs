@@ -90,7 +90,10 @@ fn a_limit_of_ones_own_may_be_429_with_numbers_and_a_body() {
     assert_eq!(client.get("/").status(), 429);
     let seen = bench.settled();
     assert_eq!(
-        (seen.reason(Reason::Overload), seen.sites[0].status_classes[3]),
+        (
+            seen.reason(Reason::Overload),
+            seen.sites[0].status_classes[3]
+        ),
         (3, 3)
     );
 }

@@ -1,20 +1,20 @@
-//! Which sessions were let in a moment ago: whoever has begun may go on, ahead of whoever has not.
+//! Which user sessions were let in a moment ago: what has begun may go on, ahead of what has not.
 //!
 //! ```text
-//! slot    hash mod slots: upper half of the hash | tick at which its window is over
-//! known   the slot has this hash, and its window is not over
-//! mark    the slot gets this hash and a new window, unless it has another's whose window is not over
+//! slot         hash mod slots: upper half of the hash | tick at which its window is over
+//! established  the slot has this hash, and its window is not over
+//! mark         the slot gets this hash and a new window, unless it has another's whose window is not over
 //! ```
 //!
 //! Under overload each request is a new lottery, and a session of ten seldom wins all: at four times the
-//! capacity 6 % of them get to their end, and the work for the others was in vain. With the known ones
+//! capacity 6 % of them get to their end, and the work for the others was in vain. With established ones
 //! first it is 27 %, all that the server can do (`tests/sessions.rs`).
 //!
 //! Inputs: a hash of who it is, 64 bits that no client can foresee (the shell has the key); a clock.
 //! One table is shared by all workers: atomic words, no lock, no loop, bounded memory.
 //!
 //! Failure case: more sessions in a window than slots. Two that fall on one slot do not disturb each
-//! other: the first stays known, the second goes without. Other front-ends do not know of them.
+//! other: the first stays established, the second goes without. Other front-ends do not know of them.
 //!
 //! Source: admission by user within an hour in DAGOR-2018; by session in Sessions-2002.
 
@@ -39,7 +39,7 @@ impl Sessions {
     /// Slots that are enough for most: a megabyte.
     pub const SLOTS: usize = 1 << 17;
 
-    /// A table that knows nobody yet.
+    /// A table without any session.
     pub fn new(slots: usize, window: Duration) -> Self {
         Self {
             slots: (0..slots.max(1)).map(|_| AtomicU64::new(0)).collect(),
@@ -48,7 +48,7 @@ impl Sessions {
     }
 
     /// Whether a request with this hash was let in within the window.
-    pub fn is_known(&self, hash: u64, now: Timestamp) -> bool {
+    pub fn is_established(&self, hash: u64, now: Timestamp) -> bool {
         let word = self.slot(hash).load(Ordering::Relaxed);
         word >> HALF == hash >> HALF && is_open(word, now)
     }
@@ -95,15 +95,15 @@ mod tests {
     fn whoever_was_let_in_is_known_until_the_window_is_over() {
         let sessions = Sessions::new(16, WINDOW);
         let hash = 0xdead_beef_0000_0003;
-        assert!(!sessions.is_known(hash, at(0)));
+        assert!(!sessions.is_established(hash, at(0)));
         sessions.mark(hash, at(0));
-        assert!(sessions.is_known(hash, at(0)));
-        assert!(sessions.is_known(hash, at(59_999)));
-        assert!(!sessions.is_known(hash, at(60_100)));
+        assert!(sessions.is_established(hash, at(0)));
+        assert!(sessions.is_established(hash, at(59_999)));
+        assert!(!sessions.is_established(hash, at(60_100)));
         // Each request that is let in gives a new window.
         sessions.mark(hash, at(30_000));
-        assert!(sessions.is_known(hash, at(89_999)));
-        assert!(!sessions.is_known(hash, at(90_100)));
+        assert!(sessions.is_established(hash, at(89_999)));
+        assert!(!sessions.is_established(hash, at(90_100)));
     }
 
     #[test]
@@ -112,9 +112,12 @@ mod tests {
         let (first, second) = (1 << 32 | 5, 2 << 32 | 5);
         sessions.mark(first, at(0));
         sessions.mark(second, at(1));
-        assert!(sessions.is_known(first, at(2)) && !sessions.is_known(second, at(2)));
+        assert!(sessions.is_established(first, at(2)) && !sessions.is_established(second, at(2)));
         sessions.mark(second, at(60_100));
-        assert!(!sessions.is_known(first, at(60_101)) && sessions.is_known(second, at(60_101)));
+        assert!(
+            !sessions.is_established(first, at(60_101))
+                && sessions.is_established(second, at(60_101))
+        );
     }
 
     #[test]
@@ -127,10 +130,10 @@ mod tests {
         }
         let known = marked
             .iter()
-            .filter(|hash| sessions.is_known(**hash, at(1)));
+            .filter(|hash| sessions.is_established(**hash, at(1)));
         assert!(known.count() >= 90);
-        let strangers = (0..100_000).filter(|_| sessions.is_known(prng.bits(), at(1)));
-        assert_eq!(strangers.count(), 0);
+        let unseen = (0..100_000).filter(|_| sessions.is_established(prng.bits(), at(1)));
+        assert_eq!(unseen.count(), 0);
     }
 
     #[test]
@@ -146,7 +149,9 @@ mod tests {
                 });
             }
         });
-        assert!((0..1000).all(|number| sessions.is_known((number + 1) << 32 | number, at(9))));
+        assert!(
+            (0..1000).all(|number| sessions.is_established((number + 1) << 32 | number, at(9)))
+        );
     }
 
     #[test]
@@ -155,7 +160,7 @@ mod tests {
         let last = Timestamp::from_nanos(u64::MAX);
         sessions.mark(7, last);
         assert!(
-            !sessions.is_known(7, last),
+            !sessions.is_established(7, last),
             "no window lies behind the end of time"
         );
     }

@@ -7,7 +7,7 @@
 //!            that others are at the servers is left of the SLO, but not before a tenth of it
 //! standing   the head has been older than 0.2 SLO for max(SLO, 100 ms), until it is empty:
 //!            newest first, deadline 0.15 SLO
-//! order      the highest priority (0) first; within a priority known sessions first, and then as above
+//! order      the highest priority (0) first; within a priority established sessions first, and then as above
 //! bound      what is set; while it stands, no more than can still be served: drain * deadline + 1
 //! drain      requests per second that leave it for a server, while it stands and just before
 //! full       the oldest of the lowest priority makes room for whoever is not lower
@@ -168,7 +168,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
 
     /// How many of a priority wait.
     pub fn waiting(&self, priority: Priority) -> usize {
-        let of = |known| &self.lanes[Rank::of(priority.with_known(known)).index()];
+        let of = |known| &self.lanes[Rank::of(priority.with_established(known)).index()];
         of(true).len() + of(false).len()
     }
 
@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn known_sessions_go_first_within_their_priority_and_leave_last() {
-        let known = |of| priority(of).with_known(true);
+        let known = |of| priority(of).with_established(true);
         let mut queue = queue(4);
         for (id, of) in [
             (1, priority(0)),
@@ -433,8 +433,8 @@ mod tests {
         assert_eq!(queue.push(priority(0), 3, at(1)), Pushed::InsteadOf(2));
         assert!(queue.is_closed_to(priority(0)));
         assert!(
-            !queue.is_closed_to(priority(0).with_known(true)),
-            "it goes before strangers"
+            !queue.is_closed_to(priority(0).with_established(true)),
+            "it goes before new sessions"
         );
         queue.pop(at(2));
         assert!(!queue.is_closed_to(priority(0)));

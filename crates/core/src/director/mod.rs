@@ -201,7 +201,7 @@ impl Director {
     }
 
     /// Whether somebody who waits at this front-end may find room, so that workers should look. Room
-    /// that only known sessions have is seen when a request ends.
+    /// that only established sessions have is seen when a request ends.
     pub fn has_room_for_waiting(&self, table: &LoadTable) -> bool {
         self.topology.sites.iter().enumerate().any(|(index, site)| {
             let waits = |priority: &Priority| table.waiting(SiteId(index as u32), *priority) > 0;

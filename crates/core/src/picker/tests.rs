@@ -249,10 +249,16 @@ fn connections_are_not_read_when_even_the_highest_priority_finds_the_queue_full(
 fn a_known_session_has_room_and_a_turn_before_others_of_its_priority() {
     let config = AdmissionConfig::new(AdmissionKind::Adaptive);
     let mut picker = admitting(1, config);
-    let limits = Rank::ALL.map(|rank| if rank.priority().is_known() { 2.0 } else { 1.0 });
+    let limits = Rank::ALL.map(|rank| {
+        if rank.priority().is_established() {
+            2.0
+        } else {
+            1.0
+        }
+    });
     picker.table().set_limits(NodeId(0), limits);
     let known = |id| Arrival {
-        priority: Priority::HIGHEST.with_known(true),
+        priority: Priority::HIGHEST.with_established(true),
         ..of(0, id)
     };
     let ticket = sent(picker.handle_request(&of(0, 1), NOW));
@@ -320,7 +326,7 @@ fn a_kind_that_has_surged_goes_last_within_its_priority() {
 fn a_kind_that_has_surged_goes_behind_known_sessions_of_others() {
     let (mut picker, arrival) = surged(true);
     let known = |path, id| Arrival {
-        priority: Priority::HIGHEST.with_known(true),
+        priority: Priority::HIGHEST.with_established(true),
         ..arrival(path, id)
     };
     for it in [known("/search", 1), arrival("/page", 2), known("/page", 3)] {

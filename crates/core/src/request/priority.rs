@@ -1,11 +1,11 @@
-//! Which requests go first: priorities in order, and the half steps between known sessions and others.
+//! Which requests go first: priorities in order, and the half steps between established sessions and others.
 
 /// A priority: 0 is the highest, sheds last. A request of a session that was let in a moment ago
 /// stands half a step above the others of its priority. In order, the highest is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Priority {
     number: u8,
-    stranger: bool,
+    is_new: bool,
 }
 
 impl Priority {
@@ -24,7 +24,7 @@ impl Priority {
     const fn numbered(number: u8) -> Self {
         Self {
             number,
-            stranger: true,
+            is_new: true,
         }
     }
 
@@ -37,18 +37,18 @@ impl Priority {
         }
     }
 
-    /// The same for a request whose session is known, or is not; see
+    /// The same for a request whose session is established, or is not; see
     /// `admission::Sessions`.
-    pub const fn with_known(self, known: bool) -> Self {
+    pub const fn with_established(self, established: bool) -> Self {
         Self {
-            stranger: !known,
+            is_new: !established,
             ..self
         }
     }
 
-    /// Whether its session is known.
-    pub const fn is_known(self) -> bool {
-        !self.stranger
+    /// Whether its session is established.
+    pub const fn is_established(self) -> bool {
+        !self.is_new
     }
 
     /// As an index.
@@ -63,7 +63,7 @@ impl Priority {
 }
 
 /// How long a request still finds room as servers fill up: 0 the longest. Each priority has two, for
-/// known sessions and for all others.
+/// established sessions and for all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(u8);
 
@@ -86,14 +86,14 @@ impl Rank {
 
     /// A priority's.
     pub const fn of(priority: Priority) -> Self {
-        Self(2 * priority.number + priority.stranger as u8)
+        Self(2 * priority.number + priority.is_new as u8)
     }
 
     /// The priority.
     pub const fn priority(self) -> Priority {
         Priority {
             number: self.0 / 2,
-            stranger: self.0 % 2 == 1,
+            is_new: self.0 % 2 == 1,
         }
     }
 

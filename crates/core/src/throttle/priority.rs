@@ -17,7 +17,7 @@ use crate::request::Priority;
 /// The priority of a request whose priority gives way.
 pub fn lowered(priority: Priority) -> Priority {
     let lowest = Priority::all().last().unwrap_or(priority);
-    lowest.with_known(false)
+    lowest.with_established(false)
 }
 
 #[cfg(test)]
@@ -28,9 +28,9 @@ mod tests {
     fn nobody_is_lower() {
         for priority in Priority::all() {
             for known in [false, true] {
-                let lowered = lowered(priority.with_known(known));
+                let lowered = lowered(priority.with_established(known));
                 assert_eq!(lowered.index(), Priority::COUNT - 1);
-                assert!(!lowered.is_known());
+                assert!(!lowered.is_established());
             }
         }
     }

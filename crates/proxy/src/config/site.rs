@@ -14,7 +14,7 @@ pub struct SiteConfig {
     pub answers: AnswerConfig,
     /// Which priority a request has.
     pub priorities: PriorityConfig,
-    /// By what sessions are known; none: they are not.
+    /// What names user sessions; none: they are not told apart.
     pub sessions: Option<SessionConfig>,
     /// How many requests may be tried again, in all workers together.
     pub retry: RetryConfig,
@@ -118,12 +118,12 @@ impl Default for PriorityConfig {
     }
 }
 
-/// By what sessions are known, and how long one is known after a request of it was let in.
+/// What names a user session, and how long one is established after a request of it was let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
     /// Where a session has its name.
     pub source: SessionSource,
-    /// How long it is known.
+    /// How long it is established.
     pub window: Duration,
 }
 

@@ -128,9 +128,14 @@ impl SessionTables {
     }
 
     /// Whether a request of the session was let in a moment ago.
-    pub(crate) fn is_known(&self, site: SiteId, session: SessionHash, now: Timestamp) -> bool {
+    pub(crate) fn is_established(
+        &self,
+        site: SiteId,
+        session: SessionHash,
+        now: Timestamp,
+    ) -> bool {
         let site = self.site(site);
-        site.is_some_and(|(_, sessions)| sessions.is_known(session.0, now))
+        site.is_some_and(|(_, sessions)| sessions.is_established(session.0, now))
     }
 
     /// A request of the session was let in.
@@ -240,15 +245,15 @@ mod tests {
         let (cookies, plans, none) = (SiteId(0), SiteId(1), SiteId(2));
         let alice = tables.session(cookies, &headers(&[("cookie", "sid=alice")]));
         let alice = alice.unwrap();
-        assert!(!tables.is_known(cookies, alice, now));
+        assert!(!tables.is_established(cookies, alice, now));
         tables.mark(cookies, alice, now);
-        assert!(tables.is_known(cookies, alice, now));
+        assert!(tables.is_established(cookies, alice, now));
         let again = tables.session(cookies, &headers(&[("cookie", "a=b; sid=alice")]));
         assert_eq!(again, Some(alice));
         let same = tables
             .session(plans, &headers(&[("x-plan", "alice")]))
             .unwrap();
-        assert!(!tables.is_known(plans, same, now), "another site's");
+        assert!(!tables.is_established(plans, same, now), "another site's");
         let longest = "x".repeat(NAME_BYTES_MAX);
         let known = tables.session(plans, &headers(&[("x-plan", &longest)]));
         assert!(known.is_some());

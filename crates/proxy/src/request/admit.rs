@@ -230,12 +230,15 @@ fn enter(
     let now = state.arrived_at;
     let headers = request.headers();
     state.session = worker.session_tables.session(site, headers);
-    let known = (state.session).is_some_and(|session| worker.knows(site, session, now));
+    let established =
+        (state.session).is_some_and(|session| worker.is_established(site, session, now));
     let method = request.method();
     let target = uri_target(request);
     let mut arrival = Arrival {
         site,
-        priority: worker.priority(site, path, headers).with_known(known),
+        priority: worker
+            .priority(site, path, headers)
+            .with_established(established),
         kind: base.cluster.kind(site, method.as_str(), target),
         throttled: false,
         id: worker.queue.number(),

@@ -121,13 +121,18 @@ impl Worker {
         }
     }
 
-    /// Whether a request of the session was let in a moment ago; then it is counted as known.
-    pub(crate) fn knows(&self, site: SiteId, session: SessionHash, now: Timestamp) -> bool {
-        let known = self.session_tables.is_known(site, session, now);
-        if known && let Some(site) = self.base.stats().site(site) {
-            site.known.add(1);
+    /// Whether a request of the session was let in a moment ago; then it is counted as established.
+    pub(crate) fn is_established(
+        &self,
+        site: SiteId,
+        session: SessionHash,
+        now: Timestamp,
+    ) -> bool {
+        let established = self.session_tables.is_established(site, session, now);
+        if established && let Some(site) = self.base.stats().site(site) {
+            site.established.add(1);
         }
-        known
+        established
     }
 
     /// Speaks HTTP on a new connection to a node.

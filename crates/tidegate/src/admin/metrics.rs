@@ -369,9 +369,9 @@ impl Scene<'_> {
                 |site| site.retries_denied,
             ),
             (
-                "tidegate_site_known_requests",
-                "Requests of sessions that were let in a moment before.",
-                |site| site.known,
+                "tidegate_site_established_session_requests",
+                "Requests of established user sessions: one of them was let in a moment before.",
+                |site| site.established,
             ),
         ];
         for (name, help, count) in counters {

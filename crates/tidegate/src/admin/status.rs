@@ -17,7 +17,8 @@ use crate::models::{
 };
 
 /// Names of the status classes, as the counters have them.
-pub(super) const STATUS_CLASSES: [&str; tidegate_proxy::STATUS_CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+pub(super) const STATUS_CLASSES: [&str; tidegate_proxy::STATUS_CLASSES] =
+    ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// The class whose answers are the server's errors.
 const SERVER_ERRORS: usize = 4;
 
@@ -122,7 +123,9 @@ fn all_recent(look: &Look) -> Recent {
     let (now, then) = (&look.snapshot, &look.earlier);
     let errors = |snapshot: &Snapshot| {
         let sites = snapshot.sites.iter();
-        sites.map(|site| site.status_classes[SERVER_ERRORS]).sum::<u64>()
+        sites
+            .map(|site| site.status_classes[SERVER_ERRORS])
+            .sum::<u64>()
     };
     Recent {
         seconds: look.seconds,
@@ -139,7 +142,10 @@ fn site_recent(look: &Look, site: SiteId) -> Recent {
     Recent {
         seconds: look.seconds,
         requests_per_second: look.rate(now.ended(), then.ended()),
-        errors_per_second: look.rate(now.status_classes[SERVER_ERRORS], then.status_classes[SERVER_ERRORS]),
+        errors_per_second: look.rate(
+            now.status_classes[SERVER_ERRORS],
+            then.status_classes[SERVER_ERRORS],
+        ),
         latency: quantiles(&now.latency.since(&then.latency)),
     }
 }

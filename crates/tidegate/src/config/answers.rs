@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use super::problem::{Problem, Problems};
 use super::setting::{At, Encoded, Raw, Setting, inline, table, wrong_type};
 
-/// How long a session is known.
+/// How long a session is established.
 const WINDOW_MIN: Duration = Duration::from_secs(1);
 const WINDOW_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Longest time after which a refused client is asked to come again.
@@ -38,14 +38,14 @@ table! {
 }
 
 table! {
-    /// adaptive: a user that was let in goes before others of the same priority for a while, so that what has
-    /// begun can be finished. Sessions are known by a header or a cookie.
+    /// adaptive: an established user session, of which a request was let in, goes before new ones of the same priority
+    /// for a while, so that what has begun can be finished. A header or a cookie names it.
     pub(crate) struct SessionFile {
         /// The header whose value names the session.
         header: Option<String> = None;
         /// The cookie whose value does.
         cookie: Option<String> = None;
-        /// How long a session is known after a request of it was let in.
+        /// How long a session is established after a request of it was let in.
         window: Duration = Duration::from_secs(60), in WINDOW_MIN..=WINDOW_MAX;
     }
 }

@@ -151,7 +151,7 @@ table! {
         priorities: u32 = 1, in 1..=PRIORITIES_MAX;
         /// Which priority a request has.
         priority: PriorityFile = defaults();
-        /// adaptive, maxconn, codel: how sessions are known; not set: they are not.
+        /// adaptive, maxconn, codel: how user sessions are recognised; not set: they are not.
         session: Option<SessionFile> = None;
         /// adaptive, maxconn, codel: most requests that wait for room, in each worker.
         queue: u32 = AdmissionConfig::QUEUE, in 0..=QUEUE_MAX;

@@ -61,7 +61,7 @@ pub(crate) struct SiteStats {
     pub(crate) retries: Counter,
     pub(crate) retries_denied: Counter,
     /// Requests of sessions that were let in a moment before.
-    pub(crate) known: Counter,
+    pub(crate) established: Counter,
 }
 
 impl Default for SiteStats {
@@ -78,7 +78,7 @@ impl Default for SiteStats {
             queueing: Histogram::default(),
             retries: Counter::default(),
             retries_denied: Counter::default(),
-            known: Counter::default(),
+            established: Counter::default(),
         }
     }
 }

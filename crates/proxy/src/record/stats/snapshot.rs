@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{STATUS_CLASSES, HistogramSnapshot, LastError, NodeStats, SiteStats, WorkerStats};
+use super::{HistogramSnapshot, LastError, NodeStats, STATUS_CLASSES, SiteStats, WorkerStats};
 use crate::record::reason::{Ending, Reason};
 
 /// One site.
@@ -31,7 +31,7 @@ pub struct SiteSnapshot {
     /// Retries that the budget refused.
     pub retries_denied: u64,
     /// Requests of sessions that were let in a moment before.
-    pub known: u64,
+    pub established: u64,
 }
 
 /// One node.
@@ -243,7 +243,7 @@ impl SiteSnapshot {
         self.queueing.merge(&waited);
         self.retries += site.retries.get();
         self.retries_denied += site.retries_denied.get();
-        self.known += site.known.get();
+        self.established += site.established.get();
         self.requests += site.requests.get();
     }
 }
