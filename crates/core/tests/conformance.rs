@@ -443,7 +443,7 @@ fn choices_seeing(config: PolicyConfig, seeds: [u64; 4]) -> Vec<NodeId> {
             front.table.store(node, &load);
             let terms = NodeTerms {
                 factor: 0.5 + learned.unit() as f32,
-                g: 1.0 + learned.unit() as f32,
+                arrival_inflation: 1.0 + learned.unit() as f32,
                 prior_runnable: learned.unit() as f32,
                 ..NodeTerms::default()
             };

@@ -5,9 +5,9 @@
 //! K      = lambda * (M-1) * (record age + one-way)   unseen arrivals of the others, in all;
 //!                                                    the mean age is P/2 + w1, so the window P/2 + 2 w1
 //! Ks     = K * C / sum(C)                            the same for node s
-//! g      = 1 + (M-1)/M / (1/Ks + 1/M)                what one own dispatch says about all
+//! g      = 1 + (M-1)/M / (1/Ks + 1/M)                arrival inflation: what one own dispatch says about all
 //! r      = mean requests in flight per capacity * C  no record counts them: M * sum(own) / sum(C) * C
-//! h      = 1 + (M-1)/M / (1/r + 1/M)                 what one own request in flight says about all
+//! h      = 1 + (M-1)/M / (1/r + 1/M)                 in-flight inflation: what one own request in flight says about all
 //! xbar   = sum(n) / sum(C)                           no record: M * sum(own) / sum(C)
 //! mu     = mean ln y of the whole site over the last second, at the time of each response
 //! rel    = clamp(exp(l), 1/4, 4)                     l = (P * mean(ln y - mu) + Q * (ln b - mean ln b)) / (P + Q + 1/0.04),
@@ -498,15 +498,16 @@ fn terms(
         blind
     };
     let r = in_flight * capacity;
-    let h = posterior(r);
+    let inflation = posterior(r);
     let rel = learner.rel;
     let e = learner.errors;
-    let others = h * r / m;
+    let others = inflation * r / m;
     NodeTerms {
         factor: (rel * (1.0 + ERROR_COST * e * e * e)) as f32,
         penalty: if e > ERROR_LIMIT { PENALTY } else { 0.0 },
-        g: posterior(unseen * capacity / totals.capacity.max(f64::MIN_POSITIVE)) as f32,
-        h: h as f32,
+        arrival_inflation: posterior(unseen * capacity / totals.capacity.max(f64::MIN_POSITIVE))
+            as f32,
+        inflight_inflation: inflation as f32,
         prior_runnable: (runnable * capacity * rel - others) as f32,
         prior_in_flight: (if counted { r * rel } else { r } - others) as f32,
         per_core: (1.0 / capacity) as f32,

@@ -77,8 +77,8 @@ pub(super) struct Own {
     pub(super) completed: AtomicU64,
     factor: AtomicF32,
     penalty: AtomicF32,
-    g: AtomicF32,
-    h: AtomicF32,
+    arrival_inflation: AtomicF32,
+    inflight_inflation: AtomicF32,
     prior_runnable: AtomicF32,
     prior_in_flight: AtomicF32,
     per_core: AtomicF32,
@@ -340,8 +340,8 @@ impl Own {
     pub(super) fn set_terms(&self, terms: &NodeTerms) {
         self.factor.store(terms.factor);
         self.penalty.store(terms.penalty);
-        self.g.store(terms.g);
-        self.h.store(terms.h);
+        self.arrival_inflation.store(terms.arrival_inflation);
+        self.inflight_inflation.store(terms.inflight_inflation);
         self.prior_runnable.store(terms.prior_runnable);
         self.prior_in_flight.store(terms.prior_in_flight);
         self.per_core.store(terms.per_core);
@@ -366,8 +366,8 @@ impl Own {
         NodeTerms {
             factor: self.factor.load(),
             penalty: self.penalty.load(),
-            g: self.g.load(),
-            h: self.h.load(),
+            arrival_inflation: self.arrival_inflation.load(),
+            inflight_inflation: self.inflight_inflation.load(),
             prior_runnable: self.prior_runnable.load(),
             prior_in_flight: self.prior_in_flight.load(),
             per_core: self.per_core.load(),

@@ -63,9 +63,9 @@ pub struct NodeTerms {
     /// Added to the score: large while most answers are errors.
     pub penalty: f32,
     /// What one own dispatch says about all front-ends' dispatches.
-    pub g: f32,
+    pub arrival_inflation: f32,
     /// What one own request in flight says about all front-ends'.
-    pub h: f32,
+    pub inflight_inflation: f32,
     /// Expected run queue without a record and without own requests.
     pub prior_runnable: f32,
     /// Expected requests in flight without a record and without own requests.
@@ -80,8 +80,8 @@ impl Default for NodeTerms {
         Self {
             factor: 1.0,
             penalty: 0.0,
-            g: 1.0,
-            h: 1.0,
+            arrival_inflation: 1.0,
+            inflight_inflation: 1.0,
             prior_runnable: 0.0,
             prior_in_flight: 0.0,
             per_core: 1.0,

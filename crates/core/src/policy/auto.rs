@@ -15,7 +15,8 @@
 //! nowhere more than 0.04 off, and a tenth of the cost.
 //!
 //! Inputs: per node the newest record's run queue n, requests in flight R and capacity C, own
-//! requests in flight o, of which one at rest (a stream, a download, a long poll) counts as 1/16; from the director (`director::learn`) g, h, both priors, the learned
+//! requests in flight o, of which one at rest (a stream, a download, a long poll) counts as 1/16; from the director (`director::learn`) the arrival
+//! inflation g, the in-flight inflation h, both priors, the learned
 //! factor and the error penalty, d, and the mean service time Sbar. Every rung of the ladder
 //! goes through this one formula: what a record lacks takes its prior, and with no record at
 //! all it is least_request with a learned factor.
@@ -148,9 +149,9 @@ impl Inputs<f32> {
             },
             runnable: load.runnable,
             in_flight: load.in_flight,
-            unseen: terms.g * own.unseen_since(load.unseen_from) as f32,
-            own: terms.h * in_flight,
-            apart: (terms.h - 1.0) * in_flight,
+            unseen: terms.arrival_inflation * own.unseen_since(load.unseen_from) as f32,
+            own: terms.inflight_inflation * in_flight,
+            apart: (terms.inflight_inflation - 1.0) * in_flight,
             prior_runnable: terms.prior_runnable,
             prior_in_flight: terms.prior_in_flight,
             per_core: terms.per_core,
@@ -182,7 +183,7 @@ impl Inputs<f32> {
             in_flight: report.in_flight,
             // As many more or less than elsewhere run as are in flight.
             runnable: report.in_flight + (terms.prior_runnable - terms.prior_in_flight),
-            unseen: terms.g * unseen as f32,
+            unseen: terms.arrival_inflation * unseen as f32,
             ..self
         }
     }
@@ -326,7 +327,7 @@ impl Policy for Auto {
             ),
             term("W", score.worth, "worth of the newer of the two, 0 to 1"),
             term(
-                "g*delta",
+                "unseen arrivals",
                 score.unseen,
                 "requests that the record has not seen, by own ones",
             ),
@@ -337,13 +338,13 @@ impl Policy for Auto {
                 "of these at rest: each counts as a sixteenth",
             ),
             term(
-                "g",
-                terms.g,
+                "arrival inflation",
+                terms.arrival_inflation,
                 "what one unseen own dispatch says about all front-ends",
             ),
             term(
-                "h",
-                terms.h,
+                "in-flight inflation",
+                terms.inflight_inflation,
                 "what one own request in flight says about all front-ends",
             ),
             term(
@@ -427,7 +428,7 @@ mod tests {
     #[test]
     fn own_requests_since_the_record_count_until_the_record_has_seen_them() {
         let terms = NodeTerms {
-            g: 1.5,
+            arrival_inflation: 1.5,
             ..NodeTerms::default()
         };
         assert_eq!(check(&load(4.0), own(2), &terms).runnable, 7.0);

@@ -48,7 +48,10 @@ impl World {
 fn alone_an_own_request_speaks_for_itself_only() {
     let mut world = world(1);
     let [first, _] = world.tick();
-    assert_eq!((first.g, first.h), (1.0, 1.0));
+    assert_eq!(
+        (first.arrival_inflation, first.inflight_inflation),
+        (1.0, 1.0)
+    );
 }
 
 #[test]
@@ -58,7 +61,11 @@ fn among_many_an_own_request_speaks_for_others_but_not_for_more_than_there_can_b
         world.table.dispatch(NodeId(0));
     }
     let [first, _] = world.tick();
-    assert!(first.h > 1.5 && first.h < 64.0, "h = {}", first.h);
+    assert!(
+        first.inflight_inflation > 1.5 && first.inflight_inflation < 64.0,
+        "h = {}",
+        first.inflight_inflation
+    );
 }
 
 #[test]
@@ -297,14 +304,18 @@ fn nonsense_in_records_and_weights_poisons_nobody() {
                 let all = [
                     terms.factor,
                     terms.penalty,
-                    terms.g,
-                    terms.h,
+                    terms.arrival_inflation,
+                    terms.inflight_inflation,
                     terms.prior_runnable,
                     terms.prior_in_flight,
                     terms.per_core,
                 ];
                 assert!(all.iter().all(|term| term.is_finite()), "{bad}: {terms:?}");
-                assert!(terms.per_core > 0.0 && terms.g >= 1.0 && terms.h >= 1.0);
+                assert!(
+                    terms.per_core > 0.0
+                        && terms.arrival_inflation >= 1.0
+                        && terms.inflight_inflation >= 1.0
+                );
             }
             assert!(table.site_terms(SITE).draws >= 5);
         }
