@@ -395,8 +395,8 @@ fn accused(value: &Value) -> Vec<&str> {
 
 /// A quarter of an hour of a site as Apache (`%D`, times in whole seconds) and `sadf -d` of each second
 /// have it. Searches and reports use 14 % and 7 % of the database; carts follow searches, and pages come
-/// in waves, and neither costs anything. Without elephants searches and reports are free as well.
-fn apache_and_sadf(elephants: bool) -> (String, String) {
+/// in waves, and neither costs anything. Without heavy classes searches and reports are free as well.
+fn apache_and_sadf(heavy: bool) -> (String, String) {
     const SECONDS: usize = 900;
     let mut prng = Prng::new(11);
     let mut busy = vec![0.0; SECONDS + 60];
@@ -410,7 +410,7 @@ fn apache_and_sadf(elephants: bool) -> (String, String) {
             lines.push((at + life, at, path));
             at + life
         };
-    let dear = if elephants { 1.0 } else { 0.0 };
+    let dear = if heavy { 1.0 } else { 0.0 };
     let mut at = 0.0;
     while at < SECONDS as f64 {
         at += prng.exponential(2.0);

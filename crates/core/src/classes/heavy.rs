@@ -115,7 +115,7 @@ mod tests {
             heavy.add(&format!("ant{index}"), Weight::finished(0.001));
             all += 0.001;
             if index % 500 == 250 {
-                sure = heavy.add("elephant", Weight::finished(0.5));
+                sure = heavy.add("dear", Weight::finished(0.5));
                 all += 0.5;
                 own += 0.5;
             }

@@ -86,13 +86,13 @@ fn a_child_with_many_requests_keeps_its_name() {
 /// Of 20 000 requests for ever new pages one in 400 is for a page that takes a second.
 #[test]
 fn a_rare_page_that_takes_long_keeps_its_name() {
-    let with_time = |ant: f64, elephant: f64| {
+    let with_time = |light: f64, heavy: f64| {
         let mut tree = tree();
         for index in 0..20_000 {
             let page = format!("/report/page-{index}");
-            tree.add(&get(&page), Weight::finished(ant));
+            tree.add(&get(&page), Weight::finished(light));
             if index % 400 == 200 {
-                tree.add(&get("/report/yearly"), Weight::finished(elephant));
+                tree.add(&get("/report/yearly"), Weight::finished(heavy));
             }
         }
         tree.check();

@@ -16,7 +16,7 @@
 //! Inputs: arrivals, lives, and what the fit says of costs. Failure case: few requests whose work differs much say
 //! little by their arrivals; then the error is great, and nothing is taken from them.
 //! Source: arrivals as an instrument for time in progress, as in Instrument-1928; measured on sites without
-//! elephants, where work of nobody's that wanders made the busiest class look four times as dear as it was.
+//! heavy classes, where work of nobody's that wanders made the busiest class look four times as dear as it was.
 
 use super::bins::{BIN_NS, ClassSeries, LIFE_MIN_NS, MARGIN, Window, spread};
 use super::recent::Life;

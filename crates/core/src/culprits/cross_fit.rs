@@ -11,9 +11,9 @@
 //! noise has slope zero, and a cost that was found too great a slope below one.
 //!
 //! Inputs: the parts' normal equations, the fit of all together to start from.
-//! Failure case: an elephant that is there in blocks of one part only.
+//! Failure case: a heavy class that is there in blocks of one part only.
 //! Source: cross-fitting as in CrossFit-2018; measured: the slope as a factor takes what
-//! was accused of busy sites without elephants from dozens an hour to nothing. Four parts rather than
+//! was accused of busy sites without heavy classes from dozens an hour to nothing. Four parts rather than
 //! two: culprits are told 2.5 s earlier.
 
 use super::atoms::ATOMS;

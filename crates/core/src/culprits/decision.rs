@@ -30,14 +30,14 @@
 //! culprit wait for a minute or two. Whoever costs five times of what it did takes longer than it did,
 //! unless the work goes on behind the reply; such a culprit waits, too.
 //!
-//! t alone is fooled by chance meetings with a cron job; z alone turns away elephants that are rare
+//! t alone is fooled by chance meetings with a cron job; z alone turns away heavy classes that are rare
 //! or take seconds, since few long requests have few ways to be shifted: hence two ways in. A class
 //! whose part of the window says 1.3 times as much of it as the fit did stands in for somebody who
 //! comes with it. A part of the window in which the resource is full teaches too small a cost, so there the
 //! other parts may say more.
 //!
 //! Source: gates chosen on seeds below 100 of the simulator's suite, from those of the discovery study, and on hours
-//! without elephants of seeds below 150 and from 1000 and 2000 on.
+//! without heavy classes of seeds below 150 and from 1000 and 2000 on.
 
 /// What a class showed.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,7 +9,7 @@
 //! all of a core for a second fills it, and says so. Trend, flash crowds and caches that warm up make
 //! everything correlate with everything; they are slower than the requests that are looked for.
 //!
-//! Inputs: a series. Failure case: an elephant that comes once and stays for ten seconds is half gone.
+//! Inputs: a series. Failure case: a heavy class that comes once and stays for ten seconds is half gone.
 //! Source: measured; without it Pearson's r accuses 15 to 20 innocent classes in a flash crowd.
 
 use super::bins::BIN_SECONDS;

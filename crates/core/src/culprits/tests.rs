@@ -97,27 +97,23 @@ fn an_elephant_among_ants_is_named_and_priced() {
         (10.0, 90, 0.01),
     ];
     let (_, verdicts) = Site::new(&classes, 30, 1).evaluate(1.0, 1);
-    let elephant = &verdicts.classes[0];
-    assert_eq!(elephant.class, ClassId(2));
-    assert!(elephant.told && elephant.p_adjusted < 1e-4, "{elephant:?}");
-    assert_eq!(elephant.culprit, Some(Confidence::Strong));
-    assert!((elephant.cost_seconds - 0.075).abs() < 0.01, "{elephant:?}");
-    assert!((elephant.share - 0.22).abs() < 0.05, "{elephant:?}");
-    assert!(elephant.pearson.r > 0.3 && elephant.relative_error < 0.25);
-    let spike = elephant
-        .shift_curve
-        .iter()
-        .copied()
-        .fold(f32::MIN, f32::max);
-    assert_eq!(elephant.shift_curve[elephant.shift_curve.len() / 2], spike);
+    let heavy = &verdicts.classes[0];
+    assert_eq!(heavy.class, ClassId(2));
+    assert!(heavy.told && heavy.p_adjusted < 1e-4, "{heavy:?}");
+    assert_eq!(heavy.culprit, Some(Confidence::Strong));
+    assert!((heavy.cost_seconds - 0.075).abs() < 0.01, "{heavy:?}");
+    assert!((heavy.share - 0.22).abs() < 0.05, "{heavy:?}");
+    assert!(heavy.pearson.r > 0.3 && heavy.relative_error < 0.25);
+    let spike = heavy.shift_curve.iter().copied().fold(f32::MIN, f32::max);
+    assert_eq!(heavy.shift_curve[heavy.shift_curve.len() / 2], spike);
     assert_eq!(verdicts.named().count(), 1);
 }
 
 #[test]
 fn one_evaluation_is_not_told_yet() {
     let (_, verdicts) = Site::new(&[(3.0, 150, 0.5), (40.0, 20, 0.0)], 30, 2).evaluate(1.0, 0);
-    let elephant = verdict(&verdicts, 0);
-    assert!(elephant.culprit.is_some() && !elephant.told);
+    let heavy = verdict(&verdicts, 0);
+    assert!(heavy.culprit.is_some() && !heavy.told);
 }
 
 #[test]

@@ -16,7 +16,7 @@
 //! where that hurts, concurrency beside it keeps the number small. A client that reads more slowly than
 //! the rate is not slowed further. A client that leaves takes no turn back.
 //!
-//! Source: a virtual clock per class (VirtualClock-1990); Elephants-2005 shapes elephants with tc.
+//! Source: a virtual clock per class (VirtualClock-1990); Elephants-2005 shapes heavy classes with tc.
 
 use std::time::Duration;
 

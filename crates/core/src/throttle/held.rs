@@ -11,7 +11,7 @@
 //! Inputs: arrivals, a clock. Failure case: more come than the throttle lets through for good; then
 //! clients leave, the deadline strikes, or the table's bound on all who are held.
 //!
-//! Source: Elephants-2005 wants elephants that take longer, not elephants that are refused.
+//! Source: Elephants-2005 wants heavy requests to take longer, not to be refused.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

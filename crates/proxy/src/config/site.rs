@@ -14,7 +14,7 @@ pub struct SiteConfig {
     pub answers: AnswerConfig,
     /// Which priority a request has.
     pub priorities: PriorityConfig,
-    /// What names user sessions; none: they are not told apart.
+    /// What names a user session; none: all requests count as those of new ones.
     pub sessions: Option<SessionConfig>,
     /// How many requests may be tried again, in all workers together.
     pub retry: RetryConfig,

@@ -5,7 +5,7 @@
 //!  (Shop: who asks what)     as in `run`   └─ load records ──> discovery ──> findings ──> Story ──> throttle
 //! ```
 //!
-//! The name comes from the discovery of the front-end alone; who the elephant is, the demo only uses to say
+//! The name comes from the discovery of the front-end alone; which class is heavy, the demo only uses to say
 //! whether that is right. The click is the order that the page gives; nobody there to click, the demo gives the
 //! same one.
 
@@ -194,7 +194,7 @@ async fn calibrated(machines: &Machines, seed: u64) -> Result<(Shop, Option<Stri
         overhead: book.overhead(calibration::WARM_UP),
     };
     shop.stretch = 1.0;
-    // What shall be seen is what elephants do to everybody.
+    // What shall be seen is what heavy requests do to everybody.
     let stretch = cost.stretch(shop.rate(), shop.elephant_demand(), cpus());
     shop.stretch = stretch.min(STRETCH_MAX);
     Ok((shop, cost.describe(shop.stretch, cpus())))
@@ -211,7 +211,7 @@ struct Demo {
     live: Live,
     stop: Stop,
     story: Story,
-    /// What was named first after the elephant had come, and was not before; classes that were named and are
+    /// What was named first after the heavy class had come, and was not before; classes that were named and are
     /// not it.
     named: Option<Named>,
     /// What it was told to cost last, before it was throttled.
@@ -301,7 +301,7 @@ impl Demo {
     fn turn(&mut self, turn: Turn, now: Duration) -> Result<(), Failure> {
         match turn {
             Turn::Elephant => {
-                let text = format!("elephant: {}", self.shop.describe_elephant());
+                let text = format!("heavy class: {}", self.shop.describe_elephant());
                 self.live.say("phase", &text)?;
             }
             Turn::Named => {
@@ -395,7 +395,7 @@ impl Demo {
         );
         if now > self.schedule.quiet {
             text.push_str(&format!(
-                "; elephants {:.0}/s, p50 {} ms, {waiting} sent and not answered",
+                "; heavy class {:.0}/s, p50 {} ms, {waiting} sent and not answered",
                 elephants.per_second,
                 ms(elephants.p50_ms)
             ));
@@ -408,7 +408,7 @@ impl Demo {
         }
         text = text
             .replace(": all others", "\nall others:")
-            .replace("; elephants", "\nelephants: ");
+            .replace("; heavy class", "\nheavy class: ");
         text.push_str(&format!("\npage {}culprits", self.page.address));
         let nodes = NODES.iter().zip(self.machines.nodes.now());
         let nodes: Vec<(&str, u32, NodeNow)> = nodes

@@ -14,20 +14,20 @@ pub(super) const SETTLE: Duration = Duration::from_secs(2);
 /// Requests that are sent so late (p99) tell more of the machine than of the site.
 const LATE_MAX_MS: f64 = 20.0;
 
-/// The object that `--json` prints. Scripts rely on it. Times count from the elephant's coming.
+/// The object that `--json` prints. Scripts rely on it. Times count from the first heavy request.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     pub(super) mode: &'static str,
     pub(super) nodes: usize,
     pub(super) cpus: f64,
-    /// Requests per second without elephants, and elephants per second.
+    /// Requests per second without the heavy class, and of it.
     pub(super) offered_rps: f64,
     pub(super) elephant_rps: f64,
     /// When a class was named first; null: none was.
     pub(super) named_after_seconds: Option<f64>,
     pub(super) class: Option<String>,
     pub(super) resource: Option<String>,
-    /// Whether that class is the elephant.
+    /// Whether that class is the heavy one.
     pub(super) right: bool,
     /// As the discovery says it, when it is named.
     pub(super) confidence: Option<&'static str>,
@@ -35,13 +35,13 @@ pub(super) struct Summary {
     pub(super) cost_ms: Option<f64>,
     /// The cost that was told last before it was throttled.
     pub(super) last_cost_ms: Option<f64>,
-    /// What an elephant wants on the average.
+    /// What a heavy request wants on the average.
     pub(super) true_cost_ms: f64,
-    /// Classes that were named and are not the elephant, at any time.
+    /// Classes that were named and are not heavy, at any time.
     pub(super) wrong: Vec<String>,
     pub(super) throttle: Option<ThrottleSummary>,
     pub(super) phases: Vec<Phase>,
-    /// Elephants that had no answer yet at the end.
+    /// Heavy requests that had no answer yet at the end.
     pub(super) elephants_waiting: u64,
 }
 
@@ -144,7 +144,7 @@ impl Summary {
             "{:<16} | {:^36} | {:^20}\n{:<9} {:>6} | {:>6} {:>5} {:>6} {:>7} {:>8} | {:>5} {:>5} {:>8}\n",
             "",
             "all others",
-            "elephants",
+            "the heavy class",
             "phase",
             "s",
             "done",
@@ -185,9 +185,9 @@ impl Summary {
             (Some(class), Some(seconds)) => format!(
                 "named after {seconds:.1} s: {class}, which {}; a request costs {:.0} ms, told were {}.",
                 if self.right {
-                    "is the elephant"
+                    "is the heavy class"
                 } else {
-                    "is NOT the elephant"
+                    "is NOT the heavy class"
                 },
                 self.true_cost_ms,
                 self.costs(),
@@ -235,16 +235,16 @@ impl Summary {
         }
     }
 
-    /// What became of the elephants: those that come faster than the throttle lets them on wait ever longer.
+    /// What became of the heavy requests: those that come faster than the throttle lets them on wait ever longer.
     fn elephants(&self) -> String {
         let waiting = self.elephants_waiting;
         let throttled = self.phases.iter().find(|it| it.name == "throttled");
         let Some(throttled) = throttled else {
-            return format!(" {waiting} elephants had no answer yet at the end.");
+            return format!(" {waiting} heavy requests had no answer yet at the end.");
         };
         let (came, done) = (self.elephant_rps, throttled.elephants.throughput_rps);
         let mut text = format!(
-            "\nelephants: {came:.1} a second came and {done:.1} were completed, a few at a time"
+            "\nheavy class: {came:.1} a second came and {done:.1} were completed, a few at a time"
         );
         if waiting > 0 {
             let why = match came > done {
@@ -334,7 +334,10 @@ mod tests {
         };
         summary.name(&named, Duration::from_secs(15));
         let table = summary.table();
-        assert!(table.contains("7 elephants had no answer yet"), "{table}");
+        assert!(
+            table.contains("7 heavy requests had no answer yet"),
+            "{table}"
+        );
         summary.phases.push(phase("throttled", 30.0));
         summary.last_cost_ms = Some(180.0);
         let table = summary.table();
@@ -351,7 +354,7 @@ mod tests {
         for line in rows {
             assert!(line.chars().count() < 80, "{line}");
         }
-        assert!(table.contains("named after 9.5 s: GET /report/{date}, which is the elephant"));
+        assert!(table.contains("named after 9.5 s: GET /report/{date}, which is the heavy class"));
         assert!(table.contains("10.0 times below 300 ms"), "{table}");
         assert!(!table.contains("bottleneck"));
         summary.phases[1].late_p99_ms = Some(50.0);

@@ -4,10 +4,10 @@
 //! rate of the page of rank k  ~  1 / k^0.9                 Poisson, from the start
 //! demand of a request         exponential around the page's mean
 //! all pages together          40 % of the nodes' CPUs
-//! the elephant                66 %, each request 40 times the mean of all others, from some moment on
+//! the heavy class             66 %, each request 40 times the mean of all others, from some moment on
 //! ```
 //!
-//! No page but the elephant is dear and frequent at once, so nobody else is to blame. What the discovery is
+//! No page but the heavy class is dear and frequent at once, so nobody else is to blame. What the discovery is
 //! told of all this is what any front-end sees: URLs, times, and the nodes' records.
 
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub(super) const NODES: [(&str, u32); 4] =
 /// Load as a share of all CPUs.
 const LOAD: f64 = 0.40;
 const ELEPHANT_LOAD: f64 = 0.66;
-/// Demand of an elephant, in means of all others.
+/// Demand of a heavy request, in means of all others.
 const ELEPHANT_TIMES: f64 = 40.0;
 /// Exponent of the rates.
 const ZIPF: f64 = 0.9;
@@ -79,7 +79,7 @@ const WORDS: [&str; 6] = ["kettle", "lamp", "chair", "tent", "rope", "clock"];
 pub(super) struct Arrival {
     /// When, since the start.
     pub(super) at: Duration,
-    /// The page's rank from 0 on; none is the elephant.
+    /// The page's rank from 0 on; none is the heavy class.
     page: Option<usize>,
     /// What the URL's places are filled with.
     number: usize,
@@ -128,7 +128,7 @@ impl Shop {
         NODES.iter().map(|(_, cores)| f64::from(*cores)).sum()
     }
 
-    /// Mean demand of a request that is no elephant.
+    /// Mean demand of a request that is not heavy.
     pub(super) fn mean_demand(&self) -> Duration {
         let weights: f64 = weights_of_pages().sum();
         let demands = PAGES.iter().zip(weights_of_pages());
@@ -136,22 +136,22 @@ impl Shop {
         Duration::from_secs_f64(sum / weights * 1e-3 * self.stretch)
     }
 
-    /// Mean demand of an elephant.
+    /// Mean demand of a heavy request.
     pub(super) fn elephant_demand(&self) -> Duration {
         self.mean_demand().mul_f64(ELEPHANT_TIMES)
     }
 
-    /// Requests per second without elephants.
+    /// Requests per second without the heavy class.
     pub(super) fn rate(&self) -> f64 {
         LOAD * Self::cpus() / self.mean_demand().as_secs_f64()
     }
 
-    /// Elephants per second.
+    /// Heavy requests per second.
     pub(super) fn elephant_rate(&self) -> f64 {
         ELEPHANT_LOAD * Self::cpus() / self.elephant_demand().as_secs_f64()
     }
 
-    /// All requests for `length`, elephants from `injected` on, in the order in which they are due.
+    /// All requests for `length`, heavy requests from `injected` on, in the order in which they are due.
     pub(super) fn arrivals(&self, seed: u64, injected: Duration, length: Duration) -> Vec<Arrival> {
         let mut arrivals = self.pages(&mut Stream::Requests(0).prng(seed), length);
         let mut prng = Stream::Requests(1).prng(seed);
@@ -214,7 +214,7 @@ impl Shop {
         }
     }
 
-    /// Whether a class that was named is the elephant: all of its requests, and nobody else's.
+    /// Whether a class that was named is the heavy one: all of its requests, and nobody else's.
     pub(super) fn is_elephant(order: &str) -> bool {
         let Ok(class) = order.parse::<ClassPattern>() else {
             return false;
@@ -241,7 +241,7 @@ impl Shop {
         )
     }
 
-    /// The elephant, for people.
+    /// The heavy class, for people.
     pub(super) fn describe_elephant(&self) -> String {
         format!(
             "{:.1} requests/s more, of one class and {:.0} ms of CPU each: the CPUs are {:.0} % loaded",

@@ -1,4 +1,4 @@
-//! What happens when: a quiet time, the elephant, its name, the click, and calm.
+//! What happens when: a quiet time, the heavy class, its name, the click, and calm.
 //!
 //! ```text
 //! quiet ──> elephant ──named──> named ──throttled──> throttled ──> end
@@ -25,7 +25,7 @@ const CALM_SHARE: f64 = 0.2;
 /// How long each part may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Schedule {
-    /// When the elephant comes, since the start.
+    /// When the heavy class comes, since the start.
     pub(super) quiet: Duration,
     /// Longest time until it is named.
     pub(super) naming: Duration,
@@ -66,7 +66,7 @@ pub(super) enum Stage {
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The elephant has come.
+    /// The heavy class has come.
     Elephant,
     /// The class is named for the first time.
     Named,

@@ -39,7 +39,7 @@ pub(super) struct Book {
     pub(super) ended: Vec<Ended>,
     /// Of requests that were sent: when they were due, and how much later they were sent.
     sent: Vec<(Duration, Duration)>,
-    /// Elephants that were sent and have not ended.
+    /// Heavy requests that were sent and have not ended.
     pub(super) elephants: u64,
 }
 
@@ -135,7 +135,7 @@ impl Book {
         quantile_ms(&late, 0.99)
     }
 
-    /// What became of elephants, or of all others, that ended between two moments.
+    /// What became of heavy requests, or of all others, that ended between two moments.
     pub(super) fn sum(&self, elephants: bool, from: Duration, to: Duration) -> Sum {
         let mut sum = Sum::default();
         let mut latencies = Vec::new();
