@@ -156,7 +156,7 @@ fn at(ms: usize) -> Timestamp {
 }
 
 #[test]
-fn known_sessions_get_to_their_end_in_overload() {
+fn established_sessions_get_to_their_end_in_overload() {
     let (without, with) = (World::new(false).run(), World::new(true).run());
     // All that the server can do is a quarter, and a tenth more: the place above the limit.
     assert!(with > 0.25 && with <= 0.275, "{with}");

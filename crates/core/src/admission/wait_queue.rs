@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn known_sessions_go_first_within_their_priority_and_leave_last() {
+    fn established_sessions_go_first_within_their_priority_and_leave_last() {
         let known = |of| priority(of).with_established(true);
         let mut queue = queue(4);
         for (id, of) in [

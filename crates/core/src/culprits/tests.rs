@@ -89,7 +89,7 @@ fn verdict(verdicts: &Verdicts, class: u16) -> &Verdict {
 }
 
 #[test]
-fn an_elephant_among_ants_is_named_and_priced() {
+fn a_heavy_class_among_light_ones_is_named_and_priced() {
     let classes = [
         (40.0, 20, 0.02),
         (25.0, 60, 0.0),

@@ -246,7 +246,7 @@ fn connections_are_not_read_when_even_the_highest_priority_finds_the_queue_full(
 }
 
 #[test]
-fn a_known_session_has_room_and_a_turn_before_others_of_its_priority() {
+fn an_established_session_has_room_and_a_turn_before_others_of_its_priority() {
     let config = AdmissionConfig::new(AdmissionKind::Adaptive);
     let mut picker = admitting(1, config);
     let limits = Rank::ALL.map(|rank| {
@@ -323,7 +323,7 @@ fn a_kind_that_has_surged_goes_last_within_its_priority() {
 }
 
 #[test]
-fn a_kind_that_has_surged_goes_behind_known_sessions_of_others() {
+fn a_kind_that_has_surged_goes_behind_established_sessions_of_others() {
     let (mut picker, arrival) = surged(true);
     let known = |path, id| Arrival {
         priority: Priority::HIGHEST.with_established(true),

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_names_both_rivals() {
+    fn the_verdict_names_both_other_policies() {
         let table = findings().table();
         assert!(table.contains("5.0 times below round_robin"), "{table}");
         assert!(
