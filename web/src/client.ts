@@ -1,8 +1,8 @@
-// Asking the front-end and giving it orders. A failure is an Error whose message is for people.
+// Asking the front-end and giving it runtime overrides. A failure is an Error whose message is for people.
 
 const TIMEOUT_MS = 5000;
 /** Tells a page of ours from one elsewhere, which cannot send it unasked. */
-const ORDER_HEADER = "tidegate-order";
+const OVERRIDE_HEADER = "tidegate-override";
 const TOKEN_KEY = "token";
 
 /** The front-end wants a token, or another one. */
@@ -28,11 +28,11 @@ export class Client {
     return answer.json();
   }
 
-  /** Gives an order and returns what the answer notes. */
-  async order(path: string, body: object): Promise<string | null> {
+  /** Gives an override and returns what the answer notes. */
+  async override(path: string, body: object): Promise<string | null> {
     const answer = await this.ask(path, {
       method: "POST",
-      headers: { "content-type": "application/json", [ORDER_HEADER]: "1" },
+      headers: { "content-type": "application/json", [OVERRIDE_HEADER]: "1" },
       body: JSON.stringify(body),
     });
     if (!answer.ok) throw new Error(await reason(answer));

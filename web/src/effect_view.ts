@@ -1,4 +1,4 @@
-// What the last orders changed: before and after, for the resource, the class and everybody else.
+// What the last overrides changed: before and after, for the resource, the class and everybody else.
 
 import uPlot from "uplot";
 import { ChartBox, levelLine, numberAxis, rule, timeAxis, write } from "./chart";
@@ -10,13 +10,13 @@ import type { Resource } from "./report";
 import type { State } from "./state";
 import { changed } from "./throttle_view";
 
-/** Orders that are watched at a time; the oldest goes. */
+/** Overrides that are watched at a time; the oldest goes. */
 const WATCHES_MAX = 3;
 
 export class EffectView {
   private watches: { watch: Watch; chart: ChartBox; box: HTMLElement }[] = [];
 
-  /** Begins to watch an order that was carried out at a time of the report's clock. */
+  /** Begins to watch an override that was carried out at a time of the report's clock. */
   begin(state: State, name: string, what: string, clicked: number): void {
     const { report } = state;
     if (!report) return;
@@ -67,9 +67,9 @@ export class EffectView {
 }
 
 function explained(after: Side | null): string {
-  const settle = `from ${SETTLE_SECONDS} s after the order on`;
+  const settle = `from ${SETTLE_SECONDS} s after the override on`;
   return after
-    ? `Up to ${SIDE_SECONDS} s before the order, and the last ${SIDE_SECONDS} s ${settle}.`
+    ? `Up to ${SIDE_SECONDS} s before the override, and the last ${SIDE_SECONDS} s ${settle}.`
     : `Its effect is shown ${settle}.`;
 }
 
@@ -106,7 +106,7 @@ function table(watch: Watch, after: Side | null, resource: Resource | null): HTM
     );
   });
   const made = make("table", "plain", make("thead", "", head), make("tbody", "", ...body));
-  made.setAttribute("aria-label", "before and after the order");
+  made.setAttribute("aria-label", "before and after the override");
   return made;
 }
 
@@ -131,7 +131,7 @@ function options(watch: Watch, resource: Resource) {
           const { top, height } = plot.bbox;
           const x = plot.valToPos(watch.clicked, "x", true);
           rule(plot, [x, top], [x, top + height], cssColour("text"), [], 2);
-          write(plot, "order", x, top - 2 * uPlot.pxRatio, "center");
+          write(plot, "override", x, top - 2 * uPlot.pxRatio, "center");
         },
       ],
     },

@@ -23,7 +23,7 @@ class Page {
   private readonly client = new Client();
   private readonly state = new State();
   private readonly effects = new EffectView();
-  private readonly orders = new ThrottleView(this.client, ({ name, what }) => {
+  private readonly overrides = new ThrottleView(this.client, ({ name, what }) => {
     this.effects.begin(this.state, name, what, this.now());
   });
   private readonly actions: Actions = {
@@ -40,7 +40,7 @@ class Page {
   };
   private readonly views = {
     use: new UseView(this.actions),
-    table: new TableView(this.actions, (name) => this.orders.experiment(name)),
+    table: new TableView(this.actions, (name) => this.overrides.experiment(name)),
     detail: new DetailView(),
     heat: new HeatView(this.actions),
     difference: new DifferenceView(this.actions),
@@ -55,8 +55,8 @@ class Page {
 
   start(): void {
     this.watchColours();
-    // No other class may come under the hands of who types an order.
-    byId("orders").addEventListener("focusin", () => this.state.keepSelected());
+    // No other class may come under the hands of who types an override.
+    byId("overrides").addEventListener("focusin", () => this.state.keepSelected());
     const embedded = byId("report").textContent?.trim() ?? "";
     if (embedded) return this.showEmbedded(embedded);
     this.state.live = true;
@@ -172,7 +172,7 @@ class Page {
     byId("notes").hidden = report.notes.length === 0;
     byId("notes-list").replaceChildren(...report.notes.map((note) => make("li", "", printable(note))));
     for (const view of Object.values(this.views)) view.render(this.state);
-    this.orders.render(this.state);
+    this.overrides.render(this.state);
     this.effects.render(this.state);
   }
 

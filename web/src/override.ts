@@ -1,6 +1,6 @@
-// Orders on a class: from what was typed to what is sent, and the sentences that say it.
+// Overrides on a class: from what was typed to what is sent, and the sentences that say it.
 //
-// The names are those of `POST /api/throttle`: an order of limits, and for how long.
+// The names are those of `POST /api/throttle`: its limits, and for how long.
 
 import { amount, plural, seconds } from "./format";
 
@@ -20,9 +20,9 @@ export interface Limits {
   queue_seconds?: number;
 }
 
-export interface ThrottleOrder {
+export interface ThrottleOverride {
   class: string;
-  order: Limits;
+  limits: Limits;
   for_seconds?: number;
 }
 
@@ -47,8 +47,8 @@ function limit(typed: string, name: keyof typeof BOUNDS): number | null {
   return value;
 }
 
-/** The order that was typed; throws a RangeError with a sentence if it makes no sense. */
-export function typedOrder(ordered: string, typed: Typed): ThrottleOrder {
+/** The override that was typed; throws a RangeError with a sentence if it makes no sense. */
+export function typedOverride(pattern: string, typed: Typed): ThrottleOverride {
   const [concurrency, rate] = [limit(typed.concurrency, "concurrency"), limit(typed.rate, "rate")];
   const [bandwidth, queue] = [limit(typed.bandwidth, "bandwidth"), limit(typed.queue, "queue")];
   if (concurrency === null && rate === null && bandwidth === null) {
@@ -58,8 +58,8 @@ export function typedOrder(ordered: string, typed: Typed): ThrottleOrder {
     throw new RangeError("The longest wait needs a limit that makes requests wait: at once, or per second.");
   }
   return {
-    class: ordered,
-    order: {
+    class: pattern,
+    limits: {
       ...(concurrency !== null && { concurrency }),
       ...(rate !== null && { rate }),
       ...(bandwidth !== null && { bandwidth: Math.round(bandwidth * 1024) }),
@@ -69,23 +69,25 @@ export function typedOrder(ordered: string, typed: Typed): ThrottleOrder {
   };
 }
 
-/** What an order does, as sentences. */
-export function sentences({ order, for_seconds }: ThrottleOrder): string[] {
+/** What an override does, as sentences. */
+export function sentences({ limits, for_seconds }: ThrottleOverride): string[] {
   const said: string[] = [];
-  if (order.concurrency !== undefined) {
+  if (limits.concurrency !== undefined) {
     const many =
-      order.concurrency === 1 ? "one of its requests is" : `${amount(order.concurrency)} of its requests are`;
+      limits.concurrency === 1
+        ? "one of its requests is"
+        : `${amount(limits.concurrency)} of its requests are`;
     said.push(`At most ${many} in progress at once; the others wait.`);
   }
-  if (order.rate !== undefined) {
-    said.push(`At most ${plural(order.rate, "request")} per second begin; the others wait.`);
+  if (limits.rate !== undefined) {
+    said.push(`At most ${plural(limits.rate, "request")} per second begin; the others wait.`);
   }
-  if (order.bandwidth !== undefined) {
-    said.push(`All its answers share ${amount(order.bandwidth / 1024)} KiB per second.`);
+  if (limits.bandwidth !== undefined) {
+    said.push(`All its answers share ${amount(limits.bandwidth / 1024)} KiB per second.`);
   }
-  if (order.queue_seconds !== undefined) {
-    said.push(`Who has waited ${seconds(order.queue_seconds)} is answered 429.`);
-  } else if (order.concurrency !== undefined || order.rate !== undefined) {
+  if (limits.queue_seconds !== undefined) {
+    said.push(`Who has waited ${seconds(limits.queue_seconds)} is answered 429.`);
+  } else if (limits.concurrency !== undefined || limits.rate !== undefined) {
     said.push("They wait as long as it takes; none is refused.");
   }
   const until = for_seconds === undefined ? "until it is released" : `for ${seconds(for_seconds)}`;

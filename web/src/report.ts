@@ -65,9 +65,9 @@ export interface Pair {
 }
 
 export interface Throttle {
-  /** The class that the order names. */
+  /** The class that the override names. */
   class: string;
-  orders: string;
+  limits: string;
   by: string;
   since: Maybe;
   until: Maybe;
@@ -79,8 +79,8 @@ export interface Throttle {
 
 export interface RequestClass {
   name: string;
-  /** What an order on its requests, and on no others, calls it; null where there can be none. */
-  order: string | null;
+  /** What an override on its requests, and on no others, calls it; null where there can be none. */
+  pattern: string | null;
   requests: number;
   per_second: Maybe;
   in_progress: Maybe;
@@ -212,7 +212,7 @@ const pair = object<Pair>({
 
 const throttle = object<Throttle>({
   class: text,
-  orders: text,
+  limits: text,
   by: text,
   since: some,
   until: some,
@@ -224,7 +224,7 @@ const throttle = object<Throttle>({
 
 const requestClass = object<RequestClass>({
   name: text,
-  order: maybe(text),
+  pattern: maybe(text),
   requests: count,
   per_second: some,
   in_progress: some,

@@ -28,7 +28,7 @@ export class State {
   accusedOnly = false;
   kind: Kind = "in progress";
   heatOf: HeatOf = "all";
-  /** Whether orders can be given. */
+  /** Whether overrides can be given. */
   live = false;
   readonly slots = new Slots();
   /** Whether the selected class stays, whoever else is accused: somebody has chosen it. */

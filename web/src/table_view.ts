@@ -107,7 +107,7 @@ const COLUMNS: readonly Column[] = [
     fill: (cell, { it }) => {
       if (!it.throttle) return cell.append(make("span", "soft", "–"));
       const waiting = it.throttle.waiting ? `, ${amount(it.throttle.waiting)} waiting` : "";
-      const text = printable(it.throttle.orders) + waiting;
+      const text = printable(it.throttle.limits) + waiting;
       cell.title = text;
       cell.append(make("span", "throttled", text));
     },

@@ -1,13 +1,13 @@
-// Orders on the selected class: what is typed, a look at what would be sent, the answer.
+// Overrides on the selected class: what is typed, a look at what would be sent, the answer.
 
 import type { Client } from "./client";
 import { byId, make, named, setText } from "./dom";
 import { amount, clock, milliseconds, percent, plural, printable } from "./format";
-import { type Typed, sentences, typedOrder } from "./order";
+import { type Typed, sentences, typedOverride } from "./override";
 import type { RequestClass, Throttle } from "./report";
 import type { State } from "./state";
 
-/** An order that was carried out. */
+/** An override that was carried out. */
 export interface Done {
   name: string;
   what: string;
@@ -52,7 +52,7 @@ export class ThrottleView {
 
   render(state: State): void {
     const it = state.class();
-    byId("orders").hidden = !state.live || !it;
+    byId("overrides").hidden = !state.live || !it;
     this.it = it;
     if (!it) return;
     if (this.shown !== it.name) {
@@ -90,13 +90,16 @@ export class ThrottleView {
   }
 
   private input(name: string): HTMLInputElement {
-    return byId<HTMLInputElement>(`order-${name}`);
+    return byId<HTMLInputElement>(`override-${name}`);
   }
 
   private throttle(): void {
     if (!this.it) return;
-    if (this.it.order === null) {
-      this.say("bad", "There is no order on just these requests: they have no method or path of their own.");
+    if (this.it.pattern === null) {
+      this.say(
+        "bad",
+        "There is no override for just these requests: they have no method or path of their own.",
+      );
       return;
     }
     const typed: Typed = {
@@ -104,18 +107,18 @@ export class ThrottleView {
       rate: this.input("rate").value,
       bandwidth: this.input("bandwidth").value,
       queue: this.input("queue").value,
-      duration: byId<HTMLSelectElement>("order-duration").value,
+      duration: byId<HTMLSelectElement>("override-duration").value,
     };
     try {
-      const order = typedOrder(this.it.order, typed);
-      const said = sentences(order);
+      const override = typedOverride(this.it.pattern, typed);
+      const said = sentences(override);
       const what = said[0]?.replace(/\.$/, "").replace(/; .*/, "") ?? "throttled";
       this.ask({
         title: "Throttle this class?",
         name: this.it.name,
         said,
         path: "/api/throttle",
-        body: order,
+        body: override,
         what,
         watched: true,
       });
@@ -124,13 +127,13 @@ export class ThrottleView {
     }
   }
 
-  private release(name: string, ordered: string): void {
+  private release(name: string, pattern: string): void {
     this.ask({
       title: "Release this class?",
       name,
       said: ["All of its requests that wait go on at once."],
       path: "/api/release",
-      body: { class: ordered },
+      body: { class: pattern },
       what: "released",
       watched: true,
     });
@@ -153,7 +156,7 @@ export class ThrottleView {
     if (!asked) return;
     this.say("soft", "Sending…");
     try {
-      const note = await this.client.order(asked.path, asked.body);
+      const note = await this.client.override(asked.path, asked.body);
       this.say("good", `Done: ${asked.what}.${note ? ` ${printable(note)}` : ""}`);
       if (asked.watched) this.onDone({ name: asked.name, what: asked.what });
     } catch (error) {
@@ -162,7 +165,7 @@ export class ThrottleView {
   }
 
   private say(tone: string, text: string): void {
-    const box = byId("order-answer");
+    const box = byId("override-answer");
     box.className = tone;
     setText(box, text);
   }
@@ -184,7 +187,7 @@ function escaped(letter: string): string {
 
 /** What a throttle does now, in one sentence. */
 function standing(throttle: Throttle): string {
-  const said = [`Now ${printable(throttle.orders)} (by ${printable(throttle.by)})`];
+  const said = [`Now ${printable(throttle.limits)} (by ${printable(throttle.by)})`];
   if (throttle.since !== null) said.push(`since ${clock(throttle.since)}`);
   if (throttle.until !== null) said.push(`until ${clock(throttle.until)}`);
   const counts = [`${amount(throttle.in_flight)} in flight`, `${amount(throttle.waiting)} waiting`];

@@ -105,7 +105,7 @@ export function story(it: RequestClass, pair: Pair | null, resource: Resource | 
     const compared = `${correlation(found.at0)} as it was, at most ${correlation(found.elsewhere)} when one of both is shifted in time by more than 2 s`;
     said.push(`Its requests in progress and the use correlate with ${compared}.`);
   }
-  if (it.throttle) said.push(`It is throttled: ${it.throttle.orders} (${it.throttle.by}).`);
+  if (it.throttle) said.push(`It is throttled: ${it.throttle.limits} (${it.throttle.by}).`);
   return said;
 }
 

@@ -1,37 +1,37 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Watch } from "../src/effect";
-import { type Typed, sentences, typedOrder } from "../src/order";
+import { type Typed, sentences, typedOverride } from "../src/override";
 import { report, resource } from "./samples";
 
 const EMPTY: Typed = { concurrency: "", rate: "", bandwidth: "", queue: "", duration: "" };
 
-test("an order has the names of the interface", () => {
-  const order = typedOrder("GET /a", {
+test("an override has the names of the interface", () => {
+  const override = typedOverride("GET /a", {
     concurrency: "2",
     rate: " 1.5 ",
     bandwidth: "64",
     queue: "3",
     duration: "600",
   });
-  assert.deepEqual(order, {
+  assert.deepEqual(override, {
     class: "GET /a",
-    order: { concurrency: 2, rate: 1.5, bandwidth: 65_536, queue_seconds: 3 },
+    limits: { concurrency: 2, rate: 1.5, bandwidth: 65_536, queue_seconds: 3 },
     for_seconds: 600,
   });
-  assert.deepEqual(typedOrder("GET /a", { ...EMPTY, concurrency: "1" }), {
+  assert.deepEqual(typedOverride("GET /a", { ...EMPTY, concurrency: "1" }), {
     class: "GET /a",
-    order: { concurrency: 1 },
+    limits: { concurrency: 1 },
   });
 });
 
-test("an order is on the class as it stands, and on nothing wider", () => {
-  for (const ordered of ["GET /search?page&q", "GET /%2A?", "GET /item/{*^new}?"]) {
-    assert.equal(typedOrder(ordered, { ...EMPTY, concurrency: "1" }).class, ordered);
+test("an override is on the class as it stands, and on nothing wider", () => {
+  for (const pattern of ["GET /search?page&q", "GET /%2A?", "GET /item/{*^new}?"]) {
+    assert.equal(typedOverride(pattern, { ...EMPTY, concurrency: "1" }).class, pattern);
   }
 });
 
-test("an order that makes no sense is not sent", () => {
+test("an override that makes no sense is not sent", () => {
   const wrong: [Partial<Typed>, RegExp][] = [
     [{}, /at least one limit/],
     [{ queue: "2", bandwidth: "64" }, /makes requests wait/],
@@ -43,12 +43,12 @@ test("an order that makes no sense is not sent", () => {
     [{ bandwidth: "0.5" }, /a number from/],
   ];
   for (const [typed, reason] of wrong) {
-    assert.throws(() => typedOrder("GET /a", { ...EMPTY, ...typed }), reason);
+    assert.throws(() => typedOverride("GET /a", { ...EMPTY, ...typed }), reason);
   }
 });
 
 test("what will happen is said", () => {
-  const said = sentences({ class: "a", order: { concurrency: 1, queue_seconds: 2 }, for_seconds: 60 }).join(
+  const said = sentences({ class: "a", limits: { concurrency: 1, queue_seconds: 2 }, for_seconds: 60 }).join(
     " ",
   );
   assert.equal(
@@ -77,7 +77,7 @@ function scene(to: number, calm: number) {
   });
 }
 
-test("before and after an order are compared", () => {
+test("before and after an override are compared", () => {
   const watch = new Watch("GET /a", "db cpu", "concurrency 2", 1000, scene(1000, 1000));
   assert.equal(watch.after(), null);
   const { before } = watch;

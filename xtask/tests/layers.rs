@@ -131,7 +131,7 @@ const CRATES: &[(&str, Layers)] = &[
                 "rungs",
                 "secret_file",
             ],
-            &["key_file", "orders_file", "token"],
+            &["key_file", "overrides_file", "token"],
             &["config", "peer_auth"],
             &["failure", "reads", "state"],
             &["client", "driver", "privilege", "resources", "signals"],

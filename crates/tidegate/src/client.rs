@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::models::{ApiError, ORDER_HEADER};
+use crate::models::{ApiError, OVERRIDE_HEADER};
 use crate::token::Token;
 
 /// Where a front-end's admin interface is, if nothing else is said.
@@ -133,12 +133,12 @@ impl Client {
         }
     }
 
-    /// Orders something.
+    /// Asks for something.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
         self.ask(Method::POST, path, Bytes::new())
     }
 
-    /// Orders something that takes more words.
+    /// Asks for something that takes more words.
     pub(crate) fn post_json<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -186,7 +186,7 @@ impl Client {
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), String> {
         let mut request = Request::builder().method(method).uri(path);
-        request = request.header(ORDER_HEADER, "1");
+        request = request.header(OVERRIDE_HEADER, "1");
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {}", token.reveal()));
         }

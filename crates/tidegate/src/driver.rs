@@ -1,14 +1,14 @@
 //! The driver: the one thread that owns the [`Director`].
 //!
 //! ```text
-//!  orders ──┐                               ┌──> Topology into the ArcSwap
+//!  overrides ─┐                            ┌──> Topology into the ArcSwap
 //!  probes ──┼──> channel ──> Director tick ─┼──> probes to send
 //!  readers ─┘                 each 1 ms     └──> events to report
 //! ```
 //!
 //! It decides nothing and waits for nobody: a probe is sent by whoever takes it from the
 //! channel, and its answer comes back as a message. If this thread dies, traffic goes on with
-//! the last topology, and orders are refused.
+//! the last topology, and overrides are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ use crate::rungs::{KeyWatch, RungWatch};
 const TICK: Duration = Duration::from_millis(1);
 /// Ticks between two looks at the readers and rungs, which change slowly.
 const SLOW_TICKS: u64 = 100;
-/// Most messages that wait for a tick; an order more is refused.
+/// Most messages that wait for a tick; an override more is refused.
 const MESSAGES_MAX: usize = 1024;
 
 /// What has become of a probe.
@@ -47,15 +47,15 @@ pub(crate) enum Probed {
 /// A message to the thread.
 #[derive(Debug)]
 enum Message {
-    Order(NodeId, AdminState, oneshot::Sender<()>),
+    Override(NodeId, AdminState, oneshot::Sender<()>),
     Probed(NodeId, Probed),
     Stop,
 }
 
-/// Why an order was not carried out.
+/// Why an override was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OrderError {
-    #[error("too many orders are waiting")]
+    #[error("too many overrides are waiting")]
     Busy,
     #[error("the control thread has ended")]
     Gone,
@@ -63,13 +63,13 @@ pub(crate) enum OrderError {
 
 /// A handle to tell the driver something; as many as needed.
 #[derive(Clone, Debug)]
-pub(crate) struct Orders(SyncSender<Message>);
+pub(crate) struct Overrides(SyncSender<Message>);
 
-impl Orders {
+impl Overrides {
     /// Wants a node in this state; returns when the topology says so.
     pub(crate) async fn give(&self, node: NodeId, state: AdminState) -> Result<(), OrderError> {
         let (done, published) = oneshot::channel();
-        let message = Message::Order(node, state, done);
+        let message = Message::Override(node, state, done);
         self.0.try_send(message).map_err(|error| match error {
             TrySendError::Full(_) => OrderError::Busy,
             TrySendError::Disconnected(_) => OrderError::Gone,
@@ -118,7 +118,7 @@ pub(crate) struct DriverParts {
 /// The running thread; dropping it stops and joins.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    orders: Orders,
+    overrides: Overrides,
     stats: Arc<DriverStats>,
     thread: Option<JoinHandle<()>>,
 }
@@ -133,15 +133,15 @@ impl Driver {
             .name("director".into())
             .spawn(move || running.run(&receiver))?;
         Ok(Self {
-            orders: Orders(sender),
+            overrides: Overrides(sender),
             stats,
             thread: Some(thread),
         })
     }
 
-    /// A handle for orders and probes' answers.
-    pub(crate) fn orders(&self) -> Orders {
-        self.orders.clone()
+    /// A handle for overrides and probes' answers.
+    pub(crate) fn overrides(&self) -> Overrides {
+        self.overrides.clone()
     }
 
     /// Its counters.
@@ -153,7 +153,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         // A full channel empties within a tick, a closed one has no thread to stop.
-        self.orders.0.send(Message::Stop).ok();
+        self.overrides.0.send(Message::Stop).ok();
         if let Some(thread) = self.thread.take() {
             // It has told its panic on standard error already.
             thread.join().ok();
@@ -166,7 +166,7 @@ struct Running {
     stats: Arc<DriverStats>,
     rungs: RungWatch,
     keys: KeyWatch,
-    /// Orders that wait for the topology with their effect.
+    /// Overrides that wait for the topology with their effect.
     waiting: Vec<oneshot::Sender<()>>,
     tick: u64,
     events_dropped: u64,
@@ -198,7 +198,7 @@ impl Running {
         loop {
             let wait = due.since((self.parts.clock)());
             match messages.recv_timeout(wait) {
-                Ok(Message::Order(node, state, done)) => {
+                Ok(Message::Override(node, state, done)) => {
                     self.parts.director.handle_order(node, state);
                     self.waiting.push(done);
                 }
@@ -243,7 +243,7 @@ impl Running {
             parts.shared.room.notify_waiters();
         }
         for done in self.waiting.drain(..) {
-            // Whoever gave the order may have left since.
+            // Whoever set the override may have left since.
             done.send(()).ok();
         }
         while let Some(node) = parts.director.poll_probe(now) {
@@ -357,15 +357,15 @@ mod tests {
     #[test]
     fn an_order_is_in_the_topology_when_it_is_answered() {
         let (driver, shared) = testing::driver();
-        let orders = driver.orders();
+        let overrides = driver.overrides();
         let runtime = testing::runtime();
         for state in [AdminState::Drain, AdminState::Maint, AdminState::Ready] {
-            runtime.block_on(orders.give(NodeId(0), state)).unwrap();
+            runtime.block_on(overrides.give(NodeId(0), state)).unwrap();
             let topology = shared.topology.load();
             assert_eq!(topology.node(NodeId(0)).admin, state);
         }
         drop(driver);
-        let late = runtime.block_on(orders.give(NodeId(0), AdminState::Ready));
+        let late = runtime.block_on(overrides.give(NodeId(0), AdminState::Ready));
         assert_eq!(late, Err(OrderError::Gone));
     }
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The header that an order must carry if there is no token.
-pub(crate) const ORDER_HEADER: &str = "tidegate-order";
+/// The header that a runtime override must carry if there is no token.
+pub(crate) const OVERRIDE_HEADER: &str = "tidegate-override";
 /// The path at which front-ends ask each other for their requests.
 pub(crate) const EXCHANGE: &str = "/api/culprits/requests";
 /// Most kinds of requests that a sentence names.
@@ -393,14 +393,14 @@ pub(crate) struct TermStatus {
 
 /// `POST /api/nodes/NAME/{drain,ready,maint}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Ordered {
+pub(crate) struct Overridden {
     /// The node.
     pub(crate) node: String,
     /// Its state now.
     pub(crate) state: String,
     /// Own requests that are still in flight there.
     pub(crate) in_flight: u64,
-    /// What the order has done to the site; null if it goes on as before.
+    /// What the override has done to the site; null if it goes on as before.
     #[serde(default)]
     pub(crate) warning: Option<String>,
 }
@@ -415,7 +415,7 @@ pub(crate) struct ApiError {
 /// What is done to requests of a class; what is not set is not limited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct OrderModel {
+pub(crate) struct LimitsModel {
     /// Most requests in flight.
     pub(crate) concurrency: Option<u32>,
     /// Most requests per second.
@@ -437,11 +437,11 @@ pub(crate) struct OrderModel {
 /// What `POST /api/throttle` is given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ThrottleOrder {
+pub(crate) struct ThrottleRequest {
     /// The class.
     pub(crate) class: String,
     /// What is done to it.
-    pub(crate) order: OrderModel,
+    pub(crate) limits: LimitsModel,
     /// For how long; null: until it is released.
     #[serde(default)]
     pub(crate) for_seconds: Option<f64>,
@@ -450,7 +450,7 @@ pub(crate) struct ThrottleOrder {
 /// What `POST /api/release` is given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ReleaseOrder {
+pub(crate) struct ReleaseRequest {
     /// The class.
     pub(crate) class: String,
 }
@@ -460,7 +460,7 @@ pub(crate) struct ReleaseOrder {
 pub(crate) struct ThrottleGiven {
     /// The throttle as it is now, or was at its end.
     pub(crate) throttle: ThrottleStatus,
-    /// Whether the order outlives a restart.
+    /// Whether the override outlives a restart.
     pub(crate) kept: bool,
     /// Why not, if it should.
     pub(crate) note: Option<String>,
@@ -469,9 +469,9 @@ pub(crate) struct ThrottleGiven {
 /// `GET /api/throttles`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Throttles {
-    /// Those that were ordered first before the others.
+    /// Those that were set first before the others.
     pub(crate) throttles: Vec<ThrottleStatus>,
-    /// Why connections are not marked as ordered; null where they are.
+    /// Why connections are not marked as asked for; null where they are.
     pub(crate) unmarked: Option<String>,
 }
 
@@ -481,10 +481,10 @@ pub(crate) struct ThrottleStatus {
     /// Its name: site, method and path.
     pub(crate) class: String,
     /// What is done to it.
-    pub(crate) order: OrderModel,
+    pub(crate) limits: LimitsModel,
     /// Who said so: config, operator or policy.
     pub(crate) set_by: String,
-    /// Since the order.
+    /// Since it was set.
     pub(crate) seconds_ago: f64,
     /// Until it ends by itself; null: it does not.
     pub(crate) seconds_left: Option<f64>,

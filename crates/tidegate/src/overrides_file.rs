@@ -1,4 +1,4 @@
-//! The file in which throttles that operators order are kept over a restart.
+//! The file in which throttles that operators set at run time are kept over a restart.
 //!
 //! Only theirs: those of the configuration come from there, and what is found out is found out again.
 //! Times in it are of the Unix epoch, since the process's own clock ends with it. The file is replaced
@@ -16,7 +16,7 @@ use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::Throttling;
 use tidegate_remote::clock;
 
-use crate::models::OrderModel;
+use crate::models::LimitsModel;
 use crate::replace::replace;
 
 /// Largest file, bytes: as many throttles as there may be, with the longest classes.
@@ -24,7 +24,7 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct OrdersFile {
+pub(crate) struct OverridesFile {
     path: Option<PathBuf>,
     /// Who writes.
     writing: Mutex<()>,
@@ -41,12 +41,12 @@ struct Kept {
 #[serde(deny_unknown_fields)]
 struct KeptThrottle {
     class: String,
-    order: OrderModel,
+    limits: LimitsModel,
     /// When it ends, in seconds of the Unix epoch.
     until: Option<f64>,
 }
 
-impl OrdersFile {
+impl OverridesFile {
     /// Nothing is kept without a path.
     pub(crate) fn new(path: Option<PathBuf>) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl OrdersFile {
         self.path.is_some()
     }
 
-    /// Gives the kept orders again; what could not be given, in sentences.
+    /// Sets the kept overrides again; what could not be given, in sentences.
     pub(crate) fn load(
         &self,
         throttling: &Throttling,
@@ -74,12 +74,12 @@ impl OrdersFile {
             Ok(kept) => kept,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
             Err(error) => {
-                // What is in there may still be of use to somebody, and the next order replaces it.
+                // What is in there may still be of use to somebody, and the next override replaces it.
                 let aside = path.with_extension("broken");
                 let moved = std::fs::rename(path, &aside).is_ok();
                 let path = if moved { &aside } else { path };
                 return vec![format!(
-                    "{}: orders are not given again: {error}",
+                    "{}: overrides are not set again: {error}",
                     path.display()
                 )];
             }
@@ -94,7 +94,7 @@ impl OrdersFile {
                 left.map(|left| now + Duration::try_from_secs_f64(left).unwrap_or_default());
             let class = names.pattern(&kept.class);
             let class = class.map_err(|error| error.to_string());
-            let given = class.and_then(|it| kept.order.give(throttling, it, until, now));
+            let given = class.and_then(|it| kept.limits.give(throttling, it, until, now));
             given
                 .err()
                 .map(|why| format!("{}: not throttled again: {why}", kept.class))
@@ -102,15 +102,15 @@ impl OrdersFile {
         again.collect()
     }
 
-    /// Keeps what operators have ordered.
+    /// Keeps what operators have set.
     ///
     /// # Errors
-    /// The file cannot be written; the orders are in force all the same.
+    /// The file cannot be written; the overrides are in force all the same.
     pub(crate) fn save(&self, throttling: &Throttling, now: Timestamp) -> Result<(), String> {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        // Whoever comes later writes what is ordered then.
+        // Whoever comes later writes what is set then.
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let throttles = throttling.all();
         let own = throttles.iter().filter(|it| it.set_by == SetBy::Operator);
@@ -125,7 +125,7 @@ fn kept(throttle: &Throttle, now: Timestamp) -> KeptThrottle {
     let until = throttle.until;
     KeptThrottle {
         class: throttle.pattern.name().into(),
-        order: OrderModel::of(&throttle.order),
+        limits: LimitsModel::of(&throttle.order),
         until: until.map(|until| unix_seconds() + until.seconds_since(now)),
     }
 }
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
-        let name = format!("tidegate-orders-{name}-{}", std::process::id());
+        let name = format!("tidegate-overrides-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         folder
@@ -165,27 +165,27 @@ mod tests {
     }
 
     #[test]
-    fn what_operators_ordered_is_ordered_again() {
+    fn what_operators_set_is_set_again() {
         let folder = folder("again");
-        let file = OrdersFile::new(Some(folder.join("orders.json")));
+        let file = OverridesFile::new(Some(folder.join("overrides.json")));
         let before = Throttling::new(10);
-        let order = OrderModel {
+        let limits = LimitsModel {
             concurrency: Some(2),
             queue_seconds: Some(1.5),
-            ..OrderModel::default()
+            ..LimitsModel::default()
         };
-        order
+        limits
             .give(&before, "GET /a".parse().unwrap(), None, at(1))
             .unwrap();
         let hour = Some(at(3601));
-        order
+        limits
             .give(&before, "shop GET /b/*".parse().unwrap(), hour, at(1))
             .unwrap();
-        order
+        limits
             .give(&before, "GET /over".parse().unwrap(), Some(at(1)), at(1))
             .unwrap();
         let class = "GET /config".parse().unwrap();
-        let configured = order.order().unwrap();
+        let configured = limits.order().unwrap();
         before
             .set(class, configured, SetBy::Config, None, at(1))
             .unwrap();
@@ -211,22 +211,22 @@ mod tests {
     #[test]
     fn a_broken_file_is_put_aside_and_said() {
         let folder = folder("broken");
-        let path = folder.join("orders.json");
-        let file = OrdersFile::new(Some(path.clone()));
+        let path = folder.join("overrides.json");
+        let file = OverridesFile::new(Some(path.clone()));
         let throttling = Throttling::new(10);
         assert!(
             file.load(&throttling, &ClassNames::default(), at(1))
                 .is_empty(),
-            "no file is no orders"
+            "no file is no overrides"
         );
         std::fs::write(&path, "{ \"throttles\": [1] }").unwrap();
         let said = file.load(&throttling, &ClassNames::default(), at(1));
         assert!(
-            said[0].contains("orders.broken: orders are not given again"),
+            said[0].contains("overrides.broken: overrides are not set again"),
             "{said:?}"
         );
-        assert!(folder.join("orders.broken").exists() && !path.exists());
-        let bad = r#"{"throttles":[{"class":"nonsense","order":{"concurrency":1},"until":null}]}"#;
+        assert!(folder.join("overrides.broken").exists() && !path.exists());
+        let bad = r#"{"throttles":[{"class":"nonsense","limits":{"concurrency":1},"until":null}]}"#;
         std::fs::write(&path, bad).unwrap();
         let said = file.load(&throttling, &ClassNames::default(), at(1));
         assert!(
@@ -238,13 +238,13 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_written_is_said() {
-        let file = OrdersFile::new(Some("/dev/null/orders.json".into()));
+        let file = OverridesFile::new(Some("/dev/null/overrides.json".into()));
         let error = file.save(&Throttling::new(10), at(1)).unwrap_err();
         assert!(
-            error.starts_with("cannot write /dev/null/orders.json: "),
+            error.starts_with("cannot write /dev/null/overrides.json: "),
             "{error}"
         );
-        let none = OrdersFile::new(None);
+        let none = OverridesFile::new(None);
         assert_eq!(none.save(&Throttling::new(10), at(1)), Ok(()));
     }
 }

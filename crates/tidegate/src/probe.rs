@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
-use crate::driver::{Orders, Probed};
+use crate::driver::{Overrides, Probed};
 
 /// Probes that wait to be sent; the director asks again for those beyond.
 pub(crate) const WAITING_MAX: usize = 256;
@@ -25,16 +25,16 @@ pub(crate) async fn run(
     mut asked: Receiver<NodeId>,
     shared: Arc<Shared>,
     sites: Vec<SiteSpec>,
-    orders: Orders,
+    overrides: Overrides,
 ) {
     while let Some(node) = asked.recv().await {
         let topology = shared.topology.load();
         let known = topology.node(node);
         let host = host(sites.get(known.site.index()), known.address);
-        let (address, orders) = (known.address, orders.clone());
+        let (address, overrides) = (known.address, overrides.clone());
         let patience = probe_patience(&shared.table.outcomes(node));
         tokio::spawn(async move {
-            orders.probed(node, probe(address, &host, patience).await);
+            overrides.probed(node, probe(address, &host, patience).await);
         });
     }
 }

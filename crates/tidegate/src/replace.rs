@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_file_that_others_cannot_read_stays_so() {
         let folder = scratch("modes");
-        let file = folder.join("orders.toml");
+        let file = folder.join("overrides.json");
         replace(&file, b"one").unwrap();
         std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         replace(&file, b"two").unwrap();

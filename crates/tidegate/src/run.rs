@@ -51,8 +51,8 @@ use crate::culprits::live::{Watch, WatchParts};
 use crate::driver::{Driver, DriverParts};
 use crate::failure::Failure;
 use crate::open_files;
-use crate::orders_file::OrdersFile;
 use crate::output::{self, Output};
+use crate::overrides_file::OverridesFile;
 use crate::peer_auth::{PeerGate, PeerKey};
 use crate::privilege::{self, Kept};
 use crate::probe;
@@ -306,7 +306,7 @@ impl Running {
             reads,
             resources,
             throttles,
-            orders_file,
+            overrides_file,
             culprits,
             class_names: names,
             ..
@@ -317,8 +317,8 @@ impl Running {
         let table = LoadTable::new(nodes, sites).grouped(&cluster.groups);
         let director = Director::new(cluster, proxy_config.seed);
         let shared = shared(&proxy_config, table, &director, routes, sites);
-        let orders_file = OrdersFile::new(orders_file);
-        give_orders(&shared.throttles, throttles, (&orders_file, &names), output)?;
+        let kept_file = OverridesFile::new(overrides_file);
+        apply_overrides(&shared.throttles, throttles, (&kept_file, &names), output)?;
         let reads = Reads::start(&reads, node_names, options, &shared.table);
         let reads = Arc::new(reads.map_err(|error| failed(&error))?);
         let resources = Resources::start(&resources, options).map_err(|error| failed(&error))?;
@@ -330,7 +330,7 @@ impl Running {
         kept.settle()?;
         let watching = |culprits| watch(culprits, &mut proxy, &shared, &resources, output);
         let watch = culprits.map(watching).transpose()?;
-        let (probes, asked) = mpsc::channel(probe::WAITING_MAX);
+        let (probes, due) = mpsc::channel(probe::WAITING_MAX);
         let driver = Driver::spawn(DriverParts {
             director,
             shared: Arc::clone(&shared),
@@ -341,7 +341,7 @@ impl Running {
             clock: clock::now,
         });
         let driver = driver.map_err(|error| failed(&error))?;
-        let prober = probe::run(asked, Arc::clone(&shared), specs.clone(), driver.orders());
+        let prober = probe::run(due, Arc::clone(&shared), specs.clone(), driver.overrides());
         tokio::spawn(prober);
         let plane = Arc::new(Plane {
             clock: clock::now,
@@ -352,10 +352,10 @@ impl Running {
             shared,
             reads,
             names,
-            orders_file,
+            overrides_file: kept_file,
             resources,
             culprits: watch.as_ref().map(Watch::asks),
-            orders: driver.orders(),
+            overrides: driver.overrides(),
             driver: driver.stats(),
             draining: AtomicBool::new(false),
         });
@@ -441,12 +441,12 @@ fn watch(
     Watch::spawn(parts).map_err(|error| Failure::Failed(error.to_string()))
 }
 
-/// Throttles the classes of the configuration, and then as operators have ordered before: theirs is the
+/// Throttles the classes of the configuration, and then as operators have set before: theirs is the
 /// later word.
-fn give_orders(
+fn apply_overrides(
     throttling: &Throttling,
     configured: Vec<Throttled>,
-    (kept, names): (&OrdersFile, &ClassNames),
+    (kept, names): (&OverridesFile, &ClassNames),
     output: Output,
 ) -> Result<(), Failure> {
     let now = clock::now();
@@ -455,7 +455,7 @@ fn give_orders(
         set.map_err(|error| Failure::Usage(format!("[[throttle]]: {error}")))?;
     }
     for text in kept.load(throttling, names, now) {
-        output.event("orders", &text);
+        output.event("overrides", &text);
     }
     Ok(())
 }

@@ -22,8 +22,8 @@ use crate::admin::plane::{Plane, Window};
 use crate::culprits::live::{Asks, Finding, Findings};
 use crate::driver::{Driver, DriverParts};
 use crate::key_file;
-use crate::orders_file::OrdersFile;
 use crate::output::Output;
+use crate::overrides_file::OverridesFile;
 
 /// Now, for all that is shown: ages in golden files do not change.
 pub(crate) fn now() -> Timestamp {
@@ -165,10 +165,10 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         shared,
         reads: Arc::default(),
         names: ClassNames::default(),
-        orders_file: OrdersFile::new(None),
+        overrides_file: OverridesFile::new(None),
         resources: Arc::default(),
         culprits: Some(Asks::with(found())),
-        orders: driver.orders(),
+        overrides: driver.overrides(),
         driver: driver.stats(),
         draining: AtomicBool::new(false),
     };

@@ -1,4 +1,4 @@
-//! A front-end and an agent as processes: traffic, orders, loads, health, the end.
+//! A front-end and an agent as processes: traffic, runtime overrides, loads, health, the end.
 //!
 //! Nothing here sleeps to be in time: each step waits for what it needs to see, and a step that
 //! never comes ends the test by a deadline that no healthy machine reaches.

@@ -1,4 +1,4 @@
-//! Throttles through the binary itself: configured, ordered, kept over a restart, released.
+//! Throttles through the binary itself: configured, set at run time, kept over a restart, released.
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
@@ -216,7 +216,7 @@ fn orders_outlive_the_front_end() {
         "1h",
     ];
     let text = configuration(&server, "");
-    let begin = || FrontEnd::start_with(&folder, &text, "orders_file = \"orders.json\"");
+    let begin = || FrontEnd::start_with(&folder, &text, "overrides_file = \"overrides.json\"");
     let first = begin();
     let given = said(&order(&first, &arguments));
     let words = "2 in flight, 0.5 per second, 64KiB/s, 10s of waiting, lowest priority, mark 7, dscp 8, \
@@ -229,7 +229,7 @@ fn orders_outlive_the_front_end() {
         (&all[0]["class"], &all[0]["set_by"]),
         (&class.into(), &"operator".into())
     );
-    assert_eq!(all[0]["order"]["concurrency"], 2);
+    assert_eq!(all[0]["limits"]["concurrency"], 2);
     let left = all[0]["seconds_left"].as_f64().unwrap();
     assert!((1.0..=3600.0).contains(&left), "{left}");
     said(&order(&second, &["release", class]));
@@ -243,7 +243,7 @@ fn what_makes_no_sense_is_told() {
     let server = Server::start();
     let front_end = FrontEnd::start(&folder("throttle-wrong"), &configuration(&server, ""));
     for (arguments, code, text) in [
-        (&["throttle", "GET /a"][..], 2, "the order does nothing"),
+        (&["throttle", "GET /a"][..], 2, "the throttle does nothing"),
         (
             &["throttle", "GET /a", "--concurrency", "0"],
             2,

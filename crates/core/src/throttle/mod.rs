@@ -71,7 +71,7 @@ pub struct Order {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum OrderError {
     /// It does nothing.
-    #[error("the order does nothing: it needs concurrency, rate, bandwidth, priority or a mark")]
+    #[error("the throttle does nothing: it needs concurrency, rate, bandwidth, priority or a mark")]
     Nothing,
     /// Out of range.
     #[error(

@@ -195,7 +195,7 @@ impl<'a> Builder<'a> {
         let pairs = self.shown.iter();
         Class {
             name: self.name(class).to_owned(),
-            order: self.material.classes[class.index()].order.clone(),
+            pattern: self.material.classes[class.index()].pattern.clone(),
             requests: lives.ended.len() as u64,
             per_second: per_second.map(short),
             in_progress: in_progress.map(short),

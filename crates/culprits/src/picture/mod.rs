@@ -54,8 +54,8 @@ pub struct Material<'a> {
 pub struct ClassMaterial {
     /// Its name.
     pub name: String,
-    /// What an order on its requests calls it, where one can be given.
-    pub order: Option<String>,
+    /// What an override of its requests calls it, where there can be one.
+    pub pattern: Option<String>,
     /// What slows it.
     pub throttle: Option<Throttle>,
 }

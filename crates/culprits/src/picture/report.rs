@@ -94,9 +94,9 @@ pub struct Part {
 pub struct Class {
     /// Its name.
     pub name: String,
-    /// What an order on its requests, and on no others, calls it; null where there can be none.
+    /// What an override of its requests, and of no others, calls it; null where there can be none.
     #[serde(default)]
-    pub order: Option<String>,
+    pub pattern: Option<String>,
     /// Requests that ended.
     pub requests: u64,
     /// The same per second.
@@ -120,11 +120,11 @@ pub struct Class {
 /// What slows a class, in a few words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Throttle {
-    /// The class that the order names.
+    /// The class that the override names.
     pub class: String,
     /// Like `concurrency 2`.
-    pub orders: String,
-    /// What ordered it.
+    pub limits: String,
+    /// What set it.
     pub by: String,
     /// Since when.
     pub since: Option<f64>,

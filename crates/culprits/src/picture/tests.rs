@@ -131,7 +131,7 @@ fn text_tells_verdicts_first() {
     let mut material = material(&requests, &spans, Some(&verdicts));
     material.classes[1].throttle = Some(Throttle {
         class: "GET /search".into(),
-        orders: "concurrency 2".into(),
+        limits: "concurrency 2".into(),
         by: "operator".into(),
         since: None,
         until: None,

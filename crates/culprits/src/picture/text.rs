@@ -108,9 +108,9 @@ impl Report {
                 text += &format!("{class} cannot be told from {with}: they run together\n");
             }
             if let Some(throttle) = &class.throttle {
-                let (orders, by) = (visible(&throttle.orders), visible(&throttle.by));
+                let (limits, by) = (visible(&throttle.limits), visible(&throttle.by));
                 let class = visible(&class.name);
-                text += &format!("{class} is throttled: {orders}, by {by}\n");
+                text += &format!("{class} is throttled: {limits}, by {by}\n");
             }
         }
         table::numbers(&rows) + &text

@@ -76,7 +76,7 @@ reasons! {
     Overload = "overload", 503, Rejected, "an admission limit was reached";
     QueueFull = "queue_full", 503, Rejected, "too many wait, of its priority or of higher ones";
     QueueTimeout = "queue_timeout", 503, Rejected, "it waited for room as long as there was sense in it";
-    Throttled = "throttled", 429, Rejected, "a throttle held it for as long as its order lets requests wait";
+    Throttled = "throttled", 429, Rejected, "a throttle held it for as long as its limits let requests wait";
     ThrottleFull = "throttle_full", 429, Rejected, "throttles hold as many requests as they may";
     BadRequest = "bad_request", 400, Rejected, "the request head is malformed";
     Tls = "tls", 400, Rejected, "the client speaks TLS, and this listener plain HTTP";

@@ -73,7 +73,7 @@ pub(super) fn build(file: FileTable) -> Checked<ScenarioFile> {
             scenario = scenario.joins(node, join.at.0);
         }
     }
-    for order in &file.order {
+    for order in &file.r#override {
         let state = state(&order.state)?;
         let orders = node_ids(&order.nodes, count)?;
         let at = order.at.0;

@@ -135,7 +135,7 @@ pub(super) struct FileTable {
     pub(super) site: Spanned<Vec<SiteTable>>,
     pub(super) nodes: Spanned<Vec<Spanned<NodesTable>>>,
     #[serde(default)]
-    pub(super) order: Vec<OrderTable>,
+    pub(super) r#override: Vec<OverrideTable>,
     #[serde(default)]
     pub(super) join: Vec<JoinTable>,
     #[serde(default)]
@@ -278,7 +278,7 @@ pub(super) enum ScopeName {
 
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OrderTable {
+pub(super) struct OverrideTable {
     pub(super) at: Time,
     pub(super) nodes: Spanned<Vec<u32>>,
     pub(super) state: Spanned<String>,

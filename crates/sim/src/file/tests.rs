@@ -74,7 +74,7 @@ records = false
 [[join]]
 at = "1s"
 nodes = [3]
-[[order]]
+[[override]]
 at = "2s"
 nodes = [0, 1]
 state = "drain"
@@ -221,12 +221,12 @@ fn values_that_make_no_sense_are_refused_where_they_stand() {
             "1",
         ),
         (
-            "[[order]]\nat = \"1s\"\nnodes = [4]\nstate = \"drain\"",
+            "[[override]]\nat = \"1s\"\nnodes = [4]\nstate = \"drain\"",
             "no node 4",
             "[4]",
         ),
         (
-            "[[order]]\nat = \"1s\"\nnodes = [3]\nstate = \"off\"",
+            "[[override]]\nat = \"1s\"\nnodes = [3]\nstate = \"off\"",
             "unknown state",
             "\"off\"",
         ),

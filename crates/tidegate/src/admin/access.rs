@@ -6,7 +6,7 @@
 //!   that is made from the token or has a file of its own (`peer_auth`).
 //! * Without a token (loopback only), those whose `Host` is an address or `localhost`: a page
 //!   elsewhere cannot reach us under a name of its own (DNS rebinding).
-//! * Orders need the header [`ORDER_HEADER`] or the token: a page of another origin cannot send
+//! * Runtime overrides need the header [`OVERRIDE_HEADER`] or the token: a page of another origin cannot send
 //!   either unasked, since no answer here allows other origins anything.
 
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use http_body_util::{BodyExt as _, Full};
 use tidegate_core::time::Timestamp;
 
 use super::api::{self, Answer};
-use crate::models::{EXCHANGE, ORDER_HEADER};
+use crate::models::{EXCHANGE, OVERRIDE_HEADER};
 use crate::peer_auth::{self, PeerGate, Proven};
 use crate::token::Token;
 
@@ -147,9 +147,9 @@ fn local(head: &Parts) -> Option<Refusal> {
         let text = "ask by address or as localhost, not by another name";
         return Some(refuse(StatusCode::FORBIDDEN, "another host's name", text));
     }
-    if head.method == Method::POST && !head.headers.contains_key(ORDER_HEADER) {
-        let text = format!("an order needs the header `{ORDER_HEADER}: 1`");
-        return Some(refuse(StatusCode::FORBIDDEN, "no order header", &text));
+    if head.method == Method::POST && !head.headers.contains_key(OVERRIDE_HEADER) {
+        let text = format!("a runtime override needs the header `{OVERRIDE_HEADER}: 1`");
+        return Some(refuse(StatusCode::FORBIDDEN, "no override header", &text));
     }
     None
 }

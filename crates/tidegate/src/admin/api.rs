@@ -19,14 +19,14 @@ use super::exposition::Format;
 use super::page;
 use super::plane::Plane;
 use super::{metrics, status, throttles, why};
-use crate::models::{ApiError, Ordered};
+use crate::models::{ApiError, Overridden};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// An answer.
 pub(super) type Answer = Response<Full<Bytes>>;
 
-/// Whether a request of this kind has a body that is looked at: an order that takes more words than its path.
+/// Whether a request of this kind has a body that is looked at: an override that takes more words than its path.
 pub(super) fn takes_body(method: &Method, path: &str) -> bool {
     let words = matches!(
         path,
@@ -45,14 +45,14 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
             if *request.method() != Method::POST {
                 return not_allowed("POST");
             }
-            give_order(plane, name, order).await
+            override_node(plane, name, order).await
         }
         ["api", order @ ("throttle" | "release")] => {
             if *request.method() != Method::POST {
                 return not_allowed("POST");
             }
             let (body, releases) = (request.body().clone(), *order == "release");
-            apart(plane, move |plane| order_class(plane, &body, releases)).await
+            apart(plane, move |plane| override_class(plane, &body, releases)).await
         }
         ["api", "culprits", "experiment"] if *request.method() == Method::POST => {
             begin_experiment(plane, request.body()).await
@@ -145,7 +145,7 @@ async fn requests(plane: &Arc<Plane>, query: Option<&str>) -> Answer {
 }
 
 /// Throttles a class or releases it.
-fn order_class(plane: &Plane, body: &[u8], releases: bool) -> Answer {
+fn override_class(plane: &Plane, body: &[u8], releases: bool) -> Answer {
     let given = match releases {
         true => parsed(body).and_then(|wanted| throttles::release(plane, &wanted)),
         false => parsed(body).and_then(|wanted| throttles::throttle(plane, &wanted)),
@@ -157,7 +157,7 @@ fn order_class(plane: &Plane, body: &[u8], releases: bool) -> Answer {
 }
 
 fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(body).map_err(|error| format!("the order is not understood: {error}"))
+    serde_json::from_slice(body).map_err(|error| format!("the override is not understood: {error}"))
 }
 
 /// Works an answer out on another thread: with a thousand nodes it takes milliseconds, which
@@ -182,23 +182,23 @@ fn explain(plane: &Plane, name: &str) -> Answer {
     }
 }
 
-async fn give_order(plane: &Plane, name: &str, order: &str) -> Answer {
+async fn override_node(plane: &Plane, name: &str, order: &str) -> Answer {
     let state = AdminState::ALL.iter().find(|(_, label)| *label == order);
     let Some((state, _)) = state else {
         return error(
             StatusCode::NOT_FOUND,
-            "an order is one of drain, ready and maint",
+            "an override is one of drain, ready and maint",
         );
     };
     let Some(node) = plane.shared.topology.load().node_named(name) else {
         let text = format!("there is no node `{}`", printable(name));
         return error(StatusCode::NOT_FOUND, &text);
     };
-    if let Err(reason) = plane.orders.give(node, *state).await {
+    if let Err(reason) = plane.overrides.give(node, *state).await {
         return error(StatusCode::SERVICE_UNAVAILABLE, &reason.to_string());
     }
     let topology = plane.shared.topology.load();
-    let done = Ordered {
+    let done = Overridden {
         node: topology.node(node).name.clone(),
         state: topology.node(node).admin.label().into(),
         in_flight: plane.shared.table.in_flight(node),

@@ -13,8 +13,8 @@ use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{Shared, Snapshot};
 
 use crate::culprits::live::{Asks, Finding};
-use crate::driver::{DriverStats, Orders};
-use crate::orders_file::OrdersFile;
+use crate::driver::{DriverStats, Overrides};
+use crate::overrides_file::OverridesFile;
 use crate::reads::Reads;
 use crate::resources::Resources;
 
@@ -38,14 +38,14 @@ pub(crate) struct Plane {
     pub(crate) reads: Arc<Reads>,
     /// The classes that the configuration names.
     pub(crate) names: ClassNames,
-    /// Where orders on classes are kept.
-    pub(crate) orders_file: OrdersFile,
+    /// Where overrides of classes are kept.
+    pub(crate) overrides_file: OverridesFile,
     /// Nodes that serve nothing, and their loads.
     pub(crate) resources: Arc<Resources>,
     /// Who watches for culprits; none if that is switched off.
     pub(crate) culprits: Option<Asks>,
     /// The driver's ear.
-    pub(crate) orders: Orders,
+    pub(crate) overrides: Overrides,
     /// The driver's counters.
     pub(crate) driver: Arc<DriverStats>,
     /// Told to stop; requests in flight end by themselves.
@@ -86,7 +86,7 @@ pub(crate) struct Look {
 }
 
 impl Plane {
-    /// Whether a class that discovery found is what an order on this is for.
+    /// Whether a class that discovery found is what an override of this is for.
     pub(crate) fn is_ordered(&self, finding: &Finding, order: &ClassPattern) -> bool {
         let own = finding.order.as_deref();
         let own = own.and_then(|own| self.names.pattern(own).ok());

@@ -1,7 +1,7 @@
 //! The admin interface's sockets: accepts, limits, hands each request to `api`.
 //!
 //! It runs on the control thread, never on a worker: a slow reader of the page costs the data
-//! plane nothing. A request is judged by its head; the body is read only of orders, and only of those that
+//! plane nothing. A request is judged by its head; the body is read only of overrides, and only of those that
 //! have the right to give them.
 
 use std::convert::Infallible;
@@ -30,13 +30,13 @@ use crate::output::Output;
 
 /// Bytes of a request's head.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a request's body: an order.
+/// Bytes of a request's body: an override.
 pub(super) const BODY_BYTES_MAX: usize = 16 << 10;
 /// Headers of a request.
 pub(super) const HEADERS_MAX: usize = 64;
 /// For a request's head, and between two requests.
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// For the body of an order, from its head on.
+/// For the body of an override, from its head on.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// For a whole connection: the page opens another one.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
@@ -180,7 +180,7 @@ impl<P: Fn() -> Arc<Plane> + Send + Sync + 'static> Desk<P> {
         let known = seat.filter(|_| !matches!(right, Right::Open));
         let answer = match read(&head, body).await {
             Ok(body) => {
-                // Not before: where no token is asked for, half an order would keep a seat.
+                // Not before: where no token is asked for, half an override would keep a seat.
                 if let Some(seat) = known {
                     self.seats().begin(seat);
                 }
@@ -199,7 +199,7 @@ impl<P: Fn() -> Arc<Plane> + Send + Sync + 'static> Desk<P> {
     }
 }
 
-/// The body of an order; that of anything else is not read.
+/// The body of an override; that of anything else is not read.
 async fn read<B>(head: &Parts, body: B) -> Result<Bytes, Answer>
 where
     B: Body<Data = Bytes>,
@@ -213,11 +213,11 @@ where
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(_)) => Err(api::error(
             StatusCode::PAYLOAD_TOO_LARGE,
-            "the order is too long, or broke off",
+            "the override is too long, or broke off",
         )),
         Err(_) => Err(api::error(
             StatusCode::REQUEST_TIMEOUT,
-            "the order did not come in time",
+            "the override did not come in time",
         )),
     }
 }

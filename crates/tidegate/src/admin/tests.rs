@@ -20,7 +20,7 @@ use super::plane::Plane;
 use super::server::Desk;
 use super::{Access, server};
 use crate::driver::Driver;
-use crate::models::{ApiError, ORDER_HEADER, Ordered, Status, Why};
+use crate::models::{ApiError, OVERRIDE_HEADER, Overridden, Status, Why};
 use crate::output::Output;
 use crate::testing;
 use crate::token::Token;
@@ -87,7 +87,7 @@ fn request(method: Method, path: &str) -> Request<Bytes> {
     let request = Request::builder().method(method).uri(path);
     request
         .header("host", "127.0.0.1:9900")
-        .header(ORDER_HEADER, "1")
+        .header(OVERRIDE_HEADER, "1")
         .body(Bytes::new())
         .unwrap()
 }
@@ -167,13 +167,13 @@ fn a_cpu_is_at_most_full_and_an_unknown_one_unknown() {
 }
 
 #[test]
-fn orders_are_carried_out_and_change_readiness() {
+fn overrides_are_carried_out_and_change_readiness() {
     let scene = Scene::new();
     for (node, order) in [("n1", "drain"), ("n2", "maint"), ("n3", "drain")] {
         let path = format!("/api/nodes/{node}/{order}");
         let (status, _, body) = scene.ask(false, &request(Method::POST, &path));
         assert_eq!(status, StatusCode::OK);
-        let done: Ordered = serde_json::from_slice(&body).unwrap();
+        let done: Overridden = serde_json::from_slice(&body).unwrap();
         assert_eq!((done.node.as_str(), done.state.as_str()), (node, order));
         let warned = done
             .warning
@@ -207,14 +207,17 @@ fn post(scene: &Scene, path: &str, body: &serde_json::Value) -> (StatusCode, ser
 #[test]
 fn a_class_is_throttled_shown_and_released() {
     let scene = Scene::new();
-    let order = json!({ "concurrency": 2, "queue_seconds": 1.5 });
-    let wanted = json!({ "class": "shop  GET /search/*", "order": order, "for_seconds": 600 });
+    let limits = json!({ "concurrency": 2, "queue_seconds": 1.5 });
+    let wanted = json!({ "class": "shop  GET /search/*", "limits": limits, "for_seconds": 600 });
     let (status, given) = post(&scene, "/api/throttle", &wanted);
     assert_eq!((status, &given["kept"]), (StatusCode::OK, &false.into()));
     let throttle = &given["throttle"];
     assert_eq!(throttle["class"], "shop GET /search/*");
     assert_eq!(
-        (&throttle["order"]["concurrency"], &throttle["seconds_left"]),
+        (
+            &throttle["limits"]["concurrency"],
+            &throttle["seconds_left"]
+        ),
         (&2.into(), &600.0.into())
     );
     let (_, listed): (_, serde_json::Value) = scene.get("/api/throttles");
@@ -250,14 +253,14 @@ fn an_order_that_is_not_understood_changes_nothing() {
     for wanted in [
         json!({}),
         json!({ "class": class }),
-        json!({ "class": class, "order": {} }),
-        json!({ "class": class, "order": { "concurency": 1 } }),
-        json!({ "class": class, "order": { "concurrency": -1 } }),
-        json!({ "class": class, "order": { "concurrency": 1, "queue_seconds": -1 } }),
-        json!({ "class": class, "order": { "concurrency": 1 }, "for_seconds": 0 }),
-        json!({ "class": class, "order": { "concurrency": 1 }, "for": 1 }),
-        json!({ "class": "other GET /a", "order": { "concurrency": 1 } }),
-        json!({ "class": "nonsense", "order": { "concurrency": 1 } }),
+        json!({ "class": class, "limits": {} }),
+        json!({ "class": class, "limits": { "concurency": 1 } }),
+        json!({ "class": class, "limits": { "concurrency": -1 } }),
+        json!({ "class": class, "limits": { "concurrency": 1, "queue_seconds": -1 } }),
+        json!({ "class": class, "limits": { "concurrency": 1 }, "for_seconds": 0 }),
+        json!({ "class": class, "limits": { "concurrency": 1 }, "for": 1 }),
+        json!({ "class": "other GET /a", "limits": { "concurrency": 1 } }),
+        json!({ "class": "nonsense", "limits": { "concurrency": 1 } }),
     ] {
         let (status, refusal) = post(&scene, "/api/throttle", &wanted);
         assert_eq!(status, StatusCode::BAD_REQUEST, "{wanted}");
@@ -305,7 +308,7 @@ fn what_is_not_there_or_not_allowed_is_said_in_json() {
 }
 
 #[test]
-fn a_page_elsewhere_can_neither_read_nor_order() {
+fn a_page_elsewhere_can_neither_read_nor_override() {
     let scene = Scene::new();
     let ask = |method: Method, path: &str, host: &str| {
         let bare = Request::builder().method(method).uri(path);
@@ -404,7 +407,7 @@ fn metrics_are_as_expected() {
 #[test]
 fn promtool_has_nothing_to_say_about_the_metrics() {
     let scene = Scene::new();
-    let wanted = json!({ "class": "GET /a", "order": { "concurrency": 1 } });
+    let wanted = json!({ "class": "GET /a", "limits": { "concurrency": 1 } });
     post(&scene, "/api/throttle", &wanted);
     let metrics = scene.metrics(None);
     let mut promtool = Command::new("promtool");
@@ -428,7 +431,7 @@ fn every_field_is_documented() {
     let docs = std::fs::read_to_string(docs).unwrap();
     let scene = Scene::new();
     let mut names = Vec::new();
-    let wanted = json!({ "class": "GET /a", "order": { "concurrency": 1 } });
+    let wanted = json!({ "class": "GET /a", "limits": { "concurrency": 1 } });
     let (_, given) = post(&scene, "/api/throttle", &wanted);
     fields(&given, &mut names);
     let why_class = "/api/why/GET%20%2Fa";
@@ -493,7 +496,7 @@ fn the_command_lines_client_is_understood() {
     };
     let status: Status = client.get("/api/status").unwrap();
     assert_eq!(status.sites.len(), 2);
-    let done: Ordered = client.post("/api/nodes/n2/drain").unwrap();
+    let done: Overridden = client.post("/api/nodes/n2/drain").unwrap();
     assert_eq!(done.state, "drain");
     let refused = client.get::<Status>("/api/why/nobody").unwrap_err();
     assert_eq!(

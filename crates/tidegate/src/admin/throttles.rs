@@ -11,7 +11,7 @@ use tidegate_proxy::Throttling;
 use super::exposition::{Family, Kind, Text};
 use super::plane::Plane;
 use crate::models::{
-    OrderModel, ReleaseOrder, ThrottleGiven, ThrottleOrder, ThrottleStatus, Throttles,
+    LimitsModel, ReleaseRequest, ThrottleGiven, ThrottleRequest, ThrottleStatus, Throttles,
 };
 
 /// Longest time for which a class may be throttled: a year is for ever.
@@ -26,7 +26,7 @@ pub(super) fn list(plane: &Plane) -> Throttles {
     }
 }
 
-/// All throttles, those that were ordered first before the others.
+/// All throttles, those that were set first before the others.
 pub(super) fn all(plane: &Plane) -> Vec<ThrottleStatus> {
     all_where(plane, |_| true)
 }
@@ -57,8 +57,8 @@ pub(super) fn of_class<'a>(plane: &Plane, name: &str, all: &'a [Throttle]) -> Op
 /// Throttles a class, as an operator wants it.
 ///
 /// # Errors
-/// What is wrong with the order.
-pub(crate) fn throttle(plane: &Plane, wanted: &ThrottleOrder) -> Result<ThrottleGiven, String> {
+/// What is wrong with the override.
+pub(crate) fn throttle(plane: &Plane, wanted: &ThrottleRequest) -> Result<ThrottleGiven, String> {
     let now = (plane.clock)();
     let seconds = wanted.for_seconds;
     if seconds.is_some_and(|it| !(0.001..=FOR_SECONDS_MAX).contains(&it)) {
@@ -72,7 +72,7 @@ pub(crate) fn throttle(plane: &Plane, wanted: &ThrottleOrder) -> Result<Throttle
     }
     let until = seconds.map(|seconds| now + Duration::from_secs_f64(seconds));
     let throttling = &plane.shared.throttles;
-    wanted.order.give(throttling, class.clone(), until, now)?;
+    wanted.limits.give(throttling, class.clone(), until, now)?;
     let all = throttling.all();
     let set = all.iter().find(|it| it.pattern == class);
     let set = set.ok_or("it was released at once")?;
@@ -83,7 +83,7 @@ pub(crate) fn throttle(plane: &Plane, wanted: &ThrottleOrder) -> Result<Throttle
 ///
 /// # Errors
 /// It is not throttled.
-pub(super) fn release(plane: &Plane, wanted: &ReleaseOrder) -> Result<ThrottleGiven, String> {
+pub(super) fn release(plane: &Plane, wanted: &ReleaseRequest) -> Result<ThrottleGiven, String> {
     let now = (plane.clock)();
     // So that the same class is meant however its words are spaced.
     let class = parse(plane, &wanted.class)?;
@@ -93,12 +93,12 @@ pub(super) fn release(plane: &Plane, wanted: &ReleaseOrder) -> Result<ThrottleGi
 }
 
 fn given(plane: &Plane, throttle: ThrottleStatus, now: Timestamp) -> ThrottleGiven {
-    let saved = plane.orders_file.save(&plane.shared.throttles, now);
+    let saved = plane.overrides_file.save(&plane.shared.throttles, now);
     // What the configuration says comes back with it.
     let own = throttle.set_by == SetBy::Operator.label();
     ThrottleGiven {
         throttle,
-        kept: own && saved.is_ok() && plane.orders_file.is_set(),
+        kept: own && saved.is_ok() && plane.overrides_file.is_set(),
         note: saved.err(),
     }
 }
@@ -114,7 +114,7 @@ fn status(throttle: &Throttle, now: Timestamp) -> ThrottleStatus {
     let it = &throttle.counters;
     ThrottleStatus {
         class: throttle.pattern.name().into(),
-        order: OrderModel::of(&throttle.order),
+        limits: LimitsModel::of(&throttle.order),
         set_by: throttle.set_by.label().into(),
         seconds_ago: now.seconds_since(throttle.since),
         seconds_left: throttle.until.map(|until| until.seconds_since(now)),
@@ -132,8 +132,8 @@ fn status(throttle: &Throttle, now: Timestamp) -> ThrottleStatus {
     }
 }
 
-impl OrderModel {
-    /// The order as the API has it.
+impl LimitsModel {
+    /// What is limited, as the API has it.
     pub(crate) fn of(order: &Order) -> Self {
         Self {
             concurrency: order.concurrency,
@@ -147,7 +147,7 @@ impl OrderModel {
         }
     }
 
-    /// The order as the core has it.
+    /// What is limited, as the core has it.
     ///
     /// # Errors
     /// It makes no sense.
@@ -194,7 +194,7 @@ pub(super) fn reasons(throttle: &ThrottleStatus) -> Vec<String> {
         "operator" => "by an operator",
         _ => "because it loads a resource too much",
     };
-    let order = match throttle.order.order() {
+    let order = match throttle.limits.order() {
         Ok(order) => order.to_string(),
         Err(error) => error,
     };

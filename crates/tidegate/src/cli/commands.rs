@@ -9,14 +9,14 @@ use serde_json::json;
 use super::key;
 use super::show;
 use super::throttle;
-use super::{Cli, Command, OrderArgs};
+use super::{Cli, Command, OverrideArgs};
 use crate::agent;
 use crate::client::AdminArgs;
 use crate::config::{Config, print};
 use crate::culprits;
 use crate::demo;
 use crate::failure::Failure;
-use crate::models::{Ordered, Status, Why};
+use crate::models::{Overridden, Status, Why};
 use crate::output::Output;
 use crate::{privilege, state};
 use tidegate_proxy::PortSharing;
@@ -32,9 +32,9 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Config(file) => effective(file.path(), output),
         Command::Status { admin } => status(&admin, output),
         Command::Why { name, top, admin } => why(&name, top, &admin, output),
-        Command::Drain(order) => give_order(&order, "drain", output),
-        Command::Ready(order) => give_order(&order, "ready", output),
-        Command::Maint(order) => give_order(&order, "maint", output),
+        Command::Drain(order) => override_node(&order, "drain", output),
+        Command::Ready(order) => override_node(&order, "ready", output),
+        Command::Maint(order) => override_node(&order, "maint", output),
         Command::Throttle(args) => throttle::throttle(&args, output),
         Command::Release { class, admin } => throttle::release(class, &admin, output),
         Command::Simulate(args) => crate::simulate::run(&args, output),
@@ -133,9 +133,9 @@ fn why(name: &str, top: usize, args: &AdminArgs, output: Output) -> Result<(), F
     Ok(output.result(&show::why(&why, top), &why)?)
 }
 
-fn give_order(order: &OrderArgs, state: &str, output: Output) -> Result<(), Failure> {
+fn override_node(order: &OverrideArgs, state: &str, output: Output) -> Result<(), Failure> {
     let path = format!("/api/nodes/{}/{state}", segment(&order.node)?);
-    let done: Ordered = order.admin.client()?.post(&path).map_err(Failure::Failed)?;
+    let done: Overridden = order.admin.client()?.post(&path).map_err(Failure::Failed)?;
     let mut text = match (done.state.as_str(), done.in_flight) {
         ("ready", _) | (_, 0) => format!("{}: {}", done.node, done.state),
         (state, in_flight) => format!("{}: {state}, {in_flight} requests in flight", done.node),

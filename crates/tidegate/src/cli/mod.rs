@@ -65,11 +65,11 @@ enum Command {
         admin: AdminArgs,
     },
     /// Send a node no new requests; those in flight end by themselves.
-    Drain(OrderArgs),
+    Drain(OverrideArgs),
     /// Send a node requests again.
-    Ready(OrderArgs),
+    Ready(OverrideArgs),
     /// Take a node out of service.
-    Maint(OrderArgs),
+    Maint(OverrideArgs),
     /// Slow a class of requests down, which still complete; or list who is slowed.
     Throttle(Box<throttle::ThrottleArgs>),
     /// Let a class of requests go as fast as it may.
@@ -111,7 +111,7 @@ impl FileArgs {
 }
 
 #[derive(Debug, Args)]
-struct OrderArgs {
+struct OverrideArgs {
     /// The node.
     node: String,
     #[command(flatten)]

@@ -106,7 +106,7 @@ pub(super) fn throttles(throttles: &Throttles) -> String {
 
 /// A throttle in a line.
 pub(super) fn throttle_order(throttle: &ThrottleStatus) -> String {
-    match throttle.order.order() {
+    match throttle.limits.order() {
         Ok(order) => order.to_string(),
         Err(error) => error,
     }
@@ -115,7 +115,7 @@ pub(super) fn throttle_order(throttle: &ThrottleStatus) -> String {
 fn throttle_table(throttles: &[ThrottleStatus]) -> String {
     let header = [
         "class",
-        "order",
+        "limits",
         "by",
         "left",
         "in flight",

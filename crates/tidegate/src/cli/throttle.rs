@@ -1,4 +1,4 @@
-//! `tidegate throttle` and `tidegate release`: orders on classes of requests.
+//! `tidegate throttle` and `tidegate release`: runtime overrides of request classes.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::show;
 use crate::client::AdminArgs;
 use crate::failure::Failure;
 use crate::models::{
-    OrderModel, ReleaseOrder, ThrottleGiven, ThrottleOrder, ThrottleStatus, Throttles,
+    LimitsModel, ReleaseRequest, ThrottleGiven, ThrottleRequest, ThrottleStatus, Throttles,
 };
 use crate::output::Output;
 
@@ -64,9 +64,9 @@ pub(super) fn throttle(args: &ThrottleArgs, output: Output) -> Result<(), Failur
             .map_err(Failure::Failed)?;
         return Ok(output.result(&show::throttles(&throttles), &throttles)?);
     };
-    let wanted = ThrottleOrder {
+    let wanted = ThrottleRequest {
         class: class.clone(),
-        order: OrderModel {
+        limits: LimitsModel {
             concurrency: args.concurrency,
             rate: args.rate,
             bandwidth: args.bandwidth.map(|size| size.0),
@@ -78,7 +78,7 @@ pub(super) fn throttle(args: &ThrottleArgs, output: Output) -> Result<(), Failur
         },
         for_seconds: args.lasts.map(|lasts| lasts.as_secs_f64()),
     };
-    wanted.order.order().map_err(Failure::Usage)?;
+    wanted.limits.order().map_err(Failure::Usage)?;
     let given: ThrottleGiven = args
         .admin
         .client()?
@@ -91,7 +91,7 @@ pub(super) fn throttle(args: &ThrottleArgs, output: Output) -> Result<(), Failur
 
 /// Releases a class.
 pub(super) fn release(class: String, admin: &AdminArgs, output: Output) -> Result<(), Failure> {
-    let wanted = ReleaseOrder { class };
+    let wanted = ReleaseRequest { class };
     let given: ThrottleGiven = admin
         .client()?
         .post_json("/api/release", &wanted)

@@ -99,9 +99,9 @@ table! {
         /// `Authorization: Bearer …`: at least 16 printable letters. Only its owner may have access to it
         /// (mode 0600). Relative to this file.
         token_file: Option<PathBuf> = None;
-        /// File in which throttles that are ordered at run time are kept over a restart; not set: they
+        /// File in which throttles that are set at run time are kept over a restart; not set: they
         /// end with the process. Relative to this file.
-        orders_file: Option<PathBuf> = None;
+        overrides_file: Option<PathBuf> = None;
     }
 }
 
@@ -336,7 +336,7 @@ table! {
     pub(crate) struct ProcessFile {
         /// The user to become, by name or number, with its own group alone; only root can. Not set: the user stays.
         user: Option<String> = None;
-        /// A front-end's workers keep CAP_NET_ADMIN, for marks of throttles that are ordered at run time. Those of
+        /// A front-end's workers keep CAP_NET_ADMIN, for marks of throttles that are set at run time. Those of
         /// `[[throttle]]` keep it by themselves.
         marks: bool = false;
     }

@@ -125,8 +125,8 @@ pub(crate) struct FrontEnd {
     pub(crate) culprits: Option<Culprits>,
     /// The classes that the configuration names.
     pub(crate) class_names: ClassNames,
-    /// Where orders are kept over a restart.
-    pub(crate) orders_file: Option<PathBuf>,
+    /// Where runtime overrides are kept over a restart.
+    pub(crate) overrides_file: Option<PathBuf>,
     /// How listening sockets come by their ports: said on the command line.
     pub(crate) ports: Ports,
     /// What the limit on open files leaves; nothing if it has not been looked at.

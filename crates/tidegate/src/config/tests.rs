@@ -92,7 +92,7 @@ fn without_a_key_nothing_is_read_and_with_one_the_agents_port_is_asked() {
     assert_eq!(address.to_string(), "10.0.0.11:9901");
 }
 
-/// The interface gives orders: beyond loopback it needs a token.
+/// The interface takes runtime overrides: beyond loopback it needs a token.
 #[test]
 fn an_admin_interface_without_a_token_is_on_loopback_only() {
     for (address, sound) in [

@@ -245,7 +245,7 @@ impl Checker<'_> {
             throttles,
             culprits,
             class_names: class_names(file),
-            orders_file: (file.admin.orders_file.as_ref()).map(|path| self.path(path)),
+            overrides_file: (file.admin.overrides_file.as_ref()).map(|path| self.path(path)),
             ports: Ports::default(),
             open_files: None,
         })

@@ -12,7 +12,7 @@ use tidegate_culprits::picture::report::Report;
 use tidegate_culprits::search::{Options, search};
 use tidegate_culprits::utc_offset;
 
-use super::live::ExperimentOrder;
+use super::live::ExperimentRequest;
 use crate::client::AdminArgs;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -138,11 +138,11 @@ fn write_page(args: &CulpritsArgs, report: &Report) -> Result<(), Failure> {
 /// Begins a delay experiment and waits for its end.
 fn experiment(args: &CulpritsArgs, class: &str, output: Output) -> Result<(), Failure> {
     let client = args.admin.client()?;
-    let order = ExperimentOrder {
+    let request = ExperimentRequest {
         class: class.into(),
         resource: args.against.clone(),
     };
-    let begun = client.post_json("/api/culprits/experiment", &order);
+    let begun = client.post_json("/api/culprits/experiment", &request);
     let mut report: ExperimentReport = begun.map_err(Failure::Failed)?;
     while report.state == ExperimentState::Running {
         std::thread::sleep(LOOK);

@@ -107,7 +107,7 @@ pub(super) fn front_end(
         throttles: Vec::new(),
         culprits,
         class_names: ClassNames::default(),
-        orders_file: None,
+        overrides_file: None,
         ports: Ports::default(),
         open_files: None,
         seed: Some(seed),

@@ -214,14 +214,14 @@ fn request_class(
         .filter(|_| class == SEARCH)
         .map(|since| {
             json!({
-                "class": name, "orders": "concurrency 2", "by": "operator", "since": since, "until": since + 600.0,
+                "class": name, "limits": "concurrency 2", "by": "operator", "since": since, "until": since + 600.0,
                 "held": 211, "held_ms": 48_000.0, "in_flight": 2, "waiting": 5,
             })
         });
     let on_disk = if class == EXPORT { 300.0 } else { 0.0 };
     let disk_verdict = (class == EXPORT).then_some("likely");
     json!({
-        "name": name, "order": name,
+        "name": name, "pattern": name,
         "requests": (rate * SECONDS as f64).round(), "per_second": rate,
         "in_progress": rate * typical / 1e3,
         "p50_ms": typical * 0.8, "p90_ms": typical * 1.9, "p99_ms": typical * 4.1, "max_ms": typical * 7.3,

@@ -19,7 +19,7 @@ use super::answer;
 use super::browser::Browser;
 use super::fixture::{self, SCENE, Scene};
 use crate::admin::api;
-use crate::models::ORDER_HEADER;
+use crate::models::OVERRIDE_HEADER;
 use crate::testing;
 
 /// What the front-end of the tests answers, and what it was told.
@@ -27,9 +27,9 @@ use crate::testing;
 struct Stage {
     /// The report to come; without one there is none yet.
     report: Option<Value>,
-    /// Why orders are refused.
+    /// Why overrides are refused.
     refusal: Option<&'static str>,
-    orders: Vec<(String, Value)>,
+    overrides: Vec<(String, Value)>,
     polls: u32,
 }
 
@@ -38,7 +38,7 @@ impl Stage {
         &mut self,
         method: &Method,
         path: &str,
-        ordered: bool,
+        is_override: bool,
         body: &[u8],
     ) -> Response<Full<Bytes>> {
         let json = |status, body: &Value| api::body(status, "application/json", body.to_string());
@@ -51,11 +51,11 @@ impl Stage {
                     None => json(StatusCode::NOT_FOUND, &json!({ "error": "nothing here" })),
                 }
             }
-            (&Method::POST, _) if ordered => match self.refusal {
+            (&Method::POST, _) if is_override => match self.refusal {
                 Some(error) => json(StatusCode::BAD_REQUEST, &json!({ "error": error })),
                 None => {
                     let order = serde_json::from_slice(body).unwrap();
-                    self.orders.push((path.to_owned(), order));
+                    self.overrides.push((path.to_owned(), order));
                     json(StatusCode::OK, &json!({ "kept": false, "note": null }))
                 }
             },
@@ -97,9 +97,9 @@ async fn respond(
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    let ordered = head.headers.contains_key(ORDER_HEADER);
+    let is_override = head.headers.contains_key(OVERRIDE_HEADER);
     let mut stage = stage.lock().unwrap();
-    Ok(stage.answer(&head.method, head.uri.path(), ordered, &body))
+    Ok(stage.answer(&head.method, head.uri.path(), is_override, &body))
 }
 
 /// A browser that shows the report; nothing where there is no browser.
@@ -287,12 +287,12 @@ fn orders_are_shown_before_they_are_sent_and_their_effect_after() {
     let Some((mut browser, stage)) = open(SCENE) else {
         return;
     };
-    let shown = "document.querySelector('#order-answer').textContent";
+    let shown = "document.querySelector('#override-answer').textContent";
     let order = |browser: &mut Browser, button: &str, end: &str| {
         browser.click(button);
         browser.click(end);
     };
-    browser.value("document.querySelector('#order-concurrency').value = '2'");
+    browser.value("document.querySelector('#override-concurrency').value = '2'");
     browser.click("#throttle-form .primary");
     let sent = browser.text("#confirm-sent");
     assert!(
@@ -300,13 +300,13 @@ fn orders_are_shown_before_they_are_sent_and_their_effect_after() {
         "{sent}"
     );
     browser.press("Escape");
-    assert!(stage.lock().unwrap().orders.is_empty());
+    assert!(stage.lock().unwrap().overrides.is_empty());
     order(&mut browser, "#throttle-form .primary", "#send");
     browser.wait_for(&format!("{shown}.startsWith('Done')"));
     let wanted =
-        json!({ "class": "GET /search?q", "order": { "concurrency": 2 }, "for_seconds": 600 });
+        json!({ "class": "GET /search?q", "limits": { "concurrency": 2 }, "for_seconds": 600 });
     assert_eq!(
-        stage.lock().unwrap().orders,
+        stage.lock().unwrap().overrides,
         [("/api/throttle".to_owned(), wanted)]
     );
     // Ten seconds later.
@@ -404,7 +404,7 @@ fn hostile_names_are_texts_live_and_offline() {
     browser.value(select);
     assert_unharmed(&mut browser);
     assert_eq!(
-        browser.value("document.querySelector('#orders').hidden"),
+        browser.value("document.querySelector('#overrides').hidden"),
         true
     );
     std::fs::remove_file(&file).unwrap();

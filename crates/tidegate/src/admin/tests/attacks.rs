@@ -114,7 +114,7 @@ fn halves_of_orders_keep_health_checks_out_no_more_where_everybody_may_order() {
         peers: None,
     };
     let (_driver, address) = server(open);
-    let half = "POST /api/throttle HTTP/1.1\r\nHost: 127.0.0.1\r\ntidegate-order: 1\r\nContent-Length: 1000\r\n\r\n{";
+    let half = "POST /api/throttle HTTP/1.1\r\nHost: 127.0.0.1\r\ntidegate-override: 1\r\nContent-Length: 1000\r\n\r\n{";
     let held: Vec<_> = (0..SEATS_MAX * 2).map(|_| connect(address, half)).collect();
     for path in ["/livez", "/readyz"] {
         let answer = answer(connect(
@@ -239,7 +239,7 @@ impl Scene {
 }
 
 #[test]
-fn an_order_has_so_many_bytes_and_no_more() {
+fn an_override_has_so_many_bytes_and_no_more() {
     let scene = Scene::new(guarded());
     // It makes no sense, but is read.
     assert_eq!(

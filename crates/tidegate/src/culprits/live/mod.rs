@@ -72,7 +72,7 @@ const ASKS_MAX: usize = 16;
 pub(crate) struct Finding {
     /// The class's name.
     pub(crate) class: Arc<str>,
-    /// What an order on its requests calls it; none if there can be no such order.
+    /// What an override of its requests calls it; none if there can be none.
     pub(crate) order: Option<Arc<str>>,
     /// The resource's name.
     pub(crate) resource: Arc<str>,
@@ -138,7 +138,7 @@ enum Ask {
     Report(oneshot::Sender<Report>),
     /// Begin an experiment on this class, against this resource or the one that it is thought to use most.
     Experiment(
-        ExperimentOrder,
+        ExperimentRequest,
         oneshot::Sender<Result<ExperimentReport, String>>,
     ),
     /// What ended after this, for another front-end.
@@ -152,7 +152,7 @@ enum Ask {
 
 /// `POST /api/culprits/experiment`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ExperimentOrder {
+pub(crate) struct ExperimentRequest {
     /// The class's name.
     pub(crate) class: String,
     /// The resource's; null is the one of which the class is thought to use most.
@@ -186,10 +186,10 @@ impl Asks {
     /// Begins a delay experiment.
     pub(crate) async fn experiment(
         &self,
-        order: ExperimentOrder,
+        request: ExperimentRequest,
     ) -> Result<ExperimentReport, String> {
         let (sender, answer) = oneshot::channel();
-        let sent = self.ask(Ask::Experiment(order, sender));
+        let sent = self.ask(Ask::Experiment(request, sender));
         sent.map_err(|error| error.to_string())?;
         answer.await.map_err(|_| AskError::Gone.to_string())?
     }
@@ -632,7 +632,7 @@ impl Running {
         let names = self.requests.names().into_iter();
         let class = |(name, order): (String, Option<String>)| ClassMaterial {
             throttle: order.as_ref().and_then(throttle),
-            order,
+            pattern: order,
             name,
         };
         names.zip(self.requests.orders()).map(class).collect()
@@ -673,7 +673,7 @@ fn shown(throttle: &Throttle, base: i64) -> report::Throttle {
     let seconds = |at: Timestamp| (at.nanos() as i64 + base) as f64 * 1e-9;
     report::Throttle {
         class: throttle.pattern.name().into(),
-        orders: throttle.order.to_string(),
+        limits: throttle.order.to_string(),
         by: throttle.set_by.label().into(),
         since: Some(seconds(throttle.since)),
         until: throttle.until.map(seconds),

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The name comes from the discovery of the front-end alone; which class is heavy, the demo only uses to say
-//! whether that is right. The click is the order that the page gives; nobody there to click, the demo gives the
+//! whether that is right. The click is the override that the page sends; nobody there to click, the demo gives the
 //! same one.
 
 mod report;
@@ -35,7 +35,7 @@ use crate::admin::throttles;
 use crate::config::Culprits;
 use crate::culprits::live::Finding;
 use crate::failure::Failure;
-use crate::models::{OrderModel, ThrottleOrder};
+use crate::models::{LimitsModel, ThrottleRequest};
 use crate::output::Output;
 use crate::privilege::Kept;
 use crate::run::Running;
@@ -61,8 +61,8 @@ struct Named {
     /// When, since the start.
     at: Duration,
     class: String,
-    /// What an order on it calls it.
-    order: String,
+    /// What an override of it calls it.
+    pattern: String,
     resource: String,
     right: bool,
     confidence: &'static str,
@@ -74,7 +74,7 @@ struct Named {
 #[derive(Clone, Debug)]
 struct Throttled {
     at: Duration,
-    order: String,
+    limits: String,
     by_demo: bool,
 }
 
@@ -286,13 +286,17 @@ impl Demo {
         Ok(())
     }
 
-    /// The throttle of the class that was named, whoever has ordered it.
+    /// The throttle of the class that was named, whoever has set it.
     fn is_throttled(&self) -> bool {
-        self.order_in_force().is_some()
+        self.limits_in_force().is_some()
     }
 
-    fn order_in_force(&self) -> Option<String> {
-        let class = self.plane.names.pattern(&self.named.as_ref()?.order).ok()?;
+    fn limits_in_force(&self) -> Option<String> {
+        let class = self
+            .plane
+            .names
+            .pattern(&self.named.as_ref()?.pattern)
+            .ok()?;
         let all = self.plane.shared.throttles.all();
         let own = all.iter().find(|it| it.pattern.covers(&class))?;
         Some(own.order.to_string())
@@ -320,14 +324,14 @@ impl Demo {
             }
             Turn::Click => self.click(now)?,
             Turn::Throttled => {
-                let order = self.order_in_force().unwrap_or_default();
+                let limits = self.limits_in_force().unwrap_or_default();
                 let throttled = self.throttled.get_or_insert(Throttled {
                     at: now,
-                    order,
+                    limits,
                     by_demo: false,
                 });
                 let who = if throttled.by_demo { "the demo" } else { "you" };
-                let text = format!("throttled by {who}: {}", throttled.order);
+                let text = format!("throttled by {who}: {}", throttled.limits);
                 self.live.say("throttled", &text)?;
             }
             Turn::NotNamed => {
@@ -340,18 +344,18 @@ impl Demo {
         Ok(())
     }
 
-    /// The order that a click on the page gives.
+    /// The override that a click on the page sends.
     fn click(&mut self, now: Duration) -> Result<(), Failure> {
         let Some(named) = &self.named else {
             return Ok(());
         };
-        let order = OrderModel {
+        let limits = LimitsModel {
             concurrency: Some(self.concurrency(&named.class)),
-            ..OrderModel::default()
+            ..LimitsModel::default()
         };
-        let wanted = ThrottleOrder {
-            class: named.order.clone(),
-            order,
+        let wanted = ThrottleRequest {
+            class: named.pattern.clone(),
+            limits,
             for_seconds: None,
         };
         throttles::throttle(&self.plane, &wanted).map_err(|error| {
@@ -359,7 +363,7 @@ impl Demo {
         })?;
         self.throttled = Some(Throttled {
             at: now,
-            order: self.order_in_force().unwrap_or_default(),
+            limits: self.limits_in_force().unwrap_or_default(),
             by_demo: true,
         });
         Ok(())
@@ -484,13 +488,13 @@ impl Named {
     /// A finding, if it is told.
     fn of(finding: &Finding, at: Duration) -> Option<Self> {
         let (confidence, _) = finding.told.as_ref()?;
-        let order = finding.order.as_deref().unwrap_or(&finding.class);
+        let pattern = finding.order.as_deref().unwrap_or(&finding.class);
         Some(Self {
             at,
             class: finding.class.to_string(),
-            order: order.to_owned(),
+            pattern: pattern.to_owned(),
             resource: finding.resource.to_string(),
-            right: Shop::is_elephant(order),
+            right: Shop::is_elephant(pattern),
             confidence: confidence.label(),
             share: finding.share,
             cost_ms: finding.cost_seconds * 1e3,

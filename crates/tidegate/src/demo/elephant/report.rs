@@ -49,7 +49,7 @@ pub(super) struct Summary {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ThrottleSummary {
     /// In words.
-    order: String,
+    limits: String,
     /// `demo`, or `operator` for whoever clicked.
     by: &'static str,
     after_seconds: f64,
@@ -115,7 +115,7 @@ impl Phase {
 impl ThrottleSummary {
     pub(super) fn new(throttled: &Throttled, injected: Duration) -> Self {
         Self {
-            order: throttled.order.clone(),
+            limits: throttled.limits.clone(),
             by: if throttled.by_demo {
                 "demo"
             } else {
@@ -325,7 +325,7 @@ mod tests {
         let named = Named {
             at: Duration::from_millis(24_500),
             class: "GET /report/{date}".into(),
-            order: "GET /report/{date}?".into(),
+            pattern: "GET /report/{date}?".into(),
             resource: "shop cpu".into(),
             right: true,
             confidence: "strong",

@@ -215,8 +215,8 @@ impl Shop {
     }
 
     /// Whether a class that was named is the heavy one: all of its requests, and nobody else's.
-    pub(super) fn is_elephant(order: &str) -> bool {
-        let Ok(class) = order.parse::<ClassPattern>() else {
+    pub(super) fn is_elephant(pattern: &str) -> bool {
+        let Ok(class) = pattern.parse::<ClassPattern>() else {
             return false;
         };
         let has = |page: &Page| {

@@ -116,7 +116,7 @@ impl Story {
                 (Stage::Throttled((now + CALM).min(end)), Turn::Throttled)
             }
             Stage::Named(since) if now >= (since + click).min(end.saturating_sub(calm_least)) => {
-                // Once: whoever does it sees the order in force the next time.
+                // Once: whoever does it sees the throttle in force the next time.
                 return Some(Turn::Click);
             }
             Stage::Throttled(until) if now >= until => (Stage::End, Turn::End),
