@@ -31,6 +31,9 @@ const RETIRED: &[Retired] = &[
     retired("rival", "baseline, or peer", &[]),
     retired("orders file", "overrides_file", &[]),
     retired("tidegate order", "tidegate-override", &[]),
+    retired("dither", "delay experiment", &[]),
+    retired("dithering", "delay experiment", &[]),
+    retired("causal test", "delay experiment", &[]),
     retired("elephant", "heavy class, or culprit", ELEPHANTS),
 ];
 

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | loads and outcomes, through the [`LoadTable`] | [`Topology`] snapshots |
 //! | answered and failed probes | probes to send |
-//! | operator's orders | terms of nodes and sites, through the [`LoadTable`] |
+//! | runtime overrides | terms of nodes and sites, through the [`LoadTable`] |
 //! | | events to log and count |
 
 mod base_time;
