@@ -1,6 +1,6 @@
 //! Table tests of the head rules.
 
-use http::Response;
+mod responses;
 
 use super::*;
 
@@ -37,6 +37,8 @@ fn check_all(request: &Request<()>) -> Result<&str, Reason> {
 }
 
 const SHOP: (&str, &str) = ("host", "shop.example");
+const CHUNKED: (&str, &str) = ("transfer-encoding", "chunked");
+const SUM: (&str, &str) = ("trailer", "x-sum");
 
 const HEADS: &[(&str, Fields<'_>, Result<&str, Reason>)] = &[
     ("GET /", &[SHOP], Ok("shop.example")),
@@ -231,6 +233,32 @@ const HOPS: &[(&str, Fields<'_>, Fields<'_>)] = &[
         ],
         &[SHOP],
     ),
+    // Trailers go on, unless `Connection` names fields that may be among them.
+    (
+        "POST /",
+        &[SHOP, CHUNKED, SUM, ("connection", "keep-alive")],
+        &[SHOP, CHUNKED, SUM],
+    ),
+    (
+        "POST /",
+        &[SHOP, CHUNKED, SUM, ("connection", "close")],
+        &[SHOP, CHUNKED, SUM],
+    ),
+    (
+        "POST /",
+        &[SHOP, CHUNKED, SUM, ("connection", "TE")],
+        &[SHOP, CHUNKED, SUM],
+    ),
+    (
+        "POST /",
+        &[SHOP, CHUNKED, SUM, ("connection", "close, x-sum")],
+        &[SHOP, CHUNKED],
+    ),
+    (
+        "POST /",
+        &[SHOP, SUM, ("content-length", "3")],
+        &[SHOP, ("content-length", "3")],
+    ),
     ("GET /", &[SHOP, ("expect", "100-continue")], &[SHOP]),
     (
         "POST /",
@@ -290,6 +318,36 @@ fn absolute_form_becomes_origin_form_and_its_authority_wins() {
     );
     assert_eq!(target, "/a?b");
     assert_eq!(fields, pairs(&[("host", "other.example:81")]));
+}
+
+#[test]
+fn a_target_has_so_many_bytes_and_no_more() {
+    let limits = Limits::default();
+    let target = |bytes: usize| format!("GET /{}", "a".repeat(bytes - 1));
+    let checked = |bytes| {
+        let request = request(&target(bytes), &[SHOP]);
+        check(&request, &limits).map(|checked| checked.host.to_owned())
+    };
+    assert_eq!(checked(limits.uri_bytes), Ok("shop.example".to_owned()));
+    assert_eq!(checked(limits.uri_bytes + 1), Err(Reason::UriTooLong));
+}
+
+#[test]
+fn a_url_without_a_path_gets_the_one_that_it_stands_for() {
+    for (line, without_path, completed) in [
+        ("OPTIONS http://a", true, Some("*")),
+        ("OPTIONS http://a/", false, Some("/")),
+        ("GET http://a?b=c", false, Some("/?b=c")),
+        ("OPTIONS http://a?b", true, Some("/?b")),
+        ("GET http://a/b?c", false, Some("/b?c")),
+        ("GET http://a/b?c", true, Some("/b?c")),
+    ] {
+        let mut request = request(line, &[]);
+        complete_path(&mut request, without_path);
+        let target = request.uri().path_and_query().map(PathAndQuery::as_str);
+        assert_eq!(target, completed, "{line}");
+        assert_eq!(request.uri().authority().unwrap(), "a", "{line}");
+    }
 }
 
 /// A fragment is no part of a request; without a path before it the node would get a line without a target.
@@ -352,6 +410,19 @@ fn claims_about_the_client_are_replaced_or_appended_to() {
             ),
         ])
     );
+}
+
+/// A field that is kept may be another proxy's; what is said here of the client does not rest on it.
+#[test]
+fn a_kept_claim_of_an_untrusted_client_is_not_appended_to() {
+    let config = ForwardedConfig {
+        keep: vec![X_FORWARDED_FOR],
+        ..ForwardedConfig::default()
+    };
+    let fields = [("host", "shop"), ("x-forwarded-for", "a lie")];
+    let (_, got) = forwarded("GET /", &fields, &config);
+    let ours = ("x-forwarded-for".to_owned(), "192.0.2.7".to_owned());
+    assert!(got.contains(&ours), "{got:?}");
 }
 
 /// Names that claim a client's identity or how it came.
@@ -423,6 +494,10 @@ const OTHERS: &[&str] = &[
     "x-remote-user",
     "x-source",
     "x-requested-with",
+    // Gateways take these for none of the others.
+    "x_forward_fox",
+    "x_requested_with",
+    "content_security_policy",
 ];
 
 #[test]
@@ -495,6 +570,25 @@ fn what_a_gateway_would_take_for_its_proxy_ends_here_whoever_says_it() {
 }
 
 #[test]
+fn underscores_are_kept_where_the_nodes_mind_none() {
+    let fields = [
+        ("host", "shop"),
+        ("x_forwarded_for", "kept"),
+        ("x-real-ip", "a lie"),
+    ];
+    let kept = |underscores| {
+        let config = ForwardedConfig {
+            underscores,
+            x_forwarded: false,
+            ..ForwardedConfig::default()
+        };
+        forwarded("GET /", &fields, &config).1
+    };
+    assert_eq!(kept(false), pairs(&fields[..1]));
+    assert_eq!(kept(true), pairs(&fields[..2]));
+}
+
+#[test]
 fn connection_names_so_many_fields_and_no_more() {
     let named = |count: usize| {
         let names: Vec<_> = (0..count).map(|number| format!("x-{number}")).collect();
@@ -524,6 +618,37 @@ fn via_is_appended_with_the_version_that_was_received() {
 }
 
 #[test]
+fn a_node_switches_to_what_was_asked_for_and_nothing_else() {
+    let cases: &[(&[&str], &[&str], bool)] = &[
+        (&["websocket"], &["websocket"], true),
+        (&["websocket"], &["WebSocket"], true),
+        (&["websocket"], &["h2c"], false),
+        (&["websocket"], &[], false),
+        (&["websocket"], &[""], false),
+        (&[], &["websocket"], false),
+        (&["websocket"], &["websocket, h2c"], false),
+        (&["websocket"], &["websocket", "h2c"], false),
+        (&["a, b"], &["b"], true),
+        (&["a", "b"], &["a, b"], true),
+        (&["a/1"], &["a"], true),
+        (&["a"], &["a/2"], true),
+        (&["a/1"], &["A/1"], true),
+        (&["a/1"], &["a/2"], false),
+        (&["a/1, a/2"], &["a/2"], true),
+        (&["a/1"], &["b/1"], false),
+    ];
+    for (asked, answered, switches) in cases {
+        let asked: Vec<_> = asked.iter().map(|it| it.parse().unwrap()).collect();
+        let mut response = HeaderMap::new();
+        for protocol in *answered {
+            response.append(UPGRADE, protocol.parse().unwrap());
+        }
+        let found = switches_to(&response, &asked);
+        assert_eq!(found, *switches, "{asked:?} {answered:?}");
+    }
+}
+
+#[test]
 fn an_options_request_goes_as_far_as_it_may() {
     for (hops, ends) in [("0", true), ("1", false), ("x", false)] {
         let request = request("OPTIONS /", &[("host", "a"), ("max-forwards", hops)]);
@@ -533,63 +658,43 @@ fn an_options_request_goes_as_far_as_it_may() {
 }
 
 #[test]
-fn response_heads_lose_what_ends_here() {
-    type Case<'a> = (
-        u16,
-        &'a [(&'a str, &'a str)],
-        Result<&'a [(&'a str, &'a str)], Reason>,
-    );
-    let cases: &[Case<'_>] = &[
-        (
-            200,
-            &[("connection", "close, x-a"), ("x-a", "1"), ("x-b", "2")],
-            Ok(&[("x-b", "2")]),
-        ),
-        (
-            200,
-            &[("keep-alive", "timeout=5"), ("etag", "x")],
-            Ok(&[("etag", "x")]),
-        ),
-        (
-            200,
-            &[("transfer-encoding", "chunked"), ("content-length", "5")],
-            Ok(&[]),
-        ),
-        (
-            200,
-            &[("transfer-encoding", "gzip, chunked")],
-            Err(Reason::BadResponse),
-        ),
-        (
-            200,
-            &[("transfer-encoding", "gzip")],
-            Err(Reason::BadResponse),
-        ),
-        (200, &[("connection", "a b")], Err(Reason::BadResponse)),
-        (
-            200,
-            &[("content-length", "5"), ("content-length", "5")],
-            Ok(&[("content-length", "5")]),
-        ),
-        (200, &[("upgrade", "h2c")], Ok(&[])),
-        (
-            426,
-            &[("upgrade", "websocket")],
-            Ok(&[("connection", "upgrade"), ("upgrade", "websocket")]),
-        ),
-        (
-            101,
-            &[("connection", "Upgrade"), ("upgrade", "websocket")],
-            Ok(&[("connection", "upgrade"), ("upgrade", "websocket")]),
-        ),
+fn trailers_of_requests_say_nothing_that_belongs_into_a_head() {
+    let fields = [
+        ("x-sum", "1"),
+        ("x_sum", "2"),
+        ("content-length", "3"),
+        ("host", "4"),
+        ("x-forwarded-for", "5"),
+        ("x_forwarded_for", "6"),
+        ("x-real-ip", "7"),
     ];
-    for (status, fields, expected) in cases {
-        let mut response = Response::new(());
-        append_all(response.headers_mut(), fields);
-        let status = StatusCode::from_u16(*status).unwrap();
-        let done = prepare_response(response.headers_mut(), status, Version::HTTP_11, None);
-        let seen = done.map(|_| sorted(response.headers()));
-        assert_eq!(seen, expected.map(pairs), "{fields:?}");
+    let left = |config: &ForwardedConfig| {
+        let mut trailers = HeaderMap::new();
+        append_all(&mut trailers, &fields);
+        strip_trailers(&mut trailers, config);
+        sorted(&trailers)
+    };
+    let mut config = ForwardedConfig::default();
+    assert_eq!(left(&config), pairs(&fields[..2]));
+    config.keep = vec!["x-real-ip".parse().unwrap()];
+    assert_eq!(left(&config), pairs(&[fields[0], fields[1], fields[6]]));
+    config.underscores = true;
+    let kept = [fields[0], fields[1], fields[5], fields[6]];
+    assert_eq!(left(&config), pairs(&kept));
+}
+
+#[test]
+fn methods_that_may_be_sent_again_are_those_of_rfc_9110() {
+    for (method, again) in [
+        (Method::GET, true),
+        (Method::HEAD, true),
+        (Method::OPTIONS, true),
+        (Method::PUT, true),
+        (Method::DELETE, true),
+        (Method::POST, false),
+        (Method::PATCH, false),
+    ] {
+        assert_eq!(is_idempotent(&method), again, "{method}");
     }
 }
 

@@ -226,3 +226,30 @@ where
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::super::seats::SEATS_MAX;
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn a_connection_that_is_over_leaves_its_seat() {
+        let (_driver, plane) = testing::plane();
+        let desk = Desk::new(move || Arc::clone(&plane), Access::default(), Output::QUIET);
+        let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        testing::runtime().block_on(async {
+            for _ in 0..=SEATS_MAX {
+                let closed = desk.seats().make_room(from);
+                assert!(closed.is_ok_and(|closed| closed.is_none()));
+                let task = tokio::spawn(async {}).abort_handle();
+                let seat = desk.seats().take(from, |_| task);
+                let (stream, client) = tokio::io::duplex(64);
+                drop(client);
+                desk.serve(stream, from, seat).await;
+            }
+        });
+    }
+}

@@ -126,24 +126,44 @@ fn halves_of_orders_keep_health_checks_out_no_more_where_everybody_may_order() {
     drop(held);
 }
 
+/// Whether a connection is still there, by what it answers to this.
+fn answers(stream: &mut TcpStream, ask: &str) -> bool {
+    if stream.write_all(ask.as_bytes()).is_err() {
+        return false;
+    }
+    match stream.read(&mut [0; 1 << 16]) {
+        Ok(read) => read > 0,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            false
+        }
+    }
+}
+
+#[test]
+fn one_that_has_shown_its_right_to_ask_stays_though_it_is_the_quietest() {
+    let (_driver, address) = server(guarded());
+    let health = "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n";
+    let asks =
+        format!("GET /api/throttles HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    let mut known = connect(address, "");
+    assert!(answers(&mut known, &asks));
+    let mut strangers = Vec::new();
+    for _ in 0..SEATS_MAX {
+        let mut stranger = connect(address, "");
+        assert!(answers(&mut stranger, health));
+        strangers.push(stranger);
+    }
+    assert!(answers(&mut known, &asks));
+    assert!(!answers(&mut strangers[0], health));
+}
+
 #[test]
 fn the_quietest_connection_is_closed_for_one_more_and_not_before() {
     let (_driver, address) = server(guarded());
     let ask = "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n";
     let mut held = Vec::new();
-    let alive = |stream: &mut TcpStream| {
-        let mut answer = [0; 4096];
-        if stream.write_all(ask.as_bytes()).is_err() {
-            return false;
-        }
-        match stream.read(&mut answer) {
-            Ok(read) => read > 0,
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-                false
-            }
-        }
-    };
+    let alive = |stream: &mut TcpStream| answers(stream, ask);
     for _ in 0..SEATS_MAX {
         let mut stream = connect(address, "");
         // Each is served before the next comes, so their order is known.
