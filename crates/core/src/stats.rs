@@ -27,6 +27,13 @@ pub fn quantile(values: &mut [f64], quantile: f64) -> Option<f64> {
     Some(*found)
 }
 
+/// A quantile, 0 to 1, of values with an order of their own; none of none. Reorders the values.
+pub fn quantile_of_ordered<T: Ord + Copy>(values: &mut [T], quantile: f64) -> Option<T> {
+    let place = place_of(quantile, values.len())?;
+    let (_, found, _) = values.select_nth_unstable(place);
+    Some(*found)
+}
+
 /// The median; none of none. Reorders the values.
 pub fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
@@ -78,8 +85,17 @@ mod tests {
     fn quantiles_of_nothing_of_one_and_out_of_range() {
         assert_eq!((quantile(&mut [], 0.5), median(&mut [])), (None, None));
         assert_eq!(quantile_of_sorted::<u8>(&[], 1.0), None);
+        assert_eq!(quantile_of_ordered::<u8>(&mut [], 1.0), None);
         for part in [-1.0, 0.0, 0.7, 1.0, 2.0, f64::NAN] {
             assert_eq!(quantile(&mut [7.0], part), Some(7.0), "{part}");
+        }
+    }
+
+    #[test]
+    fn a_quantile_is_the_same_in_any_order() {
+        for part in [0.0, 0.25, 0.5, 0.9, 1.0] {
+            let ordered = quantile_of_ordered(&mut [4, 1, 3, 2], part);
+            assert_eq!(ordered, quantile_of_sorted(&[1, 2, 3, 4], part), "{part}");
         }
     }
 

@@ -6,6 +6,7 @@
 
 use tidegate_core::classes::ClassId;
 use tidegate_core::culprits::{Alignment, Binned, align};
+use tidegate_core::stats::quantile_of_ordered;
 use tidegate_core::time::Timestamp;
 
 use super::resource::{Series, Span, Unit, usual_length};
@@ -133,12 +134,8 @@ impl Evidence {
     fn load(&self, width: i64) -> Option<Binned> {
         let ended = |lived: &Lived| lived.ended.nanos() as i64;
         let mut ends: Vec<i64> = self.requests.iter().map(ended).collect();
-        if ends.is_empty() {
-            return None;
-        }
-        let middle = ends.len() / 2;
         // A line with a time of its own does not make a million bins.
-        let middle = *ends.select_nth_unstable(middle).1;
+        let middle = quantile_of_ordered(&mut ends, 0.5)?;
         let (low, high) = (
             middle / width - ALIGN_BINS_MAX / 2,
             middle / width + ALIGN_BINS_MAX / 2,

@@ -9,6 +9,8 @@
 //! `%T`: a request of less than 20 us is as rare as a site where half of all requests take more
 //! than 20 s. Names (`rt=0.1`, `duration_us=100`) say it themselves.
 
+use tidegate_core::stats::quantile_of_ordered;
+
 use super::template::{start, upstream};
 use super::{Entry, Moment, Wrong, request_line};
 use crate::time::{COMMON, SECOND, Stamp, decimal};
@@ -49,8 +51,7 @@ impl Tail {
                 None => {}
             }
         }
-        whole.sort_unstable();
-        let median = whole.get(whole.len() / 2).copied();
+        let median = quantile_of_ordered(&mut whole, 0.5);
         if own > 0 {
             Self::Tidegate
         } else if named > 0 {

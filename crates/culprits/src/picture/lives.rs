@@ -1,5 +1,6 @@
 //! What the requests of one class did in the time that is shown.
 
+use tidegate_core::stats::quantile_of_ordered;
 use tidegate_core::time::Timestamp;
 
 use super::report::Heatmap;
@@ -47,10 +48,8 @@ impl Lives<'_> {
         let life = |lived: &&Lived| lived.ended.nanos_since(lived.sent);
         let mut lives: Vec<i64> = self.ended.iter().map(life).collect();
         let max = *lives.iter().max().filter(|max| **max > 0)?;
-        let mut quantile = |part: f64| {
-            let place = ((lives.len() - 1) as f64 * part).round() as usize;
-            *lives.select_nth_unstable(place).1 as f64 / 1e6
-        };
+        let mut quantile =
+            |part: f64| quantile_of_ordered(&mut lives, part).unwrap_or(0) as f64 / 1e6;
         Some(Durations {
             p50: quantile(0.5),
             p90: quantile(0.9),

@@ -24,6 +24,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use tidegate_core::stats::quantile_of_ordered;
+
 use super::files::FileReport;
 use super::input::{Line, Lines};
 use super::time::{SECOND, Stamp};
@@ -71,11 +73,7 @@ pub struct Span {
 /// The median length of intervals, nanoseconds; zero if there is none.
 pub(super) fn usual_length(spans: &[Span]) -> i64 {
     let mut lengths: Vec<i64> = spans.iter().map(|span| span.to - span.from).collect();
-    if lengths.is_empty() {
-        return 0;
-    }
-    let middle = lengths.len() / 2;
-    *lengths.select_nth_unstable(middle).1
+    quantile_of_ordered(&mut lengths, 0.5).unwrap_or(0)
 }
 
 /// Intervals of a second or more: shorter ones that follow each other become one.

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use tidegate_core::stats::quantile_of_ordered;
 
 use super::client::Outcome;
 use super::plan::Stream;
@@ -204,9 +205,7 @@ impl Windows {
     }
 
     fn close(&mut self) {
-        self.latencies.sort_unstable();
-        let rank = (self.latencies.len() * 99).div_ceil(100);
-        if let Some(micros) = rank.checked_sub(1).map(|index| self.latencies[index]) {
+        if let Some(micros) = quantile_of_ordered(&mut self.latencies, 0.99) {
             let all = self.latencies.iter().sum::<u64>() as f64;
             self.open.mean_ms = all / self.latencies.len() as f64 * 1e-3;
             self.open.p99_ms = micros as f64 * 1e-3;

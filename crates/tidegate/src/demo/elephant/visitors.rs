@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::Request;
 use http::header::HOST;
+use tidegate_core::stats::quantile_of_sorted;
 use tidegate_core::time::Timestamp;
 use tidegate_emulator::WORK_HEADER;
 use tidegate_emulator::load::NoBody;
@@ -172,11 +173,9 @@ impl Book {
     }
 }
 
-/// The value that this part of the sorted ones does not exceed.
+/// A quantile of sorted times, milliseconds.
 fn quantile_ms(sorted: &[Duration], quantile: f64) -> Option<f64> {
-    let rank = (sorted.len() as f64 * quantile).ceil() as usize;
-    let value = sorted.get(rank.saturating_sub(1))?;
-    Some(value.as_secs_f64() * 1e3)
+    quantile_of_sorted(sorted, quantile).map(|value| value.as_secs_f64() * 1e3)
 }
 
 #[cfg(test)]
@@ -211,7 +210,7 @@ mod tests {
         let (from, to) = (Duration::from_secs(1), Duration::from_secs(3));
         let sum = book.sum(false, from, to);
         assert_eq!((sum.completed, sum.refused, sum.failed), (100, 1, 1));
-        assert_eq!((sum.p50_ms, sum.p99_ms), (Some(50.0), Some(99.0)));
+        assert_eq!((sum.p50_ms, sum.p99_ms), (Some(51.0), Some(99.0)));
         assert_eq!(sum.per_second, 50.0);
         assert_eq!(book.sum(true, from, to).p50_ms, Some(900.0));
         assert_eq!(book.sum(false, to + to, to + to).p50_ms, None);
