@@ -81,7 +81,8 @@ pub struct ExperimentReport {
 impl ExperimentRun {
     /// Begins an experiment on a class whose requests are thought to cost so many seconds of the resource.
     pub fn new(
-        (id, class): (ClassId, &str),
+        id: ClassId,
+        class: &str,
         resource: &str,
         cost_seconds: f64,
         now: Timestamp,
@@ -235,8 +236,7 @@ mod tests {
     }
 
     fn begun(cost_seconds: f64) -> ExperimentRun {
-        let class = (ClassId(7), "GET /search/*");
-        ExperimentRun::new(class, "db cpu", cost_seconds, START)
+        ExperimentRun::new(ClassId(7), "GET /search/*", "db cpu", cost_seconds, START)
     }
 
     /// A request each 100 ms, each of which works for 50 ms from when it goes on, or does not; what

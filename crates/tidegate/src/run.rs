@@ -111,7 +111,7 @@ pub(crate) fn run(
     for note in notes {
         output.event("note", &format!("note: {note}"));
     }
-    let ended = runtime.block_on(serve(admin, (front_end, kept), file, output));
+    let ended = runtime.block_on(serve(admin, front_end, kept, file, output));
     // A drain that a second signal cut short is not waited for.
     runtime.shutdown_background();
     ended
@@ -119,7 +119,8 @@ pub(crate) fn run(
 
 async fn serve(
     admin: Admin,
-    (front_end, kept): (FrontEnd, Kept),
+    front_end: FrontEnd,
+    kept: Kept,
     file: &Path,
     output: Output,
 ) -> Result<(), Failure> {
@@ -318,7 +319,7 @@ impl Running {
         let director = Director::new(cluster, proxy_config.seed);
         let shared = shared(&proxy_config, table, &director, routes, sites);
         let kept_file = OverridesFile::new(overrides_file);
-        apply_overrides(&shared.throttles, throttles, (&kept_file, &names), output)?;
+        apply_overrides(&shared.throttles, throttles, &kept_file, &names, output)?;
         let reads = Reads::start(&reads, node_names, options, &shared.table);
         let reads = Arc::new(reads.map_err(|error| failed(&error))?);
         let resources = Resources::start(&resources, options).map_err(|error| failed(&error))?;
@@ -446,7 +447,8 @@ fn watch(
 fn apply_overrides(
     throttling: &Throttling,
     configured: Vec<Throttled>,
-    (kept, names): (&OverridesFile, &ClassNames),
+    kept: &OverridesFile,
+    names: &ClassNames,
     output: Output,
 ) -> Result<(), Failure> {
     let now = clock::now();

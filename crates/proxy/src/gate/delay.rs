@@ -31,9 +31,9 @@ use tidegate_core::culprits::delay_experiment::{Assignment, Refusal, is_delayed,
 use tidegate_core::prng::Prng;
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::SiteId;
 use tokio::sync::Notify;
 
+use super::RequestTarget;
 use crate::base::WorkerBase;
 use crate::head::is_idempotent;
 
@@ -261,26 +261,24 @@ impl Delays {
     /// The request goes on now, unless it is of the experiment's class and assigned to the delayed half.
     pub(crate) fn assign(
         self: &Rc<Self>,
-        site: SiteId,
-        target: (&Method, &str),
+        request: RequestTarget<'_>,
         now: Timestamp,
     ) -> Option<(Delayed, InDelay)> {
         if !self.shared.running.load(Ordering::Relaxed) {
             return None;
         }
-        self.assign_in_experiment(site, target, now)
+        self.assign_in_experiment(request, now)
     }
 
     #[cold]
     fn assign_in_experiment(
         self: &Rc<Self>,
-        site: SiteId,
-        target: (&Method, &str),
+        request: RequestTarget<'_>,
         now: Timestamp,
     ) -> Option<(Delayed, InDelay)> {
         let delay_experiments = &self.shared;
         let active = delay_experiments.active.load_full()?;
-        if !self.takes_part(&active, site, target, now) {
+        if !self.takes_part(&active, request, now) {
             return None;
         }
         if delay_experiments.delayed_now.load(Ordering::Relaxed) >= delay_experiments.delayed_max {
@@ -318,19 +316,19 @@ impl Delays {
     fn takes_part(
         &self,
         active: &ActiveExperiment,
-        site: SiteId,
-        (method, target): (&Method, &str),
+        request: RequestTarget<'_>,
         now: Timestamp,
     ) -> bool {
         // What drains is not slowed down, and would not be delayed for as long as it was to be.
         if now >= active.until || self.base.drain.has_begun() {
             return false;
         }
-        if may_delay(is_idempotent(method), false).is_err() {
+        if may_delay(is_idempotent(request.method), false).is_err() {
             return false;
         }
         let picker = self.base.cluster.picker.borrow();
-        let site = picker.topology().sites.get(site.index());
-        site.is_some_and(|site| active.pattern.matches(&site.name, method.as_str(), target))
+        let site = picker.topology().sites.get(request.site.index());
+        let method = request.method.as_str();
+        site.is_some_and(|site| (active.pattern).matches(&site.name, method, request.target))
     }
 }

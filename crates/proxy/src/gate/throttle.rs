@@ -29,9 +29,9 @@ use tidegate_core::throttle::{
     ThrottleId, Throttles as ThrottleTable, Told,
 };
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::SiteId;
 use tokio::sync::{Notify, oneshot};
 
+use super::RequestTarget;
 use crate::base::WorkerBase;
 use crate::record::reason::Reason;
 
@@ -325,11 +325,10 @@ impl Throttles {
     /// The request meets the throttle of its class, if there is one.
     pub(crate) fn enter(
         self: &Rc<Self>,
-        site: SiteId,
-        (method, target): (&str, &str),
+        request: RequestTarget<'_>,
         now: Timestamp,
     ) -> Option<(Throttled, Met)> {
-        let rule = self.find(site, (method, target), now)?;
+        let rule = self.find(request, now)?;
         let throttle = rule.id;
         let (entry, word) = self.shared.enter(throttle, now);
         let met = match (entry, word) {
@@ -355,20 +354,16 @@ impl Throttles {
         Some((throttled, met))
     }
 
-    fn find(
-        &self,
-        site: SiteId,
-        (method, target): (&str, &str),
-        now: Timestamp,
-    ) -> Option<Arc<Rule>> {
+    fn find(&self, request: RequestTarget<'_>, now: Timestamp) -> Option<Arc<Rule>> {
         let mut cache = self.rules.borrow_mut();
         let rules = cache.load();
         if rules.is_empty() {
             return None;
         }
         let picker = self.base.cluster.picker.borrow();
-        let site = picker.topology().sites.get(site.index())?;
-        rules.find(&site.name, method, target, now).cloned()
+        let site = picker.topology().sites.get(request.site.index())?;
+        let found = rules.find(&site.name, request.method.as_str(), request.target, now);
+        found.cloned()
     }
 
     /// Looks after the requests that are held while this worker has some; for ever.

@@ -4,18 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::UPGRADE;
-use http::{Method, Request, StatusCode};
+use http::{Request, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
 use tidegate_core::picker::Arrival;
 use tidegate_core::throttle::lowered;
 use tidegate_core::time::Timestamp;
+use tidegate_core::topology::SiteId;
 
 use super::client::Client;
 use super::guard::RequestGuard;
 use super::pick::{dispatch, pick};
 use super::state::AskedTunnel;
 use crate::connection::Upload;
+use crate::gate::RequestTarget;
 use crate::gate::delay::InDelay;
 use crate::gate::queue::InQueue;
 use crate::gate::throttle::{InThrottle, Met};
@@ -92,7 +94,7 @@ pub(crate) async fn waited(
     client.connection.queued.set(true);
     let waited = match wait {
         Wait::Throttle(held, arrival) => {
-            let target = (request.method(), uri_target(request));
+            let target = target_of(request, arrival.site);
             until_passed(client, guard, held, arrival, target).await
         }
         Wait::Delay(hold, arrival) => until_over(client, guard, hold, arrival).await,
@@ -105,13 +107,22 @@ pub(crate) async fn waited(
     waited
 }
 
+/// What says whether the request is of a class.
+fn target_of<B>(request: &Request<B>, site: SiteId) -> RequestTarget<'_> {
+    RequestTarget {
+        site,
+        method: request.method(),
+        target: uri_target(request),
+    }
+}
+
 /// Waits for the throttle, for the test of its class, and then for room.
 async fn until_passed(
     client: &Client,
     guard: &mut RequestGuard,
     held: InThrottle,
     arrival: Arrival,
-    target: (&Method, &str),
+    target: RequestTarget<'_>,
 ) -> Result<(), Reason> {
     let (worker, connection) = (&client.worker, &client.connection);
     // However long that takes: the throttle watches the time.
@@ -123,7 +134,7 @@ async fn until_passed(
         throttled.pass(now);
         connection.take_place(passed);
     }
-    if let Some((delayed, hold)) = worker.delays.assign(arrival.site, target, now) {
+    if let Some((delayed, hold)) = worker.delays.assign(target, now) {
         state.delayed = Some(delayed);
         return until_over(client, guard, hold, arrival).await;
     }
@@ -232,18 +243,17 @@ fn enter(
     state.session = worker.session_tables.session(site, headers);
     let established =
         (state.session).is_some_and(|session| worker.is_established(site, session, now));
-    let method = request.method();
-    let target = uri_target(request);
+    let of = target_of(request, site);
     let mut arrival = Arrival {
         site,
         priority: worker
             .priority(site, path, headers)
             .with_established(established),
-        kind: base.cluster.kind(site, method.as_str(), target),
+        kind: base.cluster.kind(site, of.method.as_str(), of.target),
         throttled: false,
         id: worker.queue.number(),
     };
-    let met = worker.throttles.enter(site, (method.as_str(), target), now);
+    let met = worker.throttles.enter(of, now);
     if let Some((throttled, met)) = met {
         state.throttled = Some(throttled);
         if state.gives_way() {
@@ -256,7 +266,7 @@ fn enter(
             Met::Held(held) => return Ok(Some(Wait::Throttle(held, arrival))),
         }
     }
-    if let Some((delayed, hold)) = worker.delays.assign(site, (method, target), now) {
+    if let Some((delayed, hold)) = worker.delays.assign(of, now) {
         state.delayed = Some(delayed);
         return Ok(Some(Wait::Delay(hold, arrival)));
     }

@@ -89,6 +89,16 @@ pub(crate) struct AskedTunnel {
     pub(crate) protocols: Vec<HeaderValue>,
 }
 
+/// What is known of a request only at its end.
+struct Ended<'a> {
+    ticket: Option<&'a Ticket>,
+    throttled: Option<&'a Throttled>,
+    reason: Option<Reason>,
+    duration_us: u64,
+    /// Of its body.
+    bytes_in: u64,
+}
+
 impl RequestState {
     /// Marks of its connections.
     pub(crate) fn marks(&self) -> Marks {
@@ -172,8 +182,14 @@ impl RequestState {
         stats.bytes_out.add(self.bytes);
         stats.on_end(self.site, self.status, reason, duration_us);
         if worker.base.record.log_format() != LogFormat::Off {
-            let ended = (reason, duration_us, uploaded);
-            self.log(worker, (ticket.as_ref(), throttled.as_ref()), ended, now);
+            let ended = Ended {
+                ticket: ticket.as_ref(),
+                throttled: throttled.as_ref(),
+                reason,
+                duration_us,
+                bytes_in: uploaded,
+            };
+            self.log(worker, &ended, now);
         }
         if worker.base.record.keeps_recent() {
             let recent = self.recent(client.connection.client, ticket.as_ref(), reason, now);
@@ -191,13 +207,14 @@ impl RequestState {
         worker.queue.serve_waiters();
     }
 
-    fn log(
-        &self,
-        worker: &Worker,
-        (ticket, throttled): (Option<&Ticket>, Option<&Throttled>),
-        (reason, duration_us, bytes_in): (Option<Reason>, u64, u64),
-        now: Timestamp,
-    ) {
+    fn log(&self, worker: &Worker, ended: &Ended<'_>, now: Timestamp) {
+        let Ended {
+            ticket,
+            throttled,
+            reason,
+            duration_us,
+            bytes_in,
+        } = *ended;
         let picker = worker.base.cluster.picker.borrow();
         let topology = picker.topology();
         let site = self.site.and_then(|site| topology.sites.get(site.index()));

@@ -56,15 +56,27 @@ pub(crate) struct Upstream {
     worker: usize,
 }
 
+/// What connections of one worker share.
+pub(crate) struct UpstreamParts<'a> {
+    pub(crate) builder: &'a Builder,
+    pub(crate) scratch: Rc<Scratch>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) worker: usize,
+}
+
 impl Upstream {
     /// Speaks HTTP on a connected socket.
     pub(crate) async fn new(
         stream: TcpStream,
         key: UpstreamKey,
-        (builder, scratch): (&Builder, Rc<Scratch>),
-        stats: Arc<Stats>,
-        worker: usize,
+        parts: UpstreamParts<'_>,
     ) -> Result<Box<Self>, hyper::Error> {
+        let UpstreamParts {
+            builder,
+            scratch,
+            stats,
+            worker,
+        } = parts;
         let watch = Rc::new(Watch::new(scratch));
         let io = NodeIo::new(stream, Rc::clone(&watch));
         let (sender, connection) = builder.handshake(io).await?;

@@ -27,7 +27,7 @@ use crate::record::WorkerRecord;
 use crate::record::log::Logger;
 use crate::record::observed::Observer;
 use crate::refusal::Answers;
-use crate::upstream::{Pool, Upstream, UpstreamKey};
+use crate::upstream::{Pool, Upstream, UpstreamKey, UpstreamParts};
 use budgets::Budgets;
 use seats::{AllSeats, Seats};
 pub use shared::Shared;
@@ -141,16 +141,14 @@ impl Worker {
         stream: TcpStream,
         key: UpstreamKey,
     ) -> Result<Box<Upstream>, hyper::Error> {
-        let (stats, index) = self.base.record.shared_stats();
-        let scratch = Rc::clone(&self.base.scratch);
-        Upstream::new(
-            stream,
-            key,
-            (&self.builder, scratch),
-            Arc::clone(stats),
-            index,
-        )
-        .await
+        let (stats, worker) = self.base.record.shared_stats();
+        let parts = UpstreamParts {
+            builder: &self.builder,
+            scratch: Rc::clone(&self.base.scratch),
+            stats: Arc::clone(stats),
+            worker,
+        };
+        Upstream::new(stream, key, parts).await
     }
 
     /// Keeps an upstream connection for the next request.

@@ -60,6 +60,15 @@ pub(super) struct Atomics {
     under_way: Option<UnderWay>,
 }
 
+/// What names a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestIds {
+    /// The front-end that makes it.
+    pub(super) initiator: u64,
+    /// What its answer must repeat.
+    pub(super) nonce: u64,
+}
+
 /// What is to be done for a question.
 #[derive(Debug)]
 pub(super) enum Due {
@@ -87,13 +96,8 @@ impl Atomics {
         self.sequences.node_clock(now)
     }
 
-    /// What to do for what is asked, on behalf of this initiator; a question that is new takes the nonce.
-    pub(super) fn due(
-        &mut self,
-        asked: WordRequest,
-        (initiator, nonce): (u64, u64),
-        now: Timestamp,
-    ) -> Due {
+    /// What to do for what is asked; a question that is new takes the nonce.
+    pub(super) fn due(&mut self, asked: WordRequest, ids: RequestIds, now: Timestamp) -> Due {
         let Some(mut under_way) = self.under_way.filter(|it| it.asked == asked) else {
             let sequence = self.sequences.next(now);
             let under_way = UnderWay {
@@ -105,7 +109,7 @@ impl Atomics {
                 sent: 0,
                 renewals: 0,
             };
-            return self.send(under_way, initiator, nonce);
+            return self.send(under_way, ids);
         };
         if now.since(under_way.begun_at) >= GIVEN_UP {
             self.under_way = None;
@@ -115,11 +119,11 @@ impl Atomics {
             return Due::Nothing;
         }
         under_way.sent_at = now;
-        self.send(under_way, initiator, nonce)
+        self.send(under_way, ids)
     }
 
-    fn send(&mut self, mut under_way: UnderWay, initiator: u64, nonce: u64) -> Due {
-        let nonce = *under_way.nonce.get_or_insert(nonce);
+    fn send(&mut self, mut under_way: UnderWay, ids: RequestIds) -> Due {
+        let nonce = *under_way.nonce.get_or_insert(ids.nonce);
         under_way.sent += 1;
         self.under_way = Some(under_way);
         let (word, operand, expected) = match under_way.asked.op {
@@ -138,7 +142,7 @@ impl Atomics {
             epoch: self.sequences.epoch(),
             operand,
             expected,
-            ..Request::read(0, initiator, nonce)
+            ..Request::read(0, ids.initiator, nonce)
         })
     }
 
@@ -194,6 +198,10 @@ mod tests {
         op: WordOp::FetchAndAdd { word: 3, delta: 5 },
     };
 
+    fn ids(initiator: u64, nonce: u64) -> RequestIds {
+        RequestIds { initiator, nonce }
+    }
+
     fn at(us: u64) -> Timestamp {
         Timestamp::from_nanos(1_000_000_000 + us * 1000)
     }
@@ -223,13 +231,16 @@ mod tests {
     #[test]
     fn one_without_an_answer_is_sent_again_with_its_sequence_and_given_up_in_the_end() {
         let mut atomics = Atomics::default();
-        let first = sent(atomics.due(ASKED, (1, 20), at(0)));
-        assert!(matches!(atomics.due(ASKED, (1, 2), at(1900)), Due::Nothing));
-        let again = sent(atomics.due(ASKED, (1, 21), at(2000)));
+        let first = sent(atomics.due(ASKED, ids(1, 20), at(0)));
+        assert!(matches!(
+            atomics.due(ASKED, ids(1, 2), at(1900)),
+            Due::Nothing
+        ));
+        let again = sent(atomics.due(ASKED, ids(1, 21), at(2000)));
         assert_eq!(again.sequence, first.sequence);
         assert_eq!(again.nonce, first.nonce, "an answer to either counts");
         assert!(matches!(
-            atomics.due(ASKED, (1, 2), at(250_000)),
+            atomics.due(ASKED, ids(1, 2), at(250_000)),
             Due::GiveUp(7)
         ));
         // A late answer finds no asker.
@@ -243,21 +254,21 @@ mod tests {
     #[test]
     fn the_nodes_life_is_learned_and_a_new_one_noticed() {
         let mut atomics = Atomics::default();
-        let first = sent(atomics.due(ASKED, (1, 10), at(0)));
+        let first = sent(atomics.due(ASKED, ids(1, 10), at(0)));
         assert_eq!(first.epoch, 0);
         assert!(
             atomics
                 .accept(&reply(&first, Status::Epoch), at(100))
                 .is_none()
         );
-        let second = sent(atomics.due(ASKED, (1, 11), at(200)));
+        let second = sent(atomics.due(ASKED, ids(1, 11), at(200)));
         assert_eq!(second.epoch, 77);
         assert_ne!(second.sequence, first.sequence);
         assert_eq!((first.nonce, second.nonce), (10, 11));
         let done = atomics.accept(&reply(&second, Status::Done), at(300));
         let node_now = Timestamp::from_nanos(9_000_000_000);
         assert_eq!(done, Some((7, WordReply::Done { held: 42, node_now })));
-        let third = sent(atomics.due(ASKED, (1, 12), at(400)));
+        let third = sent(atomics.due(ASKED, ids(1, 12), at(400)));
         let lost = atomics.accept(&reply(&third, Status::Epoch), at(500));
         assert_eq!(lost, Some((7, WordReply::Lost)));
     }
@@ -271,13 +282,13 @@ mod tests {
             Status::Other(99),
         ] {
             let mut atomics = Atomics::default();
-            let request = sent(atomics.due(ASKED, (1, 10), at(0)));
+            let request = sent(atomics.due(ASKED, ids(1, 10), at(0)));
             let given = atomics.accept(&reply(&request, status), at(1));
             assert_eq!(given, Some((7, WordReply::Lost)), "{status:?}");
         }
         let mut atomics = Atomics::default();
         for round in 0..=RENEWALS_MAX {
-            let request = sent(atomics.due(ASKED, (1, 0), at(u64::from(round) * 10)));
+            let request = sent(atomics.due(ASKED, ids(1, 0), at(u64::from(round) * 10)));
             let given = atomics.accept(&reply(&request, Status::Stale), at(u64::from(round) * 10));
             let last = round == RENEWALS_MAX;
             assert_eq!(given.is_some(), last, "{round}");
@@ -288,12 +299,12 @@ mod tests {
     fn one_that_was_too_old_is_numbered_anew_unless_a_copy_was_sent() {
         let lost = Some((7, WordReply::Lost));
         let mut atomics = Atomics::default();
-        let first = sent(atomics.due(ASKED, (1, 0), at(0)));
+        let first = sent(atomics.due(ASKED, ids(1, 0), at(0)));
         assert_eq!(atomics.accept(&reply(&first, Status::TooOld), at(1)), None);
-        let second = sent(atomics.due(ASKED, (1, 0), at(2)));
+        let second = sent(atomics.due(ASKED, ids(1, 0), at(2)));
         // The answer had the node's clock.
         assert_eq!(second.sequence, 9_000_000_000);
-        sent(atomics.due(ASKED, (1, 0), at(2002)));
+        sent(atomics.due(ASKED, ids(1, 0), at(2002)));
         let given = atomics.accept(&reply(&second, Status::TooOld), at(2003));
         assert_eq!(given, lost, "a copy may have been carried out");
     }
@@ -302,7 +313,7 @@ mod tests {
     fn one_that_is_always_too_old_is_lost_after_its_renewals() {
         let mut atomics = Atomics::default();
         for round in 0..=u64::from(RENEWALS_MAX) {
-            let request = sent(atomics.due(ASKED, (1, 0), at(round * 10)));
+            let request = sent(atomics.due(ASKED, ids(1, 0), at(round * 10)));
             let given = atomics.accept(&reply(&request, Status::TooOld), at(round * 10));
             let last = round == u64::from(RENEWALS_MAX);
             assert_eq!(given.is_some(), last, "{round}");
@@ -314,7 +325,7 @@ mod tests {
         let mut atomics = Atomics::default();
         atomics.note_clock(20_000_000_000, at(0), at(0));
         atomics.note_clock(20_000_000_000, at(0), at(300_000));
-        let next = sent(atomics.due(ASKED, (1, 0), at(300_000)));
+        let next = sent(atomics.due(ASKED, ids(1, 0), at(300_000)));
         assert_eq!(next.sequence, 20_300_000_000);
     }
 
@@ -322,11 +333,11 @@ mod tests {
     fn numbers_follow_a_clock_that_stood_still() {
         let mut atomics = Atomics::default();
         atomics.note_clock(20_000_000_000, at(0), at(0));
-        let ahead = sent(atomics.due(ASKED, (1, 0), at(0)));
+        let ahead = sent(atomics.due(ASKED, ids(1, 0), at(0)));
         assert_eq!(ahead.sequence, 20_000_000_000);
         let given = atomics.accept(&reply(&ahead, Status::TooNew), at(1));
         assert_eq!(given, Some((7, WordReply::Lost)));
-        let next = sent(atomics.due(ASKED, (1, 0), at(1)));
+        let next = sent(atomics.due(ASKED, ids(1, 0), at(1)));
         assert_eq!(next.sequence, 9_000_000_000);
     }
 }

@@ -12,7 +12,7 @@ use tidegate_core::load::{LoadTable, Rung, WordReply};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
-use super::atomics::Due;
+use super::atomics::{Due, RequestIds};
 use super::front_ends;
 use super::in_flight::InFlightRead;
 use super::keys::{KeyChoice, Purpose};
@@ -261,7 +261,11 @@ impl Worker {
             self.table.answer_word(id, asked.ticket, WordReply::Lost);
             return;
         };
-        match path.atomics.due(asked, (path.initiator, nonce), now) {
+        let ids = RequestIds {
+            initiator: path.initiator,
+            nonce,
+        };
+        match path.atomics.due(asked, ids, now) {
             Due::Nothing => {}
             Due::GiveUp(ticket) => self.table.answer_word(id, ticket, WordReply::Lost),
             Due::Send(request) => {

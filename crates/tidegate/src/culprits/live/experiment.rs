@@ -51,9 +51,14 @@ impl RunningExperiment {
         let assignments = delay_experiments.begin(suspect.pattern.clone(), DELAY, now + TIME_MAX);
         let assignments =
             assignments.map_err(|error| format!("`{class}` cannot be tested: {error}"))?;
-        let name = (suspect.class, suspect.class_name);
         Ok(Self {
-            run: ExperimentRun::new(name, suspect.resource_name, suspect.cost_seconds, now),
+            run: ExperimentRun::new(
+                suspect.class,
+                suspect.class_name,
+                suspect.resource_name,
+                suspect.cost_seconds,
+                now,
+            ),
             assignments,
             resource: suspect.resource,
             class: suspect.class,
