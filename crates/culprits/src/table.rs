@@ -7,35 +7,38 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-fn widths(rows: &[Vec<String>]) -> Vec<usize> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+fn widths<R: AsRef<[String]>>(rows: &[R]) -> Vec<usize> {
+    let rows = rows.iter().map(AsRef::as_ref);
+    let columns = rows.clone().map(<[String]>::len).max().unwrap_or(0);
     let widest = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
+        let cells = rows.clone().filter_map(|row| row.get(column));
         cells.map(|cell| width(cell)).max().unwrap_or(0)
     };
     (0..columns).map(widest).collect()
 }
 
 /// All columns aligned left: words.
-pub fn left(rows: &[Vec<String>]) -> String {
-    render(rows, |_| false)
+pub fn left<R: AsRef<[String]>>(rows: &[R]) -> String {
+    render(rows, usize::MAX)
 }
 
 /// The first column aligned left, the others right: numbers.
-pub fn numbers(rows: &[Vec<String>]) -> String {
-    render(rows, |column| column > 0)
+pub fn numbers<R: AsRef<[String]>>(rows: &[R]) -> String {
+    render(rows, 1)
 }
 
-fn render(rows: &[Vec<String>], right: impl Fn(usize) -> bool) -> String {
+/// The first `words` columns aligned left, the others right.
+pub fn render<R: AsRef<[String]>>(rows: &[R], words: usize) -> String {
     let widths = widths(rows);
     let mut out = String::new();
     for row in rows {
+        let row = row.as_ref();
         let mut line = String::new();
         for (column, (cell, wide)) in row.iter().zip(&widths).enumerate() {
             let gap = if column == 0 { 0 } else { GAP };
             let fill = " ".repeat(wide.saturating_sub(width(cell)));
             line.push_str(&" ".repeat(gap));
-            if right(column) {
+            if column >= words {
                 line.push_str(&fill);
                 line.push_str(cell);
             } else {
@@ -86,7 +89,7 @@ pub fn blocks(rows: &[Vec<String>], fixed: usize, columns: Option<usize>) -> Str
         let cells = |row: &Vec<String>| {
             let kept = row.iter().take(fixed);
             let own = block.iter().filter_map(|column| row.get(*column));
-            kept.chain(own).cloned().collect()
+            kept.chain(own).cloned().collect::<Vec<_>>()
         };
         numbers(&rows.iter().map(cells).collect::<Vec<_>>())
     };
@@ -116,6 +119,7 @@ mod tests {
         let table = rows(&[&["a", "x", "y"], &["long", "1", "100"]]);
         assert_eq!(numbers(&table), "a     x    y\nlong  1  100\n");
         assert_eq!(left(&table), "a     x  y\nlong  1  100\n");
+        assert_eq!(render(&table, 2), "a     x    y\nlong  1  100\n");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockFilter, Socket, TcpKeepalive, Type};
 
 /// Connections that the kernel holds until they are accepted; it may hold fewer.
@@ -115,13 +116,14 @@ pub(crate) fn stop_new(socket: &Socket) -> io::Result<()> {
 
 /// Whether it is this machine that cannot connect: then no node is to blame.
 pub fn is_own_fault(error: &io::Error) -> bool {
-    const ENOMEM: i32 = 12;
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    const EADDRNOTAVAIL: i32 = 99;
-    const ENOBUFS: i32 = 105;
-    let number = error.raw_os_error().unwrap_or_default();
-    [ENOMEM, ENFILE, EMFILE, EADDRNOTAVAIL, ENOBUFS].contains(&number)
+    const OWN: [Errno; 5] = [
+        Errno::NOMEM,
+        Errno::NFILE,
+        Errno::MFILE,
+        Errno::ADDRNOTAVAIL,
+        Errno::NOBUFS,
+    ];
+    Errno::from_io_error(error).is_some_and(|number| OWN.contains(&number))
 }
 
 #[cfg(test)]

@@ -163,7 +163,7 @@ pub enum Arrivals {
 }
 
 /// A standard normal variate (Box and Muller).
-fn normal(prng: &mut Prng) -> f64 {
+pub(crate) fn normal(prng: &mut Prng) -> f64 {
     let radius = (-2.0 * (1.0 - prng.unit()).ln()).sqrt();
     radius * (std::f64::consts::TAU * prng.unit()).cos()
 }

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::SendFlags;
 use socket2::{SockRef, Socket, Type};
 use tidegate_core::admission::Verdict;
 use tokio::io::Interest;
@@ -35,8 +36,6 @@ use crate::sockets::{is_own_fault, stop_new};
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
 /// What a handshake may take that has begun when the worker stops accepting.
 const HANDSHAKE: Duration = Duration::from_millis(250);
-/// More is to come (send(2)): the answer leaves with the end of the stream, in one segment.
-const MSG_MORE: i32 = 0x8000;
 /// Connections that are accepted before others get their turn.
 const BATCH: usize = 64;
 
@@ -185,7 +184,8 @@ fn refuse(clients: &Rc<Clients>, socket: Socket, reason: Reason) {
     clients.worker.base.stats().refused[reason.index()].add(1);
     let (worker, base) = (&clients.worker, &clients.worker.base);
     let answer = worker.answers.unread(reason);
-    match socket.send_with_flags(answer, MSG_MORE) {
+    // More is to come: the answer leaves with the end of the stream, in one segment.
+    match rustix::net::send(&socket, answer, SendFlags::MORE | SendFlags::NOSIGNAL) {
         Ok(sent) if sent == answer.len() => {
             let until = base.due(base.ticks.linger);
             clients.lingering.borrow_mut().push(socket, until);

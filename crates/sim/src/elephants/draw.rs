@@ -9,7 +9,7 @@
 use tidegate_core::prng::Prng;
 
 use super::site::{Class, Comes, Noise, Site, Traffic};
-use super::world::normal;
+use crate::model::normal;
 
 /// What a family may change before its site is drawn.
 #[derive(Clone, Copy, Debug)]

@@ -15,6 +15,7 @@ use tidegate_core::time::Timestamp;
 use super::site::{Background, Class, Comes, Noise, Site, Traffic};
 use super::tier::{Job, Tier};
 use super::trace::{Resource, START_MS, Second, Trace};
+use crate::model::normal;
 
 /// Steps between two readings of the counters.
 const READ_EVERY: u64 = 10;
@@ -673,10 +674,4 @@ fn scattered(prng: &mut Prng, noise: Noise, mean: f64) -> f64 {
         Noise::LogNormal(sigma) => mean * (sigma * normal(prng) - sigma * sigma / 2.0).exp(),
         Noise::Uniform => mean * (0.5 + prng.unit()),
     }
-}
-
-/// A normal variate (Box and Muller).
-pub(super) fn normal(prng: &mut Prng) -> f64 {
-    let radius = (-2.0 * (1.0 - prng.unit()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * prng.unit()).cos()
 }

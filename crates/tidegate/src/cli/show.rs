@@ -1,5 +1,7 @@
 //! Answers of the admin API as text for people.
 
+use tidegate_culprits::table;
+
 use crate::models::{
     Apart, Decision, NodeStatus, Quantiles, SiteStatus, Status, TermStatus, ThrottleStatus,
     Throttles, Why, WhySiteNode, grown_reason,
@@ -246,30 +248,10 @@ fn state(node: &NodeStatus) -> String {
     }
 }
 
-/// Columns as wide as their widest cell; the first is aligned left, the others as they read.
+/// A table below a headline: names and states are words, all else are numbers.
 fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut out = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (index, (cell, width)) in row.iter().zip(widths).enumerate() {
-            line.push_str("  ");
-            // Names and states are words, all else are numbers.
-            if index < 3 {
-                line.push_str(&format!("{cell:<width$}"));
-            } else {
-                line.push_str(&format!("{cell:>width$}"));
-            }
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
+    let lines = table::render(rows, 3);
+    lines.lines().map(|line| format!("  {line}\n")).collect()
 }
 
 /// `tidegate why`.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use serde::Serialize;
+use strsim::osa_distance;
 
 /// Most problems that are shown; a file with more is likely not a configuration at all.
 const PROBLEMS_MAX: usize = 20;
@@ -229,34 +230,10 @@ pub(crate) fn did_you_mean<'a>(
     let lower = name.to_ascii_lowercase();
     known
         .into_iter()
-        .map(|known| (distance(&lower, &known.to_ascii_lowercase()), known))
+        .map(|known| (osa_distance(&lower, &known.to_ascii_lowercase()), known))
         .filter(|(distance, known)| *distance * 3 <= known.chars().count().max(3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
-}
-
-/// Letters to insert, delete, replace or swap with a neighbour (optimal string alignment).
-fn distance(from: &str, to: &str) -> usize {
-    let from: Vec<char> = from.chars().collect();
-    let to: Vec<char> = to.chars().collect();
-    let mut rows = vec![vec![0; to.len() + 1]; from.len() + 1];
-    for (index, row) in rows.iter_mut().enumerate() {
-        row[0] = index;
-    }
-    for (index, cell) in rows[0].iter_mut().enumerate() {
-        *cell = index;
-    }
-    for i in 1..=from.len() {
-        for j in 1..=to.len() {
-            let replace = rows[i - 1][j - 1] + usize::from(from[i - 1] != to[j - 1]);
-            let mut least = replace.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
-                least = least.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = least;
-        }
-    }
-    rows[from.len()][to.len()]
 }
 
 #[cfg(test)]

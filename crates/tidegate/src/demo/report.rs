@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidegate_core::policy::PolicyKind;
+use tidegate_culprits::table;
 use tidegate_proxy::HistogramSnapshot;
 
 use super::load::Tally;
@@ -115,46 +116,28 @@ impl Findings {
     /// For people: the table, what it comes to, and what it was measured on.
     pub(super) fn table(&self) -> String {
         let summary = self.summary();
-        let mut text = format!(
-            "{:<13} {:>6} {:>6} {:>6} {:>7} {:>7} {:>11} {:>7} {:>8}\n",
-            "policy",
-            "done",
-            "failed",
-            "req/s",
-            "p50 ms",
-            "p99 ms",
-            "(by round)",
-            "p99.9",
-            "load age"
-        );
-        for policy in &summary.policies {
+        let header = [
+            "policy", "done", "failed", "req/s", "p50 ms", "p99 ms", "by round", "p99.9", "age ms",
+        ];
+        let mut rows = vec![header.map(str::to_owned)];
+        rows.extend(summary.policies.iter().map(|policy| {
             let (least, most) = policy.p99_range;
-            let range = if policy.rounds > 1 {
-                format!("{least:.0}-{most:.0}")
-            } else {
-                "-".into()
-            };
-            let age = match policy.load_age_p99_ms {
-                Some(age) => format!("{age:.1} ms"),
-                None => "-".into(),
-            };
-            // Writing to a string cannot fail.
-            writeln!(
-                text,
-                "{:<13} {:>6} {:>6} {:>6.0} {:>7.1} {:>7.1} {:>11} {:>7.1} {:>8}",
-                policy.name,
-                policy.completed,
-                policy.failed,
-                policy.throughput_rps,
-                policy.p50_ms,
-                policy.p99_ms,
-                range,
-                policy.p999_ms,
-                age,
-            )
-            .ok();
-        }
-        text.push_str("load age: p99 of the age of the load record at a decision\n\n");
+            let range = (policy.rounds > 1).then(|| format!("{least:.0}-{most:.0}"));
+            let age = policy.load_age_p99_ms.map(|age| format!("{age:.1}"));
+            [
+                policy.name.to_owned(),
+                policy.completed.to_string(),
+                policy.failed.to_string(),
+                format!("{:.0}", policy.throughput_rps),
+                format!("{:.1}", policy.p50_ms),
+                format!("{:.1}", policy.p99_ms),
+                range.unwrap_or("-".into()),
+                format!("{:.1}", policy.p999_ms),
+                age.unwrap_or("-".into()),
+            ]
+        }));
+        let mut text = table::numbers(&rows);
+        text.push_str("age ms: p99 of the age of the load record at a decision\n\n");
         text.push_str(&summary.verdict());
         text.push_str(&self.machine());
         text

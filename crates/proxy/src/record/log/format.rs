@@ -2,6 +2,11 @@
 //! control characters and invalid UTF-8 are escaped, so a line stays one line and one object.
 
 use std::io::Write;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
 
 use super::{Head, Tail};
 
@@ -232,48 +237,24 @@ fn hex(out: &mut Vec<u8>, byte: u8) {
 }
 
 /// A point in time as people write it, in UTC.
-struct Civil {
-    year: i64,
-    month: usize,
-    day: u64,
-    hour: u64,
-    minute: u64,
-    second: u64,
-}
-
-impl Civil {
-    /// From seconds of the Unix epoch: days since 0000-03-01 in eras of 400 years.
-    fn new(seconds: u64) -> Self {
-        let days = (seconds / 86_400) as i64 + 719_468;
-        let era = days.div_euclid(146_097);
-        let day_of_era = days.rem_euclid(146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month = (5 * day_of_year + 2) / 153;
-        let in_day = seconds % 86_400;
-        Self {
-            year: year_of_era + era * 400 + i64::from(month >= 10),
-            month: ((month + 2) % 12) as usize,
-            day: (day_of_year - (153 * month + 2) / 5 + 1) as u64,
-            hour: in_day / 3600,
-            minute: in_day / 60 % 60,
-            second: in_day % 60,
-        }
-    }
+fn civil(unix_nanos: u64) -> DateTime {
+    let seconds = Duration::from_nanos(unix_nanos).as_secs() as i64;
+    // 64 bits of nanoseconds end in the year 2554, jiff's calendar in 9999.
+    let at = Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
+    Offset::UTC.to_datetime(at)
 }
 
 fn rfc3339(out: &mut Vec<u8>, unix_nanos: u64) {
-    let at = Civil::new(unix_nanos / 1_000_000_000);
+    let at = civil(unix_nanos);
     put!(
         out,
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
-        at.year,
-        at.month + 1,
-        at.day,
-        at.hour,
-        at.minute,
-        at.second,
+        at.year(),
+        at.month(),
+        at.day(),
+        at.hour(),
+        at.minute(),
+        at.second(),
         unix_nanos / 1000 % 1_000_000
     );
 }
@@ -282,16 +263,16 @@ fn clf_time(out: &mut Vec<u8>, unix_nanos: u64) {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
-    let at = Civil::new(unix_nanos / 1_000_000_000);
+    let at = civil(unix_nanos);
     put!(
         out,
         "{:02}/{}/{:04}:{:02}:{:02}:{:02} +0000",
-        at.day,
-        MONTHS[at.month],
-        at.year,
-        at.hour,
-        at.minute,
-        at.second
+        at.day(),
+        MONTHS[usize::from(at.month().unsigned_abs()) - 1],
+        at.year(),
+        at.hour(),
+        at.minute(),
+        at.second()
     );
 }
 
