@@ -180,13 +180,15 @@ fn a_database_that_is_full_from_the_start_keeps_others_out_for_some_seconds_only
     assert!(at_first > 1000, "the database is full: {at_first}");
 }
 
-/// Pages are the dearer the more seldom the stock is counted. Seed 3 is left out: there others do well for a moment after
-/// the throttle is set, which ends the watch (see the failure case in `throttle/automatic/harm.rs`).
+/// Pages are the dearer the more seldom the stock is counted. With seed 3 others do well for a moment after the throttle
+/// is set, so that it takes longer.
 #[test]
 fn a_throttle_after_which_others_wait_longer_is_taken_back_and_not_tried_again_at_once() {
-    for seed in [1, 2, 4] {
+    for seed in 1..=12 {
         let adaptive = AdmissionConfig::new(AdmissionKind::Adaptive);
-        let tally = run(&stocktaking(adaptive, Some(AutoConfig::default()), seed));
+        let mut shop = stocktaking(adaptive, Some(AutoConfig::default()), seed);
+        shop.length = ONSET + Duration::from_secs(75);
+        let tally = run(&shop);
         let onset = ONSET.as_secs_f64();
         let said: Vec<_> = tally.said.iter().map(|it| &*it.1).collect();
         let expected = [
@@ -195,12 +197,13 @@ fn a_throttle_after_which_others_wait_longer_is_taken_back_and_not_tried_again_a
         ];
         assert_eq!(said, expected, "seed {seed}");
         let [set, back] = [0, 1].map(|place| tally.said[place].0 - onset);
-        assert!((back - set - 15.0).abs() < 1.5, "seed {seed}: {set} {back}");
+        let took = back - set;
+        assert!(took > 13.5 && took < 30.0, "seed {seed}: {set} {back}");
         let pages = |from, to| after(&tally, &STOCK_PAGES, from, to).mean_ms;
         let (before, slowed) = (pages(0.0, set), pages(set + 5.0, back));
-        let then = pages(back + 15.0, 110.0);
+        let then = pages(back + 15.0, 75.0);
         assert!(slowed > 2.5 * before, "seed {seed}: {before} {slowed}");
-        assert!(then < 1.5 * before, "seed {seed}: {before} {then}");
+        assert!(2.0 * then < slowed, "seed {seed}: {slowed} {then}");
         println!("seed {seed}: pages {before:.0} ms, {slowed:.0} slowed, {then:.0} afterwards");
     }
 }

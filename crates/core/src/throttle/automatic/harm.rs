@@ -4,7 +4,7 @@
 //! going to   pain when it was set + its rise in a second then x seconds since
 //! harm       for 15 s at half of what was in flight or less,  pain > 1.1 x what it was going to be,
 //!            and no less of the resource is used:  use > 0.95 x what it was
-//! over       pain <= 0.8 x what it was, or calm: it helps;  or 60 s after it was set
+//! over       pain <= 0.8 x what it was, or calm, for 15 s: it helps;  or 60 s after it was set
 //! again      not for 5 minutes; twice as long after each time, up to 160 minutes
 //! ```
 //!
@@ -14,7 +14,7 @@
 //!
 //! Inputs: how others did before and do now. Failure case: a class that does harm while waits grow fast anyway is not
 //! seen to; its throttle ends when it is doubted, or at its longest time. Other load that comes within the minute looks
-//! like harm, and the class is left alone for five minutes. Others that do well for a moment within that minute end the
+//! like harm, and the class is left alone for five minutes. Others that do well for 15 s within that minute end the
 //! watch, and harm that shows only then is not seen.
 //!
 //! Source: the fluid limit of a queue in order of arrival.
@@ -27,6 +27,9 @@ use crate::time::Timestamp;
 
 /// How long a class must be held to half of what it had in flight.
 const HALVED: Duration = Duration::from_secs(15);
+/// How long others must have done better before a throttle is not watched any more: that they do for a moment may be
+/// what the class did for them before it was slowed.
+const HELPED: Duration = Duration::from_secs(15);
 /// How long after it was set a throttle is watched.
 const WATCHED: Duration = Duration::from_secs(60);
 /// Part of the use from which on no less is used.
@@ -68,9 +71,14 @@ impl Before {
         2.0 * f64::from(limit) <= self.in_flight
     }
 
-    /// Whether nothing has to be watched any more.
-    pub(super) fn is_over(&self, pressure: &Pressure<'_>, now: Timestamp) -> bool {
-        let helps = pressure.pain() <= TRIAL_HELPS * self.pain || pressure.is_calm();
+    /// Whether others do better than they did.
+    pub(super) fn is_helped(&self, pressure: &Pressure<'_>) -> bool {
+        pressure.pain() <= TRIAL_HELPS * self.pain || pressure.is_calm()
+    }
+
+    /// Whether nothing has to be watched any more, where others have done better since then.
+    pub(super) fn is_over(&self, well_since: Option<Timestamp>, now: Timestamp) -> bool {
+        let helps = well_since.is_some_and(|since| now.since(since) >= HELPED);
         helps || now.since(self.at) > WATCHED
     }
 }
@@ -212,11 +220,13 @@ mod tests {
     #[test]
     fn what_helps_is_not_watched_any_more() {
         let before = standing(2.0, 0.0).before.unwrap();
-        assert!(before.is_over(&pressure(0.97, 1.6), NOW));
-        assert!(!before.is_over(&pressure(0.97, 1.7), NOW));
-        assert!(before.is_over(&pressure(0.6, 1.7), NOW), "there is room");
+        assert!(before.is_helped(&pressure(0.97, 1.6)));
+        assert!(!before.is_helped(&pressure(0.97, 1.7)));
+        assert!(before.is_helped(&pressure(0.6, 1.7)), "there is room");
+        assert!(before.is_over(Some(ago(15)), NOW));
+        assert!(!before.is_over(Some(ago(14)), NOW), "for a moment");
         let later = NOW + Duration::from_secs(41);
-        assert!(before.is_over(&pressure(0.97, 3.0), later));
+        assert!(!before.is_over(None, NOW) && before.is_over(None, later));
     }
 
     #[test]

@@ -86,6 +86,8 @@ struct Own {
     known_at: Timestamp,
     needed_at: Timestamp,
     before: Option<Before>,
+    /// Since when it helps.
+    well_since: Option<Timestamp>,
     halved_at: Option<Timestamp>,
 }
 
@@ -191,8 +193,12 @@ impl Automatic {
     fn watch(&mut self, pressures: &[Pressure<'_>], now: Timestamp) {
         for own in self.own.values_mut() {
             let pressure = pressures.iter().find(|it| it.resource == own.resource);
-            let over = |before: &Before| pressure.is_some_and(|it| before.is_over(it, now));
-            if own.before.as_ref().is_some_and(over) {
+            let (Some(pressure), Some(before)) = (pressure, own.before) else {
+                continue;
+            };
+            let since = own.well_since.unwrap_or(now);
+            own.well_since = before.is_helped(pressure).then_some(since);
+            if before.is_over(own.well_since, now) {
                 own.before = None;
             }
         }
@@ -259,6 +265,7 @@ impl Automatic {
                     known_at: now,
                     needed_at: now,
                     before: Some(before),
+                    well_since: None,
                     halved_at: before.is_halved(limit).then_some(now),
                 };
                 self.own.insert(class.into(), own);
