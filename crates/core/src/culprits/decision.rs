@@ -8,8 +8,8 @@
 //! below 20 s of data            t >= 5, z >= 6, rm >= 2
 //! cost > 4 x its mean life      t >= 4.5, z >= 4.5, rm >= 1.5, too: work behind the reply has more
 //!                               places to be
-//! suspected, of 7.5 to 20 s of data: share >= 10.5 %, cost >= 1.3 x the mean, and t >= 5, z >= 3, rm >= 1.3, or by
-//! lives where the resource was full for a quarter of it
+//! suspected     share >= 10.5 %, cost >= 1.3 x the mean, and t >= 5, z >= 3, rm >= 1.3 in 7.5 to 20 s of data; or by
+//!               lives, in so much data or of a resource that has never had room, where it was full for a quarter
 //! full resource                 share >= 3.5 %, cost >= 1.9 x the mean;  no t, z or rm
 //!
 //! where 90 s and more are known, or live 45 s without an alarm for a minute: named by the long window, too, with

@@ -48,7 +48,7 @@ const VIRTUAL_FITS: usize = 2;
 const SHIFT_WORTH: f64 = 0.85;
 /// Part of a window's time, 0 to 1, in which the resource is full, above which occupancy by lives decides.
 pub(super) const FULL_TIME_SHARE: f64 = 0.7;
-/// The same, above which they tell whom to suspect in a short window.
+/// The same, above which they give suspects where little is known.
 const SUSPECTED_FULL: f64 = 0.25;
 /// Standard deviations of what is not explained at which a class is seen.
 const DETECTED: f64 = 5.0;
@@ -287,7 +287,7 @@ impl<'a> Student<'a> {
             self.by_occupancy();
         } else if dot(&self.y, &self.y) > 0.0 {
             self.by_regression();
-            if self.study.full > SUSPECTED_FULL && self.window.seconds() < WINDOW_MIN {
+            if self.study.full > SUSPECTED_FULL && self.is_little_known() {
                 let occupied = self.occupied();
                 self.suspect(&occupied);
             }
@@ -295,6 +295,12 @@ impl<'a> Student<'a> {
         self.study.scatter = self.scatter_of_late();
         self.note_bounds();
         self.study
+    }
+
+    /// Whether the window is short, or the resource has never had room: what lives tell is all there is then.
+    fn is_little_known(&self) -> bool {
+        let mut room = self.known.room.values();
+        self.window.seconds() < WINDOW_MIN || !room.any(|it| it.windows >= WINDOWS_MIN)
     }
 
     /// What costs may be where the fit tells too little, and from which cost on a class would have been seen.

@@ -20,10 +20,11 @@
 //! take back pressed after an ease, and worse than before it: what it was before, at once
 //! release   calm, nobody held for 30 s
 //!
-//! try       pressed, no sure one is left to set, no other trial undecided: the one with the greatest
+//! try       pressed, no sure one is left to set, no other trial undecided (`trials`): the one with the greatest
 //!             share, 10 % and more, of those that are suspected or fill the resource as far as lives tell; as `set`
-//! acquit    of a trial: still pressed, 5 s at the least, pain > 0.8 x what it was, none else to try: release, not
+//! acquit    of trials: still pressed, 5 s at the least, pain > 0.8 x what it was, none else to try: release, not
 //!             again soon
+//! let go    a trial that helped beside others, when others are well: one after the other (`trials`)
 //! doubt     pressed, nobody has accused it and nothing has changed for 60 s: eased by as much again, and that
 //!             is taken back if it makes things worse; released if nobody is held for 30 s
 //! unknown   its resource has had no figures for 60 s: released, for nothing else would ever end it
@@ -43,13 +44,13 @@
 //! admission lets requests wait: set as above where others are held back, released when they were not and less than 0.75
 //! was in use for 30 s.
 //!
-//! A resource that is full from the start tells nobody's name for sure, so it must be tried: with room again
-//! the use tells who it was, and who makes no difference goes free.
+//! A resource that is full from the start shows no culprit for sure, so classes must be tried: with room again
+//! the use shows which it was, and a class that makes no difference goes free.
 //!
 //! One new throttle per call, so that its effect is seen before the next. Down by a factor and up by
 //! steps finds the limit at which the resource is just not the bottleneck, and comes back to it
-//! faster than it leaves. A class is never held below `least`, so its requests complete; whoever is
-//! not accused with confidence is never touched, but for one trial at a time, nor is anybody's own order.
+//! faster than it leaves. A class is never held below `least`, so its requests complete; a class that is
+//! not accused with confidence is never touched, but for trials, nor is an operator's order.
 //!
 //! Inputs: culprits, resources, own throttles, a clock. What it does not know: how any of them is
 //! found out, what an operator has ordered, and who was acquitted; the caller leaves such classes out.
@@ -61,12 +62,15 @@
 
 mod harm;
 mod keeper;
+mod trials;
 
 use std::time::Duration;
 
 use crate::time::Timestamp;
 pub use harm::Before;
 pub use keeper::{Automatic, Done, Heard, UsedPart};
+pub use trials::Passing;
+use trials::Turn;
 
 /// The bounds of what it may do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -195,6 +199,8 @@ pub struct Standing<'a> {
     pub before: Option<Before>,
     /// Since when the class has been held to half of what was in flight then, or less.
     pub halved_at: Option<Timestamp>,
+    /// How its requests go on.
+    pub passing: Passing,
 }
 
 #[cfg(test)]
@@ -216,6 +222,7 @@ impl<'a> Standing<'a> {
             needed_at: a_second_ago,
             before: None,
             halved_at: None,
+            passing: Passing::default(),
         }
     }
 }
@@ -238,6 +245,8 @@ pub enum WhyReleased {
     Cleared,
     /// It was a trial, and made no difference.
     Acquitted,
+    /// It was a trial, and others do as well without it.
+    Spared,
     /// Its resource has had no figures for a while.
     Unknown,
     /// Others suffer more for it.
@@ -280,6 +289,13 @@ pub enum Step<'a> {
     },
     /// What it had before it was eased.
     TakeBack {
+        /// The class.
+        class: &'a str,
+        /// Its concurrency.
+        limit: u32,
+    },
+    /// What it had before it was let go, since it uses what is full.
+    Keep {
         /// The class.
         class: &'a str,
         /// Its concurrency.
@@ -401,23 +417,22 @@ pub fn steps<'a>(
 ) -> Vec<Step<'a>> {
     let pressure = |resource: &str| pressures.iter().find(|it| it.resource == resource);
     let mut steps: Vec<_> = (standing.iter())
-        .filter_map(|it| change(config, it, pressure(it.resource), now))
+        .filter_map(|it| {
+            let pressure = pressure(it.resource);
+            let pain = pressure.map_or(0.0, Pressure::pain);
+            let turn = trials::turn(it, standing, culprits, pain);
+            change(config, it, pressure, turn, now)
+        })
         .collect();
-    let acquitted = |step: &Step<'_>| {
+    let released = |step: &&Step<'_>| {
         let why = WhyReleased::Acquitted;
-        matches!(step, Step::Release { why: it, .. } if *it == why)
+        matches!(step, Step::Release { why: it, .. } if *it != why)
     };
-    let released = |step: &&Step<'_>| matches!(step, Step::Release { .. }) && !acquitted(step);
     let left = standing.len() - steps.iter().filter(released).count();
-    let next = (left < config.most).then(|| next(config, culprits, &pressure, standing, now));
-    let next = next.flatten();
-    // Trials are judged together, when the last one has had its time.
-    let young = |it: &Standing<'_>| it.trial.is_some() && now.since(it.changed_at) < SETTLE;
-    let one_more = matches!(next, Some(Step::Set { trial: Some(_), .. }));
-    if one_more || standing.iter().any(young) {
-        steps.retain(|step| !acquitted(step));
-    }
-    steps.extend(next);
+    let next = next(config, culprits, &pressure, standing, now);
+    let no_room = left >= config.most;
+    trials::judge_together(&mut steps, next.as_ref(), no_room, culprits, standing, now);
+    steps.extend(next.filter(|_| !no_room));
     steps
 }
 
@@ -429,12 +444,9 @@ fn next<'a, 'p>(
     standing: &[Standing<'a>],
     now: Timestamp,
 ) -> Option<Step<'a>> {
-    let pain = |resource: &str| pressure(resource).map_or(0.0, Pressure::pain);
     // Two classes that fill a resource between them must both be held before anything becomes better.
-    let undecided = standing.iter().any(|it| {
-        let in_vain = (it.trial).is_some_and(|before| !helps(before, pain(it.resource)));
-        in_vain && !is_at_its_least(config, it, now)
-    });
+    let mut trials = standing.iter();
+    let undecided = trials.any(|it| trials::is_undecided(config, it, pressure(it.resource), now));
     let may_try = config.trials && config.holds && !undecided;
     let wanted = culprits.iter().filter_map(|culprit| {
         let sure = culprit.confidence >= config.confidence;
@@ -464,22 +476,12 @@ fn next<'a, 'p>(
     })
 }
 
-/// Whether a class has been held as far as it may be for long enough to see what comes of it.
-fn is_at_its_least(config: &AutoConfig, standing: &Standing<'_>, now: Timestamp) -> bool {
-    let least = less(standing.limit.into(), config.least) == standing.limit;
-    least && now.since(standing.changed_at) >= SETTLE
-}
-
-/// Whether a trial has made a difference.
-fn helps(before: f64, pain: f64) -> bool {
-    pain <= TRIAL_HELPS * before
-}
-
 /// What becomes of one throttle. A resource without figures is neither pressed nor calm.
 fn change<'a>(
     config: &AutoConfig,
     standing: &Standing<'a>,
     pressure: Option<&Pressure<'_>>,
+    turn: Turn,
     now: Timestamp,
 ) -> Option<Step<'a>> {
     let class = standing.class;
@@ -502,19 +504,27 @@ fn change<'a>(
         from: standing.limit,
         pain,
     };
-    if pressure.is_calm() {
+    let sorted_out = turn != Turn::None && !pressure.is_pressed();
+    if pressure.is_calm() && !sorted_out {
         return ease(standing, pressure, before, now);
     }
     if harm::is_harmful(standing, pressure, now) {
         let why = WhyReleased::Harmful;
         return Some(Step::Release { class, why });
     }
-    if !pressure.is_pressed_still() {
-        return None;
-    }
-    if let Some(eased) = standing.eased.filter(|it| pain > WORSE * it.pain) {
+    let pressed = pressure.is_pressed_still();
+    if let Some(eased) = standing
+        .eased
+        .filter(|it| pressed && pain > WORSE * it.pain)
+    {
         let limit = eased.from;
         return Some(Step::TakeBack { class, limit });
+    }
+    if sorted_out && turn == Turn::LetGo {
+        return trials::let_go(standing, before, now);
+    }
+    if !pressed {
+        return None;
     }
     let unaccused = now.since(standing.accused_at) >= DOUBTED;
     if unaccused && quiet {
@@ -525,8 +535,7 @@ fn change<'a>(
         return None;
     }
     let limit = less(standing.limit.into(), config.least);
-    let in_vain = (standing.trial).is_some_and(|before| !helps(before, pain));
-    if limit == standing.limit && in_vain {
+    if limit == standing.limit && trials::is_in_vain(standing, pain) {
         let why = WhyReleased::Acquitted;
         return Some(Step::Release { class, why });
     }

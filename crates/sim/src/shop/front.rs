@@ -330,7 +330,10 @@ impl Front {
                 Some(Culprit {
                     class: &self.names[class],
                     resource,
-                    share: it.share,
+                    share: match confidence > Confidence::Suspected {
+                        true => it.share,
+                        false => it.suspected.unwrap_or_default(),
+                    },
                     confidence,
                     in_flight: sent.count() as f64,
                     held_back,

@@ -57,6 +57,8 @@ pub struct Class {
     /// Mean CPU time at the database; zero: it does not go there. Half of it is the same for all, the
     /// rest exponential.
     pub database: Duration,
+    /// Mean time that it waits at the web server for something else before that, in the same way.
+    pub elsewhere: Duration,
 }
 
 /// What one class works out for all others, which do it by themselves once it is too old.
@@ -102,6 +104,7 @@ pub fn auction(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed: 
         until: Duration::MAX,
         web: Duration::from_micros(web),
         database: Duration::from_micros(database),
+        elsewhere: Duration::ZERO,
     };
     Shop {
         classes: vec![
@@ -133,6 +136,7 @@ pub fn worn_out(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed:
         until: Duration::MAX,
         web: Duration::from_micros(web),
         database: Duration::from_micros(database),
+        elsewhere: Duration::ZERO,
     };
     Shop {
         classes: vec![
@@ -153,6 +157,30 @@ pub fn worn_out(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed:
     }
 }
 
+/// The same site with a page that waits for something else, longer than any search takes, and uses nothing: where lives
+/// alone show what fills the database, it looks most guilty.
+pub fn misleading(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed: u64) -> Shop {
+    let mut shop = worn_out(admission, automatic, seed);
+    shop.classes.push(Class {
+        path: "/browse/category",
+        come: Come::Closed(60, Duration::from_secs(7)),
+        elsewhere: Duration::from_millis(600),
+        ..shop.classes[2]
+    });
+    shop
+}
+
+/// An auction site with more visitors than its database bears, of pages that all cost the same: none is a culprit.
+pub fn overloaded(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed: u64) -> Shop {
+    let mut shop = worn_out(admission, automatic, seed);
+    shop.classes.truncate(4);
+    for class in &mut shop.classes {
+        class.come = Come::Closed(400, Duration::from_secs(7));
+        class.database = Duration::from_millis(6);
+    }
+    shop
+}
+
 /// Pages of the [`stocktaking`] shop.
 const PAGES: [&str; 10] = ["/a", "/b", "/c", "/d", "/e", "/f", "/g", "/h", "/i", "/j"];
 
@@ -167,6 +195,7 @@ pub fn stocktaking(admission: AdmissionConfig, automatic: Option<AutoConfig>, se
         until: Duration::MAX,
         web: Duration::from_millis(400),
         database: Duration::from_millis(80),
+        elsewhere: Duration::ZERO,
     };
     let pages = PAGES.map(|path| Class {
         path,
@@ -287,12 +316,19 @@ impl World<'_> {
             }
             let place = self.requests[number as usize].class;
             let class = &self.shop.classes[place];
-            let mean = class.database.as_secs_f64() / 2.0 * self.coldness(place);
-            let database = match class.database.is_zero() {
-                true => Duration::ZERO,
-                false => Duration::from_secs_f64(mean + self.prng.exponential(mean)),
-            };
-            self.server.begin(number, class.web, database, self.now);
+            let database = class.database.mul_f64(self.coldness(place));
+            let (database, elsewhere) = (self.draw(database), self.draw(class.elsewhere));
+            let stations = [class.web, elsewhere, database];
+            self.server.begin(number, stations, self.now);
+        }
+    }
+
+    /// A time with this mean, half of which is always the same.
+    fn draw(&mut self, mean: Duration) -> Duration {
+        let half = mean.as_secs_f64() / 2.0;
+        match mean.is_zero() {
+            true => Duration::ZERO,
+            false => Duration::from_secs_f64(half + self.prng.exponential(half)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The web server, and the database behind it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use tidegate_core::record::LoadRecord;
@@ -15,6 +15,10 @@ pub(super) struct Server {
     database: Processor,
     /// Of requests that go to the database: what they want there, and at the web server then.
     after: HashMap<u64, (Duration, Duration)>,
+    /// For how long requests wait for something else before that.
+    waits: HashMap<u64, Duration>,
+    /// Until when requests wait for something else before that; by their numbers.
+    elsewhere: BTreeSet<(Timestamp, u64)>,
     ended: Vec<u64>,
 }
 
@@ -24,25 +28,37 @@ impl Server {
             web: Processor::new(web, 1.0, 1, now),
             database: Processor::new(database, 1.0, 1, now),
             after: HashMap::new(),
+            waits: HashMap::new(),
+            elsewhere: BTreeSet::new(),
             ended: Vec::new(),
         }
     }
 
-    /// A request comes.
-    pub(super) fn begin(&mut self, number: u64, web: Duration, database: Duration, now: Timestamp) {
+    /// A request comes, for so long at the web server, waiting for something else, and at the database.
+    pub(super) fn begin(
+        &mut self,
+        number: u64,
+        [web, elsewhere, database]: [Duration; 3],
+        now: Timestamp,
+    ) {
         self.advance(now);
         if database.is_zero() {
             self.web.arrive(now, number, web);
-        } else {
-            self.after.insert(number, (database, web / 2));
-            self.web.arrive_for_io(now, number, web / 2);
+            return;
+        }
+        self.after.insert(number, (database, web / 2));
+        self.web.arrive_for_io(now, number, web / 2);
+        if !elsewhere.is_zero() {
+            self.waits.insert(number, elsewhere);
         }
     }
 
     /// When something happens by itself.
     pub(super) fn next(&self) -> Option<Timestamp> {
         let both = [&self.web, &self.database];
-        both.iter().filter_map(|it| it.next_completion()).min()
+        let waits = self.elsewhere.first().map(|it| it.0);
+        let completions = both.iter().filter_map(|it| it.next_completion());
+        completions.chain(waits).min()
     }
 
     pub(super) fn advance(&mut self, now: Timestamp) {
@@ -50,22 +66,36 @@ impl Server {
         self.database.advance(now);
         // All happen at the time of the next one, so what follows from them does as well.
         while let Some(done) = self.web.poll_completed() {
-            match self.after.get(&done.task) {
-                Some((demand, _)) if !demand.is_zero() => {
-                    self.database.arrive(now, done.task, *demand);
-                    self.after
-                        .entry(done.task)
-                        .and_modify(|it| it.0 = Duration::ZERO);
+            match self.waits.remove(&done.task) {
+                Some(wait) => {
+                    self.elsewhere.insert((now + wait, done.task));
                 }
-                _ => {
-                    self.after.remove(&done.task);
-                    self.ended.push(done.task);
-                }
+                None => self.go_on(done.task, now),
             }
+        }
+        while let Some((until, task)) = self.elsewhere.first().copied() {
+            if until > now {
+                break;
+            }
+            self.elsewhere.pop_first();
+            self.go_on(task, now);
         }
         while let Some(done) = self.database.poll_completed() {
             let web = self.after.get(&done.task).map_or(Duration::ZERO, |it| it.1);
             self.web.go_on(now, done.task, web);
+        }
+    }
+
+    /// From the web server to the database, or to its end.
+    fn go_on(&mut self, task: u64, now: Timestamp) {
+        match self.after.get_mut(&task) {
+            Some((demand, _)) if !demand.is_zero() => {
+                self.database.arrive(now, task, std::mem::take(demand));
+            }
+            _ => {
+                self.after.remove(&task);
+                self.ended.push(task);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Step 8 in a study: what lives tell where the resource is full. See [`super::super::occupancy`] and
 //! [`super::super::slowdown`].
 
-use super::super::decision::{WINDOW_MIN, may_occupy, occupies};
+use super::super::decision::{may_occupy, occupies};
 use super::super::occupancy::{Occupied, occupancy};
 use super::super::slowdown::{Slowed, by_slowdown};
 use super::pace::is_paced;
@@ -55,7 +55,7 @@ impl Student<'_> {
     pub(super) fn by_occupancy(&mut self) {
         let early = self.window.seconds() < OCCUPIED_WINDOW_MIN;
         let occupied = self.occupied();
-        if self.window.seconds() < WINDOW_MIN {
+        if self.is_little_known() {
             self.suspect(&occupied);
         }
         for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
@@ -76,7 +76,7 @@ impl Student<'_> {
         }
     }
 
-    /// Suspects those that lives tell of, where the resource was full for much of a short window.
+    /// Suspects those that lives tell of, where the resource was full for much of a window and little is known.
     pub(super) fn suspect(&mut self, occupied: &[Occupied]) {
         for (seen, occupied) in self.study.seen.iter_mut().zip(occupied) {
             let lift = occupied.cost / self.mean_cost.max(f64::MIN_POSITIVE);

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A class that an operator throttles or releases is the operator's from then on, until it is accused
-//! anew. A class that was tried in vain is not tried again for five minutes, nor is one slowed that it did others harm
-//! to slow.
+//! anew. A class that was tried in vain is not tried again for five minutes, but for once beside a class that was not
+//! tried with it; nor is one slowed that it did others harm to slow.
 //!
 //! Inputs: what was found, the throttles, a clock. Failure case: a site whose resources never have room tells
 //! nothing of how fast it could be; then only the SLO and what admission holds back count.
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::harm::{Before, LeftAlone, Trend};
 use super::{
-    AutoConfig, Confidence, Culprit, Eased, Others, Pressure, Standing, Step, USAGE_CALM,
+    AutoConfig, Confidence, Culprit, Eased, Others, Passing, Pressure, Standing, Step, USAGE_CALM,
     WhyReleased, steps,
 };
 use crate::throttle::{Order, SetBy, Throttle};
@@ -77,8 +77,10 @@ struct Own {
     changed_at: Timestamp,
     accused_at: Timestamp,
     held_at: Timestamp,
-    /// Requests held so far.
+    /// Requests held and let on so far.
     held: u64,
+    passed: u64,
+    passing: Passing,
     /// The pain when it was set, as long as it is a trial.
     trial: Option<f64>,
     eased: Option<Eased>,
@@ -91,14 +93,34 @@ struct Own {
     halved_at: Option<Timestamp>,
 }
 
+/// A class that was tried and released.
+#[derive(Clone, Copy, Debug)]
+struct Acquitted {
+    /// The last time.
+    at: Timestamp,
+    /// Whether it may be tried beside a class that was not tried with it.
+    again: Again,
+}
+
+/// Whether a class is tried once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    /// Not before it is forgotten.
+    No,
+    /// As soon as another class is tried.
+    WithAnother,
+    /// Now.
+    Now,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Automatic {
     bounds: AutoConfig,
     /// By class.
     own: BTreeMap<String, Own>,
-    /// Classes that were tried in vain, and when.
-    acquitted: BTreeMap<String, Timestamp>,
+    /// Classes that were tried and released.
+    acquitted: BTreeMap<String, Acquitted>,
     /// Classes that were slowed to others' harm.
     harmful: BTreeMap<String, LeftAlone>,
     trend: Trend,
@@ -206,12 +228,36 @@ impl Automatic {
 
     /// Whether a class that was tried in vain not long ago is accused by what trials are for.
     fn is_acquitted(&self, it: &Culprit<'_>) -> bool {
-        it.confidence.is_worth_a_trial() && self.acquitted.contains_key(it.class)
+        let acquitted = self.acquitted.get(it.class);
+        it.confidence.is_worth_a_trial() && acquitted.is_some_and(|it| it.again != Again::Now)
+    }
+
+    /// A class was tried and released.
+    fn acquit(&mut self, class: &str, why: WhyReleased, now: Timestamp) {
+        let first = !self.acquitted.contains_key(class);
+        let again = match why == WhyReleased::Acquitted && first {
+            true => Again::WithAnother,
+            false => Again::No,
+        };
+        let acquitted = Acquitted { at: now, again };
+        self.acquitted.insert(class.into(), acquitted);
+    }
+
+    /// A class is tried for the first time: those that made no difference without it may be culprits with it.
+    fn try_again_beside(&mut self, class: &str) {
+        if self.acquitted.contains_key(class) {
+            return;
+        }
+        for acquitted in self.acquitted.values_mut() {
+            if acquitted.again == Again::WithAnother {
+                acquitted.again = Again::Now;
+            }
+        }
     }
 
     /// What became of own throttles since.
     fn note(&mut self, heard: &Heard<'_>, throttles: &[Throttle], now: Timestamp) {
-        (self.acquitted).retain(|_, at| now.since(*at) < ACQUITTED_FOR);
+        (self.acquitted).retain(|_, it| now.since(it.at) < ACQUITTED_FOR);
         (self.harmful).retain(|_, left| left.is_remembered(now));
         let (least, holds) = (self.bounds.confidence, self.bounds.holds);
         self.own.retain(|class, own| {
@@ -230,6 +276,9 @@ impl Automatic {
                 own.held_at = now;
             }
             own.held = set.counters.held;
+            own.passing.since += set.counters.passed.saturating_sub(own.passed);
+            own.passing.waits = set.waiting > 0;
+            own.passed = set.counters.passed;
             let told = (heard.culprits.iter())
                 .filter(|it| it.class == class && it.confidence > Confidence::Suspected);
             let told = told.map(|it| it.confidence).max();
@@ -252,23 +301,11 @@ impl Automatic {
                 trial,
                 before,
             } => {
-                let own = Own {
-                    resource: resource.into(),
-                    limit,
-                    changed_at: now,
-                    accused_at: now,
-                    held_at: now,
-                    held: 0,
-                    trial,
-                    eased: None,
-                    relapses: 0,
-                    known_at: now,
-                    needed_at: now,
-                    before: Some(before),
-                    well_since: None,
-                    halved_at: before.is_halved(limit).then_some(now),
-                };
+                let own = Own::new(resource, limit, (trial, before), now);
                 self.own.insert(class.into(), own);
+                if trial.is_some() {
+                    self.try_again_beside(class);
+                }
                 let fills = match trial {
                     None => "it fills",
                     Some(_) => "on trial: it may be what fills",
@@ -294,6 +331,16 @@ impl Automatic {
                 let text = format!("{class}: {limit} at a time again, with more others wait");
                 done(class, Some(Some(limit)), "throttled", text)
             }
+            Step::Keep { class, limit } => {
+                self.change(class, limit, now, |own| {
+                    own.eased = None;
+                    own.relapses = own.relapses.saturating_add(1);
+                    (own.accused_at, own.needed_at) = (now, now);
+                    own.trial = None;
+                });
+                let text = format!("{class}: {limit} at a time again, with more each takes longer");
+                done(class, Some(Some(limit)), "throttled", text)
+            }
             Step::Ease {
                 class,
                 limit,
@@ -314,8 +361,8 @@ impl Automatic {
 
     fn release(&mut self, class: &str, why: WhyReleased, now: Timestamp) -> Done {
         self.own.remove(class);
-        if why == WhyReleased::Acquitted {
-            self.acquitted.insert(class.into(), now);
+        if matches!(why, WhyReleased::Acquitted | WhyReleased::Spared) {
+            self.acquit(class, why, now);
         }
         if why == WhyReleased::Harmful {
             let left = LeftAlone::after(self.harmful.get(class).copied(), now);
@@ -326,6 +373,7 @@ impl Automatic {
             WhyReleased::Idle => "it has held nobody for a while",
             WhyReleased::Cleared => "nobody accuses it any more, and it holds nobody",
             WhyReleased::Acquitted => "that made no difference",
+            WhyReleased::Spared => "others do as well without it",
             WhyReleased::Unknown => "its resource has no figures any more",
             WhyReleased::Harmful => "others wait longer for it",
             WhyReleased::Expired => "nothing has shown for long that it is needed",
@@ -337,6 +385,7 @@ impl Automatic {
     fn change(&mut self, class: &str, limit: u32, now: Timestamp, more: impl FnOnce(&mut Own)) {
         if let Some(own) = self.own.get_mut(class) {
             own.limit = limit;
+            own.passing = own.passing.changed(now.seconds_since(own.changed_at));
             own.changed_at = now;
             let halved = own.before.is_some_and(|before| before.is_halved(limit));
             own.halved_at = halved.then(|| own.halved_at.unwrap_or(now));
@@ -346,6 +395,33 @@ impl Automatic {
 }
 
 impl Own {
+    /// A throttle that is set now; on trial, with the pain as it is, or not.
+    fn new(
+        resource: &str,
+        limit: u32,
+        (trial, before): (Option<f64>, Before),
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            resource: resource.into(),
+            limit,
+            changed_at: now,
+            accused_at: now,
+            held_at: now,
+            held: 0,
+            passed: 0,
+            passing: Passing::default(),
+            trial,
+            eased: None,
+            relapses: 0,
+            known_at: now,
+            needed_at: now,
+            before: Some(before),
+            well_since: None,
+            halved_at: before.is_halved(limit).then_some(now),
+        }
+    }
+
     fn standing<'a>(&'a self, class: &'a str) -> Standing<'a> {
         Standing {
             class,
@@ -361,6 +437,7 @@ impl Own {
             needed_at: self.needed_at,
             before: self.before,
             halved_at: self.halved_at,
+            passing: self.passing,
         }
     }
 }

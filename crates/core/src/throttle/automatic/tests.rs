@@ -1,6 +1,7 @@
 //! Situations and what is done in them; and a loop with a modelled resource.
 
 use super::*;
+use crate::throttle::{SetBy, Throttles};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
@@ -148,10 +149,10 @@ fn a_suspected_class_is_tried_at_what_is_left_beside_others() {
 #[test]
 fn two_classes_that_fill_a_resource_between_them_are_judged_together() {
     let suspects = ["one", "other"].map(|class| culprit(class, 0.4, Confidence::FromOccupancy));
-    let refusing = suffering(0.97, 0.4, 1.0, 0.3);
+    let refusing = suffering(0.97, 0.4, 1.0, 0.09);
     let trial = |class, seconds| Standing {
         changed_at: ago(seconds),
-        trial: Some(15.0),
+        trial: Some(4.5),
         ..standing(class, 1)
     };
     // The first has had no time yet; then it has, and made no difference: the other one, too.
@@ -540,12 +541,14 @@ fn the_loop_finds_the_limit_at_which_the_resource_has_room() {
                 Step::Set { .. }
                 | Step::Tighten { .. }
                 | Step::TakeBack { .. }
+                | Step::Keep { .. }
                 | Step::Release { .. } => None,
             };
             limit = match step {
                 Step::Set { limit, .. }
                 | Step::Tighten { limit, .. }
                 | Step::TakeBack { limit, .. }
+                | Step::Keep { limit, .. }
                 | Step::Ease { limit, .. } => Some(limit),
                 Step::Release { .. } => None,
             };
@@ -559,4 +562,55 @@ fn the_loop_finds_the_limit_at_which_the_resource_has_room() {
     assert!(*least >= 7 && *most <= 10, "{least} to {most}");
     let too_many = limits.iter().filter(|limit| **limit > 8).count();
     assert!(too_many <= 20, "{too_many} of {} s", limits.len());
+}
+
+#[test]
+fn a_class_that_was_tried_in_vain_is_tried_once_more_beside_a_new_suspect() {
+    let mut automatic = Automatic::new(AutoConfig::default());
+    let mut throttles = Throttles::new(10);
+    let mut done = |second: u64, suspects: &[&'static str]| -> Vec<(&'static str, String)> {
+        let now = NOW + Duration::from_secs(second);
+        let suspects: Vec<_> = (suspects.iter())
+            .map(|class| Culprit {
+                in_flight: 1.0,
+                ..culprit(class, 0.3, Confidence::Suspected)
+            })
+            .collect();
+        let used = UsedPart {
+            resource: "db",
+            usage: 0.97,
+            capacity: 0.0,
+        };
+        let heard = Heard {
+            culprits: &suspects,
+            resources: &[used],
+            latency: Some(0.4),
+            held_back: 0.3,
+        };
+        let standing: Vec<_> = throttles.all().collect();
+        let done = automatic.look(&heard, &standing, now);
+        for it in &done {
+            let Some(order) = it.order else {
+                throttles.release(&it.class).unwrap();
+                continue;
+            };
+            let class = it.class.parse().unwrap();
+            (throttles.set(class, order, SetBy::Policy, None, now)).unwrap();
+        }
+        done.into_iter().map(|it| (it.what, it.class)).collect()
+    };
+    let [a, b, c] = ["GET /a", "GET /b", "GET /c"];
+    let throttled = |class: &str| vec![("throttled", class.to_owned())];
+    let released = |class: &str| ("released", class.to_owned());
+    assert_eq!(done(0, &[a]), throttled(a));
+    assert_eq!(done(5, &[a]), [released(a)]);
+    assert_eq!(done(6, &[a]), []);
+    assert_eq!(done(7, &[a, b]), throttled(b));
+    assert_eq!(done(8, &[a, b]), throttled(a));
+    assert_eq!(done(13, &[a, b]), [released(a), released(b)]);
+    assert_eq!(done(14, &[a, b]), []);
+    // Each once only.
+    assert_eq!(done(15, &[a, b, c]), throttled(c));
+    assert_eq!(done(16, &[a, b, c]), throttled(b));
+    assert_eq!(done(17, &[a, b, c]), []);
 }
