@@ -2,7 +2,7 @@
 //! a least rate.
 //!
 //! A body begins with the time for which it may stand still. Each byte then buys the time that it takes at the
-//! least rate, and nobody has more in hand than at the begin:
+//! least rate, and none has more in hand than at the begin:
 //!
 //! ```text
 //! due = min(due + bytes / rate, now + idle)

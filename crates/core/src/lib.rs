@@ -8,7 +8,7 @@
 //! * [`record`]: the bytes that a node publishes.
 //! * [`load`]: from records to what is known of each node, and the table that shares it.
 //! * [`request`]: what is known of a request: its priority, and which are alike.
-//! * [`topology`]: who serves what, as an immutable snapshot; [`ids`]: its places.
+//! * [`topology`]: which nodes serve what, as an immutable snapshot; [`ids`]: its places.
 //! * [`route`]: which site a request belongs to.
 //! * [`director`]: control plane; takes outcomes, probes and orders in, puts topology and
 //!   terms out.

@@ -2,7 +2,7 @@
 //! await.
 //!
 //! A picked request is a [`Ticket`]. The ticket counts the request as in flight from the pick
-//! on, and counts it as ended when it is dropped, whoever drops it: a cancelled request cannot
+//! on, and counts it as ended when it is dropped, wherever that is: a cancelled request cannot
 //! leak. The questions of counting are answered here, once:
 //!
 //! * A request is **in flight** from the pick to the end of the response body (or to its
@@ -73,7 +73,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// Of a site without priorities, by a shell that lets nobody wait.
+    /// Of a site without priorities, by a shell that lets none wait.
     pub const fn at(site: SiteId) -> Self {
         Self {
             site,
@@ -137,7 +137,7 @@ pub struct Picker {
     turns: Vec<Turn>,
 }
 
-/// A site where somebody waits: the priority whose turn it is there, and when the site's turn begins.
+/// A site where requests wait: the priority whose turn it is there, and when the site's turn begins.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     priority: Priority,
@@ -229,11 +229,11 @@ struct PickerSite {
     admits: AdmissionConfig,
     admission: Box<dyn Admission>,
     waiting: WaitQueue<Waiter>,
-    /// Until then whoever comes would be refused, whatever the priority.
+    /// Until then each request would be refused, whatever the priority.
     closed_until: Timestamp,
-    /// Whom a higher priority has sent away and who has not been told yet.
+    /// Requests that a higher priority has sent away and that do not know it yet.
     evicted: VecDeque<WaitId>,
-    /// Who waits, by priority, as the table was told.
+    /// Requests that wait, by priority, as the table has them.
     told: [u64; Priority::COUNT],
 }
 
@@ -298,7 +298,7 @@ impl PickerSite {
             Passes::Never => 0,
             Passes::Spared => view.table.spared_limit(node),
             Passes::Steady => view.table.steady_limit(node),
-            // It needs room at the node itself, and takes nobody's slot.
+            // It needs room at the node itself, and takes no other's slot.
             Passes::Throttled => {
                 return view.table.at_work(node) < view.table.accounts().limit(node);
             }
@@ -338,7 +338,7 @@ impl PickerSite {
         priority.with_established(known && !kinds.has_surged(kind))
     }
 
-    /// Another way of admitting; whoever waits goes on to.
+    /// Another way of admitting; waiting requests go on waiting.
     fn set_admission(&mut self, admits: AdmissionConfig) {
         if self.admits != admits {
             self.admits = admits;
@@ -349,7 +349,7 @@ impl PickerSite {
     }
 }
 
-/// How those wait who do: of the site's mode, or of one before it that let them.
+/// How waiting requests wait: of the site's mode, or of one before it that let them.
 fn wait_rules(admission: &dyn Admission, admits: AdmissionConfig) -> WaitRules {
     let rules = admission.waits();
     rules.unwrap_or_else(|| WaitRules::within(admits.slo))
@@ -472,7 +472,7 @@ impl Picker {
         let priority = state.among_surged(priority, kind, kinds);
         let passes = Passes::beside(&self.table, site, waiter)
             .unwrap_or_else(|| Passes::among_surged(kinds.has_surged(kind), kinds.any_surged()));
-        // Who waits waits for what these do not use, or not more of.
+        // Waiting requests wait for what these do not use, or not more of.
         let passes_by = matches!(passes, Passes::Spared | Passes::Throttled);
         let overtakes = contended || !passes_by && state.waiting.is_ahead_of(priority);
         let choice = if verdict == Verdict::Admit && !overtakes {
@@ -519,7 +519,7 @@ impl Picker {
         }
     }
 
-    /// What becomes of one that waits, if it can be told: whoever has waited too long is refused,
+    /// What becomes of one that waits, if that is known: after too long a wait it is refused,
     /// of any priority, and then whose turn it is goes where there is room.
     pub fn poll_waiting(&mut self, now: Timestamp) -> Option<(WaitId, Decision)> {
         self.turns.clear();
@@ -602,7 +602,7 @@ impl Picker {
         Some((waiter.id, decision))
     }
 
-    /// When those who wait are to be looked at again, if anybody does, whatever else happens. To be
+    /// When waiting requests are to be looked at again, if there are any, whatever else happens. To be
     /// asked when there is nothing to tell any more.
     pub fn due(&self) -> Option<Timestamp> {
         self.sites.iter().filter_map(|it| it.waiting.due()).min()
@@ -714,7 +714,7 @@ impl Picker {
         }
     }
 
-    /// A server told its load with a response to `site`.
+    /// A server reported its load with a response to `site`.
     pub fn handle_probe(&mut self, site: SiteId, probe: &Probe, now: Timestamp) {
         self.table.reported(probe.node, probe.in_flight, now);
         if let Some(site) = self.sites.get_mut(site.index()) {
@@ -771,7 +771,7 @@ impl Picker {
 }
 
 impl Drop for Picker {
-    /// Nobody waits here any more.
+    /// No request waits here any more.
     fn drop(&mut self) {
         for (index, state) in self.sites.iter().enumerate() {
             for (priority, told) in Priority::all().zip(state.told) {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! So when a whole site fails, retries add at most `ratio` to its load, and a site with little
-//! traffic still gets its retries. Whoever is denied one gets the failure at once.
+//! traffic still gets its retries. A request that is denied one gets the failure at once.
 //!
 //! Inputs: requests, retries, a clock.
 //!

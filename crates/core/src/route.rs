@@ -29,7 +29,7 @@ pub const PATH_BYTES_MAX: usize = 1024;
 /// Most pairs of a host and a path prefix in all sites together.
 pub const ROUTES_MAX: usize = 65_536;
 
-/// Why sites cannot be told apart.
+/// Why sites cannot be kept apart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// Not a host.

@@ -1,4 +1,4 @@
-//! Who serves what, as one immutable snapshot: the director makes it, everybody reads it.
+//! Which nodes serve what, as one immutable snapshot: the director makes it, all threads read it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -162,7 +162,7 @@ fn no_policy_allocates_while_it_picks() {
     }
 }
 
-/// More requests than come in, and their ends: all that a mode is told. Gives how many were refused
+/// More requests than come in, and their ends: all that a mode gets to know. Gives how many were refused
 /// or had to wait.
 fn crowd(picker: &mut Picker, tickets: &mut Vec<Ticket>, now: &mut Timestamp) -> u32 {
     let mut held_up = 0;

@@ -7,8 +7,8 @@
 //!
 //! A lag is how long whatever is ready waits for its turn, every request that was let in among it. More
 //! connections would make all of them slower; left to the kernel they cost nothing until there is
-//! time for them. The lag falls as soon as there is less to do, so nobody must say how much a
-//! worker can do. Whoever has waited for a second is better off with an answer, be it a refusal.
+//! time for them. The lag falls as soon as there is less to do, so it need not be known how much a
+//! worker can do. A client that has waited for a second is better off with an answer, be it a refusal.
 //!
 //! Inputs: a lag at each tick, time.
 //!

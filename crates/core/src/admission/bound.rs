@@ -117,8 +117,8 @@ pub(super) struct Seen {
 pub(super) struct Pressure {
     /// Whether this server's limit keeps requests away.
     pub(super) binds: bool,
-    /// Time that a request spends in service, without waiting for a CPU, seconds; zero if nobody
-    /// knows.
+    /// Time that a request spends in service, without waiting for a CPU, seconds; zero if not
+    /// known.
     pub(super) residence: f64,
     /// The same of an unloaded site.
     pub(super) base: Option<f64>,
@@ -187,7 +187,7 @@ impl Bound {
         }
     }
 
-    /// CPUs that have nothing to do, where nobody waits: what any front-end may use beside its
+    /// CPUs that have nothing to do, where none waits: what any front-end may use beside its
     /// share.
     pub(super) fn idle(&self, capacity: f64) -> f64 {
         let waiting = self.in_flight.value() - self.useful.value();

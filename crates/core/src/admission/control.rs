@@ -64,7 +64,7 @@ const RANK_STEP: f64 = 0.15;
 /// Most slots that are asked for in a tick.
 const ASKS_MAX: u64 = 64;
 
-/// What a tick is told beside the table.
+/// What a tick gets beside the table.
 #[derive(Debug)]
 pub struct Tick<'a> {
     /// The controller's site.
@@ -233,7 +233,7 @@ impl Control {
             slowdown,
             mix,
         };
-        // What lies behind the servers cannot be told from them by old records.
+        // What lies behind the servers cannot be separated from them by old records.
         let all_fresh = sum.fresh == self.servers.len();
         let cap = match all_fresh {
             true => self.hidden.on_tick(&seen, self.common_clock(now)),
@@ -416,7 +416,7 @@ impl Control {
             }
         };
         self.servers = candidates.iter().map(server).collect();
-        // Whoever is no candidate any more has no limit.
+        // A node that is no candidate any more has no limit.
         for gone in known {
             table.set_limits(gone.node, [f32::INFINITY; Rank::COUNT]);
         }
@@ -447,7 +447,7 @@ impl Control {
 struct Needs([u64; Priority::COUNT]);
 
 impl Needs {
-    /// Whoever waits for the nodes' group needs no slot.
+    /// A request that waits for the nodes' group needs no slot.
     fn of(site: SiteId, candidates: &[NodeId], table: &LoadTable) -> Self {
         if !candidates.iter().any(|node| table.has_group_room(*node)) {
             return Self([0; Priority::COUNT]);
@@ -527,7 +527,7 @@ fn for_throttled(server: &Server, total: Option<&Tally>, table: &LoadTable, shar
 
 /// Own limits where front-ends cannot agree.
 fn by_share(server: &Server, share: f64, priorities: u8) -> [f32; Rank::COUNT] {
-    // Nobody's share is kept from whoever could use it.
+    // No share is kept from a front-end that could use it.
     let idle = match share < 1.0 && server.scale >= 1.0 {
         true => server.idle * (FRONT_ENDS_FEW * share).min(1.0),
         false => 0.0,

@@ -9,7 +9,7 @@
 //!
 //! A site that was idle does not save up turns: v has gone on meanwhile.
 //!
-//! Inputs: weights, who waits. Failure case: requests of very different cost count as one each.
+//! Inputs: weights, what waits. Failure case: requests of very different cost count as one each.
 //!
 //! Source: start-time fair queueing (SFQ-1996), with requests for packets.
 

@@ -11,7 +11,7 @@
 //!             where it is known, W stands for no more than R B', and for B stands B' = B * how much dearer
 //!             the mix is by now
 //! natural     answers take longer than half the SLO by nature, see [`super::natural`]
-//! T           what a request takes that waits for nobody, see there: B is no less, if natural or while B
+//! T           what a request takes that waits for no other, see there: B is no less, if natural or while B
 //!             was never seen unloaded
 //! full        CPUs 90 % busy, or most requests in flight wait for them
 //! engage      CPUs not full, limits bind, and W > 2 B or, unless R < 1.5, in flight > 3 B X (or limits have
@@ -28,7 +28,7 @@
 //!
 //! While the limit binds, time in service says nothing about the best of it: it grows with whatever
 //! is let in. A dip shows what it would be with less. It must go down to a quarter: at a half every
-//! B is a fixed point (L = 2 X B makes the dip X B, and W then B), and whoever starts
+//! B is a fixed point (L = 2 X B makes the dip X B, and W then B), and a front-end that starts
 //! overloaded never finds out. Dips are at multiples of a server's clock, so that front-ends on one
 //! dip together: a quarter of one of many shows nothing.
 //!
@@ -112,7 +112,7 @@ pub(super) struct SiteSeen {
     pub(super) slo: f64,
     /// Whether they take longer by nature.
     pub(super) natural: bool,
-    /// How long one takes that waits for nobody, seconds; zero if that is not known.
+    /// How long one takes that waits for no other, seconds; zero if that is not known.
     pub(super) alone: f64,
     /// Whether all this is what several front-ends do together.
     pub(super) together: bool,
@@ -162,7 +162,7 @@ pub(super) struct Hidden {
     cap: f64,
     /// How dear the mix is.
     mix: Option<f64>,
-    /// No request is served faster than this, seconds: what one takes that waits for nobody, while nothing
+    /// No request is served faster than this, seconds: what one takes that waits for no other, while nothing
     /// better is known.
     alone: f64,
     dip: Option<Dip>,
@@ -201,7 +201,7 @@ impl Default for Hidden {
 }
 
 impl Hidden {
-    /// Time in service, seconds; zero if nobody knows.
+    /// Time in service, seconds; zero if not known.
     pub(super) fn residence(&self) -> f64 {
         match self.ended > 0.0 {
             true => self.served / self.ended,
@@ -342,7 +342,7 @@ impl Hidden {
             return;
         }
         let base = *self.base.get_or_insert(residence);
-        // The first requests' time is not all told yet.
+        // The first requests' time is not all known yet.
         let tau = if residence < base || self.time < KNOWN * SITE_TAU_S {
             BASE_DOWN
         } else if !seen.binds {
@@ -372,7 +372,7 @@ impl Hidden {
             self.engaged = !(full || well);
             return;
         }
-        // The first requests' time is not all told yet; or others have seen nothing slow.
+        // The first requests' time is not all known yet; or others have seen nothing slow.
         let early = self.time < KNOWN * SITE_TAU_S;
         let held_off = now < self.void_until && self.void_until.since(now) <= DIP_LATER;
         if early || held_off {
@@ -400,7 +400,7 @@ impl Hidden {
     fn begin(&mut self, seen: &SiteSeen, now: Timestamp) {
         self.engaged = true;
         self.cap = seen.limits.min(seen.in_flight.max(1.0));
-        // Whoever has found out of late knows.
+        // A front-end that has found out of late knows.
         self.next_dip = self.next_dip.max(next(now, DIP_GRID));
     }
 

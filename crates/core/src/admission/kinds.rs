@@ -1,5 +1,5 @@
 //! Kinds of a site's requests, and which of them take longer than they do with room: what tells a dearer
-//! mix from an overload, and who uses what is full behind the servers.
+//! mix from an overload, and which requests use what is full behind the servers.
 //!
 //! ```text
 //! kind      what a request costs, as far as its head tells (`request::kind`); each has a place of its own, up
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A mean over all requests grows when dear ones come in, which are slow by themselves; each kind's own time
-//! does not. And where something behind the servers is full, whoever waits for it takes longer, and whoever
+//! does not. And where something behind the servers is full, a kind that waits for it takes longer, and one that
 //! does not is no slower than ever: no matter what it is, a database, a lock or a service of others, and
 //! whether anybody watches it.
 //!

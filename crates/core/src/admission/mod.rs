@@ -15,7 +15,7 @@
 //! behind all), `kinds` (which kinds of requests are slower than with room), `surge` (which are new or have grown), `natural`
 //! (whether the SLO is any measure), `slots` (how front-ends agree), `baselines` (what others do, to compare with).
 //!
-//! What it does not know: HTTP, answers, who asks.
+//! What it does not know: HTTP, answers, clients.
 
 mod accept_gate;
 mod adaptive;
@@ -134,7 +134,7 @@ pub trait Admission: std::fmt::Debug + Send {
     /// How requests that find no room wait for it; nothing: they do not.
     fn waits(&self) -> Option<WaitRules>;
 
-    /// Whether a refusal is everybody's: connections need not be read until it has passed.
+    /// Whether a refusal is for all requests: connections need not be read until it has passed.
     fn refuses_all(&self) -> bool {
         true
     }
@@ -311,7 +311,7 @@ pub struct AdmissionConfig {
     pub sessions: bool,
     /// Most requests that wait at one picker.
     pub queue: u32,
-    /// `maxconn`: how long they wait; if nobody says, so much of the SLO as serves it best.
+    /// `maxconn`: how long they wait; by default so much of the SLO as serves it best.
     pub queue_timeout: Option<Duration>,
     /// What the static mode limits.
     pub limits: StaticLimits,
@@ -336,9 +336,9 @@ impl Default for AdmissionConfig {
 }
 
 impl AdmissionConfig {
-    /// If nobody says.
+    /// The default.
     pub const SLO: Duration = Duration::from_millis(500);
-    /// If nobody says.
+    /// The default.
     pub const QUEUE: u32 = 1024;
 
     /// Of a mode, with defaults.

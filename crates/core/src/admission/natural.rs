@@ -2,7 +2,7 @@
 //! the SLO is no measure, and nothing that lies behind the servers can be protected by it.
 //!
 //! ```text
-//! first    an own request sent to a node where hardly another own one is: it waits for nobody
+//! first    an own request sent to a node where hardly another own one is: it waits for no other
 //! T        time of firsts in flight / firsts that ended, one at least; the last 10 s in which there were any
 //! natural  T >= SLO / 2, from SLO / 8 after the first of them on
 //! ```
@@ -21,7 +21,7 @@ use super::ewma::weight;
 
 /// Time constant of what was seen of requests at idle servers, seconds.
 const IDLE_SEEN_TAU_S: f64 = 10.0;
-/// Part of the SLO after which it can be told.
+/// Part of the SLO after which it is known.
 const TOLD: f64 = 0.125;
 
 /// See the module.
@@ -29,7 +29,7 @@ const TOLD: f64 = 0.125;
 pub(super) struct Natural {
     time: f64,
     ended: f64,
-    /// Firsts that ended so far, as told.
+    /// Firsts that ended so far, as reported.
     ended_before: u64,
     /// Since the first of them, seconds.
     since: f64,
@@ -56,7 +56,7 @@ impl Natural {
         }
     }
 
-    /// How long a request takes on the average that waits for nobody, seconds; zero until it can be told.
+    /// How long a request takes on the average that waits for no other, seconds; zero until it is known.
     pub(super) fn alone(&self) -> f64 {
         self.alone
     }

@@ -5,7 +5,7 @@
 //! cap   where service takes twice what it takes unloaded: as for a site ([`super::hidden`])
 //! ```
 //!
-//! All own requests in flight count as at work: nobody tells which of them wait. The law finds by
+//! All own requests in flight count as at work: nothing shows which of them wait. The law finds by
 //! dips what a request takes at its fastest, and holds the server to twice that.
 //!
 //! Failure case: many front-ends, each with a request or two at a server, cannot tell its queue

@@ -29,7 +29,7 @@ const COMPLETIONS_TAU_S: f64 = 0.15;
 /// Time over which others must be answered while some requests are not, seconds.
 const TAU_OVERDUE: f64 = 2.0;
 /// They are if they are answered within this part of the SLO, in the geometric mean. Less than half: where all
-/// are held to that, whoever takes longer is only unlucky.
+/// are held to that, one that takes longer is only unlucky.
 const PROMPT: f64 = 0.25;
 
 /// What is known of one server.
@@ -43,12 +43,12 @@ pub(super) struct Server {
     /// The record that was taken in last.
     observed_at: Timestamp,
     own: OwnTraffic,
-    /// As the words told last.
+    /// As the words said last.
     ended_by_all: u64,
     completions: Ewma,
     /// Requests of all that ended since the record that was taken in last.
     ended_since: f64,
-    /// Own answers as told last; how many there were, and the sum of the logarithms of their times, fading.
+    /// Own answers as reported last; how many there were, and the sum of the logarithms of their times, fading.
     outcomes: Outcomes,
     answered: f64,
     ln_time: f64,
@@ -58,7 +58,7 @@ pub(super) struct Server {
     pub(super) ended: f64,
     /// All of them so far.
     pub(super) done: u64,
-    /// Own requests that rest, as told last, and throttled ones with an account of their own that have ended.
+    /// Own requests that rest, as reported last, and throttled ones with an account of their own that have ended.
     resting: u64,
     throttled_ended: u64,
     /// Below this part of the time a fraction counts as a whole request.
@@ -78,7 +78,7 @@ pub(super) struct Server {
     pub(super) held: i64,
     /// Whether slots count.
     pub(super) near: bool,
-    /// For whom a slot was asked for last.
+    /// The request that a slot was asked for last.
     pub(super) asked_for: Priority,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Sum {
     pub(super) busy: f64,
     pub(super) capacity: f64,
     pub(super) limits: f64,
-    /// Requests in flight, or slots held where these are told.
+    /// Requests in flight, or slots held where these are known.
     pub(super) held: f64,
     /// Servers whose record is fresh.
     pub(super) fresh: usize,
@@ -245,7 +245,7 @@ impl Server {
         self.ended
     }
 
-    /// Whether requests whose answer is overdue wait for something that takes nobody's time here: they
+    /// Whether requests whose answer is overdue wait for something that takes no CPU's time here: they
     /// do while most others are answered promptly, or as fast as with room.
     fn judge_overdue(&mut self, table: &LoadTable, dt: f64, pressure: &Pressure) {
         let (before, outcomes) = (self.outcomes, table.outcomes(self.node));

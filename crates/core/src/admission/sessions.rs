@@ -10,7 +10,7 @@
 //! capacity 6 % of them get to their end, and the work for the others was in vain. With established ones
 //! first it is 27 %, all that the server can do (`tests/sessions.rs`).
 //!
-//! Inputs: a hash of who it is, 64 bits that no client can foresee (the shell has the key); a clock.
+//! Inputs: a hash of the session, 64 bits that no client can foresee (the shell has the key); a clock.
 //! One table is shared by all workers: atomic words, no lock, no loop, bounded memory.
 //!
 //! Failure case: more sessions in a window than slots. Two that fall on one slot do not disturb each

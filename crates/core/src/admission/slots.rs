@@ -4,24 +4,24 @@
 //! word    sum over the front-ends of requests in flight (15 bits), slots held (15 bits), votes (13 bits)
 //!         and requests that ended (18 bits), and for which life it is (3 bits)
 //! vote    by how much a front-end would have all limits scaled, 2^(-vote / 8); all take the mean
-//! far     held < 0.7 L: nobody waits for a slot; each tells what it has in flight within 10 ms, or
+//! far     held < 0.7 L: none waits for a slot; each says what it has in flight within 10 ms, or
 //!         at once if that has changed by its share of half of 0.7 L
 //! near    a request needs a slot that its front-end holds. An empty slot stays with a front-end
-//!         where somebody waits, and else is given back at the next tick
+//!         where a request waits, and else is given back at the next tick
 //! ask     fetch-and-add of 1 where there seems to be room; what turns out to be above L is given
 //!         back
 //! yield   where L is full, a front-end keeps a slot that comes free with probability
 //!         min(1, share / own), so that those with nothing get their turn
 //! life    a word counts for a second of the server's clock; there are four, used in turn. In the last
-//!         quarter all register in the next word too. Whoever finds a word that is of another life
+//!         quarter all register in the next word too. A front-end that finds a word of another life
 //!         clears it: that of this life at once, those of the next two from the second quarter on.
-//!         Nobody adds to a word before it was seen to be of its life
+//!         Nothing is added to a word before it was seen to be of its life
 //! ```
 //!
 //! Slots are held ahead of requests, so no request waits for the network: it waits for a tick at
 //! most. Sums by themselves would keep what a front-end held that died; here every front-end that
-//! lives says anew each second what it holds, and what nobody says is gone. That needs no list of
-//! front-ends, no heartbeats to watch and nobody who cleans up after others, and as many front-ends as
+//! lives says anew each second what it holds, and what is not said again is gone. That needs no list of
+//! front-ends, no heartbeats to watch and no clean-up after others, and as many front-ends as
 //! there are may take part. The clock is the server's, which its answers tell: front-ends need
 //! none in common.
 //!
@@ -45,7 +45,7 @@ use crate::time::Timestamp;
 pub const SLOT_WORDS: [u32; 4] = [60, 61, 62, 63];
 /// How long a word counts.
 const LIFE_NS: u64 = 1_000_000_000;
-/// Below this part of the limit nobody waits for slots.
+/// Below this part of the limit none waits for slots.
 const FAR: f64 = 0.7;
 /// What is seen is believed for so long.
 const BELIEVED: Duration = Duration::from_millis(100);
@@ -349,7 +349,7 @@ impl Slots {
         (now.since(seen) <= BELIEVED).then(|| others.plus(own))
     }
 
-    /// Requests that have ended, of all front-ends, as far as they are told.
+    /// Requests that have ended, of all front-ends, as far as they are reported.
     pub(super) fn ended(&self) -> u64 {
         self.ended
     }
@@ -363,7 +363,7 @@ impl Slots {
         (self.mine.held + going - self.surplus).max(0)
     }
 
-    /// Whether the limit is so far off that nobody waits for slots.
+    /// Whether the limit is so far off that none waits for slots.
     pub(super) fn is_far(total: &Tally, limit: f64) -> bool {
         (total.held as f64) < FAR * limit
     }
@@ -373,7 +373,7 @@ impl Slots {
         (FAR * limit - total.held as f64).max(0.0)
     }
 
-    /// So many slots came free and are somebody else's turn.
+    /// So many slots came free and are another front-end's turn.
     pub(super) fn give_up(&mut self, slots: i64) {
         self.yields = (self.yields + slots).min(self.usable());
     }
@@ -383,7 +383,7 @@ impl Slots {
         self.pending.is_none() && now >= self.rests_until
     }
 
-    /// The slots to keep, and how many of them may be in use. Empty ones are kept where somebody
+    /// The slots to keep, and how many of them may be in use. Empty ones are kept where a request
     /// waits.
     pub(super) fn keep(&mut self, in_flight: i64, waits: bool) -> (i64, i64) {
         let usable = self.usable();
@@ -397,7 +397,7 @@ impl Slots {
         (kept.max(in_flight), kept - self.yields)
     }
 
-    /// Whether the last slots that were asked for were given, told once.
+    /// Whether the last slots that were asked for were given, said once.
     pub(super) fn granted(&mut self) -> Option<bool> {
         self.granted.take()
     }
@@ -420,7 +420,7 @@ impl Slots {
             votes: wanted.vote,
             ended: 0,
         };
-        // Whoever comes anew registers first; and the others may still be in the life before.
+        // A front-end that comes anew registers first; and the others may still be in the life before.
         let registered = self.seen_at.is_some();
         let sure = match registered && phase >= LIFE_NS / 4 {
             true => life + 2,
@@ -504,7 +504,7 @@ impl Slots {
     }
 }
 
-/// What one of many front-ends may have in flight there beside what it told.
+/// What one of many front-ends may have in flight there beside what it reported.
 fn slack(limit: f64, share: f64) -> f64 {
     FAR * 0.5 * limit * share
 }

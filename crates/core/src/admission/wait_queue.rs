@@ -10,15 +10,15 @@
 //! order      the highest priority (0) first; within a priority established sessions first, and then as above
 //! bound      what is set; while it stands, no more than can still be served: drain * deadline + 1
 //! drain      requests per second that leave it for a server, while it stands and just before
-//! full       the oldest of the lowest priority makes room for whoever is not lower
+//! full       the oldest of the lowest priority makes room for one that is not lower
 //! ```
 //!
-//! Why: in a burst the oldest has waited longest and still makes it, so order is fair and nobody is
-//! refused. When arrivals exceed what is served for good, a queue in order makes everybody wait
+//! Why: in a burst the oldest has waited longest and still makes it, so order is fair and none is
+//! refused. When arrivals exceed what is served for good, a queue in order makes all wait
 //! for nearly as long as they may, and every answer comes late; the newest first come at once,
-//! and the others are told early. A queue whose deadline is the SLO itself delivers nothing: what it
+//! and the others are refused early. A queue whose deadline is the SLO itself delivers nothing: what it
 //! hands out has no time left to be served (study: 0 % against 100 %). One that stands and takes in
-//! everybody has nearly all of them wait in vain, and each of those costs the front-end a request's
+//! all has nearly all of them wait in vain, and each of those costs the front-end a request's
 //! work; while it is full, stage 0 need not even read them.
 //!
 //! Inputs: arrivals, a clock, an SLO. What it does not know: nodes, limits.
@@ -49,10 +49,10 @@ const STANDING_MIN: Duration = Duration::from_millis(100);
 const DRAIN_TAU: f64 = 0.2;
 const DRAIN_EACH: f64 = 0.05;
 
-/// How long requests wait, and who goes next.
+/// How long requests wait, and which goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitRules {
-    /// Whoever has waited for so long is refused.
+    /// One that has waited for so long is refused.
     pub deadline: Duration,
     /// Answers are wanted within this time, so that servers' time is left for.
     pub slo: Option<Duration>,
@@ -63,11 +63,11 @@ pub struct WaitRules {
 /// When a queue stands, and what holds then. The newest go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Its head is as old as this; zero: somebody waits, and it ends with the last one.
+    /// Its head is as old as this; zero: one waits, and it ends with the last one.
     pub head: Duration,
     /// And has been for so long.
     pub after: Duration,
-    /// Whoever has waited for so long is refused.
+    /// One that has waited for so long is refused.
     pub deadline: Duration,
     /// No more wait than can be served until then.
     pub bounded: bool,
@@ -154,7 +154,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         }
     }
 
-    /// Takes another length and other rules from now on; who waits stays.
+    /// Takes another length and other rules from now on; those that wait stay.
     pub fn configure(&mut self, most: usize, rules: WaitRules) {
         self.most = most;
         self.rules = rules;
@@ -177,7 +177,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         self.length
     }
 
-    /// Whether nobody waits.
+    /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -187,7 +187,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         self.standing
     }
 
-    /// Whether somebody of this priority or a higher one waits, whom a newcomer may not overtake.
+    /// Whether a request of this priority or a higher one waits, which a newcomer may not overtake.
     pub fn is_ahead_of(&self, priority: Priority) -> bool {
         self.lanes[..=Rank::of(priority).index()]
             .iter()
@@ -199,7 +199,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         self.length >= self.most()
     }
 
-    /// Whether it is full of those who are not below this priority: such a newcomer has room at the cost of
+    /// Whether it is full of those that are not below this priority: such a newcomer has room at the cost of
     /// its equals at best.
     pub fn is_closed_to(&self, priority: Priority) -> bool {
         let below = &self.lanes[Rank::of(priority).index() + 1..];
@@ -217,7 +217,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         }
     }
 
-    /// Whether a newcomer is taken in, and who had to leave for it.
+    /// Whether a newcomer is taken in, and which had to leave for it.
     pub fn push(&mut self, priority: Priority, id: T, now: Timestamp) -> Pushed<T> {
         let mut evicted = None;
         if self.is_full() {
@@ -249,7 +249,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         late
     }
 
-    /// When time alone changes something, if it does: somebody has waited too long, or it begins to
+    /// When time alone changes something, if it does: one has waited too long, or it begins to
     /// stand. To be asked after [`WaitQueue::expire`].
     pub fn due(&self) -> Option<Timestamp> {
         let heads = self.lanes.iter().filter_map(|it| it.front());
@@ -330,7 +330,7 @@ impl<T: Copy + PartialEq> WaitQueue<T> {
         self.old_since = None;
     }
 
-    /// Whether it stands. The head's age tells, not whether somebody waits: a short queue that
+    /// Whether it stands. The head's age tells, not whether one waits: a short queue that
     /// moves is what a queue is for.
     fn look(&mut self, now: Timestamp) {
         let heads = self.lanes.iter().filter_map(|it| it.front());
@@ -550,7 +550,7 @@ mod tests {
         assert_eq!(queue.due(), Some(at(20)), "its head is old then");
         assert_eq!(queue.expire(at(20)), None);
         assert_eq!(queue.due(), Some(at(60)), "the first has waited too long");
-        // Whoever looks only then sees all that happens in between.
+        // One that looks only then sees all that happens in between.
         let mut times = Vec::new();
         for id in 0..4 {
             queue.push(priority(1), 10 + id, at(20 + u64::from(id)));
@@ -598,7 +598,7 @@ mod tests {
         };
         let mut queue = WaitQueue::new(1000, rules);
         let mut ms = 0;
-        // Its head is new each time, and yet somebody has always waited.
+        // Its head is new each time, and yet one has always waited.
         while ms < 110 {
             queue.push(priority(0), ms as u32, at(ms));
             while queue.expire(at(ms)).is_some() {}

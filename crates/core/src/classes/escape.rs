@@ -1,4 +1,4 @@
-//! Text of clients as a part of a name: nothing in it means anything to those who read names.
+//! Text of clients as a part of a name: nothing in it means anything to readers of names.
 //!
 //! ```text
 //! *  {  }  ^  |  ?  #  "  '  \  <  >  `     percent-encoded, `*` as `%2A`

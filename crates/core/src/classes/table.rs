@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A number keeps its name while any window can hold a request of it (the longest is 120 s), so
-//! whoever keeps rings by number never mixes two classes. Input: requests with weights, and `now`
+//! a keeper of rings by number never mixes two classes. Input: requests with weights, and `now`
 //! for each [`ClassTable::rank`]. Old weight halves every ten minutes. Memory is bounded by the
 //! tree and by [`SLOTS`]. Failure case: when clients make classes rise and fall faster than
 //! numbers rest, newcomers stay in "other" until one is free.
@@ -33,7 +33,7 @@ pub(super) const RANK_KEPT: usize = 240;
 const REST: Duration = Duration::from_secs(150);
 /// After this time old weight counts half, seconds.
 const HALF_LIFE_SECONDS: f64 = 600.0;
-/// Changes that nobody has asked for; one more drops the oldest.
+/// Changes that were not asked for; one more drops the oldest.
 const CHANGES_MAX: usize = 1024;
 
 /// The number of a class.
@@ -149,7 +149,7 @@ impl ClassTable {
         }
     }
 
-    /// The next change, oldest first. Who keeps anything by number asks after each call of [`rank`](Self::rank), which
+    /// The next change, oldest first. A keeper of anything by number asks after each call of [`rank`](Self::rank), which
     /// alone gives numbers away anew, and before the next request is added.
     pub fn poll_change(&mut self) -> Option<Change> {
         self.changes.pop_front()

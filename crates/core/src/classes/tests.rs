@@ -62,7 +62,7 @@ fn many_children_of_equal_weight_become_one() {
         tree.check();
     }
     assert_eq!(names(&tree), [("GET /wiki/{*}/edit".to_owned(), 500.0)]);
-    // Whoever was folded earlier finds where it belongs now.
+    // A leaf that was folded earlier finds where it belongs now.
     let place = tree.resolve(leaves[499]);
     assert!(leaves.iter().all(|leaf| tree.resolve(*leaf) == place));
 }
@@ -313,7 +313,7 @@ fn hostile_urls_neither_grow_nor_break_the_tree() {
         assert_eq!(total.requests, 8_000.0);
         assert!((total.seconds - seconds).abs() < 1e-6 * seconds);
         for leaf in leaves {
-            // Gone or not, nobody panics.
+            // Gone or not, nothing panics.
             let name = tree.name(leaf);
             assert!(!name.is_empty() && name.len() < 1024, "{name}");
         }

@@ -29,7 +29,7 @@ const REQUESTS_MIN: f64 = 20.0;
 const REQUESTS_MIN_BY_TIME: f64 = 3.0;
 /// Share of its parent that a child needs to keep its name.
 const SHARE_MIN: f64 = 0.02;
-/// Most sites that are told apart.
+/// Most sites that are kept apart.
 pub(super) const SITES_MAX: usize = 256;
 /// Merged nodes for which names in `{*}` are watched.
 pub(super) const HEAVY_MAX: usize = 512;
@@ -40,7 +40,7 @@ const NODES_MIN: usize = 64;
 
 /// What a merged child is called.
 const REST: &str = "{*}";
-/// Sites beyond the limit, and methods that nobody uses.
+/// Sites beyond the limit, and methods that are not in use.
 const OTHER: &str = "{other}";
 /// Pages and static files of a method.
 const PAGES: &str = "pages";
@@ -301,7 +301,7 @@ impl PathTree {
         }
     }
 
-    /// Nodes in use, for those who watch the memory.
+    /// Nodes in use, for a watch on the memory.
     pub fn nodes(&self) -> usize {
         self.nodes.len() - self.free.len()
     }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A page and its long poll, a batch and what polls beside it: one is as good an explanation as the
-//! other, whatever the number of samples. They are tested as one and told as one; the delay experiment
+//! other, whatever the number of samples. They are tested as one and named as one; the delay experiment
 //! parts them.
 //!
 //! Inputs: columns. Failure case: classes that run together by chance in a short window.

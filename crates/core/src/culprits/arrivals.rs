@@ -1,4 +1,4 @@
-//! Step 6b: do a class's arrivals alone tell what its requests' lives told?
+//! Step 6b: do a class's arrivals alone say what its requests' lives said?
 //!
 //! ```text
 //! h_c(k) = mean over requests of c of one unit of work, spread evenly over its life, k bins after it was sent
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Two things make a class look dearer than it is. Eleven atoms for each of twenty classes follow what wanders
-//! for seconds, and with blocks of 2.5 s cross-fitting does not see it. And work of nobody's slows all requests
+//! for seconds, and with blocks of 2.5 s cross-fitting does not see it. And work that no request asked for slows all requests
 //! down while it runs: there are then more of them in progress, which is the effect taken for the cause. When
 //! requests are sent is no effect of it, and one slope on a shape that is not fitted follows nothing: if
 //! arrivals are at random it is the work that lies within the shape, wherever in it.
@@ -16,7 +16,7 @@
 //! Inputs: arrivals, lives, and what the fit says of costs. Failure case: few requests whose work differs much say
 //! little by their arrivals; then the error is great, and nothing is taken from them.
 //! Source: arrivals as an instrument for time in progress, as in Instrument-1928; measured on sites without
-//! heavy classes, where work of nobody's that wanders made the busiest class look four times as dear as it was.
+//! heavy classes, where wandering work that no request asked for made the busiest class look four times as dear as it was.
 
 use super::bins::{BIN_NS, ClassSeries, LIFE_MIN_NS, MARGIN, Window, spread};
 use super::recent::Life;
@@ -69,7 +69,7 @@ fn response(lives: &[Life], longer: i64) -> Vec<f32> {
         spread(0, life, 1.0, &mut response);
         many += 1.0;
     }
-    // Nobody works in the bins after the longest life.
+    // No request works in the bins after the longest life.
     while response.last().is_some_and(|part| *part == 0.0) {
         response.pop();
     }

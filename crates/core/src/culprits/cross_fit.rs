@@ -14,7 +14,7 @@
 //! Failure case: a heavy class that is there in blocks of one part only.
 //! Source: cross-fitting as in CrossFit-2018; measured: the slope as a factor takes what
 //! was accused of busy sites without heavy classes from dozens an hour to nothing. Four parts rather than
-//! two: culprits are told 2.5 s earlier.
+//! two: culprits are named 2.5 s earlier.
 
 use super::atoms::ATOMS;
 use super::folds::Folds;

@@ -27,12 +27,12 @@
 //!
 //! The long window is for a site that runs for days: of many small classes and many windows of 30 s some
 //! pair meets by chance, and in 120 s it does not; costs are known better there, too. It makes a small
-//! culprit wait for a minute or two. Whoever costs five times of what it did takes longer than it did,
+//! culprit wait for a minute or two. A class that costs five times of what it did takes longer than it did,
 //! unless the work goes on behind the reply; such a culprit waits, too.
 //!
 //! t alone is fooled by chance meetings with a cron job; z alone turns away heavy classes that are rare
 //! or take seconds, since few long requests have few ways to be shifted: hence two ways in. A class
-//! whose part of the window says 1.3 times as much of it as the fit did stands in for somebody who
+//! whose part of the window says 1.3 times as much of it as the fit did stands in for another that
 //! comes with it. A part of the window in which the resource is full teaches too small a cost, so there the
 //! other parts may say more.
 //!
@@ -64,7 +64,7 @@ pub(super) struct Evidence {
     pub(super) full: f64,
     /// The most that a request may cost where the fit cannot tell, seconds; zero where it can.
     pub(super) most: f64,
-    /// The least cost that would be named, seconds; zero where nobody is looked for.
+    /// The least cost that would be named, seconds; zero where none is looked for.
     pub(super) least: f64,
 }
 
@@ -77,7 +77,7 @@ const LONG_LIFT_MIN: f64 = 2.0;
 const LONG_T: f64 = 6.0;
 /// Cost over life up to which the work may be done while the request waits for it.
 const INSIDE: f64 = 1.5;
-/// t and z from which on a great class that takes no less than it costs is told whatever its arrivals say.
+/// t and z from which on a great class that takes no less than it costs is named whatever its arrivals say.
 const NO_DOUBT: f64 = 10.0;
 /// A share that needs no long window.
 pub(super) const GREAT: f64 = 2.5 * SHARE_MIN;
@@ -114,7 +114,7 @@ const BEHIND_GATES: Gates = (4.5, 4.5, 1.5);
 const SUSPECTED: Gates = (5.0, 3.0, 1.3);
 const SUSPECTED_LIFT: f64 = 1.3;
 
-/// The part of each gate at which a class that is told stays so. How dear it is beside others is not eased: where
+/// The part of each gate at which a class that is named stays so. How dear it is beside others is not eased: where
 /// others have become dearer it is no culprit any more.
 const KEPT: f64 = 0.75;
 
@@ -152,7 +152,7 @@ pub(super) fn is_suspected(seen: &Evidence) -> bool {
         && seen.lift * sure >= SUSPECTED_LIFT
 }
 
-/// What a class showed that is told already, as it is judged from then on: it goes only when it is clearly below the
+/// What a class showed that is named already, as it is judged from then on: it goes only when it is clearly below the
 /// gates, since what comes and goes at one of them is no news each time.
 pub(super) fn eased(seen: &Evidence) -> Evidence {
     Evidence {

@@ -2,7 +2,7 @@
 //!
 //! Series are kept with one part behind the other, so that sums over a part run over one slice; each
 //! part is filled up with zeros to whole lanes of vector instructions.
-//! Blocks are longer than most requests, so that what one part is told of the other's noise is little.
+//! Blocks are longer than most requests, so that one part learns little of the other's noise.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::series::LANES;
 
 /// Bins of a block.
 const BLOCK: usize = 25;
-/// Parts. Of two, each would be told by only half of what is known.
+/// Parts. Of two, each would rest on only half of what is known.
 const PARTS: usize = 4;
 
 /// See the module.

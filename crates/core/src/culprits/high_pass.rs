@@ -5,7 +5,7 @@
 //! x(k)          x(k) - mean of x over bins that count within 5 s of k;  0 where k does not count
 //! ```
 //!
-//! A full resource says nothing of who fills it, unless nobody slowed anybody: one request that takes
+//! A full resource says nothing of what fills it, unless no class slowed another: one request that takes
 //! all of a core for a second fills it, and says so. Trend, flash crowds and caches that warm up make
 //! everything correlate with everything; they are slower than the requests that are looked for.
 //!

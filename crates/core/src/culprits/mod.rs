@@ -15,7 +15,7 @@
 //! What it does not know: servers, URLs, files, clocks. Single-threaded on purpose: an evaluation
 //! takes some milliseconds every 2.5 s, and threads made it slower.
 //!
-//! Failure case: what always runs together cannot be told apart, a full resource says nothing of who
+//! Failure case: what always runs together cannot be separated, a full resource says nothing of what
 //! fills it, and a share of less than 4 % is not looked for. Verdicts say so.
 //!
 //! Source: Elephants-2005 for the question; the steps' files for the answers.
@@ -81,7 +81,7 @@ pub struct ResourceId(pub u16);
 
 /// How often an evaluation is worth its cost.
 pub const EVERY: Duration = Duration::from_millis(2500);
-/// Use below which nobody needs a culprit, as a part of the capacity.
+/// Use below which no culprit is needed, as a part of the capacity.
 pub const UTILIZATION_MIN: f64 = 0.1;
 /// Most requests that are known as unfinished; more are left out.
 pub const UNFINISHED_MAX: usize = 65_536;
@@ -232,7 +232,7 @@ impl Discovery {
         }
     }
 
-    /// Of a recording. Whoever is accused of one must be told for longer than a window anyway ([`Whole`]), so a
+    /// Of a recording. A class that is accused in one must be named for longer than a window anyway ([`Whole`]), so a
     /// steady start is no reason to ask the long window early.
     pub fn of_recording(limits: Limits) -> Self {
         Self {
@@ -241,7 +241,7 @@ impl Discovery {
         }
     }
 
-    /// A request, of any front-end, in any order. Finished ones are told once; unfinished ones anew
+    /// A request, of any front-end, in any order. Finished ones are given once; unfinished ones anew
     /// before each evaluation, after [`Discovery::forget_unfinished`]. False if it is left out: its
     /// class is beyond the limit, it ended before it was sent, or too many are unfinished.
     pub fn on_request(&mut self, request: &Request) -> bool {
@@ -376,7 +376,7 @@ impl Discovery {
         resource.usage.between(signed(from), signed(to))
     }
 
-    /// Who is to blame for the use of a resource. To be asked every 2.5 s or so: what is told
+    /// Which classes cause the use of a resource. To be asked every 2.5 s or so: what is named
     /// rests on the last three answers.
     pub fn evaluate(&mut self, now: Timestamp, resource: ResourceId) -> Verdicts {
         self.persistence.begin(resource);
@@ -556,7 +556,7 @@ impl Discovery {
         (study, pearson)
     }
 
-    /// A resource that hardly anything uses has no culprits, but says most clearly who needs nothing of it. It is
+    /// A resource that hardly anything uses has no culprits, but says most clearly which classes need nothing of it. It is
     /// studied now and then, and each look counts for those in between.
     fn note_calm(&mut self, now: Timestamp, place: usize, window: Window) {
         let resource = &self.resources[place];
@@ -577,7 +577,7 @@ impl Discovery {
 
     /// Keeps what was found of each class while the resource had room, by so many windows.
     fn note_room(&mut self, place: usize, study: &Study, windows: u32) {
-        // Where nothing at all was used, nothing was fitted, and nobody used anything.
+        // Where nothing at all was used, nothing was fitted, and no class used anything.
         if study.full > ROOM || (!study.fitted && study.utilization > 0.0) {
             return;
         }

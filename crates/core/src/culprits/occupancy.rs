@@ -1,4 +1,4 @@
-//! Step 8: who fills a resource that is full all the time.
+//! Step 8: what fills a resource that is full all the time.
 //!
 //! ```text
 //! W(t)      = 30 % quantile of the lives that ended around t and were longer than max(20 ms, p99 / 10)

@@ -1,4 +1,4 @@
-//! What the operator is told: what two of the last three evaluations name.
+//! What the operator sees named: what two of the last three evaluations name.
 //!
 //! A single evaluation meets a coincidence now and then; the same one twice within three is rare.
 //!
@@ -40,7 +40,7 @@ impl Persistence {
         self.named.retain(|(_, of), _| *of != class);
     }
 
-    /// Whether the class is told.
+    /// Whether the class is named.
     pub(super) fn is_told(&self, resource: ResourceId, class: ClassId) -> bool {
         let bits = self.named.get(&(resource, class));
         bits.is_some_and(|bits| bits.count_ones() >= AGREE)

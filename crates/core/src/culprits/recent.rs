@@ -51,7 +51,7 @@ impl Recent {
         }
     }
 
-    /// The last requests of a class, in the order in which they were told.
+    /// The last requests of a class, in the order in which they were given.
     pub(super) fn lives(&self, class: usize) -> impl Iterator<Item = Life> {
         self.classes.get(class).into_iter().flatten().copied()
     }

@@ -32,7 +32,7 @@ pub(super) struct ShiftNull {
     pub(super) curve: Vec<f32>,
 }
 
-/// Most that a ratio or a z is told as: beyond it, it says nothing more.
+/// Most that a ratio or a z is shown as: beyond it, it says nothing more.
 const MOST: f64 = 1000.0;
 
 pub(super) fn shift_null(left: &[f32], predicted: &[f32]) -> ShiftNull {

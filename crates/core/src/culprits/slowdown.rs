@@ -1,4 +1,4 @@
-//! Step 8b: who fills a resource that had room before.
+//! Step 8b: what fills a resource that had room before.
 //!
 //! ```text
 //! excess_c  = mean life now - mean life with room
@@ -10,14 +10,14 @@
 //! cleared     known, not named with room, costs what it did, and uses less than twice as much
 //! ```
 //!
-//! Lives alone divide all of a full resource between requests, also what is nobody's: a backup that fills
-//! a database for a minute would be blamed on whoever takes longest. Who was known with room needs no
-//! dividing; all of them are slowed as far as they need the resource, and who is slowed far more needs more
-//! than it did. What is left when all that is known is told is nobody's, or of those that are new.
+//! Lives alone divide all of a full resource between requests, also what no request asked for: a backup that fills
+//! a database for a minute would be blamed on the class that takes longest. A class that was known with room needs no
+//! dividing; all of them are slowed as far as they need the resource, and one that is slowed far more needs more
+//! than it did. What is left when all that is known is counted is of no class, or of new ones.
 //!
-//! Where nothing tells how much all are slowed, who takes hardly longer than with room uses what it did then.
+//! Where nothing tells how much all are slowed, a class that takes hardly longer than with room uses what it did then.
 //!
-//! Where a resource is full now and then only, the fit names; of it, too, who is cleared is innocent. A class that
+//! Where a resource is full now and then only, the fit names; of it, too, a class that is cleared is innocent. A class that
 //! comes often is slowed at every moment at which something else fills the resource, and looks as if it had.
 //!
 //! Inputs: costs and lives from the last windows with room, lives now, and what lives alone say. Failure case: a
@@ -125,7 +125,7 @@ pub(super) fn by_slowdown(classes: &[Slowed], capacity: f64) -> Vec<Occupied> {
         let shares = classes.iter().filter_map(known(slowed));
         shares.map(|it| it.share).sum()
     };
-    // Who tells may be slowed less than others are; all that is known cannot use more than there is.
+    // Classes that show it may be slowed less than others are; all that is known cannot use more than there is.
     let mut slowed = slowed;
     let may_fit = sum(f64::INFINITY) <= 1.0;
     for _ in 0..STEPS_MAX {
@@ -149,7 +149,7 @@ pub(super) fn by_slowdown(classes: &[Slowed], capacity: f64) -> Vec<Occupied> {
     found.collect()
 }
 
-/// What lives alone say, where nothing says how much all are slowed: but who takes hardly longer than with room
+/// What lives alone say, where nothing says how much all are slowed: but what takes hardly longer than with room
 /// uses what it did then, however long that is, and the rest is divided between the others.
 fn by_lives(classes: &[Slowed], capacity: f64) -> Vec<Occupied> {
     let same = |it: &Slowed| {
@@ -164,7 +164,7 @@ fn by_lives(classes: &[Slowed], capacity: f64) -> Vec<Occupied> {
     found.collect()
 }
 
-/// By how much everybody is slowed: one if a second of work takes a second more than with room.
+/// By how much all are slowed: one if a second of work takes a second more than with room.
 fn slowdown(classes: &[Slowed], capacity: f64) -> Option<f64> {
     let known = classes
         .iter()

@@ -92,7 +92,7 @@ pub(super) struct Seen {
     pub(super) alone: bool,
     /// The share for which it is worth a trial.
     pub(super) suspected: Option<f64>,
-    /// Classes that it cannot be told from.
+    /// Classes that it cannot be separated from.
     pub(super) with: Vec<usize>,
     pub(super) by_occupancy: bool,
     /// Whether it is known to be innocent, whatever the fit says.
@@ -502,7 +502,7 @@ impl<'a> Student<'a> {
     }
 
     /// Fits again by the clock that a fit implies: time in progress and mass are on that clock, and
-    /// bins count in which nobody slowed anybody.
+    /// bins count in which no class slowed another.
     fn fit_by_virtual_time(&mut self, columns: &Columns, fit: &Fit) -> Option<(Columns, Fit)> {
         let demand = self.demand(columns, fit);
         let clock = VirtualTime::new(self.window, &demand, self.cores);
@@ -591,7 +591,7 @@ impl<'a> Student<'a> {
         changed
     }
 
-    /// Share and cost of all that were screened, for those who want to look.
+    /// Share and cost of all that were screened, for a closer look.
     fn note_shares(&mut self, columns: &Columns, fit: &Fit, requests: &[f64]) {
         for (place, class) in columns.classes.iter().enumerate() {
             let used = self.used_by(&[place], columns, fit, requests);

@@ -16,7 +16,7 @@ pub(super) fn noise(seed: u64) -> Vec<f32> {
 /// A class: requests a second, milliseconds of life, of which this part is work.
 type Class = (f64, u64, f64);
 
-/// Requests and use by the millisecond, on a resource that nobody waits for.
+/// Requests and use by the millisecond, on a resource that none waits for.
 struct Site {
     requests: Vec<Request>,
     busy: Vec<f64>,
@@ -412,7 +412,7 @@ fn what_was_learned_is_as_good_in_the_next_life() {
 fn a_number_that_is_given_away_anew_has_nothing_of_the_class_that_had_it() {
     let site = Site::new(&[(40.0, 20, 0.02), (3.0, 150, 0.5)], 60, 1);
     let later = Timestamp::from_millis(START_MS + 60_000);
-    // Learned, named, told and confirmed; the same with what was known before the start.
+    // Learned, named, shown and confirmed; the same with what was known before the start.
     let (mut discovery, verdicts) = site.evaluate(1.0, u64::from(WINDOWS_MIN));
     assert!(verdict(&verdicts, 1).culprit.is_some() && verdict(&verdicts, 1).told);
     discovery.on_experiment(DATABASE, ClassId(1), true);

@@ -1,4 +1,4 @@
-//! What was used of a resource, from a counter that somebody reads now and then.
+//! What was used of a resource, from a counter that is read now and then.
 //!
 //! ```text
 //! used in [a, b) = busy(b) - busy(a)       spread evenly between two readings

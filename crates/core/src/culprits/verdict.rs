@@ -55,7 +55,7 @@ pub struct Verdict {
     pub cost_range: [f64; 2],
     /// Whether the range has such a bound, and is no mere error.
     pub bounded: bool,
-    /// The least cost of a request, seconds, that would have been named; zero where nobody was looked for.
+    /// The least cost of a request, seconds, that would have been named; zero where none was looked for.
     pub least_cost_seconds: f64,
     /// t of what one half of the window tells of the other.
     pub t: f64,
@@ -78,7 +78,7 @@ pub struct Verdict {
     pub culprit: Option<Confidence>,
     /// The share of which this evaluation suspects it: a few seconds are enough, where much is at stake.
     pub suspected: Option<f64>,
-    /// Whether two of the last three evaluations named it: then the operator is told.
+    /// Whether two of the last three evaluations named it: then the operator sees it.
     pub told: bool,
 }
 
@@ -100,7 +100,7 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// What is told to the operator.
+    /// What is shown to the operator.
     pub fn told(&self) -> impl Iterator<Item = &Verdict> {
         self.classes.iter().filter(|it| it.told)
     }

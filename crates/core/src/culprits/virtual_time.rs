@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! u_c       = use of c / its time in progress, by the clock
-//! demand(t) = sum over c of u_c x in flight_c(t) + what nobody explains
+//! demand(t) = sum over c of u_c x in flight_c(t) + what none explains
 //! phi(t)    = min(1, cores / demand(t))         how fast work goes on, steps of 10 ms
 //! V(t)      = integral of phi
 //! ```

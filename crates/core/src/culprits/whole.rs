@@ -1,4 +1,4 @@
-//! What a whole recording says of who uses a resource, from all evaluations of it.
+//! What a whole recording says of what uses a resource, from all evaluations of it.
 //!
 //! ```text
 //! episode    evaluations in a row that tell a class, with holes of 10 s at most
@@ -9,12 +9,12 @@
 //! t          sum of t_k / sqrt(K)       over the K windows in them that have nothing in common
 //! ```
 //!
-//! Who cannot be told from others in a tenth of the evaluations or more stays ambiguous: that it was
+//! A class that cannot be separated from others in a tenth of the evaluations or more stays ambiguous: that it was
 //! named alone in the rest is then as much chance as that the other was not.
 //!
 //! Evaluations that are 2.5 s apart share most of their windows, so two of them are no second
-//! opinion. One event, a crowd or a coincidence, is told as long as any window holds it, which is the
-//! length of a window and no longer. Who is told for longer was seen in two windows that have
+//! opinion. One event, a crowd or a coincidence, is named as long as any window holds it, which is the
+//! length of a window and no longer. A class that is named for longer was seen in two windows that have
 //! nothing in common. That does not depend on how long the recording is: a day has 288 times as
 //! many windows as five minutes, but for a false accusation two in a row must be wrong in the same way.
 //!
@@ -67,10 +67,10 @@ pub struct Whole {
     classes: BTreeMap<ClassId, OfClass>,
 }
 
-/// When a class was told.
+/// When a class was named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// The first evaluation that told it.
+    /// The first evaluation that named it.
     pub since: Timestamp,
     /// The last one.
     pub until: Timestamp,
@@ -91,7 +91,7 @@ struct Look {
     bounded: bool,
 }
 
-/// What evaluations say of a class that is told.
+/// What evaluations say of a class that is named.
 #[derive(Clone, Debug, Default)]
 struct Episode {
     span: Option<(Timestamp, Timestamp)>,
@@ -164,7 +164,7 @@ impl Whole {
         }
     }
 
-    /// What all of them say together, and when those who are accused were told.
+    /// What all of them say together, and when accused classes were named.
     pub fn finish(mut self) -> (Verdicts, BTreeMap<ClassId, Told>) {
         let (resource, at) = self.last.unwrap_or((ResourceId(0), Timestamp::ZERO));
         let mut told = BTreeMap::new();

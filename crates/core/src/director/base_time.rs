@@ -1,4 +1,4 @@
-//! What a request costs at one node when it need not wait for a CPU, from everybody's traffic.
+//! What a request costs at one node when it need not wait for a CPU, from the traffic of all front-ends.
 //!
 //! ```text
 //! base(window) = (integral of requests in flight - time waited for CPUs) / completions

@@ -20,15 +20,15 @@
 //! ```
 //!
 //! y is a response's latency divided by the slowdown that was expected at its dispatch; its
-//! sums decay with 10 s. b is the base time that the node's own counters tell of everybody's
-//! requests (`base_time`); with one front-end it is what y has told already. e is the share of
+//! sums decay with 10 s. b is the base time that the node's own counters show of all front-ends'
+//! requests (`base_time`); with one front-end it is what y has shown already. e is the share of
 //! errors, an EWMA of 0.2 per response that decays with 5 s (0.15: a node that fails at once takes
 //! a third more requests of 64 front-ends with it; 0.1 and 1 s: four times those of 0.15). g and h
 //! are means of a gamma-Poisson posterior: an own request makes it likelier that others went the
 //! same way, by less the fewer of them there can be.
 //!
 //! d grows as what front-ends know in common grows old: what remains is their own, differs from
-//! one to the next, and herds nobody (records of 2 s and reports in responses, 64 front-ends:
+//! one to the next, and makes no herd (records of 2 s and reports in responses, 64 front-ends:
 //! p99 -5 % with up to 16 nodes compared instead of 5).
 //!
 //! Sums and means are over the candidates: a drained or ejected node, which has next to
@@ -82,7 +82,7 @@ const DRAWS_OWN: f64 = 16.0;
 const SERVICE_SECONDS: f64 = 0.01;
 /// Least variance of ln y to reckon with: nothing is that regular.
 const VARIANCE_MIN: f64 = 1e-6;
-/// Decayed responses below this are none: what they told is forgotten.
+/// Decayed responses below this are none: what they showed is forgotten.
 const COUNT_MIN: f64 = 1e-6;
 /// Least capacity to reckon with, CPUs: a node of weight zero is small, not infinitely slow.
 const CAPACITY_MIN: f64 = 0.01;
@@ -520,7 +520,7 @@ fn measured(value: f32) -> Option<f64> {
 }
 
 /// What is known of the site's nodes, in their order. A capacity outlives its record; where it
-/// was never told, the node has as much per weight as the others.
+/// was never learned, the node has as much per weight as the others.
 fn known(site: &Site, topology: &Topology, table: &LoadTable, now: Timestamp) -> Vec<Known> {
     let (mut told, mut weights) = (0.0, 0.0);
     let mut known = Vec::with_capacity(site.nodes.len());

@@ -200,7 +200,7 @@ impl Director {
         }
     }
 
-    /// Whether somebody who waits at this front-end may find room, so that workers should look. Room
+    /// Whether a request that waits at this front-end may find room, so that workers should look. Room
     /// that only established sessions have is seen when a request ends.
     pub fn has_room_for_waiting(&self, table: &LoadTable) -> bool {
         self.topology.sites.iter().enumerate().any(|(index, site)| {
@@ -245,7 +245,7 @@ impl Director {
         self.events.pop_front()
     }
 
-    /// Events that nobody polled in time.
+    /// Events that were not polled in time.
     pub fn events_dropped(&self) -> u64 {
         self.events_dropped
     }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A failure is a server error, a malformed answer, one that did not come, or one that broke off.
-//! Each may be the request's doing, and then it strikes all nodes alike, whoever chooses: a site
+//! Each may be the request's doing, and then it strikes all nodes alike, whatever chooses: a site
 //! whose application is down answers 503 everywhere, and a URL that crashes its handler does so at
 //! every node. Hence the comparison. It is with the better half of the others, because two bad nodes
 //! of four would excuse each other, more so where they fail fast and attract most requests. And it

@@ -1,4 +1,4 @@
-//! The counters of a node as they were read last, for whoever looks at windows of his own: the discovery of
+//! The counters of a node as they were read last, for readers with windows of their own: the discovery of
 //! culprits wants a tenth of a second, policies want what a load is made from.
 //!
 //! Each kind of use is a counter that only grows within one generation; two of them give the use between.

@@ -31,7 +31,7 @@ pub struct NodeLoad {
     pub runnable: f32,
     /// Mean run-queue length over the shortest window that the source of CPU time bears.
     pub run_queue: f32,
-    /// Mean length of the accept queues over the same window; zero if nobody looks at them.
+    /// Mean length of the accept queues over the same window; zero if they are not looked at.
     pub accept_queue: f32,
     /// Used share of the capacity over that window.
     pub utilization: f32,
@@ -107,7 +107,7 @@ impl NodeLoad {
         };
         let known = |known: bool, value: f32| if known { value } else { f32::NAN };
         let seconds = |time: Option<Duration>| time.map_or(f32::NAN, |time| time.as_secs_f32());
-        // Without these nobody knows how long requests waited for CPUs.
+        // Without these it is not known how long requests waited for CPUs.
         let waits = busy && has(Sources::RUNNABLE_INTEGRAL) && has(Sources::IN_FLIGHT);
         let requests = has(Sources::COMPLETIONS)
             .then(|| rates(WINDOW_TICK))
@@ -254,7 +254,7 @@ fn used_files(record: &LoadRecord) -> f32 {
     system.max(process)
 }
 
-/// The part of the whole, at most 1; NaN without a whole, which nobody measured.
+/// The part of the whole, at most 1; NaN without a whole, which was not measured.
 fn share(part: u64, whole: u64) -> f32 {
     if whole == 0 {
         return f32::NAN;

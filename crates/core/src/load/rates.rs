@@ -86,7 +86,7 @@ impl Point {
         let completed = grown(self.completions, newer.completions)?;
         let busy = grown(self.busy_ns, newer.busy_ns)?;
         let runnable = grown(self.runnable_ns, newer.runnable_ns)?;
-        // Whoever is runnable and has no CPU waits for one. Requests wait as neighbours do, so
+        // A runnable task without a CPU waits for one. Requests wait as neighbours do, so
         // their part of it is their part of the run queue, of which IO leaves less.
         let waiting = (runnable - busy).max(0.0) * (in_flight / runnable.max(1.0)).min(1.0);
         let per_request = |nanos: f64| {

@@ -2,7 +2,7 @@
 //!
 //! | line | written by | read by |
 //! |---|---|---|
-//! | load, what `auto` compares; who rests | the node's one reader; shells, now and then | pickers, director, admin |
+//! | load, what `auto` compares; nodes at rest | the node's one reader; shells, now and then | pickers, director, admin |
 //! | own traffic and terms | pickers (counters), director (terms) | pickers, director |
 //! | load, the rest | the node's one reader | other policies, director, admin |
 //! | outcomes, reports in responses | pickers | director, `auto` where records are old |
@@ -116,7 +116,7 @@ pub(super) struct Ended {
     /// Requests in a row without a whole answer, and in the upper half connections in a row
     /// that could not be made.
     pub(super) streaks: AtomicU32,
-    /// Heads of answers, for whoever looks whether anything comes back.
+    /// Heads of answers, to see whether anything comes back.
     pub(super) heads: AtomicU32,
     pub(super) sum_ln: AtomicU64,
     pub(super) sum_ln_squared: AtomicU64,

@@ -1,6 +1,6 @@
 //! One slot per node that readers, pickers and the director share without a lock.
 //!
-//! All is plain atomics: nobody waits for anybody. A picker that meets a writer at work reads
+//! All is plain atomics: no thread waits for another. A picker that meets a writer at work reads
 //! again, and after a few tries takes the node as unknown for this one decision.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +39,7 @@ pub struct Outcomes {
     pub sum_seconds: f64,
 }
 
-/// The longest streak that is told from longer ones.
+/// The longest streak that is distinct from longer ones.
 pub(super) const STREAK_MAX: u32 = u16::MAX as u32;
 
 /// All that `auto` compares a node by.
@@ -70,7 +70,7 @@ pub struct NodeTerms {
     pub prior_runnable: f32,
     /// Expected requests in flight without a record and without own requests.
     pub prior_in_flight: f32,
-    /// 1 / C, where C is the CPUs to reckon with: what the node's records told, or what others
+    /// 1 / C, where C is the CPUs to reckon with: what the node's records say, or what others
     /// have for its weight.
     pub per_core: f32,
 }
@@ -89,7 +89,7 @@ impl Default for NodeTerms {
     }
 }
 
-/// What a node told of its load with a response.
+/// What a node reported of its load with a response.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadReport {
     /// When it came.
@@ -161,7 +161,7 @@ struct SiteSlot {
     terms: AtomicU64,
     /// Requests that found no room at any node so far.
     no_room: AtomicU64,
-    /// What set its limits, as a place in [`LimitBy::ALL`], from 1; 0: nobody did.
+    /// What set its limits, as a place in [`LimitBy::ALL`], from 1; 0: nothing did.
     limited_by: AtomicU64,
     /// How long a request is at the servers once it is let in, ns.
     sojourn: AtomicU64,
@@ -427,7 +427,7 @@ impl LoadTable {
         self.slot(node).ended.streaks.store(0, Ordering::Relaxed);
     }
 
-    /// Takes in what the node told with a response to a request that has not been completed yet.
+    /// Takes in what the node reported with a response to a request that has not been completed yet.
     pub(crate) fn reported(&self, node: NodeId, in_flight: f32, now: Timestamp) {
         if !(in_flight >= 0.0 && in_flight.is_finite()) {
             return;
@@ -441,7 +441,7 @@ impl LoadTable {
         });
     }
 
-    /// What the node told last with a response, however long ago.
+    /// What the node reported last with a response, however long ago.
     #[inline]
     pub fn report(&self, node: NodeId) -> Option<LoadReport> {
         self.slot(node).ended.report()

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! One question is under way at a time. The director never waits: it looks for the answer at its
-//! next tick. A question that nobody takes costs nothing; whoever asked notices that no answer comes.
+//! next tick. A question that is not taken costs nothing; its asker notices that no answer comes.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -7,7 +7,7 @@
 //! queue   while anybody waits for a group, newcomers to its sites wait too: no one overtakes
 //! ```
 //!
-//! Each picker is fair among those who wait in it. The limit counts for all of the front-end's pickers;
+//! Each picker is fair among the requests that wait in it. The limit counts for all of the front-end's pickers;
 //! several that take the last place at the same instant exceed it by as many.
 
 use crate::admission::FairShare;
@@ -24,7 +24,7 @@ pub(super) struct Groups {
 #[derive(Debug)]
 struct State {
     fair: FairShare,
-    /// Somebody waits for the group.
+    /// A request waits for the group.
     contended: bool,
 }
 
@@ -63,14 +63,14 @@ impl Groups {
         group.is_some_and(|group| group.contended)
     }
 
-    /// Somebody of the site waits for the group.
+    /// A request of the site waits for the group.
     pub(super) fn contend(&mut self, site: SiteId) {
         if let Some((state, _)) = self.state(site) {
             state.contended = true;
         }
     }
 
-    /// Nobody waits for those groups of which `waits` says so.
+    /// No request waits for those groups of which `waits` says so.
     pub(super) fn calm(&mut self, waits: impl Fn(SiteId) -> bool) {
         for (index, state) in self.groups.iter_mut().enumerate() {
             let id = GroupId(index as u32);

@@ -54,7 +54,7 @@ fn sent(decision: Decision) -> Ticket {
     ticket
 }
 
-/// Who goes next, and the ticket.
+/// The request that goes next, and the ticket.
 fn next(picker: &mut Picker) -> Option<(u64, Ticket)> {
     let (id, decision) = picker.poll_waiting(NOW)?;
     Some((id.0, sent(decision)))
@@ -101,7 +101,7 @@ fn turns_go_by_weight_and_nobody_overtakes() {
     let mut turns = [0, 0];
     for _ in 0..40 {
         drop(ticket.take());
-        // Who comes now, with room, still goes behind those who wait.
+        // A newcomer, with room, still goes behind those that wait.
         assert!(matches!(ask(&mut picker, BLOG, 0, 999), Decision::Wait));
         picker.handle_left(BLOG, WaitId(999));
         let (id, next) = next(&mut picker).unwrap();

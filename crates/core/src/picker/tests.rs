@@ -297,7 +297,7 @@ fn waits(picker: &mut Picker, arrival: &Arrival) {
     assert!(matches!(decision, Decision::Wait), "{decision:?}");
 }
 
-/// Who goes next, until nobody waits.
+/// The requests that go next, until none waits.
 fn order(picker: &mut Picker) -> Vec<u64> {
     picker.table().set_limits(NodeId(0), [1.0; Rank::COUNT]);
     let next = || picker.poll_waiting(NOW).map(|(id, _)| id.0);
@@ -412,7 +412,7 @@ fn a_throttled_request_is_let_on_beside_those_that_are_held_back_and_takes_no_sl
     assert_eq!(at_work(&picker), (2, 1));
     let kind = throttled.kind;
     assert_eq!(picker.table().kinds(SITE).waiting_of(kind), 0);
-    // The slot is for who waits for it.
+    // The slot is for the request that waits for it.
     drop(page);
     let told = picker.poll_waiting(NOW);
     let Some((WaitId(1), Decision::Forward(page))) = told else {

@@ -46,7 +46,7 @@
 //!
 //! Why 5 to 8 and not the best of all: front-ends that do not talk would all pick the same
 //! node. Up to 16 where records are old: what is known then differs between front-ends. Why the
-//! floor of 1 in x: below one task per core nobody waits, and the requests in flight, which
+//! floor of 1 in x: below one task per core none waits, and the requests in flight, which
 //! remember IO, decide. Why half of R: a tenth loses 2-3 % with antagonists, all of it slows the
 //! escape from nodes with slow IO.
 //! Source: the policy study's formula, reproduced in `tidegate-sim`; KLM-2005 for reading
@@ -65,7 +65,7 @@ const REST_WEIGHT: f32 = 1.0 / 16.0;
 const IN_FLIGHT_WEIGHT: f32 = 0.5;
 /// Nodes that a decision compares where records are fresh: two vectors of four.
 const COMPARED_FRESH: usize = 8;
-/// z beyond which a response may have told something newer than the record.
+/// z beyond which a response may carry something newer than the record.
 const OLD: f32 = 0.5;
 /// What nodes report of themselves keeps its worth for so long at least, seconds.
 const REPORT_SECONDS: f32 = 1.0;

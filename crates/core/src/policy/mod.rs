@@ -224,8 +224,8 @@ impl PolicyConfig {
     }
 }
 
-/// What a policy looks at. What it does not say it looks at changes no choice of its: whoever
-/// drives it need not provide that.
+/// What a policy looks at. What it does not say it looks at changes no choice of its: its caller
+/// need not provide that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Signal {
     /// Configured weights.

@@ -246,7 +246,7 @@ impl ProbePool {
         sorted[below] + (sorted[above] - sorted[below]) * (rank - below as f32)
     }
 
-    /// What a node without a known latency is taken to need. Zero if nobody's is known, so
+    /// What a node without a known latency is taken to need. Zero if no node's is known, so
     /// that requests in flight decide.
     fn least_latency(&self) -> f32 {
         let known = self.entries.iter().map(|entry| entry.latency);

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * **Counters and integrals, not rates.** The reader differentiates two records by the
-//!   record's own clock ([`LoadRecord::t_ns`]), so that any window can be formed and nobody
+//!   record's own clock ([`LoadRecord::t_ns`]), so that any window can be formed and no reader
 //!   waits for a node-side interval (the "history problem" of KLM-2005 §3.3).
 //! * **Torn reads show.** Every line carries the sequence at both ends; a reader accepts a
 //!   record only if all ends agree. Transports that copy a line at a time need no lock.

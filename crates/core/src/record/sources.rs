@@ -1,4 +1,4 @@
-//! Which fields of a load record were truly measured. A bit is set only by whoever measured.
+//! Which fields of a load record were truly measured. A bit is set only where it was measured.
 
 /// A set of sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

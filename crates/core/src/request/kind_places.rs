@@ -143,7 +143,7 @@ impl KindPlaces {
     }
 
     /// Gives a kind a place that is free; none if another kind was quicker. While the name is being written a
-    /// request seems to wait, so that nobody else takes the place.
+    /// request seems to wait, so that no other takes the place.
     fn take(
         &self,
         place: usize,
@@ -325,7 +325,7 @@ impl Name {
         Some(String::from_utf8_lossy(text).into_owned())
     }
 
-    /// By whoever has just taken the place.
+    /// By the request that has just taken the place.
     fn set(&self, mark: u64, name: &[u8; NAME_MAX]) {
         self.of.store(0, Ordering::Relaxed);
         fence(Ordering::Release);

@@ -6,7 +6,7 @@
 //! free      becomes that + piece / rate
 //! ```
 //!
-//! A chunk is cut into pieces, and each is told when it may go; `free` is one for the class, so
+//! A chunk is cut into pieces, and each learns when it may go; `free` is one for the class, so
 //! responses that go on at the same time have turns piece by piece, and together the rate. What was
 //! not used is saved up for a tenth of a second.
 //!

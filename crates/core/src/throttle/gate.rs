@@ -1,11 +1,11 @@
-//! The throttle of one class: who goes, who is held, and the books.
+//! The throttle of one class: which requests go, which are held, and the books.
 //!
 //! ```text
 //! arrived = passed + rejected + left + waiting
 //! passed  = ended + in flight + lent
 //! ```
 //!
-//! Whoever comes goes at once if nobody waits and concurrency and rate have room; else it is held.
+//! A request goes at once if none waits and concurrency and rate have room; else it is held.
 //!
 //! A request that waits for its client lends its place to the next one. Before its node does more for it,
 //! it takes a place again, ahead of all that are held: it had its turn.
@@ -28,20 +28,20 @@ use crate::time::Timestamp;
 /// What a request of a throttled class finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// It goes on; its end must be told.
+    /// It goes on; its end must be reported.
     Passed,
     /// It is held; [`Throttles::poll`](super::Throttles::poll) will name it.
     Held(HeldId),
     /// Too many are held.
     Full,
-    /// The throttle has been released meanwhile: it goes on, and nobody needs to know.
+    /// The throttle has been released meanwhile: it goes on, and its end need not be reported.
     Free,
 }
 
-/// What one that was held is told.
+/// What becomes of one that was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// It goes on; its end must be told.
+    /// It goes on; its end must be reported.
     Pass,
     /// It has waited for as long as it may.
     Late,
@@ -129,7 +129,7 @@ impl Gate {
         !self.held.is_empty() || !self.returning.is_empty()
     }
 
-    /// Another order; who is held stays in order.
+    /// Another order; held requests stay in order.
     pub(super) fn set_order(&mut self, order: Order, now: Timestamp) {
         if order.rate != self.order.rate {
             self.rate = Rate::new(now);
@@ -156,7 +156,7 @@ impl Gate {
         Entry::Held(id)
     }
 
-    /// What the next of those that are held is told, if anything.
+    /// What becomes of the next of those that are held, if anything.
     pub(super) fn poll(&mut self, now: Timestamp) -> Option<(HeldId, Told)> {
         self.end_pauses(now);
         if !self.returning.is_empty() && !self.has_place() && self.pauses.pop() {
@@ -181,7 +181,7 @@ impl Gate {
         Some((id, told))
     }
 
-    /// When the next of those that are held may be told something, if nothing ends before.
+    /// When the next of those that are held may go on or be refused, if nothing ends before.
     pub(super) fn due(&self) -> Option<Timestamp> {
         if self.held.is_empty() {
             return None;
@@ -246,7 +246,7 @@ impl Gate {
         self.lent += 1;
     }
 
-    /// One that has lent its place needs one again: it has it, or is told under this number.
+    /// One that has lent its place needs one again: it has it, or gets it under this number.
     pub(super) fn handle_return(&mut self, id: HeldId) -> Entry {
         if self.returning.is_empty() && self.has_place() {
             self.take_back();
@@ -265,7 +265,7 @@ impl Gate {
         self.counters.ended += 1;
     }
 
-    /// The throttle is released: everybody goes.
+    /// The throttle is released: all go.
     pub(super) fn open(&mut self) -> Option<HeldId> {
         let returning = self.returning.pop_first();
         returning.or_else(|| self.held.pop().map(|(id, _)| id))

@@ -1,15 +1,15 @@
-//! Who of a class is held: first come, first served, and for how long at most.
+//! Which requests of a class are held: first come, first served, and for how long at most.
 //!
 //! ```text
-//! next       whoever came first, of all workers
+//! next       the one that came first, of all workers
 //! deadline   its arrival + `queue`; then it is answered 429; without `queue` none
 //! ```
 //!
 //! In order, not newest first as in the queue for room: those are refused in the end, and these are
-//! to complete. A deadline is for a class whose clients would rather be told.
+//! to complete. A deadline is for a class whose clients would rather be refused.
 //!
 //! Inputs: arrivals, a clock. Failure case: more come than the throttle lets through for good; then
-//! clients leave, the deadline strikes, or the table's bound on all who are held.
+//! clients leave, the deadline strikes, or the table's bound on all that are held.
 //!
 //! Source: Elephants-2005 wants heavy requests to take longer, not to be refused.
 
@@ -41,12 +41,12 @@ impl Held {
         self.since.insert(id, now);
     }
 
-    /// Takes out whoever came first, and since when it waits.
+    /// Takes out the first that came, and since when it waits.
     pub(super) fn pop(&mut self) -> Option<(HeldId, Timestamp)> {
         self.since.pop_first()
     }
 
-    /// Takes out whoever came first if it has waited for so long.
+    /// Takes out the first that came if it has waited for so long.
     pub(super) fn expire(
         &mut self,
         queue: Option<Duration>,
@@ -58,7 +58,7 @@ impl Held {
         }
     }
 
-    /// When whoever came first has waited for so long.
+    /// When the first that came has waited for so long.
     pub(super) fn due(&self, queue: Option<Duration>) -> Option<Timestamp> {
         let (_, since) = self.since.first_key_value()?;
         Some(*since + queue?)

@@ -10,12 +10,12 @@
 //! | priority | admission takes them for the lowest priority | `priority` |
 //! | marks | their connections to nodes are marked, for the network to slow | `marks` |
 //!
-//! An [`Order`] may have several of them. Who is held goes in the order of arrival, over all workers
+//! An [`Order`] may have several of them. Held requests go in the order of arrival, over all workers
 //! of a front-end: [`Throttles`] is one table that they share. What counts is what this front-end
 //! has: with several of them, each gives its own class so much.
 //!
-//! What it does not know: sockets, locks, who waits how; the shell gives each arrival a place and is
-//! told who may go on ([`Throttles::poll`]).
+//! What it does not know: sockets, locks, how requests wait; the shell gives each arrival a place and
+//! learns which may go on ([`Throttles::poll`]).
 
 mod automatic;
 mod bandwidth;
@@ -176,7 +176,7 @@ impl fmt::Display for Order {
     }
 }
 
-/// Who gave an order.
+/// Where an order came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetBy {
     /// The configuration file.

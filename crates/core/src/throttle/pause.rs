@@ -10,7 +10,7 @@
 //! A refusal takes no time: without a pause all requests that are held would go on one after the other within a
 //! moment, and be refused while there is no room. With it they go no faster than they would be answered.
 //!
-//! Inputs: how long answers took, refusals, a clock. What it does not know: who is held, and why there is no room.
+//! Inputs: how long answers took, refusals, a clock. What it does not know: what is held, and why there is no room.
 //!
 //! Failure case: a site without room for good; then one is refused for each place and pause, and the others are held.
 

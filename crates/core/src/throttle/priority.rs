@@ -1,14 +1,14 @@
 //! Requests that give way to all others where there is no room.
 //!
 //! ```text
-//! priority   the lowest there can be, and its session is nobody's
+//! priority   the lowest there can be, and it has no session
 //! ```
 //!
 //! The lowest there can be, not the lowest that the site uses: so a site with one priority has them
 //! wait behind all others too.
 //!
 //! Inputs: the priority that the request would have. Failure case: a site with room to spare, where it
-//! slows nobody; an admission mode without a queue and without priorities, where it does nothing.
+//! slows none; an admission mode without a queue and without priorities, where it does nothing.
 //!
 //! Source: the pushback at the HTTP level that Elephants-2005 allows.
 

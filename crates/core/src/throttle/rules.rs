@@ -33,7 +33,7 @@ impl Rules {
         Self { rules }
     }
 
-    /// Whether nobody is throttled.
+    /// Whether no class is throttled.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One request may stand still for `idle` by itself, before it lends its place to the next: short pauses of honest
-//! clients need no turn each. That is a time per request, so a crowd of silent clients would hold up whoever comes
+//! clients need no turn each. That is a time per request, so a crowd of silent clients would hold up those that come
 //! behind them by so much each. So the class has a patience too: all N places once for `idle`. When it has run out, a
 //! request that stands still lends its place at once, and costs the others nothing but the work that its node does
 //! for it. A client that goes on as fast as it must makes good what it took.
@@ -25,7 +25,7 @@ use crate::time::Timestamp;
 /// One of so many places may be lost for good.
 const SHARE: u32 = 8;
 
-/// What a request did to the patience of its class since it was last told.
+/// What a request did to the patience of its class since it was last reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stood {
     /// It stood still at its place for so long.
@@ -42,7 +42,7 @@ pub(super) struct Stillness {
 }
 
 impl Stillness {
-    /// Nobody has stood still yet.
+    /// None has stood still yet.
     pub(super) fn new(now: Timestamp) -> Self {
         Self {
             lost: Duration::ZERO,
@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    /// When there is a place for whoever comes behind so many clients that never read, at `limit` places. Their nodes
+    /// When there is a place for one that comes behind so many clients that never read, at `limit` places. Their nodes
     /// work for `work` on each, and places are looked at each tick.
     fn delay(clients: u64, limit: u32, work: u64) -> Duration {
         let mut stillness = Stillness::new(at(0));
@@ -161,7 +161,7 @@ mod tests {
             assert!(stillness.on_still(still(1500), IDLE, Some(1), at(0)));
             assert!(stillness.on_still(made_good(1500), IDLE, Some(1), at(0)));
         }
-        // Nobody saves anything up.
+        // Nothing is saved up.
         assert!(stillness.on_still(made_good(10_000), IDLE, Some(1), at(0)));
         assert!(!stillness.on_still(still(2000), IDLE, Some(1), at(0)));
     }

@@ -1,7 +1,7 @@
-//! All throttles of a front-end: what is ordered, by whom, until when, and what it has done.
+//! All throttles of a front-end: what is ordered, from where, until when, and what it has done.
 //!
 //! One table for all workers. It is small and everything in it is quick, so the shell keeps it behind
-//! one lock, which only requests of throttled classes ever touch; which those are is told by
+//! one lock, which only requests of throttled classes ever touch; which those are is said by
 //! [`Rules`], without it.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -39,7 +39,7 @@ pub struct Throttle {
     pub pattern: ClassPattern,
     /// What is done to them.
     pub order: Order,
-    /// Who said so.
+    /// Where it came from.
     pub set_by: SetBy,
     /// Since when.
     pub since: Timestamp,
@@ -70,7 +70,7 @@ struct Row {
 #[derive(Clone, Debug)]
 pub struct Throttles {
     rows: BTreeMap<ThrottleId, Row>,
-    /// Who was held by a throttle that is no more, and has not been told yet.
+    /// Requests that were held by a throttle that is no more, and do not know it yet.
     freed: VecDeque<HeldId>,
     last_throttle: u64,
     last_place: u64,
@@ -94,7 +94,7 @@ impl Throttles {
         }
     }
 
-    /// Throttles a class, or changes how it is throttled; who is held stays in order.
+    /// Throttles a class, or changes how it is throttled; held requests stay in order.
     ///
     /// # Errors
     /// The order makes no sense, or there are too many; then nothing has changed.
@@ -132,7 +132,7 @@ impl Throttles {
         Ok(id)
     }
 
-    /// Releases the class of this name; what its throttle has done, if there was one. Who is held goes on.
+    /// Releases the class of this name; what its throttle has done, if there was one. Held requests go on.
     pub fn release(&mut self, name: &str) -> Option<Throttle> {
         let mut rows = self.rows.iter();
         let id = rows.find(|(_, row)| row.pattern.name() == name)?.0;
@@ -188,7 +188,7 @@ impl Throttles {
         entry
     }
 
-    /// What one of those that are held is told, if anything; to be asked until it says nothing, after
+    /// What becomes of one of those that are held, if anything; to be asked until it says nothing, after
     /// every end and every change, and when [`Throttles::due`] says so.
     pub fn poll(&mut self, now: Timestamp) -> Option<(HeldId, Told)> {
         if let Some(id) = self.freed.pop_front() {
@@ -197,7 +197,7 @@ impl Throttles {
         self.rows.values_mut().find_map(|row| row.gate.poll(now))
     }
 
-    /// When one of those that are held may be told something, if nothing ends before.
+    /// When one of those that are held may go on or be refused, if nothing ends before.
     pub fn due(&self) -> Option<Timestamp> {
         let due = |row: &Row| {
             let until = row.until.filter(|_| row.gate.is_waited_for());

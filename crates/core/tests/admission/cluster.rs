@@ -1,5 +1,5 @@
 //! Servers of four CPUs that share them among all requests, behind one front-end, in steps of a
-//! millisecond. Requests take 10 ms of CPU; who is not answered within a second has failed.
+//! millisecond. Requests take 10 ms of CPU; one without an answer within a second has failed.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! talk to each other, each with the real director, table and picker.
 //!
 //! Time goes in steps of a millisecond. In each step every front-end takes a record of every
-//! node (unless it is told not to), ticks, and dispatches what arrives; then the servers work.
+//! node (unless it is set not to), ticks, and dispatches what arrives; then the servers work.
 //! Requests take 10 ms of CPU on average, exponentially distributed. It measures nothing:
 //! comparisons of policies belong to the simulator crate.
 
@@ -76,7 +76,7 @@ pub(crate) enum Records {
 pub(crate) struct Server {
     pub(crate) cores: f32,
     pub(crate) records: Records,
-    /// Tasks of somebody else that never end.
+    /// Tasks of others that never end.
     pub(crate) antagonists: u32,
     tasks: Vec<Task>,
 }

@@ -14,7 +14,7 @@
 //! lost before the queue counts as standing.
 //!
 //! Source: FailAtScale-2015, where each request gets its deadline when it
-//! comes; here the deadline of the moment is everybody's.
+//! comes; here the deadline of the moment is that of all.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@
 //!
 //! Inputs: arrivals by priority; latencies; a clock; chance.
 //!
-//! Failure case: at a proxy nobody tells how long requests wait at servers: it shows in latencies only
+//! Failure case: at a proxy it is not known how long requests wait at servers: it shows in latencies only
 //! when they end, and a base that was first seen in overload hides it. A twentieth less per second is
 //! too little for servers that get twice what they can do (study: 0 to 1 % of the capacity).
 //!

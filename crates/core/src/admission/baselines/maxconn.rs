@@ -15,7 +15,7 @@
 //! the SLO, as is usual, whatever waited is late (study: 0 %).
 //!
 //! Source: HAProxy's `maxconn` of a server, `timeout queue` and `set-priority-class`. There the
-//! deadline is the one of connecting if nobody says; 0.4 SLO is the best of the admission study.
+//! deadline is the one of connecting by default; 0.4 SLO is the best of the admission study.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use super::{
     WaitRules,
 };
 
-/// The deadline over the SLO, if nobody says.
+/// The deadline over the SLO, by default.
 const DEADLINE: f64 = 0.4;
 
 /// See the module.

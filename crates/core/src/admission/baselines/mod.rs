@@ -2,7 +2,7 @@
 //! name. Each is as it was published, with its published constants; its file says what a proxy
 //! had to do otherwise.
 //!
-//! | mode | limits | by | whoever finds no room |
+//! | mode | limits | by | a request without room |
 //! |---|---|---|---|
 //! | `maxconn`, `codel` | each server | the operator | waits |
 //! | `gradient2`, `vegas`, `envoy_adaptive_concurrency` | the site | latencies | is refused |

@@ -202,7 +202,7 @@ fn slots_in_use_stay_within_the_limit_and_outlive_no_front_end() {
         if ms > 100 {
             let in_flight: i64 = front_ends.iter().map(|it| it.in_flight).sum();
             most = most.max(in_flight);
-            // Whoever is at rest tells what is so.
+            // A front-end at rest reports what is so.
             if ms > 4000 && ms % 1000 < 700 && ms % 1000 > 50 {
                 let told = server.at(now).held;
                 assert!((told - in_flight).abs() <= 8, "{ms}: {told} {in_flight}");

@@ -7,7 +7,7 @@ use super::super::slowdown::{Slowed, by_slowdown};
 use super::pace::is_paced;
 use super::{Student, lives_of};
 
-/// Seconds of data below which lives alone accuse nobody.
+/// Seconds of data below which lives alone accuse none.
 const OCCUPIED_WINDOW_MIN: f64 = 15.0;
 
 impl Student<'_> {
@@ -23,7 +23,7 @@ impl Student<'_> {
         by_slowdown(&classes.collect::<Vec<_>>(), self.capacity())
     }
 
-    /// Who is slowed no more than everybody, and cost little before, is no culprit of a resource that is full now
+    /// A class that is slowed no more than all, and cost little before, is no culprit of a resource that is full now
     /// and then.
     pub(super) fn clear(&mut self) {
         let occupied = vec![Occupied::default(); self.study.seen.len()];

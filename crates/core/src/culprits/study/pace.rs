@@ -23,7 +23,7 @@ pub(super) fn is_steady(progress: &[f32], life: f64) -> bool {
     squares / many < STEADY * by_chance
 }
 
-/// Whether a class's requests all take as long as each other: at a set pace, or until a timer ends them. Whoever
+/// Whether a class's requests all take as long as each other: at a set pace, or until a timer ends them. One that
 /// shares a full resource with others does not.
 pub(super) fn is_paced(lives: &[Life]) -> bool {
     let lives: Vec<_> = lives.iter().map(|(from, to)| (to - from) as f64).collect();

@@ -1,4 +1,4 @@
-//! Tables with plain values: who goes, in which order, and the books.
+//! Tables with plain values: which requests go, in which order, and the books.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn only(table: &Throttles) -> Throttle {
     table.all().next().unwrap()
 }
 
-/// Nobody is lost: see the module of gates.
+/// None is lost: see the module of gates.
 fn check_books(table: &Throttles) {
     for throttle in table.all() {
         let it = throttle.counters;
@@ -300,7 +300,7 @@ fn release_lets_everybody_go_and_forgets_them() {
     table.handle_left(id, waiting[1], at(5));
     let pass = [(waiting[0], Told::Pass), (waiting[2], Told::Pass)];
     assert_eq!(told(&mut table, at(5)), pass);
-    // What such a request does from now on concerns nobody.
+    // What such a request does from now on concerns nothing else.
     table.handle_end(id);
     assert_eq!(table.pace(id, 1 << 20, at(6)), None);
     assert_eq!(table.handle_arrival(id, at(6)), Entry::Free);
@@ -448,7 +448,7 @@ impl Lent {
     }
 }
 
-/// Whatever happens in whatever order, nobody is lost, told twice or let on too many.
+/// Whatever happens in whatever order, none is lost, answered twice or let on too many.
 #[test]
 fn the_books_balance_through_any_history() {
     for seed in 0..50 {
