@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Set by packagers who build without a repository.
+/// Set by packagers that build without a repository.
 const OVERRIDE: &str = "TIDEGATE_COMMIT";
 /// Letters of a commit.
 const LETTERS: usize = 12;

@@ -293,7 +293,7 @@ mod tests {
                 assert!(asked > 0);
                 let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
                 stream.write_all(head.as_bytes()).await.unwrap();
-                // Whoever asked leaves as soon as it is too much.
+                // The reader leaves as soon as it is too much.
                 stream.write_all(&vec![b'1'; bytes]).await.ok();
             });
             let answer = exchange(address, Request::new(Full::default())).await;

@@ -6,7 +6,7 @@
 //!  readers ─┘                 each 1 ms     └──> events to report
 //! ```
 //!
-//! It decides nothing and waits for nobody: a probe is sent by whoever takes it from the
+//! It decides nothing and waits for nothing: a probe is sent by the task that takes it from the
 //! channel, and its answer comes back as a message. If this thread dies, traffic goes on with
 //! the last topology, and overrides are refused.
 
@@ -109,7 +109,7 @@ pub(crate) struct DriverParts {
     pub(crate) front_ends: u32,
     /// Where probes are asked for.
     pub(crate) probes: tokio::sync::mpsc::Sender<NodeId>,
-    /// Where events are told.
+    /// Where events go.
     pub(crate) output: Output,
     /// The process's clock.
     pub(crate) clock: fn() -> Timestamp,
@@ -155,7 +155,7 @@ impl Drop for Driver {
         // A full channel empties within a tick, a closed one has no thread to stop.
         self.overrides.0.send(Message::Stop).ok();
         if let Some(thread) = self.thread.take() {
-            // It has told its panic on standard error already.
+            // Its panic stands on standard error already.
             thread.join().ok();
         }
     }
@@ -243,7 +243,7 @@ impl Running {
             parts.shared.room.notify_waiters();
         }
         for done in self.waiting.drain(..) {
-            // Whoever set the override may have left since.
+            // The one that set the override may have left since.
             done.send(()).ok();
         }
         while let Some(node) = parts.director.poll_probe(now) {

@@ -1,4 +1,4 @@
-//! Key files on disk: read if nobody else can, and never written over.
+//! Key files on disk: read if no other user can, and never written over.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};

@@ -24,7 +24,7 @@ pub(crate) struct Status {
     pub(crate) uptime_seconds: f64,
     /// Whether it takes requests: not while draining, nor with no candidate in any site.
     pub(crate) ready: bool,
-    /// It was told to stop and lets requests in flight end.
+    /// It was asked to stop and lets requests in flight end.
     pub(crate) draining: bool,
     /// Where clients connect.
     pub(crate) listeners: Vec<String>,
@@ -174,7 +174,7 @@ pub(crate) struct SiteStatus {
 /// A kind of a site's requests that has grown much more than all others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct GrownKind {
-    /// Method and path, `*` for digits, names of the query; null for all kinds that are not told apart.
+    /// Method and path, `*` for digits, names of the query; null for all kinds without a place of their own.
     pub(crate) kind: Option<String>,
     /// Its requests that wait for a node's answer.
     pub(crate) in_flight: u64,
@@ -482,7 +482,7 @@ pub(crate) struct ThrottleStatus {
     pub(crate) class: String,
     /// What is done to it.
     pub(crate) limits: LimitsModel,
-    /// Who said so: config, operator or policy.
+    /// What said so: config, operator or policy.
     pub(crate) set_by: String,
     /// Since it was set.
     pub(crate) seconds_ago: f64,

@@ -1,4 +1,4 @@
-//! How many files and sockets the process may have open, and who gets how many of them.
+//! How many files and sockets the process may have open, and what gets how many of them.
 //!
 //! The limit (`RLIMIT_NOFILE`) is raised as far as the system permits. If that is still not enough for the
 //! configured connections, each with one to a node, clients get fewer: a client that is let in must find
@@ -19,7 +19,7 @@ const LINGERING: usize = 1024;
 /// What each worker has open besides connections: its reactor and its timers.
 const OWN_OF_WORKER: usize = 4;
 /// What each worker has open for each listener: a socket, one that is kept for the successor of a worker that
-/// fails, one that is kept for the drain, and a spare file, without which nobody could be refused when all others are taken.
+/// fails, one that is kept for the drain, and a spare file, without which no connection could be refused when all others are taken.
 const OWN_OF_LISTENER: usize = 4;
 /// What the process has open besides: logs, signals, threads of control.
 const OWN: usize = 32;
@@ -39,7 +39,7 @@ pub(crate) struct Wanted {
     pub(crate) connections: usize,
 }
 
-/// Who gets how many.
+/// What gets how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
     /// Client connections.

@@ -30,7 +30,7 @@ enum Line {
     Flush(SyncSender<()>),
 }
 
-/// From now on a thread of its own writes the events: whoever reports one (the control thread,
+/// From now on a thread of its own writes the events: what reports one (the control thread,
 /// say) never waits for a reader that stands still. Without the thread all goes on as before.
 pub(crate) fn run_in_background() {
     let (sender, lines) = queue();
@@ -72,7 +72,7 @@ fn write_lines(lines: &Receiver<Line>) {
     for line in lines {
         match line {
             Line::Text(text) => report(&text),
-            // Whoever asked may have waited long enough.
+            // The one that asked may have waited long enough.
             Line::Flush(done) => done.send(()).unwrap_or_default(),
         }
         let dropped = DROPPED.swap(0, Ordering::Relaxed);
@@ -89,12 +89,12 @@ fn write_lines(lines: &Receiver<Line>) {
 pub(crate) struct Output {
     /// Objects for programs instead of text for people.
     pub(crate) json: bool,
-    /// Events are not told.
+    /// Events are dropped.
     pub(crate) quiet: bool,
 }
 
 impl Output {
-    /// For parts whose events nobody watches.
+    /// For parts whose events are not watched.
     pub(crate) const QUIET: Self = Self {
         json: false,
         quiet: true,
@@ -142,7 +142,7 @@ impl Output {
         !self.json && !dumb && io::stdout().is_terminal()
     }
 
-    /// Something that happened and when, for whoever watches. That nobody does is no error.
+    /// Something that happened and when, for those that watch. That none does is no error.
     pub(crate) fn event(self, event: &str, text: &str) {
         if self.quiet {
             return;
@@ -160,7 +160,7 @@ impl Output {
     }
 
     /// How far a long command is, for a person at a terminal: the line is drawn anew each time
-    /// and goes away with an empty one. Elsewhere nothing is told.
+    /// and goes away with an empty one. Elsewhere nothing is said.
     pub(crate) fn progress(self, text: &str) {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         if self.quiet || dumb || !io::stderr().is_terminal() {
@@ -190,12 +190,12 @@ impl Output {
         }
     }
 
-    /// The command has failed already: that nobody reads why changes nothing.
+    /// The command has failed already: a reader that is gone changes nothing.
     fn report(self, details: &Value) {
         print(&details.to_string()).unwrap_or_default();
     }
 
-    /// Whether errors are read by a person who sees colours.
+    /// Whether errors are read at a terminal with colours.
     pub(crate) fn colour(self) -> bool {
         !self.json && io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
     }

@@ -26,7 +26,7 @@ const BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct OverridesFile {
     path: Option<PathBuf>,
-    /// Who writes.
+    /// What writes.
     writing: Mutex<()>,
 }
 
@@ -74,7 +74,7 @@ impl OverridesFile {
             Ok(kept) => kept,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
             Err(error) => {
-                // What is in there may still be of use to somebody, and the next override replaces it.
+                // What is in there may still be of use, and the next override replaces it.
                 let aside = path.with_extension("broken");
                 let moved = std::fs::rename(path, &aside).is_ok();
                 let path = if moved { &aside } else { path };
@@ -110,7 +110,7 @@ impl OverridesFile {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        // Whoever comes later writes what is set then.
+        // What comes later writes what is set then.
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let throttles = throttling.all();
         let own = throttles.iter().filter(|it| it.set_by == SetBy::Operator);

@@ -1,6 +1,6 @@
 //! Health probes: does an ejected or silent node answer HTTP at all?
 //!
-//! Any response head is an answer, whatever its status: a probe asks whether somebody is there,
+//! Any response head is an answer, whatever its status: a probe asks whether a server is there,
 //! not whether `/` exists.
 
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use crate::driver::{Overrides, Probed};
 /// Probes that wait to be sent; the director asks again for those beyond.
 pub(crate) const WAITING_MAX: usize = 256;
 
-/// Sends probes as they are asked for, until nobody asks any more.
+/// Sends probes as they are asked for, until none is asked for any more.
 pub(crate) async fn run(
     mut asked: Receiver<NodeId>,
     shared: Arc<Shared>,
@@ -46,7 +46,7 @@ fn host(site: Option<&SiteSpec>, address: SocketAddr) -> String {
     whole.map_or_else(|| address.to_string(), Clone::clone)
 }
 
-/// Whether somebody answers there in time.
+/// Whether a server answers there in time.
 async fn probe(address: SocketAddr, host: &str, patience: Duration) -> Probed {
     let asked = timeout(patience, async {
         match TcpStream::connect(address).await {

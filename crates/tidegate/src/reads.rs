@@ -69,7 +69,7 @@ impl Reads {
         self.handle.as_ref().map_or(0, ReaderHandle::readers)
     }
 
-    /// Why a node's load is not known; nothing for a node that nobody reads.
+    /// Why a node's load is not known; nothing for a node that is not read.
     pub(crate) fn trouble(&self, node: NodeId) -> Option<String> {
         let status = self.raw(node)?;
         Some(match status.last_error {
@@ -85,7 +85,7 @@ impl Reads {
         (fault == ReadFault::WrongKey).then(|| self.describe(node, fault, &status))
     }
 
-    /// How the reads of a node go; nothing for a node that nobody reads.
+    /// How the reads of a node go; nothing for a node that is not read.
     pub(crate) fn status(&self, node: NodeId) -> Option<ReadStatus> {
         let status = self.raw(node)?;
         Some(ReadStatus {

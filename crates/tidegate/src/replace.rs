@@ -1,4 +1,4 @@
-//! Files that are replaced as a whole: whoever reads one sees the old or the new one, also after a
+//! Files that are replaced as a whole: a reader sees the old or the new one, also after a
 //! crash of the process, and of private ones after a crash of the machine.
 //!
 //! In a folder that others write to, a link under the name of the next file would have us write to what it names.

@@ -3,7 +3,7 @@
 //!
 //! They have a load table and a reader of their own: no policy sees them, nothing is sent to them, and
 //! their losing touch changes nothing for any request. Read each [`INTERVAL`] or as seldom as nodes are:
-//! who looks for what loads them wants windows of a tenth of a second.
+//! the search for what loads them wants windows of a tenth of a second.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `tidegate run`: puts a front-end together, and takes it apart when told to stop.
+//! `tidegate run`: puts a front-end together, and takes it apart when asked to stop.
 //!
 //! | thread | what |
 //! |---|---|
@@ -63,12 +63,12 @@ use crate::state;
 
 /// Room for events of requests, per worker: half a second of 16 000 requests a second.
 const EVENTS: usize = 16_384;
-/// How long a port is asked for that another process has: one that was told to stop is about to give it up.
+/// How long a port is asked for that another process has: one that was asked to stop is about to give it up.
 const PORT_PATIENCE: Duration = Duration::from_secs(2);
 /// Threads that work out answers of the admin interface, and one that waits for a drain.
 const BLOCKING_THREADS_MAX: usize = 3;
 
-/// Runs until it is told to stop.
+/// Runs until it is asked to stop.
 pub(crate) fn run(
     config: Config,
     file: &Path,
@@ -132,7 +132,7 @@ async fn serve(
         let what = format!("the admin address {}", admin.address);
         cannot_listen(&what, &error)
     })?;
-    // From here on nobody waits for whoever reads our events.
+    // From here on nothing waits for the reader of our events.
     output::run_in_background();
     let (delay, drain) = (
         front_end.timeouts.drain_delay.value,
@@ -190,7 +190,7 @@ async fn serve(
     Ok(())
 }
 
-/// The other front-ends, and who may ask this one for what. Front-ends know each other by a secret of their own, or
+/// The other front-ends, and which may ask this one for what. Front-ends know each other by a secret of their own, or
 /// by one that is made from the admin token.
 fn exchange(
     admin: &Admin,
@@ -401,7 +401,7 @@ impl Running {
     }
 }
 
-/// What the data plane shares with everybody else.
+/// What the data plane shares with all else.
 fn shared(
     config: &ProxyConfig,
     table: LoadTable,
@@ -570,7 +570,7 @@ mod tests {
     use super::*;
     use crate::config::file::{ConfigFile, defaults};
 
-    /// The file's defaults are the data plane's own: whoever changes one sees the other.
+    /// The file's defaults are the data plane's own: a change of one shows the other.
     #[test]
     fn defaults_are_those_of_the_data_plane() {
         let file: ConfigFile = defaults();

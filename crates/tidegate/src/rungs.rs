@@ -29,7 +29,7 @@ impl RungWatch {
     }
 
     /// A look at one node: its rung if its load is known. `trouble` tells why it is not, or
-    /// nothing for a node that nobody reads.
+    /// nothing for a node that is not read.
     pub(crate) fn look(
         &mut self,
         node: NodeId,
@@ -76,7 +76,7 @@ impl KeyWatch {
     }
 
     /// A look at one node: whether its load is known, and what is wrong with its key. An answer that
-    /// somebody else made is worth no word while the node's own come as well.
+    /// another made is worth no word while the node's own come as well.
     pub(crate) fn look(
         &mut self,
         node: NodeId,

@@ -1,4 +1,4 @@
-//! Files for their owner alone: keys, tokens, and what is kept. The one place that checks who else can read them.
+//! Files for their owner alone: keys, tokens, and what is kept. The one place that checks which others can read them.
 //!
 //! A secret that any local user can read is none, so such a file is refused, with what to do about it.
 //! Mode and owner are those of the file that was opened, not of a name that may since mean another file.
@@ -36,7 +36,7 @@ pub(crate) fn read_kept(path: &Path, most: usize) -> Result<Option<Vec<u8>>, Str
     }
 }
 
-/// What is in a file of at most `most` bytes that nobody but the user `own` and root can read or write.
+/// What is in a file of at most `most` bytes that only the user `own` and root can read or write.
 fn contents(mut file: File, own: u32, most: usize) -> Result<Vec<u8>, String> {
     let about = file.metadata().map_err(|error| error.to_string())?;
     if !about.is_file() {
@@ -158,7 +158,7 @@ mod tests {
         assert!(open(&link, own).is_ok());
         let refused = open(&link, stranger);
         if own == 0 {
-            // Root's links are everybody's.
+            // Root's links hold for all.
             assert!(refused.is_ok());
             std::os::unix::fs::lchown(&link, Some(stranger), None).unwrap();
             let why = read(&link, 64).unwrap_err();

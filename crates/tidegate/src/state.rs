@@ -154,7 +154,7 @@ impl StateFile {
         self.path.with_extension(ASIDE)
     }
 
-    /// What is in it, if it is there and nobody else could have written it; at most so many bytes.
+    /// What is in it, if it is there and no other user could have written it; at most so many bytes.
     ///
     /// # Errors
     /// Why it is not used, without the path.
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(of(None, Some("/var/lib/a")), some("/var/lib/a"));
         assert_eq!(of(None, Some("/var/lib/a:/var/lib/b")), some("/var/lib/a"));
         assert_eq!(of(None, Some("")), Ok(None));
-        // Not relative to who knows what, and not without a word.
+        // Not relative to any folder, and not without a word.
         for relative in ["a", "a:/b", ":/b"] {
             let why = of(None, Some(relative)).unwrap_err();
             assert!(why.contains("not an absolute path"), "{relative}: {why}");

@@ -110,7 +110,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
     (driver.unwrap(), shared)
 }
 
-/// Somebody was told, and somebody else was not.
+/// One was asked, and another was not.
 fn found() -> Findings {
     let finding = |class: &str, share, told| Finding {
         class: class.into(),

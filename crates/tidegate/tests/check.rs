@@ -303,7 +303,7 @@ fn the_help_is_as_expected() {
 
 #[test]
 fn a_front_end_that_is_not_there_is_a_failure_that_names_address_and_setting() {
-    // Port 1 of loopback: nobody listens there.
+    // Port 1 of loopback: nothing listens there.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-front-end");
     std::fs::create_dir_all(&folder).unwrap();
     let file = "admin = { address = \"127.0.0.1:1\" }\nlistener = [{ address = \"127.0.0.1:8080\" }]\n\

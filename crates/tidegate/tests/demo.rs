@@ -73,7 +73,7 @@ fn a_short_demo_tries_every_policy_and_ends() {
     let names: Vec<_> = policies.iter().map(|policy| &policy["name"]).collect();
     assert_eq!(names, POLICIES);
     policies.iter().for_each(check_policy);
-    // The cluster and the page are told before.
+    // The cluster and the page are shown before.
     assert!(
         told.contains("shop-1") && told.contains("http://127.0.0.1:"),
         "{told}"

@@ -115,7 +115,7 @@ fn a_dead_node_is_out_after_one_request_and_every_view_says_why() {
 
 #[test]
 fn with_two_of_three_nodes_hanging_requests_go_to_the_third() {
-    // Their kernels accept connections, and nobody reads.
+    // Their kernels accept connections, and nothing reads.
     let hanging = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [one, other] = hanging.each_ref().map(|it| it.local_addr().unwrap());
     let front_end = front_end("health-hang", &[one, other, well()], "");

@@ -35,7 +35,7 @@ impl Agent {
         let started = lines.find(|line| line.as_ref().unwrap().contains("agent on "));
         let started = started.unwrap().unwrap();
         assert!(started.contains(&format!("rung {rung}")), "{started}");
-        // Whoever reads what it says later is this thread alone.
+        // Only this thread reads what it says later.
         std::thread::spawn(move || lines.for_each(drop));
         agent
     }

@@ -245,7 +245,7 @@ impl Scene {
         }
     }
 
-    /// Who answers so many requests: n1, n2.
+    /// What answers so many requests: n1, n2.
     fn ask(&self, requests: u32) -> [u32; 2] {
         let mut seen = [0, 0];
         for _ in 0..requests {
@@ -284,7 +284,7 @@ fn orders_change_who_gets_requests_and_readiness() {
     assert!(why.contains("an operator drains it"), "{why}");
     assert!(why.contains("last requests"), "{why}");
 
-    // Nobody left: not ready, and refused by name.
+    // None left: not ready, and refused by name.
     scene.order("maint", "n2");
     let admin = &scene.admin;
     assert_eq!(get(admin, admin, "/readyz").0, 503);
@@ -315,7 +315,7 @@ fn a_resource_is_read_and_serves_nothing() {
     assert_eq!(resource["address"], "127.0.0.1:9");
     assert_ne!(resource["rung"], "none");
     assert!(resource["reads"]["reads"].as_u64().unwrap() > 0);
-    // Nobody listens where it is: whatever went there would fail.
+    // Nothing listens where it is: whatever went there would fail.
     assert_eq!(scene.ask(10), [5, 5]);
     let drained = tidegate(&["drain", "db", "--admin", &scene.admin]);
     assert_eq!(drained.status.code(), Some(1), "{drained:?}");
@@ -568,7 +568,7 @@ fn the_example_serves_two_sites_on_real_nginx() {
         );
     }
 
-    // A server that dies is not noticed by anybody who asks.
+    // A server that dies is not noticed by any that ask.
     nginx.children[0].kill().unwrap();
     nginx.children[0].wait().unwrap();
     for _ in 0..20 {

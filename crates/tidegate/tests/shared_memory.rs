@@ -17,7 +17,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A folder in which everybody can make files, like `/dev/shm`; gone at the end.
+/// A folder in which every user can make files, like `/dev/shm`; gone at the end.
 struct Open(PathBuf);
 
 impl Open {

@@ -37,7 +37,7 @@ fn json(arguments: &[&str]) -> Value {
 fn one_scenario_under_some_policies() {
     let ran = simulate(&["small.toml", "--policy", "auto", "--policy", "random"]);
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
-    // Nobody at a terminal: no progress.
+    // No terminal: no progress.
     assert!(ran.stderr.is_empty(), "{}", text(&ran.stderr));
     let table = text(&ran.stdout);
     for part in [

@@ -15,7 +15,7 @@ use std::thread;
 use serde_json::Value;
 use support::{FrontEnd, Response, eventually, folder, tidegate};
 
-/// A server that answers `/slow/…` when it is told to, and all else at once.
+/// A server that answers `/slow/…` when it is asked to, and all else at once.
 struct Server {
     address: SocketAddr,
     open: Sender<()>,

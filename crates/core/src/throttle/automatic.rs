@@ -18,15 +18,15 @@
 //! ease      calm, 5 s after its last change (twice as long for each ease that was taken back), requests are
 //!           held, and use < 0.95 or the class was not accused for 60 s:  limit + max(1, 0.25 * limit)
 //! take back pressed after an ease, and worse than before it: what it was before, at once
-//! release   calm, nobody held for 30 s
+//! release   calm, none held for 30 s
 //!
 //! try       pressed, no sure one is left to set, no other trial undecided (`trials`): the one with the greatest
 //!             share, 10 % and more, of those that are suspected or fill the resource as far as lives tell; as `set`
 //! acquit    of trials: still pressed, 5 s at the least, pain > 0.8 x what it was, none else to try: release, not
 //!             again soon
 //! let go    a trial that helped beside others, when others are well: one after the other (`trials`)
-//! doubt     pressed, nobody has accused it and nothing has changed for 60 s: eased by as much again, and that
-//!             is taken back if it makes things worse; released if nobody is held for 30 s
+//! doubt     pressed, it is not accused and nothing has changed for 60 s: eased by as much again, and that
+//!             is taken back if it makes things worse; released if none is held for 30 s
 //! unknown   its resource has had no figures for 60 s: released, for nothing else would ever end it
 //! harm      others suffer more than they were going to (`harm`): released, and left alone for a while
 //! longest   15 minutes since it was set, the class was accused or an ease was taken back: released
@@ -34,8 +34,8 @@
 //!
 //! Refusals and waits are pain like late answers: admission in front of a full resource keeps what it lets in
 //! fast and the resource just not full, so latency and a use of 90 % alone would never show what it does to all
-//! others. A good throttle removes the evidence: that nobody accuses a class says nothing while it is slowed,
-//! so it is let go step by step, as long as nobody suffers, and back at once.
+//! others. A good throttle removes the evidence: that a class is not accused says nothing while it is slowed,
+//! so it is let go step by step, as long as no other suffers, and back at once.
 //!
 //! Where admission lets what has grown wait first, it is the culprit that is held back, and others are only
 //! slower than with room: throttled its requests complete in their turn instead.
@@ -53,7 +53,7 @@
 //! not accused with confidence is never touched, but for trials, nor is an operator's order.
 //!
 //! Inputs: culprits, resources, own throttles, a clock. What it does not know: how any of them is
-//! found out, what an operator has ordered, and who was acquitted; the caller leaves such classes out.
+//! found out, what an operator has ordered, and what was acquitted; the caller leaves such classes out.
 //!
 //! Failure case: a resource that others load too, beyond what all culprits take: they end at
 //! `least`, and stay there for as long as letting them go makes it worse.
@@ -183,7 +183,7 @@ pub struct Standing<'a> {
     pub changed_at: Timestamp,
     /// When the class was last accused.
     pub accused_at: Timestamp,
-    /// When somebody was last held; of a class that is not held, when there was last no room.
+    /// When a request was last held; of a class that is not held, when there was last no room.
     pub held_at: Timestamp,
     /// The pain when it was set, as long as it is only a trial.
     pub trial: Option<f64>,
@@ -239,9 +239,9 @@ pub struct Eased {
 /// Why a throttle is not needed any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyReleased {
-    /// Nobody was held for a while.
+    /// None was held for a while.
     Idle,
-    /// Nobody accuses the class, and nobody is held.
+    /// The class is not accused, and none is held.
     Cleared,
     /// It was a trial, and made no difference.
     Acquitted,
@@ -329,7 +329,7 @@ const SLOWED: f64 = 2.0;
 const SLOWED_STILL: f64 = 1.3;
 const SLOWED_CALM: f64 = 1.15;
 const SLOWED_FROM: f64 = 0.1;
-/// Latency over SLO below which nobody suffers.
+/// Latency over SLO below which none suffers.
 const LATENCY_CALM: f64 = 0.8;
 /// What tightening leaves, and what easing adds.
 const DECREASE: f64 = 0.7;
@@ -338,9 +338,9 @@ const INCREASE: f64 = 0.25;
 const SETTLE: Duration = Duration::from_secs(5);
 /// Most times that this doubles after eases that were taken back.
 const PATIENCE_MAX: u32 = 5;
-/// How long nobody is held before a throttle ends.
+/// How long none is held before a throttle ends.
 const IDLE: Duration = Duration::from_secs(30);
-/// How long nobody accuses a class, and nothing helps, before it is doubted that it is the cause.
+/// How long a class is not accused, and nothing helps, before it is doubted that it is the cause.
 const DOUBTED: Duration = Duration::from_secs(60);
 /// How long a throttle outlasts the figures of its resource.
 const UNKNOWN: Duration = Duration::from_secs(60);
@@ -379,7 +379,7 @@ impl Pressure<'_> {
         slow && by.held_back >= CROWDED
     }
 
-    /// Whether there is room, and nobody held back.
+    /// Whether there is room, and none held back.
     fn has_room(&self) -> bool {
         self.usage < USAGE_CALM && self.others.held_back < HELD_BACK_CALM
     }

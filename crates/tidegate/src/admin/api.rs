@@ -95,7 +95,7 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
 
 const NOBODY_LOOKS: &str = "nobody looks for culprits: `enabled = false` in `[culprits]`";
 
-/// Who loads what, of the last minute.
+/// Which classes load what, of the last minute.
 async fn report(plane: &Arc<Plane>) -> Answer {
     let Some(culprits) = &plane.culprits else {
         return error(StatusCode::NOT_FOUND, NOBODY_LOOKS);
@@ -165,7 +165,7 @@ fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
 async fn apart(plane: &Arc<Plane>, work: impl FnOnce(&Plane) -> Answer + Send + 'static) -> Answer {
     let plane = Arc::clone(plane);
     let answer = tokio::task::spawn_blocking(move || work(&plane)).await;
-    // Whoever made it panic has said so on standard error.
+    // What made it panic stands on standard error.
     answer.unwrap_or_else(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "no answer: see the log"))
 }
 

@@ -7,10 +7,10 @@ use super::exposition::{Kind, Text};
 use super::plane::Plane;
 use crate::culprits::live::Finding;
 
-/// A share that is worth a sentence though nobody is accused.
+/// A share that is worth a sentence though no class is accused.
 const SHARE_TOLD: f64 = 0.01;
 
-/// Who is told of, and what the looking costs.
+/// Which classes are named, and what the looking costs.
 pub(super) fn metrics(plane: &Plane, text: &mut Text) {
     let Some(culprits) = &plane.culprits else {
         return;
@@ -64,7 +64,7 @@ pub(super) fn metrics(plane: &Plane, text: &mut Text) {
     }
 }
 
-/// What is known of a class, in sentences, the weightiest first; nothing if nobody looks or nothing is.
+/// What is known of a class, in sentences, the weightiest first; nothing if discovery is off or nothing is.
 pub(super) fn reasons(plane: &Plane, class: &str) -> Vec<String> {
     let Some(culprits) = &plane.culprits else {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! `GET /metrics`: everything countable, in base units, prefixed `tidegate_`.
 //!
 //! Labels are names of the configuration and closed lists, so there are as many series as sites and
-//! nodes ask for and no more. What clients sent comes in only as the names of classes that are told to
+//! nodes ask for and no more. What clients sent comes in only as the names of classes that are shown to
 //! be culprits, which are a few.
 
 use std::sync::atomic::Ordering;

@@ -40,7 +40,7 @@ pub(super) fn answer() -> Response<Full<Bytes>> {
     }
 }
 
-/// 128 bits that nobody can guess: the standard library keys its hashers from the system.
+/// 128 bits that cannot be guessed: the standard library keys its hashers from the system.
 fn nonce() -> String {
     let draw = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", draw(), draw())

@@ -42,13 +42,13 @@ pub(crate) struct Plane {
     pub(crate) overrides_file: OverridesFile,
     /// Nodes that serve nothing, and their loads.
     pub(crate) resources: Arc<Resources>,
-    /// Who watches for culprits; none if that is switched off.
+    /// What watches for culprits; none if that is switched off.
     pub(crate) culprits: Option<Asks>,
     /// The driver's ear.
     pub(crate) overrides: Overrides,
     /// The driver's counters.
     pub(crate) driver: Arc<DriverStats>,
-    /// Told to stop; requests in flight end by themselves.
+    /// Asked to stop; requests in flight end by themselves.
     pub(crate) draining: AtomicBool,
     /// Counters of some seconds ago.
     pub(crate) window: Mutex<Window>,
@@ -114,7 +114,7 @@ impl Plane {
         window.older = std::mem::replace(&mut window.newer, newer);
     }
 
-    /// Whether it is told to stop.
+    /// Whether it is asked to stop.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The API's answers, who gets them, and the page in a browser.
+//! The API's answers, which clients get them, and the page in a browser.
 
 mod attacks;
 

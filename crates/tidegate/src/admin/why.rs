@@ -325,7 +325,7 @@ fn group_reason(plane: &Plane, topology: &Topology, id: SiteId) -> Option<String
     ))
 }
 
-/// What is let in, how much of it is there, and who says so.
+/// What is let in, how much of it is there, and what says so.
 fn admission_reason(
     plane: &Plane,
     now: Timestamp,

@@ -188,7 +188,7 @@ fn tell_installed(
     Ok(output.result(&text, &report)?)
 }
 
-/// Runs until it is told to stop.
+/// Runs until it is asked to stop.
 fn run(args: AgentArgs, output: Output) -> Result<(), Failure> {
     let (config, user) = config(args)?;
     privilege::settle(user.as_deref(), STARTING_CAPABILITIES, output)?;
@@ -423,7 +423,7 @@ impl fmt::Display for FloodReport {
     }
 }
 
-/// Says how it stands. That nobody reads it stops no agent.
+/// Says how it stands. A reader that is gone stops no agent.
 fn tell(state: &'static str, agent: &AgentHandle, names: &[&str], output: Output) {
     let status = agent.status();
     let text = if state == "started" {

@@ -124,7 +124,7 @@ fn status(args: &AdminArgs, output: Output) -> Result<(), Failure> {
 }
 
 fn why(name: &str, top: usize, args: &AdminArgs, output: Output) -> Result<(), Failure> {
-    // A class begins its path with a slash; nobody else's name has one.
+    // A class begins its path with a slash; no other name has one.
     let path = match name.contains(" /") {
         true => format!("/api/why/{}", utf8_percent_encode(name, NON_ALPHANUMERIC)),
         false => format!("/api/why/{}", segment(name)?),

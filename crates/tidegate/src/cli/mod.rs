@@ -70,7 +70,7 @@ enum Command {
     Ready(OverrideArgs),
     /// Take a node out of service.
     Maint(OverrideArgs),
-    /// Slow a class of requests down, which still complete; or list who is slowed.
+    /// Slow a class of requests down, which still complete; or list what is slowed.
     Throttle(Box<throttle::ThrottleArgs>),
     /// Let a class of requests go as fast as it may.
     Release {

@@ -1,4 +1,4 @@
-//! The tables of a site about priorities, sessions, answers to whom it refuses, and retries; and the
+//! The tables of a site about priorities, sessions, answers to those that it refuses, and retries; and the
 //! types of values that only they have.
 
 use std::ops::RangeInclusive;

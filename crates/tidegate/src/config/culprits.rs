@@ -53,7 +53,7 @@ table! {
     }
 }
 
-/// What discovery is told.
+/// What discovery is given.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Culprits {
     /// Classes with names of their own.
@@ -82,7 +82,7 @@ fn patterns(file: &CulpritsFile) -> Vec<Pattern> {
     texts.filter_map(|it| class_pattern(it).ok()).collect()
 }
 
-/// What the file wants; none if nobody is to look. All that is wrong is among the problems.
+/// What the file wants; none if discovery is off. All that is wrong is among the problems.
 pub(super) fn culprits(
     file: &ConfigFile,
     folder: &Path,

@@ -111,17 +111,17 @@ pub(crate) struct FrontEnd {
     pub(crate) limits: LimitsFile,
     /// Time-outs.
     pub(crate) timeouts: TimeoutsFile,
-    /// What nodes are told about the client.
+    /// What nodes learn about the client.
     pub(crate) forwarded: ForwardedConfig,
-    /// Whether clients are told which node answered.
+    /// Whether clients learn which node answered.
     pub(crate) node_header: bool,
-    /// What the data plane is told of each site, in the order of the sites.
+    /// What the data plane knows of each site, in the order of the sites.
     pub(crate) sites: Vec<SiteConfig>,
     /// Access log.
     pub(crate) log: LogConfig,
     /// Classes that are throttled from the start.
     pub(crate) throttles: Vec<Throttled>,
-    /// What discovery of culprits is told; none: nobody looks.
+    /// What discovery of culprits is given; none: it is off.
     pub(crate) culprits: Option<Culprits>,
     /// The classes that the configuration names.
     pub(crate) class_names: ClassNames,

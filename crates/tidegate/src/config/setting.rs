@@ -194,9 +194,9 @@ pub(crate) fn inline(encoded: &Encoded) -> Option<String> {
     }
 }
 
-/// What lists are called before what is in them is told.
+/// What lists are called before what is in them is named.
 pub(crate) const LIST_OF: &str = "a list, each item ";
-/// What tables are called where a type is told.
+/// What tables are called where a type is named.
 pub(crate) const TABLE: &str = "a table";
 
 /// `[listener]` where there may be several of them, or `[[admin]]` where there is one.
@@ -282,7 +282,7 @@ impl<'r, 'p> TableReader<'r, 'p> {
         }
     }
 
-    /// Notes keys that nobody took.
+    /// Notes keys that were not taken.
     pub(crate) fn finish(self, known: &[&str], later: &[(&str, &str)]) {
         for (key, _) in self.table {
             let name = key.get_ref().as_ref();

@@ -1,4 +1,4 @@
-//! What the data plane is told of a site: priorities, sessions, answers, retries. All that is wrong is
+//! What the data plane knows of a site: priorities, sessions, answers, retries. All that is wrong is
 //! among the problems.
 
 use std::ops::Range;

@@ -410,7 +410,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Names are well formed and nobody shares one.
+    /// Names are well formed and no two are the same.
     fn names(&mut self, what: &str, names: &[&At<String>]) {
         let mut seen: BTreeMap<&str, &At<String>> = BTreeMap::new();
         for name in names {
@@ -435,7 +435,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Hosts and paths are well formed and nobody shares a pair of them.
+    /// Hosts and paths are well formed and no two sites share a pair of them.
     fn routes(
         &mut self,
         site: &SiteFile,

@@ -2,7 +2,7 @@
 //!
 //! Two sites on nodes of unequal size, antagonists on some, several front-ends. Every choice
 //! is one that makes balancing matter and none favours a policy: sizes and antagonists are what
-//! any shared cluster has, and nobody is told a node's weight. With one front-end before equal
+//! any shared cluster has, and no node's weight is given. With one front-end before equal
 //! nodes, counting own requests is already optimal, and there would be nothing to see.
 
 use std::fmt::Write;
@@ -84,7 +84,7 @@ impl Cluster {
                 host: "blog.demo",
             },
         ];
-        // Cores, and whether somebody else runs there as well, by site.
+        // Cores, and whether a neighbour runs there as well, by site.
         let sizes: [&[(u32, bool)]; 2] = [
             &[(4, true), (3, false), (2, true), (2, false)],
             &[(4, false), (4, true), (3, false), (2, true)],
@@ -123,7 +123,7 @@ impl Cluster {
         LOAD * left / self.mean_demand().as_secs_f64()
     }
 
-    /// As the front-ends are told: every node of the same weight.
+    /// As the front-ends are configured: every node of the same weight.
     pub(super) fn spec(&self, policy: PolicyKind, addresses: &[SocketAddr]) -> ClusterSpec {
         let sites = self.sites.iter().map(|site| SiteSpec {
             name: site.name.into(),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::output::Output;
 use tidegate_emulator::nodes::NodeNow;
 
-/// Clears so many lines above the cursor and goes up to the first. Line by line: terminals that are told to
+/// Clears so many lines above the cursor and goes up to the first. Line by line: terminals that are asked to
 /// clear all of their screen keep what was there as history.
 fn rewind(lines: usize) -> String {
     "\x1b[A\x1b[2K".repeat(lines)
@@ -40,7 +40,7 @@ impl Live {
         }
     }
 
-    /// Whether tables are redrawn: somebody watches.
+    /// Whether tables are redrawn: it is a terminal.
     pub(super) fn is_watched(&self) -> bool {
         self.redraws
     }

@@ -15,7 +15,7 @@ use tidegate_emulator::load::NoBody;
 use super::cluster::Arrival;
 use super::open_loop::{Arrivals, OpenLoop, Outcome};
 
-/// Longest latency that is told apart, microseconds.
+/// Longest latency that is recorded, microseconds.
 const LATENCY_MAX: u64 = 600_000_000;
 /// Digits of a latency that are right.
 const DIGITS: u8 = 3;

@@ -74,7 +74,7 @@ pub(crate) struct DemoArgs {
     /// Another seed gives other arrivals and antagonists.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Show one class of requests that costs everybody: it is found, and slowed down at a click.
+    /// Show one class of requests that costs all others: it is found, and slowed down at a click.
     #[arg(long)]
     pub(crate) elephant: bool,
     /// Port of the live page; 0 is any free one.

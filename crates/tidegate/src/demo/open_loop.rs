@@ -27,7 +27,7 @@ const NAP: Duration = Duration::from_millis(20);
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is sent, and who hears what came of it. Requests have numbers from 0 on, in the order in which
+/// What is sent, and what hears what came of it. Requests have numbers from 0 on, in the order in which
 /// they are due.
 pub(super) trait Arrivals: Send + Sync + 'static {
     /// When a request is due, since the start; none if there is no such request.
@@ -40,7 +40,7 @@ pub(super) trait Arrivals: Send + Sync + 'static {
     fn on_sent(&self, number: usize);
     /// It has ended now.
     fn on_ended(&self, number: usize, outcome: Outcome, now: Timestamp);
-    /// The end: those that have not ended are cut off, because all were told to stop or because they
+    /// The end: those that have not ended are cut off, because all were asked to stop or because they
     /// take too long.
     fn on_cut(&self, stopped: bool);
 }

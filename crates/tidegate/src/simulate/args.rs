@@ -35,7 +35,7 @@ pub(crate) struct SimulateArgs {
 pub(crate) enum SimulateCommand {
     /// List the built-in scenarios.
     List,
-    /// Run every policy in every built-in scenario and tell who did better.
+    /// Run every policy in every built-in scenario and compare them.
     Compare(CompareArgs),
 }
 

@@ -1,6 +1,6 @@
 //! `tidegate simulate`: the policies in modelled clusters, in virtual time.
 //!
-//! One scenario under every policy, or the standard matrix and who did better in it. The
+//! One scenario under every policy, or the standard matrix and which did better in it. The
 //! scenarios and what they come to are `tidegate_sim`'s; this module finds files, uses all
 //! CPUs, shows how far it is, and writes tables and JSON.
 

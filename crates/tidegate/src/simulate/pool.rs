@@ -1,4 +1,4 @@
-//! Runs on all CPUs: each thread takes the costliest job that nobody has taken yet, so that the
+//! Runs on all CPUs: each thread takes the costliest job that is not taken yet, so that the
 //! last ones to end are short.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

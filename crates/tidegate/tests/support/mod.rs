@@ -101,7 +101,7 @@ pub(crate) fn eventually<T>(what: &str, mut happened: impl FnMut() -> Option<T>)
     }
 }
 
-/// A port that nobody listens on now.
+/// A port that nothing listens on now.
 pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()

@@ -1,4 +1,4 @@
-//! What `automatic` remembers from one look to the next: its own throttles, who was acquitted, and how
+//! What `automatic` remembers from one look to the next: its own throttles, what was acquitted, and how
 //! long others' requests take while the resource has room.
 //!
 //! ```text
@@ -46,7 +46,7 @@ pub struct UsedPart<'a> {
 /// What is heard at a look.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard<'a> {
-    /// Who is accused, but for classes that somebody else throttles; by the names that orders have.
+    /// What is accused, but for classes that an operator throttles; by the names that orders have.
     pub culprits: &'a [Culprit<'a>],
     /// All resources that are watched.
     pub resources: &'a [UsedPart<'a>],
@@ -262,7 +262,7 @@ impl Automatic {
         let (least, holds) = (self.bounds.confidence, self.bounds.holds);
         self.own.retain(|class, own| {
             let set = throttles.iter().find(|it| it.pattern.name() == class);
-            // Somebody has released it, or has the say over it now.
+            // An operator has released it, or has the say over it now.
             let Some(set) = set.filter(|it| it.set_by == SetBy::Policy) else {
                 return false;
             };

@@ -329,7 +329,7 @@ fn as_many_are_left_at_once_as_the_resource_has_cpus_for() {
 
 #[test]
 fn a_throttle_that_works_is_released_by_trying_only() {
-    // It removes the evidence: nobody has accused the class for minutes.
+    // It removes the evidence: the class was not accused for minutes.
     let works = Standing {
         accused_at: ago(300),
         ..standing("a", 4)

@@ -1,6 +1,6 @@
 //! Headless Chromium for tests: real keys and a real mouse, by its debugging protocol.
 //!
-//! The protocol runs over two pipes, as JSON with a zero byte after each message. Nobody listens
+//! The protocol runs over two pipes, as JSON with a zero byte after each message. Nothing listens
 //! on a port, and the browser ends when the pipes do.
 
 use std::io::{BufRead, BufReader, Write};

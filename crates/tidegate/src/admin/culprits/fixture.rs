@@ -65,7 +65,7 @@ const CLASSES: [Class; 18] = [
 pub(super) struct Scene {
     /// End of the minute, Unix seconds.
     pub(super) to: f64,
-    /// Since when `GET /search` is throttled: it then comes to a third, and nobody is slow.
+    /// Since when `GET /search` is throttled: it then comes to a third, and no request is slow.
     pub(super) throttled_since: Option<f64>,
 }
 

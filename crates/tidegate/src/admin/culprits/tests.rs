@@ -1,5 +1,5 @@
 //! The page in a browser, with reports that are made by a formula and a front-end that remembers
-//! what it was told.
+//! what it was sent.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::admin::api;
 use crate::models::OVERRIDE_HEADER;
 use crate::testing;
 
-/// What the front-end of the tests answers, and what it was told.
+/// What the front-end of the tests answers, and what it was sent.
 #[derive(Debug, Default)]
 struct Stage {
     /// The report to come; without one there is none yet.
@@ -190,7 +190,7 @@ fn the_page_shows_who_loads_what() {
         browser.value("document.querySelectorAll('#classes tr[data-class]').length"),
         18
     );
-    // Those that cannot be told apart stand together.
+    // Those that cannot be distinguished stand together.
     let together = "[...document.querySelectorAll('tr.together')].map((row) => row.dataset.class).sort().join()";
     assert_eq!(browser.value(together), "GET /cart/summary,POST /cart");
     assert_eq!(browser.text("#detail-name"), "GET /search?q");

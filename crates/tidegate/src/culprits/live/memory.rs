@@ -4,7 +4,7 @@
 //! From then on nothing is noted: a front-end that drains has fewer and fewer of the requests that load the servers, and
 //! what it would learn of them is wrong. Its successor may have learned more by then.
 //!
-//! A disk that is slow or full holds nobody up: while something is written, what comes next waits for its turn or is
+//! A disk that is slow or full holds nothing up: while something is written, what comes next waits for its turn or is
 //! left to the next minute.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ const EVERY: Duration = Duration::from_secs(60);
 const FOLDER_EVERY: Duration = Duration::from_millis(250);
 /// Longest wait for the last write at the end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Event of all that is told of it.
+/// Event of all that is said of it.
 const EVENT: &str = "state";
 
 /// See the module.
@@ -155,7 +155,7 @@ fn unix_seconds() -> u64 {
     clock::unix().as_secs()
 }
 
-/// What the file says; what became of it is told.
+/// What the file says; what became of it is said.
 fn read(file: &mut StateFile, output: Output) -> Option<Learned> {
     let path = file.path().display().to_string();
     let bytes = match file.read(BYTES_MAX) {
@@ -195,7 +195,7 @@ fn read(file: &mut StateFile, output: Output) -> Option<Learned> {
     }
 }
 
-/// Says that a file is not used, and has it kept for whoever can mend it.
+/// Says that a file is not used, and has it kept for an operator to mend.
 fn refuse(file: &mut StateFile, why: &str, output: Output) {
     let text = format!(
         "{} is not used: {why}; what requests cost is not known yet, and the file becomes {} once anything is learned",
@@ -290,7 +290,7 @@ fn write_all(
     }
 }
 
-/// Why nothing can be written, as far as that was told: once when it begins, when it changes and when it ends.
+/// Why nothing can be written, as far as that was said: once when it begins, when it changes and when it ends.
 #[derive(Debug, Default)]
 struct Trouble(Option<String>);
 
@@ -305,7 +305,7 @@ impl Trouble {
         trouble
     }
 
-    /// What is to be told.
+    /// What is to be said.
     fn news(
         &mut self,
         file: &StateFile,

@@ -1,5 +1,5 @@
-//! Discovery in a running front-end: a thread that hears of requests, reads counters, asks who is to blame,
-//! and draws the picture for whoever looks.
+//! Discovery in a running front-end: a thread that hears of requests, reads counters, asks which classes are to blame,
+//! and draws the picture.
 //!
 //! ```text
 //! workers ── events ──> Requests ──┐
@@ -86,16 +86,16 @@ pub(crate) struct Finding {
     pub(crate) evidence: [f64; 3],
     /// Its mean number of requests in progress.
     pub(crate) in_progress: f64,
-    /// How sure it is that it is a culprit, and since when that is told; none if it is not told.
+    /// How sure it is that it is a culprit, and since when it is named; none if it is not.
     pub(crate) told: Option<(Confidence, Timestamp)>,
-    /// The share for which it is worth a trial, though it is not told.
+    /// The share for which it is worth a trial, though it is not named.
     pub(crate) suspected: Option<f64>,
 }
 
 /// What others see of it.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Each class with requests against each resource in use; what is told first, then by share.
+    /// Each class with requests against each resource in use; what is named first, then by share.
     pub(crate) all: Vec<Finding>,
     /// The last delay experiment, or the one that runs.
     pub(crate) experiment: Option<ExperimentReport>,
@@ -108,7 +108,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Who is told of.
+    /// Which classes are named.
     pub(crate) fn told(&self) -> impl Iterator<Item = &Finding> {
         self.all.iter().take_while(|it| it.told.is_some())
     }
@@ -127,7 +127,7 @@ pub(crate) struct WatchParts {
     pub(crate) sites: Vec<String>,
     /// What the operator wants.
     pub(crate) config: Culprits,
-    /// Where it is told what was done.
+    /// Where it is said what was done.
     pub(crate) output: Output,
     /// The process's clock.
     pub(crate) clock: fn() -> Timestamp,
@@ -143,7 +143,7 @@ enum Ask {
     ),
     /// What ended after this, for another front-end.
     Requests(u64, oneshot::Sender<Shipment>),
-    /// What another front-end told, and when.
+    /// What another front-end said, and when.
     Told(SocketAddr, Result<Shipment, String>, Timestamp),
     /// Keep what was learned, and learn no more for the next process.
     Keep,
@@ -194,14 +194,14 @@ impl Asks {
         answer.await.map_err(|_| AskError::Gone.to_string())?
     }
 
-    /// What another front-end is told that asks for what ended after this.
+    /// What another front-end gets that asks for what ended after this.
     pub(crate) async fn requests(&self, after: u64) -> Result<Shipment, AskError> {
         let (sender, answer) = oneshot::channel();
         self.ask(Ask::Requests(after, sender))?;
         answer.await.map_err(|_| AskError::Gone)
     }
 
-    /// Another front-end has told this, or nothing; false if nobody wants to know.
+    /// Another front-end has said this, or nothing; false if it is not asked for.
     pub(crate) fn deliver(
         &self,
         from: SocketAddr,
@@ -228,7 +228,7 @@ impl Asks {
         }
     }
 
-    /// Who is told of.
+    /// Which classes are named.
     pub(crate) fn findings(&self) -> Arc<Findings> {
         self.findings.load_full()
     }
@@ -277,7 +277,7 @@ impl Drop for Watch {
         // A full channel empties within a tick, a closed one has no thread to stop.
         self.asks.sender.send(Ask::Stop).ok();
         if let Some(thread) = self.thread.take() {
-            // It has told its panic on standard error already.
+            // Its panic stands on standard error already.
             thread.join().ok();
         }
     }
@@ -372,7 +372,7 @@ impl Running {
         loop {
             match asks.recv_timeout(due.since((self.clock)())) {
                 Ok(Ask::Report(answer)) => {
-                    // Whoever asked may have left since.
+                    // The one that asked may have left since.
                     answer.send(self.report()).ok();
                 }
                 Ok(Ask::Experiment(order, answer)) => {

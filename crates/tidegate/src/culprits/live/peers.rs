@@ -4,9 +4,9 @@
 //! GET /api/culprits/requests?after=N ──> Shipment: what ended since, what is in progress, as ages
 //! ```
 //!
-//! Each of them asks all others twice a second and looks at the union by itself, so nobody leads and none is
+//! Each of them asks all others twice a second and looks at the union by itself, so none leads and none is
 //! missed for longer than it is silent. Times go as ages, so clocks need not agree; the way there and back
-//! is halved. Nothing is kept for others until somebody asks.
+//! is halved. Nothing is kept for others until one asks.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -241,7 +241,7 @@ fn new_challenge(headers: &HeaderMap) -> Option<String> {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
-    /// When it last told something.
+    /// When it last said something.
     pub(super) heard: Option<Timestamp>,
     /// Why it did not tell anything since.
     pub(super) trouble: Option<String>,

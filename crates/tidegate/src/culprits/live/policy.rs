@@ -1,7 +1,7 @@
-//! Slowing culprits down by itself: what the core's [`Automatic`] is told, and what is done of what it says.
+//! Slowing culprits down by itself: what the core's [`Automatic`] is given, and what is done of what it says.
 //!
 //! ```text
-//! findings ──> Culprit              told or suspected; all but those that somebody else throttles
+//! findings ──> Culprit              named or suspected; all but those that an operator throttles
 //! series ──> UsedPart               use of the last 5 s
 //! requests ──> Others               p95 of all other classes, and what admission held back of them
 //! throttles ──> Automatic ──> concurrency orders, set by "policy"
@@ -116,7 +116,7 @@ impl Policy {
         said
     }
 
-    /// Releases own orders on requests that an order of somebody else is for: the more exact one would count, which is ours.
+    /// Releases own orders on requests that an operator's order is for: the more exact one would count, which is ours.
     fn give_up(&mut self, throttling: &Throttling, now: Timestamp) -> Vec<(&'static str, String)> {
         let standing = throttling.all();
         let (own, others): (Vec<_>, Vec<_>) =
@@ -138,8 +138,8 @@ impl Policy {
         set.or(it.order.as_deref()).map(str::to_owned)
     }
 
-    /// What the core is told of a finding; nothing if it is neither told nor suspected, cannot be ordered, or is
-    /// somebody else's already.
+    /// What the core is given of a finding; nothing if it is neither named nor suspected, cannot be ordered, or is
+    /// an operator's already.
     fn culprit<'a>(
         &self,
         it: &'a Finding,
@@ -282,7 +282,7 @@ mod tests {
         // Others still wait.
         policy.act(&found, &full(), others(2.0), &throttling, at(106));
         assert_eq!(limit(&throttling, "GET /search?q"), Some(4));
-        // Nobody accuses it for a minute, which is what it is to bring about: it is released as it holds nobody.
+        // It is not accused for a minute, which is what it is to bring about: it is released as it holds none.
         let said = policy.act(&[], &full(), others(0.9), &throttling, at(170));
         assert_eq!(said, []);
         let said = policy.act(&[], &full(), others(0.1), &throttling, at(170));
@@ -375,7 +375,7 @@ mod tests {
             []
         );
         assert_eq!(limit(&throttling, "GET /c"), Some(50));
-        // Full, and nobody suffers.
+        // Full, and none suffers.
         let calm = [finding("GET /d", Some(Sure::Strong))];
         assert_eq!(
             policy.act(&calm, &full(), others(0.9), &throttling, now),

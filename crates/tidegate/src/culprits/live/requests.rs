@@ -107,7 +107,7 @@ impl Requests {
         }
     }
 
-    /// Takes in what workers have told since.
+    /// Takes in what workers have said since.
     pub(super) fn drain(&mut self, discovery: &mut Discovery, now: Timestamp) {
         let mut observed = std::mem::take(&mut self.observed);
         let full = observed.drain(|event| self.take(event, discovery));
@@ -244,14 +244,14 @@ impl Requests {
         )
     }
 
-    /// What others are told that ask for what ended after this.
+    /// What others get that ask for what ended after this.
     pub(super) fn ship(&mut self, after: u64, now: Timestamp) -> Shipment {
         let begun = self.in_progress.values();
         let unfinished = begun.map(|it| (it.words, it.site, it.sent));
         self.outbox.ship(after, &self.sites, unfinished, now)
     }
 
-    /// Takes in what another front-end told, or why it did not.
+    /// Takes in what another front-end said, or why it did not.
     pub(super) fn accept(
         &mut self,
         from: SocketAddr,
@@ -291,7 +291,7 @@ impl Requests {
         peer.unfinished = unfinished;
     }
 
-    /// The class of what another front-end told; none if it makes no sense. Sites go by name.
+    /// The class of what another front-end said; none if it makes no sense. Sites go by name.
     fn fold_told(
         &mut self,
         shipment: &Shipment,
@@ -328,7 +328,7 @@ impl Requests {
         })
     }
 
-    /// Tells discovery who was in progress then.
+    /// Gives discovery what was in progress then.
     pub(super) fn tell_unfinished(&self, discovery: &mut Discovery, then: Timestamp) {
         discovery.forget_unfinished();
         for (class, sent) in self.unfinished().filter(|(_, sent)| *sent <= then) {
@@ -362,7 +362,7 @@ impl Requests {
     }
 
     /// How requests of classes but these fare, those in progress by their age; of the site where that is worst.
-    /// Who waits for room longer than `long`, seconds, is held back.
+    /// What waits for room longer than `long`, seconds, is held back.
     pub(super) fn others_fare(
         &self,
         but: &dyn Fn(&str) -> bool,
@@ -667,7 +667,7 @@ mod tests {
         }
         let take = |but: &dyn Fn(&str) -> bool| requests.others_fare(but, 0.05, at(500)).seconds;
         assert!((take(&|name| name == "GET /slow").unwrap() - 0.01).abs() < 1e-9);
-        // Who waits is told by his age.
+        // What waits shows by its age.
         assert!((take(&|_| false).unwrap() - 0.5).abs() < 1e-9);
         assert_eq!(take(&|_| true), None);
     }

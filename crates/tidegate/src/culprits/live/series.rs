@@ -182,7 +182,7 @@ impl Series {
         });
     }
 
-    /// Lays the grid up to what is known by now; tells each step. A step that nobody knows is a hole.
+    /// Lays the grid up to what is known by now; hands over each step. A step that is not known is a hole.
     pub(super) fn advance(&mut self, now: Timestamp, mut tell: impl FnMut(UsagePoint)) {
         let until = now.nanos().saturating_sub(BEHIND) / STEP * STEP;
         let oldest = until.saturating_sub(CATCH_UP * STEP);
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Steps told, in ms: when, and what was used since the one before.
+    /// Steps handed over, in ms: when, and what was used since the one before.
     fn told(series: &mut Series, now_ms: u64) -> Vec<(u64, i64)> {
         let mut points = Vec::new();
         series.advance(Timestamp::from_nanos(now_ms * MS), |it| points.push(it));

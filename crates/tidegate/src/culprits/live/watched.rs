@@ -35,7 +35,7 @@ pub(super) struct Watched {
     pub(super) verdicts: Option<Verdicts>,
     /// What they rest on.
     basis: Basis,
-    /// Since when classes are told.
+    /// Since when classes are named.
     pub(super) named_at: BTreeMap<ClassId, Timestamp>,
 }
 
@@ -180,7 +180,7 @@ impl WatchedAll {
         known.min().unwrap_or(Timestamp::ZERO)
     }
 
-    /// Asks who was to blame for it then.
+    /// Asks which classes were to blame for it then.
     pub(super) fn evaluate(
         &mut self,
         place: usize,
@@ -271,7 +271,7 @@ impl WatchedAll {
     }
 }
 
-/// Of a resource of which nothing is read: nobody is accused of loading it, and that is no good news.
+/// Of a resource of which nothing is read: no class is accused of loading it, and that is no good news.
 fn silent(
     (name, address, _, reads): (&str, SocketAddr, NodeLoad, Option<ReadStatus>),
 ) -> Option<String> {

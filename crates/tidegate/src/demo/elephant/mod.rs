@@ -1,12 +1,12 @@
-//! `tidegate demo --elephant`: one class of requests costs everybody, is named, and is slowed down at a click.
+//! `tidegate demo --elephant`: one class of requests costs all others, is named, and is slowed down at a click.
 //!
 //! ```text
 //!  Visitors ──open loop──> front-end ──> emulated nodes of one shop
-//!  (Shop: who asks what)     as in `run`   └─ load records ──> discovery ──> findings ──> Story ──> throttle
+//!  (Shop: what is asked)     as in `run`   └─ load records ──> discovery ──> findings ──> Story ──> throttle
 //! ```
 //!
 //! The name comes from the discovery of the front-end alone; which class is heavy, the demo only uses to say
-//! whether that is right. The click is the override that the page sends; nobody there to click, the demo gives the
+//! whether that is right. The click is the override that the page sends; without a click the demo gives the
 //! same one.
 
 mod report;
@@ -78,7 +78,7 @@ struct Throttled {
     by_demo: bool,
 }
 
-/// Runs the demo and prints what it found. Fails if nobody is named.
+/// Runs the demo and prints what it found. Fails if no class is named.
 pub(super) async fn run(
     args: &DemoArgs,
     output: Output,
@@ -194,7 +194,7 @@ async fn calibrated(machines: &Machines, seed: u64) -> Result<(Shop, Option<Stri
         overhead: book.overhead(calibration::WARM_UP),
     };
     shop.stretch = 1.0;
-    // What shall be seen is what heavy requests do to everybody.
+    // What shall be seen is what heavy requests do to all.
     let stretch = cost.stretch(shop.rate(), shop.elephant_demand(), cpus());
     shop.stretch = stretch.min(STRETCH_MAX);
     Ok((shop, cost.describe(shop.stretch, cpus())))
@@ -214,7 +214,7 @@ struct Demo {
     /// What was named first after the heavy class had come, and was not before; classes that were named and are
     /// not it.
     named: Option<Named>,
-    /// What it was told to cost last, before it was throttled.
+    /// What it was said to cost last, before it was throttled.
     last_cost_ms: Option<f64>,
     wrong: Vec<String>,
     /// What was named before it came.
@@ -286,7 +286,7 @@ impl Demo {
         Ok(())
     }
 
-    /// The throttle of the class that was named, whoever has set it.
+    /// The throttle of the class that was named, whatever has set it.
     fn is_throttled(&self) -> bool {
         self.limits_in_force().is_some()
     }
@@ -485,7 +485,7 @@ fn phases(
 }
 
 impl Named {
-    /// A finding, if it is told.
+    /// A finding, if it is named.
     fn of(finding: &Finding, at: Duration) -> Option<Self> {
         let (confidence, _) = finding.told.as_ref()?;
         let pattern = finding.order.as_deref().unwrap_or(&finding.class);

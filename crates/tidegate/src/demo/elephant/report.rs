@@ -33,7 +33,7 @@ pub(super) struct Summary {
     pub(super) confidence: Option<&'static str>,
     pub(super) share: Option<f64>,
     pub(super) cost_ms: Option<f64>,
-    /// The cost that was told last before it was throttled.
+    /// The cost that was shown last before it was throttled.
     pub(super) last_cost_ms: Option<f64>,
     /// What a heavy request wants on the average.
     pub(super) true_cost_ms: f64,
@@ -50,7 +50,7 @@ pub(super) struct Summary {
 pub(super) struct ThrottleSummary {
     /// In words.
     limits: String,
-    /// `demo`, or `operator` for whoever clicked.
+    /// `demo`, or `operator` for a click.
     by: &'static str,
     after_seconds: f64,
 }
@@ -226,7 +226,7 @@ impl Summary {
         text
     }
 
-    /// The costs that were told, of which the first rests on little.
+    /// The costs that were shown, of which the first rests on little.
     fn costs(&self) -> String {
         let first = self.cost_ms.unwrap_or_default();
         match self.last_cost_ms {

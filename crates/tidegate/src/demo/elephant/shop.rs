@@ -1,4 +1,4 @@
-//! The shop: its nodes, its pages, and who asks for which page when.
+//! The shop: its nodes, its pages, and which page is asked for when.
 //!
 //! ```text
 //! rate of the page of rank k  ~  1 / k^0.9                 Poisson, from the start
@@ -7,8 +7,8 @@
 //! the heavy class             66 %, each request 40 times the mean of all others, from some moment on
 //! ```
 //!
-//! No page but the heavy class is dear and frequent at once, so nobody else is to blame. What the discovery is
-//! told of all this is what any front-end sees: URLs, times, and the nodes' records.
+//! No page but the heavy class is dear and frequent at once, so no other class is to blame. What the discovery
+//! gets of all this is what any front-end sees: URLs, times, and the nodes' records.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -191,7 +191,7 @@ impl Shop {
         arrivals
     }
 
-    /// As the front-end is told.
+    /// As the front-end is configured.
     pub(super) fn spec(addresses: &[SocketAddr]) -> ClusterSpec {
         let nodes = NODES.iter().zip(addresses);
         let nodes = nodes.map(|((name, _), address)| NodeSpec {
@@ -214,7 +214,7 @@ impl Shop {
         }
     }
 
-    /// Whether a class that was named is the heavy one: all of its requests, and nobody else's.
+    /// Whether a class that was named is the heavy one: all of its requests, and no others.
     pub(super) fn is_elephant(pattern: &str) -> bool {
         let Ok(class) = pattern.parse::<ClassPattern>() else {
             return false;

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! quiet ──> elephant ──named──> named ──throttled──> throttled ──> end
-//!              └── nobody is named for too long ──> end     └ nobody clicks: the demo does
+//!              └── no class is named for too long ──> end     └ no click: the demo does
 //! ```
 //!
-//! It is told the time and what is to be seen, and says what is to be done; it does nothing itself.
+//! It gets the time and what is to be seen, and says what is to be done; it does nothing itself.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const QUIET: Duration = Duration::from_secs(15);
 const QUIET_SHARE: f64 = 0.3;
 /// Longest search for a name.
 const NAMING: Duration = Duration::from_secs(30);
-/// How long a click is waited for, where somebody watches and where nobody does.
+/// How long a click is waited for, at a terminal and elsewhere.
 const CLICK: Duration = Duration::from_secs(10);
 const NO_CLICK: Duration = Duration::from_secs(2);
 /// How long the site is watched when it is calm again, and what of it is kept free in any case.
@@ -36,7 +36,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// For so much time; `watched` by somebody who can click.
+    /// For so much time; `watched` at a terminal, by a person that can click.
     pub(super) fn of(left: Duration, watched: bool) -> Self {
         let quiet = left.mul_f64(QUIET_SHARE).min(QUIET);
         let calm_least = left.mul_f64(CALM_SHARE).min(CALM_LEAST);
@@ -70,11 +70,11 @@ pub(super) enum Turn {
     Elephant,
     /// The class is named for the first time.
     Named,
-    /// Nobody has clicked: the class is to be throttled now.
+    /// There was no click: the class is to be throttled now.
     Click,
-    /// Somebody has throttled the class.
+    /// The class was throttled.
     Throttled,
-    /// Nobody was named in time.
+    /// No class was named in time.
     NotNamed,
     /// The story is over.
     End,
@@ -116,7 +116,7 @@ impl Story {
                 (Stage::Throttled((now + CALM).min(end)), Turn::Throttled)
             }
             Stage::Named(since) if now >= (since + click).min(end.saturating_sub(calm_least)) => {
-                // Once: whoever does it sees the throttle in force the next time.
+                // Once: the throttle is seen to be in force the next time.
                 return Some(Turn::Click);
             }
             Stage::Throttled(until) if now >= until => (Stage::End, Turn::End),

@@ -1,4 +1,4 @@
-//! Everybody who asks the shop for a page, and what became of each request.
+//! All that ask the shop for a page, and what became of each request.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
