@@ -619,7 +619,6 @@ impl Discovery {
             self.persistence.name(resource, class);
         }
         let evidence = seen.evidence;
-        let with = seen.with.iter().map(|it| class_of(*it));
         let error = match evidence.t > 0.0 {
             true => 2.0 / evidence.t,
             false => f64::INFINITY,
@@ -640,9 +639,7 @@ impl Discovery {
         } else if seen.by_occupancy {
             Confidence::FromOccupancy
         } else if !seen.with.is_empty() {
-            Confidence::Ambiguous {
-                with: with.collect(),
-            }
+            Confidence::Ambiguous
         } else if evidence.t >= STRONG.0 && evidence.rm >= STRONG.1 {
             Confidence::Strong
         } else {
@@ -666,6 +663,10 @@ impl Discovery {
             shift_curve: seen.curve,
             window: Duration::from_secs_f64(evidence.window),
             culprit: seen.named.then_some(confidence),
+            ambiguous_with: match seen.named && confidence == Confidence::Ambiguous {
+                true => seen.with.iter().map(|it| class_of(*it)).collect(),
+                false => Vec::new(),
+            },
             suspected: seen.suspected,
             told: self.persistence.is_told(resource, class),
         }

@@ -128,13 +128,11 @@ fn who_always_runs_together_is_one_group() {
         .collect();
     site.requests.extend(twins);
     let (mut discovery, verdicts) = site.evaluate(1.0, 1);
-    let with = |class: u16| {
-        Some(Confidence::Ambiguous {
-            with: vec![ClassId(class)],
-        })
-    };
-    assert_eq!(verdict(&verdicts, 0).culprit, with(2));
-    assert_eq!(verdict(&verdicts, 2).culprit, with(0));
+    for (class, other) in [(0, 2), (2, 0)] {
+        let verdict = verdict(&verdicts, class);
+        assert_eq!(verdict.culprit, Some(Confidence::Ambiguous));
+        assert_eq!(verdict.ambiguous_with, [ClassId(other)]);
+    }
     // The delay experiment parts them.
     discovery.on_experiment(DATABASE, ClassId(0), true);
     let verdicts = discovery.evaluate(verdicts.at, DATABASE);

@@ -6,32 +6,30 @@ use super::false_discovery::adjust;
 use super::{ClassId, Pearson, ResourceId};
 use crate::time::Timestamp;
 
-/// How sure it is that a class is a culprit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How sure it is that a class is a culprit, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
-    /// The delay experiment has shown it: no confounder can have done it.
-    Confirmed,
-    /// t of 8 and more, and twice as good a fit as at any wrong time.
-    Strong,
-    /// It passes all gates.
-    Likely,
-    /// One of these, this one among them, or several: they run together. The delay experiment can tell.
-    Ambiguous {
-        /// The others.
-        with: Vec<ClassId>,
-    },
+    /// It is this class, one of [`Verdict::ambiguous_with`], or several: they run together. The delay
+    /// experiment can tell.
+    Ambiguous,
     /// The resource is full; only lives tell, and they cannot tell slow from dear.
     FromOccupancy,
+    /// It passes all gates.
+    Likely,
+    /// t of 8 and more, and twice as good a fit as at any wrong time.
+    Strong,
+    /// The delay experiment has shown it: no confounder can have done it.
+    Confirmed,
 }
 
 impl Confidence {
     /// The word that is shown.
-    pub fn label(&self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Confirmed => "confirmed",
             Self::Strong => "strong",
             Self::Likely => "likely",
-            Self::Ambiguous { .. } => "ambiguous",
+            Self::Ambiguous => "ambiguous",
             Self::FromOccupancy => "from occupancy",
         }
     }
@@ -76,6 +74,8 @@ pub struct Verdict {
     pub window: Duration,
     /// Whether this evaluation names it, and how sure it is.
     pub culprit: Option<Confidence>,
+    /// The others that it may be as well; empty unless it is [`Confidence::Ambiguous`].
+    pub ambiguous_with: Vec<ClassId>,
     /// The share of which this evaluation suspects it: a few seconds are enough, where much is at stake.
     pub suspected: Option<f64>,
     /// Whether two of the last three evaluations named it: then the operator sees it.

@@ -254,10 +254,10 @@ impl Episode {
         if apart {
             self.apart.push(verdict.t);
         }
-        match &verdict.culprit {
-            Some(Confidence::Ambiguous { with }) => {
+        match verdict.culprit {
+            Some(Confidence::Ambiguous) => {
                 self.ambiguous += 1;
-                for other in with {
+                for other in &verdict.ambiguous_with {
                     *self.with.entry(*other).or_default() += 1;
                 }
             }
@@ -302,17 +302,18 @@ impl Episode {
             return Confidence::FromOccupancy;
         }
         if part(self.ambiguous) >= AMBIGUOUS {
-            let often = self
-                .with
-                .iter()
-                .filter(|(_, many)| 2 * **many > self.ambiguous);
-            let with = often.map(|(class, _)| *class).collect();
-            return Confidence::Ambiguous { with };
+            return Confidence::Ambiguous;
         }
         match t >= STRONG.0 && rm >= STRONG.1 && !short {
             true => Confidence::Strong,
             false => Confidence::Likely,
         }
+    }
+
+    /// Classes that it could not be separated from in most of the evaluations that were ambiguous.
+    fn often_with(&self) -> Vec<ClassId> {
+        let often = (self.with.iter()).filter(|(_, many)| 2 * **many > self.ambiguous);
+        often.map(|(class, _)| *class).collect()
     }
 }
 
@@ -377,6 +378,7 @@ impl OfClass {
             (true, _) | (_, false) => high,
             (false, true) => cost * (1.0 + error),
         };
+        let culprit = episode.map(|it| it.confidence(t, rm, short));
         Verdict {
             class,
             requests: self.requests,
@@ -398,7 +400,10 @@ impl OfClass {
             pearson: Pearson::UNKNOWN,
             shift_curve: curve.unwrap_or_default(),
             window,
-            culprit: episode.map(|it| it.confidence(t, rm, short)),
+            culprit,
+            ambiguous_with: episode
+                .filter(|_| culprit == Some(Confidence::Ambiguous))
+                .map_or(Vec::new(), Episode::often_with),
             suspected: None,
             told: episode.is_some(),
         }
@@ -410,6 +415,7 @@ mod tests {
     use super::*;
 
     fn verdict(class: u16, culprit: Option<Confidence>) -> Verdict {
+        let ambiguous = culprit == Some(Confidence::Ambiguous);
         Verdict {
             class: ClassId(class),
             requests: 60.0,
@@ -430,6 +436,7 @@ mod tests {
             suspected: None,
             told: culprit.is_some(),
             culprit,
+            ambiguous_with: vec![ClassId(2); usize::from(ambiguous)],
         }
     }
 
@@ -504,21 +511,20 @@ mod tests {
 
     #[test]
     fn who_cannot_be_told_apart_now_and_then_stays_so() {
-        let with = |class: u16| Confidence::Ambiguous {
-            with: vec![ClassId(class)],
-        };
         let mixed = |at: f64| match (at / 2.5) as u64 % 3 {
-            0 => Some(with(2)),
+            0 => Some(Confidence::Ambiguous),
             _ => Some(Confidence::Strong),
         };
         let (verdicts, _) = whole(300, mixed);
-        assert_eq!(of_class_1(&verdicts).culprit, Some(with(2)));
+        let verdict = of_class_1(&verdicts);
+        assert_eq!(verdict.culprit, Some(Confidence::Ambiguous));
+        assert_eq!(verdict.ambiguous_with, [ClassId(2)]);
     }
 
     #[test]
     fn occupancy_is_believed_only_where_that_is_said() {
         let occupied = Some(Confidence::FromOccupancy);
-        let (verdicts, _) = whole(300, |_| occupied.clone());
+        let (verdicts, _) = whole(300, |_| occupied);
         assert_eq!(of_class_1(&verdicts).culprit, occupied);
         let mut not_believed = Whole::new(Duration::from_secs(300), false);
         for at in (0..300).step_by(2) {
@@ -528,7 +534,7 @@ mod tests {
                 utilization: 1.0,
                 full: 1.0,
                 clock_shift_ms: 0,
-                classes: vec![verdict(1, occupied.clone())],
+                classes: vec![verdict(1, occupied)],
             });
         }
         let (verdicts, told) = not_believed.finish();

@@ -66,6 +66,7 @@ mod trials;
 
 use std::time::Duration;
 
+use crate::culprits::Confidence;
 use crate::time::Timestamp;
 pub use harm::Before;
 pub use keeper::{Automatic, Done, Heard, UsedPart};
@@ -103,30 +104,6 @@ impl Default for AutoConfig {
     }
 }
 
-/// How sure a verdict is, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Confidence {
-    /// It is not flagged yet: one window's fit says so.
-    Suspected,
-    /// Another class would explain it as well.
-    Ambiguous,
-    /// From the shares of a saturated resource.
-    FromOccupancy,
-    /// It passes.
-    Likely,
-    /// It passes with much to spare.
-    Strong,
-    /// By experiment.
-    Confirmed,
-}
-
-impl Confidence {
-    /// Whether too little is known for anything but a trial.
-    fn is_worth_a_trial(self) -> bool {
-        matches!(self, Self::Suspected | Self::FromOccupancy)
-    }
-}
-
 /// A class that loads a resource.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Culprit<'a> {
@@ -136,12 +113,19 @@ pub struct Culprit<'a> {
     pub resource: &'a str,
     /// Its share of the resource's capacity.
     pub share: f64,
-    /// How sure that is.
-    pub confidence: Confidence,
+    /// How sure that is; none: it is only suspected, one window's fit says so.
+    pub confidence: Option<Confidence>,
     /// Its requests in flight, on average.
     pub in_flight: f64,
     /// Part of its own requests that admission refused, or let wait for long.
     pub held_back: f64,
+}
+
+impl Culprit<'_> {
+    /// Whether too little is known for anything but a trial.
+    fn is_worth_a_trial(&self) -> bool {
+        matches!(self.confidence, None | Some(Confidence::FromOccupancy))
+    }
 }
 
 /// How a resource does.
@@ -449,9 +433,8 @@ fn next<'a, 'p>(
     let undecided = trials.any(|it| trials::is_undecided(config, it, pressure(it.resource), now));
     let may_try = config.trials && config.holds && !undecided;
     let wanted = culprits.iter().filter_map(|culprit| {
-        let sure = culprit.confidence >= config.confidence;
-        let try_it =
-            may_try && culprit.confidence.is_worth_a_trial() && culprit.share >= TRIAL_SHARE;
+        let sure = culprit.confidence >= Some(config.confidence);
+        let try_it = may_try && culprit.is_worth_a_trial() && culprit.share >= TRIAL_SHARE;
         let pressed = pressure(culprit.resource).is_some_and(|it| match config.holds {
             true => it.is_pressed() || sure && it.is_crowded(culprit),
             false => it.holds_back(),

@@ -35,8 +35,8 @@ use std::fmt;
 use std::time::Duration;
 
 pub use automatic::{
-    AutoConfig, Automatic, Before, Confidence, Culprit, Done, Eased, Heard, Others, Passing,
-    Pressure, Standing, Step, UsedPart, WhyReleased, steps,
+    AutoConfig, Automatic, Before, Culprit, Done, Eased, Heard, Others, Passing, Pressure,
+    Standing, Step, UsedPart, WhyReleased, steps,
 };
 pub use bandwidth::Piece;
 pub use gate::{Counters, Entry, Told};

@@ -218,10 +218,7 @@ impl<'a> Builder<'a> {
             r: f64::NAN,
             p: f64::NAN,
         });
-        let with = match accused.and_then(|it| it.culprit.as_ref()) {
-            Some(Confidence::Ambiguous { with }) => with.as_slice(),
-            _ => &[],
-        };
+        let with = accused.map_or(&[][..], |it| &it.ambiguous_with);
         let curve = verdict.map_or(&[][..], |it| &it.shift_curve);
         let middle = (curve.len() / 2) as f64;
         let shift = |place: usize| (place as f64 - middle) * SHIFT_MS * scale;
@@ -401,9 +398,8 @@ fn scattered(verdicts: &Verdicts) -> BTreeSet<ClassId> {
 
 /// How sure it is. What was named by the two evaluations before and not by the last one is likely.
 fn word(verdict: &Verdict) -> String {
-    let sure = verdict.culprit.as_ref();
-    sure.map_or(Confidence::Likely.label(), Confidence::label)
-        .to_owned()
+    let sure = verdict.culprit.unwrap_or(Confidence::Likely);
+    sure.label().to_owned()
 }
 
 /// Longest window of the verdicts, seconds.

@@ -73,6 +73,7 @@ pub(super) fn verdict(class: u16, share: f64, culprit: Option<Confidence>) -> Ve
         },
         window: Duration::from_secs(30),
         culprit,
+        ambiguous_with: Vec::new(),
         suspected: None,
         told,
     }

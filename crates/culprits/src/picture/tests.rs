@@ -126,8 +126,8 @@ fn without_verdicts_there_is_pearson_and_nobody_is_accused() {
 #[test]
 fn text_tells_verdicts_first() {
     let (requests, spans, mut verdicts) = (requests(), spans(), verdicts());
-    let with = vec![ClassId(2)];
-    verdicts.classes[0].culprit = Some(Confidence::Ambiguous { with });
+    verdicts.classes[0].culprit = Some(Confidence::Ambiguous);
+    verdicts.classes[0].ambiguous_with = vec![ClassId(2)];
     let mut material = material(&requests, &spans, Some(&verdicts));
     material.classes[1].throttle = Some(Throttle {
         class: "GET /search".into(),

@@ -286,7 +286,7 @@ fn judge_nobodys(trace: &Trace, seed: u64, slow: usize) -> Nobodys {
                     found.slow += usize::from(*class == slow);
                     let mut seen = verdicts.classes.iter();
                     let seen = seen.find(|seen| usize::from(seen.class.0) == *class);
-                    let how = seen.and_then(|seen| seen.culprit.as_ref());
+                    let how = seen.and_then(|seen| seen.culprit);
                     let share = seen.map_or(0.0, |seen| 100.0 * seen.share);
                     found.told.push(format!(
                         "seed {seed} at {} s: class {class}{}, thought {share:.0} %, {:.0} % full, {}",

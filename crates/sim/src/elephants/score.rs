@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_core::culprits::{ClassId, Confidence, Verdict};
+use tidegate_core::culprits::{ClassId, Verdict};
 use tidegate_core::stats::{median, quantile};
 
 use super::label::{Label, Truth};
@@ -28,17 +28,8 @@ impl Named {
     pub fn of<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> Self {
         let index = |class: ClassId| usize::from(class.0);
         let classes = verdicts.map(|verdict| {
-            let with = match &verdict.culprit {
-                Some(Confidence::Ambiguous { with }) => with.iter().map(|it| index(*it)).collect(),
-                Some(
-                    Confidence::Confirmed
-                    | Confidence::Strong
-                    | Confidence::Likely
-                    | Confidence::FromOccupancy,
-                )
-                | None => Vec::new(),
-            };
-            (index(verdict.class), (with, verdict.cost_seconds))
+            let with = verdict.ambiguous_with.iter().map(|it| index(*it));
+            (index(verdict.class), (with.collect(), verdict.cost_seconds))
         });
         Self {
             classes: classes.collect(),

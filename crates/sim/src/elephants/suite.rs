@@ -211,6 +211,6 @@ fn evidence(it: &Verdict) -> String {
         it.z,
         it.shift_ratio,
         it.requests,
-        it.culprit.as_ref().map_or("-", |it| it.label()),
+        it.culprit.map_or("-", |it| it.label()),
     )
 }

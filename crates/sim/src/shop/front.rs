@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_core::admission::Priority;
 use tidegate_core::classes::ClassId;
 use tidegate_core::culprits::{
-    Confidence as Sure, Discovery, EVERY, Limits, Request, ResourceId, UsagePoint, Verdicts,
+    Discovery, EVERY, Limits, Request, ResourceId, UsagePoint, Verdicts,
 };
 use tidegate_core::director::Director;
 use tidegate_core::load::{History, LoadTable, Progress, Reading};
@@ -15,8 +15,8 @@ use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket, WaitId};
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::stats::quantile;
 use tidegate_core::throttle::{
-    Automatic, ClassPattern, Confidence, Culprit, Entry, Heard, HeldId, SetBy, ThrottleId,
-    Throttles, Told, UsedPart, lowered,
+    Automatic, ClassPattern, Culprit, Entry, Heard, HeldId, SetBy, ThrottleId, Throttles, Told,
+    UsedPart, lowered,
 };
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
@@ -312,14 +312,9 @@ impl Front {
         });
         found
             .filter_map(|(it, resource)| {
-                let confidence = match &it.culprit {
-                    _ if !it.told => Confidence::Suspected,
-                    Some(Sure::Confirmed) => Confidence::Confirmed,
-                    Some(Sure::Strong) => Confidence::Strong,
-                    Some(Sure::Likely) => Confidence::Likely,
-                    Some(Sure::FromOccupancy) => Confidence::FromOccupancy,
-                    Some(Sure::Ambiguous { .. }) => Confidence::Ambiguous,
-                    None => return None,
+                let confidence = match it.told {
+                    true => Some(it.culprit?),
+                    false => None,
                 };
                 let class = usize::from(it.class.0);
                 let sent = self
@@ -330,7 +325,7 @@ impl Front {
                 Some(Culprit {
                     class: &self.names[class],
                     resource,
-                    share: match confidence > Confidence::Suspected {
+                    share: match confidence.is_some() {
                         true => it.share,
                         false => it.suspected.unwrap_or_default(),
                     },
@@ -390,7 +385,7 @@ impl Front {
         };
         let culprits = self.culprits(now);
         let told = culprits.iter();
-        let told = told.filter(|it| it.confidence > Confidence::Suspected);
+        let told = told.filter(|it| it.confidence.is_some());
         let mut but: Vec<&str> = told.map(|it| it.class).collect();
         but.extend(automatic.classes());
         let (latency, held_back) = self.fared(now, |it| !but.contains(&&*self.names[it]));

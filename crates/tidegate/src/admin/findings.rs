@@ -103,7 +103,7 @@ fn sentence(it: &Finding, now: Timestamp) -> Option<String> {
         Confidence::Confirmed => "confirmed by experiment",
         Confidence::Strong => "the evidence is strong",
         Confidence::Likely => "likely",
-        Confidence::Ambiguous { .. } => "or one that always runs together with it",
+        Confidence::Ambiguous => "or one that always runs together with it",
         Confidence::FromOccupancy => "told from lives alone, since the resource is full",
     };
     Some(format!(

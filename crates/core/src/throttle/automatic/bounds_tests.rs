@@ -76,7 +76,7 @@ fn provoked(seed: u64) -> (Loop, Timestamp) {
                 class: &names[prng.below(names.len())],
                 resource: ["db", "disk", "gone"][prng.below(3)],
                 share: prng.below(100) as f64 / 50.0,
-                confidence: sure[prng.below(3)],
+                confidence: Some(sure[prng.below(3)]),
                 in_flight: prng.below(1000) as f64,
                 held_back: prng.below(10) as f64 / 10.0,
             });

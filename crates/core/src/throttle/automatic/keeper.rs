@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use super::harm::{Before, LeftAlone, Trend};
 use super::{
-    AutoConfig, Confidence, Culprit, Eased, Others, Passing, Pressure, Standing, Step, USAGE_CALM,
-    WhyReleased, steps,
+    AutoConfig, Culprit, Eased, Others, Passing, Pressure, Standing, Step, USAGE_CALM, WhyReleased,
+    steps,
 };
 use crate::throttle::{Order, SetBy, Throttle};
 use crate::time::Timestamp;
@@ -229,7 +229,7 @@ impl Automatic {
     /// Whether a class that was tried in vain not long ago is accused by what trials are for.
     fn is_acquitted(&self, it: &Culprit<'_>) -> bool {
         let acquitted = self.acquitted.get(it.class);
-        it.confidence.is_worth_a_trial() && acquitted.is_some_and(|it| it.again != Again::Now)
+        it.is_worth_a_trial() && acquitted.is_some_and(|it| it.again != Again::Now)
     }
 
     /// A class was tried and released.
@@ -279,9 +279,8 @@ impl Automatic {
             own.passing.since += set.counters.passed.saturating_sub(own.passed);
             own.passing.waits = set.waiting > 0;
             own.passed = set.counters.passed;
-            let told = (heard.culprits.iter())
-                .filter(|it| it.class == class && it.confidence > Confidence::Suspected);
-            let told = told.map(|it| it.confidence).max();
+            let accused = heard.culprits.iter().filter(|it| it.class == class);
+            let told = accused.filter_map(|it| it.confidence).max();
             if told.is_some() {
                 (own.accused_at, own.needed_at) = (now, now);
             }

@@ -9,12 +9,12 @@ fn ago(seconds: u64) -> Timestamp {
     NOW - Duration::from_secs(seconds)
 }
 
-fn culprit(class: &str, share: f64, confidence: Confidence) -> Culprit<'_> {
+fn culprit(class: &str, share: f64, confidence: impl Into<Option<Confidence>>) -> Culprit<'_> {
     Culprit {
         class,
         resource: "db",
         share,
-        confidence,
+        confidence: confidence.into(),
         in_flight: 10.0,
         held_back: 0.0,
     }
@@ -73,7 +73,7 @@ fn done<'a>(
 #[test]
 fn a_culprit_that_admission_holds_back_is_throttled_where_others_are_slower_all_the_same() {
     let config = AutoConfig::default();
-    let held = |held_back, confidence| Culprit {
+    let held = |held_back, confidence: Option<Confidence>| Culprit {
         held_back,
         ..culprit("search", 0.6, confidence)
     };
@@ -82,12 +82,12 @@ fn a_culprit_that_admission_holds_back_is_throttled_where_others_are_slower_all_
         let steps = steps(&config, &[culprit], &pressures, &[], NOW);
         matches!(steps[..], [Step::Set { trial: None, .. }])
     };
-    let sure = held(0.1, Confidence::Strong);
+    let sure = held(0.1, Some(Confidence::Strong));
     assert!(sets(0.7, 2.0, sure));
     assert!(!sets(0.69, 2.0, sure));
     assert!(!sets(0.7, 1.99, sure));
-    assert!(!sets(0.7, 2.0, held(0.09, Confidence::Strong)));
-    assert!(!sets(0.7, 2.0, held(0.5, Confidence::Suspected)));
+    assert!(!sets(0.7, 2.0, held(0.09, Some(Confidence::Strong))));
+    assert!(!sets(0.7, 2.0, held(0.5, None)));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn the_worst_sure_culprit_of_a_pressed_resource_is_throttled_first() {
 fn a_suspected_class_is_tried_at_what_is_left_beside_others() {
     let suspected = Culprit {
         in_flight: 40.0,
-        ..culprit("searches", 0.6, Confidence::Suspected)
+        ..culprit("searches", 0.6, None)
     };
     let mut refusing = suffering(0.97, 0.4, 1.0, 0.3);
     refusing[0].capacity = 8.0;
@@ -573,7 +573,7 @@ fn a_class_that_was_tried_in_vain_is_tried_once_more_beside_a_new_suspect() {
         let suspects: Vec<_> = (suspects.iter())
             .map(|class| Culprit {
                 in_flight: 1.0,
-                ..culprit(class, 0.3, Confidence::Suspected)
+                ..culprit(class, 0.3, None)
             })
             .collect();
         let used = UsedPart {

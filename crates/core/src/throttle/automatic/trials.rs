@@ -212,7 +212,7 @@ pub(super) fn let_go<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Confidence, Others, steps};
+    use super::super::{Others, steps};
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -228,7 +228,7 @@ mod tests {
             class,
             resource: "db",
             share,
-            confidence: Confidence::Suspected,
+            confidence: None,
             in_flight: 10.0,
             held_back: 0.0,
         }

@@ -4,7 +4,6 @@ mod recordings;
 
 use std::path::PathBuf;
 
-use tidegate_core::culprits::Confidence;
 use tidegate_sim::elephants::{self, Family, Label, Trace, truths_between};
 
 use super::*;
@@ -77,10 +76,7 @@ impl Score {
             let Some(truth) = place(verdict.class).map(|it| truths[it]) else {
                 continue;
             };
-            let alone = match &verdict.culprit {
-                Some(Confidence::Ambiguous { with }) => with.iter().all(|it| innocent(*it)),
-                _ => true,
-            };
+            let alone = verdict.ambiguous_with.iter().all(|it| innocent(*it));
             let cores = trace.cores[elephants::Resource::Database.index()];
             let cost = verdict.cost_seconds * judged.scale * cores;
             let line = format!(

@@ -482,7 +482,7 @@ impl Running {
         self.experimented_at
             .retain(|_, at| now.since(*at) < EXPERIMENT_LASTS);
         let unsure = findings.told().find(|it| {
-            let ambiguous = matches!(it.told, Some((Confidence::Ambiguous { .. }, _)));
+            let ambiguous = matches!(it.told, Some((Confidence::Ambiguous, _)));
             let class = (it.class.to_string(), it.resource.to_string());
             ambiguous && !self.experimented_at.contains_key(&class)
         });
@@ -565,7 +565,7 @@ impl Running {
                 let class = names
                     .get(it.class.index())
                     .filter(|name| !name.is_empty())?;
-                let confidence = it.culprit.clone().unwrap_or(Confidence::Likely);
+                let confidence = it.culprit.unwrap_or(Confidence::Likely);
                 let since = watched.named_at.get(&it.class).filter(|_| it.told);
                 Some(Finding {
                     class: Arc::clone(class),

@@ -12,9 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_core::culprits::Confidence as Sure;
 use tidegate_core::throttle::{
-    AutoConfig, Automatic, Confidence, Culprit, Done, Heard, SetBy, Throttle, UsedPart,
+    AutoConfig, Automatic, Culprit, Done, Heard, SetBy, Throttle, UsedPart,
 };
 use tidegate_core::time::Timestamp;
 use tidegate_culprits::names::ClassNames;
@@ -147,8 +146,8 @@ impl Policy {
         standing: &[Throttle],
     ) -> Option<Culprit<'a>> {
         let (confidence, share) = match &it.told {
-            Some((sure, _)) => (confidence(sure), it.share),
-            None => (Confidence::Suspected, it.suspected?),
+            Some((confidence, _)) => (Some(*confidence), it.share),
+            None => (None, it.suspected?),
         };
         let pattern = self.names.pattern(order).ok()?;
         let mut others = standing.iter().filter(|it| it.set_by != SetBy::Policy);
@@ -195,27 +194,18 @@ impl Policy {
     }
 }
 
-fn confidence(sure: &Sure) -> Confidence {
-    match sure {
-        Sure::Confirmed => Confidence::Confirmed,
-        Sure::Strong => Confidence::Strong,
-        Sure::Likely => Confidence::Likely,
-        Sure::FromOccupancy => Confidence::FromOccupancy,
-        Sure::Ambiguous { .. } => Confidence::Ambiguous,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
     use tidegate_core::classes::{ClassTable, Request, TreeConfig, Weight};
+    use tidegate_core::culprits::Confidence;
     use tidegate_core::throttle::Order;
 
     use tidegate_culprits::names::class_pattern;
 
-    fn finding(class: &str, told: Option<Sure>) -> Finding {
+    fn finding(class: &str, told: Option<Confidence>) -> Finding {
         // As discovery would call it: `cart` by the configuration, and paths without a query.
         let order = match class {
             "other" => None,
@@ -274,7 +264,7 @@ mod tests {
     #[test]
     fn a_strong_culprit_of_a_full_resource_is_throttled_and_eased() {
         let (mut policy, throttling) = (policy(), Throttling::new(10));
-        let found = [finding("GET /search?q", Some(Sure::Strong))];
+        let found = [finding("GET /search?q", Some(Confidence::Strong))];
         let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
         let said = policy.act(&found, &full(), others(2.0), &throttling, at(100));
         assert_eq!(said[0].0, "throttled");
@@ -311,7 +301,7 @@ mod tests {
     #[test]
     fn what_admission_refuses_others_is_enough_to_act() {
         let (mut policy, throttling) = (policy(), Throttling::new(10));
-        let found = [finding("GET /search?q", Some(Sure::Strong))];
+        let found = [finding("GET /search?q", Some(Confidence::Strong))];
         let now = Timestamp::from_millis(100_000);
         let held = [Pressed {
             usage: 0.8,
@@ -332,7 +322,7 @@ mod tests {
     #[test]
     fn a_class_that_admission_refuses_is_throttled_where_others_are_slower_than_before() {
         let (mut policy, throttling) = (policy(), Throttling::new(10));
-        let found = [finding("GET /search?q", Some(Sure::Strong))];
+        let found = [finding("GET /search?q", Some(Confidence::Strong))];
         let full = [Pressed {
             usage: 0.8,
             ..full()[0].clone()
@@ -353,9 +343,9 @@ mod tests {
         let (mut policy, throttling) = (policy(), Throttling::new(10));
         let now = Timestamp::from_millis(100_000);
         let unsure = [
-            finding("GET /a", Some(Sure::Likely)),
+            finding("GET /a", Some(Confidence::Likely)),
             finding("GET /b", None),
-            finding("other", Some(Sure::Strong)),
+            finding("other", Some(Confidence::Strong)),
         ];
         assert_eq!(
             policy.act(&unsure, &full(), others(2.0), &throttling, now),
@@ -369,14 +359,14 @@ mod tests {
         throttling
             .set(pattern, order, SetBy::Operator, None, now)
             .unwrap();
-        let strong = [finding("GET /c", Some(Sure::Strong))];
+        let strong = [finding("GET /c", Some(Confidence::Strong))];
         assert_eq!(
             policy.act(&strong, &full(), others(2.0), &throttling, now),
             []
         );
         assert_eq!(limit(&throttling, "GET /c"), Some(50));
         // Full, and none suffers.
-        let calm = [finding("GET /d", Some(Sure::Strong))];
+        let calm = [finding("GET /d", Some(Confidence::Strong))];
         assert_eq!(
             policy.act(&calm, &full(), others(0.9), &throttling, now),
             []
@@ -394,23 +384,23 @@ mod tests {
         };
         // 7, 4, 2, 1, and no better.
         let said: Vec<_> = (0..6)
-            .flat_map(|step| act(100 + 5 * step, Sure::FromOccupancy))
+            .flat_map(|step| act(100 + 5 * step, Confidence::FromOccupancy))
             .collect();
         let [throttled, released] = ["throttled", "released"];
         assert_eq!(said, [throttled, throttled, throttled, throttled, released]);
-        assert_eq!(act(400, Sure::FromOccupancy), [""; 0]);
-        assert_eq!(act(431, Sure::FromOccupancy), [throttled]);
+        assert_eq!(act(400, Confidence::FromOccupancy), [""; 0]);
+        assert_eq!(act(431, Confidence::FromOccupancy), [throttled]);
         // Sure by now, so it stays.
-        let stays = (0..6).flat_map(|step| act(436 + 5 * step, Sure::Strong));
+        let stays = (0..6).flat_map(|step| act(436 + 5 * step, Confidence::Strong));
         assert!(stays.count() > 0);
-        assert_eq!(act(470, Sure::FromOccupancy), [""; 0]);
+        assert_eq!(act(470, Confidence::FromOccupancy), [""; 0]);
         assert_eq!(limit(&throttling, "GET /slow?"), Some(1));
     }
 
     #[test]
     fn a_class_with_a_name_of_its_own_is_throttled_as_what_it_stands_for() {
         let (mut policy, throttling) = (policy(), Throttling::new(10));
-        let found = [finding("cart", Some(Sure::Strong))];
+        let found = [finding("cart", Some(Confidence::Strong))];
         let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
         for (second, latency, wanted) in
             [(100, 2.0, Some(7)), (106, 2.0, Some(4)), (170, 0.1, None)]
@@ -425,7 +415,7 @@ mod tests {
     fn a_class_that_an_operator_takes_over_keeps_the_operators_order() {
         let (mut policy, throttling) = (policy(), Throttling::new(10));
         let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
-        let found = [finding("GET /a", Some(Sure::Confirmed))];
+        let found = [finding("GET /a", Some(Confidence::Confirmed))];
         policy.act(&found, &full(), others(2.0), &throttling, at(100));
         assert_eq!(limit(&throttling, "GET /a?"), Some(7));
         let order = Order {
@@ -457,7 +447,7 @@ mod tests {
         let (name, order) = (table.name(class).unwrap(), table.order(class).unwrap());
         let found = [Finding {
             order: Some(order.into()),
-            ..finding(&name, Some(Sure::Strong))
+            ..finding(&name, Some(Confidence::Strong))
         }];
         let now = Timestamp::from_millis(100_000);
         policy.act(&found, &full(), others(2.0), &throttling, now);
@@ -476,7 +466,7 @@ mod tests {
         let found = |order: &str| {
             [Finding {
                 order: Some(order.into()),
-                ..finding("GET /item/{*}", Some(Sure::Strong))
+                ..finding("GET /item/{*}", Some(Confidence::Strong))
             }]
         };
         let at = |seconds| Timestamp::ZERO + Duration::from_secs(seconds);
@@ -506,7 +496,7 @@ mod tests {
         };
         let pattern = "GET /search".parse().unwrap();
         (throttling.set(pattern, order, SetBy::Operator, None, now)).unwrap();
-        let found = [finding("GET /search?q", Some(Sure::Strong))];
+        let found = [finding("GET /search?q", Some(Confidence::Strong))];
         assert_eq!(
             policy.act(&found, &full(), others(2.0), &throttling, now),
             []
@@ -518,7 +508,7 @@ mod tests {
     fn a_class_that_an_operator_releases_is_not_ours_any_more() {
         let (mut policy, throttling) = (policy(), Throttling::new(10));
         let now = Timestamp::from_millis(100_000);
-        let found = [finding("GET /a", Some(Sure::Confirmed))];
+        let found = [finding("GET /a", Some(Confidence::Confirmed))];
         policy.act(&found, &full(), others(2.0), &throttling, now);
         throttling.release("GET /a?", now).unwrap();
         let calm = policy.act(&found, &full(), others(0.5), &throttling, now);
