@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Bench, Gated, Message, Node, PATIENCE, Peer, TEST_HELD_MAX, ask, clock, ok, until};
 use tidegate_core::culprits::delay_experiment::{Assignment, Refusal};
-use tidegate_core::throttle::{Order, SetBy};
+use tidegate_core::throttle::{SetBy, ThrottleLimits};
 use tidegate_proxy::{Assignments, DelayExperimentCounters, DelayExperimentError, Reason};
 
 const CLASS: &str = "GET /slow/*";
@@ -288,15 +288,15 @@ fn assignments_that_are_not_read_delay_no_further_request() {
 fn a_throttled_class_is_assigned_when_its_turn_comes() {
     let gated = Gated::new();
     let bench = Bench::with(&[gated.node.address], |config| config.workers = 1);
-    let order = Order {
+    let limits = ThrottleLimits {
         concurrency: Some(1),
-        ..Order::default()
+        ..ThrottleLimits::default()
     };
     let throttles = &bench.shared.throttles;
     let class = CLASS.parse().expect("a pattern");
     throttles
-        .set(class, order, SetBy::Operator, None, clock())
-        .expect("an order that makes sense");
+        .set(class, limits, SetBy::Operator, None, clock())
+        .expect("limits that make sense");
     let arrived = || throttles.all()[0].counters.arrived;
     let mut clients = Vec::new();
     for number in 1..=2 {

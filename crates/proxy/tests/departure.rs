@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{Bench, Message, Node, Peer, clock, ok, until};
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Rank};
-use tidegate_core::throttle::{Order, SetBy};
+use tidegate_core::throttle::{SetBy, ThrottleLimits};
 use tidegate_core::topology::NodeId;
 use tidegate_proxy::Reason;
 
@@ -59,15 +59,15 @@ impl Counting {
         };
         if throttled {
             let bench = Bench::with(&[self.node.address], |config| config.workers = 1);
-            let order = Order {
+            let limits = ThrottleLimits {
                 concurrency: Some(1),
-                ..Order::default()
+                ..ThrottleLimits::default()
             };
             for class in ["GET /*", "POST /*"] {
                 let throttles = &bench.shared.throttles;
                 let set = throttles.set(
                     class.parse().unwrap(),
-                    order,
+                    limits,
                     SetBy::Operator,
                     None,
                     clock(),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Bench, Message, Node, Peer, ask, clock, ok, until};
-use tidegate_core::throttle::{Order, SetBy, Throttle};
+use tidegate_core::throttle::{SetBy, Throttle, ThrottleLimits};
 use tidegate_proxy::{ProxyConfig, Reason};
 
 /// More than all buffers between a node and a client hold.
@@ -24,20 +24,20 @@ fn config(config: &mut ProxyConfig) {
     config.limits.throttled_rate = 1 << 40;
 }
 
-/// An order on the class of all requests for `/one/…`, whatever the method.
-fn set_order(bench: &Bench, order: Order) {
+/// Throttles the class of all requests for `/one/…`, whatever the method.
+fn set_limits(bench: &Bench, limits: ThrottleLimits) {
     let class = "* /one/*".parse().unwrap();
     let throttles = &bench.shared.throttles;
-    (throttles.set(class, order, SetBy::Operator, None, clock())).unwrap();
+    (throttles.set(class, limits, SetBy::Operator, None, clock())).unwrap();
 }
 
 /// One request of the class at a time.
 fn one_at_a_time(bench: &Bench) {
-    let order = Order {
+    let limits = ThrottleLimits {
         concurrency: Some(1),
-        ..Order::default()
+        ..ThrottleLimits::default()
     };
-    set_order(bench, order);
+    set_limits(bench, limits);
 }
 
 fn throttle(bench: &Bench) -> Throttle {
@@ -287,11 +287,11 @@ fn a_paced_answer_is_no_way_round_the_least_rate() {
         config.timeouts.body_idle = Duration::from_millis(400);
         config.limits.body_rate = 1 << 40;
     });
-    let order = Order {
+    let limits = ThrottleLimits {
         bandwidth: Some(1 << 30),
-        ..Order::default()
+        ..ThrottleLimits::default()
     };
-    set_order(&bench, order);
+    set_limits(&bench, limits);
     let mut client = unread(&bench);
     let mut some = vec![0; 1 << 13];
     until("it is cut off", || {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Bench, Gated, Message, Node, Peer, ask, clock, ok, until};
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Rank};
-use tidegate_core::throttle::{Marks, Order, SetBy, Throttle};
+use tidegate_core::throttle::{Marks, SetBy, Throttle, ThrottleLimits};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{NodeId, SiteId};
 use tidegate_proxy::{LogFormat, LogTarget, Reason};
@@ -17,18 +17,18 @@ use tidegate_proxy::{LogFormat, LogTarget, Reason};
 const CLASS: &str = "GET /slow/*";
 const LONG: Duration = Duration::from_secs(600);
 
-fn set(bench: &Bench, order: Order, last: Option<Duration>) {
+fn set(bench: &Bench, limits: ThrottleLimits, last: Option<Duration>) {
     let now = clock();
     let until = last.map(|last| now + last);
     let pattern = CLASS.parse().expect("a pattern");
-    let set = (bench.shared.throttles).set(pattern, order, SetBy::Operator, until, now);
-    set.expect("an order that makes sense");
+    let set = (bench.shared.throttles).set(pattern, limits, SetBy::Operator, until, now);
+    set.expect("limits that make sense");
 }
 
-fn one_at_a_time() -> Order {
-    Order {
+fn one_at_a_time() -> ThrottleLimits {
+    ThrottleLimits {
         concurrency: Some(1),
-        ..Order::default()
+        ..ThrottleLimits::default()
     }
 }
 
@@ -205,11 +205,11 @@ fn who_leaves_while_it_is_held_leaves_nothing_behind() {
 fn whoever_may_not_wait_longer_is_told_to_come_again() {
     let gated = Gated::new();
     let bench = Bench::new(&[gated.node.address]);
-    let order = Order {
+    let limits = ThrottleLimits {
         queue: Some(Duration::from_millis(20)),
         ..one_at_a_time()
     };
-    set(&bench, order, None);
+    set(&bench, limits, None);
     let mut clients = held(&bench, 2);
     let answer = clients[1].read_response(false);
     assert_eq!((answer.status(), answer.reason()), (429, Some("throttled")));
@@ -230,11 +230,11 @@ fn the_log_has_the_wait_of_requests_that_were_refused_at_a_throttle() {
         config.log.target = LogTarget::File(path.clone());
     });
     let queue = Duration::from_millis(20);
-    let order = Order {
+    let limits = ThrottleLimits {
         queue: Some(queue),
         ..one_at_a_time()
     };
-    set(&bench, order, None);
+    set(&bench, limits, None);
     let mut clients = held(&bench, 2);
     assert_eq!(clients[1].read_response(false).status(), 429);
     gated.open();
@@ -257,11 +257,11 @@ fn the_log_has_the_wait_of_requests_that_were_refused_at_a_throttle() {
 fn a_rate_lets_all_of_them_through_in_the_end() {
     let node = Node::ok();
     let bench = Bench::new(&[node.address]);
-    let order = Order {
+    let limits = ThrottleLimits {
         rate: Some(10.0),
-        ..Order::default()
+        ..ThrottleLimits::default()
     };
-    set(&bench, order, None);
+    set(&bench, limits, None);
     let mut clients = held(&bench, 4);
     for client in &mut clients {
         assert_eq!(client.read_response(false).status(), 200);
@@ -391,10 +391,10 @@ fn large(bytes: usize) -> (Node, Vec<u8>) {
     (node, body)
 }
 
-fn bandwidth(bytes: u64) -> Order {
-    Order {
+fn bandwidth(bytes: u64) -> ThrottleLimits {
+    ThrottleLimits {
         bandwidth: Some(bytes),
-        ..Order::default()
+        ..ThrottleLimits::default()
     }
 }
 
@@ -445,12 +445,12 @@ fn marked_connections_are_for_requests_with_the_same_marks() {
         assert_eq!(client.get(path).status(), 200);
         node.connections()
     };
-    let marked = |priority| Order {
+    let marked = |priority| ThrottleLimits {
         marks: Marks {
             priority: Some(priority),
             ..Marks::NONE
         },
-        ..Order::default()
+        ..ThrottleLimits::default()
     };
     assert_eq!(get("/"), 1);
     set(&bench, marked(3), None);
@@ -481,9 +481,9 @@ fn a_class_that_gives_way_goes_behind_all_others() {
     };
     let bench = Bench::admitting(&[node.address], admission);
     bench.shared.table.set_limits(NodeId(0), [1.0; Rank::COUNT]);
-    let gives_way = Order {
+    let gives_way = ThrottleLimits {
         lowest_priority: true,
-        ..Order::default()
+        ..ThrottleLimits::default()
     };
     set(&bench, gives_way, None);
     let paths = ["/first", "/slow/1", "/other"];

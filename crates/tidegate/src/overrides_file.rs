@@ -125,7 +125,7 @@ fn kept(throttle: &Throttle, now: Timestamp) -> KeptThrottle {
     let until = throttle.until;
     KeptThrottle {
         class: throttle.pattern.name().into(),
-        limits: LimitsModel::of(&throttle.order),
+        limits: LimitsModel::of(&throttle.limits),
         until: until.map(|until| unix_seconds() + until.seconds_since(now)),
     }
 }
@@ -185,7 +185,7 @@ mod tests {
             .give(&before, "GET /over".parse().unwrap(), Some(at(1)), at(1))
             .unwrap();
         let class = "GET /config".parse().unwrap();
-        let configured = limits.order().unwrap();
+        let configured = limits.checked().unwrap();
         before
             .set(class, configured, SetBy::Config, None, at(1))
             .unwrap();
@@ -202,7 +202,10 @@ mod tests {
         };
         assert_eq!(names(&after), ["GET /a", "shop GET /b/*"]);
         let all = after.all();
-        assert_eq!((all[0].order, all[0].until), (before.all()[0].order, None));
+        assert_eq!(
+            (all[0].limits, all[0].until),
+            (before.all()[0].limits, None)
+        );
         let left = all[1].until.unwrap().seconds_since(at(50));
         assert!((3590.0..3600.1).contains(&left), "{left}");
         std::fs::remove_dir_all(&folder).unwrap();

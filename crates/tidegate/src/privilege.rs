@@ -41,8 +41,8 @@ pub(crate) enum Kept {
 impl Kept {
     /// What this front-end keeps.
     pub(crate) fn of(front_end: &FrontEnd, marks_ordered: bool) -> Self {
-        let mut orders = front_end.throttles.iter().map(|it| &it.order);
-        match marks_ordered || orders.any(|order| needs_capability(order.marks)) {
+        let mut throttles = front_end.throttles.iter();
+        match marks_ordered || throttles.any(|it| needs_capability(it.limits.marks)) {
             true => Self::Marks,
             false => Self::Nothing,
         }

@@ -452,8 +452,8 @@ fn apply_overrides(
     output: Output,
 ) -> Result<(), Failure> {
     let now = clock::now();
-    for Throttled { class, order } in configured {
-        let set = throttling.set(class, order, SetBy::Config, None, now);
+    for Throttled { class, limits } in configured {
+        let set = throttling.set(class, limits, SetBy::Config, None, now);
         set.map_err(|error| Failure::Usage(format!("[[throttle]]: {error}")))?;
     }
     for text in kept.load(throttling, names, now) {

@@ -50,7 +50,7 @@
 //! One new throttle per call, so that its effect is seen before the next. Down by a factor and up by
 //! steps finds the limit at which the resource is just not the bottleneck, and comes back to it
 //! faster than it leaves. A class is never held below `least`, so its requests complete; a class that is
-//! not accused with confidence is never touched, but for trials, nor is an operator's order.
+//! not accused with confidence is never touched, but for trials, nor is an operator's throttle.
 //!
 //! Inputs: culprits, resources, own throttles, a clock. What it does not know: how any of them is
 //! found out, what an operator has ordered, and what was acquitted; the caller leaves such classes out.

@@ -16,7 +16,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::Order;
+use super::ThrottleLimits;
 use super::bandwidth::{Bandwidth, Piece};
 use super::concurrency::Concurrency;
 use super::held::{Held, HeldId};
@@ -73,7 +73,7 @@ pub struct Counters {
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
-    order: Order,
+    limits: ThrottleLimits,
     concurrency: Concurrency,
     rate: Rate,
     bandwidth: Bandwidth,
@@ -89,9 +89,9 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(order: Order, now: Timestamp) -> Self {
+    pub(super) fn new(limits: ThrottleLimits, now: Timestamp) -> Self {
         Self {
-            order,
+            limits,
             concurrency: Concurrency::default(),
             rate: Rate::new(now),
             bandwidth: Bandwidth::default(),
@@ -104,8 +104,8 @@ impl Gate {
         }
     }
 
-    pub(super) fn order(&self) -> &Order {
-        &self.order
+    pub(super) fn limits(&self) -> &ThrottleLimits {
+        &self.limits
     }
 
     pub(super) fn counters(&self) -> Counters {
@@ -129,15 +129,15 @@ impl Gate {
         !self.held.is_empty() || !self.returning.is_empty()
     }
 
-    /// Another order; held requests stay in order.
-    pub(super) fn set_order(&mut self, order: Order, now: Timestamp) {
-        if order.rate != self.order.rate {
+    /// Other limits; held requests stay in order.
+    pub(super) fn set_limits(&mut self, limits: ThrottleLimits, now: Timestamp) {
+        if limits.rate != self.limits.rate {
             self.rate = Rate::new(now);
         }
-        if order.bandwidth != self.order.bandwidth {
+        if limits.bandwidth != self.limits.bandwidth {
             self.bandwidth.reset();
         }
-        self.order = order;
+        self.limits = limits;
     }
 
     /// A request comes; `id` is its place should it be held, if there is one left.
@@ -171,7 +171,7 @@ impl Gate {
         let (told, (id, since)) = if !self.held.is_empty() && self.has_room(now) {
             (Told::Pass, self.held.pop()?)
         } else {
-            (Told::Late, self.held.expire(self.order.queue, now)?)
+            (Told::Late, self.held.expire(self.limits.queue, now)?)
         };
         match told {
             Told::Pass => self.pass(),
@@ -187,10 +187,10 @@ impl Gate {
             return None;
         }
         let next = match self.has_place() {
-            true => self.rate.due(self.order.rate),
+            true => self.rate.due(self.limits.rate),
             false => None,
         };
-        let late = self.held.due(self.order.queue);
+        let late = self.held.due(self.limits.queue);
         let paused = self.pauses.due();
         next.into_iter().chain(late).chain(paused).min()
     }
@@ -219,7 +219,7 @@ impl Gate {
 
     /// One that went on was refused by admission. Its place stays taken for a pause while others wait for it.
     pub(super) fn handle_refused(&mut self, now: Timestamp) {
-        match self.order.concurrency {
+        match self.limits.concurrency {
             Some(_) if !self.held.is_empty() => self.pauses.begin(now),
             _ => self.handle_end(),
         }
@@ -227,7 +227,7 @@ impl Gate {
 
     /// Ends pauses that are over, and all of them once none is held any more.
     fn end_pauses(&mut self, now: Timestamp) {
-        let idle = self.held.is_empty() || self.order.concurrency.is_none();
+        let idle = self.held.is_empty() || self.limits.concurrency.is_none();
         while self.pauses.is_over(now) || idle && !self.pauses.is_empty() {
             self.pauses.pop();
             self.handle_end();
@@ -236,7 +236,7 @@ impl Gate {
 
     /// One at its place stood still for its client, as each may for `idle`. Whether it may for longer.
     pub(super) fn handle_still(&mut self, stood: Stood, idle: Duration, now: Timestamp) -> bool {
-        let limit = self.order.concurrency;
+        let limit = self.limits.concurrency;
         self.stillness.on_still(stood, idle, limit, now)
     }
 
@@ -273,19 +273,19 @@ impl Gate {
 
     /// When the next bytes of a response body may go; nothing: now, and all of them.
     pub(super) fn pace(&mut self, bytes: u64, now: Timestamp) -> Option<Piece> {
-        let piece = self.bandwidth.next(bytes, self.order.bandwidth?, now);
+        let piece = self.bandwidth.next(bytes, self.limits.bandwidth?, now);
         self.counters.paced_bytes += piece.bytes;
         self.counters.paced += piece.at.since(now);
         Some(piece)
     }
 
     fn has_room(&mut self, now: Timestamp) -> bool {
-        self.rate.refill(self.order.rate, now);
-        self.rate.has_room(self.order.rate) && self.has_place()
+        self.rate.refill(self.limits.rate, now);
+        self.rate.has_room(self.limits.rate) && self.has_place()
     }
 
     fn has_place(&self) -> bool {
-        self.concurrency.has_room(self.order.concurrency)
+        self.concurrency.has_room(self.limits.concurrency)
     }
 
     fn take_back(&mut self) {
@@ -294,7 +294,7 @@ impl Gate {
     }
 
     fn pass(&mut self) {
-        self.rate.take(self.order.rate);
+        self.rate.take(self.limits.rate);
         self.concurrency.begin();
         self.counters.passed += 1;
     }

@@ -1,4 +1,4 @@
-//! Orders that slow the requests of one class down: they wait, and still complete. Requests of
+//! Throttles slow the requests of one class down: they wait, and still complete. Requests of
 //! other classes are never refused for them.
 //!
 //! | kind | what it does to requests of the class | file |
@@ -10,7 +10,7 @@
 //! | priority | admission takes them for the lowest priority | `priority` |
 //! | marks | their connections to nodes are marked, for the network to slow | `marks` |
 //!
-//! An [`Order`] may have several of them. Held requests go in the order of arrival, over all workers
+//! [`ThrottleLimits`] may have several of them. Held requests go in the order of arrival, over all workers
 //! of a front-end: [`Throttles`] is one table that they share. What counts is what this front-end
 //! has: with several of them, each gives its own class so much.
 //!
@@ -52,7 +52,7 @@ use crate::units::{Size, format_duration, format_size};
 
 /// What is done to requests of a class. By default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Order {
+pub struct ThrottleLimits {
     /// Most requests in flight.
     pub concurrency: Option<u32>,
     /// Most requests per second.
@@ -67,23 +67,23 @@ pub struct Order {
     pub marks: Marks,
 }
 
-/// Why an order makes no sense.
+/// Why such limits make no sense.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum OrderError {
+pub enum ThrottleLimitsError {
     /// It does nothing.
     #[error("the throttle does nothing: it needs concurrency, rate, bandwidth, priority or a mark")]
     Nothing,
     /// Out of range.
     #[error(
         "concurrency must be from 1 to {}, so that requests still complete",
-        Order::CONCURRENCY_MAX
+        ThrottleLimits::CONCURRENCY_MAX
     )]
     Concurrency,
     /// Out of range.
     #[error(
         "rate must be from {} to {} requests per second",
-        Order::RATE_MIN,
-        Order::RATE_MAX
+        ThrottleLimits::RATE_MIN,
+        ThrottleLimits::RATE_MAX
     )]
     Rate,
     /// Out of range.
@@ -99,7 +99,7 @@ pub enum OrderError {
     Dscp,
 }
 
-impl Order {
+impl ThrottleLimits {
     /// Greatest concurrency.
     pub const CONCURRENCY_MAX: u32 = 1_000_000;
     /// Least rate: a request in a quarter of an hour.
@@ -120,7 +120,7 @@ impl Order {
     ///
     /// # Errors
     /// The first thing that does not.
-    pub fn check(&self) -> Result<(), OrderError> {
+    pub fn check(&self) -> Result<(), ThrottleLimitsError> {
         let concurrency = 1..=Self::CONCURRENCY_MAX;
         let rate = Self::RATE_MIN..=Self::RATE_MAX;
         let bandwidth = Self::BANDWIDTH_MIN..=Self::BANDWIDTH_MAX;
@@ -128,31 +128,31 @@ impl Order {
             .concurrency
             .is_some_and(|it| !concurrency.contains(&it))
         {
-            return Err(OrderError::Concurrency);
+            return Err(ThrottleLimitsError::Concurrency);
         }
         // A NaN is in no range.
         if self.rate.is_some_and(|it| !rate.contains(&it)) {
-            return Err(OrderError::Rate);
+            return Err(ThrottleLimitsError::Rate);
         }
         if self.bandwidth.is_some_and(|it| !bandwidth.contains(&it)) {
-            return Err(OrderError::Bandwidth);
+            return Err(ThrottleLimitsError::Bandwidth);
         }
         if self.queue.is_some() && !self.holds() {
-            return Err(OrderError::Queue);
+            return Err(ThrottleLimitsError::Queue);
         }
         if self.marks.dscp.is_some_and(|dscp| dscp > Marks::DSCP_MAX) {
-            return Err(OrderError::Dscp);
+            return Err(ThrottleLimitsError::Dscp);
         }
         let slows = self.holds() || self.bandwidth.is_some() || self.lowest_priority;
         match slows || !self.marks.is_none() {
             true => Ok(()),
-            false => Err(OrderError::Nothing),
+            false => Err(ThrottleLimitsError::Nothing),
         }
     }
 }
 
 /// In words: `2 in flight, 5 per second, 64KiB/s`.
-impl fmt::Display for Order {
+impl fmt::Display for ThrottleLimits {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Marks {
             mark,
@@ -176,7 +176,7 @@ impl fmt::Display for Order {
     }
 }
 
-/// Where an order came from.
+/// Where a throttle came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetBy {
     /// The configuration file.
@@ -209,33 +209,33 @@ impl SetBy {
 mod tests {
     use super::*;
 
-    fn changed(change: impl FnOnce(&mut Order)) -> Result<(), OrderError> {
-        let mut order = Order::default();
-        change(&mut order);
-        order.check()
+    fn changed(change: impl FnOnce(&mut ThrottleLimits)) -> Result<(), ThrottleLimitsError> {
+        let mut limits = ThrottleLimits::default();
+        change(&mut limits);
+        limits.check()
     }
 
     #[test]
     fn an_order_makes_sense_or_says_why_not() {
-        assert_eq!(changed(|_| ()), Err(OrderError::Nothing));
-        for (most, expected) in [(0, Err(OrderError::Concurrency)), (1, Ok(()))] {
+        assert_eq!(changed(|_| ()), Err(ThrottleLimitsError::Nothing));
+        for (most, expected) in [(0, Err(ThrottleLimitsError::Concurrency)), (1, Ok(()))] {
             assert_eq!(changed(|it| it.concurrency = Some(most)), expected);
         }
-        let wrong = Err(OrderError::Rate);
+        let wrong = Err(ThrottleLimitsError::Rate);
         for (rate, expected) in [(f64::NAN, wrong), (0.0, wrong), (0.001, Ok(()))] {
             assert_eq!(changed(|it| it.rate = Some(rate)), expected);
         }
-        for (bytes, expected) in [(10, Err(OrderError::Bandwidth)), (1024, Ok(()))] {
+        for (bytes, expected) in [(10, Err(ThrottleLimitsError::Bandwidth)), (1024, Ok(()))] {
             assert_eq!(changed(|it| it.bandwidth = Some(bytes)), expected);
         }
         let queue = changed(|it| {
             it.queue = Some(Duration::ZERO);
             it.lowest_priority = true;
         });
-        assert_eq!(queue, Err(OrderError::Queue));
+        assert_eq!(queue, Err(ThrottleLimitsError::Queue));
         assert_eq!(
             changed(|it| it.marks.dscp = Some(64)),
-            Err(OrderError::Dscp)
+            Err(ThrottleLimitsError::Dscp)
         );
         assert_eq!(changed(|it| it.marks.mark = Some(0)), Ok(()));
         assert_eq!(changed(|it| it.lowest_priority = true), Ok(()));
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn an_order_reads_well() {
-        let order = Order {
+        let limits = ThrottleLimits {
             concurrency: Some(2),
             rate: Some(0.5),
             bandwidth: Some(64 << 10),
@@ -256,7 +256,7 @@ mod tests {
             },
         };
         assert_eq!(
-            order.to_string(),
+            limits.to_string(),
             "2 in flight, 0.5 per second, 64KiB/s, 10s of waiting, lowest priority, mark 7, dscp 8, \
              socket priority 1"
         );

@@ -1,4 +1,4 @@
-//! Which requests an order is for: the one place that says so.
+//! Which requests a throttle is for: the one place that says so.
 //!
 //! ```text
 //! [SITE] METHOD PATH         GET /search/*      shop POST /cart/{n}/items      * /report/*.pdf
@@ -18,7 +18,7 @@
 //!
 //! Where a client wrote what means something here, such as `*`, it is percent-encoded: `%2A` is a star.
 //!
-//! Where several orders fit a request, the one that says more counts: one with a site before one
+//! Where several throttles fit a request, the one that says more counts: one with a site before one
 //! without, then one with a method, then the one with more segments of text, then the one of a class.
 //!
 //! Failure case: paths are compared as they were sent; a client that writes `%73` for `s` is of

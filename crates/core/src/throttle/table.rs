@@ -1,4 +1,4 @@
-//! All throttles of a front-end: what is ordered, from where, until when, and what it has done.
+//! All throttles of a front-end: their limits, from where, until when, and what it has done.
 //!
 //! One table for all workers. It is small and everything in it is quick, so the shell keeps it behind
 //! one lock, which only requests of throttled classes ever touch; which those are is said by
@@ -12,19 +12,19 @@ use super::gate::{Counters, Entry, Gate, Told};
 use super::held::HeldId;
 use super::rules::{Rule, Rules};
 use super::stillness::Stood;
-use super::{ClassPattern, Order, OrderError, SetBy};
+use super::{ClassPattern, SetBy, ThrottleLimits, ThrottleLimitsError};
 use crate::time::Timestamp;
 
-/// One throttle; the same for as long as its class is throttled, whatever the order.
+/// One throttle; the same for as long as its class is throttled, whatever the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThrottleId(u64);
 
 /// Why a class was not throttled.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum SetError {
-    /// The order makes no sense.
+    /// The limits make no sense.
     #[error(transparent)]
-    Order(#[from] OrderError),
+    Limits(#[from] ThrottleLimitsError),
     /// There are as many as there may be.
     #[error("{} classes are throttled already: release one", Throttles::MAX)]
     Many,
@@ -38,7 +38,7 @@ pub struct Throttle {
     /// Whose requests.
     pub pattern: ClassPattern,
     /// What is done to them.
-    pub order: Order,
+    pub limits: ThrottleLimits,
     /// Where it came from.
     pub set_by: SetBy,
     /// Since when.
@@ -61,7 +61,7 @@ struct Row {
     set_by: SetBy,
     since: Timestamp,
     until: Option<Timestamp>,
-    /// Grows with every change of the order.
+    /// Grows with every change of the limits.
     version: u64,
     gate: Gate,
 }
@@ -97,20 +97,20 @@ impl Throttles {
     /// Throttles a class, or changes how it is throttled; held requests stay in order.
     ///
     /// # Errors
-    /// The order makes no sense, or there are too many; then nothing has changed.
+    /// The limits make no sense, or there are too many; then nothing has changed.
     pub fn set(
         &mut self,
         pattern: ClassPattern,
-        order: Order,
+        limits: ThrottleLimits,
         set_by: SetBy,
         until: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<ThrottleId, SetError> {
-        order.check()?;
+        limits.check()?;
         self.versions += 1;
         let mut rows = self.rows.iter_mut();
         if let Some((id, row)) = rows.find(|(_, row)| row.pattern == pattern) {
-            row.gate.set_order(order, now);
+            row.gate.set_limits(limits, now);
             (row.set_by, row.since, row.until) = (set_by, now, until);
             row.version = self.versions;
             return Ok(*id);
@@ -126,7 +126,7 @@ impl Throttles {
             since: now,
             until,
             version: self.versions,
-            gate: Gate::new(order, now),
+            gate: Gate::new(limits, now),
         };
         self.rows.insert(id, row);
         Ok(id)
@@ -163,8 +163,8 @@ impl Throttles {
             id: *id,
             pattern: row.pattern.clone(),
             until: row.until,
-            lowest_priority: row.gate.order().lowest_priority,
-            marks: row.gate.order().marks,
+            lowest_priority: row.gate.limits().lowest_priority,
+            marks: row.gate.limits().marks,
         }))
     }
 
@@ -241,7 +241,7 @@ impl Throttles {
     /// Whether a throttle stands, and bounds how many of its class are in flight.
     pub fn bounds(&self, throttle: ThrottleId) -> bool {
         let row = self.rows.get(&throttle);
-        row.is_some_and(|row| row.gate.order().concurrency.is_some())
+        row.is_some_and(|row| row.gate.limits().concurrency.is_some())
     }
 
     /// One that a throttle let on stood still for its client at its place, as each may for `idle`. Whether it may
@@ -290,7 +290,7 @@ impl Throttles {
         row.gate.pace(bytes, now).filter(|_| !is_over)
     }
 
-    /// A number that changes with the throttle's order; nothing once it is released.
+    /// A number that changes with the throttle's limits; nothing once it is released.
     pub fn version(&self, throttle: ThrottleId) -> Option<u64> {
         self.rows.get(&throttle).map(|row| row.version)
     }
@@ -300,7 +300,7 @@ fn show(id: ThrottleId, row: &Row) -> Throttle {
     Throttle {
         id,
         pattern: row.pattern.clone(),
-        order: *row.gate.order(),
+        limits: *row.gate.limits(),
         set_by: row.set_by,
         since: row.since,
         until: row.until,

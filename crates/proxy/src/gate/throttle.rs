@@ -11,7 +11,7 @@
 //!
 //! Only requests of throttled classes touch the lock, and none waits while it has it. A held
 //! request is a task that waits for a word; the word comes from the end of a request of the class, on
-//! whichever worker, from a change of its order, or from [`Throttles::run_timers`], which each worker runs for
+//! whichever worker, from a change of its limits, or from [`Throttles::run_timers`], which each worker runs for
 //! what a clock alone decides.
 
 use std::cell::{Cell, RefCell};
@@ -25,8 +25,8 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
 use tidegate_core::throttle::{
-    ClassPattern, Entry, HeldId, Order, Piece, Rule, Rules, SetBy, SetError, Stood, Throttle,
-    ThrottleId, Throttles as ThrottleTable, Told,
+    ClassPattern, Entry, HeldId, Piece, Rule, Rules, SetBy, SetError, Stood, Throttle, ThrottleId,
+    ThrottleLimits, Throttles as ThrottleTable, Told,
 };
 use tidegate_core::time::Timestamp;
 use tokio::sync::{Notify, oneshot};
@@ -48,7 +48,7 @@ pub struct Throttling {
     rules: ArcSwap<Rules>,
     /// Notified when the table may have another due time.
     news: Notify,
-    /// Notified when an order has changed: a request that waits by the old one asks again.
+    /// Notified when limits have changed: a request that waits by the old ones asks again.
     changed: Notify,
     /// Why a connection was not marked, the first time.
     unmarked: OnceLock<String>,
@@ -93,17 +93,17 @@ impl Throttling {
     /// Throttles a class from now on, or changes how it is throttled.
     ///
     /// # Errors
-    /// The order makes no sense, or there are too many throttles; then nothing has changed.
+    /// The limits make no sense, or there are too many throttles; then nothing has changed.
     pub fn set(
         &self,
         pattern: ClassPattern,
-        order: Order,
+        limits: ThrottleLimits,
         set_by: SetBy,
         until: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<(), SetError> {
         let mut table = self.table();
-        table.throttles.set(pattern, order, set_by, until, now)?;
+        table.throttles.set(pattern, limits, set_by, until, now)?;
         self.publish(&mut table, now);
         Ok(())
     }
@@ -244,7 +244,7 @@ impl Throttling {
         Turn::Returns(id, word)
     }
 
-    /// When the next bytes of a response body may go, and by which version of the order; nothing: now,
+    /// When the next bytes of a response body may go, and by which version of the limits; nothing: now,
     /// and all of them.
     pub(crate) fn pace(
         &self,
@@ -257,7 +257,7 @@ impl Throttling {
         Some((piece, table.throttles.version(throttle)?))
     }
 
-    /// Whether the throttle still has this version of its order.
+    /// Whether the throttle still has this version of its limits.
     pub(crate) fn is_current(&self, throttle: ThrottleId, version: u64) -> bool {
         self.table().throttles.version(throttle) == Some(version)
     }
@@ -568,15 +568,15 @@ mod tests {
     #[test]
     fn so_many_that_have_ended_are_remembered_and_no_more() {
         let throttling = Throttling::new(1);
-        let order = Order {
+        let limits = ThrottleLimits {
             concurrency: Some(1),
-            ..Order::default()
+            ..ThrottleLimits::default()
         };
         let at = Timestamp::from_millis;
         for number in 0..=ENDED_MAX as u64 {
             let pattern = format!("GET /{number}").parse().unwrap();
             let (now, until) = (at(number), Some(at(number + 1)));
-            (throttling.set(pattern, order, SetBy::Operator, until, now)).unwrap();
+            (throttling.set(pattern, limits, SetBy::Operator, until, now)).unwrap();
             // No request of the class asks; one of another class comes.
             throttling.expire(&mut throttling.table(), at(number + 1));
         }

@@ -160,19 +160,19 @@ impl Front {
             return;
         };
         open.asked = now;
-        let order = open.throttle.and_then(|id| {
+        let limits = open.throttle.and_then(|id| {
             let mut all = self.throttles.all();
-            all.find(|it| it.id == id).map(|it| it.order)
+            all.find(|it| it.id == id).map(|it| it.limits)
         });
-        let order = order.unwrap_or_default();
-        let priority = match order.lowest_priority {
+        let limits = limits.unwrap_or_default();
+        let priority = match limits.lowest_priority {
             true => lowered(Priority::HIGHEST),
             false => Priority::HIGHEST,
         };
         let arrival = Arrival {
             priority,
             kind: self.picker.kind_of(SITE, "GET", self.paths[open.class]),
-            throttled: order.concurrency.is_some(),
+            throttled: limits.concurrency.is_some(),
             id: WaitId(number),
             ..Arrival::at(SITE)
         };
@@ -399,10 +399,12 @@ impl Front {
         let done = automatic.look(&heard, &throttles, now);
         for it in done {
             self.said.push((now, it.text));
-            let given = it.class.parse::<ClassPattern>().ok().zip(it.order);
+            let given = it.class.parse::<ClassPattern>().ok().zip(it.limits);
             match given {
-                Some((pattern, order)) => {
-                    let set = self.throttles.set(pattern, order, SetBy::Policy, None, now);
+                Some((pattern, limits)) => {
+                    let set = self
+                        .throttles
+                        .set(pattern, limits, SetBy::Policy, None, now);
                     if set.is_err() {
                         automatic.forget(&it.class);
                     }

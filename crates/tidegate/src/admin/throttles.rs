@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::throttle::{ClassPattern, Marks, Order, SetBy, Throttle};
+use tidegate_core::throttle::{ClassPattern, Marks, SetBy, Throttle, ThrottleLimits};
 use tidegate_core::time::Timestamp;
 use tidegate_core::units::{Size, format_size};
 use tidegate_proxy::Throttling;
@@ -114,7 +114,7 @@ fn status(throttle: &Throttle, now: Timestamp) -> ThrottleStatus {
     let it = &throttle.counters;
     ThrottleStatus {
         class: throttle.pattern.name().into(),
-        limits: LimitsModel::of(&throttle.order),
+        limits: LimitsModel::of(&throttle.limits),
         set_by: throttle.set_by.label().into(),
         seconds_ago: now.seconds_since(throttle.since),
         seconds_left: throttle.until.map(|until| until.seconds_since(now)),
@@ -134,16 +134,16 @@ fn status(throttle: &Throttle, now: Timestamp) -> ThrottleStatus {
 
 impl LimitsModel {
     /// What is limited, as the API has it.
-    pub(crate) fn of(order: &Order) -> Self {
+    pub(crate) fn of(limits: &ThrottleLimits) -> Self {
         Self {
-            concurrency: order.concurrency,
-            rate: order.rate,
-            bandwidth: order.bandwidth,
-            queue_seconds: order.queue.map(|queue| queue.as_secs_f64()),
-            priority: order.lowest_priority,
-            mark: order.marks.mark,
-            dscp: order.marks.dscp,
-            so_priority: order.marks.priority,
+            concurrency: limits.concurrency,
+            rate: limits.rate,
+            bandwidth: limits.bandwidth,
+            queue_seconds: limits.queue.map(|queue| queue.as_secs_f64()),
+            priority: limits.lowest_priority,
+            mark: limits.marks.mark,
+            dscp: limits.marks.dscp,
+            so_priority: limits.marks.priority,
         }
     }
 
@@ -151,9 +151,9 @@ impl LimitsModel {
     ///
     /// # Errors
     /// It makes no sense.
-    pub(crate) fn order(&self) -> Result<Order, String> {
+    pub(crate) fn checked(&self) -> Result<ThrottleLimits, String> {
         let queue = self.queue_seconds.map(Duration::try_from_secs_f64);
-        let order = Order {
+        let limits = ThrottleLimits {
             concurrency: self.concurrency,
             rate: self.rate,
             bandwidth: self.bandwidth,
@@ -167,8 +167,8 @@ impl LimitsModel {
                 dscp: self.dscp,
             },
         };
-        order.check().map_err(|error| error.to_string())?;
-        Ok(order)
+        limits.check().map_err(|error| error.to_string())?;
+        Ok(limits)
     }
 
     /// Throttles a class as an operator does.
@@ -182,7 +182,7 @@ impl LimitsModel {
         until: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<(), String> {
-        let set = throttling.set(class, self.order()?, SetBy::Operator, until, now);
+        let set = throttling.set(class, self.checked()?, SetBy::Operator, until, now);
         set.map_err(|error| error.to_string())
     }
 }
@@ -194,12 +194,12 @@ pub(super) fn reasons(throttle: &ThrottleStatus) -> Vec<String> {
         "operator" => "by an operator",
         _ => "because it loads a resource too much",
     };
-    let order = match throttle.limits.order() {
-        Ok(order) => order.to_string(),
+    let limits = match throttle.limits.checked() {
+        Ok(limits) => limits.to_string(),
         Err(error) => error,
     };
     let mut first = format!(
-        "{} is throttled {by} since {:.0} s: {order}",
+        "{} is throttled {by} since {:.0} s: {limits}",
         throttle.class, throttle.seconds_ago
     );
     if let Some(left) = throttle.seconds_left {

@@ -107,9 +107,9 @@ pub(super) fn throttles(throttles: &Throttles) -> String {
 }
 
 /// A throttle in a line.
-pub(super) fn throttle_order(throttle: &ThrottleStatus) -> String {
-    match throttle.limits.order() {
-        Ok(order) => order.to_string(),
+pub(super) fn throttle_limits(throttle: &ThrottleStatus) -> String {
+    match throttle.limits.checked() {
+        Ok(limits) => limits.to_string(),
         Err(error) => error,
     }
 }
@@ -133,7 +133,7 @@ fn throttle_table(throttles: &[ThrottleStatus]) -> String {
         let mean = (it.held > 0).then(|| it.delayed_seconds / it.held as f64);
         [
             it.class.clone(),
-            throttle_order(it),
+            throttle_limits(it),
             it.set_by.clone(),
             it.seconds_left.map_or("-".into(), duration),
             it.in_flight.to_string(),

@@ -78,14 +78,14 @@ pub(super) fn throttle(args: &ThrottleArgs, output: Output) -> Result<(), Failur
         },
         for_seconds: args.lasts.map(|lasts| lasts.as_secs_f64()),
     };
-    wanted.limits.order().map_err(Failure::Usage)?;
+    wanted.limits.checked().map_err(Failure::Usage)?;
     let given: ThrottleGiven = args
         .admin
         .client()?
         .post_json("/api/throttle", &wanted)
         .map_err(Failure::Failed)?;
     let throttle = &given.throttle;
-    let text = format!("{}: {}", throttle.class, show::throttle_order(throttle));
+    let text = format!("{}: {}", throttle.class, show::throttle_limits(throttle));
     tell(&text, &given, output)
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_core::throttle::{ClassPattern, Marks, Order, OrderError, Throttles};
+use tidegate_core::throttle::{
+    ClassPattern, Marks, ThrottleLimits, ThrottleLimitsError, Throttles,
+};
 use tidegate_core::units::Size;
 
 use super::culprits::class_names;
@@ -44,7 +46,7 @@ pub(crate) struct Throttled {
     /// Whose requests.
     pub(crate) class: ClassPattern,
     /// What is done to them.
-    pub(crate) order: Order,
+    pub(crate) limits: ThrottleLimits,
 }
 
 /// The throttles of a file; all that is wrong is among the problems.
@@ -60,12 +62,12 @@ pub(super) fn throttles(file: &ConfigFile, problems: &mut Problems) -> Vec<Throt
             let problem = Problem::new(throttle.class.place(), message, "again here");
             problems.push(problem.context(first.place(), "first here"));
         }
-        let order = order(throttle);
-        if let Err(error) = order.check() {
+        let limits = limits(throttle);
+        if let Err(error) = limits.check() {
             let problem = Problem::new(place(throttle, error), error.to_string(), "here");
             problems.push(problem);
         }
-        found.push((&throttle.class, Throttled { class, order }));
+        found.push((&throttle.class, Throttled { class, limits }));
     }
     if found.len() > Throttles::MAX {
         let message = format!("at most {} classes can be throttled", Throttles::MAX);
@@ -98,8 +100,8 @@ fn class(name: &At<String>, file: &ConfigFile, problems: &mut Problems) -> Optio
     Some(class)
 }
 
-fn order(file: &ThrottleFile) -> Order {
-    Order {
+fn limits(file: &ThrottleFile) -> ThrottleLimits {
+    ThrottleLimits {
         concurrency: file.concurrency.value,
         rate: file.rate.value,
         bandwidth: file.bandwidth.value.map(|size| size.0),
@@ -118,13 +120,13 @@ fn order(file: &ThrottleFile) -> Order {
 }
 
 /// The key that is wrong.
-fn place(file: &At<ThrottleFile>, error: OrderError) -> std::ops::Range<usize> {
+fn place(file: &At<ThrottleFile>, error: ThrottleLimitsError) -> std::ops::Range<usize> {
     match error {
-        OrderError::Nothing => file.place(),
-        OrderError::Concurrency => file.concurrency.place(),
-        OrderError::Rate => file.rate.place(),
-        OrderError::Bandwidth => file.bandwidth.place(),
-        OrderError::Queue => file.queue.place(),
-        OrderError::Dscp => file.dscp.place(),
+        ThrottleLimitsError::Nothing => file.place(),
+        ThrottleLimitsError::Concurrency => file.concurrency.place(),
+        ThrottleLimitsError::Rate => file.rate.place(),
+        ThrottleLimitsError::Bandwidth => file.bandwidth.place(),
+        ThrottleLimitsError::Queue => file.queue.place(),
+        ThrottleLimitsError::Dscp => file.dscp.place(),
     }
 }

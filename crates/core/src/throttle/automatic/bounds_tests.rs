@@ -1,4 +1,4 @@
-//! Whatever is heard, and however often that changes: few orders, each explained, each with an end.
+//! Whatever is heard, and however often that changes: few throttles, each explained, each with an end.
 
 use super::*;
 use crate::prng::Prng;
@@ -28,25 +28,27 @@ impl Loop {
         self.throttles.all().collect()
     }
 
-    /// One look; checks what is done, and gives the orders.
+    /// One look; checks what is done, and sets the throttles.
     fn look(&mut self, heard: &Heard<'_>, now: Timestamp) {
         let before = self.standing();
         let done = self.automatic.look(heard, &before, now);
         let is_new = |it: &&Done| {
             let known = before.iter().any(|old| old.pattern.name() == it.class);
-            it.order.is_some() && !known
+            it.limits.is_some() && !known
         };
         assert!(done.iter().filter(is_new).count() <= 1, "{done:?}");
         for it in done {
             let explained = it.text.strip_prefix(&*it.class);
             assert!(explained.is_some_and(|why| why.len() > 5), "{it:?}");
-            let Some(order) = it.order else {
+            let Some(limits) = it.limits else {
                 assert!(self.throttles.release(&it.class).is_some(), "{it:?}");
                 continue;
             };
-            assert!(order.concurrency.is_none_or(|limit| limit >= 1), "{it:?}");
+            assert!(limits.concurrency.is_none_or(|limit| limit >= 1), "{it:?}");
             let pattern = it.class.parse().unwrap();
-            let set = self.throttles.set(pattern, order, SetBy::Policy, None, now);
+            let set = self
+                .throttles
+                .set(pattern, limits, SetBy::Policy, None, now);
             set.unwrap();
         }
         assert!(self.throttles.all().count() <= self.most);

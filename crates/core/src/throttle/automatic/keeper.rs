@@ -2,7 +2,7 @@
 //! long others' requests take while the resource has room.
 //!
 //! ```text
-//! Heard (culprits, resources, others) + throttles as they stand ──> steps ──> Done: an order, or a release
+//! Heard (culprits, resources, others) + throttles as they stand ──> steps ──> Done: limits, or a release
 //! usual    latency of the others: down by half at each look; up by a sixtieth each second at the most, and only
 //!          while no resource is used above 0.75 and none of its throttles stands
 //! ```
@@ -22,7 +22,7 @@ use super::{
     AutoConfig, Culprit, Eased, Others, Passing, Pressure, Standing, Step, USAGE_CALM, WhyReleased,
     steps,
 };
-use crate::throttle::{Order, SetBy, Throttle};
+use crate::throttle::{SetBy, Throttle, ThrottleLimits};
 use crate::time::Timestamp;
 
 /// How long a class that was tried in vain is left alone.
@@ -46,7 +46,7 @@ pub struct UsedPart<'a> {
 /// What is heard at a look.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard<'a> {
-    /// What is accused, but for classes that an operator throttles; by the names that orders have.
+    /// What is accused, but for classes that an operator throttles; by the names that throttles have.
     pub culprits: &'a [Culprit<'a>],
     /// All resources that are watched.
     pub resources: &'a [UsedPart<'a>],
@@ -60,10 +60,10 @@ pub struct Heard<'a> {
 /// Something that was done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
-    /// The class, as orders have it.
+    /// The class, as throttles have it.
     pub class: String,
-    /// The order to give; none: it is released.
-    pub order: Option<Order>,
+    /// Its limits from now on; none: it is released.
+    pub limits: Option<ThrottleLimits>,
     /// In a word.
     pub what: &'static str,
     /// For people.
@@ -172,7 +172,7 @@ impl Automatic {
         done.collect()
     }
 
-    /// An order could not be given.
+    /// A throttle could not be set.
     pub fn forget(&mut self, class: &str) {
         self.own.remove(class);
     }
@@ -441,17 +441,17 @@ impl Own {
     }
 }
 
-/// With an order to so many at a time, or to any number, or with a release. What admission holds back it is to
+/// Held to so many at a time, or to any number, or released. What admission holds back it is to
 /// hold back of those first.
 fn done(class: &str, limit: Option<Option<u32>>, what: &'static str, text: String) -> Done {
-    let order = |limit| Order {
+    let limits = |limit| ThrottleLimits {
         concurrency: limit,
         lowest_priority: true,
-        ..Order::default()
+        ..ThrottleLimits::default()
     };
     Done {
         class: class.into(),
-        order: limit.map(order),
+        limits: limit.map(limits),
         what,
         text,
     }

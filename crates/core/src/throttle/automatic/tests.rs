@@ -590,12 +590,12 @@ fn a_class_that_was_tried_in_vain_is_tried_once_more_beside_a_new_suspect() {
         let standing: Vec<_> = throttles.all().collect();
         let done = automatic.look(&heard, &standing, now);
         for it in &done {
-            let Some(order) = it.order else {
+            let Some(limits) = it.limits else {
                 throttles.release(&it.class).unwrap();
                 continue;
             };
             let class = it.class.parse().unwrap();
-            (throttles.set(class, order, SetBy::Policy, None, now)).unwrap();
+            (throttles.set(class, limits, SetBy::Policy, None, now)).unwrap();
         }
         done.into_iter().map(|it| (it.what, it.class)).collect()
     };

@@ -1,4 +1,4 @@
-//! A path as an order of an operator has it, wildcards and all.
+//! A path as an operator's throttle has it, wildcards and all.
 
 use super::PatternError;
 use crate::classes::{Level, Selector, Shape, escaped, pattern_of};

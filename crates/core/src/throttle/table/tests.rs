@@ -14,18 +14,18 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(1000 + millis)
 }
 
-fn concurrency(most: u32) -> Order {
-    Order {
+fn concurrency(most: u32) -> ThrottleLimits {
+    ThrottleLimits {
         concurrency: Some(most),
-        ..Order::default()
+        ..ThrottleLimits::default()
     }
 }
 
 /// A table in which one class is throttled.
-fn table(order: Order) -> (Throttles, ThrottleId) {
+fn table(limits: ThrottleLimits) -> (Throttles, ThrottleId) {
     let mut table = Throttles::new(100);
     let pattern = pattern("GET /search/*");
-    let id = table.set(pattern, order, SetBy::Operator, None, at(0));
+    let id = table.set(pattern, limits, SetBy::Operator, None, at(0));
     (table, id.unwrap())
 }
 
@@ -53,7 +53,7 @@ fn check_books(table: &Throttles) {
             it.passed + it.rejected + it.left + throttle.waiting
         );
         assert_eq!(it.passed, it.ended + throttle.in_flight + throttle.lent);
-        if let Some(most) = throttle.order.concurrency {
+        if let Some(most) = throttle.limits.concurrency {
             assert!(throttle.in_flight <= u64::from(most));
         }
     }
@@ -121,9 +121,9 @@ fn pauses_end_with_the_throttle_and_with_its_bound() {
     table.handle_refused(id, at(3));
     assert_eq!(told(&mut table, at(3)), []);
     let class = pattern("GET /search/*");
-    let gives_way = Order {
+    let gives_way = ThrottleLimits {
         lowest_priority: true,
-        ..Order::default()
+        ..ThrottleLimits::default()
     };
     (table.set(class.clone(), gives_way, SetBy::Operator, None, at(4))).unwrap();
     assert!(!table.bounds(id));
@@ -142,11 +142,11 @@ fn pauses_end_with_the_throttle_and_with_its_bound() {
 
 #[test]
 fn a_lent_place_goes_to_the_next_and_comes_back_before_any_that_is_held() {
-    let order = Order {
+    let limits = ThrottleLimits {
         rate: Some(1.0),
         ..concurrency(1)
     };
-    let (mut table, id) = table(order);
+    let (mut table, id) = table(limits);
     assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
     let waiting = [1, 2].map(|millis| held(table.handle_arrival(id, at(millis))));
     assert_eq!(told(&mut table, at(2000)), []);
@@ -223,11 +223,11 @@ fn who_ends_without_a_place_takes_none_with_it() {
 
 #[test]
 fn a_rate_lets_them_go_one_by_one_when_it_is_time() {
-    let order = Order {
+    let limits = ThrottleLimits {
         rate: Some(10.0),
-        ..Order::default()
+        ..ThrottleLimits::default()
     };
-    let (mut table, id) = table(order);
+    let (mut table, id) = table(limits);
     assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
     let waiting = [1, 2].map(|millis| held(table.handle_arrival(id, at(millis))));
     for (place, millis) in waiting.into_iter().zip([100, 200]) {
@@ -241,11 +241,11 @@ fn a_rate_lets_them_go_one_by_one_when_it_is_time() {
 
 #[test]
 fn a_deadline_ends_the_wait_and_without_one_it_lasts() {
-    let order = Order {
+    let limits = ThrottleLimits {
         queue: Some(Duration::from_millis(50)),
         ..concurrency(1)
     };
-    let (mut table, id) = table(order);
+    let (mut table, id) = table(limits);
     assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
     let late = held(table.handle_arrival(id, at(10)));
     let in_time = held(table.handle_arrival(id, at(30)));
@@ -332,10 +332,10 @@ fn a_change_keeps_who_is_held_and_what_is_in_flight() {
     assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
     let waiting = [1, 2, 3].map(|millis| held(table.handle_arrival(id, at(millis))));
     let version = table.version(id);
-    let mut set = |order| {
+    let mut set = |limits| {
         let class = pattern("GET /search/*");
         table
-            .set(class, order, SetBy::Operator, None, at(4))
+            .set(class, limits, SetBy::Operator, None, at(4))
             .unwrap()
     };
     assert_eq!(set(concurrency(3)), id);
@@ -350,12 +350,12 @@ fn what_makes_no_sense_changes_nothing() {
     let (mut table, _) = table(concurrency(1));
     let refused = table.set(
         pattern("GET /a"),
-        Order::default(),
+        ThrottleLimits::default(),
         SetBy::Operator,
         None,
         at(0),
     );
-    assert_eq!(refused, Err(SetError::Order(OrderError::Nothing)));
+    assert_eq!(refused, Err(SetError::Limits(ThrottleLimitsError::Nothing)));
     for number in 1..Throttles::MAX {
         let pattern = pattern(&format!("GET /{number}"));
         table
@@ -375,15 +375,15 @@ fn what_makes_no_sense_changes_nothing() {
 
 #[test]
 fn bodies_are_paced_at_the_rate_that_is_set_now() {
-    let order = |bandwidth| Order {
+    let limits = |bandwidth| ThrottleLimits {
         bandwidth: Some(bandwidth),
         marks: Marks {
             mark: Some(1),
             ..Marks::NONE
         },
-        ..Order::default()
+        ..ThrottleLimits::default()
     };
-    let (mut table, id) = table(order(10 << 10));
+    let (mut table, id) = table(limits(10 << 10));
     let first = table.pace(id, 4096, at(0)).unwrap();
     assert_eq!((first.bytes, first.at), (1024, at(0)));
     assert!(table.pace(id, 4096, at(0)).unwrap().at <= at(100));
@@ -391,7 +391,7 @@ fn bodies_are_paced_at_the_rate_that_is_set_now() {
     assert!(later.at > at(0));
     let class = pattern("GET /search/*");
     table
-        .set(class, order(1 << 30), SetBy::Operator, Some(at(9)), at(1))
+        .set(class, limits(1 << 30), SetBy::Operator, Some(at(9)), at(1))
         .unwrap();
     assert_eq!(
         table.pace(id, 4096, at(1)).unwrap(),
@@ -463,18 +463,18 @@ fn the_books_balance_through_any_history() {
             let name = names[prng.below(3)];
             match prng.below(12) {
                 0 => {
-                    let order = Order {
+                    let limits = ThrottleLimits {
                         concurrency: Some(1 + prng.below(4) as u32),
                         rate: (prng.below(2) == 0).then_some(200.0),
                         queue: (prng.below(2) == 0).then_some(Duration::from_millis(30)),
-                        ..Order::default()
+                        ..ThrottleLimits::default()
                     };
-                    // A class whose order allows fewer than are in flight keeps them.
+                    // A class whose limits allow fewer than are in flight keeps them.
                     let busy = table.all().any(|it| it.pattern.name() == name);
                     if !busy {
                         ids.push(
                             table
-                                .set(pattern(name), order, SetBy::Policy, None, now)
+                                .set(pattern(name), limits, SetBy::Policy, None, now)
                                 .unwrap(),
                         );
                     }

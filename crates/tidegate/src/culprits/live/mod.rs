@@ -673,7 +673,7 @@ fn shown(throttle: &Throttle, base: i64) -> report::Throttle {
     let seconds = |at: Timestamp| (at.nanos() as i64 + base) as f64 * 1e-9;
     report::Throttle {
         class: throttle.pattern.name().into(),
-        limits: throttle.order.to_string(),
+        limits: throttle.limits.to_string(),
         by: throttle.set_by.label().into(),
         since: Some(seconds(throttle.since)),
         until: throttle.until.map(seconds),

@@ -164,7 +164,7 @@ impl Policy {
         })
     }
 
-    /// Gives the order; what is to be said of it, or why it could not be given.
+    /// Sets or releases a throttle; what is to be said of it, or why it could not be set.
     fn carry_out(
         &mut self,
         done: Done,
@@ -173,17 +173,17 @@ impl Policy {
     ) -> Option<(&'static str, String)> {
         let Done {
             class,
-            order,
+            limits,
             what,
             text,
         } = done;
-        let Some(order) = order else {
+        let Some(limits) = limits else {
             throttling.release(&class, now)?;
             return Some((what, text));
         };
         let given = self.names.pattern(&class);
         let given = given.map_err(|error| error.to_string()).and_then(|it| {
-            let set = throttling.set(it, order, SetBy::Policy, None, now);
+            let set = throttling.set(it, limits, SetBy::Policy, None, now);
             set.map_err(|error| error.to_string())
         });
         if let Err(error) = given {
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use tidegate_core::classes::{ClassTable, Request, TreeConfig, Weight};
     use tidegate_core::culprits::Confidence;
-    use tidegate_core::throttle::Order;
+    use tidegate_core::throttle::ThrottleLimits;
 
     use tidegate_culprits::names::class_pattern;
 
@@ -258,7 +258,7 @@ mod tests {
     fn limit(throttling: &Throttling, class: &str) -> Option<u32> {
         let all = throttling.all();
         let set = all.iter().find(|it| it.pattern.name() == class)?;
-        set.order.concurrency
+        set.limits.concurrency
     }
 
     #[test]
@@ -311,9 +311,9 @@ mod tests {
         assert_eq!(policy.act(&found, &held, others(0.4), &throttling, now), []);
         policy.act(&found, &held, refused, &throttling, now);
         assert_eq!(limit(&throttling, "GET /search?q"), Some(7));
-        let order = throttling.all()[0].order;
+        let limits = throttling.all()[0].limits;
         assert!(
-            order.lowest_priority,
+            limits.lowest_priority,
             "it waits first, where admission lets anybody wait"
         );
         assert!(policy.throttles("GET /search?q") && !policy.throttles("GET /other"));
@@ -351,13 +351,13 @@ mod tests {
             policy.act(&unsure, &full(), others(2.0), &throttling, now),
             []
         );
-        let order = Order {
+        let limits = ThrottleLimits {
             concurrency: Some(50),
-            ..Order::default()
+            ..ThrottleLimits::default()
         };
         let pattern = "GET /c".parse().unwrap();
         throttling
-            .set(pattern, order, SetBy::Operator, None, now)
+            .set(pattern, limits, SetBy::Operator, None, now)
             .unwrap();
         let strong = [finding("GET /c", Some(Confidence::Strong))];
         assert_eq!(
@@ -418,12 +418,12 @@ mod tests {
         let found = [finding("GET /a", Some(Confidence::Confirmed))];
         policy.act(&found, &full(), others(2.0), &throttling, at(100));
         assert_eq!(limit(&throttling, "GET /a?"), Some(7));
-        let order = Order {
+        let limits = ThrottleLimits {
             concurrency: Some(50),
-            ..Order::default()
+            ..ThrottleLimits::default()
         };
         let class = "GET /a".parse().unwrap();
-        let set = throttling.set(class, order, SetBy::Operator, None, at(101));
+        let set = throttling.set(class, limits, SetBy::Operator, None, at(101));
         set.unwrap();
         for (second, latency) in [(106, 2.0), (112, 2.0), (180, 0.1), (400, 0.1)] {
             policy.act(&found, &full(), others(latency), &throttling, at(second));
@@ -490,12 +490,12 @@ mod tests {
     fn a_class_that_an_operator_throttles_by_its_path_is_left_alone() {
         let (mut policy, throttling) = (policy(), Throttling::new(10));
         let now = Timestamp::from_millis(100_000);
-        let order = Order {
+        let limits = ThrottleLimits {
             concurrency: Some(50),
-            ..Order::default()
+            ..ThrottleLimits::default()
         };
         let pattern = "GET /search".parse().unwrap();
-        (throttling.set(pattern, order, SetBy::Operator, None, now)).unwrap();
+        (throttling.set(pattern, limits, SetBy::Operator, None, now)).unwrap();
         let found = [finding("GET /search?q", Some(Confidence::Strong))];
         assert_eq!(
             policy.act(&found, &full(), others(2.0), &throttling, now),

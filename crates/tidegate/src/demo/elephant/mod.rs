@@ -299,7 +299,7 @@ impl Demo {
             .ok()?;
         let all = self.plane.shared.throttles.all();
         let own = all.iter().find(|it| it.pattern.covers(&class))?;
-        Some(own.order.to_string())
+        Some(own.limits.to_string())
     }
 
     fn turn(&mut self, turn: Turn, now: Duration) -> Result<(), Failure> {
