@@ -56,8 +56,8 @@ fn drained_maint_and_ejected_nodes_are_never_picked() {
         world.run(Duration::from_millis(500), 0.5);
         let now = world.now;
         let front = &mut world.fronts[0];
-        front.director.handle_order(NodeId(0), AdminState::Drain);
-        front.director.handle_order(NodeId(1), AdminState::Maint);
+        front.director.handle_override(NodeId(0), AdminState::Drain);
+        front.director.handle_override(NodeId(1), AdminState::Maint);
         let others: Vec<_> = (0..8).filter(|node| *node != 2).map(NodeId).collect();
         for _ in 0..3 {
             let Ok(ticket) = front.picker.handle_retry(SITE, &others, now) else {
@@ -76,8 +76,8 @@ fn drained_maint_and_ejected_nodes_are_never_picked() {
         assert!(world.counts[3..].iter().all(|count| *count > 0), "{name}");
         // And once they are back, they are picked again.
         let front = &mut world.fronts[0];
-        front.director.handle_order(NodeId(0), AdminState::Ready);
-        front.director.handle_order(NodeId(1), AdminState::Ready);
+        front.director.handle_override(NodeId(0), AdminState::Ready);
+        front.director.handle_override(NodeId(1), AdminState::Ready);
         front.director.handle_probe(NodeId(2), true, world.now);
         world.run(Duration::from_millis(1500), 0.3);
         assert!(world.counts.iter().all(|count| *count > 0), "{name}");
@@ -350,7 +350,7 @@ fn nonsense_breaks_nobody() {
                 0 => front.table.store(node, &odd_load(&mut prng, &ODD, now)),
                 1 => {
                     let (state, _) = AdminState::ALL[prng.below(3)];
-                    front.director.handle_order(node, state);
+                    front.director.handle_override(node, state);
                 }
                 2 => front.tick(now),
                 3 => {

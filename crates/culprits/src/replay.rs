@@ -42,13 +42,13 @@ const COUNTER: u64 = 1 << 40;
 const RESOURCE: ResourceId = ResourceId(0);
 
 /// Requests in the orders in which they are handed over.
-pub(super) struct Order<'a> {
+pub(super) struct RequestsInOrder<'a> {
     requests: &'a [Lived],
     by_end: Vec<u32>,
     by_start: Vec<u32>,
 }
 
-impl<'a> Order<'a> {
+impl<'a> RequestsInOrder<'a> {
     pub(super) fn of(requests: &'a [Lived]) -> Self {
         let mut by_end: Vec<u32> = (0..requests.len() as u32).collect();
         let mut by_start = by_end.clone();
@@ -74,7 +74,7 @@ impl<'a> Order<'a> {
 
 /// One resource on its way to the discovery; gives what is said at each evaluation.
 pub(super) struct Replay<'a> {
-    order: &'a Order<'a>,
+    order: &'a RequestsInOrder<'a>,
     series: &'a Series,
     capacity: f64,
     discovery: Discovery,
@@ -96,7 +96,7 @@ pub(super) struct Replay<'a> {
 impl<'a> Replay<'a> {
     /// None where the series has no capacity, its intervals are too long, or it shares no time with
     /// the requests.
-    pub(super) fn new(order: &'a Order<'a>, series: &'a Series) -> Option<Self> {
+    pub(super) fn new(order: &'a RequestsInOrder<'a>, series: &'a Series) -> Option<Self> {
         let Unit::Busy { capacity } = series.unit else {
             return None;
         };
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_second_of_a_recording_is_a_bin_and_costs_come_back() {
         let (requests, spans) = recording(400);
-        let (order, series) = (Order::of(&requests), series(spans));
+        let (order, series) = (RequestsInOrder::of(&requests), series(spans));
         let mut replay = Replay::new(&order, &series).unwrap();
         assert_eq!(replay.scale(), 10.0);
         let verdicts: Vec<Verdicts> = (&mut replay).collect();
@@ -316,7 +316,7 @@ mod tests {
             place += 1;
             place % 10 < 5
         });
-        let order = Order::of(&requests);
+        let order = RequestsInOrder::of(&requests);
         let holes = series(spans);
         let of = |series: &Series| Replay::new(&order, series).unwrap().last().unwrap();
         let (all, part) = (of(&used), of(&holes));
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn rates_long_intervals_and_other_days_are_not_told() {
         let (requests, spans) = recording(100);
-        let order = Order::of(&requests);
+        let order = RequestsInOrder::of(&requests);
         let none = |series: &Series| assert!(Replay::new(&order, series).is_none());
         let unit = Unit::Rate;
         none(&Series {
@@ -351,6 +351,6 @@ mod tests {
         };
         none(&series(spans.iter().map(later).collect()));
         none(&series(Vec::new()));
-        assert!(Replay::new(&Order::of(&[]), &series(spans)).is_none());
+        assert!(Replay::new(&RequestsInOrder::of(&[]), &series(spans)).is_none());
     }
 }

@@ -106,14 +106,14 @@ fn sites_and_nodes_that_are_not_there_are_named() {
         (404, Some("no_site"))
     );
     let mut director = Director::new(common::cluster(&[node.address]), 1);
-    director.handle_order(NodeId(0), AdminState::Drain);
+    director.handle_override(NodeId(0), AdminState::Drain);
     director.handle_tick(&bench.shared.table, common::clock());
     bench.shared.topology.store(director.topology());
     let answer = client.get("/");
     assert_eq!(outcome(&answer), (503, Some("no_node")));
     let seconds = answer.get("retry-after").unwrap().parse::<u32>().unwrap();
     assert!((1..=3).contains(&seconds), "{seconds}");
-    director.handle_order(NodeId(0), AdminState::Ready);
+    director.handle_override(NodeId(0), AdminState::Ready);
     director.handle_tick(&bench.shared.table, common::clock());
     bench.shared.topology.store(director.topology());
     assert_eq!(outcome(&client.get("/")), (200, None));

@@ -8,7 +8,7 @@ use crate::node::Condition;
 
 /// The operator changes a node's state at every front-end.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Order {
+pub struct NodeOverride {
     /// When, since the start.
     pub at: Duration,
     /// Which node.

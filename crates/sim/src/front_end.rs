@@ -7,7 +7,7 @@
 //! old. A front-end that knows of an ejected or a silent node wakes up for it. What the policy does not look
 //! at (`PolicyKind::signals`) does not happen either: no reads without load, and where nothing
 //! uses learned terms the director ticks only when there is something for it to see: failures,
-//! orders, probes, and silence where nodes pause.
+//! overrides, probes, and silence where nodes pause.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -54,8 +54,8 @@ pub(crate) enum Event {
     Wake { front_end: u32 },
     /// A window of the report ends.
     Window,
-    /// An operator's order.
-    Order { index: u32 },
+    /// An operator overrides a node.
+    Override { index: u32 },
     /// A fault begins.
     Broke { index: u32 },
     /// A fault ends.

@@ -99,7 +99,7 @@ pub struct Report {
     /// over the windows and sites; zero if the run was too short for one.
     pub herding: f64,
     /// The least part of its fair share of its site's requests that a node got in any window
-    /// of [`crate::scenario::Expect::SHARE_WINDOW`]; nodes with faults or orders left out.
+    /// of [`crate::scenario::Expect::SHARE_WINDOW`]; nodes with faults or overrides left out.
     pub least_share: f64,
     /// Virtual time from first arrival to last answer.
     pub lasted: Duration,

@@ -13,7 +13,7 @@ use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::topology::{AdminState, NodeId};
 
 pub use crate::counters::Scope;
-pub use crate::fault::{Fault, FaultKind, Order};
+pub use crate::fault::{Fault, FaultKind, NodeOverride};
 use crate::model::{Antagonist, Arrivals, Demand};
 pub use crate::node_model::{Answer, Cold, NodeModel, Records};
 
@@ -180,7 +180,7 @@ pub struct Scenario {
     /// Share of the requests, the first ones, that is not measured.
     pub warm_up: f64,
     /// What operators do.
-    pub orders: Vec<Order>,
+    pub overrides: Vec<NodeOverride>,
     /// What breaks.
     pub faults: Vec<Fault>,
     /// What must come true under `auto`.
@@ -220,7 +220,7 @@ impl Scenario {
             },
             requests: 60_000,
             warm_up: 0.1,
-            orders: Vec::new(),
+            overrides: Vec::new(),
             faults: Vec::new(),
             expect: Expect::default(),
             series: None,
@@ -321,9 +321,10 @@ impl Scenario {
     /// With a node that is out of service until `at` and then joins.
     #[must_use]
     pub fn joins(mut self, node: NodeId, at: Duration) -> Self {
-        let order = |at, state| Order { at, node, state };
-        self.orders.push(order(Duration::ZERO, AdminState::Maint));
-        self.orders.push(order(at, AdminState::Ready));
+        let change = |at, state| NodeOverride { at, node, state };
+        self.overrides
+            .push(change(Duration::ZERO, AdminState::Maint));
+        self.overrides.push(change(at, AdminState::Ready));
         self
     }
 
@@ -344,9 +345,9 @@ impl Scenario {
     pub fn problem(&self) -> Option<String> {
         let known = |node: NodeId| node.index() < self.nodes.len();
         let unknown = |node: NodeId| Some(format!("there is no node {}", node.0));
-        for order in &self.orders {
-            if !known(order.node) {
-                return unknown(order.node);
+        for change in &self.overrides {
+            if !known(change.node) {
+                return unknown(change.node);
             }
         }
         for fault in &self.faults {

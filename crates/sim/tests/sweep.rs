@@ -1,4 +1,4 @@
-//! Clusters, faults and orders drawn at random, through all checks of the simulator: requests
+//! Clusters, faults and overrides drawn at random, through all checks of the simulator: requests
 //! are conserved, pickers' counts agree, nothing goes where it must not, and equal nodes are treated
 //! alike. A failure prints its
 //! seed; `SEED=n` replays that one alone.
@@ -16,7 +16,8 @@ use tidegate_sim::matrix::score::{Score, unmet};
 use tidegate_sim::model::{Antagonist, Arrivals, Demand};
 use tidegate_sim::report::Report;
 use tidegate_sim::scenario::{
-    Answer, Expect, Fault, FaultKind, Io, NodeModel, Order, Records, Scenario, Scope, SiteModel,
+    Answer, Expect, Fault, FaultKind, Io, NodeModel, NodeOverride, Records, Scenario, Scope,
+    SiteModel,
 };
 use tidegate_sim::world::run;
 
@@ -142,9 +143,9 @@ impl Draw {
         }
     }
 
-    fn order(&mut self, node: NodeId, length: Duration) -> Order {
+    fn change(&mut self, node: NodeId, length: Duration) -> NodeOverride {
         let states = [AdminState::Drain, AdminState::Maint, AdminState::Ready];
-        Order {
+        NodeOverride {
             at: length.mul_f64(self.0.unit()),
             node,
             state: self.one(&states),
@@ -184,7 +185,7 @@ fn composed(seed: u64) -> Scenario {
             scenario.faults.push(draw.fault(node, length));
         }
         while draw.chance(0.2) {
-            scenario.orders.push(draw.order(node, length));
+            scenario.overrides.push(draw.change(node, length));
         }
     }
     scenario

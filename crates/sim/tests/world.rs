@@ -9,7 +9,7 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::topology::{AdminState, NodeId};
 use tidegate_sim::model::{Antagonist, Demand};
 use tidegate_sim::report::Report;
-use tidegate_sim::scenario::{Fault, FaultKind, Order, Scenario, Scope};
+use tidegate_sim::scenario::{Fault, FaultKind, NodeOverride, Scenario, Scope};
 use tidegate_sim::world::run;
 
 fn seeds() -> std::ops::Range<u64> {
@@ -24,7 +24,7 @@ fn ran(scenario: &Scenario, kind: PolicyKind) -> Report {
 /// Nodes that come and go, by order and by accident, under antagonists.
 fn troubled(seed: u64) -> Scenario {
     let at = Duration::from_millis;
-    let order = |ms, node, state| Order {
+    let change = |ms, node, state| NodeOverride {
         at: at(ms),
         node: NodeId(node),
         state,
@@ -35,10 +35,10 @@ fn troubled(seed: u64) -> Scenario {
         .demand(Demand::LogNormal { cv: 2.0 })
         .antagonists(Antagonist::new(4, 0.25))
         .speeds(0.5, 1.6);
-    scenario.orders = vec![
-        order(300, 1, AdminState::Drain),
-        order(600, 1, AdminState::Ready),
-        order(500, 2, AdminState::Maint),
+    scenario.overrides = vec![
+        change(300, 1, AdminState::Drain),
+        change(600, 1, AdminState::Ready),
+        change(500, 2, AdminState::Maint),
     ];
     scenario.faults = vec![Fault {
         node: NodeId(5),

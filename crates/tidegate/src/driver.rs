@@ -54,7 +54,7 @@ enum Message {
 
 /// Why an override was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum OrderError {
+pub(crate) enum OverrideError {
     #[error("too many overrides are waiting")]
     Busy,
     #[error("the control thread has ended")]
@@ -67,14 +67,14 @@ pub(crate) struct Overrides(SyncSender<Message>);
 
 impl Overrides {
     /// Wants a node in this state; returns when the topology says so.
-    pub(crate) async fn give(&self, node: NodeId, state: AdminState) -> Result<(), OrderError> {
+    pub(crate) async fn give(&self, node: NodeId, state: AdminState) -> Result<(), OverrideError> {
         let (done, published) = oneshot::channel();
         let message = Message::Override(node, state, done);
         self.0.try_send(message).map_err(|error| match error {
-            TrySendError::Full(_) => OrderError::Busy,
-            TrySendError::Disconnected(_) => OrderError::Gone,
+            TrySendError::Full(_) => OverrideError::Busy,
+            TrySendError::Disconnected(_) => OverrideError::Gone,
         })?;
-        published.await.map_err(|_| OrderError::Gone)
+        published.await.map_err(|_| OverrideError::Gone)
     }
 
     /// A probe was answered or not. A probe whose answer is lost is sent again by the director.
@@ -199,7 +199,7 @@ impl Running {
             let wait = due.since((self.parts.clock)());
             match messages.recv_timeout(wait) {
                 Ok(Message::Override(node, state, done)) => {
-                    self.parts.director.handle_order(node, state);
+                    self.parts.director.handle_override(node, state);
                     self.waiting.push(done);
                 }
                 Ok(Message::Probed(node, probed)) => {
@@ -366,7 +366,7 @@ mod tests {
         }
         drop(driver);
         let late = runtime.block_on(overrides.give(NodeId(0), AdminState::Ready));
-        assert_eq!(late, Err(OrderError::Gone));
+        assert_eq!(late, Err(OverrideError::Gone));
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl Director {
     }
 
     /// The operator wants a node in this state.
-    pub fn handle_order(&mut self, node: NodeId, admin: AdminState) {
+    pub fn handle_override(&mut self, node: NodeId, admin: AdminState) {
         let nodes = &mut Arc::make_mut(&mut self.topology).nodes;
         if nodes[node.index()].admin != admin {
             nodes[node.index()].admin = admin;

@@ -442,12 +442,12 @@ fn a_single_node_is_never_left_out() {
 #[test]
 fn drained_and_maint_nodes_are_no_candidates_even_when_failing_open() {
     let mut world = world(3);
-    world.director.handle_order(NodeId(0), AdminState::Drain);
-    world.director.handle_order(NodeId(1), AdminState::Maint);
+    world.director.handle_override(NodeId(0), AdminState::Drain);
+    world.director.handle_override(NodeId(1), AdminState::Maint);
     world.fail(NodeId(2), 3);
     world.tick(1);
     assert_eq!(world.candidates(), [2]);
-    world.director.handle_order(NodeId(0), AdminState::Ready);
+    world.director.handle_override(NodeId(0), AdminState::Ready);
     world.tick(1);
     assert!(world.candidates().contains(&0));
 }
@@ -464,7 +464,7 @@ fn a_snapshot_is_given_once_and_only_when_something_changed() {
     );
     world.tick(1);
     assert_eq!(world.director.poll_topology(), None);
-    world.director.handle_order(NODE, AdminState::Drain);
+    world.director.handle_override(NODE, AdminState::Drain);
     world.tick(1);
     assert_eq!(
         world
@@ -473,7 +473,7 @@ fn a_snapshot_is_given_once_and_only_when_something_changed() {
             .map(|topology| topology.version),
         Some(2)
     );
-    world.director.handle_order(NODE, AdminState::Drain);
+    world.director.handle_override(NODE, AdminState::Drain);
     world.tick(1);
     assert_eq!(world.director.poll_topology(), None);
 }
@@ -488,7 +488,7 @@ fn events_have_a_limit() {
             } else {
                 AdminState::Ready
             };
-            world.director.handle_order(NODE, state);
+            world.director.handle_override(NODE, state);
         }
         assert_eq!(world.events().len(), 1024);
         assert_eq!(world.director.events_dropped(), dropped);

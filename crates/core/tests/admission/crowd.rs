@@ -101,7 +101,7 @@ impl Crowd {
                 1 if self.prng.below(20) == 0 => {
                     let node = self.any_node();
                     let (state, _) = AdminState::ALL[self.prng.below(3)];
-                    self.order(node, state);
+                    self.override_node(node, state);
                 }
                 1 | 2 => self.tick(),
                 3 => self.leave(),
@@ -205,8 +205,8 @@ impl Crowd {
         }
     }
 
-    pub(crate) fn order(&mut self, node: NodeId, state: AdminState) {
-        self.director.handle_order(node, state);
+    pub(crate) fn override_node(&mut self, node: NodeId, state: AdminState) {
+        self.director.handle_override(node, state);
     }
 
     /// Every node tells that it has nothing to do.

@@ -84,7 +84,7 @@ fn without_candidates_everybody_is_told_so() {
             gone.arrive(lowest(&config));
         }
         for node in 0..2 {
-            gone.order(NodeId(node), AdminState::Drain);
+            gone.override_node(NodeId(node), AdminState::Drain);
         }
         gone.tick();
         gone.serve();

@@ -13,7 +13,7 @@ use tidegate_core::time::Timestamp;
 use super::evidence::{Aligned, Evidence, Resource};
 use super::picture::report::{Mode, RESOURCES_MAX, Report};
 use super::picture::{ClassMaterial, Material, ResourceMaterial, report};
-use super::replay::{LENGTH_MAX, Order, Replay};
+use super::replay::{LENGTH_MAX, Replay, RequestsInOrder};
 use super::resource::Unit;
 use super::time::SECOND;
 
@@ -38,7 +38,7 @@ pub(super) struct Judged {
 
 /// What is said of each resource, for which anything can be said; adjusted together.
 pub(super) fn judge(evidence: &Evidence) -> Vec<Option<Judged>> {
-    let order = Order::of(&evidence.requests);
+    let order = RequestsInOrder::of(&evidence.requests);
     let mut judged: Vec<Option<Judged>> = Vec::new();
     for resource in &evidence.resources {
         judged.push(Replay::new(&order, &resource.series).map(judge_one));

@@ -26,7 +26,7 @@ use crate::record::stats::{Snapshot, Stats};
 use crate::sockets::{listen_again, listen_first};
 use crate::worker::Shared;
 use crate::worker::seats::AllSeats;
-use run::Order;
+use run::Command;
 use thread::{WorkerSeed, runtime};
 
 /// Failures of workers that wait to be read.
@@ -82,7 +82,7 @@ pub struct Drained {
 pub struct Proxy {
     addresses: Vec<SocketAddr>,
     shared: Arc<Shared>,
-    orders: watch::Sender<Order>,
+    commands: watch::Sender<Command>,
     workers: Vec<JoinHandle<()>>,
     /// The counters when the drain began, once it has.
     drained_from: Option<Snapshot>,
@@ -120,13 +120,13 @@ impl Proxy {
         let session_tables = SessionTables::new(&config.sites);
         let seats = Arc::new(AllSeats::new(&config.limits));
         let config = Arc::new(config);
-        let (orders, receiver) = watch::channel(Order::Run);
+        let (commands, receiver) = watch::channel(Command::Run);
         let (alive, running) = channel();
         let (failures, failed) = mpsc::channel(FAILURES_MAX);
         let mut proxy = Self {
             addresses,
             shared,
-            orders,
+            commands,
             workers: Vec::with_capacity(count),
             drained_from: None,
             running: Mutex::new(running),
@@ -147,7 +147,7 @@ impl Proxy {
                 index,
                 sender: proxy.writer.as_ref().and_then(Writer::sender),
                 sockets: Cell::new(sockets),
-                orders: receiver.clone(),
+                commands: receiver.clone(),
                 failures: failures.clone(),
             };
             proxy.spawn(seed, alive.clone())?;
@@ -222,7 +222,7 @@ impl Proxy {
             if let Some(closer) = self.closer.take() {
                 closer.close();
             }
-            self.orders.send_replace(Order::Drain);
+            self.commands.send_replace(Command::Drain);
         }
     }
 
@@ -249,7 +249,7 @@ impl Proxy {
         {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
             Err(RecvTimeoutError::Timeout) => {
-                self.orders.send_replace(Order::Cut);
+                self.commands.send_replace(Command::Cut);
             }
         }
         for worker in self.workers.drain(..) {
@@ -261,7 +261,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.orders.send_replace(Order::Cut);
+        self.commands.send_replace(Command::Cut);
         self.join(Duration::ZERO);
     }
 }

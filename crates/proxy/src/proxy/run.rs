@@ -13,9 +13,9 @@ use crate::listen::{Clients, Listener, accept};
 use crate::record::reason::Reason;
 use crate::worker::Worker;
 
-/// Orders to the workers.
+/// What the workers are to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum Command {
     /// Go on.
     Run,
     /// Take in nothing new, and end when all is done.
@@ -30,7 +30,7 @@ pub(super) enum Order {
 pub(super) async fn run(
     clients: Rc<Clients>,
     sockets: &Cell<Vec<Socket>>,
-    mut orders: watch::Receiver<Order>,
+    mut commands: watch::Receiver<Command>,
 ) -> Result<(), Failed> {
     let worker = &clients.worker;
     let mut accepting = JoinSet::new();
@@ -42,14 +42,14 @@ pub(super) async fn run(
     timers.spawn_local(Rc::clone(&worker.queue).run_timers());
     timers.spawn_local(Rc::clone(&worker.throttles).run_timers());
     let stopped = async {
-        let order = tokio::select! {
-            order = orders.wait_for(|order| *order != Order::Run) => order,
+        let command = tokio::select! {
+            command = commands.wait_for(|command| *command != Command::Run) => command,
             failed = failure(&mut accepting) => return Err(failed),
         };
-        if order.is_ok_and(|order| *order == Order::Drain) {
+        if command.is_ok_and(|command| *command == Command::Drain) {
             tokio::select! {
                 () = drain(&clients, &mut accepting, sockets) => {}
-                _ = orders.wait_for(|order| *order == Order::Cut) => {}
+                _ = commands.wait_for(|command| *command == Command::Cut) => {}
             }
         }
         Ok(())
@@ -210,7 +210,7 @@ mod tests {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             listener.set_nonblocking(true).unwrap();
             let address = listener.local_addr().unwrap();
-            let (orders, receiver) = watch::channel(Order::Run);
+            let (commands, receiver) = watch::channel(Command::Run);
             let client = std::thread::spawn(move || {
                 let ask = || {
                     let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -222,7 +222,7 @@ mod tests {
                     answer
                 };
                 let answers = [ask(), ask()];
-                orders.send_replace(Order::Cut);
+                commands.send_replace(Command::Cut);
                 answers
             });
             let sockets = Cell::new(vec![listener.into()]);

@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, watch};
 
 use super::WorkerFailure;
-use super::run::{Failed, Order, run};
+use super::run::{Command, Failed, run};
 use crate::config::ProxyConfig;
 use crate::head::classify::SessionTables;
 use crate::listen::Clients;
@@ -34,7 +34,7 @@ pub(super) struct WorkerSeed {
     pub(super) index: usize,
     pub(super) sender: Option<SyncSender<Batch>>,
     pub(super) sockets: Cell<Vec<Socket>>,
-    pub(super) orders: watch::Receiver<Order>,
+    pub(super) commands: watch::Receiver<Command>,
     pub(super) observer: Cell<Option<Observer>>,
     pub(super) failures: mpsc::Sender<WorkerFailure>,
 }
@@ -82,7 +82,7 @@ impl WorkerSeed {
             logger,
         });
         let clients = Clients::new(worker, Arc::clone(&self.seats.connections));
-        runtime.block_on(run(clients, &self.sockets, self.orders.clone()))
+        runtime.block_on(run(clients, &self.sockets, self.commands.clone()))
     }
 }
 

@@ -18,7 +18,7 @@ use super::tables::{
 use super::{HOUR, ScenarioFile};
 use crate::model::{Arrivals, Demand};
 use crate::scenario::{
-    Expect, Fault, FaultKind, FrontEnds, Io, Network, Order, Scenario, SiteModel,
+    Expect, Fault, FaultKind, FrontEnds, Io, Network, NodeOverride, Scenario, SiteModel,
 };
 
 /// Bounds: beyond them a run would not end, or not fit into memory.
@@ -61,7 +61,7 @@ pub(super) fn build(file: FileTable) -> Checked<ScenarioFile> {
         network: network(&file.network)?,
         requests,
         warm_up: warm_up.unwrap_or(Scenario::new(1, 1, 1.0).warm_up),
-        orders: Vec::new(),
+        overrides: Vec::new(),
         faults: Vec::new(),
         expect: expect(&file.expect),
         series: None,
@@ -73,12 +73,14 @@ pub(super) fn build(file: FileTable) -> Checked<ScenarioFile> {
             scenario = scenario.joins(node, join.at.0);
         }
     }
-    for order in &file.r#override {
-        let state = state(&order.state)?;
-        let orders = node_ids(&order.nodes, count)?;
-        let at = order.at.0;
-        let orders = orders.into_iter().map(|node| Order { at, node, state });
-        scenario.orders.extend(orders);
+    for change in &file.r#override {
+        let state = state(&change.state)?;
+        let overrides = node_ids(&change.nodes, count)?;
+        let at = change.at.0;
+        let overrides = overrides
+            .into_iter()
+            .map(|node| NodeOverride { at, node, state });
+        scenario.overrides.extend(overrides);
     }
     Ok(ScenarioFile {
         name: name.to_owned(),

@@ -87,8 +87,8 @@ impl ScenarioFile {
         let requests = requests.min(self.scenario.requests);
         let share = f64::from(requests) / f64::from(self.scenario.requests.max(1));
         let mut scenario = self.scenario.clone().requests(requests);
-        for order in &mut scenario.orders {
-            order.at = order.at.mul_f64(share);
+        for change in &mut scenario.overrides {
+            change.at = change.at.mul_f64(share);
         }
         for fault in &mut scenario.faults {
             fault.from = fault.from.mul_f64(share);

@@ -143,7 +143,7 @@ fn every_key_has_its_effect() {
     let records = node.records.unwrap();
     assert_eq!((records.scope, records.in_flight), (Scope::Requests, false));
     assert_eq!(scenario.nodes[3].records, None);
-    assert_eq!(scenario.orders.len(), 4);
+    assert_eq!(scenario.overrides.len(), 4);
     assert!(matches!(
         scenario.faults[0].kind,
         FaultKind::Flapping { .. }
@@ -158,7 +158,7 @@ fn the_short_run_meets_its_faults_too() {
     assert_eq!(golden.requests, 100);
     let (whole, short) = (file.scenario.faults[0], golden.faults[0]);
     assert_eq!((short.from, short.to), (whole.from / 10, whole.to / 10));
-    assert_eq!(golden.orders[1].at, file.scenario.orders[1].at / 10);
+    assert_eq!(golden.overrides[1].at, file.scenario.overrides[1].at / 10);
 }
 
 /// The text above has every key.

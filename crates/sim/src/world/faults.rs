@@ -7,21 +7,21 @@ use crate::node::Condition;
 use crate::requests::Ended;
 
 impl World<'_> {
-    pub(super) fn on_order(&mut self, index: u32) {
-        let order = self.scenario.orders[index as usize];
+    pub(super) fn on_override(&mut self, index: u32) {
+        let change = self.scenario.overrides[index as usize];
         if let Choosers::FrontEnds(front_ends) = &mut self.choosers {
             for front_end in front_ends {
-                if let Some(node) = front_end.local(order.node.0) {
-                    front_end.director.handle_order(node, order.state);
+                if let Some(node) = front_end.local(change.node.0) {
+                    front_end.director.handle_override(node, change.state);
                     front_end.news = true;
                 }
             }
         }
-        self.nodes[order.node.index()].barred = match order.state {
+        self.nodes[change.node.index()].barred = match change.state {
             AdminState::Ready => None,
             AdminState::Drain | AdminState::Maint => Some(self.now),
         };
-        self.tell_oracle(order.node.0);
+        self.tell_oracle(change.node.0);
     }
 
     pub(super) fn on_broke(&mut self, index: u32) {

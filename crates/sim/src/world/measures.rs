@@ -29,7 +29,7 @@ pub(super) struct Measures {
     pub(super) priorities: [PriorityReport; Priority::COUNT],
     /// By site, its nodes.
     members: Vec<Vec<u32>>,
-    /// Those of them without faults and orders.
+    /// Those of them without faults and overrides.
     reliable: Vec<Vec<u32>>,
     sent: Vec<u64>,
     shares: Shares,
@@ -53,7 +53,10 @@ impl Measures {
         };
         let trouble = |node: &u32| {
             scenario.faults.iter().any(|fault| fault.node.0 == *node)
-                || scenario.orders.iter().any(|order| order.node.0 == *node)
+                || scenario
+                    .overrides
+                    .iter()
+                    .any(|change| change.node.0 == *node)
         };
         let members: Vec<_> = (0..sites).map(of_site).collect();
         let mut reliable = members.clone();

@@ -157,9 +157,9 @@ impl<'a> World<'a> {
         for node in 0..self.nodes.len() as u32 {
             self.schedule_first_antagonist(node);
         }
-        for (order, index) in self.scenario.orders.iter().zip(0..) {
-            let at = START + order.at;
-            self.queue.schedule(at, Event::Order { index });
+        for (change, index) in self.scenario.overrides.iter().zip(0..) {
+            let at = START + change.at;
+            self.queue.schedule(at, Event::Override { index });
         }
         for (spell, index) in self.spells.iter().zip(0..) {
             self.queue
@@ -234,7 +234,7 @@ impl<'a> World<'a> {
             Event::Antagonist { node } => self.on_antagonist(node),
             Event::Wake { front_end } => self.on_wake(front_end)?,
             Event::Window => self.on_window()?,
-            Event::Order { index } => self.on_order(index),
+            Event::Override { index } => self.on_override(index),
             Event::Broke { index } => self.on_broke(index),
             Event::Mended { index } => self.on_mended(index),
         }

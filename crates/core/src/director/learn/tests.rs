@@ -168,7 +168,7 @@ fn a_node_that_comes_back_is_judged_by_neither_what_it_did_before_nor_by_what_hu
     let [_, slow] = answered(&mut world, 20, 1, [1.0, 5.0]);
     assert!(slow.factor > 1.5, "{}", slow.factor);
     for (state, millis) in [(AdminState::Drain, 4000), (AdminState::Ready, 1)] {
-        world.director.handle_order(NodeId(1), state);
+        world.director.handle_override(NodeId(1), state);
         world.tick();
         for _ in 0..100 {
             world
@@ -261,7 +261,7 @@ fn drained_nodes_do_not_make_an_unknown_one_look_idle() {
     world.table = LoadTable::new(3, 1);
     world.load(0, 4.0, 8.0);
     world.load(2, 4.0, 0.0);
-    world.director.handle_order(NodeId(2), AdminState::Drain);
+    world.director.handle_override(NodeId(2), AdminState::Drain);
     world.tick();
     let [_, unknown] = world.tick();
     assert_eq!(unknown.prior_runnable, 8.0);
