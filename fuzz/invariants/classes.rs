@@ -96,14 +96,14 @@ fn ordered(requests: &[Request<'_>], config: TreeConfig) {
     }
     let leaves: Vec<_> = tree.leaves().map(|(leaf, _)| leaf).collect();
     for leaf in leaves {
-        let Some(order) = tree.order(leaf) else {
+        let Some(text) = tree.class_pattern(leaf) else {
             continue;
         };
-        let pattern: ClassPattern = match order.parse() {
+        let pattern: ClassPattern = match text.parse() {
             Ok(pattern) => pattern,
-            Err(error) => panic!("{order:?}: {error}"),
+            Err(error) => panic!("{text:?}: {error}"),
         };
-        assert_eq!(pattern.name(), order);
+        assert_eq!(pattern.name(), text);
         for request in &requests {
             let Request {
                 site,
@@ -112,10 +112,10 @@ fn ordered(requests: &[Request<'_>], config: TreeConfig) {
             } = *request;
             let is_folded = tree.find(&request.cut()) == Some(leaf);
             let is_selected = pattern.matches(site, method, target);
-            assert_eq!(is_selected, is_folded, "{order:?}: {request:?}");
+            assert_eq!(is_selected, is_folded, "{text:?}: {request:?}");
             let others = [("blog", method), (site, "BREW")];
             for (site, method) in others {
-                assert!(!pattern.matches(site, method, target), "{order:?}");
+                assert!(!pattern.matches(site, method, target), "{text:?}");
             }
         }
     }

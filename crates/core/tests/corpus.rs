@@ -224,7 +224,7 @@ fn hostile(prng: &mut Prng) -> String {
 }
 
 #[test]
-fn an_order_from_a_class_has_the_requests_of_the_class_and_no_others() {
+fn a_throttle_from_a_class_has_the_requests_of_the_class_and_no_others() {
     // `classes::check` asserts it, of a tree that is full and of one that is not.
     for seed in 0..20 {
         let mut prng = Prng::new(seed);

@@ -27,8 +27,8 @@ const ZONE_QUARTERS: i64 = 14 * 4;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Class {
     pub(super) name: String,
-    /// What an order on its requests would call it.
-    pub(super) order: Option<String>,
+    /// What a throttle of its requests would call it.
+    pub(super) pattern: Option<String>,
     pub(super) requests: u64,
     /// Time at servers.
     pub(super) seconds: f64,

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_is_ordered_by_the_name_that_the_operator_gave_it() {
+    fn a_class_is_throttled_by_the_name_that_the_operator_gave_it() {
         let patterns = [
             "cart=/cart/*",
             "POST /login",

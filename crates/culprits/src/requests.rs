@@ -260,7 +260,7 @@ impl Requests {
             numbers.insert(place, ClassId(classes.len() as u16));
             classes.push(Class {
                 name: self.folder.name(place),
-                order: self.folder.order(place),
+                pattern: self.folder.class_pattern(place),
                 ..Class::default()
             });
         }

@@ -114,7 +114,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
 fn found() -> Findings {
     let finding = |class: &str, share, told| Finding {
         class: class.into(),
-        order: Some(class.into()),
+        pattern: Some(class.into()),
         resource: "shop cpu".into(),
         share,
         cost_seconds: 0.125,

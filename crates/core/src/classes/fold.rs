@@ -58,11 +58,11 @@ impl Folder {
         }
     }
 
-    /// What an order on the requests of a place, and on no others, calls them.
-    pub fn order(&self, place: Place) -> Option<String> {
+    /// What a throttle of the requests of a place, and of no others, calls them.
+    pub fn class_pattern(&self, place: Place) -> Option<String> {
         match place {
             Place::Pattern(_) => Some(self.name(place)),
-            Place::Leaf(leaf) => self.tree.order(leaf),
+            Place::Leaf(leaf) => self.tree.class_pattern(leaf),
         }
     }
 

@@ -12,11 +12,11 @@
 //! It does not know bodies, headers or cookies, and nothing of the meaning of a path. It gives
 //! no access and routes nothing: `/a/../b` is three segments and not `/b`.
 
+#[cfg(test)]
+mod class_pattern_tests;
 mod escape;
 mod fold;
 mod heavy;
-#[cfg(test)]
-mod orders_tests;
 mod pattern;
 mod selector;
 mod shape;

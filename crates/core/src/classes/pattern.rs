@@ -82,8 +82,8 @@ impl Pattern {
         &self.name
     }
 
-    /// Its requests, and those of classes before it that it fits too, as an order on a path names them.
-    pub fn order(&self) -> String {
+    /// Its requests, and those of classes before it that it fits too, as a throttle of a path names them.
+    pub fn class_pattern(&self) -> String {
         let method = self.method.as_deref().unwrap_or("*");
         format!("{method} /{}", self.segments.join("/"))
     }

@@ -120,15 +120,15 @@ impl ClassTable {
         }
     }
 
-    /// What an order on the requests of a class, and on no others, calls it: [`crate::throttle::ClassPattern`]
+    /// What a throttle of the requests of a class, and of no others, calls it: [`crate::throttle::ClassPattern`]
     /// reads that. None for "other", and for what has no method or path of its own.
-    pub fn order(&self, class: ClassId) -> Option<String> {
+    pub fn class_pattern(&self, class: ClassId) -> Option<String> {
         if class == ClassId::OTHER {
             return None;
         }
         match self.slots.get(class.index())? {
-            Slot::Fixed => self.folder.order(Place::Pattern(class.0 - 1)),
-            Slot::Leaf(leaf) => self.folder.order(Place::Leaf(*leaf)),
+            Slot::Fixed => self.folder.class_pattern(Place::Pattern(class.0 - 1)),
+            Slot::Leaf(leaf) => self.folder.class_pattern(Place::Leaf(*leaf)),
             Slot::Free | Slot::Resting { .. } => None,
         }
     }

@@ -203,9 +203,9 @@ impl PathTree {
         name
     }
 
-    /// What an order on the requests of this leaf, and on no others, calls them: [`crate::throttle::ClassPattern`]
+    /// What a throttle of the requests of this leaf, and of no others, calls them: [`crate::throttle::ClassPattern`]
     /// reads it. None for what has no method, site or path of its own.
-    pub fn order(&self, leaf: Leaf) -> Option<String> {
+    pub fn class_pattern(&self, leaf: Leaf) -> Option<String> {
         if self.resolve(leaf) != Some(leaf) {
             return None;
         }

@@ -56,7 +56,7 @@ pub enum PatternError {
     Path,
     /// What follows `?` is no class.
     #[error(
-        "`?` ends a class as `tidegate culprits --json` gives it in `order`, like `GET /search?q`; without `?` any query is meant"
+        "`?` ends a class as `tidegate culprits --json` gives it in `pattern`, like `GET /search?q`; without `?` any query is meant"
     )]
     Query,
     /// No request is of the class that follows.
@@ -200,7 +200,7 @@ impl ClassPattern {
         match (&self.which, &class.which) {
             (Which::Path(path), Which::Class(class, _)) => path.covers(class),
             (Which::Path(_), Which::Named(place, named)) => {
-                self == class || named[*place].order() == self.text
+                self == class || named[*place].class_pattern() == self.text
             }
             (Which::Path(_) | Which::Class(..) | Which::Named(..), _) => self == class,
         }
@@ -352,7 +352,7 @@ mod tests {
         let cart = Pattern::new("/cart/*", Some("cart")).unwrap();
         let named: Arc<[Pattern]> = Arc::new([cart]);
         let parse = |text: &str| ClassPattern::parse(text, &named).unwrap();
-        for (order, class, expected) in [
+        for (wide, class, expected) in [
             ("GET /search", "GET /search?q", true),
             ("GET /search", "GET /search?", true),
             ("* /search", "shop GET /search?", true),
@@ -373,9 +373,9 @@ mod tests {
             ("cart", "GET /cart?", false),
         ] {
             assert_eq!(
-                parse(order).covers(&parse(class)),
+                parse(wide).covers(&parse(class)),
                 expected,
-                "{order}: {class}"
+                "{wide}: {class}"
             );
         }
     }

@@ -101,7 +101,7 @@ pub(super) fn picture(evidence: &Evidence, judged: &[Option<Judged>]) -> Report 
     });
     let class = |class: &super::evidence::Class| ClassMaterial {
         name: class.name.clone(),
-        pattern: class.order.clone(),
+        pattern: class.pattern.clone(),
         throttle: None,
     };
     report(&Material {

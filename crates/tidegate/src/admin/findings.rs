@@ -72,13 +72,12 @@ pub(super) fn reasons(plane: &Plane, class: &str) -> Vec<String> {
     let findings = culprits.findings();
     let now = (plane.clock)();
     let own = findings.all.iter();
-    let order = plane.names.pattern(class).ok();
-    let is_ordered = |it: &Finding| {
-        order
-            .as_ref()
-            .is_some_and(|order| plane.is_ordered(it, order))
+    let pattern = plane.names.pattern(class).ok();
+    let is_covered = |it: &Finding| {
+        let mut pattern = pattern.iter();
+        pattern.any(|pattern| plane.is_covered(it, pattern))
     };
-    let own = own.filter(|it| &*it.class == class || is_ordered(it));
+    let own = own.filter(|it| &*it.class == class || is_covered(it));
     let mut reasons: Vec<_> = own.filter_map(|it| sentence(it, now)).collect();
     let experiment = findings.experiment.iter().filter(|it| it.class == class);
     reasons.extend(experiment.map(|it| it.text.clone()));
@@ -126,7 +125,7 @@ mod tests {
     fn finding() -> Finding {
         Finding {
             class: "GET /search".into(),
-            order: Some("GET /search?".into()),
+            pattern: Some("GET /search?".into()),
             resource: "db cpu".into(),
             share: 0.314,
             cost_seconds: 0.042,

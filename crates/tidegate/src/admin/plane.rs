@@ -86,11 +86,11 @@ pub(crate) struct Look {
 }
 
 impl Plane {
-    /// Whether a class that discovery found is what an override of this is for.
-    pub(crate) fn is_ordered(&self, finding: &Finding, order: &ClassPattern) -> bool {
-        let own = finding.order.as_deref();
+    /// Whether a throttle of this pattern is for the class that discovery found.
+    pub(crate) fn is_covered(&self, finding: &Finding, by: &ClassPattern) -> bool {
+        let own = finding.pattern.as_deref();
         let own = own.and_then(|own| self.names.pattern(own).ok());
-        own.is_some_and(|own| order.covers(&own))
+        own.is_some_and(|own| by.covers(&own))
     }
 
     /// Reads all counters.

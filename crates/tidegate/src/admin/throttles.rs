@@ -49,7 +49,7 @@ pub(super) fn of_class<'a>(plane: &Plane, name: &str, all: &'a [Throttle]) -> Op
     own.or_else(|| {
         let findings = plane.culprits.as_ref()?.findings();
         let found = findings.all.iter().find(|it| *it.class == *name)?;
-        let met = all.iter().filter(|it| plane.is_ordered(found, &it.pattern));
+        let met = all.iter().filter(|it| plane.is_covered(found, &it.pattern));
         met.max_by(|one, other| one.pattern.compare(&other.pattern))
     })
 }

@@ -73,7 +73,7 @@ pub(crate) struct Finding {
     /// The class's name.
     pub(crate) class: Arc<str>,
     /// What an override of its requests calls it; none if there can be none.
-    pub(crate) order: Option<Arc<str>>,
+    pub(crate) pattern: Option<Arc<str>>,
     /// The resource's name.
     pub(crate) resource: Arc<str>,
     /// Part of the resource's capacity that it uses.
@@ -513,10 +513,10 @@ impl Running {
             Some(resource) => format!("no requests of `{class}` are known with {resource} in use"),
             None => format!("no requests of `{class}` are known with any resource in use"),
         })?;
-        let order = most.order.as_deref();
-        let order = order.ok_or_else(|| format!("`{class}` has no method and path of its own"))?;
-        let pattern = self.names.pattern(order);
-        let pattern = pattern.map_err(|error| format!("`{order}` cannot be tested: {error}"))?;
+        let text = most.pattern.as_deref();
+        let text = text.ok_or_else(|| format!("`{class}` has no method and path of its own"))?;
+        let pattern = self.names.pattern(text);
+        let pattern = pattern.map_err(|error| format!("`{text}` cannot be tested: {error}"))?;
         let watched = self.watched.iter().find(|it| it.name == *most.resource);
         let watched = watched.ok_or("the resource is gone")?;
         let names = self.requests.names();
@@ -555,8 +555,8 @@ impl Running {
 
     fn found(&self) -> Vec<Finding> {
         let names: Vec<Arc<str>> = self.requests.names().into_iter().map(Arc::from).collect();
-        let orders: Vec<Option<Arc<str>>> = (self.requests.orders().into_iter())
-            .map(|order| order.map(Arc::from))
+        let patterns: Vec<Option<Arc<str>>> = (self.requests.class_patterns().into_iter())
+            .map(|text| text.map(Arc::from))
             .collect();
         let of = |watched: &Watched| -> Vec<Finding> {
             let resource: Arc<str> = watched.name.as_str().into();
@@ -569,7 +569,7 @@ impl Running {
                 let since = watched.named_at.get(&it.class).filter(|_| it.told);
                 Some(Finding {
                     class: Arc::clone(class),
-                    order: orders.get(it.class.index()).cloned().flatten(),
+                    pattern: patterns.get(it.class.index()).cloned().flatten(),
                     resource: Arc::clone(&resource),
                     share: it.share,
                     cost_seconds: it.cost_seconds,
@@ -623,19 +623,22 @@ impl Running {
 
     fn classes(&self, base: i64) -> Vec<ClassMaterial> {
         let throttles = self.shared.throttles.all();
-        let throttle = |order: &String| {
-            let pattern = self.names.pattern(order).ok()?;
+        let throttle = |text: &String| {
+            let pattern = self.names.pattern(text).ok()?;
             let own = throttles.iter().filter(|it| it.pattern.covers(&pattern));
             let own = own.max_by(|one, other| one.pattern.compare(&other.pattern))?;
             Some(shown(own, base))
         };
         let names = self.requests.names().into_iter();
-        let class = |(name, order): (String, Option<String>)| ClassMaterial {
-            throttle: order.as_ref().and_then(throttle),
-            pattern: order,
+        let class = |(name, pattern): (String, Option<String>)| ClassMaterial {
+            throttle: pattern.as_ref().and_then(throttle),
+            pattern,
             name,
         };
-        names.zip(self.requests.orders()).map(class).collect()
+        names
+            .zip(self.requests.class_patterns())
+            .map(class)
+            .collect()
     }
 
     fn notes(&self) -> Vec<String> {

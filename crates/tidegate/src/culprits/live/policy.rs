@@ -134,7 +134,7 @@ impl Policy {
     /// What the order on a class is called: as it was set, or as it would be.
     fn order(&self, it: &Finding) -> Option<String> {
         let set = self.orders.get(&*it.class).map(String::as_str);
-        set.or(it.order.as_deref()).map(str::to_owned)
+        set.or(it.pattern.as_deref()).map(str::to_owned)
     }
 
     /// What the core is given of a finding; nothing if it is neither named nor suspected, cannot be ordered, or is
@@ -207,7 +207,7 @@ mod tests {
 
     fn finding(class: &str, told: Option<Confidence>) -> Finding {
         // As discovery would call it: `cart` by the configuration, and paths without a query.
-        let order = match class {
+        let pattern = match class {
             "other" => None,
             "cart" => Some(class.into()),
             _ if class.contains('?') => Some(class.into()),
@@ -215,7 +215,7 @@ mod tests {
         };
         Finding {
             class: class.into(),
-            order,
+            pattern,
             resource: "db cpu".into(),
             share: 0.5,
             cost_seconds: 0.1,
@@ -444,9 +444,12 @@ mod tests {
             target: "/*?q",
         };
         let class = table.add(&request, Weight::ARRIVAL);
-        let (name, order) = (table.name(class).unwrap(), table.order(class).unwrap());
+        let (name, order) = (
+            table.name(class).unwrap(),
+            table.class_pattern(class).unwrap(),
+        );
         let found = [Finding {
-            order: Some(order.into()),
+            pattern: Some(order.into()),
             ..finding(&name, Some(Confidence::Strong))
         }];
         let now = Timestamp::from_millis(100_000);
@@ -465,7 +468,7 @@ mod tests {
         let (mut policy, throttling) = (policy(), Throttling::new(10));
         let found = |order: &str| {
             [Finding {
-                order: Some(order.into()),
+                pattern: Some(order.into()),
                 ..finding("GET /item/{*}", Some(Confidence::Strong))
             }]
         };

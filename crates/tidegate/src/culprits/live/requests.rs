@@ -411,10 +411,10 @@ impl Requests {
         worst
     }
 
-    /// What orders on the requests of classes call them, by number.
-    pub(super) fn orders(&self) -> Vec<Option<String>> {
+    /// What throttles of the requests of classes call them, by number.
+    pub(super) fn class_patterns(&self) -> Vec<Option<String>> {
         (0..SLOTS)
-            .map(|number| self.table.order(ClassId(number as u16)))
+            .map(|number| self.table.class_pattern(ClassId(number as u16)))
             .collect()
     }
 

@@ -488,7 +488,7 @@ impl Named {
     /// A finding, if it is named.
     fn of(finding: &Finding, at: Duration) -> Option<Self> {
         let (confidence, _) = finding.told.as_ref()?;
-        let pattern = finding.order.as_deref().unwrap_or(&finding.class);
+        let pattern = finding.pattern.as_deref().unwrap_or(&finding.class);
         Some(Self {
             at,
             class: finding.class.to_string(),
