@@ -7,7 +7,7 @@ use tidegate_core::topology::NodeId;
 
 use crate::node::Node;
 use crate::own_log::{OwnLog, Polls};
-use crate::reads::{Reads, Told, phase};
+use crate::reads::{LoadRead, Reads, phase};
 
 /// See the module.
 #[derive(Debug)]
@@ -130,37 +130,37 @@ impl Link {
         nodes: &[Node],
         reads: &mut Reads,
     ) -> Option<NodeLoad> {
-        let told = reads.told(nodes, node, phase, number)?;
-        if told.generation == self.generation && told.made_at <= self.made_at {
+        let read = reads.read(nodes, node, phase, number)?;
+        if read.generation == self.generation && read.made_at <= self.made_at {
             return None;
         }
-        self.generation = told.generation;
-        self.made_at = told.made_at;
+        self.generation = read.generation;
+        self.made_at = read.made_at;
         // A record that was published came with an earlier read already.
-        if told.timing.answered_at == told.made_at {
+        if read.timing.answered_at == read.made_at {
             return Some(NodeLoad {
-                unseen_from: self.unseen_from(told, told.timing.received_at),
-                ..told.load
+                unseen_from: self.unseen_from(read, read.timing.received_at),
+                ..read.load
             });
         }
-        let told = *told;
-        let first = reads.first_with(node, number, &told);
+        let read = *read;
+        let first = reads.first_with(node, number, &read);
         let timing = reads.timing(nodes, node, phase, first);
-        let received_at = timing.unwrap_or(told.timing).received_at;
+        let received_at = timing.unwrap_or(read.timing).received_at;
         Some(NodeLoad {
-            unseen_from: self.unseen_from(&told, received_at),
-            ..told.load
+            unseen_from: self.unseen_from(&read, received_at),
+            ..read.load
         })
     }
 
     /// Own traffic that the record has seen: what was sent a one-way delay before it was made,
     /// and what had come back a one-way delay after.
-    fn unseen_from(&self, told: &Told, received_at: Timestamp) -> OwnTraffic {
+    fn unseen_from(&self, read: &LoadRead, received_at: Timestamp) -> OwnTraffic {
         let Some(polls) = self.polls else {
             return OwnTraffic::default();
         };
-        let timing = &told.timing;
-        if told.made_at == timing.answered_at && timing.received_at == received_at {
+        let timing = &read.timing;
+        if read.made_at == timing.answered_at && timing.received_at == received_at {
             // Made at the read: seen are what had been sent and what had ended then.
             if self.changed_at <= timing.sent_at {
                 return self.now;
@@ -171,7 +171,7 @@ impl Link {
             };
         }
         let one_way = timing.received_at.since(timing.sent_at) / 2;
-        let observed_at = told.load.observed_at;
+        let observed_at = read.load.observed_at;
         let noted = |when| self.own.noted_at(when, received_at, polls);
         OwnTraffic {
             dispatched: noted(observed_at - one_way).dispatched,
@@ -340,9 +340,9 @@ mod tests {
                 Step::Received(number) => eager.received(&reads, number, now, own),
                 Step::Check => {
                     reader.catch_up(now, &nodes, &mut reads, &table);
-                    let told = format!("{:?}", table.last(NODE));
+                    let read = format!("{:?}", table.last(NODE));
                     let wanted = format!("{:?}", eager.table.last(NODE));
-                    assert_eq!(told, wanted, "seed {seed}, {records:?} at {now:?}");
+                    assert_eq!(read, wanted, "seed {seed}, {records:?} at {now:?}");
                     checks += 1;
                 }
             }

@@ -49,7 +49,7 @@ pub(crate) struct Timing {
 
 /// What a read gave.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct LoadRead {
     pub(crate) timing: Timing,
     pub(crate) generation: u64,
     pub(crate) made_at: Timestamp,
@@ -67,7 +67,7 @@ pub(crate) struct Reads {
     class_of: Vec<Option<usize>>,
     quota_milli: Vec<u32>,
     /// The last read that was asked for, by node and phase.
-    known: Vec<(i64, Option<Told>)>,
+    known: Vec<(i64, Option<LoadRead>)>,
 }
 
 /// Which rates are looked at: windows for the others are not looked for, and what they
@@ -206,16 +206,16 @@ impl Reads {
     }
 
     /// The read of the same phase that was the first to bring the record of this one.
-    pub(crate) fn first_with(&self, node: usize, number: i64, told: &Told) -> i64 {
+    pub(crate) fn first_with(&self, node: usize, number: i64, read: &LoadRead) -> i64 {
         let class = match self.class_of[node] {
             Some(class) => &self.classes[class],
             None => return number,
         };
-        let aged = told.timing.answered_at - Duration::from_nanos(class.age_ns);
+        let aged = read.timing.answered_at - Duration::from_nanos(class.age_ns);
         if !class.regular || class.published_ns == 0 {
             return number;
         }
-        let stood = nanos(aged.since(told.made_at));
+        let stood = nanos(aged.since(read.made_at));
         (number - (stood / class.interval_ns) as i64).max(0)
     }
 
@@ -234,13 +234,13 @@ impl Reads {
     }
 
     /// What this read gave; nothing if the node had no record then. Worked out once.
-    pub(crate) fn told(
+    pub(crate) fn read(
         &mut self,
         nodes: &[Node],
         node: usize,
         phase: u32,
         number: i64,
-    ) -> Option<&Told> {
+    ) -> Option<&LoadRead> {
         let place = node * PHASES as usize + phase as usize;
         if self.known[place].0 != number {
             self.known[place] = (number, self.work_out(nodes, node, phase, number));
@@ -248,7 +248,7 @@ impl Reads {
         self.known[place].1.as_ref()
     }
 
-    fn work_out(&self, nodes: &[Node], node: usize, phase: u32, number: i64) -> Option<Told> {
+    fn work_out(&self, nodes: &[Node], node: usize, phase: u32, number: i64) -> Option<LoadRead> {
         let class = &self.classes[self.class_of[node]?];
         let Reach::Answered(timing) = self.reach(nodes, node, phase, number) else {
             return None;
@@ -281,7 +281,7 @@ impl Reads {
         };
         let one_way = timing.received_at.since(timing.sent_at) / 2;
         let standing = timing.answered_at.since(made_at);
-        Some(Told {
+        Some(LoadRead {
             timing,
             generation: counters.generation,
             made_at,

@@ -9,7 +9,7 @@
 //! The idea in one sentence: regress the resource's use, in bins of 100 ms, on where each class's
 //! requests were in progress, rather than on how many came or ended in each second. One step a file:
 //! `clock`, `high_pass`, `atoms`, `screen`, `nnls`, `virtual_time`, `cross_fit`, `arrivals`, `shift_null`,
-//! `occupancy`, `slowdown`, `decision`; [`delay_experiment`] is for what observation cannot decide, and [`Whole`]
+//! `occupancy`, `slowdown`, `decision`; [`delay_experiment`] is for what observation cannot decide, and [`WholeRecording`]
 //! the judgement on a recording from all that was said while it was played.
 //!
 //! What it does not know: servers, URLs, files, clocks. Single-threaded on purpose: an evaluation
@@ -61,7 +61,7 @@ pub use alignment::{Alignment, Binned, align};
 pub use learned::{AGE_MAX_SECONDS, BYTES_MAX, Learned, LearnedClass, LearnedError};
 pub use pearson::Pearson;
 pub use verdict::{Confidence, Verdict, Verdicts};
-pub use whole::{Told, Whole};
+pub use whole::{NamedSpan, WholeRecording};
 
 pub use crate::classes::ClassId;
 use crate::time::Timestamp;
@@ -232,7 +232,7 @@ impl Discovery {
         }
     }
 
-    /// Of a recording. A class that is accused in one must be named for longer than a window anyway ([`Whole`]), so a
+    /// Of a recording. A class that is accused in one must be named for longer than a window anyway ([`WholeRecording`]), so a
     /// steady start is no reason to ask the long window early.
     pub fn of_recording(limits: Limits) -> Self {
         Self {

@@ -51,7 +51,7 @@ const FREEDOM: f64 = 300.0;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Whole {
+pub struct WholeRecording {
     /// So long an episode must last.
     least: Duration,
     /// Whether the recording is much too short for two windows: nothing is strong then.
@@ -69,7 +69,7 @@ pub struct Whole {
 
 /// When a class was named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct NamedSpan {
     /// The first evaluation that named it.
     pub since: Timestamp,
     /// The last one.
@@ -115,7 +115,7 @@ struct OfClass {
     accused: Option<Episode>,
 }
 
-impl Whole {
+impl WholeRecording {
     /// For a recording of this length, in the time of its verdicts. `by_occupancy` says whether what
     /// rests on lives alone is believed.
     pub fn new(length: Duration, by_occupancy: bool) -> Self {
@@ -165,7 +165,7 @@ impl Whole {
     }
 
     /// What all of them say together, and when accused classes were named.
-    pub fn finish(mut self) -> (Verdicts, BTreeMap<ClassId, Told>) {
+    pub fn finish(mut self) -> (Verdicts, BTreeMap<ClassId, NamedSpan>) {
         let (resource, at) = self.last.unwrap_or((ResourceId(0), Timestamp::ZERO));
         let mut told = BTreeMap::new();
         let mut classes = Vec::new();
@@ -177,7 +177,7 @@ impl Whole {
                 let evaluations = u32::try_from(many).unwrap_or(u32::MAX);
                 told.insert(
                     class,
-                    Told {
+                    NamedSpan {
                         since,
                         until,
                         evaluations,
@@ -441,8 +441,11 @@ mod tests {
     }
 
     /// Evaluations every 2.5 s up to so many seconds, and what each says of class 1.
-    fn whole(seconds: u64, of: impl Fn(f64) -> Option<Confidence>) -> (Verdicts, Option<Told>) {
-        let mut whole = Whole::new(Duration::from_secs(seconds), true);
+    fn whole(
+        seconds: u64,
+        of: impl Fn(f64) -> Option<Confidence>,
+    ) -> (Verdicts, Option<NamedSpan>) {
+        let mut whole = WholeRecording::new(Duration::from_secs(seconds), true);
         for place in 3..=seconds * 2 / 5 {
             let at = place as f64 * 2.5;
             whole.add(&Verdicts {
@@ -526,7 +529,7 @@ mod tests {
         let occupied = Some(Confidence::FromOccupancy);
         let (verdicts, _) = whole(300, |_| occupied);
         assert_eq!(of_class_1(&verdicts).culprit, occupied);
-        let mut not_believed = Whole::new(Duration::from_secs(300), false);
+        let mut not_believed = WholeRecording::new(Duration::from_secs(300), false);
         for at in (0..300).step_by(2) {
             not_believed.add(&Verdicts {
                 resource: ResourceId(0),
@@ -544,7 +547,7 @@ mod tests {
 
     #[test]
     fn nothing_says_nothing() {
-        let (verdicts, told) = Whole::new(Duration::ZERO, true).finish();
+        let (verdicts, told) = WholeRecording::new(Duration::ZERO, true).finish();
         assert!(verdicts.classes.is_empty() && told.is_empty());
     }
 }

@@ -40,7 +40,7 @@ pub enum Entry {
 
 /// What becomes of one that was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum HeldOutcome {
     /// It goes on; its end must be reported.
     Pass,
     /// It has waited for as long as it may.
@@ -157,7 +157,7 @@ impl Gate {
     }
 
     /// What becomes of the next of those that are held, if anything.
-    pub(super) fn poll(&mut self, now: Timestamp) -> Option<(HeldId, Told)> {
+    pub(super) fn poll(&mut self, now: Timestamp) -> Option<(HeldId, HeldOutcome)> {
         self.end_pauses(now);
         if !self.returning.is_empty() && !self.has_place() && self.pauses.pop() {
             self.handle_end();
@@ -166,16 +166,16 @@ impl Gate {
             && let Some(id) = self.returning.pop_first()
         {
             self.take_back();
-            return Some((id, Told::Pass));
+            return Some((id, HeldOutcome::Pass));
         }
         let (told, (id, since)) = if !self.held.is_empty() && self.has_room(now) {
-            (Told::Pass, self.held.pop()?)
+            (HeldOutcome::Pass, self.held.pop()?)
         } else {
-            (Told::Late, self.held.expire(self.limits.queue, now)?)
+            (HeldOutcome::Late, self.held.expire(self.limits.queue, now)?)
         };
         match told {
-            Told::Pass => self.pass(),
-            Told::Late => self.counters.rejected += 1,
+            HeldOutcome::Pass => self.pass(),
+            HeldOutcome::Late => self.counters.rejected += 1,
         }
         self.counters.delayed += now.since(since);
         Some((id, told))

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::bandwidth::Piece;
-use super::gate::{Counters, Entry, Gate, Told};
+use super::gate::{Counters, Entry, Gate, HeldOutcome};
 use super::held::HeldId;
 use super::rules::{Rule, Rules};
 use super::stillness::Stood;
@@ -190,9 +190,9 @@ impl Throttles {
 
     /// What becomes of one of those that are held, if anything; to be asked until it says nothing, after
     /// every end and every change, and when [`Throttles::due`] says so.
-    pub fn poll(&mut self, now: Timestamp) -> Option<(HeldId, Told)> {
+    pub fn poll(&mut self, now: Timestamp) -> Option<(HeldId, HeldOutcome)> {
         if let Some(id) = self.freed.pop_front() {
-            return Some((id, Told::Pass));
+            return Some((id, HeldOutcome::Pass));
         }
         self.rows.values_mut().find_map(|row| row.gate.poll(now))
     }

@@ -8,21 +8,21 @@ const MILLI: i64 = SECOND / 1000;
 
 /// What matters of a line: class, when it was sent and how long it took, in milliseconds from [`AT`].
 #[derive(Debug, PartialEq)]
-struct Told {
+struct Parsed {
     what: String,
     sent: i64,
     life: Option<i64>,
 }
 
-fn told(what: &str, sent: i64, life: Option<i64>) -> Told {
-    Told {
+fn parsed(what: &str, sent: i64, life: Option<i64>) -> Parsed {
+    Parsed {
         what: what.into(),
         sent,
         life,
     }
 }
 
-fn of(entry: &Entry<'_>) -> Told {
+fn of(entry: &Entry<'_>) -> Parsed {
     let parts = [&entry.site, &entry.method, &entry.target];
     let what: Vec<&str> = parts
         .iter()
@@ -31,14 +31,14 @@ fn of(entry: &Entry<'_>) -> Told {
         .collect();
     let life = entry.life();
     let ended = entry.at.nanos + entry.to_end();
-    Told {
+    Parsed {
         what: what.join(" "),
         sent: (ended - life.unwrap_or(0) - AT) / MILLI,
         life: life.map(|life| life / MILLI),
     }
 }
 
-fn read(format: &Format, line: &str) -> Told {
+fn read(format: &Format, line: &str) -> Parsed {
     of(&format.read(line).unwrap().unwrap())
 }
 
@@ -47,7 +47,7 @@ fn detected(lines: &[&str]) -> Format {
     Format::detect(&lines).unwrap()
 }
 
-fn detect_and_read(line: &str) -> Told {
+fn detect_and_read(line: &str) -> Parsed {
     read(&detected(&[line]), line)
 }
 
@@ -56,13 +56,13 @@ const COMMON: &str =
 
 #[test]
 fn common_and_combined_are_known_without_being_told() {
-    assert_eq!(detect_and_read(COMMON), told("GET /a?b=1", 0, None));
+    assert_eq!(detect_and_read(COMMON), parsed("GET /a?b=1", 0, None));
     let combined = format!(r#"{COMMON} "http://x/ \"y" "Mozilla/4.08 [en] (Win98; I ;Nav)""#);
-    assert_eq!(detect_and_read(&combined), told("GET /a?b=1", 0, None));
+    assert_eq!(detect_and_read(&combined), parsed("GET /a?b=1", 0, None));
     let vhost = format!("shop.example:443 {COMMON}");
     assert_eq!(
         detect_and_read(&vhost),
-        told("shop.example GET /a?b=1", 0, None)
+        parsed("shop.example GET /a?b=1", 0, None)
     );
 }
 
@@ -73,30 +73,33 @@ fn a_number_at_the_end_is_told_by_all_of_the_sample() {
     let micros = ["51240", "310", "9"].map(line);
     let format = detected(&micros.each_ref().map(String::as_str));
     assert!(format.name().contains("%D"), "{}", format.name());
-    assert_eq!(read(&format, &micros[0]), told("GET /a?b=1", 0, Some(51)));
+    assert_eq!(read(&format, &micros[0]), parsed("GET /a?b=1", 0, Some(51)));
     // %T: no site answers half of its requests in less than 20 us.
     let seconds = ["0", "0", "3"].map(line);
     let format = detected(&seconds.each_ref().map(String::as_str));
     assert!(format.name().contains("%T"), "{}", format.name());
     assert_eq!(
         read(&format, &seconds[2]),
-        told("GET /a?b=1", 0, Some(3000))
+        parsed("GET /a?b=1", 0, Some(3000))
     );
     // What a client says of itself is no duration.
     let agent = format!(r#"{COMMON} "-" "17""#);
-    assert_eq!(detect_and_read(&agent), told("GET /a?b=1", 0, None));
+    assert_eq!(detect_and_read(&agent), parsed("GET /a?b=1", 0, None));
     // nginx: the time is the end, and the servers were done before the client was.
     assert_eq!(
         detect_and_read(&line("0.250")),
-        told("GET /a?b=1", -250, Some(250))
+        parsed("GET /a?b=1", -250, Some(250))
     );
     let both = line("0.250 0.100, 0.050");
-    assert_eq!(detect_and_read(&both), told("GET /a?b=1", -250, Some(150)));
+    assert_eq!(
+        detect_and_read(&both),
+        parsed("GET /a?b=1", -250, Some(150))
+    );
     let redirected = line("0.250 0.100 : 0.050, 0.010 17");
     assert_eq!(detect_and_read(&redirected).life, Some(160));
     assert_eq!(
         detect_and_read(&line("0.250 0.100")),
-        told("GET /a?b=1", -250, Some(100))
+        parsed("GET /a?b=1", -250, Some(100))
     );
     let format = detected(&[&line("0.250 0.100")]);
     assert!(!format.read(&line("0.001 -")).unwrap().unwrap().sent);
@@ -105,11 +108,17 @@ fn a_number_at_the_end_is_told_by_all_of_the_sample() {
 #[test]
 fn named_times_and_our_own_combined_log() {
     let named = format!(r#"{COMMON} "-" "x" rt=0.300 uct="0.001" uht="0.2" urt="0.200""#);
-    assert_eq!(detect_and_read(&named), told("GET /a?b=1", -300, Some(200)));
+    assert_eq!(
+        detect_and_read(&named),
+        parsed("GET /a?b=1", -300, Some(200))
+    );
     let own = format!(
         r#"{COMMON} "-" "x" host="h" bytes_in=0 duration_us=90000 queue_us=15000 upstream_us=70000 site="shop" node="n1" tries=1"#
     );
-    assert_eq!(detect_and_read(&own), told("shop GET /a?b=1", 15, Some(75)));
+    assert_eq!(
+        detect_and_read(&own),
+        parsed("shop GET /a?b=1", 15, Some(75))
+    );
     let refused = format!(
         r#"{COMMON} "-" "x" host="h" bytes_in=0 duration_us=90 queue_us=0 site="shop" tries=0"#
     );
@@ -126,22 +135,22 @@ fn apache_as_configured() {
     let line = r#"shop 10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "POST /a\"b HTTP/1.1" 200 17 "-" "x \"y\"" 1500000"#;
     assert_eq!(
         read(&format, line),
-        told(r#"shop POST /a\"b"#, 0, Some(1500))
+        parsed(r#"shop POST /a\"b"#, 0, Some(1500))
     );
     // Pieces of a time, thousandths of it, path and query apart.
     let format = compile("%h %{%d/%b/%Y:%H:%M:%S}t.%{msec_frac}t %{%z}t %m %U%q %{ms}T");
     let line = "h 10/Oct/2000:13:55:36.250 -0700 GET /a?x=1 40";
-    assert_eq!(read(&format, line), told("GET /a?x=1", 250, Some(40)));
+    assert_eq!(read(&format, line), parsed("GET /a?x=1", 250, Some(40)));
     assert_eq!(format.read(line).unwrap().unwrap().at.resolution, MILLI);
     assert_eq!(read(&format, &line.replace("?x=1", "")).what, "GET /a");
     // The end of a request, in microseconds.
     let format = compile("%{end:usec}t \"%r\" %D");
     let line = "971211336500000 \"GET / HTTP/1.1\" 500000";
-    assert_eq!(read(&format, line), told("GET /", 0, Some(500)));
+    assert_eq!(read(&format, line), parsed("GET /", 0, Some(500)));
     // Bare requests with spaces around.
     let format = compile("%t %r %s %T");
     let line = "[10/Oct/2000:13:55:36 -0700] GET /a HTTP/1.1 200 2";
-    assert_eq!(read(&format, line), told("GET /a", 0, Some(2000)));
+    assert_eq!(read(&format, line), parsed("GET /a", 0, Some(2000)));
 }
 
 /// The log of Elephants-2005: host, microseconds, connection, process, second, seconds, path.
@@ -151,7 +160,7 @@ fn the_format_of_paper_004() {
     let line = "10.1.1.2 20296 + 1377 971211336 0 /PHP/SearchItemsByCategory.php";
     assert_eq!(
         read(&format, line),
-        told("/PHP/SearchItemsByCategory.php", 0, Some(0))
+        parsed("/PHP/SearchItemsByCategory.php", 0, Some(0))
     );
     let line = "10.1.1.2 2029600 + 1377 971211336 2 /PHP/RUBiS_logo.jpg";
     assert_eq!(format.read(line).unwrap().unwrap().total, Some(2 * SECOND));
@@ -165,22 +174,22 @@ fn nginx_as_configured() {
     let line = r#"::1 - - [10/Oct/2000:20:55:36 +0000] shop "GET /a?b HTTP/2.0" 200 1.500 0.500, 0.250 : 0.250"#;
     assert_eq!(
         read(&format.unwrap(), line),
-        told("shop GET /a?b", -1500, Some(1000))
+        parsed("shop GET /a?b", -1500, Some(1000))
     );
     let format =
         Format::parse("$msec|$request_method|${request_uri}|$upstream_response_time").unwrap();
     assert_eq!(
         read(&format, "971211336.125|GET|/a|0.125"),
-        told("GET /a", 0, Some(125))
+        parsed("GET /a", 0, Some(125))
     );
     assert!(!format.read("971211336.125|GET|/a|-").unwrap().unwrap().sent);
     // The list has the separator in it.
     let format = Format::parse("$msec $upstream_response_time $status $request_uri").unwrap();
     let line = "971211336.125 0.100, 0.010 : 0.015 200 /a";
-    assert_eq!(read(&format, line), told("/a", 0, Some(125)));
+    assert_eq!(read(&format, line), parsed("/a", 0, Some(125)));
     let format = Format::parse("$time_iso8601 $uri $args $request_time").unwrap();
     let line = "2000-10-10T22:55:36+02:00 /a b=1 0.010";
-    assert_eq!(read(&format, line), told("/a?b=1", -10, Some(10)));
+    assert_eq!(read(&format, line), parsed("/a?b=1", -10, Some(10)));
     assert_eq!(read(&format, &line.replace("b=1", "-")).what, "/a");
 }
 
@@ -235,7 +244,7 @@ fn a_format_has_so_many_parts_and_no_more() {
 fn haproxy_by_its_timers() {
     assert_eq!(
         detect_and_read(HAPROXY),
-        told("static GET /index.html", 685, Some(379))
+        parsed("static GET /index.html", 685, Some(379))
     );
     let six = HAPROXY.replace("10.0.1.2:33317", "[2001:db8::1]:33317");
     assert_eq!(detect_and_read(&six).sent, 685);
@@ -267,42 +276,42 @@ fn objects_by_the_names_of_their_fields() {
         // Ours: the start, and the queue before the server.
         (
             r#"{"time":"2000-10-10T20:55:36.000100Z","client":"::1","method":"GET","host":"h","path":"/a?b","status":200,"duration_us":90000,"queue_us":15000,"upstream_us":1,"site":"shop","node":"n1"}"#,
-            told("shop GET /a?b", 15, Some(75)),
+            parsed("shop GET /a?b", 15, Some(75)),
         ),
         // Caddy.
         (
             r#"{"level":"info","ts":971211336.5,"request":{"method":"GET","host":"shop","uri":"/a"},"duration":0.25,"status":200}"#,
-            told("shop GET /a", 250, Some(250)),
+            parsed("shop GET /a", 250, Some(250)),
         ),
         // Traefik.
         (
             r#"{"Duration":300000000,"OriginDuration":200000000,"RequestMethod":"GET","RequestPath":"/a","ServiceName":"s@file","StartUTC":"2000-10-10T20:55:36Z","time":"2000-10-10T20:55:37Z"}"#,
-            told("s@file GET /a", 0, Some(200)),
+            parsed("s@file GET /a", 0, Some(200)),
         ),
         // Envoy.
         (
             r#"{"start_time":"2000-10-10T20:55:36.125Z","method":"GET","path":"/a","duration":40,"authority":"shop"}"#,
-            told("shop GET /a", 125, Some(40)),
+            parsed("shop GET /a", 125, Some(40)),
         ),
         // nginx with a request line and a list of servers.
         (
             r#"{"time_local":"10/Oct/2000:20:55:36 +0000","request":"GET /a HTTP/1.1","request_time":"0.500","upstream_response_time":"0.100, 0.200"}"#,
-            told("GET /a", -500, Some(300)),
+            parsed("GET /a", -500, Some(300)),
         ),
         // Elastic's names, nested.
         (
             r#"{"@timestamp":"2000-10-10T20:55:36.000Z","event":{"duration":2000000},"http":{"request":{"method":"GET"}},"url":{"path":"/a"}}"#,
-            told("GET /a", -2, Some(2)),
+            parsed("GET /a", -2, Some(2)),
         ),
         // Google's.
         (
             r#"{"timestamp":"2000-10-10T20:55:36Z","httpRequest":{"requestMethod":"GET","requestUrl":"https://shop/a","latency":"0.5s"}}"#,
-            told("GET https://shop/a", -500, Some(500)),
+            parsed("GET https://shop/a", -500, Some(500)),
         ),
         // Small numbers as some write them.
         (
             r#"{"ts":971211336,"method":"GET","uri":"/a","latency":1.5e-2}"#,
-            told("GET /a", -15, Some(15)),
+            parsed("GET /a", -15, Some(15)),
         ),
     ] {
         assert_eq!(detect_and_read(line), expected, "{line}");

@@ -1,13 +1,13 @@
 //! Verdicts and picture of files: each resource is given to the discovery, the whole recording judged.
 //!
-//! What discovery names at one time may be one event; `tidegate_core::culprits::Whole` says what of it
+//! What discovery names at one time may be one event; `tidegate_core::culprits::WholeRecording` says what of it
 //! lasts. Where readings are far apart nothing rests on lives alone: of a full resource such readings
 //! tell nothing (measured: half of those that were named then were innocent).
 
 use std::collections::BTreeMap;
 
 use tidegate_core::classes::ClassId;
-use tidegate_core::culprits::{UTILIZATION_MIN, Verdicts, Whole};
+use tidegate_core::culprits::{UTILIZATION_MIN, Verdicts, WholeRecording};
 use tidegate_core::time::Timestamp;
 
 use super::evidence::{Aligned, Evidence, Resource};
@@ -54,7 +54,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Option<Judged>> {
 
 fn judge_one(mut replay: Replay<'_>) -> Judged {
     let scale = replay.scale();
-    let mut whole = Whole::new(replay.length(), scale <= OCCUPANCY_SCALE_MAX);
+    let mut whole = WholeRecording::new(replay.length(), scale <= OCCUPANCY_SCALE_MAX);
     let mut evaluations = 0;
     for verdicts in &mut replay {
         whole.add(&verdicts);

@@ -24,7 +24,7 @@ const COUNTED_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     /// Answered as wanted.
-    Completed(Told),
+    Completed(AnswerHeaders),
     /// 503 or 429.
     Refused,
     /// Anything else, with its kind.
@@ -33,7 +33,7 @@ pub(super) enum Outcome {
 
 /// What an answer's headers say that are looked at.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Told {
+pub(super) struct AnswerHeaders {
     /// The value of the counted one.
     pub(super) counted: Option<String>,
     /// The number in the one that is added up.
@@ -122,13 +122,13 @@ impl Client {
             status if status.is_client_error() || status.is_server_error() => {
                 Outcome::Failed(format!("status {}", status.as_u16()))
             }
-            _ => Outcome::Completed(self.told(head)),
+            _ => Outcome::Completed(self.headers_of(head)),
         }
     }
 
-    fn told(&self, head: &response::Parts) -> Told {
+    fn headers_of(&self, head: &response::Parts) -> AnswerHeaders {
         let value = |name: &Option<HeaderName>| head.headers.get(name.as_ref()?)?.to_str().ok();
-        Told {
+        AnswerHeaders {
             counted: value(&self.headers.count_by)
                 .map(|value| value.chars().take(COUNTED_MAX).collect()),
             amount: value(&self.headers.sum_by).and_then(|value| value.parse().ok()),

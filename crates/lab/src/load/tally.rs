@@ -112,10 +112,10 @@ impl Tally {
         let late = ended.begun.saturating_sub(ended.due);
         result.late += u64::from(late > LATE.max(latency / LATE_PART));
         match &ended.outcome {
-            Outcome::Completed(told) => {
+            Outcome::Completed(headers) => {
                 result.completed += 1;
                 self.latencies.saturating_record(micros);
-                if let Some(value) = &told.counted {
+                if let Some(value) = &headers.counted {
                     count(&mut result.counts, value);
                 }
             }
@@ -185,11 +185,11 @@ impl Windows {
         let number = (since.as_nanos() / self.length.as_nanos()) as usize;
         self.close_before(number);
         match &ended.outcome {
-            Outcome::Completed(told) => {
+            Outcome::Completed(headers) => {
                 self.open.completed += 1;
                 self.open.within += u64::from(self.slo.is_some_and(|slo| micros <= slo));
                 self.latencies.push(micros);
-                if let Some(value) = &told.counted {
+                if let Some(value) = &headers.counted {
                     count(&mut self.open.counts, value);
                 }
             }
@@ -228,7 +228,7 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::client::Told;
+    use crate::load::client::AnswerHeaders;
     use crate::load::plan::{Pacing, Requests};
 
     const STRETCH: Stretch = Stretch {
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn what_was_due_counts_and_what_ended_is_throughput() {
         let mut tally = Tally::new(&stream(), STRETCH, (None, None));
-        let done = || Outcome::Completed(Told::default());
+        let done = || Outcome::Completed(AnswerHeaders::default());
         tally.request(&ended(900, 1100, done())); // due in the warm-up
         tally.request(&ended(1000, 1500, done()));
         tally.request(&ended(1500, 2500, Outcome::Refused));
@@ -287,7 +287,7 @@ mod tests {
             (1_024_900, 1500),
             (1_025_100, 1500),
         ] {
-            let mut request = ended(1000, ended_ms, Outcome::Completed(Told::default()));
+            let mut request = ended(1000, ended_ms, Outcome::Completed(AnswerHeaders::default()));
             request.begun = Duration::from_micros(begun_us);
             tally.request(&request);
         }
@@ -300,7 +300,7 @@ mod tests {
         let slo = Some(Duration::from_millis(300));
         let mut tally = Tally::new(&stream(), STRETCH, (windows, slo));
         let by = |node: &str| {
-            Outcome::Completed(Told {
+            Outcome::Completed(AnswerHeaders {
                 counted: Some(node.to_owned()),
                 amount: None,
             })

@@ -94,11 +94,11 @@ impl Visits {
         };
         result.offered += 1;
         match &ended.outcome {
-            Outcome::Completed(told) => {
+            Outcome::Completed(headers) => {
                 result.completed += 1;
                 latencies.saturating_record(micros);
-                result.amount += told.amount.unwrap_or_default();
-                result.amounts += u64::from(told.amount.is_some());
+                result.amount += headers.amount.unwrap_or_default();
+                result.amounts += u64::from(headers.amount.is_some());
             }
             Outcome::Refused => result.refused += 1,
             Outcome::Failed(_) => result.failed += 1,
@@ -126,7 +126,7 @@ impl Visits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::client::Told;
+    use crate::load::client::AnswerHeaders;
     use crate::load::walk::{Page, Walk};
 
     fn stream() -> Stream {
@@ -164,18 +164,18 @@ mod tests {
     #[test]
     fn pages_are_counted_apart_and_amounts_add_up() {
         let mut visits = Visits::of(&stream()).unwrap();
-        let told = |amount| {
-            Outcome::Completed(Told {
+        let headers = |amount| {
+            Outcome::Completed(AnswerHeaders {
                 counted: None,
                 amount,
             })
         };
-        visits.request(&ended(1, told(Some(30.0))), 4000);
-        visits.request(&ended(1, told(Some(12.0))), 8000);
-        visits.request(&ended(1, told(None)), 6000);
+        visits.request(&ended(1, headers(Some(30.0))), 4000);
+        visits.request(&ended(1, headers(Some(12.0))), 8000);
+        visits.request(&ended(1, headers(None)), 6000);
         visits.request(&ended(1, Outcome::Refused), 1);
         visits.request(&ended(0, Outcome::Failed("status 500".to_owned())), 1);
-        visits.request(&ended(7, told(None)), 1);
+        visits.request(&ended(7, headers(None)), 1);
         let (pages, _) = visits.finish(Duration::from_secs(1));
         assert_eq!((pages[0].offered, pages[0].failed), (1, 1));
         let search = &pages[1];

@@ -25,7 +25,7 @@ use crate::record::reason::Reason;
 const LOOK_MIN: Duration = Duration::from_millis(1);
 
 /// What becomes of one that waited.
-type Told = Result<Ticket, RejectReason>;
+type QueueResult = Result<Ticket, RejectReason>;
 
 /// See the module.
 pub(crate) struct Queue {
@@ -33,7 +33,8 @@ pub(crate) struct Queue {
     /// Wakes it when there may be room that another worker left.
     room: Arc<Notify>,
     last: Cell<u64>,
-    told: RefCell<HashMap<WaitId, oneshot::Sender<Told>>>,
+    /// To the tasks of requests that wait.
+    senders: RefCell<HashMap<WaitId, oneshot::Sender<QueueResult>>>,
     /// Wakes the timers when a request begins to wait.
     wake_timers: Notify,
 }
@@ -44,7 +45,7 @@ pub(crate) struct InQueue {
     site: SiteId,
     id: WaitId,
     since: Timestamp,
-    told: oneshot::Receiver<Told>,
+    result: oneshot::Receiver<QueueResult>,
 }
 
 impl Queue {
@@ -53,7 +54,7 @@ impl Queue {
             base,
             room,
             last: Cell::new(0),
-            told: RefCell::default(),
+            senders: RefCell::default(),
             wake_timers: Notify::new(),
         })
     }
@@ -66,8 +67,8 @@ impl Queue {
 
     /// The request of this number waits from now on.
     pub(crate) fn wait(self: &Rc<Self>, site: SiteId, id: WaitId) -> InQueue {
-        let (sender, told) = oneshot::channel();
-        self.told.borrow_mut().insert(id, sender);
+        let (sender, result) = oneshot::channel();
+        self.senders.borrow_mut().insert(id, sender);
         self.wake_timers.notify_one();
         if let Some(stats) = self.base.stats().site(site) {
             stats.queued.add(1);
@@ -77,7 +78,7 @@ impl Queue {
             site,
             id,
             since: self.base.now(),
-            told,
+            result,
         }
     }
 
@@ -88,18 +89,20 @@ impl Queue {
         }
         loop {
             let mut picker = self.base.cluster.picker.borrow_mut();
-            let told = picker.poll_waiting(self.base.now());
+            let decided = picker.poll_waiting(self.base.now());
             drop(picker);
-            let Some((id, decision)) = told else { return };
-            let sender = self.told.borrow_mut().remove(&id);
-            let told = match decision {
+            let Some((id, decision)) = decided else {
+                return;
+            };
+            let sender = self.senders.borrow_mut().remove(&id);
+            let result = match decision {
                 Decision::Forward(ticket) => Ok(ticket),
                 Decision::Reject(reason) => Err(reason),
                 Decision::Wait => continue,
             };
             if let Some(sender) = sender {
                 // What is not taken comes back, and is dropped.
-                drop(sender.send(told));
+                drop(sender.send(result));
             }
         }
     }
@@ -128,14 +131,14 @@ impl Queue {
     }
 
     fn is_empty(&self) -> bool {
-        self.told.borrow().is_empty()
+        self.senders.borrow().is_empty()
     }
 }
 
 impl InQueue {
     /// Waits until there is room, or no sense in waiting.
     pub(crate) async fn ended(mut self) -> Result<Ticket, Reason> {
-        match (&mut self.told).await {
+        match (&mut self.result).await {
             Ok(Ok(ticket)) => Ok(ticket),
             Ok(Err(reason)) => Err(reason.into()),
             // The worker is gone, and with it all that waited.
@@ -151,7 +154,7 @@ impl Drop for InQueue {
             let waited = base.now().since(self.since);
             stats.queueing.record(waited.as_micros() as u64);
         }
-        let left = self.queue.told.borrow_mut().remove(&self.id);
+        let left = self.queue.senders.borrow_mut().remove(&self.id);
         if left.is_some() {
             let mut picker = base.cluster.picker.borrow_mut();
             picker.handle_left(self.site, self.id);

@@ -5,12 +5,12 @@
 //! head ── rules (no lock) ── none fits ──────────────────────────────> picker
 //!             │ one fits            ┌── passed ── Passed guard ──────> picker
 //!             v                     │                │ dropped at the end of the request
-//!           table (lock) ── entry ──┼── held ── told by whoever made room
+//!           table (lock) ── entry ──┼── held ── let on when there is room
 //!                                   └── full, late: 429
 //! ```
 //!
 //! Only requests of throttled classes touch the lock, and none waits while it has it. A held
-//! request is a task that waits for a word; the word comes from the end of a request of the class, on
+//! request is a task that waits for its outcome, which comes from the end of a request of the class, on
 //! whichever worker, from a change of its limits, or from [`Throttles::run_timers`], which each worker runs for
 //! what a clock alone decides.
 
@@ -25,8 +25,8 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Cache};
 use tidegate_core::throttle::{
-    ClassPattern, Entry, HeldId, Piece, Rule, Rules, SetBy, SetError, Stood, Throttle, ThrottleId,
-    ThrottleLimits, Throttles as ThrottleTable, Told,
+    ClassPattern, Entry, HeldId, HeldOutcome, Piece, Rule, Rules, SetBy, SetError, Stood, Throttle,
+    ThrottleId, ThrottleLimits, Throttles as ThrottleTable,
 };
 use tidegate_core::time::Timestamp;
 use tokio::sync::{Notify, oneshot};
@@ -57,17 +57,18 @@ pub struct Throttling {
 #[derive(Debug)]
 struct Table {
     throttles: ThrottleTable,
-    told: HashMap<HeldId, oneshot::Sender<Told>>,
+    /// To the tasks of requests that are held.
+    senders: HashMap<HeldId, oneshot::Sender<HeldOutcome>>,
     ended: VecDeque<Throttle>,
 }
 
 impl Table {
     /// Decides on all that can be decided.
     fn tell(&mut self, now: Timestamp) {
-        while let Some((id, told)) = self.throttles.poll(now) {
-            if let Some(sender) = self.told.remove(&id) {
+        while let Some((id, outcome)) = self.throttles.poll(now) {
+            if let Some(sender) = self.senders.remove(&id) {
                 // A request that has just left gives its place back.
-                sender.send(told).ok();
+                sender.send(outcome).ok();
             }
         }
     }
@@ -80,7 +81,7 @@ impl Throttling {
         Self {
             table: Mutex::new(Table {
                 throttles: ThrottleTable::new(held_max),
-                told: HashMap::new(),
+                senders: HashMap::new(),
                 ended: VecDeque::new(),
             }),
             rules: ArcSwap::default(),
@@ -172,23 +173,29 @@ impl Throttling {
         }
     }
 
-    fn enter(&self, throttle: ThrottleId, now: Timestamp) -> (Entry, Option<Word>) {
+    fn enter(&self, throttle: ThrottleId, now: Timestamp) -> (Entry, Option<OutcomeReceiver>) {
         let mut table = self.table();
         let entry = table.throttles.handle_arrival(throttle, now);
         let Entry::Held(id) = entry else {
             return (entry, None);
         };
-        let (sender, word) = oneshot::channel();
-        table.told.insert(id, sender);
+        let (sender, outcome) = oneshot::channel();
+        table.senders.insert(id, sender);
         self.news.notify_waiters();
-        (entry, Some(word))
+        (entry, Some(outcome))
     }
 
-    fn leave(&self, throttle: ThrottleId, id: HeldId, word: &mut Word, now: Timestamp) {
+    fn leave(
+        &self,
+        throttle: ThrottleId,
+        id: HeldId,
+        outcome: &mut OutcomeReceiver,
+        now: Timestamp,
+    ) {
         let mut table = self.table();
-        if table.told.remove(&id).is_some() {
+        if table.senders.remove(&id).is_some() {
             table.throttles.handle_left(throttle, id, now);
-        } else if word.try_recv() == Ok(Told::Pass) {
+        } else if outcome.try_recv() == Ok(HeldOutcome::Pass) {
             table.throttles.handle_end(throttle);
         }
         self.tell(&mut table, now);
@@ -203,9 +210,11 @@ impl Throttling {
                 End::Other => table.throttles.handle_end(throttle),
             },
             Turn::Lent => table.throttles.handle_lent_end(throttle, None),
-            Turn::Returns(id, word) => match table.told.remove(id) {
+            Turn::Returns(id, outcome) => match table.senders.remove(id) {
                 Some(_) => table.throttles.handle_lent_end(throttle, Some(*id)),
-                None if word.try_recv() == Ok(Told::Pass) => table.throttles.handle_end(throttle),
+                None if outcome.try_recv() == Ok(HeldOutcome::Pass) => {
+                    table.throttles.handle_end(throttle)
+                }
                 None => {}
             },
         }
@@ -239,9 +248,9 @@ impl Throttling {
         let Entry::Held(id) = table.throttles.handle_return(throttle) else {
             return Turn::Has;
         };
-        let (sender, word) = oneshot::channel();
-        table.told.insert(id, sender);
-        Turn::Returns(id, word)
+        let (sender, outcome) = oneshot::channel();
+        table.senders.insert(id, sender);
+        Turn::Returns(id, outcome)
     }
 
     /// When the next bytes of a response body may go, and by which version of the limits; nothing: now,
@@ -275,7 +284,8 @@ impl Throttling {
     }
 }
 
-type Word = oneshot::Receiver<Told>;
+/// Where the task of a held request waits for its outcome.
+type OutcomeReceiver = oneshot::Receiver<HeldOutcome>;
 
 struct RulesOf(Arc<Throttling>);
 
@@ -330,19 +340,19 @@ impl Throttles {
     ) -> Option<(Throttled, Met)> {
         let rule = self.find(request, now)?;
         let throttle = rule.id;
-        let (entry, word) = self.shared.enter(throttle, now);
-        let met = match (entry, word) {
+        let (entry, outcome) = self.shared.enter(throttle, now);
+        let met = match (entry, outcome) {
             (Entry::Free, _) => Met::Free,
             (Entry::Full, _) | (Entry::Held(_), None) => Met::Full,
             (Entry::Passed, _) => Met::Passed(Passed::new(self, throttle)),
-            (Entry::Held(id), Some(word)) => {
+            (Entry::Held(id), Some(outcome)) => {
                 self.begin_hold();
                 Met::Held(InThrottle {
                     throttles: Rc::clone(self),
                     throttle,
                     id,
-                    word,
-                    told: false,
+                    outcome,
+                    is_decided: false,
                 })
             }
         };
@@ -451,7 +461,7 @@ enum Turn {
     Has,
     Lent,
     /// It waits until it has one again.
-    Returns(HeldId, Word),
+    Returns(HeldId, OutcomeReceiver),
 }
 
 impl Passed {
@@ -508,9 +518,9 @@ impl Passed {
                 self.throttles.begin_hold();
             }
         }
-        if let Turn::Returns(_, word) = &mut self.turn {
-            // Without a word the table is gone, and all places with it.
-            ready!(Pin::new(word).poll(context)).ok();
+        if let Turn::Returns(_, outcome) = &mut self.turn {
+            // Without an outcome the table is gone, and all places with it.
+            ready!(Pin::new(outcome).poll(context)).ok();
             self.throttles.end_hold();
             self.turn = Turn::Has;
         }
@@ -533,18 +543,19 @@ pub(crate) struct InThrottle {
     throttles: Rc<Throttles>,
     throttle: ThrottleId,
     id: HeldId,
-    word: Word,
-    told: bool,
+    outcome: OutcomeReceiver,
+    /// The outcome has been received.
+    is_decided: bool,
 }
 
 impl InThrottle {
     /// Waits until it may go on, or has waited for as long as it may.
     pub(crate) async fn ended(mut self) -> Result<Passed, Reason> {
-        let told = (&mut self.word).await;
-        self.told = told.is_ok();
-        match told {
-            Ok(Told::Pass) => Ok(Passed::new(&self.throttles, self.throttle)),
-            Ok(Told::Late) => Err(Reason::Throttled),
+        let outcome = (&mut self.outcome).await;
+        self.is_decided = outcome.is_ok();
+        match outcome {
+            Ok(HeldOutcome::Pass) => Ok(Passed::new(&self.throttles, self.throttle)),
+            Ok(HeldOutcome::Late) => Err(Reason::Throttled),
             // The table is gone, and with it all that waited.
             Err(_) => Err(Reason::Drained),
         }
@@ -554,9 +565,9 @@ impl InThrottle {
 impl Drop for InThrottle {
     fn drop(&mut self) {
         self.throttles.end_hold();
-        if !self.told {
+        if !self.is_decided {
             let Throttles { base, shared, .. } = &*self.throttles;
-            shared.leave(self.throttle, self.id, &mut self.word, base.now());
+            shared.leave(self.throttle, self.id, &mut self.outcome, base.now());
         }
     }
 }

@@ -81,7 +81,7 @@ pub fn on_threads<J: Sync, R: Send>(
 
 /// What was named for one resource.
 #[derive(Default)]
-struct Told {
+struct Flagged {
     named: Named,
     /// Since when, seconds after the start.
     since: BTreeMap<usize, f64>,
@@ -92,10 +92,10 @@ struct Told {
 
 fn discover(family: Family, seed: u64, trace: &Trace) -> Found {
     let mut found = Found::default();
-    let mut told = BTreeMap::new();
+    let mut flagged = BTreeMap::new();
     let mut last = None;
     for turn in Replay::new(trace).filter(|turn| turn.at > trace.onset) {
-        note_told(trace, &turn, &mut told);
+        note_flagged(trace, &turn, &mut flagged);
         last = Some(turn);
     }
     let Some(last) = last else {
@@ -103,11 +103,11 @@ fn discover(family: Family, seed: u64, trace: &Trace) -> Found {
     };
     for (resource, verdicts) in &last.verdicts {
         let truths = truths(trace, *resource, trace.length);
-        let Told {
+        let Flagged {
             named: mut ever,
             since,
             innocent,
-        } = told.remove(resource).unwrap_or_default();
+        } = flagged.remove(resource).unwrap_or_default();
         ever.classes
             .retain(|class, _| truths[*class].label != Label::Innocent || innocent.contains(class));
         let named = Named::of(verdicts.named());
@@ -134,21 +134,21 @@ fn discover(family: Family, seed: u64, trace: &Trace) -> Found {
     found
 }
 
-fn note_told(trace: &Trace, turn: &Turn, told: &mut BTreeMap<Resource, Told>) {
+fn note_flagged(trace: &Trace, turn: &Turn, flagged: &mut BTreeMap<Resource, Flagged>) {
     for (resource, verdicts) in &turn.verdicts {
         let now = Named::of(verdicts.told()).classes;
         if now.is_empty() {
             continue;
         }
         let truths = truths(trace, *resource, turn.at);
-        let told = told.entry(*resource).or_default();
+        let flagged = flagged.entry(*resource).or_default();
         for (class, named) in now {
             let innocent = truths[class].label == Label::Innocent;
-            told.since.entry(class).or_insert_with(|| {
-                told.innocent.extend(innocent.then_some(class));
+            flagged.since.entry(class).or_insert_with(|| {
+                flagged.innocent.extend(innocent.then_some(class));
                 turn.at
             });
-            told.named.classes.insert(class, named);
+            flagged.named.classes.insert(class, named);
         }
     }
 }

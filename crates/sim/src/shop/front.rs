@@ -15,8 +15,8 @@ use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket, WaitId};
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::stats::quantile;
 use tidegate_core::throttle::{
-    Automatic, ClassPattern, Culprit, Entry, Heard, HeldId, SetBy, ThrottleId, Throttles, Told,
-    UsedPart, lowered,
+    Automatic, ClassPattern, Culprit, Entry, Heard, HeldId, HeldOutcome, SetBy, ThrottleId,
+    Throttles, UsedPart, lowered,
 };
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
@@ -229,7 +229,7 @@ impl Front {
     /// A request and whether it goes to the server now or is refused.
     pub(super) fn poll(&mut self, now: Timestamp) -> Option<(u64, bool)> {
         while let Some((id, told)) = self.throttles.poll(now) {
-            if let (Some(number), Told::Pass) = (self.held.remove(&id), told) {
+            if let (Some(number), HeldOutcome::Pass) = (self.held.remove(&id), told) {
                 self.ask(number, now);
             }
         }

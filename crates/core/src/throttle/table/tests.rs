@@ -36,7 +36,7 @@ fn held(entry: Entry) -> HeldId {
     }
 }
 
-fn told(table: &mut Throttles, now: Timestamp) -> Vec<(HeldId, Told)> {
+fn told(table: &mut Throttles, now: Timestamp) -> Vec<(HeldId, HeldOutcome)> {
     std::iter::from_fn(|| table.poll(now)).collect()
 }
 
@@ -68,11 +68,11 @@ fn so_many_are_in_flight_and_the_others_go_in_order() {
     assert_eq!(told(&mut table, at(4)), []);
     assert_eq!(table.due(), None, "only an end lets one go");
     table.handle_end(id);
-    assert_eq!(told(&mut table, at(10)), [(waiting[0], Told::Pass)]);
+    assert_eq!(told(&mut table, at(10)), [(waiting[0], HeldOutcome::Pass)]);
     table.handle_left(id, waiting[1], at(11));
     table.handle_end(id);
     table.handle_end(id);
-    assert_eq!(told(&mut table, at(13)), [(waiting[2], Told::Pass)]);
+    assert_eq!(told(&mut table, at(13)), [(waiting[2], HeldOutcome::Pass)]);
     table.handle_end(id);
     check_books(&table);
     let it = only(&table);
@@ -88,18 +88,18 @@ fn the_place_of_a_refused_request_stays_taken_for_as_long_as_an_answer_takes() {
     assert_eq!(table.handle_arrival(id, at(0)), Entry::Passed);
     let waiting = [1, 2, 3, 4].map(|millis| held(table.handle_arrival(id, at(millis))));
     table.handle_answer(id, Duration::from_millis(40));
-    assert_eq!(told(&mut table, at(40)), [(waiting[0], Told::Pass)]);
+    assert_eq!(told(&mut table, at(40)), [(waiting[0], HeldOutcome::Pass)]);
     table.handle_refused(id, at(50));
     assert_eq!(told(&mut table, at(89)), []);
     assert_eq!((only(&table).in_flight, table.due()), (1, Some(at(90))));
     check_books(&table);
-    assert_eq!(told(&mut table, at(90)), [(waiting[1], Told::Pass)]);
+    assert_eq!(told(&mut table, at(90)), [(waiting[1], HeldOutcome::Pass)]);
     // One that has lent its place needs none of admission.
     table.handle_lent(id);
-    assert_eq!(told(&mut table, at(90)), [(waiting[2], Told::Pass)]);
+    assert_eq!(told(&mut table, at(90)), [(waiting[2], HeldOutcome::Pass)]);
     table.handle_refused(id, at(100));
     let returning = held(table.handle_return(id));
-    assert_eq!(told(&mut table, at(100)), [(returning, Told::Pass)]);
+    assert_eq!(told(&mut table, at(100)), [(returning, HeldOutcome::Pass)]);
     check_books(&table);
     // It is over once none is held.
     table.handle_refused(id, at(110));
@@ -127,14 +127,14 @@ fn pauses_end_with_the_throttle_and_with_its_bound() {
     };
     (table.set(class.clone(), gives_way, SetBy::Operator, None, at(4))).unwrap();
     assert!(!table.bounds(id));
-    let both = waiting.map(|it| (it, Told::Pass));
+    let both = waiting.map(|it| (it, HeldOutcome::Pass));
     assert_eq!(told(&mut table, at(4)), both);
     assert_eq!(only(&table).in_flight, 2);
     (table.set(class, concurrency(2), SetBy::Operator, None, at(5))).unwrap();
     let last = held(table.handle_arrival(id, at(6)));
     table.handle_refused(id, at(7));
     table.release("GET /search/*").unwrap();
-    assert_eq!(told(&mut table, at(8)), [(last, Told::Pass)]);
+    assert_eq!(told(&mut table, at(8)), [(last, HeldOutcome::Pass)]);
     assert!(!table.bounds(id));
     table.handle_refused(id, at(9));
     table.handle_answer(id, Duration::ZERO);
@@ -151,20 +151,26 @@ fn a_lent_place_goes_to_the_next_and_comes_back_before_any_that_is_held() {
     let waiting = [1, 2].map(|millis| held(table.handle_arrival(id, at(millis))));
     assert_eq!(told(&mut table, at(2000)), []);
     table.handle_lent(id);
-    assert_eq!(told(&mut table, at(2000)), [(waiting[0], Told::Pass)]);
+    assert_eq!(
+        told(&mut table, at(2000)),
+        [(waiting[0], HeldOutcome::Pass)]
+    );
     assert_eq!((only(&table).in_flight, only(&table).lent), (1, 1));
     check_books(&table);
     // Its node is to do more for it: it waits for a place, and not for the rate.
     let returning = held(table.handle_return(id));
     assert_eq!(told(&mut table, at(2001)), []);
     table.handle_end(id);
-    assert_eq!(told(&mut table, at(2001)), [(returning, Told::Pass)]);
+    assert_eq!(told(&mut table, at(2001)), [(returning, HeldOutcome::Pass)]);
     assert_eq!((only(&table).in_flight, only(&table).lent), (1, 0));
     check_books(&table);
     table.handle_lent(id);
     assert_eq!(table.handle_return(id), Entry::Passed, "nobody has it yet");
     table.handle_end(id);
-    assert_eq!(told(&mut table, at(9000)), [(waiting[1], Told::Pass)]);
+    assert_eq!(
+        told(&mut table, at(9000)),
+        [(waiting[1], HeldOutcome::Pass)]
+    );
     check_books(&table);
 }
 
@@ -201,7 +207,7 @@ fn who_ends_without_a_place_takes_none_with_it() {
     check_books(&table);
     assert_eq!((only(&table).in_flight, only(&table).lent), (1, 0));
     table.handle_end(id);
-    assert_eq!(told(&mut table, at(2)), [(late, Told::Pass)]);
+    assert_eq!(told(&mut table, at(2)), [(late, HeldOutcome::Pass)]);
     // A release lets them go on as any that is held, and knows them no more.
     table.handle_lent(id);
     assert_eq!(table.handle_arrival(id, at(3)), Entry::Passed);
@@ -215,7 +221,7 @@ fn who_ends_without_a_place_takes_none_with_it() {
         "one that returns waits for the end, too"
     );
     table.release("GET /search/*").unwrap();
-    assert_eq!(told(&mut table, at(5)), [(second, Told::Pass)]);
+    assert_eq!(told(&mut table, at(5)), [(second, HeldOutcome::Pass)]);
     assert_eq!(table.handle_return(id), Entry::Free);
     table.handle_lent_end(id, None);
     assert_eq!(told(&mut table, at(6)), []);
@@ -234,7 +240,7 @@ fn a_rate_lets_them_go_one_by_one_when_it_is_time() {
         let due = table.due().unwrap();
         assert_eq!(due.since(at(0)).as_millis(), millis);
         assert_eq!(told(&mut table, due - Duration::from_millis(1)), []);
-        assert_eq!(told(&mut table, due), [(place, Told::Pass)]);
+        assert_eq!(told(&mut table, due), [(place, HeldOutcome::Pass)]);
     }
     assert_eq!(table.due(), None);
 }
@@ -251,11 +257,11 @@ fn a_deadline_ends_the_wait_and_without_one_it_lasts() {
     let in_time = held(table.handle_arrival(id, at(30)));
     assert_eq!(table.due(), Some(at(60)));
     assert_eq!(told(&mut table, at(59)), []);
-    assert_eq!(told(&mut table, at(60)), [(late, Told::Late)]);
+    assert_eq!(told(&mut table, at(60)), [(late, HeldOutcome::Late)]);
     table.handle_end(id);
     assert_eq!(
         told(&mut table, at(80)),
-        [(in_time, Told::Pass)],
+        [(in_time, HeldOutcome::Pass)],
         "whoever can go is not refused"
     );
     check_books(&table);
@@ -298,7 +304,10 @@ fn release_lets_everybody_go_and_forgets_them() {
     let released = table.release("GET /search/*").unwrap();
     assert_eq!((released.waiting, released.in_flight), (3, 1));
     table.handle_left(id, waiting[1], at(5));
-    let pass = [(waiting[0], Told::Pass), (waiting[2], Told::Pass)];
+    let pass = [
+        (waiting[0], HeldOutcome::Pass),
+        (waiting[2], HeldOutcome::Pass),
+    ];
     assert_eq!(told(&mut table, at(5)), pass);
     // What such a request does from now on concerns nothing else.
     table.handle_end(id);
@@ -323,7 +332,7 @@ fn a_throttle_ends_when_its_time_is_over() {
     assert_eq!(table.expire(at(99)), None);
     assert_eq!(table.expire(at(100)).unwrap().set_by, SetBy::Policy);
     assert_eq!(table.expire(at(100)), None);
-    assert_eq!(told(&mut table, at(100)), [(waits, Told::Pass)]);
+    assert_eq!(told(&mut table, at(100)), [(waits, HeldOutcome::Pass)]);
 }
 
 #[test]
@@ -340,7 +349,10 @@ fn a_change_keeps_who_is_held_and_what_is_in_flight() {
     };
     assert_eq!(set(concurrency(3)), id);
     assert_ne!(table.version(id), version);
-    let pass = [(waiting[0], Told::Pass), (waiting[1], Told::Pass)];
+    let pass = [
+        (waiting[0], HeldOutcome::Pass),
+        (waiting[1], HeldOutcome::Pass),
+    ];
     assert_eq!(told(&mut table, at(5)), pass);
     check_books(&table);
 }
@@ -508,7 +520,7 @@ fn the_books_balance_through_any_history() {
                     let index = waiting.iter().position(|it| it.1 == place);
                     waiting.swap_remove(index.unwrap()).0
                 });
-                if told == Told::Pass {
+                if told == HeldOutcome::Pass {
                     in_flight.push(throttle);
                 }
             }
