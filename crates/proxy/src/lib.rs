@@ -59,7 +59,7 @@ pub use gate::throttle::Throttling;
 pub use head::ends_unless_kept;
 pub use proxy::{Drained, Proxy, ProxyError, WorkerFailure};
 pub use record::log::Recent;
-pub use record::observed::{Event, Observed, Words};
+pub use record::observed::Observed;
 pub use record::reason::{Ending, Reason};
 pub use record::stats::{
     HistogramSnapshot, LastError, NodeError, NodeSnapshot, STATUS_CLASSES, SiteSnapshot, Snapshot,

@@ -3,30 +3,33 @@
 mod common;
 
 use common::{Bench, Gated, Node, ask, until};
+use tidegate_core::culprits::RequestEvent;
 use tidegate_core::topology::SiteId;
-use tidegate_proxy::{Event, Observed, ProxyConfig};
+use tidegate_proxy::{Observed, ProxyConfig};
 
 fn observing(config: &mut ProxyConfig) {
     config.workers = 1;
     config.events = 64;
 }
 
-fn drained(observed: &mut Observed) -> Vec<Event> {
+fn drained(observed: &mut Observed) -> Vec<RequestEvent> {
     let mut events = Vec::new();
     assert!(!observed.drain(|event| events.push(event)));
     events
 }
 
 /// Method, target and number of a request that was sent.
-fn sent(event: &Event) -> (&str, &str, u64) {
+fn sent(event: &RequestEvent) -> (&str, &str, u64) {
     match event {
-        Event::Sent {
+        RequestEvent::Sent {
             id, words, site, ..
         } => {
             assert_eq!(*site, SiteId(0));
             (words.method(), words.target(), *id)
         }
-        Event::Ended { .. } | Event::Refused { .. } => panic!("{event:?} was not sent"),
+        RequestEvent::Ended { .. } | RequestEvent::Refused { .. } => {
+            panic!("{event:?} was not sent")
+        }
     }
 }
 
@@ -49,10 +52,10 @@ fn a_request_is_told_when_it_is_sent_and_when_it_has_ended() {
     assert_eq!(client.read_response(false).status(), 200);
     bench.settled();
     let ended = drained(&mut observed);
-    let [Event::Ended { id: other, at }] = ended[..] else {
+    let [RequestEvent::Ended { id: other, at }] = ended[..] else {
         panic!("{ended:?}");
     };
-    let Event::Sent { at: sent_at, .. } = events[0] else {
+    let RequestEvent::Sent { at: sent_at, .. } = events[0] else {
         panic!("{events:?}");
     };
     assert_eq!(other, id);
@@ -91,7 +94,7 @@ fn a_client_that_leaves_ends_its_request() {
     bench.settled();
     let events = drained(&mut observed);
     assert!(
-        matches!(events[..], [Event::Sent { id, .. }, Event::Ended { id: end, .. }] if id == end),
+        matches!(events[..], [RequestEvent::Sent { id, .. }, RequestEvent::Ended { id: end, .. }] if id == end),
         "{events:?}"
     );
 }

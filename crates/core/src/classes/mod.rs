@@ -24,6 +24,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod words;
 
 pub(crate) use escape::escaped;
 pub use fold::{Folder, Place};
@@ -33,6 +34,7 @@ pub(crate) use shape::pattern_of;
 pub use shape::{SEGMENT_BYTES_MAX, SEGMENTS_MAX, Shape};
 pub use table::{Change, ClassId, ClassTable, NAMED_MAX, SLOTS};
 pub use tree::{Leaf, PathTree, TreeConfig};
+pub use words::Words;
 
 /// What of a request is folded, bytes: its method and the beginning of its target.
 pub const WORDS_BYTES_MAX: usize = 160;

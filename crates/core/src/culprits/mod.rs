@@ -29,6 +29,7 @@ mod clock;
 mod cross_fit;
 mod decision;
 pub mod delay_experiment;
+mod event;
 mod false_discovery;
 mod folds;
 mod high_pass;
@@ -58,6 +59,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use alignment::{Alignment, Binned, align};
+pub use event::RequestEvent;
 pub use learned::{AGE_MAX_SECONDS, BYTES_MAX, Learned, LearnedClass, LearnedError};
 pub use pearson::Pearson;
 pub use verdict::{Confidence, Verdict, Verdicts};

@@ -11,126 +11,13 @@
 use std::cell::RefCell;
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use tidegate_core::classes::WORDS_BYTES_MAX;
+use tidegate_core::classes::Words;
+use tidegate_core::culprits::RequestEvent;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::SiteId;
 
-/// Method and target are cut to this many bytes together.
-const WORDS_BYTES: usize = WORDS_BYTES_MAX;
-/// The path alone is shown up to this many bytes.
-const PATH_BYTES: usize = 80;
 /// Bits of a request's number that a worker counts in.
 const WORKER_SHIFT: u32 = 48;
-
-/// Method and target of a request, or their beginning.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Words {
-    bytes: [u8; WORDS_BYTES],
-    length: u8,
-    target_from: u8,
-    path_to: u8,
-}
-
-const _: () = assert!(WORDS_BYTES <= u8::MAX as usize);
-
-impl Default for Words {
-    fn default() -> Self {
-        Self {
-            bytes: [0; WORDS_BYTES],
-            length: 0,
-            target_from: 0,
-            path_to: 0,
-        }
-    }
-}
-
-impl std::fmt::Debug for Words {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{} {}", self.method(), self.target())
-    }
-}
-
-impl Words {
-    /// Of a target whose path is so many bytes long.
-    pub(crate) fn new(method: &str, target: &str, path_length: usize) -> Self {
-        let mut words = Self::default();
-        let (method, target) = (method.as_bytes(), target.as_bytes());
-        // No method has this length.
-        let method = &method[..method.len().min(WORDS_BYTES / 2)];
-        let from = method.len();
-        let to = WORDS_BYTES.min(from + target.len());
-        words.bytes[..from].copy_from_slice(method);
-        words.bytes[from..to].copy_from_slice(&target[..to - from]);
-        words.target_from = from as u8;
-        words.path_to = to.min(from + path_length.min(PATH_BYTES)) as u8;
-        words.length = to as u8;
-        words
-    }
-
-    /// Of a method and a target.
-    pub fn of(method: &str, target: &str) -> Self {
-        let path = target.split('?').next().unwrap_or_default();
-        Self::new(method, target, path.len())
-    }
-
-    /// Like `GET`.
-    pub fn method(&self) -> &str {
-        self.text(0, self.target_from)
-    }
-
-    /// Path and query, as the client sent them.
-    pub fn target(&self) -> &str {
-        self.text(self.target_from, self.length)
-    }
-
-    /// The beginning of the path.
-    pub(crate) fn path(&self) -> &str {
-        self.text(self.target_from, self.path_to)
-    }
-
-    fn text(&self, from: u8, to: u8) -> &str {
-        let bytes = &self.bytes[usize::from(from)..usize::from(to)];
-        match std::str::from_utf8(bytes) {
-            Ok(text) => text,
-            // Cut in the middle of a character.
-            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
-        }
-    }
-}
-
-/// An event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A request went to a server.
-    Sent {
-        /// Its number; no other has it.
-        id: u64,
-        /// Since when it had waited for room.
-        asked: Timestamp,
-        /// When.
-        at: Timestamp,
-        /// Whose it is.
-        site: SiteId,
-        /// What it asks for.
-        words: Words,
-    },
-    /// The server has no more work with it.
-    Ended {
-        /// Its number.
-        id: u64,
-        /// When.
-        at: Timestamp,
-    },
-    /// There was no room for a request at any server.
-    Refused {
-        /// When.
-        at: Timestamp,
-        /// Whose it is.
-        site: SiteId,
-        /// What it asks for.
-        words: Words,
-    },
-}
 
 /// A worker's side.
 #[derive(Debug)]
@@ -138,7 +25,7 @@ pub(crate) struct Observer(RefCell<Telling>);
 
 #[derive(Debug)]
 struct Telling {
-    ring: Producer<Event>,
+    ring: Producer<RequestEvent>,
     next: u64,
 }
 
@@ -154,7 +41,7 @@ impl Observer {
         let mut telling = self.0.borrow_mut();
         let id = telling.next;
         telling.next += 1;
-        let sent = Event::Sent {
+        let sent = RequestEvent::Sent {
             id,
             asked,
             at,
@@ -166,21 +53,25 @@ impl Observer {
 
     /// A request finds no room. One that is lost counts for nothing.
     pub(crate) fn on_refused(&self, site: SiteId, words: Words, at: Timestamp) {
-        let refused = Event::Refused { at, site, words };
+        let refused = RequestEvent::Refused { at, site, words };
         self.0.borrow_mut().ring.push(refused).ok();
     }
 
     /// A lost end is seen by the reader: the ring was full.
     pub(crate) fn on_end(&self, id: u64, at: Timestamp) {
         // If there is no room the drainer sees a full ring, and knows what that means.
-        self.0.borrow_mut().ring.push(Event::Ended { id, at }).ok();
+        self.0
+            .borrow_mut()
+            .ring
+            .push(RequestEvent::Ended { id, at })
+            .ok();
     }
 }
 
 /// The other side of all workers' rings.
 #[derive(Debug, Default)]
 pub struct Observed {
-    rings: Vec<Consumer<Event>>,
+    rings: Vec<Consumer<RequestEvent>>,
 }
 
 impl Observed {
@@ -196,7 +87,7 @@ impl Observed {
 
     /// Takes what there is, of each worker in its order. True if a ring had run full: then events are
     /// missing, and requests may seem to never end.
-    pub fn drain(&mut self, mut take: impl FnMut(Event)) -> bool {
+    pub fn drain(&mut self, mut take: impl FnMut(RequestEvent)) -> bool {
         let mut full = false;
         for ring in &mut self.rings {
             full |= ring.slots() == ring.buffer().capacity();
@@ -213,22 +104,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_cut_where_they_are_too_long() {
-        let words = Words::new("GET", "/a/\u{e4}?q=1", 5);
-        assert_eq!((words.method(), words.target()), ("GET", "/a/\u{e4}?q=1"));
-        assert_eq!(words.path(), "/a/\u{e4}");
-        // A cut in the middle of a character takes all of it away.
-        assert_eq!(Words::new("GET", "/\u{e4}", 2).path(), "/");
-        let long = "/".repeat(500);
-        let words = Words::new("OPTIONS", &long, 500);
-        assert_eq!(words.target().len(), WORDS_BYTES - "OPTIONS".len());
-        assert_eq!(words.path().len(), PATH_BYTES);
-        let words = Words::new(&long, &long, 1);
-        assert_eq!(words.method().len() + words.target().len(), WORDS_BYTES);
-        assert_eq!(Words::default().target(), "");
-    }
-
-    #[test]
     fn each_worker_tells_in_order_and_never_waits() {
         let mut observed = Observed::default();
         let observers = [observed.add_worker(0, 3), observed.add_worker(1, 3)];
@@ -241,14 +116,14 @@ mod tests {
         observers[1].on_end(ids[1], at(2));
         let mut told = Vec::new();
         assert!(!observed.drain(|event| told.push(event)));
-        let sent = |id| Event::Sent {
+        let sent = |id| RequestEvent::Sent {
             id,
             asked: at(1),
             at: at(1),
             site: SiteId(0),
             words,
         };
-        let ended = Event::Ended {
+        let ended = RequestEvent::Ended {
             id: ids[1],
             at: at(2),
         };

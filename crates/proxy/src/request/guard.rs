@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Request};
+use tidegate_core::classes::Words;
 use tidegate_core::picker::{Outcome, Ticket};
 use tidegate_core::throttle::ThrottleId;
 use tidegate_core::topology::NodeId;
@@ -15,7 +16,6 @@ use super::state::{RequestState, micros_between};
 use crate::config::LogFormat;
 use crate::connection::Phase;
 use crate::record::log::Head;
-use crate::record::observed::Words;
 use crate::record::reason::Reason;
 use crate::refusal::Form;
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use http::HeaderValue;
+use tidegate_core::classes::Words;
 use tidegate_core::picker::{Outcome, Ticket};
 use tidegate_core::throttle::Marks;
 use tidegate_core::time::Timestamp;
@@ -14,7 +15,6 @@ use crate::gate::delay::Delayed;
 use crate::gate::throttle::Throttled;
 use crate::head::classify::SessionHash;
 use crate::record::log::{Line, Recent, Tail};
-use crate::record::observed::Words;
 use crate::record::reason::Reason;
 use crate::refusal::Form;
 use crate::worker::Worker;

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tidegate_core::classes::Words;
 use tidegate_core::picker::Why;
 use tidegate_core::throttle::ThrottleId;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{NodeId, SiteId};
 
-use crate::record::observed::Words;
 use crate::record::reason::Reason;
 
 /// A request that has ended.

@@ -18,8 +18,9 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::Full;
 use indexmap::IndexSet;
 use serde::{Deserialize, Serialize};
+use tidegate_core::classes::Words;
 use tidegate_core::time::Timestamp;
-use tidegate_proxy::Words;
+
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Asks;

@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_core::classes::{
-    self, Change, ClassId, ClassTable, Pattern, SLOTS, TreeConfig, Weight,
+    self, Change, ClassId, ClassTable, Pattern, SLOTS, TreeConfig, Weight, Words,
 };
-use tidegate_core::culprits::{Discovery, Request};
+use tidegate_core::culprits::{Discovery, Request, RequestEvent};
 use tidegate_core::stats::quantile;
 use tidegate_core::time::Timestamp;
 use tidegate_culprits::Lived;
-use tidegate_proxy::{Event, Observed, Words};
+use tidegate_proxy::Observed;
 
 use super::peers::{self, Outbox, Peer, SILENT, Shipment};
 
@@ -165,9 +165,9 @@ impl Requests {
         self.counts[ClassId::OTHER.index()] += count;
     }
 
-    fn take(&mut self, event: Event, discovery: &mut Discovery) {
+    fn take(&mut self, event: RequestEvent, discovery: &mut Discovery) {
         match event {
-            Event::Sent {
+            RequestEvent::Sent {
                 id,
                 asked,
                 at,
@@ -187,7 +187,7 @@ impl Requests {
                     self.counts[class.index()] += 1;
                 }
             }
-            Event::Ended { id, at } => {
+            RequestEvent::Ended { id, at } => {
                 if let Some(begun) = self.in_progress.remove(&id) {
                     let count = &mut self.counts[begun.class.index()];
                     *count = count.saturating_sub(1);
@@ -199,7 +199,7 @@ impl Requests {
                     self.note(begun.class, at, Some((waited, waited + seconds)));
                 }
             }
-            Event::Refused { at, site, words } => {
+            RequestEvent::Refused { at, site, words } => {
                 let class = self.fold(site.0, &words, Weight::default());
                 self.note(class, at, None);
             }
@@ -437,8 +437,8 @@ mod tests {
         Timestamp::from_millis(100_000 + millis)
     }
 
-    fn sent(id: u64, millis: u64, target: &str) -> Event {
-        Event::Sent {
+    fn sent(id: u64, millis: u64, target: &str) -> RequestEvent {
+        RequestEvent::Sent {
             id,
             asked: at(millis),
             at: at(millis),
@@ -447,8 +447,8 @@ mod tests {
         }
     }
 
-    fn ended(id: u64, millis: u64) -> Event {
-        Event::Ended { id, at: at(millis) }
+    fn ended(id: u64, millis: u64) -> RequestEvent {
+        RequestEvent::Ended { id, at: at(millis) }
     }
 
     fn requests(sites: &[&str], peers: &[SocketAddr]) -> (Requests, Discovery) {
@@ -676,7 +676,7 @@ mod tests {
     fn who_waits_for_room_or_is_refused_is_held_back() {
         let (mut requests, mut found) = requests(&["shop"], &[]);
         for id in 0..40 {
-            let Event::Sent {
+            let RequestEvent::Sent {
                 id,
                 at,
                 site,
@@ -690,7 +690,7 @@ mod tests {
             let waited = Duration::from_millis(if id % 4 == 0 { 80 } else { 0 });
             let asked = at - waited;
             requests.take(
-                Event::Sent {
+                RequestEvent::Sent {
                     id,
                     asked,
                     at,
@@ -707,7 +707,7 @@ mod tests {
         let words = Words::of("GET", "/fast");
         for (many, target) in [(40, words), (80, Words::of("GET", "/slow"))] {
             for _ in 0..many {
-                let refused = Event::Refused {
+                let refused = RequestEvent::Refused {
                     at: at(120),
                     site: tidegate_core::topology::SiteId(0),
                     words: target,
