@@ -223,7 +223,8 @@ fn bare(host: &str) -> &str {
     };
     let end = match bracket {
         Some(bracket) => bracket + 1,
-        None => host.find(':').unwrap_or(host.len()),
+        // Hosts are short: a look at each byte is less work than a search.
+        None => (host.bytes().position(|byte| byte == b':')).unwrap_or(host.len()),
     };
     let host = &host[..end];
     host.strip_suffix('.').unwrap_or(host)

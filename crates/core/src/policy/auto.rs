@@ -63,7 +63,9 @@ use crate::time::Timestamp;
 const REST_WEIGHT: f32 = 1.0 / 16.0;
 /// Weight of the requests in flight beside the slowdown.
 const IN_FLIGHT_WEIGHT: f32 = 0.5;
-/// Nodes that a decision compares where records are fresh: two vectors of four.
+/// Nodes of a small site: one vector of four.
+const COMPARED_SMALL: usize = 4;
+/// Nodes that a decision compares where records are fresh: two vectors.
 const COMPARED_FRESH: usize = 8;
 /// z beyond which a response may carry something newer than the record.
 const OLD: f32 = 0.5;
@@ -281,7 +283,9 @@ impl Policy for Auto {
     fn pick(&mut self, view: &View<'_>, prng: &mut Prng) -> Choice {
         let site = view.table.site_terms(view.site);
         let draw = Draw::distinct(view.candidates.len(), site.draws as usize, prng);
-        if draw.count() <= COMPARED_FRESH {
+        if draw.count() <= COMPARED_SMALL {
+            best_of::<COMPARED_SMALL>(view, &draw, site.decay, prng)
+        } else if draw.count() <= COMPARED_FRESH {
             best_of::<COMPARED_FRESH>(view, &draw, site.decay, prng)
         } else {
             best_of::<DRAWS_MAX>(view, &draw, site.decay, prng)

@@ -66,41 +66,89 @@ pub(super) fn name(method: &str, target: &str) -> [u8; NAME_MAX] {
 fn parts(method: &str, target: &str, mut tell: impl FnMut(&[u8])) {
     let bytes = target.as_bytes();
     let bytes = &bytes[..bytes.len().min(BYTES_MAX)];
-    let path = bytes.iter().position(|it| *it == b'?');
-    let (path, query) = bytes.split_at(path.unwrap_or(bytes.len()));
     tell(method.as_bytes());
     tell(b" ");
-    let file = path
-        .iter()
-        .rposition(|it| *it == b'/')
-        .map_or(0, |at| at + 1);
-    let end = path[file..].iter().rposition(|it| *it == b'.');
-    let end = end.map(|at| &path[file + at..]).filter(|it| is_static(it));
-    let (path, directories) = match end {
-        Some(_) => (&path[..file], DIRECTORIES_STATIC),
-        None => (path, DIRECTORIES),
+    let path = Path::of(bytes);
+    let end = path.end.map(|at| &bytes[at..path.length]);
+    let end = end.filter(|it| is_static(it));
+    let directories = match end {
+        Some(_) => path.before_file.min(DIRECTORIES_STATIC),
+        None => path.found,
     };
-    let mut any = false;
-    let directory = path.split(|it| *it == b'/').filter(|it| !it.is_empty());
-    for part in directory.take(directories) {
+    for part in &path.directories[..directories] {
         tell(b"/");
         tell(part);
-        any = true;
     }
     if let Some(end) = end {
         tell(b"/*");
         tell(end);
         return;
     }
-    if !any {
+    if directories == 0 {
         tell(b"/");
     }
+    if path.length < bytes.len() {
+        names(&bytes[path.length..], tell);
+    }
+}
+
+/// Tells the names of a query.
+fn names(query: &[u8], mut tell: impl FnMut(&[u8])) {
     let mut between: &[u8] = b"?";
     let query = query.split(|it| matches!(it, b'?' | b'&'));
     for part in query.filter(|it| !it.is_empty()) {
         tell(between);
         tell(part.split(|it| *it == b'=').next().unwrap_or_default());
         between = b"&";
+    }
+}
+
+/// What a look at each byte of a path finds.
+#[derive(Default)]
+struct Path<'a> {
+    /// Those that count, and how many of them there are; a file is one of them.
+    directories: [&'a [u8]; DIRECTORIES],
+    found: usize,
+    /// How many stand before the file.
+    before_file: usize,
+    /// Where the file's end begins.
+    end: Option<usize>,
+    /// Where the query begins.
+    length: usize,
+}
+
+impl<'a> Path<'a> {
+    fn of(target: &'a [u8]) -> Self {
+        let mut path = Self {
+            length: target.len(),
+            ..Self::default()
+        };
+        let mut from = 0;
+        for (at, byte) in target.iter().enumerate() {
+            match byte {
+                b'/' => {
+                    path.add(&target[from..at]);
+                    path.before_file = path.found;
+                    path.end = None;
+                    from = at + 1;
+                }
+                b'.' => path.end = Some(at),
+                b'?' => {
+                    path.length = at;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        path.add(&target[from..path.length]);
+        path
+    }
+
+    fn add(&mut self, directory: &'a [u8]) {
+        if self.found < DIRECTORIES && !directory.is_empty() {
+            self.directories[self.found] = directory;
+            self.found += 1;
+        }
     }
 }
 
@@ -181,6 +229,51 @@ mod tests {
         }
         let long = format!("/{}", "x".repeat(300));
         assert_eq!(named("GET", &long).len(), NAME_MAX);
+    }
+
+    /// The same parts, looked for one after the other.
+    fn plain(target: &str) -> Vec<String> {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let (before, file) = path.rsplit_once('/').unwrap_or(("", path));
+        let end = file.rfind('.').map(|at| &file[at..]);
+        let end = end.filter(|it| is_static(it.as_bytes()));
+        let (path, most) = end.map_or((path, 3), |_| (before, 2));
+        let directories = path.split('/').filter(|it| !it.is_empty()).take(most);
+        let mut parts: Vec<_> = directories.map(|it| format!("/{it}")).collect();
+        if let Some(end) = end {
+            parts.push(format!("/*{end}"));
+            return parts;
+        }
+        if parts.is_empty() {
+            parts.push("/".into());
+        }
+        let names = query.split(['?', '&']).filter(|it| !it.is_empty());
+        let names = names.filter_map(|it| it.split('=').next());
+        parts.extend(names.enumerate().map(|(index, name)| match index {
+            0 => format!("?{name}"),
+            _ => format!("&{name}"),
+        }));
+        parts
+    }
+
+    #[test]
+    fn one_look_at_a_target_finds_what_many_find() {
+        let mut prng = crate::prng::Prng::new(7);
+        let letters = ["/", "/", ".", "?", "&", "=", "a", "b", "png", "7"];
+        for _ in 0..20_000 {
+            let length = prng.below(12);
+            let target: String = (0..length)
+                .map(|_| letters[prng.below(letters.len())])
+                .collect();
+            let mut found = Vec::new();
+            parts("GET", &target, |part| found.extend_from_slice(part));
+            let found = String::from_utf8(found).unwrap();
+            assert_eq!(
+                found,
+                format!("GET {}", plain(&target).concat()),
+                "{target}"
+            );
+        }
     }
 
     #[test]

@@ -181,24 +181,19 @@ impl RequestState {
         stats.bytes_in.add(uploaded);
         stats.bytes_out.add(self.bytes);
         stats.on_end(self.site, self.status, reason, duration_us);
+        let ended = Ended {
+            ticket: ticket.as_ref(),
+            throttled: throttled.as_ref(),
+            reason,
+            duration_us,
+            bytes_in: uploaded,
+        };
         if worker.base.record.log_format() != LogFormat::Off {
-            let ended = Ended {
-                ticket: ticket.as_ref(),
-                throttled: throttled.as_ref(),
-                reason,
-                duration_us,
-                bytes_in: uploaded,
-            };
             self.log(worker, &ended, now);
         }
         if worker.base.record.keeps_recent() {
-            let recent = self.recent(client.connection.client, ticket.as_ref(), reason, now);
-            worker.base.record.remember(Recent {
-                throttle: throttled.as_ref().map(|it| it.rule().id),
-                held: throttled.as_ref().and_then(|it| it.held(now)),
-                delayed: self.delayed.map(|it| it.delayed(now)),
-                ..recent
-            });
+            let recent = self.recent(client.connection.client, &ended, now);
+            worker.base.record.remember(recent);
         }
         client.connection.end_rest();
         drop(ticket);
@@ -249,13 +244,13 @@ impl RequestState {
         }
     }
 
-    fn recent(
-        &self,
-        client: IpAddr,
-        ticket: Option<&Ticket>,
-        reason: Option<Reason>,
-        now: Timestamp,
-    ) -> Recent {
+    fn recent(&self, client: IpAddr, ended: &Ended<'_>, now: Timestamp) -> Recent {
+        let Ended {
+            ticket,
+            throttled,
+            reason,
+            ..
+        } = *ended;
         Recent {
             at: self.arrived_at,
             duration: now.since(self.arrived_at),
@@ -264,9 +259,9 @@ impl RequestState {
             node: ticket.map(|ticket| ticket.node),
             why: ticket.map(|ticket| ticket.why),
             tries: self.tries,
-            throttle: None,
-            held: None,
-            delayed: None,
+            throttle: throttled.map(|it| it.rule().id),
+            held: throttled.and_then(|it| it.held(now)),
+            delayed: self.delayed.map(|it| it.delayed(now)),
             status: self.status,
             reason,
             words: self.words,
