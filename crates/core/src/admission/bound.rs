@@ -15,7 +15,7 @@
 //!
 //! n > gamma * useful and n > target:  L += (target - L) * (1 - e^(-dt / 10 ms)), L >= floor
 //! else if the limit binds and the CPUs are full, or answers come as fast as ever, or within a quarter
-//! of the SLO, or take longer than half of it by nature, or each kind as long as with room while the CPUs
+//! of the SLO, or take longer than half of it by inherent latency, or each kind as long as with room while the CPUs
 //! have time:
 //!                                     L += max(1, 0.1 L) * dt / W, up to 1.05 * target, where
 //!                                     slots that are held and empty count as useful
@@ -122,8 +122,8 @@ pub(super) struct Pressure {
     pub(super) residence: f64,
     /// The same of an unloaded site.
     pub(super) base: Option<f64>,
-    /// Whether they take longer than half the SLO by nature.
-    pub(super) natural: bool,
+    /// Whether they take longer than half the SLO by inherent latency.
+    pub(super) inherently_long: bool,
     /// Whether requests of known kinds are answered as fast as with room.
     pub(super) unhurt: bool,
     /// Answers are wanted within, seconds.
@@ -299,7 +299,7 @@ impl Bound {
             .is_some_and(|base| pressure.residence < (SWIFT * base).min(SLO_PART * pressure.slo));
         let well = self.in_flight.value() < WELL_WITHIN * seen.little;
         let unhurt = pressure.unhurt && self.has_time(seen.capacity);
-        full || swift || well || unhurt || pressure.natural
+        full || swift || well || unhurt || pressure.inherently_long
     }
 }
 
@@ -319,7 +319,7 @@ mod tests {
             binds,
             residence: 0.01,
             base: Some(0.01),
-            natural: false,
+            inherently_long: false,
             unhurt: false,
             slo: 0.1,
             without_records: WithoutRecords::Limit,

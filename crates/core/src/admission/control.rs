@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! each server     L, for all front-ends together ([`super::server`])
-//! all together    L * min(1, cap / sum of L): what lies behind the servers ([`super::hidden`]), by
+//! all together    L * min(1, cap / sum of L): what lies behind the servers ([`super::downstream`]), by
 //!                 the mean opinion of the front-ends
 //! one of several  slots that it holds in the server's words ([`super::slots`]); no words: a share
 //! rank            L + max(1, 0.15 L) * ranks below, for a request of a rank
@@ -31,9 +31,9 @@
 use std::time::Duration;
 
 use super::bound::Pressure;
-use super::hidden::{Hidden, SiteSeen, WELL};
+use super::downstream::{Downstream, SiteSeen, WELL};
+use super::inherent_latency::InherentLatency;
 use super::kinds::{Kinds, Room};
-use super::natural::Natural;
 use super::server::{Age, Server, Span, Sum};
 use super::slots::{Slots, Tally, Wanted, scale_by, vote_for};
 use super::surge::Surges;
@@ -84,8 +84,8 @@ pub struct Control {
     priorities: u8,
     without_records: WithoutRecords,
     servers: Vec<Server>,
-    hidden: Hidden,
-    natural: Natural,
+    downstream: Downstream,
+    inherent_latency: InherentLatency,
     tenants: Tenants,
     kinds: Kinds,
     surges: Surges,
@@ -114,8 +114,8 @@ impl Control {
             priorities: config.priorities,
             without_records: config.without_records,
             servers: Vec::new(),
-            hidden: Hidden::default(),
-            natural: Natural::default(),
+            downstream: Downstream::default(),
+            inherent_latency: InherentLatency::default(),
             tenants: Tenants::default(),
             kinds: Kinds::default(),
             surges: Surges::default(),
@@ -146,19 +146,20 @@ impl Control {
         let share = 1.0 / f64::from(tick.front_ends.max(1));
         self.throw(now, prng);
         self.take_in(tick, table);
-        self.natural.on_tick(dt, table.firsts(tick.site), self.slo);
+        self.inherent_latency
+            .on_tick(dt, table.firsts(tick.site), self.slo);
         let binds = self.binds(tick.site, table, now);
         self.tell_kinds(table.kinds(tick.site), binds, dt);
         self.decide(tick, table, Span { share, dt }, binds);
         self.publish(tick, table, share, binds, prng);
         table.set_limited_by(tick.site, self.by);
-        let sojourn = Duration::try_from_secs_f64(self.hidden.sojourn());
+        let sojourn = Duration::try_from_secs_f64(self.downstream.sojourn());
         table.set_sojourn(tick.site, sojourn.unwrap_or_default());
     }
 
     /// Which kinds of requests take longer than they do with room, and which have surged.
     fn tell_kinds(&mut self, places: &KindPlaces, binds: bool, dt: f64) {
-        let room = match self.hidden.state() {
+        let room = match self.downstream.state() {
             (_, true) => Room::Dip,
             (true, false) => Room::Held,
             (false, false) if binds || self.near => Room::Bound,
@@ -196,14 +197,14 @@ impl Control {
         let mut sum = Sum::default();
         self.by = LimitBy::Latency;
         let (slowdown, mix) = (self.kinds.slowdown(), self.kinds.mix());
-        let (residence, base) = self.hidden.by_kinds(slowdown, mix);
+        let (residence, base) = self.downstream.by_kinds(slowdown, mix);
         let unhurt = slowdown.is_some_and(|it| it < WELL);
         for server in &mut self.servers {
             let pressure = Pressure {
                 binds: is_near(server, table, share) || binds && server.total.is_none(),
                 residence,
                 base,
-                natural: self.natural.is_long(),
+                inherently_long: self.inherent_latency.is_long(),
                 unhurt,
                 slo: self.slo,
                 without_records: self.without_records,
@@ -227,8 +228,8 @@ impl Control {
             binds: lacks || near,
             limits: sum.limits,
             slo: self.slo,
-            natural: self.natural.is_long(),
-            alone: self.natural.alone(),
+            inherently_long: self.inherent_latency.is_long(),
+            alone: self.inherent_latency.alone(),
             together: sum.agreed > 0,
             slowdown,
             mix,
@@ -236,7 +237,7 @@ impl Control {
         // What lies behind the servers cannot be separated from them by old records.
         let all_fresh = sum.fresh == self.servers.len();
         let cap = match all_fresh {
-            true => self.hidden.on_tick(&seen, self.common_clock(now)),
+            true => self.downstream.on_tick(&seen, self.common_clock(now)),
             false => None,
         };
         self.scale = cap.map_or(1.0, |cap| (cap / sum.limits).min(1.0));
@@ -251,9 +252,9 @@ impl Control {
         }
         self.agreed = scaled / sum.limits;
         if self.agreed < 1.0 {
-            self.by = match self.hidden.state() {
+            self.by = match self.downstream.state() {
                 (_, true) => LimitBy::Dip,
-                _ => LimitBy::Hidden,
+                _ => LimitBy::Downstream,
             };
         }
     }

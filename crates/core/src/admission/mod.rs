@@ -11,8 +11,8 @@
 //! the load table; any other mode has its limits, or what it learns, to itself, in each picker. A mode
 //! is one file and one line in the table below; it takes no lock and allocates nothing while it decides.
 //!
-//! Inside: `server` (one server: `bound`, or `own_latency` where nothing is known), `hidden` (what lies
-//! behind all), `kinds` (which kinds of requests are slower than with room), `surge` (which are new or have grown), `natural`
+//! Inside: `server` (one server: `bound`, or `own_latency` where nothing is known), `downstream` (what lies
+//! behind all), `kinds` (which kinds of requests are slower than with room), `surge` (which are new or have grown), `inherent_latency`
 //! (whether the SLO is any measure), `slots` (how front-ends agree), `baselines` (what others do, to compare with).
 //!
 //! What it does not know: HTTP, answers, clients.
@@ -22,12 +22,12 @@ mod adaptive;
 mod baselines;
 mod bound;
 mod control;
+mod downstream;
 mod ewma;
 mod fair_share;
 mod fixed;
-mod hidden;
+mod inherent_latency;
 mod kinds;
-mod natural;
 mod off;
 mod own_latency;
 mod server;

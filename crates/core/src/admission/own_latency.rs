@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! L     a tenth more in the time of a request, while it binds
-//! cap   where service takes twice what it takes unloaded: as for a site ([`super::hidden`])
+//! cap   where service takes twice what it takes unloaded: as for a site ([`super::downstream`])
 //! ```
 //!
 //! All own requests in flight count as at work: nothing shows which of them wait. The law finds by
@@ -14,7 +14,7 @@
 //! Source: the admission study, "Fallback"; there with dips to a half, which do not find a base once
 //! it is lost (every base is nearly a fixed point).
 
-use super::hidden::{Hidden, SiteSeen};
+use super::downstream::{Downstream, SiteSeen};
 use crate::time::Timestamp;
 
 /// Growth of the limit in the time of a request, as a part of it.
@@ -41,7 +41,7 @@ pub(super) struct OwnSeen {
 pub(super) struct OwnLatency {
     limit: f64,
     cap: Option<f64>,
-    law: Hidden,
+    law: Downstream,
 }
 
 impl OwnLatency {
@@ -55,7 +55,7 @@ impl OwnLatency {
         Self {
             limit: limit.max(LIMIT_MIN),
             cap: None,
-            law: Hidden::default(),
+            law: Downstream::default(),
         }
     }
 
@@ -83,7 +83,7 @@ impl OwnLatency {
             binds,
             limits: self.limit,
             slo,
-            natural: false,
+            inherently_long: false,
             alone: 0.0,
             together: false,
         };

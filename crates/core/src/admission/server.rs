@@ -11,8 +11,8 @@
 use std::time::Duration;
 
 use super::bound::{Bound, Pressure, Seen};
+use super::downstream::CPU_FULL_SHARE;
 use super::ewma::{Ewma, weight};
-use super::hidden::CPU_FULL_SHARE;
 use super::own_latency::{OwnLatency, OwnSeen};
 use super::slots::{Slots, Tally};
 use super::{Priority, SLO_PART, WithoutRecords};

@@ -10,7 +10,7 @@ pub enum LimitBy {
     /// Own latency: no record.
     Latency,
     /// Something behind the servers.
-    Hidden,
+    Downstream,
     /// The same, while it is measured with less.
     Dip,
 }
@@ -28,7 +28,7 @@ impl LimitBy {
             "by how long answers take: there are no load records",
         ),
         (
-            Self::Hidden,
+            Self::Downstream,
             "by how long answers take while the CPUs have time: something behind the servers is slow",
         ),
         (

@@ -387,7 +387,7 @@ fn held_back() -> (Picker, Arrival) {
     table.set_limits(NodeId(0), [1.0; Rank::COUNT]);
     table.accounts().set_limit(NodeId(0), 3.0);
     table.accounts().set_most(SITE, 2);
-    table.set_limited_by(SITE, LimitBy::Hidden);
+    table.set_limited_by(SITE, LimitBy::Downstream);
     let throttled = Arrival {
         kind: picker.kind_of(SITE, "GET", "/search"),
         throttled: true,

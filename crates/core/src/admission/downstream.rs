@@ -10,14 +10,14 @@
 //! R           how many times longer than with room requests take, kind by kind ([`super::kinds`]);
 //!             where it is known, W stands for no more than R B', and for B stands B' = B * how much dearer
 //!             the mix is by now
-//! natural     answers take longer than half the SLO by nature, see [`super::natural`]
-//! T           what a request takes that waits for no other, see there: B is no less, if natural or while B
+//! long        answers take longer than half the SLO by inherent latency, see [`super::inherent_latency`]
+//! T           what a request takes that waits for no other, see there: B is no less, if long or while B
 //!             was never seen unloaded
 //! full        CPUs 90 % busy, or most requests in flight wait for them
 //! engage      CPUs not full, limits bind, and W > 2 B or, unless R < 1.5, in flight > 3 B X (or limits have
-//!             bound for 0.3 s and B was never seen unloaded); if natural, W > 2 B for longer than B, whether
+//!             bound for 0.3 s and B was never seen unloaded); if long, W > 2 B for longer than B, whether
 //!             limits bind or not
-//! cap         X * min(2 B, SLO / 2) in flight, X * 2 B if natural; 20 ms down and 100 ms up
+//! cap         X * min(2 B, SLO / 2) in flight, X * 2 B if long; 20 ms down and 100 ms up
 //! disengage   CPUs full, or no limit binds and W < 1.2 B, or R < 1.2
 //! dip         at multiples of half a second: a quarter of the cap for 8 W, 100 to 400 ms;
 //!             B = W in its last two thirds, at most three times what it was; then again after
@@ -110,8 +110,8 @@ pub(super) struct SiteSeen {
     pub(super) limits: f64,
     /// Answers are wanted within, seconds.
     pub(super) slo: f64,
-    /// Whether they take longer by nature.
-    pub(super) natural: bool,
+    /// Whether they take longer by inherent latency.
+    pub(super) inherently_long: bool,
     /// How long one takes that waits for no other, seconds; zero if that is not known.
     pub(super) alone: f64,
     /// Whether all this is what several front-ends do together.
@@ -137,7 +137,7 @@ struct Dip {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Hidden {
+pub(super) struct Downstream {
     /// Of the last moments, fading: time, time of requests in service, requests that ended, CPU,
     /// time of requests in flight.
     /// Their ratios are right from the first tick on, as means that begin with it are not.
@@ -173,7 +173,7 @@ pub(super) struct Hidden {
     after_dip: f64,
 }
 
-impl Default for Hidden {
+impl Default for Downstream {
     fn default() -> Self {
         Self {
             time: 0.0,
@@ -200,7 +200,7 @@ impl Default for Hidden {
     }
 }
 
-impl Hidden {
+impl Downstream {
     /// Time in service, seconds; zero if not known.
     pub(super) fn residence(&self) -> f64 {
         match self.ended > 0.0 {
@@ -294,7 +294,7 @@ impl Hidden {
         self.after_dip += seen.dt;
         self.note_binding(seen);
         self.follow_base(seen);
-        self.alone = match seen.natural || !self.unloaded {
+        self.alone = match seen.inherently_long || !self.unloaded {
             true => seen.alone,
             false => 0.0,
         };
@@ -380,7 +380,7 @@ impl Hidden {
         }
         let slow = residence > SLOW * base;
         self.slow = if slow { self.slow + seen.dt } else { 0.0 };
-        if seen.natural {
+        if seen.inherently_long {
             // While the load grows, fewer end than will: their time seems longer for as long as it is.
             if !full && self.slow > base {
                 self.begin(seen, now);
@@ -408,7 +408,7 @@ impl Hidden {
         let (_, Some(base)) = self.by_kinds(seen.slowdown, seen.mix) else {
             return;
         };
-        let time = match seen.natural {
+        let time = match seen.inherently_long {
             true => SLOW * base,
             false => (SLOW * base).min(SLO_PART * seen.slo),
         };
@@ -467,7 +467,7 @@ mod tests {
         binds: true,
         limits: 1000.0,
         slo: 0.5,
-        natural: false,
+        inherently_long: false,
         alone: 0.0,
         together: false,
         slowdown: None,
@@ -477,7 +477,7 @@ mod tests {
     /// A site whose servers idle before a database that does `channels` things at once, each in
     /// `service` seconds: closed by the limit, offered more than it can do.
     struct Database {
-        hidden: Hidden,
+        downstream: Downstream,
         now: Timestamp,
         in_flight: f64,
         channels: f64,
@@ -487,7 +487,7 @@ mod tests {
     impl Database {
         fn new(channels: f64, service: f64) -> Self {
             Self {
-                hidden: Hidden::default(),
+                downstream: Downstream::default(),
                 now: Timestamp::from_millis(1000),
                 in_flight: 0.0,
                 channels,
@@ -518,7 +518,7 @@ mod tests {
                     limits,
                     ..COLD
                 };
-                cap = self.hidden.on_tick(&seen, self.now);
+                cap = self.downstream.on_tick(&seen, self.now);
             }
             cap
         }
@@ -529,29 +529,33 @@ mod tests {
         // 20 at once in 20 ms: 1000 a second.
         let mut database = Database::new(20.0, 0.02);
         assert_eq!(database.run(2000, 600.0), None, "below its capacity");
-        let base = database.hidden.base().unwrap();
+        let base = database.downstream.base().unwrap();
         assert!((0.015..0.025).contains(&base), "{base}");
         database.run(4000, 2000.0);
-        let (engaged, _) = database.hidden.state();
+        let (engaged, _) = database.downstream.state();
         assert!(engaged);
-        let cap = database.hidden.cap;
+        let cap = database.downstream.cap;
         assert!((20.0..=60.0).contains(&cap), "{cap}");
         database.run(4000, 300.0);
-        assert_eq!(database.hidden.state(), (false, false), "it lets go");
+        assert_eq!(database.downstream.state(), (false, false), "it lets go");
     }
 
     #[test]
     fn a_cold_start_in_overload_finds_the_base_by_dips() {
         let mut database = Database::new(20.0, 0.02);
         database.run(6000, 3000.0);
-        let base = database.hidden.base().unwrap();
+        let base = database.downstream.base().unwrap();
         assert!((0.015..0.04).contains(&base), "{base}");
-        assert!(database.hidden.cap < 90.0, "{}", database.hidden.cap);
+        assert!(
+            database.downstream.cap < 90.0,
+            "{}",
+            database.downstream.cap
+        );
     }
 
     #[test]
     fn full_cpus_are_not_its_affair() {
-        let mut hidden = Hidden::default();
+        let mut downstream = Downstream::default();
         let mut now = Timestamp::from_millis(1000);
         for _ in 0..3000 {
             now = now + Duration::from_millis(1);
@@ -563,13 +567,13 @@ mod tests {
                 limits: 40.0,
                 ..COLD
             };
-            assert_eq!(hidden.on_tick(&seen, now), None);
+            assert_eq!(downstream.on_tick(&seen, now), None);
         }
     }
 
     #[test]
     fn a_burst_takes_no_longer_than_is_known() {
-        let mut hidden = Hidden::default();
+        let mut downstream = Downstream::default();
         let mut now = Timestamp::from_millis(1000);
         let mut run = |millis: u32, in_flight: f64, ended: f64| {
             for _ in 0..millis {
@@ -582,9 +586,9 @@ mod tests {
                     limits: 9.0,
                     ..COLD
                 };
-                hidden.on_tick(&seen, now);
+                downstream.on_tick(&seen, now);
             }
-            hidden.sojourn()
+            downstream.sojourn()
         };
         // Nine requests of 100 ms after a second without any: none has ended yet.
         run(100, 9.0, 0.0);
@@ -599,7 +603,7 @@ mod tests {
     /// Limits that bind from the start, at a site whose requests in service are ever more: whether it
     /// engages within a second.
     fn engages(seen: &SiteSeen, in_flight: impl Fn(f64) -> f64) -> bool {
-        let mut hidden = Hidden::default();
+        let mut downstream = Downstream::default();
         let mut now = Timestamp::from_millis(1000);
         (1..1000).any(|millis| {
             now = now + Duration::from_millis(1);
@@ -609,8 +613,8 @@ mod tests {
                 useful: in_flight,
                 ..*seen
             };
-            hidden.on_tick(&seen, now);
-            hidden.state().0
+            downstream.on_tick(&seen, now);
+            downstream.state().0
         })
     }
 
@@ -629,14 +633,14 @@ mod tests {
     fn long_polls_that_gather_take_no_longer_than_one_alone() {
         // Four hundred more of them a second, which rest after half a second.
         let gather = |seconds: f64| 2.0 + 400.0 * seconds.min(0.5);
-        let natural = SiteSeen {
-            natural: true,
+        let long_polls = SiteSeen {
+            inherently_long: true,
             ..COLD
         };
-        assert!(engages(&natural, gather));
+        assert!(engages(&long_polls, gather));
         let known = SiteSeen {
             alone: 0.3,
-            ..natural
+            ..long_polls
         };
         assert!(!engages(&known, gather));
     }

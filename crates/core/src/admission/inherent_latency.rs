@@ -1,10 +1,10 @@
-//! Whether a site's answers take long by nature: long polls, downloads, a slow service of others. There
+//! Whether a site's answers take long by inherent latency: long polls, downloads, a slow service of others. There
 //! the SLO is no measure, and nothing that lies behind the servers can be protected by it.
 //!
 //! ```text
 //! first    an own request sent to a node where hardly another own one is: it waits for no other
 //! T        time of firsts in flight / firsts that ended, one at least; the last 10 s in which there were any
-//! natural  T >= SLO / 2, from SLO / 8 after the first of them on
+//! long     T >= SLO / 2, from SLO / 8 after the first of them on
 //! ```
 //!
 //! Little's law over all requests cannot tell: in overload from the start it says how long the queue is.
@@ -22,11 +22,11 @@ use super::ewma::weight;
 /// Time constant of what was seen of requests at idle servers, seconds.
 const IDLE_SEEN_TAU_S: f64 = 10.0;
 /// Part of the SLO after which it is known.
-const TOLD: f64 = 0.125;
+const KNOWN_AFTER: f64 = 0.125;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Natural {
+pub(super) struct InherentLatency {
     time: f64,
     ended: f64,
     /// Firsts that ended so far, as reported.
@@ -37,7 +37,7 @@ pub(super) struct Natural {
     long: bool,
 }
 
-impl Natural {
+impl InherentLatency {
     /// A tick: its length, firsts sent and ended so far.
     pub(super) fn on_tick(&mut self, dt: f64, (sent, ended): (u64, u64), slo: f64) {
         let more = ended.wrapping_sub(self.ended_before);
@@ -50,7 +50,7 @@ impl Natural {
         self.time = self.time * kept + present as f64 * dt;
         self.ended = self.ended * kept + more as f64;
         self.since += dt;
-        if self.since >= TOLD * slo {
+        if self.since >= KNOWN_AFTER * slo {
             self.alone = self.time / self.ended.max(1.0);
             self.long = self.alone >= SLO_PART * slo;
         }
@@ -75,40 +75,40 @@ mod tests {
 
     /// Sixteen requests at once, each of which takes so many milliseconds, and is followed by another;
     /// the first millisecond at which they are known to be long.
-    fn told(takes: u64, millis: u64) -> Option<u64> {
-        let mut natural = Natural::default();
+    fn known_at(takes: u64, millis: u64) -> Option<u64> {
+        let mut latency = InherentLatency::default();
         (1..millis).find(|ms| {
             let ended = 16 * (ms / takes);
-            natural.on_tick(0.001, (16 + ended, ended), SLO);
-            natural.is_long()
+            latency.on_tick(0.001, (16 + ended, ended), SLO);
+            latency.is_long()
         })
     }
 
     #[test]
     fn long_ones_are_known_long_before_they_end() {
-        assert_eq!(told(5000, 10_000), Some(63));
-        assert_eq!(told(400, 10_000), Some(63));
-        assert_eq!(told(40, 10_000), None);
+        assert_eq!(known_at(5000, 10_000), Some(63));
+        assert_eq!(known_at(400, 10_000), Some(63));
+        assert_eq!(known_at(40, 10_000), None);
     }
 
     #[test]
     fn one_that_waits_for_nobody_takes_what_it_takes() {
-        let mut natural = Natural::default();
-        (1..10_000).for_each(|ms| natural.on_tick(0.001, (1 + ms / 40, ms / 40), SLO));
-        let alone = natural.alone();
+        let mut latency = InherentLatency::default();
+        (1..10_000).for_each(|ms| latency.on_tick(0.001, (1 + ms / 40, ms / 40), SLO));
+        let alone = latency.alone();
         assert!((alone / 0.04 - 1.0).abs() < 0.05, "{alone}");
     }
 
     #[test]
     fn a_site_can_become_fast_and_slow() {
-        let mut natural = Natural::default();
+        let mut latency = InherentLatency::default();
         let mut ended = 0;
         let mut run = |takes: u64, millis: u64| {
             for ms in 0..millis {
                 ended += u64::from(ms % takes == 0);
-                natural.on_tick(0.001, (1 + ended, ended), SLO);
+                latency.on_tick(0.001, (1 + ended, ended), SLO);
             }
-            natural.is_long()
+            latency.is_long()
         };
         assert!(!run(20, 5000));
         assert!(run(2000, 60_000));
@@ -117,10 +117,10 @@ mod tests {
 
     #[test]
     fn without_any_what_was_known_stays() {
-        let mut natural = Natural::default();
-        (0..1000).for_each(|_| natural.on_tick(0.001, (5, 0), SLO));
-        assert!(natural.is_long());
-        (0..100_000).for_each(|_| natural.on_tick(0.001, (5, 5), SLO));
-        assert!(natural.is_long());
+        let mut latency = InherentLatency::default();
+        (0..1000).for_each(|_| latency.on_tick(0.001, (5, 0), SLO));
+        assert!(latency.is_long());
+        (0..100_000).for_each(|_| latency.on_tick(0.001, (5, 5), SLO));
+        assert!(latency.is_long());
     }
 }
