@@ -91,7 +91,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         table: Arc::new(LoadTable::new(nodes.len(), 1)),
         topology: Arc::new(ArcSwap::new(director.topology())),
         routes: Arc::new(ArcSwap::from_pointee(Routes::new(&spec.sites)?)),
-        room: Arc::default(),
+        room_freed: Arc::default(),
         throttles: Arc::new(Throttling::new(1000)),
         delay_experiments: Arc::new(DelayExperiments::new(1000)),
         stats: Arc::new(Stats::new(1, 1, nodes.len())),

@@ -92,7 +92,7 @@ fn room_that_others_left_is_taken_when_it_is_told() {
     until("it waits", || table.found_no_room(SiteId(0)) == 1);
     table.set_limits(NodeId(0), [1.0; Rank::COUNT]);
     until("it was sent", || {
-        bench.shared.room.notify_waiters();
+        bench.shared.room_freed.notify_waiters();
         table.own(NodeId(0)).dispatched == 1
     });
     assert_eq!(client.read_response(false).status(), 200);

@@ -240,7 +240,7 @@ impl Running {
             parts.shared.topology.store(topology);
         }
         if parts.director.has_room_for_waiting(&parts.shared.table) {
-            parts.shared.room.notify_waiters();
+            parts.shared.room_freed.notify_waiters();
         }
         for done in self.waiting.drain(..) {
             // The one that set the override may have left since.

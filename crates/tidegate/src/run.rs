@@ -414,7 +414,7 @@ fn shared(
         table: Arc::new(table),
         topology: Arc::new(ArcSwap::new(director.topology())),
         routes: Arc::new(ArcSwap::from_pointee(routes)),
-        room: Arc::default(),
+        room_freed: Arc::default(),
         throttles: Arc::new(Throttling::new(held_max(config))),
         delay_experiments: Arc::new(DelayExperiments::new(held_max(config) / 2)),
         stats: Arc::new(Stats::new(config.workers, sites, nodes)),

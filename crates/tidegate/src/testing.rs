@@ -90,7 +90,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
         routes: Arc::new(ArcSwap::from_pointee(
             Routes::new(&cluster().sites).unwrap(),
         )),
-        room: Arc::default(),
+        room_freed: Arc::default(),
         throttles: Arc::new(Throttling::new(100)),
         delay_experiments: Arc::new(DelayExperiments::new(100)),
         stats: Arc::new(Stats::new(1, 2, 3)),

@@ -2,9 +2,9 @@
 //!
 //! The picker keeps numbers, in its order; here each number has the task that waits for it. The
 //! worker asks the picker after each request that ends or begins to wait, when time is up for
-//! one of them, and when it is notified of room that another worker left ([`Shared::room`]).
+//! one of them, and when it is notified of room that another worker left ([`Shared::room_freed`]).
 //!
-//! [`Shared::room`]: crate::Shared::room
+//! [`Shared::room_freed`]: crate::Shared::room_freed
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ type QueueResult = Result<Ticket, RejectReason>;
 pub(crate) struct Queue {
     base: Rc<WorkerBase>,
     /// Wakes it when there may be room that another worker left.
-    room: Arc<Notify>,
+    room_freed: Arc<Notify>,
     last: Cell<u64>,
     /// To the tasks of requests that wait.
     senders: RefCell<HashMap<WaitId, oneshot::Sender<QueueResult>>>,
@@ -49,10 +49,10 @@ pub(crate) struct InQueue {
 }
 
 impl Queue {
-    pub(crate) fn new(base: Rc<WorkerBase>, room: Arc<Notify>) -> Rc<Self> {
+    pub(crate) fn new(base: Rc<WorkerBase>, room_freed: Arc<Notify>) -> Rc<Self> {
         Rc::new(Self {
             base,
-            room,
+            room_freed,
             last: Cell::new(0),
             senders: RefCell::default(),
             wake_timers: Notify::new(),
@@ -113,7 +113,7 @@ impl Queue {
             let is_waited_in = !self.is_empty();
             tokio::select! {
                 () = self.wake_timers.notified() => {}
-                () = self.room.notified(), if is_waited_in => {}
+                () = self.room_freed.notified(), if is_waited_in => {}
                 () = self.until_due(), if is_waited_in => {}
             }
             self.base.cluster.refresh();

@@ -47,9 +47,9 @@ pub struct Throttling {
     /// What the table says of which class meets which throttle.
     rules: ArcSwap<Rules>,
     /// Notified when the table may have another due time.
-    news: Notify,
+    due_changed: Notify,
     /// Notified when limits have changed: a request that waits by the old ones asks again.
-    changed: Notify,
+    limits_changed: Notify,
     /// Why a connection was not marked, the first time.
     unmarked: OnceLock<String>,
 }
@@ -85,8 +85,8 @@ impl Throttling {
                 ended: VecDeque::new(),
             }),
             rules: ArcSwap::default(),
-            news: Notify::new(),
-            changed: Notify::new(),
+            due_changed: Notify::new(),
+            limits_changed: Notify::new(),
             unmarked: OnceLock::new(),
         }
     }
@@ -147,9 +147,9 @@ impl Throttling {
     /// Publishes what the table says now.
     fn publish(&self, table: &mut Table, now: Timestamp) {
         self.rules.store(Arc::new(table.throttles.rules()));
-        self.changed.notify_waiters();
+        self.limits_changed.notify_waiters();
         self.tell(table, now);
-        self.news.notify_waiters();
+        self.due_changed.notify_waiters();
     }
 
     fn expire(&self, table: &mut Table, now: Timestamp) {
@@ -169,7 +169,7 @@ impl Throttling {
     fn tell(&self, table: &mut Table, now: Timestamp) {
         table.tell(now);
         if table.throttles.due().is_some() {
-            self.news.notify_waiters();
+            self.due_changed.notify_waiters();
         }
     }
 
@@ -181,7 +181,7 @@ impl Throttling {
         };
         let (sender, outcome) = oneshot::channel();
         table.senders.insert(id, sender);
-        self.news.notify_waiters();
+        self.due_changed.notify_waiters();
         (entry, Some(outcome))
     }
 
@@ -274,12 +274,12 @@ impl Throttling {
     /// Waits until it has not.
     pub(crate) async fn outdated(&self, throttle: ThrottleId, version: u64) {
         loop {
-            let mut changed = pin!(self.changed.notified());
-            changed.as_mut().enable();
+            let mut limits_changed = pin!(self.limits_changed.notified());
+            limits_changed.as_mut().enable();
             if !self.is_current(throttle, version) {
                 return;
             }
-            changed.await;
+            limits_changed.await;
         }
     }
 }
@@ -384,8 +384,8 @@ impl Throttles {
                 self.wake_timers.notified().await;
                 continue;
             }
-            let mut news = pin!(throttling.news.notified());
-            news.as_mut().enable();
+            let mut due_changed = pin!(throttling.due_changed.notified());
+            due_changed.as_mut().enable();
             let due = {
                 let mut table = throttling.table();
                 let now = self.base.now();
@@ -396,9 +396,11 @@ impl Throttles {
             match due {
                 Some(wait) => {
                     // A product timer: a token and a deadline make no sound.
-                    tokio::time::timeout(wait.max(LOOK_MIN), news).await.ok();
+                    tokio::time::timeout(wait.max(LOOK_MIN), due_changed)
+                        .await
+                        .ok();
                 }
-                None => news.await,
+                None => due_changed.await,
             }
         }
     }

@@ -177,7 +177,7 @@ mod tests {
             table: Arc::new(LoadTable::new(1, 1)),
             topology: Arc::new(ArcSwap::new(Director::new(spec.clone(), 1).topology())),
             routes: Arc::new(ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap())),
-            room: Arc::new(Notify::new()),
+            room_freed: Arc::new(Notify::new()),
             throttles: Arc::new(Throttling::new(0)),
             delay_experiments: Arc::new(DelayExperiments::new(0)),
             stats: Arc::new(Stats::new(1, 1, 1)),

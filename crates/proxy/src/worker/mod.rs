@@ -92,7 +92,7 @@ impl Worker {
                 Arc::clone(&shared.delay_experiments),
                 seed,
             ),
-            queue: Queue::new(Rc::clone(&base), Arc::clone(&shared.room)),
+            queue: Queue::new(Rc::clone(&base), Arc::clone(&shared.room_freed)),
             pool: RefCell::new(Pool::default()),
             budgets: Budgets::new(Rc::clone(&base)),
             session_tables,

@@ -23,7 +23,7 @@ pub struct Shared {
     pub routes: Arc<ArcSwap<Routes>>,
     /// To be notified when a request that waits may find room that another worker left. Requests of a worker are
     /// looked at in any case when another of its requests ends, and when their time is up.
-    pub room: Arc<Notify>,
+    pub room_freed: Arc<Notify>,
     /// Which classes of requests are slowed, and how.
     pub throttles: Arc<Throttling>,
     /// The test of a class that is suspected of a resource's load, if one runs.

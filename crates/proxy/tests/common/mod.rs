@@ -388,7 +388,7 @@ impl Bench {
             table: Arc::new(LoadTable::new(nodes.len(), 1)),
             topology: Arc::new(ArcSwap::new(Director::new(spec.clone(), 1).topology())),
             routes: Arc::new(ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap())),
-            room: Arc::default(),
+            room_freed: Arc::default(),
             throttles: Arc::new(Throttling::new(1000)),
             delay_experiments: Arc::new(DelayExperiments::new(TEST_HELD_MAX)),
             stats: Arc::new(Stats::new(config.workers, 1, nodes.len())),
