@@ -23,7 +23,7 @@ const PARTS: u64 = 1000;
 #[derive(Debug)]
 pub struct Progress {
     out: Out,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ enum Out {
 
 /// Pure: it is given the time.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct ProgressState {
     begin: Timestamp,
     /// Of all steps, as estimated.
     total: Duration,
@@ -65,7 +65,7 @@ impl Progress {
 
     fn with(out: Out, total: Duration) -> Self {
         let now = clock::now();
-        let state = State {
+        let state = ProgressState {
             begin: now,
             total,
             done: Duration::ZERO,
@@ -121,7 +121,7 @@ impl Progress {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ProgressState> {
         // What panicked had nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,7 +133,7 @@ impl Drop for Progress {
     }
 }
 
-impl State {
+impl ProgressState {
     fn begin_step(&mut self, now: Timestamp, estimate: Duration) {
         self.done += self.step.1;
         self.step = (now, estimate);
@@ -189,9 +189,9 @@ fn spoken(duration: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn state(total: u64) -> State {
+    fn state(total: u64) -> ProgressState {
         let begin = Timestamp::from_millis(1000);
-        State {
+        ProgressState {
             begin,
             total: Duration::from_secs(total),
             done: Duration::ZERO,

@@ -20,13 +20,13 @@ enum Finding {
 
 /// One finding per source.
 #[derive(Debug)]
-pub(crate) struct Findings {
+pub(crate) struct AvailabilityNotes {
     sources: Sources,
     found: [Finding; SOURCES_MAX],
     version: u64,
 }
 
-impl Findings {
+impl AvailabilityNotes {
     pub(crate) fn new() -> Self {
         Self {
             sources: Sources::NONE,
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_last_finding_counts() {
-        let mut findings = Findings::new();
+        let mut findings = AvailabilityNotes::new();
         findings.measured(Sources::MEMORY, "from here");
         assert!(findings.sources().has(Sources::MEMORY));
         findings.missing(Sources::MEMORY, || "gone".into());
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_version_grows_when_a_sentence_changes() {
-        let mut findings = Findings::new();
+        let mut findings = AvailabilityNotes::new();
         findings.measured(Sources::MEMORY, "a");
         let version = findings.version();
         findings.measured(Sources::MEMORY, "a");
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn cpu_time_is_measured_in_one_way() {
-        let mut findings = Findings::new();
+        let mut findings = AvailabilityNotes::new();
         findings.measured(Sources::BUSY_TICK, "a");
         findings.measured(Sources::BUSY_ACCT, "b");
         assert_eq!(findings.sources(), Sources::BUSY_ACCT);

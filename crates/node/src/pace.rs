@@ -22,7 +22,7 @@ const PERIOD_MAX: Duration = Duration::from_secs(10);
 
 /// A read that has begun.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct BegunRead {
     now: Timestamp,
     used: Duration,
 }
@@ -54,8 +54,8 @@ impl Pace {
     }
 
     /// A turn, if it is time.
-    pub(crate) fn begin(&self, now: Timestamp) -> Option<Turn> {
-        self.due(now).then(|| Turn {
+    pub(crate) fn begin(&self, now: Timestamp) -> Option<BegunRead> {
+        self.due(now).then(|| BegunRead {
             now,
             used: clock::thread_time(),
         })
@@ -63,7 +63,7 @@ impl Pace {
 
     /// Ends a turn: its cost is the CPU time of the thread, not the time that passed, in which
     /// another task may have had the CPU.
-    pub(crate) fn end(&mut self, turn: Turn) {
+    pub(crate) fn end(&mut self, turn: BegunRead) {
         self.done(turn.now, clock::thread_time().saturating_sub(turn.used));
     }
 

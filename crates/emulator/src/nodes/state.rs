@@ -19,7 +19,7 @@ use crate::server::http::Found;
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
-struct State {
+struct EmulatedState {
     nodes: Vec<Node>,
     residents: Vec<Resident>,
     next_resident: u64,
@@ -32,14 +32,14 @@ struct State {
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<EmulatedState>,
     wake: Condvar,
 }
 
 impl Shared {
     pub(super) fn new(nodes: Vec<Node>, now: Timestamp) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(EmulatedState {
                 nodes,
                 residents: Vec::new(),
                 next_resident: 0,
@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, EmulatedState> {
         // A thread that panicked has said so; emulated numbers are no reason to hang.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -148,7 +148,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl EmulatedState {
     fn add(&mut self, node: usize, antagonist: &Antagonist, start: Timestamp) -> u64 {
         let number = self.next_resident;
         self.next_resident += 1;

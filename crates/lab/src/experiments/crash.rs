@@ -34,7 +34,7 @@ use super::judge::{at_most, best, median};
 use super::measured::Measured;
 use super::paper::peers;
 use super::plan::{Arm, Plan, Point, Stage};
-use super::report::{Findings, Sketch, report};
+use super::report::{ExperimentFindings, Sketch, report};
 use super::runner::{Run, Runner, Watch};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
@@ -302,7 +302,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     ))
 }
 
-fn findings(plan: &Plan, measured: &Measured) -> Findings {
+fn findings(plan: &Plan, measured: &Measured) -> ExperimentFindings {
     let table = &measured.table;
     let own = |metric| median(table, AUTO, metric);
     let mut verdicts = vec![
@@ -340,7 +340,7 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
             RETURN_MAX_MS,
         ));
     }
-    Findings {
+    ExperimentFindings {
         paper: BTreeMap::new(),
         verdicts,
         notes: vec![

@@ -318,7 +318,7 @@ fn counts(score: &Score) -> Value {
     })
 }
 
-fn verdicts(table: &Table) -> Vec<Option<crate::results::Verdict>> {
+fn verdicts(table: &Table) -> Vec<Option<crate::results::GoalVerdict>> {
     let of = |metric: &str| median(table, OWN, metric);
     vec![
         at_least(

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tidegate_core::stats;
 
-use crate::results::Verdict;
+use crate::results::GoalVerdict;
 
 /// What each arm measured: arm, metric, value of each round.
 pub type Table = BTreeMap<String, BTreeMap<String, Vec<f64>>>;
@@ -86,20 +86,20 @@ pub fn best<'a>(
 
 /// A verdict that wants at least so much; nothing measured, nothing judged.
 #[must_use]
-pub fn at_least(goal: String, measured: Option<f64>, wanted: f64) -> Option<Verdict> {
+pub fn at_least(goal: String, measured: Option<f64>, wanted: f64) -> Option<GoalVerdict> {
     verdict(goal, measured, wanted, |measured| measured >= wanted)
 }
 
 /// A verdict that wants one arm ahead of another in something of which more is better.
 #[must_use]
-pub fn ahead(table: &Table, arm: &str, base: &str, metric: &str) -> Option<Verdict> {
+pub fn ahead(table: &Table, arm: &str, base: &str, metric: &str) -> Option<GoalVerdict> {
     let measured = ratio(table, arm, base, metric);
     at_least(format!("{metric}: {arm} over {base}"), measured, 1.0)
 }
 
 /// A verdict that wants at most so much.
 #[must_use]
-pub fn at_most(goal: String, measured: Option<f64>, wanted: f64) -> Option<Verdict> {
+pub fn at_most(goal: String, measured: Option<f64>, wanted: f64) -> Option<GoalVerdict> {
     verdict(goal, measured, wanted, |measured| measured <= wanted)
 }
 
@@ -108,8 +108,8 @@ fn verdict(
     measured: Option<f64>,
     wanted: f64,
     reached: impl Fn(f64) -> bool,
-) -> Option<Verdict> {
-    measured.map(|measured| Verdict {
+) -> Option<GoalVerdict> {
+    measured.map(|measured| GoalVerdict {
         goal,
         reached: reached(measured),
         measured,

@@ -26,7 +26,7 @@ use super::judge::{at_least, at_most, ratio};
 use super::measured::Measured;
 use super::paper::{beside, own, peers, ranked};
 use super::plan::{Plan, Point, Stage};
-use super::report::{Findings, Sketch, auto_ahead, report};
+use super::report::{ExperimentFindings, Sketch, auto_ahead, report};
 use super::runner::{Run, Runner, Watch};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, shared_sites, workload};
 
@@ -153,7 +153,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     ))
 }
 
-fn findings(plan: &Plan, measured: &Measured) -> Findings {
+fn findings(plan: &Plan, measured: &Measured) -> ExperimentFindings {
     let table = &measured.table;
     let times = |arm| ratio(table, "random", arm, METRIC);
     let mut verdicts = vec![
@@ -171,7 +171,7 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
         ),
     ];
     verdicts.extend(auto_ahead(plan, table, METRIC, false));
-    Findings {
+    ExperimentFindings {
         paper: [(
             "random_over_klm".to_owned(),
             beside(

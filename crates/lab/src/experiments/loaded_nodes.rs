@@ -16,7 +16,7 @@ use super::judge::{at_least, gain, ratio};
 use super::measured::{Measured, labelled};
 use super::paper::{beside, own, peers, ranked};
 use super::plan::{Arm, Plan, Point, Stage};
-use super::report::{Findings, Sketch, auto_ahead, report};
+use super::report::{ExperimentFindings, Sketch, auto_ahead, report};
 use super::runner::{Runner, Unwatched};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
@@ -95,7 +95,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     ))
 }
 
-fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
+fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> ExperimentFindings {
     let table = &measured.table;
     let loaded = scale.pick(QUICK, FULL);
     let half = labelled(METRIC, &label(4));
@@ -130,7 +130,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
             true,
         ));
     }
-    Findings {
+    ExperimentFindings {
         paper: [(
             "order".to_owned(),
             beside(

@@ -44,7 +44,7 @@ use super::judge::{Table, at_most, median};
 use super::measured::{Measured, labelled};
 use super::paper::beside;
 use super::plan::Arm;
-use super::report::{Findings, Sketch, report_of};
+use super::report::{ExperimentFindings, Sketch, report_of};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
 /// See the module.
@@ -357,7 +357,7 @@ fn of(table: &Table, arm: &str, metric: &str, point: Point) -> Option<f64> {
     median(table, arm, &labelled(metric, &point.label()))
 }
 
-fn findings(scale: Scale, table: &Table) -> Findings {
+fn findings(scale: Scale, table: &Table) -> ExperimentFindings {
     let busy = |arm: &str| of(table, arm, "p99_us", BUSY);
     let growth = |arm: &str| Some(busy(arm)? / of(table, arm, "p99_us", IDLE)?);
     let goal = |arm: &str| {
@@ -385,7 +385,7 @@ fn findings(scale: Scale, table: &Table) -> Findings {
             zero: false,
         },
     };
-    Findings {
+    ExperimentFindings {
         paper: papers(table),
         verdicts,
         notes: vec![

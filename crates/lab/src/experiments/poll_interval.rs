@@ -23,7 +23,7 @@ use super::judge::{Table, at_least, at_most, best, median, ratio};
 use super::measured::{Measured, labelled};
 use super::paper::{beside, ranked};
 use super::plan::{Arm, Plan, Point, Stage};
-use super::report::{Findings, Sketch, report};
+use super::report::{ExperimentFindings, Sketch, report};
 use super::runner::{Runner, Unwatched};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 use crate::front::{FrontKind, TidegateArm};
@@ -136,7 +136,7 @@ fn everywhere(table: &Table, intervals: &[u64]) -> Value {
     json!(intervals.iter().filter_map(at).collect::<Vec<_>>())
 }
 
-fn findings(scale: Scale, measured: &Measured) -> Findings {
+fn findings(scale: Scale, measured: &Measured) -> ExperimentFindings {
     let table = &measured.table;
     let intervals = scale.pick(QUICK, FULL);
     let (shortest, longest) = (intervals[0], intervals[intervals.len() - 1]);
@@ -172,7 +172,7 @@ fn findings(scale: Scale, measured: &Measured) -> Findings {
         );
         verdicts.push(at_least(goal, baseline.and_then(ratio), 1.0));
     }
-    Findings {
+    ExperimentFindings {
         paper: [(
             "shape".to_owned(),
             beside(

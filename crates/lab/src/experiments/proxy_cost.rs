@@ -31,7 +31,7 @@ use crate::results::{Axis, Metric, Report};
 use super::judge::{Table, at_most, ratio};
 use super::measured::{Measured, labelled};
 use super::plan::Arm;
-use super::report::{Findings, Sketch, report_of};
+use super::report::{ExperimentFindings, Sketch, report_of};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, drive, instructions, workload};
 
 /// See the module.
@@ -320,12 +320,12 @@ fn compare(table: &mut Table) {
     }
 }
 
-fn findings(table: &Table) -> Findings {
+fn findings(table: &Table) -> ExperimentFindings {
     let over = |arm: &str, metric: &str| ratio(table, arm, BASE, metric);
     let cpu = |kind: usize| format!("cpu_us[{}]", KINDS[kind].label);
     let instructions = format!("user_instructions[{}]", KINDS[0].label);
     let arm = "round_robin";
-    Findings {
+    ExperimentFindings {
         paper: BTreeMap::new(),
         verdicts: vec![
             at_most(

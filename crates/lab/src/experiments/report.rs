@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::results::{ArmResult, Axis, Machine, Plot, Range, Report, Verdict, widen};
+use crate::results::{ArmResult, Axis, GoalVerdict, Machine, Plot, Range, Report, widen};
 
 use super::arms::AUTO;
 use super::judge::{Table, at_least, at_most, best, ratio};
@@ -16,11 +16,11 @@ use super::{Experiment, Lab, Scale};
 
 /// What an experiment adds to what was measured.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub(super) struct ExperimentFindings {
     /// The paper's figures, with where they stand.
     pub(super) paper: BTreeMap<String, Value>,
     /// Goals and whether they were reached; those that could not be judged are left out.
-    pub(super) verdicts: Vec<Option<Verdict>>,
+    pub(super) verdicts: Vec<Option<GoalVerdict>>,
     /// What it is worth knowing.
     pub(super) notes: Vec<String>,
     /// Pictures.
@@ -34,7 +34,7 @@ pub(super) fn report(
     lab: &Lab,
     plan: &Plan,
     measured: Measured,
-    findings: Findings,
+    findings: ExperimentFindings,
     took: Duration,
 ) -> Report {
     report_of(experiment, lab, &plan.arms, measured, findings, took)
@@ -47,7 +47,7 @@ pub(super) fn report_of(
     lab: &Lab,
     arms: &[Arm],
     measured: Measured,
-    findings: Findings,
+    findings: ExperimentFindings,
     took: Duration,
 ) -> Report {
     let arms = arms.iter().filter_map(|arm| {
@@ -98,7 +98,7 @@ pub(super) fn auto_ahead(
     table: &Table,
     metric: &str,
     greatest: bool,
-) -> Vec<Option<Verdict>> {
+) -> Vec<Option<GoalVerdict>> {
     let mut own = own(plan, table);
     own.retain(|arm| *arm != AUTO);
     let others = [

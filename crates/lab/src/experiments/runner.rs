@@ -23,7 +23,7 @@ use super::measured::Measured;
 use super::plan::{Arm, Calibration, GENERATOR, Plan, Point, Stage};
 use super::quiet;
 use super::reserve::Reserve;
-use super::usage::{Counters, Usage};
+use super::usage::{CpuCounters, Usage};
 use super::{ExperimentError, Lab};
 
 /// Looks at the cluster or does something to it while a load runs.
@@ -334,7 +334,7 @@ impl<'a> Runner<'a> {
         let mut fronts = start(run.arm, point, cluster)?;
         let plan = load_plan(point, run.knee, &fronts.processes);
         let count = |fronts: &[FrontEnd], cluster: &Cluster| {
-            Counters::of(cluster, fronts, run.node_cpu, &self.lab.awake)
+            CpuCounters::of(cluster, fronts, run.node_cpu, &self.lab.awake)
         };
         let before = count(&fronts.processes, cluster);
         let running = run_load(cluster, &plan)?;

@@ -19,7 +19,7 @@ use super::judge::{ahead, at_least, gain};
 use super::measured::{Measured, labelled};
 use super::paper::{beside, best_gain, peers};
 use super::plan::{Arm, Plan, Point, Stage};
-use super::report::{Findings, Sketch, auto_ahead, report};
+use super::report::{ExperimentFindings, Sketch, auto_ahead, report};
 use super::runner::{Runner, Unwatched};
 use super::workload::ALL_ALPHAS;
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
@@ -112,7 +112,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     ))
 }
 
-fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
+fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> ExperimentFindings {
     let table = &measured.table;
     let goal = |arm: &str, site: &str, wanted: f64| {
         at_least(
@@ -150,7 +150,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
             true,
         ));
     }
-    Findings {
+    ExperimentFindings {
         paper: [
             (
                 "klm_gain_percent".to_owned(),

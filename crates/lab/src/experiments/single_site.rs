@@ -19,7 +19,7 @@ use super::judge::{Table, ahead, at_least, gain, ratio};
 use super::measured::{Measured, labelled};
 use super::paper::{beside, best_gain, own, peers, ranked};
 use super::plan::{Arm, Plan, Point, Stage};
-use super::report::{Findings, Sketch, auto_ahead, report};
+use super::report::{ExperimentFindings, Sketch, auto_ahead, report};
 use super::runner::{Runner, Unwatched};
 use super::workload::ALL_ALPHAS;
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
@@ -112,7 +112,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     ))
 }
 
-fn findings(plan: &Plan, measured: &Measured) -> Findings {
+fn findings(plan: &Plan, measured: &Measured) -> ExperimentFindings {
     let table = &measured.table;
     let (low, high) = (metric(LOW), metric(HIGH));
     let over_random = |arm| gain(table, arm, "random", &low);
@@ -166,7 +166,7 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
     if ratio(table, "klm", "round_robin", &all).is_some_and(|ratio| ratio < LEVEL) {
         notes.push(ROTATION.into());
     }
-    Findings {
+    ExperimentFindings {
         paper: paper(plan, table),
         verdicts,
         notes,

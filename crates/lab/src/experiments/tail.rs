@@ -27,7 +27,7 @@ use super::judge::{Table, at_least, at_most, best, ratio, rounds};
 use super::measured::{Measured, labelled};
 use super::paper::{beside, own, peers, ranked};
 use super::plan::{Arm, Calibration, Plan, Point, Stage};
-use super::report::{Findings, Sketch, auto_ahead, report};
+use super::report::{ExperimentFindings, Sketch, auto_ahead, report};
 use super::runner::{Runner, Unwatched};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
@@ -160,7 +160,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     ))
 }
 
-fn findings(plan: &Plan, measured: &Measured) -> Findings {
+fn findings(plan: &Plan, measured: &Measured) -> ExperimentFindings {
     let table = &measured.table;
     let mut verdicts = Vec::new();
     for load in LOADS {
@@ -200,7 +200,7 @@ fn findings(plan: &Plan, measured: &Measured) -> Findings {
             labelled(METRIC, &label(load)),
         )
     };
-    Findings {
+    ExperimentFindings {
         paper: [(
             "prequal_reproduction".to_owned(),
             beside(

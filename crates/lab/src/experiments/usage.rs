@@ -21,7 +21,7 @@ pub(super) const OTHERS_MAX: f64 = 0.2;
 
 /// CPU seconds so far.
 #[derive(Clone, Debug)]
-pub(super) struct Counters {
+pub(super) struct CpuCounters {
     at: Timestamp,
     /// Of all nodes, and of all of them in units of their shares.
     nodes: f64,
@@ -53,7 +53,7 @@ pub(super) struct Usage {
     pub(super) stolen_from_nodes: f64,
 }
 
-impl Counters {
+impl CpuCounters {
     pub(super) fn of(cluster: &Cluster, fronts: &[FrontEnd], node_cpu: u32, awake: &Awake) -> Self {
         let nodes = cluster.nodes();
         let used = |index: usize| cluster.cpu_time(index).as_secs_f64();

@@ -22,7 +22,7 @@ const COUNTED_MAX: usize = 64;
 
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Outcome {
+pub(super) enum ExchangeOutcome {
     /// Answered as wanted.
     Completed(AnswerHeaders),
     /// 503 or 429.
@@ -92,9 +92,14 @@ impl Client {
     }
 
     /// Sends a request and reads the whole answer.
-    pub(super) async fn exchange(&self, target: usize, head: &Head, asked: &Asked) -> Outcome {
+    pub(super) async fn exchange(
+        &self,
+        target: usize,
+        head: &Head,
+        asked: &Asked,
+    ) -> ExchangeOutcome {
         if self.in_flight.get() >= self.capacity {
-            return Outcome::Failed("no file descriptor left for a connection".to_owned());
+            return ExchangeOutcome::Failed("no file descriptor left for a connection".to_owned());
         }
         let _counted = Counted::new(&self.in_flight);
         let mut request = Request::builder()
@@ -110,19 +115,21 @@ impl Client {
         match request.body(NoBody::new()) {
             Ok(request) => match self.connections.send(target, request).await {
                 Ok(head) => self.outcome(&head),
-                Err(error) => Outcome::Failed(error.kind()),
+                Err(error) => ExchangeOutcome::Failed(error.kind()),
             },
-            Err(error) => Outcome::Failed(format!("not a request: {error}")),
+            Err(error) => ExchangeOutcome::Failed(format!("not a request: {error}")),
         }
     }
 
-    fn outcome(&self, head: &response::Parts) -> Outcome {
+    fn outcome(&self, head: &response::Parts) -> ExchangeOutcome {
         match head.status {
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Outcome::Refused,
-            status if status.is_client_error() || status.is_server_error() => {
-                Outcome::Failed(format!("status {}", status.as_u16()))
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                ExchangeOutcome::Refused
             }
-            _ => Outcome::Completed(self.headers_of(head)),
+            status if status.is_client_error() || status.is_server_error() => {
+                ExchangeOutcome::Failed(format!("status {}", status.as_u16()))
+            }
+            _ => ExchangeOutcome::Completed(self.headers_of(head)),
         }
     }
 

@@ -20,12 +20,12 @@ use tidegate_remote::clock;
 use tokio::task::{JoinSet, LocalSet};
 
 use super::arrivals::{self, Arrival};
-use super::client::{Client, Head, Headers, Outcome};
+use super::client::{Client, ExchangeOutcome, Head, Headers};
 use super::plan::{Arrivals, LoadPlan, Pacing, Requests, Stream};
 use super::process::LoadError;
 use super::requests::{Asked, Source};
 use super::result::{Generator, LoadResult};
-use super::tally::{Ended, Stretch, Tally};
+use super::tally::{EndedRequest, Stretch, Tally};
 use super::traces::{self, Trace, TraceError};
 use super::walk::Session;
 use tidegate_emulator::load::Timer;
@@ -176,9 +176,9 @@ impl Run {
         let exchange = self.client.exchange(target, &self.heads[stream], asked);
         let outcome = tokio::time::timeout(left, exchange)
             .await
-            .unwrap_or_else(|_| Outcome::Failed("timed out".to_owned()));
-        let completed = matches!(outcome, Outcome::Completed(_));
-        self.tallies[stream].borrow_mut().request(&Ended {
+            .unwrap_or_else(|_| ExchangeOutcome::Failed("timed out".to_owned()));
+        let completed = matches!(outcome, ExchangeOutcome::Completed(_));
+        self.tallies[stream].borrow_mut().request(&EndedRequest {
             due,
             begun,
             ended: clock::now().since(self.start),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use tidegate_core::stats::quantile_of_ordered;
 
-use super::client::Outcome;
+use super::client::ExchangeOutcome;
 use super::plan::Stream;
 use super::result::{LATENCY_MAX_US, StreamResult, Window, latencies};
 use super::visits::Visits;
@@ -39,7 +39,7 @@ impl Stretch {
 
 /// A request that ended.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct EndedRequest {
     /// When it was due (open loop) or sent (closed loop), from the run's beginning.
     pub(super) due: Duration,
     /// When it was begun.
@@ -50,7 +50,7 @@ pub(super) struct Ended {
     pub(super) page: Option<usize>,
     /// Whether a session was over with it.
     pub(super) ends: bool,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ExchangeOutcome,
 }
 
 /// What came of the requests of one stream so far.
@@ -86,13 +86,13 @@ impl Tally {
         }
     }
 
-    pub(super) fn request(&mut self, ended: &Ended) {
+    pub(super) fn request(&mut self, ended: &EndedRequest) {
         let latency = ended.ended.saturating_sub(ended.due);
         let micros = u64::try_from(latency.as_micros()).unwrap_or(LATENCY_MAX_US);
         if let Some(windows) = &mut self.windows {
             windows.request(ended, micros);
         }
-        if matches!(ended.outcome, Outcome::Completed(_)) && self.stretch.has(ended.ended) {
+        if matches!(ended.outcome, ExchangeOutcome::Completed(_)) && self.stretch.has(ended.ended) {
             self.in_time += 1;
         }
         if let Some(visits) = &mut self.visits
@@ -112,15 +112,15 @@ impl Tally {
         let late = ended.begun.saturating_sub(ended.due);
         result.late += u64::from(late > LATE.max(latency / LATE_PART));
         match &ended.outcome {
-            Outcome::Completed(headers) => {
+            ExchangeOutcome::Completed(headers) => {
                 result.completed += 1;
                 self.latencies.saturating_record(micros);
                 if let Some(value) = &headers.counted {
                     count(&mut result.counts, value);
                 }
             }
-            Outcome::Refused => result.refused += 1,
-            Outcome::Failed(kind) => {
+            ExchangeOutcome::Refused => result.refused += 1,
+            ExchangeOutcome::Failed(kind) => {
                 result.failed += 1;
                 count(&mut result.errors, kind);
             }
@@ -177,7 +177,7 @@ impl Windows {
         }
     }
 
-    fn request(&mut self, ended: &Ended, micros: u64) {
+    fn request(&mut self, ended: &EndedRequest, micros: u64) {
         if !self.stretch.has(ended.ended) {
             return;
         }
@@ -185,7 +185,7 @@ impl Windows {
         let number = (since.as_nanos() / self.length.as_nanos()) as usize;
         self.close_before(number);
         match &ended.outcome {
-            Outcome::Completed(headers) => {
+            ExchangeOutcome::Completed(headers) => {
                 self.open.completed += 1;
                 self.open.within += u64::from(self.slo.is_some_and(|slo| micros <= slo));
                 self.latencies.push(micros);
@@ -193,7 +193,7 @@ impl Windows {
                     count(&mut self.open.counts, value);
                 }
             }
-            Outcome::Refused | Outcome::Failed(_) => self.open.failed += 1,
+            ExchangeOutcome::Refused | ExchangeOutcome::Failed(_) => self.open.failed += 1,
         }
     }
 
@@ -236,8 +236,8 @@ mod tests {
         to: Duration::from_secs(3),
     };
 
-    fn ended(due_ms: u64, ended_ms: u64, outcome: Outcome) -> Ended {
-        Ended {
+    fn ended(due_ms: u64, ended_ms: u64, outcome: ExchangeOutcome) -> EndedRequest {
+        EndedRequest {
             due: Duration::from_millis(due_ms),
             begun: Duration::from_millis(due_ms),
             ended: Duration::from_millis(ended_ms),
@@ -264,11 +264,15 @@ mod tests {
     #[test]
     fn what_was_due_counts_and_what_ended_is_throughput() {
         let mut tally = Tally::new(&stream(), STRETCH, (None, None));
-        let done = || Outcome::Completed(AnswerHeaders::default());
+        let done = || ExchangeOutcome::Completed(AnswerHeaders::default());
         tally.request(&ended(900, 1100, done())); // due in the warm-up
         tally.request(&ended(1000, 1500, done()));
-        tally.request(&ended(1500, 2500, Outcome::Refused));
-        tally.request(&ended(1600, 2600, Outcome::Failed("status 500".to_owned())));
+        tally.request(&ended(1500, 2500, ExchangeOutcome::Refused));
+        tally.request(&ended(
+            1600,
+            2600,
+            ExchangeOutcome::Failed("status 500".to_owned()),
+        ));
         tally.request(&ended(2900, 3400, done())); // ends after the stretch
         let result = tally.finish();
         assert_eq!((result.offered, result.completed), (4, 2));
@@ -287,7 +291,11 @@ mod tests {
             (1_024_900, 1500),
             (1_025_100, 1500),
         ] {
-            let mut request = ended(1000, ended_ms, Outcome::Completed(AnswerHeaders::default()));
+            let mut request = ended(
+                1000,
+                ended_ms,
+                ExchangeOutcome::Completed(AnswerHeaders::default()),
+            );
             request.begun = Duration::from_micros(begun_us);
             tally.request(&request);
         }
@@ -300,14 +308,14 @@ mod tests {
         let slo = Some(Duration::from_millis(300));
         let mut tally = Tally::new(&stream(), STRETCH, (windows, slo));
         let by = |node: &str| {
-            Outcome::Completed(AnswerHeaders {
+            ExchangeOutcome::Completed(AnswerHeaders {
                 counted: Some(node.to_owned()),
                 amount: None,
             })
         };
         tally.request(&ended(900, 1100, by("n1")));
         tally.request(&ended(1000, 1400, by("n2")));
-        tally.request(&ended(2000, 2100, Outcome::Refused));
+        tally.request(&ended(2000, 2100, ExchangeOutcome::Refused));
         tally.request(&ended(2000, 3100, by("n1")));
         let series = tally.finish().series;
         let counts: Vec<_> = series.iter().map(|it| (it.completed, it.failed)).collect();

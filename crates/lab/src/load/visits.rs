@@ -12,10 +12,10 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::client::Outcome;
+use super::client::ExchangeOutcome;
 use super::plan::{Pacing, Requests, Stream};
 use super::result::latencies;
-use super::tally::Ended;
+use super::tally::EndedRequest;
 
 /// What came of one page. As with streams, requests due in the warm-up are in none of the counts, and
 /// times are those of completed requests.
@@ -87,21 +87,21 @@ impl Visits {
     }
 
     /// A request that counts took so long.
-    pub(super) fn request(&mut self, ended: &Ended, micros: u64) {
+    pub(super) fn request(&mut self, ended: &EndedRequest, micros: u64) {
         let page = ended.page.and_then(|page| self.pages.get_mut(page));
         let Some((result, latencies)) = page else {
             return;
         };
         result.offered += 1;
         match &ended.outcome {
-            Outcome::Completed(headers) => {
+            ExchangeOutcome::Completed(headers) => {
                 result.completed += 1;
                 latencies.saturating_record(micros);
                 result.amount += headers.amount.unwrap_or_default();
                 result.amounts += u64::from(headers.amount.is_some());
             }
-            Outcome::Refused => result.refused += 1,
-            Outcome::Failed(_) => result.failed += 1,
+            ExchangeOutcome::Refused => result.refused += 1,
+            ExchangeOutcome::Failed(_) => result.failed += 1,
         }
     }
 
@@ -150,8 +150,8 @@ mod tests {
         }
     }
 
-    fn ended(page: usize, outcome: Outcome) -> Ended {
-        Ended {
+    fn ended(page: usize, outcome: ExchangeOutcome) -> EndedRequest {
+        EndedRequest {
             due: Duration::ZERO,
             begun: Duration::ZERO,
             ended: Duration::from_millis(5),
@@ -165,7 +165,7 @@ mod tests {
     fn pages_are_counted_apart_and_amounts_add_up() {
         let mut visits = Visits::of(&stream()).unwrap();
         let headers = |amount| {
-            Outcome::Completed(AnswerHeaders {
+            ExchangeOutcome::Completed(AnswerHeaders {
                 counted: None,
                 amount,
             })
@@ -173,8 +173,11 @@ mod tests {
         visits.request(&ended(1, headers(Some(30.0))), 4000);
         visits.request(&ended(1, headers(Some(12.0))), 8000);
         visits.request(&ended(1, headers(None)), 6000);
-        visits.request(&ended(1, Outcome::Refused), 1);
-        visits.request(&ended(0, Outcome::Failed("status 500".to_owned())), 1);
+        visits.request(&ended(1, ExchangeOutcome::Refused), 1);
+        visits.request(
+            &ended(0, ExchangeOutcome::Failed("status 500".to_owned())),
+            1,
+        );
         visits.request(&ended(7, headers(None)), 1);
         let (pages, _) = visits.finish(Duration::from_secs(1));
         assert_eq!((pages[0].offered, pages[0].failed), (1, 1));

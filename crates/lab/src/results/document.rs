@@ -115,7 +115,7 @@ fn sentence(text: &str) -> String {
 }
 
 fn verdicts(report: &Report) -> Option<Block> {
-    let row = |it: &super::Verdict| {
+    let row = |it: &super::GoalVerdict| {
         vec![
             Cell::of(&it.goal),
             Cell::of(show(it.wanted)),

@@ -41,6 +41,6 @@ pub use metric::{Better, Metric};
 pub use number::show;
 pub use plot::{Axis, Bars, Curve, Line, Mark, Plot, Point};
 pub use range::Range;
-pub use report::{ArmResult, Report, Verdict};
+pub use report::{ArmResult, GoalVerdict, Report};
 pub use scatter::widen;
 pub use svg::figure;

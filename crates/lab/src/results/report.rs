@@ -31,7 +31,7 @@ pub struct Report {
     /// what was found here: `here` (ours) and `peers`.
     pub paper: BTreeMap<String, Value>,
     /// Goals.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<GoalVerdict>,
     /// What was emulated and how, as sentences.
     pub emulated: Vec<String>,
     /// What the reader should know, as sentences.
@@ -56,7 +56,7 @@ pub struct ArmResult {
 
 /// A goal, and whether it was reached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct GoalVerdict {
     /// What was wanted, as a sentence.
     pub goal: String,
     /// Whether it is so.
@@ -69,7 +69,7 @@ pub struct Verdict {
     pub wanted: f64,
 }
 
-impl Verdict {
+impl GoalVerdict {
     /// Wants at least so much. A number that is none reaches nothing.
     pub fn at_least(goal: impl Into<String>, measured: f64, wanted: f64) -> Self {
         Self {
@@ -167,11 +167,11 @@ mod tests {
 
     #[test]
     fn verdicts_compare_and_nothing_measured_is_not_reached() {
-        assert!(Verdict::at_least("", 1.0, 1.0).reached);
-        assert!(!Verdict::at_least("", 0.99, 1.0).reached);
-        assert!(Verdict::at_most("", 1.0, 1.0).reached);
-        assert!(!Verdict::at_most("", 1.01, 1.0).reached);
-        assert!(!Verdict::at_least("", f64::NAN, 1.0).reached);
-        assert!(!Verdict::at_most("", f64::NAN, 1.0).reached);
+        assert!(GoalVerdict::at_least("", 1.0, 1.0).reached);
+        assert!(!GoalVerdict::at_least("", 0.99, 1.0).reached);
+        assert!(GoalVerdict::at_most("", 1.0, 1.0).reached);
+        assert!(!GoalVerdict::at_most("", 1.01, 1.0).reached);
+        assert!(!GoalVerdict::at_least("", f64::NAN, 1.0).reached);
+        assert!(!GoalVerdict::at_most("", f64::NAN, 1.0).reached);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{ArmResult, Axis, Curve, Machine, Mark, Plot, Range, Report, Verdict};
+use super::{ArmResult, Axis, Curve, GoalVerdict, Machine, Mark, Plot, Range, Report};
 
 fn arm(name: &str, peer: bool, metrics: &[(&str, &[f64])]) -> ArmResult {
     let metrics = metrics.iter();
@@ -133,8 +133,8 @@ pub(super) fn report() -> Report {
         ]
         .into(),
         verdicts: vec![
-            Verdict::at_least("auto over random at alpha 0.1", 1.21, 1.22),
-            Verdict::at_most("p99 of auto over the best peer's at 0.9", 42.5 / 70.0, 1.0),
+            GoalVerdict::at_least("auto over random at alpha 0.1", 1.21, 1.22),
+            GoalVerdict::at_most("p99 of auto over the best peer's at 0.9", 42.5 / 70.0, 1.0),
         ],
         emulated: vec!["Nodes are control groups with a quota on one CPU.".to_owned()],
         notes: vec!["SKIPPED envoy: not installed".to_owned()],

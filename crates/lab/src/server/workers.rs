@@ -52,7 +52,7 @@ struct Idle {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WorkerPoolState {
     /// The last one has been idle for the shortest time.
     idle: Vec<Idle>,
     queue: VecDeque<Waiting>,
@@ -62,7 +62,7 @@ struct State {
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<WorkerPoolState>,
     most: usize,
     longest: usize,
 }
@@ -125,7 +125,7 @@ fn back(error: std::sync::mpsc::TrySendError<Waiting>) -> Waiting {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WorkerPoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,7 +4,7 @@ use super::{lines, number, number32, words};
 
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum TaskState {
     /// Runs or waits to run.
     Runnable,
     /// Sleeps and cannot be woken by a signal: mostly waits for IO.
@@ -15,12 +15,12 @@ pub(crate) enum State {
 
 /// A thread's state from its `stat` file. The name in parentheses is the thread's own choice
 /// and may hold anything, so that the state is what follows the last parenthesis.
-pub(crate) fn state(stat: &[u8]) -> Option<State> {
+pub(crate) fn state(stat: &[u8]) -> Option<TaskState> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     match words(&stat[name_end + 1..]).next()? {
-        b"R" => Some(State::Runnable),
-        b"D" => Some(State::Uninterruptible),
-        _ => Some(State::Other),
+        b"R" => Some(TaskState::Runnable),
+        b"D" => Some(TaskState::Uninterruptible),
+        _ => Some(TaskState::Other),
     }
 }
 
@@ -59,10 +59,10 @@ mod tests {
 
     #[test]
     fn the_state_follows_the_last_parenthesis() {
-        let table: &[(&[u8], Option<State>)] = &[
-            (b"1 (init) S 0 1", Some(State::Other)),
-            (b"9 (nginx) R 0 1", Some(State::Runnable)),
-            (b"9 (a) R) D 0 1", Some(State::Uninterruptible)),
+        let table: &[(&[u8], Option<TaskState>)] = &[
+            (b"1 (init) S 0 1", Some(TaskState::Other)),
+            (b"9 (nginx) R 0 1", Some(TaskState::Runnable)),
+            (b"9 (a) R) D 0 1", Some(TaskState::Uninterruptible)),
             (b"9 (a", None),
             (b"9 (a)", None),
             (b"", None),

@@ -33,7 +33,7 @@ use tidegate_remote::clock;
 
 use crate::config::{SamplerConfig, Scope};
 use crate::file::{Buffer, Shape, read_once, under};
-use crate::findings::Findings;
+use crate::findings::AvailabilityNotes;
 
 pub(crate) use group::cpu_group;
 pub use watch::{process_names, short_name};
@@ -81,7 +81,7 @@ impl Deref for CpuLines {
 struct Context<'a> {
     now: Timestamp,
     record: &'a mut LoadRecord,
-    findings: &'a mut Findings,
+    findings: &'a mut AvailabilityNotes,
     buffer: &'a mut Buffer,
 }
 
@@ -100,12 +100,12 @@ enum Cpu {
 pub struct Sampler {
     record: LoadRecord,
     lines: CpuLines,
-    findings: Findings,
+    findings: AvailabilityNotes,
     buffer: Buffer,
     cpu: Cpu,
     system: system::System,
     network: network::Network,
-    watch: watch::Watch,
+    watch: watch::OpenFilesWatch,
 }
 
 impl Sampler {
@@ -134,12 +134,12 @@ impl Sampler {
         Ok(Self {
             record,
             lines: CpuLines::default(),
-            findings: Findings::new(),
+            findings: AvailabilityNotes::new(),
             buffer,
             cpu,
             system: system::System::new(&config.root, whole),
             network: network::Network::new(&config.root, whole),
-            watch: watch::Watch::new(&config),
+            watch: watch::OpenFilesWatch::new(&config),
         })
     }
 

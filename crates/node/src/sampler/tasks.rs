@@ -23,7 +23,7 @@ use crate::config::{SAMPLED_INTERVAL_MAX, SamplerConfig};
 use crate::counter::{Counter, Integral};
 use crate::file::{KernelFile, Shape, under};
 use crate::pace::Pace;
-use crate::parse::process::{self, State};
+use crate::parse::process::{self, TaskState};
 use crate::parse::{number32, saturated, words};
 
 /// Most threads that are looked at; two open files each.
@@ -328,9 +328,9 @@ impl Thread {
                 .read(context.now, context.buffer)
                 .and_then(process::state);
             match state {
-                Some(State::Runnable) => look.runnable += 1,
-                Some(State::Uninterruptible) => look.uninterruptible += 1,
-                Some(State::Other) => {}
+                Some(TaskState::Runnable) => look.runnable += 1,
+                Some(TaskState::Uninterruptible) => look.uninterruptible += 1,
+                Some(TaskState::Other) => {}
                 None => return,
             }
         }

@@ -41,7 +41,7 @@ struct Watched {
     max: u32,
 }
 
-pub(super) struct Watch {
+pub(super) struct OpenFilesWatch {
     root: PathBuf,
     names: Vec<Vec<u8>>,
     pid_files: Vec<PathBuf>,
@@ -57,7 +57,7 @@ pub(super) struct Watch {
     walked: bool,
 }
 
-impl Watch {
+impl OpenFilesWatch {
     pub(super) fn new(config: &SamplerConfig) -> Self {
         let (pid_files, names): (Vec<_>, Vec<_>) =
             config.watch.iter().partition(|name| name.contains('/'));

@@ -177,7 +177,7 @@ pub(super) struct Manner {
 }
 
 /// Why a rung cannot be had at an interface: a sentence.
-pub(super) type Refusal = String;
+pub(super) type RungRefusal = String;
 
 /// The ways to answer packets, best first.
 pub(super) const LADDER: [Rung; 3] = [Rung::XdpNative, Rung::XdpGeneric, Rung::Tc];
@@ -189,7 +189,7 @@ impl Hook {
         rung: Rung,
         program: BorrowedFd<'_>,
         manner: Manner,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, RungRefusal> {
         let name = &interface.name;
         if rung == Rung::XdpNative && !manner.veth_native && interface.is_veth() {
             return Err(format!(
@@ -297,7 +297,7 @@ fn filter(interface: &Interface, port: u16, program: BorrowedFd<'_>) -> TcHook {
 }
 
 /// Takes away the filter for this port that stands at an interface, if one does.
-pub(super) fn clear(interface: &Interface, port: u16) -> Result<(), Refusal> {
+pub(super) fn clear(interface: &Interface, port: u16) -> Result<(), RungRefusal> {
     // Looking and removing take no program; the builder wants some descriptor.
     let none = io::stderr();
     let mut filter = filter(interface, port, none.as_fd());
@@ -354,7 +354,7 @@ fn xdp_mode(rung: Rung) -> Option<XdpFlags> {
     }
 }
 
-fn explain(name: &str, rung: Rung, error: &libbpf_rs::Error) -> Refusal {
+fn explain(name: &str, rung: Rung, error: &libbpf_rs::Error) -> RungRefusal {
     let what = rung.label();
     let kind = error.kind();
     if kind == ErrorKind::PermissionDenied {

@@ -139,7 +139,7 @@ impl Reader {
     ) -> Result<ReaderHandle, ReaderError> {
         check(&targets, &table, &options)?;
         let nodes: Vec<_> = targets.iter().map(|target| target.node).collect();
-        let shared = Arc::new(State {
+        let shared = Arc::new(ReaderState {
             nodes: targets.iter().map(|_| Shared::default()).collect(),
             stats: SharedStats::default(),
             stop: AtomicBool::new(false),
@@ -172,7 +172,7 @@ impl Reader {
 
 /// What thread and handle share.
 #[derive(Debug)]
-struct State {
+struct ReaderState {
     /// In the order of the targets.
     nodes: Box<[Shared]>,
     stats: SharedStats,
@@ -184,7 +184,7 @@ struct State {
 pub struct ReaderHandle {
     /// By node, the index of its target.
     indices: Vec<Option<u32>>,
-    shared: Arc<State>,
+    shared: Arc<ReaderState>,
     realtime: Result<(), RealtimeRefused>,
     thread: Option<JoinHandle<()>>,
 }

@@ -20,7 +20,7 @@ use super::node::{LINES, LINES_BYTES, Node, Path, Times, UdpPath};
 use super::peers::{Asked, Peers};
 use super::schedule::Schedule;
 use super::status::{ReadFault, ReaderStats};
-use super::{ReaderOptions, State, Target, Transport};
+use super::{ReaderOptions, ReaderState, Target, Transport};
 use crate::clock;
 use crate::region::RegionError;
 use crate::shm::ShmRegion;
@@ -85,7 +85,7 @@ pub(super) struct Worker {
     keys: Vec<Key>,
     nonces: Nonces,
     table: Arc<LoadTable>,
-    shared: Arc<State>,
+    shared: Arc<ReaderState>,
     interval: Duration,
     timeout: Duration,
     slot_began: Timestamp,
@@ -99,7 +99,7 @@ impl Worker {
     pub(super) fn new(
         targets: Vec<Target>,
         table: Arc<LoadTable>,
-        shared: Arc<State>,
+        shared: Arc<ReaderState>,
         options: &ReaderOptions,
     ) -> Result<Self, RegionError> {
         let mut worker = Self {

@@ -65,7 +65,7 @@ struct Operation {
 
 /// How an atomic ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct VerbOutcome {
     pub(crate) status: Status,
     pub(crate) value: u64,
 }
@@ -74,16 +74,16 @@ pub(crate) struct Outcome {
 struct Last {
     sequence: u64,
     operation: Operation,
-    outcome: Outcome,
+    outcome: VerbOutcome,
 }
 
 /// What to do with an atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum AtomicVerdict {
     /// Carry it out, then [`Initiators::keep`] how it ended.
     New,
     /// It was carried out before and ended like this.
-    Repeated(Outcome),
+    Repeated(VerbOutcome),
     /// It is not carried out, with this status.
     Refused(Status),
 }
@@ -96,32 +96,32 @@ pub(crate) struct Initiators {
 
 impl Initiators {
     /// Judges an atomic; makes room for its initiator if it is to be carried out.
-    pub(crate) fn judge(&mut self, request: &Request, now: Timestamp) -> Verdict {
+    pub(crate) fn judge(&mut self, request: &Request, now: Timestamp) -> AtomicVerdict {
         let last = self.last.get(&request.initiator);
         if let Some(last) = last
             && request.sequence <= last.sequence
         {
             let same = request.sequence == last.sequence && last.operation == operation(request);
             return match same {
-                true => Verdict::Repeated(last.outcome),
-                false => Verdict::Refused(Status::Stale),
+                true => AtomicVerdict::Repeated(last.outcome),
+                false => AtomicVerdict::Refused(Status::Stale),
             };
         }
         let known = last.is_some();
         if is_too_old(request.sequence, AGE_MAX, now) {
-            return Verdict::Refused(Status::TooOld);
+            return AtomicVerdict::Refused(Status::TooOld);
         }
         if is_too_new(request.sequence, now) {
-            return Verdict::Refused(Status::TooNew);
+            return AtomicVerdict::Refused(Status::TooNew);
         }
         if !known && self.last.len() >= INITIATORS_MAX && !self.forget_oldest(now) {
-            return Verdict::Refused(Status::Full);
+            return AtomicVerdict::Refused(Status::Full);
         }
-        Verdict::New
+        AtomicVerdict::New
     }
 
     /// Keeps how an atomic ended.
-    pub(crate) fn keep(&mut self, request: &Request, outcome: Outcome) {
+    pub(crate) fn keep(&mut self, request: &Request, outcome: VerbOutcome) {
         let last = Last {
             sequence: request.sequence,
             operation: operation(request),
@@ -249,13 +249,13 @@ impl Readers {
 mod tests {
     use super::*;
 
-    const DONE: Outcome = Outcome {
+    const DONE: VerbOutcome = VerbOutcome {
         status: Status::Done,
         value: 5,
     };
-    const TOO_OLD: Verdict = Verdict::Refused(Status::TooOld);
-    const TOO_NEW: Verdict = Verdict::Refused(Status::TooNew);
-    const STALE: Verdict = Verdict::Refused(Status::Stale);
+    const TOO_OLD: AtomicVerdict = AtomicVerdict::Refused(Status::TooOld);
+    const TOO_NEW: AtomicVerdict = AtomicVerdict::Refused(Status::TooNew);
+    const STALE: AtomicVerdict = AtomicVerdict::Refused(Status::Stale);
 
     /// An addition that its initiator numbers at this millisecond of the node's clock.
     fn add(initiator: u64, ms: u64) -> Request {
@@ -278,12 +278,15 @@ mod tests {
     #[test]
     fn an_atomic_is_carried_out_once_and_its_answer_kept() {
         let mut initiators = Initiators::default();
-        assert_eq!(initiators.judge(&add(1, 1000), ms(1000)), Verdict::New);
+        assert_eq!(
+            initiators.judge(&add(1, 1000), ms(1000)),
+            AtomicVerdict::New
+        );
         initiators.keep(&add(1, 1000), DONE);
         for later in [1000, 1001, 61_000] {
             assert_eq!(
                 initiators.judge(&add(1, 1000), ms(later)),
-                Verdict::Repeated(DONE)
+                AtomicVerdict::Repeated(DONE)
             );
         }
         assert_eq!(initiators.judge(&add(1, 999), ms(1001)), STALE);
@@ -292,8 +295,14 @@ mod tests {
             ..add(1, 1000)
         };
         assert_eq!(initiators.judge(&other, ms(1001)), STALE);
-        assert_eq!(initiators.judge(&add(1, 1001), ms(1001)), Verdict::New);
-        assert_eq!(initiators.judge(&add(2, 1000), ms(1001)), Verdict::New);
+        assert_eq!(
+            initiators.judge(&add(1, 1001), ms(1001)),
+            AtomicVerdict::New
+        );
+        assert_eq!(
+            initiators.judge(&add(2, 1000), ms(1001)),
+            AtomicVerdict::New
+        );
     }
 
     #[test]
@@ -308,9 +317,9 @@ mod tests {
             (0, TOO_OLD),
             (now.nanos() - 60_000_000_000, TOO_OLD),
             (now.nanos() - age - 1, TOO_OLD),
-            (now.nanos() - age, Verdict::New),
-            (now.nanos(), Verdict::New),
-            (now.nanos() + ahead, Verdict::New),
+            (now.nanos() - age, AtomicVerdict::New),
+            (now.nanos(), AtomicVerdict::New),
+            (now.nanos() + ahead, AtomicVerdict::New),
             (now.nanos() + ahead + 1, TOO_NEW),
             (u64::MAX - 2, TOO_NEW),
             (u64::MAX, TOO_NEW),
@@ -337,7 +346,7 @@ mod tests {
         for initiator in 0..INITIATORS_MAX as u64 {
             assert_eq!(
                 initiators.judge(&request(initiator), ms(second * 1000 + 2)),
-                Verdict::New
+                AtomicVerdict::New
             );
             initiators.keep(&request(initiator), DONE);
         }
@@ -347,11 +356,17 @@ mod tests {
     #[test]
     fn a_full_table_forgets_the_oldest_and_none_that_is_alive() {
         let (mut initiators, request) = full(1);
-        let full = Verdict::Refused(Status::Full);
+        let full = AtomicVerdict::Refused(Status::Full);
         assert_eq!(initiators.judge(&add(5000, 1200), ms(1200)), full);
         // Those that are known go on all the same.
-        assert_eq!(initiators.judge(&add(7, 1200), ms(1200)), Verdict::New);
-        assert_eq!(initiators.judge(&add(5000, 1201), ms(1201)), Verdict::New);
+        assert_eq!(
+            initiators.judge(&add(7, 1200), ms(1200)),
+            AtomicVerdict::New
+        );
+        assert_eq!(
+            initiators.judge(&add(5000, 1201), ms(1201)),
+            AtomicVerdict::New
+        );
         initiators.keep(&add(5000, 1201), DONE);
         assert_eq!(initiators.last.len(), INITIATORS_MAX);
         let gone: Vec<_> = (0..INITIATORS_MAX as u64)
@@ -367,11 +382,11 @@ mod tests {
         let (mut initiators, request) = full(1);
         for initiator in 0..INITIATORS_MAX as u64 {
             let replayed = initiators.judge(&request(initiator), at(60));
-            assert_eq!(replayed, Verdict::Repeated(DONE));
+            assert_eq!(replayed, AtomicVerdict::Repeated(DONE));
         }
         for fresh in 5000..6000 {
             let request = add(fresh, 60_000);
-            assert_eq!(initiators.judge(&request, at(60)), Verdict::New);
+            assert_eq!(initiators.judge(&request, at(60)), AtomicVerdict::New);
             initiators.keep(&request, DONE);
         }
     }
@@ -386,7 +401,10 @@ mod tests {
             };
             assert_eq!(initiators.judge(&request, at(1)), TOO_NEW);
         }
-        assert_eq!(initiators.judge(&add(5000, 1000), at(1)), Verdict::New);
+        assert_eq!(
+            initiators.judge(&add(5000, 1000), at(1)),
+            AtomicVerdict::New
+        );
     }
 
     #[test]

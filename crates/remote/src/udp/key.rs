@@ -86,7 +86,7 @@ impl Key {
     /// SipHash-2-4 of the node's number and the parts one after the other. Each is a whole number of
     /// 64-bit words.
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> u64 {
-        let mut state = State::new(self.low, self.high);
+        let mut state = SipState::new(self.low, self.high);
         state.absorb(self.node);
         let mut length = size_of::<u64>() as u64;
         for part in parts {
@@ -111,9 +111,9 @@ fn number(node: &str) -> u64 {
 }
 
 /// The four words that SipHash turns round.
-struct State([u64; 4]);
+struct SipState([u64; 4]);
 
-impl State {
+impl SipState {
     fn new(low: u64, high: u64) -> Self {
         Self([
             low ^ 0x736f_6d65_7073_6575,

@@ -172,7 +172,7 @@ pub struct ResponderStats {
 
 /// The counters while the thread runs. It alone writes them.
 #[derive(Debug, Default)]
-struct Counters {
+struct ResponderCounters {
     reads: AtomicU64,
     atomics: AtomicU64,
     repeated: AtomicU64,
@@ -194,7 +194,7 @@ struct Counters {
 pub struct Responder {
     socket: Arc<UdpSocket>,
     address: SocketAddr,
-    counters: Arc<Counters>,
+    counters: Arc<ResponderCounters>,
     realtime: Result<(), RealtimeRefused>,
     thread: Option<JoinHandle<()>>,
 }
@@ -209,7 +209,7 @@ impl Responder {
         let address = socket
             .local_addr()
             .map_err(RegionError::io("look at the responder's address"))?;
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(ResponderCounters::default());
         let kept = options.capabilities();
         let (wants_realtime, told) = (options.realtime, std::sync::mpsc::sync_channel(1));
         let server = Server::new(Arc::clone(&socket), Arc::clone(&counters), memory, options)?;

@@ -45,7 +45,7 @@ use super::judge::{Table, at_least, at_most, median};
 use super::measured::{Measured, labelled};
 use super::paper::{beside, ranked};
 use super::plan::Arm;
-use super::report::{Findings, Sketch, report_of};
+use super::report::{ExperimentFindings, Sketch, report_of};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 use schemes::{SCHEMES, Scheme};
 use watch::Sample;
@@ -262,7 +262,7 @@ fn errors(samples: &[Sample], scheme: &str, label: &str, table: &mut Table) {
     }
 }
 
-fn findings(scale: Scale, table: &Table) -> Findings {
+fn findings(scale: Scale, table: &Table) -> ExperimentFindings {
     let of = |scheme: &str, metric: &str, neighbour: Neighbour| {
         median(table, scheme, &labelled(metric, &neighbour.label()))
     };
@@ -298,7 +298,7 @@ fn findings(scale: Scale, table: &Table) -> Findings {
     let groups = neighbours(scale).iter().map(|it| it.label());
     let groups = groups.map(|label| (label.clone(), labelled(mean, &label)));
     let names: Vec<_> = names().collect();
-    Findings {
+    ExperimentFindings {
         paper: [(
             "order".to_owned(),
             beside(

@@ -23,11 +23,11 @@ use crate::cluster::Cluster;
 use crate::experiments::judge::{Table, at_least, at_most};
 use crate::experiments::measured::{Measured, labelled};
 use crate::experiments::plan::{Arm, Plan, Point, Stage};
-use crate::experiments::report::{Findings, Sketch, report};
+use crate::experiments::report::{ExperimentFindings, Sketch, report};
 use crate::experiments::runner::{Run, Runner, Watch};
 use crate::experiments::{Experiment, ExperimentError, Lab, Scale};
 use crate::load::{LoadResult, Mix, Pacing, Requests, Size, Stream, Window};
-use crate::results::{Axis, Report, Verdict};
+use crate::results::{Axis, GoalVerdict, Report};
 
 use super::{
     ADAPTIVE, Feed, KERNEL, MEMORY, OFF, SITE, SLO, TIMEOUT, adaptive, best_of, by_load,
@@ -230,7 +230,7 @@ fn useful(
     metric: &str,
     label: &str,
     most: Option<f64>,
-) -> [Option<Verdict>; 2] {
+) -> [Option<GoalVerdict>; 2] {
     let own = of(table, ADAPTIVE, metric, label);
     let peer = best_of(table, peers.iter().copied(), metric, label, true);
     let theirs = peer.and_then(|peer| of(table, peer, metric, label));
@@ -252,7 +252,7 @@ fn useful(
     ]
 }
 
-fn verdicts(scale: Scale, table: &Table, peers: &[&str]) -> Vec<Option<Verdict>> {
+fn verdicts(scale: Scale, table: &Table, peers: &[&str]) -> Vec<Option<GoalVerdict>> {
     let mut verdicts = vec![at_most(
         "adaptive's refusals at 0.9 of the knee, %".into(),
         of(table, ADAPTIVE, "refused_pct", &by_load(0.9)),
@@ -286,7 +286,7 @@ fn verdicts(scale: Scale, table: &Table, peers: &[&str]) -> Vec<Option<Verdict>>
     verdicts
 }
 
-fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
+fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> ExperimentFindings {
     let table = &measured.table;
     let (_, peers) = measured_arms(plan, table);
     let group = |label: &str, metric: &str| (label.to_owned(), labelled(metric, label));
@@ -297,7 +297,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
     if scale == Scale::Full {
         groups.extend([group(MIXED, METRIC), group(SLOWER, "goodput_after_rps")]);
     }
-    Findings {
+    ExperimentFindings {
         paper: BTreeMap::new(),
         verdicts: verdicts(scale, table, &peers),
         notes: vec![

@@ -16,7 +16,7 @@ use crate::experiments::judge::{at_most, best, median};
 use crate::experiments::measured::Measured;
 use crate::experiments::paper::{beside, ranked};
 use crate::experiments::plan::{Plan, Point, Stage};
-use crate::experiments::report::{Findings, Sketch, report};
+use crate::experiments::report::{ExperimentFindings, Sketch, report};
 use crate::experiments::runner::{Run, Runner, Watch};
 use crate::experiments::{Experiment, ExperimentError, Lab, Scale};
 use crate::load::{LoadResult, Window};
@@ -136,13 +136,13 @@ fn course(
     })
 }
 
-fn findings(plan: &Plan, measured: &Measured, courses: &Courses) -> Findings {
+fn findings(plan: &Plan, measured: &Measured, courses: &Courses) -> ExperimentFindings {
     let table = &measured.table;
     let (names, _) = measured_arms(plan, table);
     let tcp = best(table, OVER_TCP, "worst_window_ms", false);
     let worst = |arm: &str| median(table, arm, "worst_window_ms");
     let order = |metric| ranked(table, &names, metric, false);
-    Findings {
+    ExperimentFindings {
         paper: [
             (
                 "response_times".to_owned(),

@@ -17,11 +17,11 @@ use crate::cluster::Cluster;
 use crate::experiments::judge::{Table, at_least, at_most, best, median};
 use crate::experiments::measured::{Measured, labelled};
 use crate::experiments::plan::{Plan, Point, Stage};
-use crate::experiments::report::{Findings, Sketch, report};
+use crate::experiments::report::{ExperimentFindings, Sketch, report};
 use crate::experiments::runner::{Run, Runner, Watch};
 use crate::experiments::{Experiment, ExperimentError, Lab, Scale};
 use crate::load::{LoadResult, Stream};
-use crate::results::{Axis, Report, Verdict};
+use crate::results::{Axis, GoalVerdict, Report};
 
 use super::{
     ADAPTIVE, Feed, MEMORY, SLO, adaptive_mode, arm, calibration, cluster, envoy_concurrency,
@@ -135,7 +135,7 @@ fn inversion(table: &Table, label: &str) -> Option<f64> {
     pairs.reduce(f64::max).map(|most| most.max(0.0))
 }
 
-fn verdicts(table: &Table, peers: &[&str], label: &str) -> [Option<Verdict>; 3] {
+fn verdicts(table: &Table, peers: &[&str], label: &str) -> [Option<GoalVerdict>; 3] {
     let top = labelled(&metric(0), label);
     let own = median(table, ADAPTIVE, &top);
     let peer = best(table, peers.iter().copied(), &top, true);
@@ -162,7 +162,7 @@ fn verdicts(table: &Table, peers: &[&str], label: &str) -> [Option<Verdict>; 3] 
     ]
 }
 
-fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
+fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> ExperimentFindings {
     let table = &measured.table;
     let (_, peers) = measured_arms(plan, table);
     let labels = front_ends(scale).iter().copied().map(label);
@@ -177,7 +177,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
             y: Axis::from_zero("% of those offered"),
         }
     };
-    Findings {
+    ExperimentFindings {
         paper: BTreeMap::new(),
         verdicts: labels.flat_map(|it| verdicts(table, &peers, &it)).collect(),
         notes: vec![format!(

@@ -8,7 +8,7 @@ use crate::experiments::judge::at_most;
 use crate::experiments::measured::{Measured, labelled};
 use crate::experiments::paper::{beside, ranked};
 use crate::experiments::plan::{Plan, Stage};
-use crate::experiments::report::{Findings, Sketch, report};
+use crate::experiments::report::{ExperimentFindings, Sketch, report};
 use crate::experiments::runner::Runner;
 use crate::experiments::{Experiment, ExperimentError, Lab, Scale};
 use crate::results::{Axis, Report};
@@ -62,7 +62,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     Ok(report(&EXPERIMENT, lab, &plan, measured, findings, took))
 }
 
-fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
+fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> ExperimentFindings {
     let table = &measured.table;
     let (names, _) = measured_arms(plan, table);
     let mut verdicts = Vec::new();
@@ -88,7 +88,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
         format!("{label}: {}", order.as_str().unwrap_or("–"))
     };
     let orders: Vec<_> = clients(scale).iter().map(at).collect();
-    Findings {
+    ExperimentFindings {
         paper: [(
             "over_1s".to_owned(),
             beside(

@@ -29,7 +29,7 @@ use crate::experiments::judge::{Table, at_most, best, median};
 use crate::experiments::measured::{Measured, labelled};
 use crate::experiments::paper::{beside, ranked};
 use crate::experiments::plan::{Arm, Plan, Point, Stage};
-use crate::experiments::report::{Findings, Sketch, report};
+use crate::experiments::report::{ExperimentFindings, Sketch, report};
 use crate::experiments::runner::{Run, Runner, Watch};
 use crate::experiments::{Experiment, ExperimentError, Lab, Scale};
 use crate::load::{Arrivals, LoadResult, Pacing, Window};
@@ -265,7 +265,7 @@ fn course(plan: &Plan, steps: &Steps) -> Plot {
     }
 }
 
-fn findings(plan: &Plan, measured: &Measured, steps: &Steps) -> Findings {
+fn findings(plan: &Plan, measured: &Measured, steps: &Steps) -> ExperimentFindings {
     let table = &measured.table;
     let (names, peers) = measured_arms(plan, table);
     let mut verdicts: Vec<_> = JUDGED
@@ -284,7 +284,7 @@ fn findings(plan: &Plan, measured: &Measured, steps: &Steps) -> Findings {
         );
         at_most(goal, median(table, ADAPTIVE, DEFICIT), least)
     }));
-    Findings {
+    ExperimentFindings {
         paper: [(
             "recovery".to_owned(),
             beside(

@@ -24,11 +24,11 @@ use crate::experiments::judge::{Table, at_least, at_most};
 use crate::experiments::measured::{Measured, labelled};
 use crate::experiments::paper::{beside, ranked};
 use crate::experiments::plan::{Arm, Plan, Point, Stage};
-use crate::experiments::report::{Findings, Sketch, report};
+use crate::experiments::report::{ExperimentFindings, Sketch, report};
 use crate::experiments::runner::{Run, Runner, Watch};
 use crate::experiments::{Experiment, ExperimentError, Lab, Scale};
 use crate::load::LoadResult;
-use crate::results::{Axis, Report, Verdict};
+use crate::results::{Axis, GoalVerdict, Report};
 
 use super::{
     ADAPTIVE, ADAPTIVE_TCP, KERNEL, LIGHT, OFF, OVER_TCP, SLO, STATIC, STATIC_TCP, asking, best_of,
@@ -156,7 +156,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     Ok(report(&EXPERIMENT, lab, &plan, measured, findings, took))
 }
 
-fn verdicts(table: &Table, most: &str) -> Vec<Option<Verdict>> {
+fn verdicts(table: &Table, most: &str) -> Vec<Option<GoalVerdict>> {
     let tcp = best_of(table, OVER_TCP, "mean_ms", most, false);
     let over_tcp = tcp.and_then(|tcp| over(table, (ADAPTIVE, tcp), "mean_ms", most));
     let [_, apache] = APACHE_CLIENTS.map(by_apache);
@@ -198,7 +198,7 @@ fn verdicts(table: &Table, most: &str) -> Vec<Option<Verdict>> {
     ]
 }
 
-fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
+fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> ExperimentFindings {
     let table = &measured.table;
     let most = by_clients(clients(scale).last().copied().unwrap_or(LIGHT));
     let (names, _) = measured_arms(plan, table);
@@ -220,7 +220,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
         x: Axis::linear("clients"),
         y: Axis::from_zero(y),
     };
-    Findings {
+    ExperimentFindings {
         paper: [
             (
                 "mean_response_time".to_owned(),

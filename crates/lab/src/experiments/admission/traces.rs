@@ -21,11 +21,11 @@ use crate::experiments::judge::{Table, at_most};
 use crate::experiments::measured::{Measured, labelled};
 use crate::experiments::paper::{beside, ranked};
 use crate::experiments::plan::{Plan, Point, Stage};
-use crate::experiments::report::{Findings, Sketch, report};
+use crate::experiments::report::{ExperimentFindings, Sketch, report};
 use crate::experiments::runner::Runner;
 use crate::experiments::{Experiment, ExperimentError, Lab, Scale, workload};
 use crate::load::{self, Arrivals, Pacing, Requests, Size, Spread, Stream};
-use crate::results::{Axis, Report, Verdict};
+use crate::results::{Axis, GoalVerdict, Report};
 
 use super::{
     ADAPTIVE, InTime, KERNEL, LIGHT, OFF, OVER_TCP, SITE, SLO, TIMEOUT, best_of, by_clients,
@@ -129,7 +129,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
 }
 
 /// Of `adaptive` against no admission and against the best over TCP, with what the paper gained.
-fn verdicts(table: &Table, label: &str, off: f64, tcp: f64) -> [Option<Verdict>; 2] {
+fn verdicts(table: &Table, label: &str, off: f64, tcp: f64) -> [Option<GoalVerdict>; 2] {
     let best = best_of(table, OVER_TCP, METRIC, label, false);
     [
         at_most(
@@ -148,7 +148,7 @@ fn verdicts(table: &Table, label: &str, off: f64, tcp: f64) -> [Option<Verdict>;
     ]
 }
 
-fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
+fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> ExperimentFindings {
     let table = &measured.table;
     let most = by_clients(clients(scale).last().copied().unwrap_or(LIGHT));
     let (names, _) = measured_arms(plan, table);
@@ -158,7 +158,7 @@ fn findings(scale: Scale, plan: &Plan, measured: &Measured) -> Findings {
     };
     let [zipf, evening] = [(&*most, 0.58, 0.77), (WORLD_CUP, 0.64, 0.83)]
         .map(|(label, off, tcp)| verdicts(table, label, off, tcp));
-    Findings {
+    ExperimentFindings {
         paper: [
             (
                 "zipf".to_owned(),

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::results::{Axis, Plot, Verdict};
+use crate::results::{Axis, GoalVerdict, Plot};
 
 use super::super::judge::{Table, at_least, at_most, median, ratio};
 use super::super::measured::Measured;
 use super::super::paper::{beside, own, peers, ranked};
 use super::super::plan::Plan;
-use super::super::report::{Findings, Sketch};
+use super::super::report::{ExperimentFindings, Sketch};
 use super::watch::Accounts;
 use super::{AUTOMATIC, BY_HAND, DATABASE_SHARE, STOCK};
 
@@ -20,7 +20,11 @@ const SERVED: f64 = 0.94;
 /// Of our cost estimates, percent.
 const ERROR_MAX: f64 = 15.0;
 
-pub(super) fn findings(plan: &Plan, measured: &Measured, accounts: &Accounts) -> Findings {
+pub(super) fn findings(
+    plan: &Plan,
+    measured: &Measured,
+    accounts: &Accounts,
+) -> ExperimentFindings {
     let table = &measured.table;
     let verdicts = [BY_HAND, AUTOMATIC]
         .into_iter()
@@ -33,7 +37,7 @@ pub(super) fn findings(plan: &Plan, measured: &Measured, accounts: &Accounts) ->
             ERROR_MAX,
         )
     }));
-    Findings {
+    ExperimentFindings {
         paper: paper(plan, table).into(),
         verdicts,
         notes: notes(table),
@@ -58,7 +62,7 @@ pub(super) fn findings(plan: &Plan, measured: &Measured, accounts: &Accounts) ->
 }
 
 /// The paper's goals for an arm.
-fn verdicts(table: &Table, arm: &str) -> Vec<Option<Verdict>> {
+fn verdicts(table: &Table, arm: &str) -> Vec<Option<GoalVerdict>> {
     let over = |metric: &str| ratio(table, arm, STOCK, metric);
     vec![
         at_least(

@@ -48,7 +48,7 @@ impl Network {
             },
         };
         let targets: Vec<_> = sockets.iter().enumerate().map(target).collect();
-        let shared = Arc::new(State {
+        let shared = Arc::new(ReaderState {
             nodes: targets.iter().map(|_| Shared::default()).collect(),
             stats: SharedStats::default(),
             stop: false.into(),

@@ -16,7 +16,7 @@ mod rate;
 mod siege;
 mod sources;
 
-pub(super) use budget::{RealtimeBudget, Turn};
+pub(super) use budget::{PriorityChange, RealtimeBudget};
 pub(super) use pace::Pace;
 #[cfg(test)]
 pub(super) use rate::RATE_WINDOW;

@@ -7,17 +7,17 @@ use std::time::Duration;
 use tidegate_core::time::Timestamp;
 
 use super::server::BATCH;
-use super::{Counters, ResponderOptions, count};
+use super::{ResponderCounters, ResponderOptions, count};
 use crate::clock;
 use crate::realtime;
 use crate::udp::flood::filter::{self, Lots};
-use crate::udp::flood::{Gate, Pace, RateLimit, RealtimeBudget, Siege, Sources, Turn};
+use crate::udp::flood::{Gate, Pace, PriorityChange, RateLimit, RealtimeBudget, Siege, Sources};
 use crate::udp::wire::Claim;
 use crate::udp::{Key, socket};
 
 pub(super) struct Guard {
     socket: Arc<UdpSocket>,
-    counters: Arc<Counters>,
+    counters: Arc<ResponderCounters>,
     keys: Vec<Key>,
     limit: RateLimit,
     pace: Pace,
@@ -34,7 +34,7 @@ impl Guard {
     pub(super) fn new(
         options: &ResponderOptions,
         socket: Arc<UdpSocket>,
-        counters: Arc<Counters>,
+        counters: Arc<ResponderCounters>,
     ) -> Self {
         Self {
             socket,
@@ -87,12 +87,12 @@ impl Guard {
         }
         let cpu = clock::thread_time();
         let done = match self.budget.note(cpu, in_vain, received, now) {
-            Turn::Stay => return,
-            Turn::Lower => {
+            PriorityChange::Stay => return,
+            PriorityChange::Lower => {
                 count(&self.counters.lowered);
                 realtime::try_normal().is_ok()
             }
-            Turn::Raise => realtime::try_fifo(realtime::PRIORITY).is_ok(),
+            PriorityChange::Raise => realtime::try_fifo(realtime::PRIORITY).is_ok(),
         };
         if !done {
             count(&self.counters.faults);

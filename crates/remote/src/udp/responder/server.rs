@@ -10,7 +10,7 @@ use tidegate_core::record::RECORD_BYTES_MAX;
 use tidegate_core::time::Timestamp;
 
 use super::guard::Guard;
-use super::{BeforeRead, CarryOut, Counters, ResponderOptions, count};
+use super::{BeforeRead, CarryOut, ResponderCounters, ResponderOptions, count};
 use crate::clock;
 use crate::memory::RegionMemory;
 use crate::memory::lines::CopyError;
@@ -18,7 +18,7 @@ use crate::region::RegionError;
 use crate::udp::Key;
 use crate::udp::address::Network;
 use crate::udp::batch::Batch;
-use crate::udp::initiators::{Initiators, Outcome, Readers, Verdict, is_fresh};
+use crate::udp::initiators::{AtomicVerdict, Initiators, Readers, VerbOutcome, is_fresh};
 use crate::udp::key_file::KEYS_MAX;
 use crate::udp::wire::{
     DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, Verb, claim, message_bytes,
@@ -32,7 +32,7 @@ const REFUSED_REST: Duration = Duration::from_millis(10);
 /// What the thread owns.
 pub(super) struct Server {
     socket: Arc<UdpSocket>,
-    counters: Arc<Counters>,
+    counters: Arc<ResponderCounters>,
     memory: Arc<RegionMemory>,
     keys: Vec<Key>,
     allow: Vec<Network>,
@@ -51,7 +51,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn new(
         socket: Arc<UdpSocket>,
-        counters: Arc<Counters>,
+        counters: Arc<ResponderCounters>,
         memory: Arc<RegionMemory>,
         options: ResponderOptions,
     ) -> Result<Self, RegionError> {
@@ -197,7 +197,7 @@ impl Server {
     }
 
     /// Copies the record behind the header.
-    pub(super) fn read(&mut self, lines: &mut [u8], now: Timestamp) -> Outcome {
+    pub(super) fn read(&mut self, lines: &mut [u8], now: Timestamp) -> VerbOutcome {
         if let Some(before) = &mut self.before_read
             && (now.since(self.hook_ran_at) >= before.every || self.hook_ran_at == Timestamp::ZERO)
         {
@@ -224,15 +224,15 @@ impl Server {
         };
         // There is always a word 0.
         let value = self.memory.word(0).unwrap_or_default();
-        Outcome { status, value }
+        VerbOutcome { status, value }
     }
 
     /// Carries an atomic out, once, or has it done.
-    fn atomic(&mut self, request: &Request, now: Timestamp) -> Result<Outcome, Unanswered> {
+    fn atomic(&mut self, request: &Request, now: Timestamp) -> Result<VerbOutcome, Unanswered> {
         match &mut self.atomics {
             // What does it counts it.
             Some(atomics) => match atomics.carry_out(request) {
-                Ok((status, value)) => Ok(Outcome { status, value }),
+                Ok((status, value)) => Ok(VerbOutcome { status, value }),
                 Err(_) => Err(Unanswered::Fault),
             },
             None => Ok(self.carry_out(request, now)),
@@ -240,19 +240,19 @@ impl Server {
     }
 
     /// Carries an atomic out, once.
-    fn carry_out(&mut self, request: &Request, now: Timestamp) -> Outcome {
-        let refused = |status| Outcome { status, value: 0 };
+    fn carry_out(&mut self, request: &Request, now: Timestamp) -> VerbOutcome {
+        let refused = |status| VerbOutcome { status, value: 0 };
         if request.epoch != self.memory.epoch() {
             count(&self.counters.refused);
             return refused(Status::Epoch);
         }
         match self.initiators.judge(request, now) {
-            Verdict::New => {}
-            Verdict::Repeated(outcome) => {
+            AtomicVerdict::New => {}
+            AtomicVerdict::Repeated(outcome) => {
                 count(&self.counters.repeated);
                 return outcome;
             }
-            Verdict::Refused(status) => {
+            AtomicVerdict::Refused(status) => {
                 count(&self.counters.refused);
                 return refused(status);
             }
@@ -267,7 +267,7 @@ impl Server {
         };
         count(&self.counters.atomics);
         let outcome = match done {
-            Ok(value) => Outcome {
+            Ok(value) => VerbOutcome {
                 status: Status::Done,
                 value,
             },

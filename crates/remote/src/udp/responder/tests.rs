@@ -25,7 +25,7 @@ struct Bench {
     batch: Batch,
     key: Key,
     client: UdpSocket,
-    counters: Arc<Counters>,
+    counters: Arc<ResponderCounters>,
     /// Nanoseconds by which the next new request is later than the last.
     later: u64,
 }
@@ -44,7 +44,7 @@ impl Bench {
         let socket = Arc::new(socket::listen(listen, STOP_CHECK).unwrap());
         let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         client.connect(socket.local_addr().unwrap()).unwrap();
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(ResponderCounters::default());
         Self {
             server: Server::new(
                 Arc::clone(&socket),
