@@ -9,7 +9,7 @@
 
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
 use tidegate_core::throttle::AutoConfig;
-use tidegate_sim::shop::{Outcome, auction, run, worn_out};
+use tidegate_sim::shop::{ClassSummary, auction, run, worn_out};
 
 fn main() {
     let seed = std::env::args().nth(1).and_then(|it| it.parse().ok());
@@ -63,7 +63,7 @@ fn main() {
 }
 
 /// Percent of requests that were refused.
-fn part(it: &Outcome) -> f64 {
+fn part(it: &ClassSummary) -> f64 {
     it.refused as f64 / (it.refused + it.answered).max(1) as f64 * 100.0
 }
 

@@ -24,7 +24,7 @@ pub enum Scope {
 
 /// See the module. CPU time is in thousandths of a nanosecond: CPUs are in thousandths.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counters {
+pub(crate) struct NodeCounters {
     /// Changes when the node is started anew.
     pub(crate) generation: u64,
     /// When that was.
@@ -53,7 +53,7 @@ pub(crate) struct Counters {
     unaccepted_ns: u64,
 }
 
-impl Counters {
+impl NodeCounters {
     pub(crate) fn new(cores_milli: u32, generation: u64, now: Timestamp) -> Self {
         Self {
             generation,
@@ -195,12 +195,12 @@ impl Counters {
 #[derive(Debug, Default)]
 pub(crate) struct CounterLog {
     times: VecDeque<Timestamp>,
-    changes: VecDeque<Counters>,
+    changes: VecDeque<NodeCounters>,
 }
 
 impl CounterLog {
     /// The counters have changed to these. Moments before the horizon will not be asked for.
-    pub(crate) fn push(&mut self, counters: &Counters, horizon: Timestamp) {
+    pub(crate) fn push(&mut self, counters: &NodeCounters, horizon: Timestamp) {
         if self.times.back() == Some(&counters.at) {
             self.times.pop_back();
             self.changes.pop_back();
@@ -214,7 +214,7 @@ impl CounterLog {
     }
 
     /// The counters at the last change up to that moment; none if it was forgotten.
-    pub(crate) fn before(&self, at: Timestamp) -> Option<&Counters> {
+    pub(crate) fn before(&self, at: Timestamp) -> Option<&NodeCounters> {
         let after = match self.times.back() {
             Some(last) if *last <= at => self.times.len(),
             _ => self.times.partition_point(|change| *change <= at),
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_requests_scope_sees_no_antagonist() {
-        let mut counters = Counters::new(1000, 1, at(0));
+        let mut counters = NodeCounters::new(1000, 1, at(0));
         counters.running = 1;
         counters.waiting = 2;
         counters.antagonists = 3;
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_log_tells_any_moment_that_it_keeps() {
-        let mut counters = Counters::new(2000, 1, at(0));
+        let mut counters = NodeCounters::new(2000, 1, at(0));
         let mut log = CounterLog::default();
         for ms in 0..100 {
             counters.pass(at(ms));

@@ -10,7 +10,7 @@
 //! So a heap by the end in virtual time is all the state that requests need: arrival and
 //! completion cost O(log n), and the passing of time costs nothing per task.
 //!
-//! Counters are those of a load record, kept as integrals at every change and never sampled.
+//! NodeCounters are those of a load record, kept as integrals at every change and never sampled.
 //! `speed` shows in no counter: a slow CPU looks as busy as a fast one, as real ones do.
 //!
 //! A server that is crowded gets slower, if its model says so: see [`Overload`].
@@ -26,7 +26,7 @@ use std::time::Duration;
 use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::time::{Timestamp, nanos};
 
-use crate::counters::{Counters, Scope};
+use crate::counters::{NodeCounters, Scope};
 
 /// Virtual time closer to a task's end than this counts as reached: floating point's due.
 const END_TOLERANCE_NS: f64 = 1e-3;
@@ -71,7 +71,7 @@ pub struct Overload {
 /// See the module.
 #[derive(Debug)]
 pub struct Processor {
-    counters: Counters,
+    counters: NodeCounters,
     speed: f64,
     overload: Overload,
     virtual_ns: f64,
@@ -86,7 +86,7 @@ impl Processor {
     pub fn new(cores: f64, speed: f64, generation: u64, now: Timestamp) -> Self {
         let cores_milli = ((cores * 1000.0).round() as u32).max(1);
         Self {
-            counters: Counters::new(cores_milli, generation, now),
+            counters: NodeCounters::new(cores_milli, generation, now),
             speed: speed.max(f64::MIN_POSITIVE),
             overload: Overload::default(),
             virtual_ns: 0.0,
@@ -247,7 +247,7 @@ impl Processor {
         self.counters.record_at(now, Scope::Host, sources)
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &NodeCounters {
         &self.counters
     }
 

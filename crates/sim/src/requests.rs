@@ -34,7 +34,7 @@ pub(crate) struct Wanted {
 
 /// Where a try is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum TryStage {
     /// On its way to the node.
     Sent,
     /// At the node, which stands still.
@@ -55,7 +55,7 @@ pub(crate) enum Stage {
 
 /// How a try ended at the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum TryOutcome {
     Served,
     /// Too many requests are in flight there.
     Refused,
@@ -74,8 +74,8 @@ pub(crate) struct Request {
     pub(crate) version: u32,
     pub(crate) wanted: Wanted,
     pub(crate) node: u32,
-    pub(crate) stage: Stage,
-    pub(crate) ended: Ended,
+    pub(crate) stage: TryStage,
+    pub(crate) ended: TryOutcome,
     pub(crate) reached_at: Timestamp,
     /// The answer is not waited for any more.
     pub(crate) abandoned: bool,
@@ -100,8 +100,8 @@ impl Requests {
             version: 0,
             wanted,
             node,
-            stage: Stage::Sent,
-            ended: Ended::Served,
+            stage: TryStage::Sent,
+            ended: TryOutcome::Served,
             reached_at: wanted.arrived,
             abandoned: false,
             resting: None,
@@ -127,7 +127,7 @@ impl Requests {
         entry.version = entry.version.wrapping_add(1);
         entry.resting = None;
         entry.ticket = None;
-        entry.stage = Stage::Back;
+        entry.stage = TryStage::Back;
         self.free.push(number);
     }
 
@@ -144,7 +144,7 @@ impl Requests {
     /// Those at the node, in order of their numbers.
     pub(crate) fn at_node(&self, node: u32) -> Vec<u32> {
         let here = |request: &Request| {
-            let reached = !matches!(request.stage, Stage::Sent | Stage::Back);
+            let reached = !matches!(request.stage, TryStage::Sent | TryStage::Back);
             request.node == node && reached
         };
         let numbers = 0..self.entries.len() as u32;

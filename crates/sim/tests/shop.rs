@@ -5,8 +5,8 @@ use std::time::Duration;
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
 use tidegate_core::throttle::AutoConfig;
 use tidegate_sim::shop::{
-    Class, Come, ONSET, Outcome, Shop, Tally, auction, misleading, overloaded, run, stocktaking,
-    worn_out,
+    Class, ClassSummary, Come, ONSET, Shop, ShopRun, auction, misleading, overloaded, run,
+    stocktaking, worn_out,
 };
 
 const STATIC: [usize; 1] = [0];
@@ -16,17 +16,17 @@ const SEARCHES: [usize; 1] = [4];
 /// Pages of the shop that counts its stock.
 const STOCK_PAGES: [usize; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 
-fn ran(kind: AdmissionKind, automatic: Option<AutoConfig>, seed: u64) -> Tally {
+fn ran(kind: AdmissionKind, automatic: Option<AutoConfig>, seed: u64) -> ShopRun {
     run(&auction(AdmissionConfig::new(kind), automatic, seed))
 }
 
 /// Seconds after the searches set in.
-fn after(tally: &Tally, classes: &[usize], from: f64, to: f64) -> Outcome {
+fn after(tally: &ShopRun, classes: &[usize], from: f64, to: f64) -> ClassSummary {
     let onset = ONSET.as_secs_f64();
     tally.over(classes, onset + from, onset + to)
 }
 
-fn refused(it: Outcome) -> f64 {
+fn refused(it: ClassSummary) -> f64 {
     it.refused as f64 / (it.refused + it.answered).max(1) as f64
 }
 
@@ -36,7 +36,7 @@ fn admission_costs_nobody_anything_where_nothing_is_full() {
         let ours = ran(AdmissionKind::Adaptive, None, seed);
         let off = ran(AdmissionKind::Off, None, seed);
         for classes in [&STATIC[..], &PAGES] {
-            let calm = |tally: &Tally| after(tally, classes, -50.0, 0.0);
+            let calm = |tally: &ShopRun| after(tally, classes, -50.0, 0.0);
             let (ours, off) = (calm(&ours), calm(&off));
             assert_eq!(ours.refused, 0, "seed {seed}");
             assert!(
@@ -140,7 +140,7 @@ fn where_nobody_is_throttled_the_culprit_waits_first() {
     for seed in 1..=3 {
         let alone = ran(AdmissionKind::Adaptive, None, seed);
         let last = ran(AdmissionKind::Adaptive, Some(last), seed);
-        let over = |tally: &Tally, classes| refused(after(tally, classes, 10.0, 180.0));
+        let over = |tally: &ShopRun, classes| refused(after(tally, classes, 10.0, 180.0));
         // What was there before is hardly ever refused, whether it uses what is full or not, and whatever is named.
         for tally in [&alone, &last] {
             for classes in [&STATIC[..], &PAGES] {
@@ -166,7 +166,7 @@ fn shop(site: Site, seed: u64, seconds: u64) -> Shop {
 }
 
 /// When each throttle of a class began and ended; the last may go on until the end of the run.
-fn throttled(tally: &Tally, class: &str, until: f64) -> Vec<(f64, f64)> {
+fn throttled(tally: &ShopRun, class: &str, until: f64) -> Vec<(f64, f64)> {
     let mut spans = Vec::new();
     let mut since = None;
     let own = tally

@@ -31,7 +31,7 @@ mod world;
 
 pub use family::Family;
 pub use label::{Label, Truth, truths, truths_between};
-pub use replay::{Replay, Turn};
+pub use replay::{Evaluation, Replay};
 pub use score::{Named, Score};
 pub use trace::{Resource, START_MS, Trace};
 

@@ -22,7 +22,7 @@ pub struct Replay<'a> {
 
 /// One time that all judged resources were asked about.
 #[derive(Debug)]
-pub struct Turn {
+pub struct Evaluation {
     /// Seconds after the start.
     pub at: f64,
     /// For each judged resource.
@@ -127,9 +127,9 @@ impl<'a> Replay<'a> {
 }
 
 impl Iterator for Replay<'_> {
-    type Item = Turn;
+    type Item = Evaluation;
 
-    fn next(&mut self) -> Option<Turn> {
+    fn next(&mut self) -> Option<Evaluation> {
         self.turns += 1;
         let at = f64::from(self.turns) * EVERY.as_secs_f64();
         if at > self.trace.length + 1e-9 {
@@ -146,6 +146,6 @@ impl Iterator for Replay<'_> {
                 (*resource, self.discovery.evaluate(now, id))
             })
             .collect();
-        Some(Turn { at, verdicts })
+        Some(Evaluation { at, verdicts })
     }
 }

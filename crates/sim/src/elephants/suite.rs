@@ -7,7 +7,7 @@ use tidegate_core::culprits::{Verdict, Verdicts};
 
 use super::baselines::{Baseline, named_by};
 use super::label::{Label, Truth, truths};
-use super::replay::{Replay, Turn};
+use super::replay::{Evaluation, Replay};
 use super::score::{Named, Score};
 use super::{Family, Resource, Trace, run};
 
@@ -134,7 +134,7 @@ fn discover(family: Family, seed: u64, trace: &Trace) -> Found {
     found
 }
 
-fn note_flagged(trace: &Trace, turn: &Turn, flagged: &mut BTreeMap<Resource, Flagged>) {
+fn note_flagged(trace: &Trace, turn: &Evaluation, flagged: &mut BTreeMap<Resource, Flagged>) {
     for (resource, verdicts) in &turn.verdicts {
         let now = Named::of(verdicts.told()).classes;
         if now.is_empty() {

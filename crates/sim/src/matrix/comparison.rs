@@ -4,7 +4,7 @@
 
 use tidegate_core::policy::PolicyKind;
 
-use super::score::{By, Outcome, Score, Verdict, geomean};
+use super::score::{By, PairOutcome, PairVerdict, Score, geomean};
 use crate::file::Half;
 
 /// One scenario.
@@ -33,7 +33,7 @@ pub struct Comparison {
 
 /// One policy against another, over all scenarios.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tally {
+pub struct PairTally {
     /// The other.
     pub against: PolicyKind,
     /// Scenarios in which the judged one did better.
@@ -84,7 +84,7 @@ impl Comparison {
         &self,
         judged: PolicyKind,
         against: PolicyKind,
-    ) -> impl Iterator<Item = (&Row, Verdict)> {
+    ) -> impl Iterator<Item = (&Row, PairVerdict)> {
         let columns = self.column(judged).zip(self.column(against));
         self.rows.iter().filter_map(move |row| {
             let (own, other) = columns?;
@@ -94,23 +94,23 @@ impl Comparison {
     }
 
     /// The judged policy against each of the others.
-    pub fn tallies(&self, judged: PolicyKind) -> Vec<Tally> {
+    pub fn tallies(&self, judged: PolicyKind) -> Vec<PairTally> {
         let others = self.policies.iter().filter(|kind| **kind != judged);
         others.map(|other| self.tally(judged, *other)).collect()
     }
 
-    fn tally(&self, judged: PolicyKind, against: PolicyKind) -> Tally {
+    fn tally(&self, judged: PolicyKind, against: PolicyKind) -> PairTally {
         let verdicts: Vec<_> = self.verdicts(judged, against).map(|(_, it)| it).collect();
         let count = |outcome| verdicts.iter().filter(|it| it.outcome == outcome).count() as u32;
         let ratios = verdicts.iter().filter_map(|verdict| match verdict.by {
             By::Ratio(ratio) => Some(ratio),
             By::Missed(_) => None,
         });
-        Tally {
+        PairTally {
             against,
-            wins: count(Outcome::Win),
-            ties: count(Outcome::Tie),
-            losses: count(Outcome::Loss),
+            wins: count(PairOutcome::Win),
+            ties: count(PairOutcome::Tie),
+            losses: count(PairOutcome::Loss),
             p99_ratio: geomean(ratios),
         }
     }
@@ -124,7 +124,7 @@ impl Comparison {
             };
             for (policy, other) in self.policies.iter().zip(&row.scores) {
                 let verdict = own.against(other);
-                if *policy != judged && verdict.outcome == Outcome::Loss {
+                if *policy != judged && verdict.outcome == PairOutcome::Loss {
                     losses.push(Loss {
                         scenario: row.name.clone(),
                         half: row.half,

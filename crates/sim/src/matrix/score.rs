@@ -89,22 +89,22 @@ impl Score {
     }
 
     /// How this did against `other`.
-    pub fn against(&self, other: &Self) -> Verdict {
+    pub fn against(&self, other: &Self) -> PairVerdict {
         let missed = self.missed() - other.missed();
         let ratio = ratio(self.p99_ms, other.p99_ms);
         if missed.abs() > MISSED_BAND {
-            let outcome = Outcome::of(missed > 0.0);
-            return Verdict {
+            let outcome = PairOutcome::of(missed > 0.0);
+            return PairVerdict {
                 outcome,
                 by: By::Missed(missed),
             };
         }
         let outcome = if (1.0 - BAND..=1.0 + BAND).contains(&ratio) {
-            Outcome::Tie
+            PairOutcome::Tie
         } else {
-            Outcome::of(ratio > 1.0)
+            PairOutcome::of(ratio > 1.0)
         };
-        Verdict {
+        PairVerdict {
             outcome,
             by: By::Ratio(ratio),
         }
@@ -122,7 +122,7 @@ fn ratio(own: f64, other: f64) -> f64 {
 
 /// Which did better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PairOutcome {
     /// This one.
     Win,
     /// Neither, within the bands.
@@ -131,7 +131,7 @@ pub enum Outcome {
     Loss,
 }
 
-impl Outcome {
+impl PairOutcome {
     fn of(worse: bool) -> Self {
         if worse { Self::Loss } else { Self::Win }
     }
@@ -139,9 +139,9 @@ impl Outcome {
 
 /// Which did better, and by what.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Verdict {
+pub struct PairVerdict {
     /// Which.
-    pub outcome: Outcome,
+    pub outcome: PairOutcome,
     /// By what.
     pub by: By,
 }
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    fn outcome(own: (f64, u64), other: (f64, u64)) -> Outcome {
+    fn outcome(own: (f64, u64), other: (f64, u64)) -> PairOutcome {
         score(own.0, own.1)
             .against(&score(other.0, other.1))
             .outcome
@@ -208,19 +208,19 @@ mod tests {
 
     #[test]
     fn five_per_cent_are_a_tie() {
-        assert_eq!(outcome((105.0, 0), (100.0, 0)), Outcome::Tie);
-        assert_eq!(outcome((95.0, 0), (100.0, 0)), Outcome::Tie);
-        assert_eq!(outcome((106.0, 0), (100.0, 0)), Outcome::Loss);
-        assert_eq!(outcome((94.0, 0), (100.0, 0)), Outcome::Win);
-        assert_eq!(outcome((0.0, 0), (0.0, 0)), Outcome::Tie);
+        assert_eq!(outcome((105.0, 0), (100.0, 0)), PairOutcome::Tie);
+        assert_eq!(outcome((95.0, 0), (100.0, 0)), PairOutcome::Tie);
+        assert_eq!(outcome((106.0, 0), (100.0, 0)), PairOutcome::Loss);
+        assert_eq!(outcome((94.0, 0), (100.0, 0)), PairOutcome::Win);
+        assert_eq!(outcome((0.0, 0), (0.0, 0)), PairOutcome::Tie);
     }
 
     #[test]
     fn errors_come_first() {
-        assert_eq!(outcome((10.0, 60), (100.0, 50)), Outcome::Loss);
-        assert_eq!(outcome((100.0, 50), (10.0, 60)), Outcome::Win);
+        assert_eq!(outcome((10.0, 60), (100.0, 50)), PairOutcome::Loss);
+        assert_eq!(outcome((100.0, 50), (10.0, 60)), PairOutcome::Win);
         // A few do not decide.
-        assert_eq!(outcome((10.0, 55), (100.0, 50)), Outcome::Win);
+        assert_eq!(outcome((10.0, 55), (100.0, 50)), PairOutcome::Win);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use tidegate_core::time::Timestamp;
 
 use front::Front;
 use server::Server;
-pub use tally::{Outcome, Tally};
+pub use tally::{ClassSummary, ShopRun};
 
 /// Virtual time at the start.
 const START: Timestamp = Timestamp::from_millis(1000);
@@ -226,7 +226,7 @@ fn search(clients: u32) -> Come {
 }
 
 /// Runs it; what became of each request.
-pub fn run(shop: &Shop) -> Tally {
+pub fn run(shop: &Shop) -> ShopRun {
     let mut world = World {
         shop,
         now: START,
@@ -234,7 +234,7 @@ pub fn run(shop: &Shop) -> Tally {
         front: Front::new(shop),
         server: Server::new(shop.cpus, START),
         coming: Vec::new(),
-        tally: Tally::new(START, shop.classes.len()),
+        tally: ShopRun::new(START, shop.classes.len()),
         requests: Vec::new(),
         renewed: None,
     };
@@ -258,7 +258,7 @@ struct World<'a> {
     server: Server,
     /// When a request of a class comes.
     coming: Vec<(Timestamp, usize)>,
-    tally: Tally,
+    tally: ShopRun,
     /// By number.
     requests: Vec<Request>,
     /// When the cache was last renewed.

@@ -6,7 +6,7 @@ use tidegate_core::time::Timestamp;
 
 /// What a run gave.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct ShopRun {
     start: Timestamp,
     /// By class: seconds after the start at which it came, and how long it took; none: it was refused.
     requests: Vec<Vec<(f64, Option<f64>)>>,
@@ -16,7 +16,7 @@ pub struct Tally {
 
 /// Of some classes over some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct ClassSummary {
     /// Requests that were answered.
     pub answered: usize,
     /// Those that were refused.
@@ -27,7 +27,7 @@ pub struct Outcome {
     pub p95_ms: f64,
 }
 
-impl Tally {
+impl ShopRun {
     pub(super) fn new(start: Timestamp, classes: usize) -> Self {
         Self {
             start,
@@ -50,14 +50,14 @@ impl Tally {
     }
 
     /// Of requests of these classes that came between these seconds.
-    pub fn over(&self, classes: &[usize], from: f64, to: f64) -> Outcome {
+    pub fn over(&self, classes: &[usize], from: f64, to: f64) -> ClassSummary {
         let of = classes.iter().flat_map(|class| &self.requests[*class]);
         let within: Vec<_> = of.filter(|it| (from..to).contains(&it.0)).collect();
         let mut took: Vec<f64> = within.iter().filter_map(|it| it.1).collect();
         took.sort_by(f64::total_cmp);
         let many = took.len();
         let at = |q: usize| took.get((many.max(1) - 1) * q / 100).copied();
-        Outcome {
+        ClassSummary {
             answered: many,
             refused: within.len() - many,
             mean_ms: took.iter().sum::<f64>() / many.max(1) as f64 * 1e3,

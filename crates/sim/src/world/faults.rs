@@ -4,7 +4,7 @@ use tidegate_core::topology::AdminState;
 
 use super::{Choosers, World};
 use crate::node::Condition;
-use crate::requests::Ended;
+use crate::requests::TryOutcome;
 
 impl World<'_> {
     pub(super) fn on_override(&mut self, index: u32) {
@@ -49,7 +49,7 @@ impl World<'_> {
                 self.settle(node);
                 self.measures.restarted(node);
                 for request in self.requests.at_node(node) {
-                    self.answer(request, Ended::Lost);
+                    self.answer(request, TryOutcome::Lost);
                 }
             }
         }

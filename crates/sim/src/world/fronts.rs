@@ -14,7 +14,7 @@ use super::{Choosers, START, World};
 use crate::checks::Violation;
 use crate::front_end::FrontEnd;
 use crate::queue::Event;
-use crate::requests::{Ended, Wanted};
+use crate::requests::{TryOutcome, Wanted};
 use crate::scenario::HeldBy;
 
 /// What is asked for by requests that are held open, where that tells them from the others.
@@ -252,16 +252,16 @@ impl World<'_> {
         }
         self.measures.digest.add(self.now.nanos());
         if let Some(mut ticket) = ticket {
-            if ended == Ended::Broken
+            if ended == TryOutcome::Broken
                 && let Some((front_end, now)) = self.front_end(wanted.front_end)
             {
                 front_end.picker.handle_head(&mut ticket, now);
             }
             let outcome = match ended {
-                Ended::Served => Outcome::Success,
-                Ended::Refused | Ended::Failed => Outcome::ServerError,
-                Ended::Broken | Ended::Lost => Outcome::Broken,
-                Ended::Unreachable => Outcome::Unreachable,
+                TryOutcome::Served => Outcome::Success,
+                TryOutcome::Refused | TryOutcome::Failed => Outcome::ServerError,
+                TryOutcome::Broken | TryOutcome::Lost => Outcome::Broken,
+                TryOutcome::Unreachable => Outcome::Unreachable,
             };
             if let (Some((in_flight, latency)), Some(front_end)) =
                 (report, self.front_end(wanted.front_end))
@@ -294,7 +294,7 @@ impl World<'_> {
         if let Some(ticket) = ticket {
             self.end_ticket(&wanted, ticket, Outcome::Broken)?;
         }
-        self.conclude(wanted, node, Ended::Lost)
+        self.conclude(wanted, node, TryOutcome::Lost)
     }
 
     /// A try has ended, as the picker learns.
@@ -318,8 +318,13 @@ impl World<'_> {
     }
 
     /// A try has ended: another one, or the request's end.
-    fn conclude(&mut self, mut wanted: Wanted, node: u32, ended: Ended) -> Result<(), Violation> {
-        let unanswered = matches!(ended, Ended::Lost | Ended::Unreachable);
+    fn conclude(
+        &mut self,
+        mut wanted: Wanted,
+        node: u32,
+        ended: TryOutcome,
+    ) -> Result<(), Violation> {
+        let unanswered = matches!(ended, TryOutcome::Lost | TryOutcome::Unreachable);
         if unanswered && wanted.tried.is_none() {
             wanted.tried = Some(match &self.choosers {
                 Choosers::Oracle(_) => NodeId(node),

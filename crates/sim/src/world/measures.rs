@@ -10,7 +10,7 @@ use crate::checks::{Shares, Totals, Violation};
 use crate::counters::Scope;
 use crate::queue::Event;
 use crate::report::{Digest, Latencies, PriorityReport, Report, SiteReport};
-use crate::requests::{Ended, Wanted};
+use crate::requests::{TryOutcome, Wanted};
 use crate::scenario::{Expect, Scenario, Series};
 
 /// Window of [`Report::herding`].
@@ -125,11 +125,11 @@ impl Measures {
         }
     }
 
-    pub(super) fn ended(&mut self, wanted: &Wanted, ended: Ended, now: Timestamp) {
+    pub(super) fn ended(&mut self, wanted: &Wanted, ended: TryOutcome, now: Timestamp) {
         let totals = &mut self.totals[wanted.site as usize];
         totals.in_flight -= 1;
         match ended {
-            Ended::Served => {
+            TryOutcome::Served => {
                 totals.completed += 1;
                 self.count_window(now, now.since(wanted.arrived));
                 if wanted.measured {
@@ -138,11 +138,14 @@ impl Measures {
                     self.latencies[wanted.site as usize].push(latency);
                 }
             }
-            Ended::Refused => {
+            TryOutcome::Refused => {
                 totals.failed += 1;
                 totals.refused += 1;
             }
-            Ended::Failed | Ended::Broken | Ended::Unreachable | Ended::Lost => {
+            TryOutcome::Failed
+            | TryOutcome::Broken
+            | TryOutcome::Unreachable
+            | TryOutcome::Lost => {
                 totals.failed += 1;
             }
         }

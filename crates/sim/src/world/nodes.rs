@@ -7,7 +7,7 @@ use tidegate_core::time::Timestamp;
 use super::{START, World};
 use crate::node::Condition;
 use crate::queue::Event;
-use crate::requests::{Ended, Stage};
+use crate::requests::{TryOutcome, TryStage};
 
 /// A front-end waits so long for the answer to a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -57,11 +57,11 @@ impl World<'_> {
         } else {
             match here.condition {
                 Condition::Well | Condition::Slow { .. } => self.accept(request),
-                Condition::Dead => self.answer(request, Ended::Unreachable),
-                Condition::Failing => self.answer(request, Ended::Failed),
-                Condition::Breaking => self.answer(request, Ended::Broken),
+                Condition::Dead => self.answer(request, TryOutcome::Unreachable),
+                Condition::Failing => self.answer(request, TryOutcome::Failed),
+                Condition::Breaking => self.answer(request, TryOutcome::Broken),
                 Condition::Paused => {
-                    entry.stage = Stage::Held;
+                    entry.stage = TryStage::Held;
                     here.held.push(request);
                 }
             }
@@ -76,11 +76,11 @@ impl World<'_> {
         let here = &mut self.nodes[node as usize];
         let limit = self.scenario.nodes[node as usize].limit;
         if limit.is_some_and(|limit| here.processor.in_flight() >= limit) {
-            self.answer(request, Ended::Refused);
+            self.answer(request, TryOutcome::Refused);
             return;
         }
         if !here.workers.begin(request) {
-            entry.stage = Stage::Unaccepted;
+            entry.stage = TryStage::Unaccepted;
             here.processor
                 .set_unaccepted(self.now, here.workers.queued());
             self.settle(node);
@@ -97,10 +97,10 @@ impl World<'_> {
         let model = &self.scenario.nodes[node as usize];
         let demand = entry.wanted.demand + here.warming(model, self.now);
         if entry.wanted.io.is_zero() {
-            entry.stage = Stage::Last;
+            entry.stage = TryStage::Last;
             here.processor.arrive(self.now, request.into(), demand);
         } else {
-            entry.stage = Stage::First;
+            entry.stage = TryStage::First;
             here.processor
                 .arrive_for_io(self.now, request.into(), demand / 2);
         }
@@ -113,12 +113,12 @@ impl World<'_> {
         here.processor.advance(self.now);
         while let Some(done) = self.nodes[node as usize].processor.poll_completed() {
             let request = done.task as u32;
-            if self.requests.get(request).stage == Stage::First {
+            if self.requests.get(request).stage == TryStage::First {
                 self.want_io(request);
             } else {
                 let stay = self.now.since(self.requests.get(request).reached_at);
                 self.nodes[node as usize].served(stay, self.now);
-                self.answer(request, Ended::Served);
+                self.answer(request, TryOutcome::Served);
                 self.next_accepted(node);
             }
         }
@@ -170,13 +170,13 @@ impl World<'_> {
         if self.nodes[entry.node as usize].io.begin(request) {
             self.begin_io(request);
         } else {
-            entry.stage = Stage::Queued;
+            entry.stage = TryStage::Queued;
         }
     }
 
     fn begin_io(&mut self, request: u32) {
         let entry = self.requests.get(request);
-        entry.stage = Stage::Io;
+        entry.stage = TryStage::Io;
         let version = entry.version;
         let slowness = self.scenario.nodes[entry.node as usize].io_slowness;
         let at = self.now + entry.wanted.io.mul_f64(slowness.max(0.0));
@@ -187,11 +187,11 @@ impl World<'_> {
         let Some(entry) = self.requests.same(request, version) else {
             return;
         };
-        if entry.stage != Stage::Io {
+        if entry.stage != TryStage::Io {
             return;
         }
         let node = entry.node;
-        entry.stage = Stage::Last;
+        entry.stage = TryStage::Last;
         let rest = entry.wanted.demand - entry.wanted.demand / 2;
         let here = &mut self.nodes[node as usize];
         here.processor.go_on(self.now, request.into(), rest);
@@ -213,23 +213,23 @@ impl World<'_> {
         let here = &mut self.nodes[node as usize];
         match stage {
             // Whatever is under way will find out by itself.
-            Stage::Sent | Stage::Back => return,
-            Stage::Held => here.held.retain(|held| *held != request),
-            Stage::Unaccepted => {
+            TryStage::Sent | TryStage::Back => return,
+            TryStage::Held => here.held.retain(|held| *held != request),
+            TryStage::Unaccepted => {
                 here.workers.leave(request);
                 here.processor
                     .set_unaccepted(self.now, here.workers.queued());
             }
-            Stage::First | Stage::Last => {
+            TryStage::First | TryStage::Last => {
                 here.processor.cancel(self.now, request.into());
                 self.next_accepted(node);
             }
-            Stage::Queued => {
+            TryStage::Queued => {
                 here.io.leave(request);
                 here.processor.cancel_waiting(self.now);
                 self.next_accepted(node);
             }
-            Stage::Io => {
+            TryStage::Io => {
                 here.processor.cancel_waiting(self.now);
                 self.next_io(node);
                 self.next_accepted(node);
@@ -240,13 +240,13 @@ impl World<'_> {
     }
 
     /// An answer goes back.
-    pub(super) fn answer(&mut self, request: u32, ended: Ended) {
+    pub(super) fn answer(&mut self, request: u32, ended: TryOutcome) {
         let at = self.after_delay();
         let entry = self.requests.get(request);
-        entry.stage = Stage::Back;
+        entry.stage = TryStage::Back;
         entry.ended = ended;
         let node = entry.node as usize;
-        let tells = !matches!(ended, Ended::Lost | Ended::Unreachable);
+        let tells = !matches!(ended, TryOutcome::Lost | TryOutcome::Unreachable);
         if self.scenario.nodes[node].reports && tells {
             let here = &self.nodes[node];
             let latency = match here.latency {

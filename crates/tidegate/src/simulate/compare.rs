@@ -9,7 +9,7 @@ use tidegate_remote::clock;
 use tidegate_sim::chooser::Chooser;
 use tidegate_sim::file::{Half, ScenarioFile};
 use tidegate_sim::matrix::comparison::{Comparison, Loss, Row};
-use tidegate_sim::matrix::score::{BAND, By, MISSED_BAND, Outcome, Score, unmet};
+use tidegate_sim::matrix::score::{BAND, By, MISSED_BAND, PairOutcome, Score, unmet};
 
 use super::args::CompareArgs;
 use super::models::{CompareModel, Speed};
@@ -209,7 +209,7 @@ fn big_table(comparison: &Comparison) -> String {
         for kind in others() {
             let score = comparison.score(index, *kind);
             cells.push(score.map_or("-".into(), |score| {
-                let better = own.is_some_and(|own| own.against(score).outcome == Outcome::Loss);
+                let better = own.is_some_and(|own| own.against(score).outcome == PairOutcome::Loss);
                 format!("{}{}", if better { "!" } else { "" }, cell(score))
             }));
         }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tidegate_core::policy::PolicyKind;
-use tidegate_sim::matrix::comparison::{Comparison, Loss, Row, Tally};
+use tidegate_sim::matrix::comparison::{Comparison, Loss, PairTally, Row};
 use tidegate_sim::matrix::score::{By, Score};
 
 /// To a thousandth: more is noise.
@@ -168,7 +168,7 @@ impl CompareModel {
     }
 }
 
-fn tally(tally: &Tally) -> TallyModel {
+fn tally(tally: &PairTally) -> TallyModel {
     TallyModel {
         policy: tally.against.name(),
         wins: tally.wins,
