@@ -40,7 +40,7 @@ const CRATES: &[(&str, Layers)] = &[
             &["access", "resource"],
             &["correlate", "evidence"],
             &["picture", "replay", "requests"],
-            &["offline", "report"],
+            &["live", "offline", "report"],
             &["fuzzing", "search"],
         ],
     ),

@@ -14,6 +14,7 @@ mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod input;
+pub mod live;
 pub mod names;
 mod offline;
 mod order;

@@ -17,7 +17,6 @@ mod memory;
 pub(crate) mod peers;
 mod policy;
 mod requests;
-mod series;
 mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};

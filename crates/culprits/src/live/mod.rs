@@ -1,0 +1,3 @@
+//! Discovery in a running front-end, as far as it needs nothing of the front-end but what it is given.
+
+pub mod series;
