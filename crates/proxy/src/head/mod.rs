@@ -621,18 +621,24 @@ fn tell_client(headers: &mut HeaderMap, facts: &HeadInfo, hop: &Hop<'_>) {
                 headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
             }
             if !headers.contains_key(X_FORWARDED_HOST)
-                && let Some(host) = headers.get(HOST).cloned()
+                && let Some(host) = host_of(headers).cloned()
             {
                 headers.insert(X_FORWARDED_HOST, host);
             }
         } else {
             headers.insert(X_FORWARDED_FOR, hop.client_value.clone());
             headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static("http"));
-            if let Some(host) = headers.get(HOST).cloned() {
+            if let Some(host) = host_of(headers).cloned() {
                 headers.insert(X_FORWARDED_HOST, host);
             }
         }
     }
+}
+
+/// The `Host`. Clients send it first, so that it is found sooner by looking than by its hash.
+fn host_of(headers: &HeaderMap) -> Option<&HeaderValue> {
+    let mut fields = headers.iter();
+    fields.find_map(|(name, value)| (*name == HOST).then_some(value))
 }
 
 /// Sets a list field, or adds to what stands there, as one line.

@@ -34,7 +34,7 @@ impl Observer {
     pub(crate) fn on_sent(
         &self,
         site: SiteId,
-        words: Words,
+        words: &Words,
         asked: Timestamp,
         at: Timestamp,
     ) -> Option<u64> {
@@ -46,14 +46,18 @@ impl Observer {
             asked,
             at,
             site,
-            words,
+            words: *words,
         };
         telling.ring.push(sent).ok().map(|()| id)
     }
 
     /// A request finds no room. One that is lost counts for nothing.
-    pub(crate) fn on_refused(&self, site: SiteId, words: Words, at: Timestamp) {
-        let refused = RequestEvent::Refused { at, site, words };
+    pub(crate) fn on_refused(&self, site: SiteId, words: &Words, at: Timestamp) {
+        let refused = RequestEvent::Refused {
+            at,
+            site,
+            words: *words,
+        };
         self.0.borrow_mut().ring.push(refused).ok();
     }
 
@@ -111,7 +115,7 @@ mod tests {
         let words = Words::new("GET", "/", 1);
         let ids = observers
             .each_ref()
-            .map(|it| it.on_sent(SiteId(0), words, at(1), at(1)).unwrap());
+            .map(|it| it.on_sent(SiteId(0), &words, at(1), at(1)).unwrap());
         assert_ne!(ids[0], ids[1]);
         observers[1].on_end(ids[1], at(2));
         let mut told = Vec::new();
@@ -129,7 +133,7 @@ mod tests {
         };
         assert_eq!(told, [sent(ids[0]), sent(ids[1]), ended]);
         let numbers: Vec<_> = (0..5)
-            .map(|_| observers[0].on_sent(SiteId(0), words, at(3), at(3)))
+            .map(|_| observers[0].on_sent(SiteId(0), &words, at(3), at(3)))
             .collect();
         assert!(numbers[2].is_some() && numbers[3].is_none());
         observers[0].on_end(ids[0], at(4));

@@ -116,7 +116,7 @@ impl RequestState {
     pub(crate) fn observe_sent(&mut self, worker: &Worker, site: SiteId, now: Timestamp) {
         if let (Some(observer), None) = (&worker.base.record.observer, self.observed) {
             let asked = self.asked_at.unwrap_or(now);
-            self.observed = observer.on_sent(site, self.words, asked, now);
+            self.observed = observer.on_sent(site, &self.words, asked, now);
         }
     }
 
@@ -167,11 +167,10 @@ impl RequestState {
             self.site,
             reason.is_some_and(Reason::is_for_lack_of_room),
         ) {
-            observer.on_refused(site, self.words, now);
+            observer.on_refused(site, &self.words, now);
         }
         let duration_us = micros_between(self.arrived_at, now);
         self.settle(worker, reason, now);
-        let ticket = self.ticket.take();
         let throttled = self.throttled.take();
         if self.status == 0 {
             self.status = reason.map_or(200, Reason::status_code);
@@ -182,7 +181,7 @@ impl RequestState {
         stats.bytes_out.add(self.bytes);
         stats.on_end(self.site, self.status, reason, duration_us);
         let ended = Ended {
-            ticket: ticket.as_ref(),
+            ticket: self.ticket.as_ref(),
             throttled: throttled.as_ref(),
             reason,
             duration_us,
@@ -196,7 +195,7 @@ impl RequestState {
             worker.base.record.remember(recent);
         }
         client.connection.end_rest();
-        drop(ticket);
+        self.ticket = None;
         client.connection.leave_place(reason);
         self.reset();
         worker.queue.serve_waiters();
