@@ -30,8 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::admission::{
-    Admission, AdmissionConfig, Kind, KindPlaces, LimitBy, Limits, Priority, Pushed, RejectReason,
-    Verdict, WaitQueue, WaitRules,
+    Admission, AdmissionConfig, AdmissionVerdict, Kind, KindPlaces, LimitBy, Limits, Priority,
+    Pushed, RejectReason, WaitQueue, WaitRules,
 };
 use crate::load::{LoadTable, RestKind};
 use crate::policy::{Choice, Policy, PolicyConfig, Probe, Sample, Term, View};
@@ -443,15 +443,15 @@ impl Picker {
 
     /// Stage 0: whether a connection that was just accepted may be read at all. It may while
     /// any of the sites that it could ask for would let something in.
-    pub fn handle_accept(&mut self, now: Timestamp) -> Verdict {
+    pub fn handle_accept(&mut self, now: Timestamp) -> AdmissionVerdict {
         let sites = (0..).map(SiteId).zip(&self.sites);
         let closed = (sites.into_iter()).all(|(id, site)| {
             let kinds = self.table.kinds(id);
             site.is_closed(now, kinds.any_surged()) && !kinds.spares_any()
         });
         match closed && !self.sites.is_empty() {
-            true => Verdict::Reject(RejectReason::Overload),
-            false => Verdict::Admit,
+            true => AdmissionVerdict::Reject(RejectReason::Overload),
+            false => AdmissionVerdict::Admit,
         }
     }
 
@@ -475,7 +475,7 @@ impl Picker {
         // Waiting requests wait for what these do not use, or not more of.
         let passes_by = matches!(passes, Passes::Spared | Passes::Throttled);
         let overtakes = contended || !passes_by && state.waiting.is_ahead_of(priority);
-        let choice = if verdict == Verdict::Admit && !overtakes {
+        let choice = if verdict == AdmissionVerdict::Admit && !overtakes {
             state.choose(&view, priority, passes, &mut self.prng, &mut self.left)
         } else {
             None
@@ -488,8 +488,8 @@ impl Picker {
             let choice = state.policy.pick(&view, &mut self.prng);
             return Decision::Forward(self.dispatch(site, waiter.into(), &choice, now));
         }
-        let for_group = verdict == Verdict::Admit && (contended || is_group_full(&view));
-        if let Verdict::Reject(reason) = verdict {
+        let for_group = verdict == AdmissionVerdict::Admit && (contended || is_group_full(&view));
+        if let AdmissionVerdict::Reject(reason) = verdict {
             if state.admission.refuses_all() {
                 state.closed_until = now + CLOSED;
             }

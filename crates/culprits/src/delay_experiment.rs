@@ -12,7 +12,7 @@
 use serde::{Deserialize, Serialize};
 use tidegate_core::culprits::ClassId;
 use tidegate_core::culprits::delay_experiment::{
-    Assignment, DelayExperiment, Outcome, Refusal, may_delay,
+    Assignment, DelayExperiment, DelayRefusal, ExperimentOutcome, may_delay,
 };
 use tidegate_core::time::Timestamp;
 
@@ -28,9 +28,9 @@ pub struct ExperimentRun {
     experiment: DelayExperiment,
     /// Of those that were not delayed, and of those that were.
     assigned: [u64; 2],
-    last: Outcome,
+    last: ExperimentOutcome,
     /// Why it was stopped, if it was.
-    stopped: Option<Refusal>,
+    stopped: Option<DelayRefusal>,
     /// When it was over, once it is.
     ended: Option<Timestamp>,
 }
@@ -94,7 +94,7 @@ impl ExperimentRun {
             // The workers draw the halves: its own generator is not used.
             experiment: DelayExperiment::new(id, cost_seconds, 0, now),
             assigned: [0; 2],
-            last: Outcome::Running {
+            last: ExperimentOutcome::Running {
                 requests: 0,
                 needed: NEVER,
             },
@@ -123,10 +123,10 @@ impl ExperimentRun {
         }
         self.last = self.experiment.settle(now, used);
         let goes_on = match self.last {
-            Outcome::Running { .. } => true,
-            Outcome::Confirmed { .. }
-            | Outcome::NotConfirmed { .. }
-            | Outcome::CannotBeConfirmed { .. } => false,
+            ExperimentOutcome::Running { .. } => true,
+            ExperimentOutcome::Confirmed { .. }
+            | ExperimentOutcome::NotConfirmed { .. }
+            | ExperimentOutcome::CannotBeConfirmed { .. } => false,
         };
         if goes_on {
             self.stopped = may_delay(true, site_above_slo).err();
@@ -139,7 +139,7 @@ impl ExperimentRun {
 
     /// Whether it has shown that the class uses the resource.
     pub fn is_confirmed(&self) -> bool {
-        matches!(self.last, Outcome::Confirmed { .. })
+        matches!(self.last, ExperimentOutcome::Confirmed { .. })
     }
 
     /// What is to be said of it.
@@ -147,21 +147,23 @@ impl ExperimentRun {
         let [not_delayed, delayed] = self.assigned;
         let assigned = not_delayed + delayed;
         let (state, needed, t, cost) = match self.last {
-            Outcome::Running { needed, .. } => {
+            ExperimentOutcome::Running { needed, .. } => {
                 let state = match self.stopped {
                     Some(_) => ExperimentState::Stopped,
                     None => ExperimentState::Running,
                 };
                 (state, Some(needed), None, None)
             }
-            Outcome::Confirmed { t, cost_seconds } => (
+            ExperimentOutcome::Confirmed { t, cost_seconds } => (
                 ExperimentState::Confirmed,
                 None,
                 Some(t),
                 Some(cost_seconds),
             ),
-            Outcome::NotConfirmed { t } => (ExperimentState::NotConfirmed, None, Some(t), None),
-            Outcome::CannotBeConfirmed { needed } => {
+            ExperimentOutcome::NotConfirmed { t } => {
+                (ExperimentState::NotConfirmed, None, Some(t), None)
+            }
+            ExperimentOutcome::CannotBeConfirmed { needed } => {
                 (ExperimentState::CannotBeConfirmed, Some(needed), None, None)
             }
         };
@@ -193,25 +195,25 @@ impl ExperimentRun {
             None => "more requests than will come".into(),
         };
         match (self.last, self.stopped) {
-            (Outcome::Running { .. }, Some(why)) => {
+            (ExperimentOutcome::Running { .. }, Some(why)) => {
                 format!(
                     "the experiment on {class} against {resource} was stopped after {seen}: {why}"
                 )
             }
-            (Outcome::Running { requests: 0, .. }, None) => {
+            (ExperimentOutcome::Running { requests: 0, .. }, None) => {
                 format!("{class} is tested against {resource}: {seen}")
             }
-            (Outcome::Running { requests, .. }, None) => format!(
+            (ExperimentOutcome::Running { requests, .. }, None) => format!(
                 "{class} is tested against {resource}: {seen}; {requests} are counted, it takes {takes}"
             ),
-            (Outcome::Confirmed { t, cost_seconds }, _) => format!(
+            (ExperimentOutcome::Confirmed { t, cost_seconds }, _) => format!(
                 "{class} uses {resource}, at least {:.1} ms per request: t = {t:.1}, {seen}",
                 cost_seconds * 1e3
             ),
-            (Outcome::NotConfirmed { t }, _) => {
+            (ExperimentOutcome::NotConfirmed { t }, _) => {
                 format!("{class} was not seen to use {resource}: t = {t:.1}, {seen}")
             }
-            (Outcome::CannotBeConfirmed { .. }, _) => format!(
+            (ExperimentOutcome::CannotBeConfirmed { .. }, _) => format!(
                 "whether {class} uses {resource} cannot be told here: that takes {takes}, more than a \
                  minute brings; {seen}"
             ),

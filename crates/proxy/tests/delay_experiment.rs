@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Bench, Gated, Message, Node, PATIENCE, Peer, TEST_HELD_MAX, ask, clock, ok, until};
-use tidegate_core::culprits::delay_experiment::{Assignment, Refusal};
+use tidegate_core::culprits::delay_experiment::{Assignment, DelayRefusal};
 use tidegate_core::throttle::{SetBy, ThrottleLimits};
 use tidegate_proxy::{Assignments, DelayExperimentCounters, DelayExperimentError, Reason};
 
@@ -210,7 +210,7 @@ fn without_a_test_nobody_is_held() {
 fn a_method_that_is_not_idempotent_is_not_delayed() {
     let node = Node::ok();
     let bench = Bench::new(&[node.address]);
-    let refused = Some(DelayExperimentError::Refused(Refusal::NotIdempotent));
+    let refused = Some(DelayExperimentError::Refused(DelayRefusal::NotIdempotent));
     for class in ["POST /slow/*", "PATCH /slow/*", "MOVE /slow/*"] {
         assert_eq!(begin(&bench, class, LONG).err(), refused, "{class}");
     }

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use tidegate_core::culprits::LearnedError;
-use tidegate_core::culprits::delay_experiment::Outcome;
+use tidegate_core::culprits::delay_experiment::ExperimentOutcome;
 use tidegate_sim::elephants::quiet::Late;
 use tidegate_sim::elephants::suite::{Found, on_threads, scenario};
 use tidegate_sim::elephants::{
@@ -353,7 +353,7 @@ fn delay_experiments(options: &Options) -> Value {
             let of = tests.iter().flatten().filter(|(it, _)| *it == label);
             let confirmed = of
                 .clone()
-                .filter(|(_, it)| matches!(it, Outcome::Confirmed { .. }));
+                .filter(|(_, it)| matches!(it, ExperimentOutcome::Confirmed { .. }));
             (confirmed.count(), of.count())
         };
         let (culprits, innocents) = (count(Label::Culprit), count(Label::Innocent));

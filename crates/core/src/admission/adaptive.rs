@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use super::{Admission, AdmissionConfig, Priority, Rank, Verdict, WaitRules};
+use super::{Admission, AdmissionConfig, AdmissionVerdict, Priority, Rank, WaitRules};
 use crate::ids::NodeId;
 use crate::policy::View;
 use crate::prng::Prng;
@@ -31,8 +31,8 @@ impl Adaptive {
 }
 
 impl Admission for Adaptive {
-    fn on_request(&mut self, _: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
-        Verdict::Admit
+    fn on_request(&mut self, _: &View<'_>, _: Priority, _: &mut Prng) -> AdmissionVerdict {
+        AdmissionVerdict::Admit
     }
 
     fn has_room(&self, view: &View<'_>, node: NodeId, priority: Priority) -> bool {

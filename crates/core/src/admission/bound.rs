@@ -89,7 +89,7 @@ const SWIFT: f64 = 1.5;
 
 /// What a new record tells, and what is in flight.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct ServerSeen {
     /// Seconds since the last one.
     pub(super) dt: f64,
     /// CPUs.
@@ -203,7 +203,7 @@ impl Bound {
     }
 
     /// Takes in what a record tells.
-    pub(super) fn on_record(&mut self, seen: &Seen, pressure: &Pressure) {
+    pub(super) fn on_record(&mut self, seen: &ServerSeen, pressure: &Pressure) {
         let n = seen.in_flight;
         self.follow_others(seen);
         let run_queue = (seen.run_queue - self.others).max(f64::MIN_POSITIVE);
@@ -237,7 +237,7 @@ impl Bound {
 
     /// What of the run queue is others'. Of our requests some wait elsewhere, as long as they did while
     /// the CPUs had time.
-    fn follow_others(&mut self, seen: &Seen) {
+    fn follow_others(&mut self, seen: &ServerSeen) {
         self.run_queue.add(seen.run_queue, seen.dt);
         self.present.add(seen.in_flight, seen.dt);
         self.rate.add(seen.ended / seen.dt, seen.dt);
@@ -292,7 +292,7 @@ impl Bound {
     /// More requests would be of use: the CPUs are full and want a queue before them, or the server
     /// answers as fast as if it were idle, or well within the SLO, or those that do not are slow by
     /// themselves, or nothing can make it fast.
-    fn may_grow(&self, seen: &Seen, pressure: &Pressure) -> bool {
+    fn may_grow(&self, seen: &ServerSeen, pressure: &Pressure) -> bool {
         let full = self.busy.value() > CPU_SATURATED_SHARE * seen.capacity;
         let swift = pressure
             .base
@@ -328,10 +328,10 @@ mod tests {
 
     /// A millisecond of a server with so many requests in flight, of which each is `cpu` of its
     /// time on the run queue and the rest elsewhere.
-    fn seen(n: f64, cpu: f64) -> Seen {
+    fn seen(n: f64, cpu: f64) -> ServerSeen {
         let wants = n * cpu;
         let busy = wants.min(CPUS);
-        Seen {
+        ServerSeen {
             dt: 0.001,
             capacity: CPUS,
             run_queue: wants,
@@ -345,7 +345,7 @@ mod tests {
         }
     }
 
-    fn after(mut bound: Bound, millis: u32, mut seen: impl FnMut(&Bound) -> Seen) -> f64 {
+    fn after(mut bound: Bound, millis: u32, mut seen: impl FnMut(&Bound) -> ServerSeen) -> f64 {
         for _ in 0..millis {
             let seen = seen(&bound);
             bound.on_record(&seen, &pressure(true));
@@ -371,7 +371,7 @@ mod tests {
             let n = bound.limit();
             // Processor sharing: what is beyond the CPUs' reach waits on the run queue.
             let wants = if n <= 40.0 { 0.1 * n } else { 4.0 + (n - 40.0) };
-            Seen {
+            ServerSeen {
                 run_queue: wants,
                 busy: wants.min(CPUS),
                 ..seen(n, 0.0)
@@ -385,7 +385,7 @@ mod tests {
         // Six workers that sleep: no CPU is wanted, the rest waits to be accepted.
         let limit = after(Bound::new(CPUS), 2000, |bound| {
             let n = bound.limit();
-            Seen {
+            ServerSeen {
                 run_queue: 0.2,
                 busy: 0.2,
                 accept_queue: (n - 6.0).max(0.0),
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn antagonists_do_not_lower_it_below_its_floor() {
-        let limit = after(Bound::new(CPUS), 500, |bound| Seen {
+        let limit = after(Bound::new(CPUS), 500, |bound| ServerSeen {
             run_queue: 32.0 + bound.limit(),
             busy: CPUS,
             ..seen(bound.limit(), 1.0)
@@ -426,7 +426,7 @@ mod tests {
             let binds = wanted > bound.limit();
             n = wanted.min(bound.limit().max(computing + waiting));
             computing = n - waiting;
-            let seen = Seen {
+            let seen = ServerSeen {
                 run_queue,
                 busy: run_queue.min(CPUS),
                 ended,
@@ -457,7 +457,7 @@ mod tests {
     fn requests_that_take_no_cpu_get_room_at_once_beside_hogs() {
         // Ten hogs on four CPUs, known from the time before there were any requests.
         let mut bound = Bound::new(CPUS);
-        let hogs = |n: f64| Seen {
+        let hogs = |n: f64| ServerSeen {
             run_queue: 10.0,
             busy: CPUS,
             ..seen(n, 0.0)
@@ -479,7 +479,7 @@ mod tests {
             let n = bound.limit();
             let run_queue = 2.0 + n;
             bound.on_record(
-                &Seen {
+                &ServerSeen {
                     run_queue,
                     busy: CPUS,
                     ended: 0.4,
@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn what_is_known_of_others_is_not_more_than_there_is() {
         let mut bound = Bound::new(CPUS);
-        let at = |n: f64, run_queue: f64| Seen {
+        let at = |n: f64, run_queue: f64| ServerSeen {
             run_queue,
             busy: run_queue.min(CPUS),
             ..seen(n, 0.0)

@@ -35,7 +35,7 @@ use super::downstream::{Downstream, SiteSeen, WELL};
 use super::inherent_latency::InherentLatency;
 use super::kinds::{Kinds, Room};
 use super::server::{Age, Server, Span, Sum};
-use super::slots::{Slots, Tally, Wanted, scale_by, vote_for};
+use super::slots::{Slots, Wanted, WordTally, scale_by, vote_for};
 use super::surge::Surges;
 use super::{AdmissionConfig, Priority, Rank, WithoutRecords};
 use crate::ids::{NodeId, SiteId};
@@ -501,7 +501,7 @@ fn step(limit: f64) -> f64 {
 /// Most own requests in flight at a server when one comes that does not use what is full behind it: as
 /// many more as its CPUs have time for in a moment, or else its own limit; where front-ends agree on slots,
 /// none but by these.
-fn for_spared(server: &Server, total: Option<&Tally>, in_flight: i64, share: f64) -> f64 {
+fn for_spared(server: &Server, total: Option<&WordTally>, in_flight: i64, share: f64) -> f64 {
     let part = (FRONT_ENDS_FEW * share).min(1.0);
     let more = AT_ONCE * server.idle * part;
     let own = match total {
@@ -516,7 +516,7 @@ fn for_spared(server: &Server, total: Option<&Tally>, in_flight: i64, share: f64
 
 /// Most own requests at work at a server when one of a throttled class comes that takes no slot: what the server
 /// itself bears.
-fn for_throttled(server: &Server, total: Option<&Tally>, table: &LoadTable, share: f64) -> f64 {
+fn for_throttled(server: &Server, total: Option<&WordTally>, table: &LoadTable, share: f64) -> f64 {
     let own = table.at_work(server.node) as f64;
     match total {
         Some(total) => {

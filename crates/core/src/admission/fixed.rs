@@ -16,8 +16,8 @@
 //! Source: Admission-2008 §III; the rule `any` is its "if the load of any server exceeds".
 
 use super::{
-    Admission, AdmissionConfig, Limits, Priority, RejectReason, StaticLimits, StaticScope, Verdict,
-    WaitRules,
+    Admission, AdmissionConfig, AdmissionVerdict, Limits, Priority, RejectReason, StaticLimits,
+    StaticScope, WaitRules,
 };
 use crate::ids::NodeId;
 use crate::policy::View;
@@ -54,7 +54,7 @@ impl Fixed {
 }
 
 impl Admission for Fixed {
-    fn on_request(&mut self, view: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
+    fn on_request(&mut self, view: &View<'_>, _: Priority, _: &mut Prng) -> AdmissionVerdict {
         let mut nodes = view.candidates.iter();
         let refused = match self.0.scope {
             StaticScope::Any => nodes.any(|node| self.is_over(view, *node)),
@@ -62,8 +62,8 @@ impl Admission for Fixed {
             StaticScope::Chosen => false,
         };
         match refused {
-            true => Verdict::Reject(RejectReason::Overload),
-            false => Verdict::Admit,
+            true => AdmissionVerdict::Reject(RejectReason::Overload),
+            false => AdmissionVerdict::Admit,
         }
     }
 

@@ -94,7 +94,7 @@ impl RejectReason {
 
 /// An admission's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AdmissionVerdict {
     /// Let it in.
     Admit,
     /// Refuse it.
@@ -122,7 +122,12 @@ impl Limits {
 /// Decides what may come in.
 pub trait Admission: std::fmt::Debug + Send {
     /// A request for this view's site has arrived; no node was looked for yet.
-    fn on_request(&mut self, view: &View<'_>, priority: Priority, prng: &mut Prng) -> Verdict;
+    fn on_request(
+        &mut self,
+        view: &View<'_>,
+        priority: Priority,
+        prng: &mut Prng,
+    ) -> AdmissionVerdict;
 
     /// Whether the node may take one more request of this priority.
     fn has_room(&self, view: &View<'_>, node: NodeId, priority: Priority) -> bool;

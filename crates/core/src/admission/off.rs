@@ -1,6 +1,6 @@
 //! `off`: everything is let in. The baseline that every other mode is measured against.
 
-use super::{Admission, Priority, Verdict, WaitRules};
+use super::{Admission, AdmissionVerdict, Priority, WaitRules};
 use crate::ids::NodeId;
 use crate::policy::View;
 use crate::prng::Prng;
@@ -10,8 +10,8 @@ use crate::prng::Prng;
 pub(super) struct Off;
 
 impl Admission for Off {
-    fn on_request(&mut self, _: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
-        Verdict::Admit
+    fn on_request(&mut self, _: &View<'_>, _: Priority, _: &mut Prng) -> AdmissionVerdict {
+        AdmissionVerdict::Admit
     }
 
     fn has_room(&self, _: &View<'_>, _: NodeId, _: Priority) -> bool {

@@ -10,11 +10,11 @@
 
 use std::time::Duration;
 
-use super::bound::{Bound, Pressure, Seen};
+use super::bound::{Bound, Pressure, ServerSeen};
 use super::downstream::CPU_FULL_SHARE;
 use super::ewma::{Ewma, weight};
 use super::own_latency::{OwnLatency, OwnSeen};
-use super::slots::{Slots, Tally};
+use super::slots::{Slots, WordTally};
 use super::{Priority, SLO_PART, WithoutRecords};
 use crate::ids::NodeId;
 use crate::load::{LoadTable, NodeLoad, Outcomes, OwnTraffic};
@@ -73,7 +73,7 @@ pub(super) struct Server {
     /// What is agreed with other front-ends.
     pub(super) slots: Slots,
     /// What all of them have there, if they tell.
-    pub(super) total: Option<Tally>,
+    pub(super) total: Option<WordTally>,
     /// Slots that are kept.
     pub(super) held: i64,
     /// Whether slots count.
@@ -308,7 +308,7 @@ impl Server {
                 true => (f64::from(load.in_flight) - present.resting).max(0.0),
                 false => present.in_flight,
             };
-            let seen = Seen {
+            let seen = ServerSeen {
                 dt: since,
                 ended: std::mem::take(&mut self.ended_since),
                 little: present.little,
@@ -347,7 +347,7 @@ impl Age {
     }
 }
 
-fn seen(load: &NodeLoad, in_flight: f64) -> Seen {
+fn seen(load: &NodeLoad, in_flight: f64) -> ServerSeen {
     let known = |value: f32| {
         if value.is_finite() {
             f64::from(value)
@@ -355,7 +355,7 @@ fn seen(load: &NodeLoad, in_flight: f64) -> Seen {
             0.0
         }
     };
-    Seen {
+    ServerSeen {
         dt: 0.0,
         capacity: load.capacity.into(),
         run_queue: known(load.run_queue),

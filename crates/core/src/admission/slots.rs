@@ -58,7 +58,7 @@ const REST: Duration = Duration::from_millis(100);
 
 /// What a word sums up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct WordTally {
     /// Requests in flight.
     pub(super) in_flight: i64,
     /// Slots held, those of the requests in flight included.
@@ -83,7 +83,7 @@ const ENDED_MAX: i64 = (1 << ENDED) - 1;
 const VOTES_PER_HALF: f64 = 8.0;
 const VOTE_MAX: f64 = 63.0;
 
-impl Tally {
+impl WordTally {
     fn packed(self) -> u64 {
         let at = |value: i64, place: u32| (value as u64) << (TAG + place);
         at(self.in_flight, ENDED + VOTES + COUNT)
@@ -169,7 +169,7 @@ enum What {
     /// To add to the word of this life; so many slots of it are asked for, up to the limit.
     Register {
         life: u64,
-        delta: Tally,
+        delta: WordTally,
         asked: i64,
         limit: f64,
     },
@@ -205,10 +205,10 @@ pub(super) struct Slots {
     clock: Option<(Timestamp, Timestamp)>,
     life: u64,
     /// What is registered in the word of this life and of the next.
-    mine: Tally,
-    next: Tally,
+    mine: WordTally,
+    next: WordTally,
     /// What the others have in this one.
-    others: Tally,
+    others: WordTally,
     seen_at: Option<Timestamp>,
     /// Own requests that have ended and are registered.
     told_ended: Option<u64>,
@@ -267,7 +267,7 @@ impl Slots {
                 asked,
                 limit,
             } if life == self.life => {
-                let before = Tally::unpacked(held);
+                let before = WordTally::unpacked(held);
                 self.others = before.minus(self.mine);
                 self.mine = self.mine.plus(delta);
                 self.seen_at = Some(now);
@@ -320,8 +320,12 @@ impl Slots {
         let life = node_now / LIFE_NS;
         if life != self.life {
             let follows = life == self.life + 1;
-            self.mine = if follows { self.next } else { Tally::default() };
-            self.next = Tally::default();
+            self.mine = if follows {
+                self.next
+            } else {
+                WordTally::default()
+            };
+            self.next = WordTally::default();
             self.ended_here = 0;
             self.life = life;
         }
@@ -332,15 +336,15 @@ impl Slots {
     }
 
     /// What all hold and have in flight, if it is known.
-    pub(super) fn total(&self, in_flight: i64, vote: i64, now: Timestamp) -> Option<Tally> {
+    pub(super) fn total(&self, in_flight: i64, vote: i64, now: Timestamp) -> Option<WordTally> {
         let seen = self.seen_at?;
-        let others = Tally {
+        let others = WordTally {
             in_flight: self.others.in_flight.max(0),
             held: self.others.held.max(0),
             votes: self.others.votes.max(0),
             ended: 0,
         };
-        let own = Tally {
+        let own = WordTally {
             in_flight,
             held: self.mine.held.max(in_flight),
             votes: vote,
@@ -364,12 +368,12 @@ impl Slots {
     }
 
     /// Whether the limit is so far off that none waits for slots.
-    pub(super) fn is_far(total: &Tally, limit: f64) -> bool {
+    pub(super) fn is_far(total: &WordTally, limit: f64) -> bool {
         (total.held as f64) < FAR * limit
     }
 
     /// Room up to where slots begin to count.
-    pub(super) fn far_room(total: &Tally, limit: f64) -> f64 {
+    pub(super) fn far_room(total: &WordTally, limit: f64) -> f64 {
         (FAR * limit - total.held as f64).max(0.0)
     }
 
@@ -414,7 +418,7 @@ impl Slots {
         // One thing after the other: what was too much goes back first.
         let asked = if self.surplus > 0 { 0 } else { wanted.asked };
         let most = part(COUNT_MAX, wanted.share);
-        let staying = Tally {
+        let staying = WordTally {
             in_flight: wanted.in_flight.min(most),
             held: wanted.held.min(most),
             votes: wanted.vote,
@@ -436,7 +440,7 @@ impl Slots {
             return Some(self.register(life + 1, delta, 0, wanted.limit));
         }
         self.last_was_next = false;
-        let mut delta = staying.minus(Tally {
+        let mut delta = staying.minus(WordTally {
             ended: 0,
             ..self.mine
         });
@@ -459,7 +463,7 @@ impl Slots {
         Some(self.register(life, delta, asked, wanted.limit))
     }
 
-    fn register(&mut self, life: u64, delta: Tally, asked: i64, limit: f64) -> WordOp {
+    fn register(&mut self, life: u64, delta: WordTally, asked: i64, limit: f64) -> WordOp {
         let what = What::Register {
             life,
             delta,

@@ -91,7 +91,7 @@ pub struct PathTree {
 #[derive(Clone, Debug)]
 struct Node {
     generation: u32,
-    state: State,
+    state: TreeNodeState,
     /// How deep: 0 the root, 1 sites, 2 methods, 3 pages or static files, then segments.
     depth: u8,
     parent: u32,
@@ -107,7 +107,7 @@ struct Node {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum TreeNodeState {
     Used,
     /// Merged into that node.
     Merged(u32),
@@ -260,7 +260,7 @@ impl PathTree {
     /// Leaves with requests, each with its weight; in no order that means anything.
     pub fn leaves(&self) -> impl Iterator<Item = (Leaf, Weight)> {
         let indices = 0..self.nodes.len() as u32;
-        let used = indices.filter(|index| self.node(*index).state == State::Used);
+        let used = indices.filter(|index| self.node(*index).state == TreeNodeState::Used);
         let ended = used.filter(|index| self.node(*index).here.requests > 0.0);
         ended.map(|index| (self.leaf(index), self.node(index).here))
     }
@@ -447,7 +447,7 @@ impl PathTree {
             parent.rest = None;
         }
         let node = self.node_mut(from);
-        node.state = State::Merged(into);
+        node.state = TreeNodeState::Merged(into);
         node.here = Weight::default();
         node.below = Weight::default();
         node.rest = None;
@@ -481,7 +481,7 @@ impl PathTree {
     fn drop_light_leaves(&mut self) {
         let outermost = |index: &u32| {
             let node = self.node(*index);
-            node.state == State::Used && node.children.is_empty() && node.depth > 0
+            node.state == TreeNodeState::Used && node.children.is_empty() && node.depth > 0
         };
         let mut leaves: Vec<_> = (0..self.nodes.len() as u32).filter(outermost).collect();
         let all = self.total();
@@ -503,8 +503,8 @@ impl PathTree {
     fn free_merged(&mut self) {
         for index in 0..self.nodes.len() as u32 {
             let node = self.node_mut(index);
-            if matches!(node.state, State::Merged(_)) {
-                node.state = State::Free;
+            if matches!(node.state, TreeNodeState::Merged(_)) {
+                node.state = TreeNodeState::Free;
                 node.generation = node.generation.wrapping_add(1);
                 node.name = Box::default();
                 self.free.push(index);
@@ -537,9 +537,9 @@ impl PathTree {
     fn follow(&self, mut index: u32) -> Option<u32> {
         loop {
             match self.node(index).state {
-                State::Used => return Some(index),
-                State::Merged(into) => index = into,
-                State::Free => return None,
+                TreeNodeState::Used => return Some(index),
+                TreeNodeState::Merged(into) => index = into,
+                TreeNodeState::Free => return None,
             }
         }
     }
@@ -564,7 +564,7 @@ impl PathTree {
         let mut hidden = 0;
         for (index, node) in self.nodes.iter().enumerate() {
             hidden += usize::from(node.hidden.is_some());
-            if node.state != State::Used {
+            if node.state != TreeNodeState::Used {
                 assert!(node.children.is_empty());
                 continue;
             }
@@ -602,7 +602,7 @@ impl Node {
     fn new(name: &str, parent: u32, depth: u8) -> Self {
         Self {
             generation: 0,
-            state: State::Used,
+            state: TreeNodeState::Used,
             depth,
             parent,
             name: name.into(),

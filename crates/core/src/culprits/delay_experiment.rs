@@ -42,7 +42,7 @@ const SIGMAS: f64 = 6.0;
 
 /// Why the requests of a class may not be delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum DelayRefusal {
     /// A client may give a delayed request up and send it again: that must do no harm.
     #[error("its methods are not all idempotent")]
     NotIdempotent,
@@ -52,12 +52,12 @@ pub enum Refusal {
 }
 
 /// Whether the requests of a class may be delayed at all.
-pub fn may_delay(idempotent: bool, site_above_slo: bool) -> Result<(), Refusal> {
+pub fn may_delay(idempotent: bool, site_above_slo: bool) -> Result<(), DelayRefusal> {
     if !idempotent {
-        return Err(Refusal::NotIdempotent);
+        return Err(DelayRefusal::NotIdempotent);
     }
     if site_above_slo {
-        return Err(Refusal::AboveSlo);
+        return Err(DelayRefusal::AboveSlo);
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ pub fn is_delayed(prng: &mut Prng) -> bool {
 
 /// Where an experiment stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Outcome {
+pub enum ExperimentOutcome {
     /// It goes on.
     Running {
         /// Requests that it has counted.
@@ -203,7 +203,7 @@ impl DelayExperiment {
         &mut self,
         now: Timestamp,
         used: impl Fn(Timestamp, Timestamp) -> Option<f64>,
-    ) -> Outcome {
+    ) -> ExperimentOutcome {
         while let Some((sent, delayed)) = self.unsettled.front().copied() {
             let (middle, end) = (sent + DELAY, sent + 2 * DELAY);
             let both = used(sent, middle).zip(used(middle, end));
@@ -220,12 +220,12 @@ impl DelayExperiment {
         self.outcome(now)
     }
 
-    fn outcome(&mut self, now: Timestamp) -> Outcome {
+    fn outcome(&mut self, now: Timestamp) -> ExperimentOutcome {
         let [free, delayed] = &self.arms;
         let requests = free.count + delayed.count;
         let needed = requests_needed(self.used.variance().sqrt(), self.cost);
         let shown = (needed.min(1e15)).ceil() as u64;
-        let running = Outcome::Running {
+        let running = ExperimentOutcome::Running {
             requests,
             needed: shown,
         };
@@ -233,7 +233,7 @@ impl DelayExperiment {
         let over = passed >= TIME_MAX;
         if free.count < ARM_REQUESTS_MIN || delayed.count < ARM_REQUESTS_MIN {
             return match over {
-                true => Outcome::CannotBeConfirmed { needed: shown },
+                true => ExperimentOutcome::CannotBeConfirmed { needed: shown },
                 false => running,
             };
         }
@@ -247,17 +247,17 @@ impl DelayExperiment {
         let difference = free.mean - delayed.mean;
         let t = if error > 0.0 { difference / error } else { 0.0 };
         if t > CONFIRMED_T {
-            return Outcome::Confirmed {
+            return ExperimentOutcome::Confirmed {
                 t,
                 cost_seconds: difference / 2.0,
             };
         }
         let rate = requests as f64 / passed.as_secs_f64().max(1e-3);
         if needed > rate * TIME_MAX.as_secs_f64() {
-            return Outcome::CannotBeConfirmed { needed: shown };
+            return ExperimentOutcome::CannotBeConfirmed { needed: shown };
         }
         match over || requests as f64 >= needed {
-            true => Outcome::NotConfirmed { t },
+            true => ExperimentOutcome::NotConfirmed { t },
             false => running,
         }
     }
@@ -269,7 +269,7 @@ mod tests {
 
     /// A resource on which requests work for `cost` seconds from when they were let go on, beside
     /// noise; ten requests a second for a minute at most.
-    fn run(cost: f64, noise: f64, thought: f64) -> Outcome {
+    fn run(cost: f64, noise: f64, thought: f64) -> ExperimentOutcome {
         let mut experiment = DelayExperiment::new(ClassId(1), thought, 5, Timestamp::ZERO);
         let mut prng = Prng::new(8);
         let mut millis: Vec<f64> = (0..70_000).map(|_| noise * 0.002 * prng.unit()).collect();
@@ -288,7 +288,7 @@ mod tests {
             };
             let outcome = experiment.settle(sent, used);
             last = Some(outcome);
-            if !matches!(outcome, Outcome::Running { .. }) {
+            if !matches!(outcome, ExperimentOutcome::Running { .. }) {
                 break;
             }
         }
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn work_that_moves_is_confirmed_and_priced() {
         let found = run(0.05, 1.0, 0.05);
-        let Outcome::Confirmed { t, cost_seconds } = found else {
+        let ExperimentOutcome::Confirmed { t, cost_seconds } = found else {
             panic!("{found:?}");
         };
         assert!(t > 3.0 && (0.03..0.08).contains(&cost_seconds), "{found:?}");
@@ -307,14 +307,17 @@ mod tests {
     #[test]
     fn a_class_that_does_nothing_is_not_confirmed() {
         let found = run(0.0, 1.0, 0.02);
-        assert!(matches!(found, Outcome::NotConfirmed { .. }), "{found:?}");
+        assert!(
+            matches!(found, ExperimentOutcome::NotConfirmed { .. }),
+            "{found:?}"
+        );
     }
 
     #[test]
     fn too_long_an_experiment_is_reported_as_such() {
         let found = run(0.0, 1.0, 0.0001);
         assert!(
-            matches!(found, Outcome::CannotBeConfirmed { .. }),
+            matches!(found, ExperimentOutcome::CannotBeConfirmed { .. }),
             "{found:?}"
         );
         assert!((requests_needed(0.1, 0.1) - 36.0).abs() < 1e-9);
@@ -324,8 +327,8 @@ mod tests {
     #[test]
     fn a_harmful_experiment_is_refused() {
         assert_eq!(may_delay(true, false), Ok(()));
-        assert_eq!(may_delay(false, false), Err(Refusal::NotIdempotent));
-        assert_eq!(may_delay(true, true), Err(Refusal::AboveSlo));
+        assert_eq!(may_delay(false, false), Err(DelayRefusal::NotIdempotent));
+        assert_eq!(may_delay(true, true), Err(DelayRefusal::AboveSlo));
     }
 
     #[test]

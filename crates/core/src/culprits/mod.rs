@@ -74,7 +74,7 @@ use persistence::Persistence;
 use plateau::LastEvidence;
 use recent::Recent;
 use slowdown::{ROOM, Room, WINDOWS_MIN};
-use study::{Known, Seen, Student, Study};
+use study::{ClassFinding, Known, Student, Study};
 use usage::Usage;
 
 /// A resource: a place in the caller's table.
@@ -189,7 +189,7 @@ struct Resource {
     alarm: Option<i64>,
     evaluations: u32,
     /// What the last two looks at the slow window both named.
-    slow: Vec<Seen>,
+    slow: Vec<ClassFinding>,
     /// Classes as the last look at it saw them; none before the first.
     long: Option<BTreeMap<usize, Long>>,
     /// The same of before the start; none once there is an own look, or the use has changed.
@@ -612,7 +612,7 @@ impl Discovery {
     fn verdict(
         &mut self,
         resource: ResourceId,
-        seen: Seen,
+        seen: ClassFinding,
         pearson: Pearson,
         utilization: f64,
     ) -> Verdict {
@@ -681,7 +681,7 @@ fn class_of(place: usize) -> ClassId {
 }
 
 /// What another window names and this one does not.
-fn take_named(study: &mut Study, other: Vec<Seen>) {
+fn take_named(study: &mut Study, other: Vec<ClassFinding>) {
     for named in other.into_iter().filter(|seen| seen.named) {
         let own = study.seen.iter_mut().find(|seen| seen.class == named.class);
         if let Some(own) = own.filter(|own| !own.named) {

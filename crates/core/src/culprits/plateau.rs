@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use super::bins::BIN_SECONDS;
 use super::decision::{GREAT, LIFT_MIN};
-use super::study::{FULL_TIME_SHARE, Seen, Study};
+use super::study::{ClassFinding, FULL_TIME_SHARE, Study};
 
 /// Part of the scatter that a class alone would make below which the use does not follow it.
 const UNMOVED: f64 = 0.5;
@@ -41,7 +41,7 @@ pub(super) struct LastEvidence(BTreeMap<usize, Last>);
 /// What the fit last said of a class that it named.
 #[derive(Clone, Debug)]
 struct Last {
-    seen: Seen,
+    seen: ClassFinding,
     /// Evaluations in which the fit named it.
     named: u32,
     /// The highest use since, as a part of the capacity.
@@ -115,7 +115,7 @@ impl Last {
     }
 
     /// The class as it is now, with the evidence of then: as many requests at the same cost.
-    fn again(&self, now: &Seen, cores: f64, mean_cost: f64) -> Seen {
+    fn again(&self, now: &ClassFinding, cores: f64, mean_cost: f64) -> ClassFinding {
         let mut seen = self.seen.clone();
         let then = seen.evidence;
         seen.rate = now.rate;
@@ -128,7 +128,7 @@ impl Last {
 }
 
 /// Requests of a class that are served in a second, fewer than come while a queue grows.
-fn served(seen: &Seen) -> f64 {
+fn served(seen: &ClassFinding) -> f64 {
     seen.evidence.requests / seen.evidence.window.max(BIN_SECONDS)
 }
 
@@ -138,8 +138,8 @@ mod tests {
     use super::*;
 
     /// Six requests a second of 50 ms on one CPU, each for 100 ms: 0.039 s of scatter in a bin.
-    fn named() -> Seen {
-        Seen {
+    fn named() -> ClassFinding {
+        ClassFinding {
             class: 3,
             evidence: Evidence {
                 cost: 0.05,
@@ -149,26 +149,26 @@ mod tests {
             },
             rate: 6.0,
             named: true,
-            ..Seen::default()
+            ..ClassFinding::default()
         }
     }
 
-    fn served_all(class: usize, rate: f64) -> Seen {
+    fn served_all(class: usize, rate: f64) -> ClassFinding {
         let evidence = Evidence {
             requests: 30.0 * rate,
             window: 30.0,
             ..Evidence::default()
         };
-        Seen {
+        ClassFinding {
             class,
             evidence,
             rate,
-            ..Seen::default()
+            ..ClassFinding::default()
         }
     }
 
     /// Beside 60 requests a second of another class.
-    fn study(seen: Seen, utilization: f64, scatter: f64) -> Study {
+    fn study(seen: ClassFinding, utilization: f64, scatter: f64) -> Study {
         let other = served_all(4, 60.0);
         Study {
             seen: vec![seen, other],
@@ -186,12 +186,12 @@ mod tests {
         last
     }
 
-    fn silent(rate: f64) -> Seen {
+    fn silent(rate: f64) -> ClassFinding {
         served_all(3, rate)
     }
 
     /// Whether it is named after it was named at a use of 0.7 and then at 0.92.
-    fn stays(now: Seen, utilization: f64, scatter: f64) -> bool {
+    fn stays(now: ClassFinding, utilization: f64, scatter: f64) -> bool {
         let mut last = known(0.7);
         last.keep(&mut study(silent(6.0), 0.92, 0.002));
         let mut now = study(now, utilization, scatter);
@@ -206,7 +206,7 @@ mod tests {
         assert!(!stays(silent(4.4), 0.92, 0.002), "fewer come");
         assert!(!stays(silent(6.0), 0.82, 0.002), "less is used");
         assert!(!stays(silent(6.0), 0.92, 0.021), "the use says something");
-        let cleared = Seen {
+        let cleared = ClassFinding {
             cleared: true,
             ..silent(6.0)
         };

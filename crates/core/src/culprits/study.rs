@@ -81,7 +81,7 @@ impl Known<'_> {
 
 /// What was found of a class.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ClassFinding {
     pub(super) class: usize,
     pub(super) evidence: Evidence,
     /// One-sided p of t.
@@ -105,7 +105,7 @@ pub(super) struct Seen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Study {
     /// All classes with requests in the window.
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<ClassFinding>,
     /// Mean use over the capacity.
     pub(super) utilization: f64,
     /// Part of the window in which the resource was full.
@@ -225,12 +225,12 @@ impl<'a> Student<'a> {
                 window: window.seconds(),
                 ..Evidence::default()
             };
-            Seen {
+            ClassFinding {
                 class: *class,
                 evidence,
                 p: 1.0,
                 rate: sum(series.arrivals_in(window)) / window.seconds(),
-                ..Seen::default()
+                ..ClassFinding::default()
             }
         });
         let study = Study {
@@ -651,7 +651,7 @@ impl<'a> Student<'a> {
                 ..seen.evidence
             };
             let named = is_culprit(&evidence);
-            *seen = Seen {
+            *seen = ClassFinding {
                 evidence,
                 p: upper_tail(t, freedom),
                 curve: curve.clone(),

@@ -76,7 +76,7 @@ pub(super) fn latency(outcomes: &Outcomes) -> Duration {
 
 /// What has become of a node's requests by now.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct NodeSigns {
     /// Requests in a row without a whole answer.
     pub(super) streak: u32,
     /// Connections in a row that could not be made.
@@ -138,7 +138,12 @@ impl NodeHealth {
     }
 
     /// Takes in how the node's requests do. The cause, if that ejects it now.
-    pub(super) fn on_look(&mut self, seen: Seen, now: Timestamp, prng: &mut Prng) -> Option<Cause> {
+    pub(super) fn on_look(
+        &mut self,
+        seen: NodeSigns,
+        now: Timestamp,
+        prng: &mut Prng,
+    ) -> Option<Cause> {
         if self.ejected.is_some() {
             return None;
         }
@@ -268,7 +273,7 @@ pub(super) enum Change {
 }
 
 impl Doubt {
-    fn on_look(&mut self, seen: Seen, now: Timestamp) {
+    fn on_look(&mut self, seen: NodeSigns, now: Timestamp) {
         if seen.answers != self.answers || self.from == Timestamp::ZERO {
             self.answers = seen.answers;
             self.from = now;

@@ -29,7 +29,7 @@ use crate::topology::{
     AdminState, ClusterSpec, GroupId, Health, Node, NodeId, Site, SiteId, Topology,
 };
 pub use health::probe_patience;
-use health::{Change, NodeHealth, Seen};
+use health::{Change, NodeHealth, NodeSigns};
 use learn::SiteLearner;
 use outliers::Outliers;
 
@@ -354,9 +354,9 @@ fn control(config: AdmissionConfig) -> Option<Control> {
 }
 
 /// What has become of a node's requests, by the table.
-fn seen(table: &LoadTable, node: NodeId) -> Seen {
+fn seen(table: &LoadTable, node: NodeId) -> NodeSigns {
     let outcomes = table.outcomes(node);
-    Seen {
+    NodeSigns {
         streak: outcomes.streak,
         unreachable: outcomes.unreachable,
         answers: outcomes.successes + u64::from(outcomes.heads),

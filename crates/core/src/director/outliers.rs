@@ -45,7 +45,7 @@ const ANSWER_MIN: f64 = 1e-3;
 /// Memory of one site.
 #[derive(Debug, Default)]
 pub(super) struct Outliers {
-    nodes: Vec<(NodeId, Tally)>,
+    nodes: Vec<(NodeId, NodeAnswers)>,
     looked_at: Timestamp,
     /// The worst node, and since when it stands out.
     worst: Option<(NodeId, Timestamp)>,
@@ -53,7 +53,7 @@ pub(super) struct Outliers {
 
 /// How one node answered lately.
 #[derive(Clone, Copy, Debug)]
-struct Tally {
+struct NodeAnswers {
     /// Answers and failures at the last look.
     seen: (u64, u64),
     answers: f64,
@@ -76,7 +76,7 @@ impl Outliers {
         let keep = (-now.seconds_since(self.looked_at) / KEEP_SECONDS).exp();
         self.looked_at = now;
         if !self.nodes.iter().map(|(node, _)| node).eq(&site.nodes) {
-            let tally = |node: &NodeId| (*node, Tally::NEW);
+            let tally = |node: &NodeId| (*node, NodeAnswers::NEW);
             self.nodes = site.nodes.iter().map(tally).collect();
         }
         let (mut ready, mut up) = (0, 0);
@@ -104,25 +104,25 @@ impl Outliers {
 
     /// The worst node, if it stands out.
     fn outlier(&self) -> Option<NodeId> {
-        let asked = |it: &&(NodeId, Tally)| it.1.up && it.1.answers > ANSWER_MIN;
+        let asked = |it: &&(NodeId, NodeAnswers)| it.1.up && it.1.answers > ANSWER_MIN;
         let asked: Vec<_> = self.nodes.iter().filter(asked).copied().collect();
         let (worst, tally) = asked
             .iter()
             .max_by(|one, other| one.1.compared(&other.1))
             .copied()?;
-        let mut others: Vec<Tally> = asked
+        let mut others: Vec<NodeAnswers> = asked
             .iter()
             .filter(|(node, _)| *node != worst)
             .map(|(_, tally)| *tally)
             .collect();
-        others.sort_unstable_by(Tally::compared);
+        others.sort_unstable_by(NodeAnswers::compared);
         others.truncate(others.len().div_ceil(2));
-        let others = others.into_iter().reduce(Tally::with)?;
+        let others = others.into_iter().reduce(NodeAnswers::with)?;
         tally.stands_out(&others).then_some(worst)
     }
 }
 
-impl Tally {
+impl NodeAnswers {
     /// Of a node that nothing was seen of.
     const NEW: Self = Self {
         seen: (0, 0),
@@ -175,11 +175,11 @@ impl Tally {
 mod tests {
     use super::*;
 
-    fn tally(answers: u32, failures: u32) -> Tally {
-        Tally {
+    fn tally(answers: u32, failures: u32) -> NodeAnswers {
+        NodeAnswers {
             answers: answers.into(),
             failures: failures.into(),
-            ..Tally::NEW
+            ..NodeAnswers::NEW
         }
     }
 

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::node_load::{WINDOW_EXACT, WINDOW_TICK, WINDOW_ULM};
-use super::plausible::{self, Implausible, Seen};
+use super::plausible::{self, Implausible, LastRecord};
 use super::rates::Point;
 use super::{NodeLoad, OwnTraffic, Rates};
 use crate::record::LoadRecord;
@@ -71,9 +71,9 @@ pub enum Progress {
 pub struct History {
     generation: u64,
     /// The newest record that was believed.
-    newest: Option<Seen>,
+    newest: Option<LastRecord>,
     /// The last one that was set aside, and how many before it and with it follow one another.
-    aside: Option<(Seen, u32)>,
+    aside: Option<(LastRecord, u32)>,
     points: VecDeque<Point>,
     /// Where each of [`WINDOWS`] starts among the points.
     starts: [usize; WINDOWS.len()],
@@ -95,7 +95,7 @@ impl History {
         if let Err(implausible) = plausible::check(record) {
             return Progress::Refused(implausible);
         }
-        let seen = Seen::of(reading);
+        let seen = LastRecord::of(reading);
         if record.generation != self.generation {
             self.generation = record.generation;
             self.begin_anew();
@@ -130,7 +130,7 @@ impl History {
     }
 
     /// Sets a record aside; whether those that were set aside outweigh the newest that was believed.
-    fn set_aside(&mut self, seen: Seen) -> bool {
+    fn set_aside(&mut self, seen: LastRecord) -> bool {
         let agreed = match &self.aside {
             // Known already.
             Some((last, agreed)) if last.point.t_ns == seen.point.t_ns => *agreed,

@@ -91,7 +91,7 @@ pub(super) fn check(record: &LoadRecord) -> Result<(), Implausible> {
 
 /// A record as it came: what the next one is judged by.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct LastRecord {
     pub(super) point: Point,
     cores_milli: u32,
     received_at: Timestamp,
@@ -99,7 +99,7 @@ pub(super) struct Seen {
     age: Duration,
 }
 
-impl Seen {
+impl LastRecord {
     pub(super) fn of(reading: &Reading<'_>) -> Self {
         let record = reading.record;
         let standing = reading.node_now_ns.map_or(STANDING_MAX, |node_now| {
@@ -220,13 +220,18 @@ mod tests {
     }
 
     /// A record of a node with one CPU at this time of its clock, received at that of ours, ms.
-    fn seen(record: LoadRecord, t_ns: u64, received_ms: u64, node_now_ns: Option<u64>) -> Seen {
+    fn seen(
+        record: LoadRecord,
+        t_ns: u64,
+        received_ms: u64,
+        node_now_ns: Option<u64>,
+    ) -> LastRecord {
         let record = LoadRecord {
             t_ns,
             cores_milli: 1000,
             ..record
         };
-        Seen::of(&Reading {
+        LastRecord::of(&Reading {
             record: &record,
             sent_at: Timestamp::from_millis(received_ms - 2),
             received_at: Timestamp::from_millis(received_ms),
@@ -297,7 +302,7 @@ mod tests {
     fn cpu_time_grows_by_as_many_cpus_as_are_known() {
         for (cores_milli, cpus) in [(0, CPUS_MAX), (1, 1), (1000, 1), (1001, 2), (8000, 8)] {
             let of = |cores_milli, busy_ns, seconds: u64| {
-                Seen::of(&Reading {
+                LastRecord::of(&Reading {
                     record: &LoadRecord {
                         t_ns: seconds * SECOND,
                         cores_milli,

@@ -43,7 +43,7 @@ pub(super) struct Slot {
     brief: Brief,
     pub(super) own: Own,
     rest: Rest,
-    pub(super) ended: Ended,
+    pub(super) ended: OutcomeCounters,
 }
 
 #[derive(Debug, Default)]
@@ -110,7 +110,7 @@ struct Rest {
 
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub(super) struct Ended {
+pub(super) struct OutcomeCounters {
     pub(super) successes: AtomicU64,
     pub(super) failures: AtomicU64,
     /// Requests in a row without a whole answer, and in the upper half connections in a row
@@ -286,7 +286,7 @@ impl Rest {
     }
 }
 
-impl Ended {
+impl OutcomeCounters {
     /// Requests in a row without a whole answer, and connections in a row that could not be made.
     pub(super) fn streaks(&self) -> (u32, u32) {
         let streaks = self.streaks.load(Ordering::Relaxed);

@@ -16,13 +16,13 @@ use crate::topology::{GroupId, SiteId, Topology};
 /// See the module. Of one picker.
 #[derive(Debug)]
 pub(super) struct Groups {
-    groups: Vec<State>,
+    groups: Vec<GroupState>,
     /// By site: its group, and its place in it.
     members: Vec<Option<(GroupId, usize)>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct GroupState {
     fair: FairShare,
     /// A request waits for the group.
     contended: bool,
@@ -30,7 +30,7 @@ struct State {
 
 impl Groups {
     pub(super) fn new(topology: &Topology) -> Self {
-        let state = |weights: Vec<f64>| State {
+        let state = |weights: Vec<f64>| GroupState {
             fair: FairShare::new(&weights),
             contended: false,
         };
@@ -47,7 +47,7 @@ impl Groups {
         self.members.get(site.index()).copied().flatten()
     }
 
-    fn state(&mut self, site: SiteId) -> Option<(&mut State, usize)> {
+    fn state(&mut self, site: SiteId) -> Option<(&mut GroupState, usize)> {
         let (group, place) = self.member(site)?;
         Some((self.groups.get_mut(group.index())?, place))
     }

@@ -113,16 +113,16 @@ fn a_static_limit_refuses_at_both_stages() {
             ..AdmissionConfig::new(AdmissionKind::Static)
         },
     );
-    assert_eq!(picker.handle_accept(NOW), Verdict::Admit);
+    assert_eq!(picker.handle_accept(NOW), AdmissionVerdict::Admit);
     let ticket = forward(&mut picker);
     let refused = picker.handle_request(&of(0, 1), NOW);
     assert!(matches!(refused, Decision::Reject(RejectReason::Overload)));
-    let closed = Verdict::Reject(RejectReason::Overload);
+    let closed = AdmissionVerdict::Reject(RejectReason::Overload);
     assert_eq!(picker.handle_accept(NOW), closed);
     let later = NOW + Duration::from_millis(1);
     assert_eq!(
         picker.handle_accept(later),
-        Verdict::Admit,
+        AdmissionVerdict::Admit,
         "looked at again"
     );
     drop(ticket);
@@ -147,7 +147,7 @@ fn a_refusal_by_chance_leaves_the_door_open() {
     let refused = all.filter(|it| matches!(it, Decision::Reject(RejectReason::Overload)));
     let refused = refused.count();
     assert!((400..550).contains(&refused), "{refused} of 1000");
-    assert_eq!(picker.handle_accept(NOW), Verdict::Admit);
+    assert_eq!(picker.handle_accept(NOW), AdmissionVerdict::Admit);
 }
 
 #[test]
@@ -229,12 +229,12 @@ fn connections_are_not_read_when_even_the_highest_priority_finds_the_queue_full(
     };
     let mut picker = admitting(1, config);
     picker.table().set_limits(NodeId(0), [0.0; Rank::COUNT]);
-    let closed = Verdict::Reject(RejectReason::Overload);
+    let closed = AdmissionVerdict::Reject(RejectReason::Overload);
     for (priority, id, accept) in [
-        (1, 1, Verdict::Admit),
-        (1, 2, Verdict::Admit),
-        (1, 3, Verdict::Admit),
-        (0, 4, Verdict::Admit),
+        (1, 1, AdmissionVerdict::Admit),
+        (1, 2, AdmissionVerdict::Admit),
+        (1, 3, AdmissionVerdict::Admit),
+        (0, 4, AdmissionVerdict::Admit),
         (0, 5, closed),
     ] {
         let decision = picker.handle_request(&of(priority, id), NOW);
@@ -242,7 +242,7 @@ fn connections_are_not_read_when_even_the_highest_priority_finds_the_queue_full(
         assert_eq!(picker.handle_accept(NOW), accept, "{id}");
     }
     picker.handle_left(SITE, WaitId(5));
-    assert_eq!(picker.handle_accept(NOW), Verdict::Admit);
+    assert_eq!(picker.handle_accept(NOW), AdmissionVerdict::Admit);
 }
 
 #[test]
@@ -341,14 +341,14 @@ fn connections_are_read_while_all_that_wait_are_of_a_kind_that_has_surged() {
     for id in 0..u64::from(AdmissionConfig::QUEUE) {
         waits(&mut picker, &arrival("/search", id));
     }
-    assert_eq!(picker.handle_accept(NOW), Verdict::Admit);
+    assert_eq!(picker.handle_accept(NOW), AdmissionVerdict::Admit);
     let more = picker.handle_request(&arrival("/search", 5000), NOW);
     assert!(
         matches!(more, Decision::Wait),
         "instead of the oldest: {more:?}"
     );
     waits(&mut picker, &arrival("/page", 5001));
-    assert_eq!(picker.handle_accept(NOW), Verdict::Admit);
+    assert_eq!(picker.handle_accept(NOW), AdmissionVerdict::Admit);
 }
 
 #[test]

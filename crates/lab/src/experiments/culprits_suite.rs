@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate_core::culprits::delay_experiment::Outcome;
+use tidegate_core::culprits::delay_experiment::ExperimentOutcome;
 use tidegate_core::culprits::{ClassId, Discovery, EVERY, Limits, Request, ResourceId, UsagePoint};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
@@ -219,7 +219,7 @@ impl Bench {
                 let of = tests.iter().flatten().filter(|(it, _)| *it == label);
                 let confirmed = of
                     .clone()
-                    .filter(|(_, it)| matches!(it, Outcome::Confirmed { .. }));
+                    .filter(|(_, it)| matches!(it, ExperimentOutcome::Confirmed { .. }));
                 let (confirmed, all) = (confirmed.count(), of.count());
                 let part = (all > 0).then(|| 100.0 * confirmed as f64 / all as f64);
                 let label = format!("class={who} budget={budget}s");

@@ -25,7 +25,7 @@ pub(crate) const LOOK_TICKS: u64 = 5;
 
 /// What becomes of the request meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum RequestStage {
     /// It waits for its turn.
     Queued,
     /// It is at a node.
@@ -39,8 +39,8 @@ pub(crate) enum Stage {
 
 /// What is known of a client that has ended its sending.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
-    pub(crate) stage: Stage,
+pub(crate) struct EndedSending {
+    pub(crate) stage: RequestStage,
     /// It reads interim responses.
     pub(crate) reads_interim: bool,
     /// It was sent one.
@@ -53,22 +53,24 @@ pub(crate) struct Ended {
 
 /// What to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum DepartureVerdict {
     Answer,
     Probe,
     Gone,
 }
 
-pub(crate) fn verdict(ended: Ended) -> Verdict {
+pub(crate) fn verdict(ended: EndedSending) -> DepartureVerdict {
     let asks = ended.reads_interim && !ended.probed;
     match ended.stage {
-        Stage::Queued if !ended.reads_interim => Verdict::Gone,
-        Stage::Queued if asks => Verdict::Probe,
-        Stage::Sent if asks && ended.ticks >= SLOW_TICKS => Verdict::Probe,
-        Stage::Answered { quiet } if ended.late && quiet.min(ended.ticks) >= QUIET_TICKS => {
-            Verdict::Gone
+        RequestStage::Queued if !ended.reads_interim => DepartureVerdict::Gone,
+        RequestStage::Queued if asks => DepartureVerdict::Probe,
+        RequestStage::Sent if asks && ended.ticks >= SLOW_TICKS => DepartureVerdict::Probe,
+        RequestStage::Answered { quiet } if ended.late && quiet.min(ended.ticks) >= QUIET_TICKS => {
+            DepartureVerdict::Gone
         }
-        Stage::Queued | Stage::Sent | Stage::Answered { .. } => Verdict::Answer,
+        RequestStage::Queued | RequestStage::Sent | RequestStage::Answered { .. } => {
+            DepartureVerdict::Answer
+        }
     }
 }
 
@@ -78,40 +80,43 @@ mod tests {
 
     #[test]
     fn whoever_waits_is_asked_and_whoever_is_served_is_answered() {
-        let queued = Ended {
-            stage: Stage::Queued,
+        let queued = EndedSending {
+            stage: RequestStage::Queued,
             reads_interim: true,
             probed: false,
             late: false,
             ticks: 0,
         };
-        let stage = |stage| Ended { stage, ..queued };
-        let sent = stage(Stage::Sent);
-        let old = |ended| Ended {
+        let stage = |stage| EndedSending { stage, ..queued };
+        let sent = stage(RequestStage::Sent);
+        let old = |ended| EndedSending {
             reads_interim: false,
             ..ended
         };
-        let asked = |ended| Ended {
+        let asked = |ended| EndedSending {
             probed: true,
             ..ended
         };
-        let after = |ticks, ended| Ended { ticks, ..ended };
-        let answered = |quiet, late| Ended {
+        let after = |ticks, ended| EndedSending { ticks, ..ended };
+        let answered = |quiet, late| EndedSending {
             late,
-            ..after(1000, stage(Stage::Answered { quiet }))
+            ..after(1000, stage(RequestStage::Answered { quiet }))
         };
         let cases = [
-            (queued, Verdict::Probe),
-            (asked(after(SLOW_TICKS, queued)), Verdict::Answer),
-            (old(queued), Verdict::Gone),
-            (sent, Verdict::Answer),
-            (after(SLOW_TICKS, sent), Verdict::Probe),
-            (asked(after(SLOW_TICKS, sent)), Verdict::Answer),
-            (old(after(SLOW_TICKS, sent)), Verdict::Answer),
-            (answered(QUIET_TICKS, false), Verdict::Answer),
-            (answered(QUIET_TICKS - 1, true), Verdict::Answer),
-            (answered(QUIET_TICKS, true), Verdict::Gone),
-            (after(1, answered(QUIET_TICKS, true)), Verdict::Answer),
+            (queued, DepartureVerdict::Probe),
+            (asked(after(SLOW_TICKS, queued)), DepartureVerdict::Answer),
+            (old(queued), DepartureVerdict::Gone),
+            (sent, DepartureVerdict::Answer),
+            (after(SLOW_TICKS, sent), DepartureVerdict::Probe),
+            (asked(after(SLOW_TICKS, sent)), DepartureVerdict::Answer),
+            (old(after(SLOW_TICKS, sent)), DepartureVerdict::Answer),
+            (answered(QUIET_TICKS, false), DepartureVerdict::Answer),
+            (answered(QUIET_TICKS - 1, true), DepartureVerdict::Answer),
+            (answered(QUIET_TICKS, true), DepartureVerdict::Gone),
+            (
+                after(1, answered(QUIET_TICKS, true)),
+                DepartureVerdict::Answer,
+            ),
         ];
         for (ended, expected) in cases {
             assert_eq!(verdict(ended), expected, "{ended:?}");

@@ -30,7 +30,7 @@ use crate::gate::place::Place;
 use crate::gate::throttle::Passed;
 use crate::record::reason::Reason;
 use crate::wire::inflow::Inflow;
-use departure::{Ended, LOOK_TICKS, Stage};
+use departure::{EndedSending, LOOK_TICKS, RequestStage};
 
 /// A deadline that never comes.
 const NEVER: u64 = u64::MAX;
@@ -457,20 +457,20 @@ impl ClientConnection {
     }
 
     /// The client is seen to have ended its sending.
-    pub(crate) fn on_sending_ended(&self) -> Ended {
+    pub(crate) fn on_sending_ended(&self) -> EndedSending {
         let tick = self.base.tick();
         let answered = self.phase() == Phase::Body;
         let (since, late) = self.ended.get().unwrap_or((tick, answered));
         self.ended.set(Some((since, late)));
-        Ended {
+        EndedSending {
             stage: match (answered, self.queued.get()) {
                 // A body that is paced or cut has no time of its own.
-                (true, _) if self.due.get() == NEVER => Stage::Answered { quiet: 0 },
-                (true, _) => Stage::Answered {
+                (true, _) if self.due.get() == NEVER => RequestStage::Answered { quiet: 0 },
+                (true, _) => RequestStage::Answered {
                     quiet: tick.saturating_sub(self.moved.get()),
                 },
-                (false, true) => Stage::Queued,
-                (false, false) => Stage::Sent,
+                (false, true) => RequestStage::Queued,
+                (false, false) => RequestStage::Sent,
             },
             reads_interim: self.reads_interim(),
             probed: self.probed.get(),

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::Method;
-use tidegate_core::culprits::delay_experiment::{Assignment, Refusal, is_delayed, may_delay};
+use tidegate_core::culprits::delay_experiment::{Assignment, DelayRefusal, is_delayed, may_delay};
 use tidegate_core::prng::Prng;
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
@@ -77,7 +77,7 @@ pub enum DelayExperimentError {
     Running,
     /// The class must not be delayed.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] DelayRefusal),
 }
 
 #[derive(Debug)]

@@ -201,16 +201,16 @@ impl Throttling {
         self.tell(&mut table, now);
     }
 
-    fn end(&self, throttle: ThrottleId, turn: &mut Turn, end: End, now: Timestamp) {
+    fn end(&self, throttle: ThrottleId, turn: &mut ThrottlePlace, end: End, now: Timestamp) {
         let mut table = self.table();
         match turn {
-            Turn::Has => match end {
+            ThrottlePlace::Has => match end {
                 End::Answered(took) => table.throttles.handle_answer(throttle, took),
                 End::Refused => table.throttles.handle_refused(throttle, now),
                 End::Other => table.throttles.handle_end(throttle),
             },
-            Turn::Lent => table.throttles.handle_lent_end(throttle, None),
-            Turn::Returns(id, outcome) => match table.senders.remove(id) {
+            ThrottlePlace::Lent => table.throttles.handle_lent_end(throttle, None),
+            ThrottlePlace::Returns(id, outcome) => match table.senders.remove(id) {
                 Some(_) => table.throttles.handle_lent_end(throttle, Some(*id)),
                 None if outcome.try_recv() == Ok(HeldOutcome::Pass) => {
                     table.throttles.handle_end(throttle)
@@ -243,14 +243,14 @@ impl Throttling {
         self.tell(&mut table, now);
     }
 
-    fn take_back(&self, throttle: ThrottleId) -> Turn {
+    fn take_back(&self, throttle: ThrottleId) -> ThrottlePlace {
         let mut table = self.table();
         let Entry::Held(id) = table.throttles.handle_return(throttle) else {
-            return Turn::Has;
+            return ThrottlePlace::Has;
         };
         let (sender, outcome) = oneshot::channel();
         table.senders.insert(id, sender);
-        Turn::Returns(id, outcome)
+        ThrottlePlace::Returns(id, outcome)
     }
 
     /// When the next bytes of a response body may go, and by which version of the limits; nothing: now,
@@ -443,7 +443,7 @@ impl Throttled {
 pub(crate) struct Passed {
     throttles: Rc<Throttles>,
     throttle: ThrottleId,
-    turn: Turn,
+    turn: ThrottlePlace,
     since: Timestamp,
     end: End,
 }
@@ -459,7 +459,7 @@ enum End {
 }
 
 /// Whether it has its place.
-enum Turn {
+enum ThrottlePlace {
     Has,
     Lent,
     /// It waits until it has one again.
@@ -471,7 +471,7 @@ impl Passed {
         Self {
             throttles: Rc::clone(throttles),
             throttle,
-            turn: Turn::Has,
+            turn: ThrottlePlace::Has,
             since: throttles.base.now(),
             end: End::Other,
         }
@@ -493,7 +493,7 @@ impl Passed {
 
     /// Whether it has its place.
     pub(crate) fn has_place(&self) -> bool {
-        matches!(self.turn, Turn::Has)
+        matches!(self.turn, ThrottlePlace::Has)
     }
 
     /// It stood still for its client at its place. Whether it may for longer.
@@ -508,23 +508,23 @@ impl Passed {
         if self.has_place() {
             let Throttles { base, shared, .. } = &*self.throttles;
             shared.lend(self.throttle, base.now());
-            self.turn = Turn::Lent;
+            self.turn = ThrottlePlace::Lent;
         }
     }
 
     /// Waits until it has a place again, if it has lent it.
     pub(crate) fn poll_return(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if matches!(self.turn, Turn::Lent) {
+        if matches!(self.turn, ThrottlePlace::Lent) {
             self.turn = self.throttles.shared.take_back(self.throttle);
-            if matches!(self.turn, Turn::Returns(..)) {
+            if matches!(self.turn, ThrottlePlace::Returns(..)) {
                 self.throttles.begin_hold();
             }
         }
-        if let Turn::Returns(_, outcome) = &mut self.turn {
+        if let ThrottlePlace::Returns(_, outcome) = &mut self.turn {
             // Without an outcome the table is gone, and all places with it.
             ready!(Pin::new(outcome).poll(context)).ok();
             self.throttles.end_hold();
-            self.turn = Turn::Has;
+            self.turn = ThrottlePlace::Has;
         }
         Poll::Ready(())
     }
@@ -532,7 +532,7 @@ impl Passed {
 
 impl Drop for Passed {
     fn drop(&mut self) {
-        if matches!(self.turn, Turn::Returns(..)) {
+        if matches!(self.turn, ThrottlePlace::Returns(..)) {
             self.throttles.end_hold();
         }
         let Throttles { base, shared, .. } = &*self.throttles;

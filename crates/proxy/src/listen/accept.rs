@@ -22,7 +22,7 @@ use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::SendFlags;
 use socket2::{SockRef, Socket, Type};
-use tidegate_core::admission::Verdict;
+use tidegate_core::admission::AdmissionVerdict;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -158,7 +158,7 @@ fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr) {
     let base = &clients.worker.base;
     base.cluster.refresh();
     let verdict = base.cluster.picker.borrow_mut().handle_accept(base.now());
-    if let Verdict::Reject(reason) = verdict {
+    if let AdmissionVerdict::Reject(reason) = verdict {
         return refuse(clients, socket, reason.into());
     }
     match clients.seats.take() {

@@ -11,7 +11,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::{AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::connection::departure::{self, PROBE, Verdict};
+use crate::connection::departure::{self, DepartureVerdict, PROBE};
 use crate::connection::{ClientConnection, Phase};
 use crate::record::reason::Reason;
 use crate::refusal::ready_made;
@@ -159,11 +159,11 @@ impl ClientIo {
             return Ok(());
         }
         match departure::verdict(self.connection.on_sending_ended()) {
-            Verdict::Answer => Ok(()),
-            Verdict::Gone => Err(io::ErrorKind::ConnectionAborted.into()),
+            DepartureVerdict::Answer => Ok(()),
+            DepartureVerdict::Gone => Err(io::ErrorKind::ConnectionAborted.into()),
             // One that is half written finds out as well.
-            Verdict::Probe if !self.connection.interims.borrow().is_empty() => Ok(()),
-            Verdict::Probe => match stream.try_write(PROBE) {
+            DepartureVerdict::Probe if !self.connection.interims.borrow().is_empty() => Ok(()),
+            DepartureVerdict::Probe => match stream.try_write(PROBE) {
                 Ok(written) if written == PROBE.len() => {
                     self.connection.probed.set(true);
                     Ok(())

@@ -90,7 +90,7 @@ pub(crate) struct AskedTunnel {
 }
 
 /// What is known of a request only at its end.
-struct Ended<'a> {
+struct RequestEnd<'a> {
     ticket: Option<&'a Ticket>,
     throttled: Option<&'a Throttled>,
     reason: Option<Reason>,
@@ -180,7 +180,7 @@ impl RequestState {
         stats.bytes_in.add(uploaded);
         stats.bytes_out.add(self.bytes);
         stats.on_end(self.site, self.status, reason, duration_us);
-        let ended = Ended {
+        let ended = RequestEnd {
             ticket: self.ticket.as_ref(),
             throttled: throttled.as_ref(),
             reason,
@@ -201,8 +201,8 @@ impl RequestState {
         worker.queue.serve_waiters();
     }
 
-    fn log(&self, worker: &Worker, ended: &Ended<'_>, now: Timestamp) {
-        let Ended {
+    fn log(&self, worker: &Worker, ended: &RequestEnd<'_>, now: Timestamp) {
+        let RequestEnd {
             ticket,
             throttled,
             reason,
@@ -243,8 +243,8 @@ impl RequestState {
         }
     }
 
-    fn recent(&self, client: IpAddr, ended: &Ended<'_>, now: Timestamp) -> Recent {
-        let Ended {
+    fn recent(&self, client: IpAddr, ended: &RequestEnd<'_>, now: Timestamp) -> Recent {
+        let RequestEnd {
             ticket,
             throttled,
             reason,

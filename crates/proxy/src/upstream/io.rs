@@ -17,7 +17,7 @@ const SENT_KEPT: usize = 1 << 10;
 
 /// What is known of the bytes of the present request on an upstream connection.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct UpstreamBytes {
     pub(crate) inflow: RefCell<Inflow>,
     pub(crate) scratch: Rc<Scratch>,
     /// Reads that brought bytes or the end of the stream.
@@ -28,7 +28,7 @@ pub(crate) struct Watch {
     pub(crate) sent: RefCell<Vec<u8>>,
 }
 
-impl Watch {
+impl UpstreamBytes {
     pub(crate) fn new(scratch: Rc<Scratch>) -> Self {
         Self {
             inflow: RefCell::new(Inflow::of_node()),
@@ -50,11 +50,11 @@ impl Watch {
 /// The node's side.
 pub(crate) struct NodeIo {
     stream: TcpStream,
-    watch: Rc<Watch>,
+    watch: Rc<UpstreamBytes>,
 }
 
 impl NodeIo {
-    pub(crate) fn new(stream: TcpStream, watch: Rc<Watch>) -> Self {
+    pub(crate) fn new(stream: TcpStream, watch: Rc<UpstreamBytes>) -> Self {
         Self { stream, watch }
     }
 
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn an_idle_connection_keeps_so_much_memory_of_what_was_sent_and_no_more() {
         let kept = |sent: usize| {
-            let watch = Watch::new(Rc::default());
+            let watch = UpstreamBytes::new(Rc::default());
             *watch.sent.borrow_mut() = vec![0; sent];
             watch.forget();
             let sent = watch.sent.borrow();

@@ -29,7 +29,7 @@ use tokio::net::TcpStream;
 use crate::record::stats::Stats;
 use crate::wire::inflow::Scratch;
 use body::RequestBody;
-use io::{NodeIo, Watch};
+use io::{NodeIo, UpstreamBytes};
 use waker::Gate;
 
 /// Where a connection goes, and as what: only one that is the same in all of it can stand in for it.
@@ -48,7 +48,7 @@ pub(crate) struct Upstream {
     ended: bool,
     gate: Arc<Gate>,
     waker: Waker,
-    watch: Rc<Watch>,
+    watch: Rc<UpstreamBytes>,
     key: UpstreamKey,
     /// The tick at which it went into the pool.
     parked_at: u64,
@@ -77,7 +77,7 @@ impl Upstream {
             stats,
             worker,
         } = parts;
-        let watch = Rc::new(Watch::new(scratch));
+        let watch = Rc::new(UpstreamBytes::new(scratch));
         let io = NodeIo::new(stream, Rc::clone(&watch));
         let (sender, connection) = builder.handshake(io).await?;
         let gate = Arc::new(Gate::default());

@@ -1,6 +1,6 @@
 //! Where a head ends: at the first empty line behind one that is not, as the parser has it. So a
 //! head can be handed on without what follows it, whose form only the head can tell. What the parser
-//! does not hand on is noted on the way ([`Seen`]).
+//! does not hand on is noted on the way ([`HeadNotes`]).
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ const SLASHES_WITHOUT_PATH: usize = 3;
 
 /// What a head has that its reader does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct HeadNotes {
     /// A field of the name that is looked for.
     pub(crate) found: bool,
     /// Its value is a number beyond all lengths.
@@ -37,7 +37,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug)]
 pub(crate) struct HeadEnd {
     name: &'static str,
-    seen: Seen,
+    seen: HeadNotes,
     /// Slashes in what came of the first line in earlier pieces.
     slashes: usize,
     /// How the present line begins, if it began in an earlier piece.
@@ -55,7 +55,7 @@ impl HeadEnd {
     pub(crate) fn new(name: &'static str) -> Self {
         Self {
             name,
-            seen: Seen::default(),
+            seen: HeadNotes::default(),
             slashes: 0,
             line: [0; KEPT],
             kept: 0,
@@ -64,9 +64,9 @@ impl HeadEnd {
     }
 
     /// What was seen so far.
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> HeadNotes {
         let begins_with_tls = || self.first.is_none() && self.line[..self.kept].starts_with(TLS);
-        Seen {
+        HeadNotes {
             tls: self.seen.tls || begins_with_tls(),
             ..self.seen
         }
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     /// How long the head is, what was seen, whether another follows; the same in any pieces.
-    fn found(raw: &[u8]) -> Option<(usize, Seen, bool)> {
+    fn found(raw: &[u8]) -> Option<(usize, HeadNotes, bool)> {
         let whole = in_pieces(raw, raw.len().max(1));
         for piece in 1..raw.len() {
             assert_eq!(in_pieces(raw, piece), whole, "{}", raw.escape_ascii());
@@ -242,7 +242,7 @@ mod tests {
         whole
     }
 
-    fn in_pieces(raw: &[u8], piece: usize) -> Option<(usize, Seen, bool)> {
+    fn in_pieces(raw: &[u8], piece: usize) -> Option<(usize, HeadNotes, bool)> {
         let mut end = HeadEnd::new("content-length");
         let mut before = 0;
         for part in raw.chunks(piece) {
@@ -307,15 +307,15 @@ mod tests {
         ];
         for (field, has) in cases {
             let raw = format!("GET content-length: HTTP/1.1\r\n{field}\r\nb: c\r\n\r\n");
-            let seen = Seen {
+            let seen = HeadNotes {
                 found: has,
-                ..Seen::default()
+                ..HeadNotes::default()
             };
             assert_eq!(found(raw.as_bytes()), Some((raw.len(), seen, false)));
         }
         // What stands behind the head is not in it.
         let raw = b"GET / HTTP/1.1\r\n\r\ncontent-length: 5\r\n\r\n";
-        assert_eq!(found(raw), Some((18, Seen::default(), false)));
+        assert_eq!(found(raw), Some((18, HeadNotes::default(), false)));
     }
 
     #[test]
@@ -419,7 +419,7 @@ mod tests {
             let raw = format!("HTTP/1.1 {status} x\r\n\r\n");
             assert_eq!(
                 found(raw.as_bytes()),
-                Some((raw.len(), Seen::default(), interim)),
+                Some((raw.len(), HeadNotes::default(), interim)),
                 "{status}"
             );
         }

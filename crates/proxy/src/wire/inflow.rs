@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 
 use super::bell::Reading;
 use super::chunks::{ChunkError, Chunks};
-use super::head_end::{HeadEnd, Seen};
+use super::head_end::{HeadEnd, HeadNotes};
 use super::interim::{Flood, Interims};
 
 /// Bytes of a chunked body that are read at once.
@@ -71,7 +71,7 @@ pub(crate) struct Inflow {
     kept: Vec<u8>,
     at: usize,
     /// What the last head has.
-    seen: Seen,
+    seen: HeadNotes,
     broken: Option<ChunkError>,
     pub(crate) interims: Interims,
     /// Every look at the socket for something to read goes through it.
@@ -95,7 +95,7 @@ impl Inflow {
             next: Next::Head(head_end(sender)),
             kept: Vec::new(),
             at: 0,
-            seen: Seen::default(),
+            seen: HeadNotes::default(),
             broken: None,
             interims: Interims::default(),
             reading: Reading::default(),
@@ -131,12 +131,12 @@ impl Inflow {
     }
 
     /// What the last head has: a `Content-Length` (a client's) or a `Transfer-Encoding` (a node's), for one.
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> HeadNotes {
         self.seen
     }
 
     /// The same of a head that has not ended yet, if one has begun.
-    pub(crate) fn seen_so_far(&self) -> Seen {
+    pub(crate) fn seen_so_far(&self) -> HeadNotes {
         match &self.next {
             Next::Head(head) => head.seen(),
             Next::Undecided | Next::Length(_) | Next::Chunked(_) | Next::Raw => self.seen,

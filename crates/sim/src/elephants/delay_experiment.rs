@@ -4,7 +4,7 @@
 //! Unlike the scenarios, which are recorded once, each experiment is a run of its own: delaying a request
 //! changes what comes after it.
 
-use tidegate_core::culprits::delay_experiment::{DelayExperiment, Outcome};
+use tidegate_core::culprits::delay_experiment::{DelayExperiment, ExperimentOutcome};
 use tidegate_core::time::Timestamp;
 
 use super::label::{Label, truths};
@@ -36,7 +36,7 @@ const BEFORE: f64 = 30.0;
 const INNOCENTS: usize = 2;
 
 /// Experiments on the culprits of a scenario and some innocents on its database for so many seconds each.
-pub fn run_all(family: Family, seed: u64, budget: f64) -> Vec<(Label, Outcome)> {
+pub fn run_all(family: Family, seed: u64, budget: f64) -> Vec<(Label, ExperimentOutcome)> {
     let trace = run(family, seed);
     let truths = truths(&trace, Resource::Database, trace.length);
     let mean = truths.iter().map(|it| it.cost_seconds).fold(0.0, f64::max);
@@ -62,7 +62,7 @@ pub fn run_all(family: Family, seed: u64, budget: f64) -> Vec<(Label, Outcome)> 
         .collect()
 }
 
-fn one(family: Family, seed: u64, class: usize, cost: f64, budget: f64) -> Outcome {
+fn one(family: Family, seed: u64, class: usize, cost: f64, budget: f64) -> ExperimentOutcome {
     let mut site = family.site(seed);
     let from = site.onset + BEFORE;
     site.seconds = from + budget + 2.0;

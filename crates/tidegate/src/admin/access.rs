@@ -48,7 +48,7 @@ pub(super) enum Right {
 
 /// A request that has no right to what it asks for.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct AccessRefusal {
     pub(super) answer: Box<Answer>,
     /// What it lacks.
     pub(super) why: &'static str,
@@ -56,7 +56,7 @@ pub(super) struct Refusal {
 
 impl Access {
     /// What a request with this head may ask for.
-    pub(super) fn judge(&self, head: &Parts, now: Timestamp) -> Result<Right, Refusal> {
+    pub(super) fn judge(&self, head: &Parts, now: Timestamp) -> Result<Right, AccessRefusal> {
         let path = head.uri.path();
         if matches!(path, "/" | "/culprits" | "/livez" | "/readyz") {
             return Ok(Right::Open);
@@ -115,17 +115,17 @@ fn header(head: &Parts, name: HeaderName) -> Option<&str> {
 }
 
 /// The connection ends with the refusal: its seat is free for another.
-fn refuse(status: StatusCode, why: &'static str, text: &str) -> Refusal {
+fn refuse(status: StatusCode, why: &'static str, text: &str) -> AccessRefusal {
     let mut answer = api::error(status, text);
     let close = HeaderValue::from_static("close");
     answer.headers_mut().insert(CONNECTION, close);
-    Refusal {
+    AccessRefusal {
         answer: Box::new(answer),
         why,
     }
 }
 
-fn unauthorized(why: &'static str, gate: Option<&PeerGate>, now: Timestamp) -> Refusal {
+fn unauthorized(why: &'static str, gate: Option<&PeerGate>, now: Timestamp) -> AccessRefusal {
     let text = "a token is needed: Authorization: Bearer …";
     let mut refusal = refuse(StatusCode::UNAUTHORIZED, why, text);
     let headers = refusal.answer.headers_mut();
@@ -142,7 +142,7 @@ fn unauthorized(why: &'static str, gate: Option<&PeerGate>, now: Timestamp) -> R
 }
 
 /// Why a request to an interface without a token is refused, if it is.
-fn local(head: &Parts) -> Option<Refusal> {
+fn local(head: &Parts) -> Option<AccessRefusal> {
     if !header(head, HOST).is_some_and(is_own_host) {
         let text = "ask by address or as localhost, not by another name";
         return Some(refuse(StatusCode::FORBIDDEN, "another host's name", text));

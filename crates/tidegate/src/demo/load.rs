@@ -13,7 +13,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_emulator::load::NoBody;
 
 use super::cluster::Arrival;
-use super::open_loop::{Arrivals, OpenLoop, Outcome};
+use super::open_loop::{Arrivals, ExchangeOutcome, OpenLoop};
 
 /// Longest latency that is recorded, microseconds.
 const LATENCY_MAX: u64 = 600_000_000;
@@ -23,7 +23,7 @@ const DIGITS: u8 = 3;
 /// What came of the requests. Those that were due before the warm-up ended are counted as sent
 /// and ended, and measured in nothing else.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct LoadTally {
     /// Requests sent so far.
     pub(super) sent: u64,
     /// Requests ended so far: answered, failed or cut off.
@@ -43,7 +43,7 @@ pub(super) struct Tally {
     pub(super) overheads: Histogram<u64>,
 }
 
-impl Tally {
+impl LoadTally {
     pub(super) fn new() -> Self {
         let histogram = || {
             let histogram = Histogram::new_with_bounds(1, LATENCY_MAX, DIGITS);
@@ -113,7 +113,7 @@ impl Load {
         let (addresses, start) = (Arc::clone(&plan.addresses), plan.start);
         let sent = Arc::new(Sent {
             plan,
-            tally: Mutex::new(Tally::new()),
+            tally: Mutex::new(LoadTally::new()),
         });
         Ok(Self {
             requests: OpenLoop::start(Arc::clone(&sent), &addresses, start)?,
@@ -127,14 +127,14 @@ impl Load {
     }
 
     /// What came of it so far.
-    pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
+    pub(super) fn tally(&self) -> MutexGuard<'_, LoadTally> {
         self.sent.tally()
     }
 
     /// Sends no more, and gives what came of it.
-    pub(super) fn finish(mut self) -> Tally {
+    pub(super) fn finish(mut self) -> LoadTally {
         self.requests.end();
-        std::mem::replace(&mut *self.sent.tally(), Tally::new())
+        std::mem::replace(&mut *self.sent.tally(), LoadTally::new())
     }
 }
 
@@ -142,11 +142,11 @@ impl Load {
 #[derive(Debug)]
 struct Sent {
     plan: Plan,
-    tally: Mutex<Tally>,
+    tally: Mutex<LoadTally>,
 }
 
 impl Sent {
-    fn tally(&self) -> MutexGuard<'_, Tally> {
+    fn tally(&self) -> MutexGuard<'_, LoadTally> {
         // A thread that panicked has said so; what was counted is still worth showing.
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -173,7 +173,7 @@ impl Arrivals for Sent {
         self.tally().sent += 1;
     }
 
-    fn on_ended(&self, number: usize, outcome: Outcome, now: Timestamp) {
+    fn on_ended(&self, number: usize, outcome: ExchangeOutcome, now: Timestamp) {
         let arrival = &self.plan.arrivals[number];
         let mut tally = self.tally();
         tally.ended += 1;
@@ -181,7 +181,7 @@ impl Arrivals for Sent {
             return;
         }
         match outcome {
-            Outcome::Answered(took) => {
+            ExchangeOutcome::Answered(took) => {
                 tally.completed += 1;
                 tally.in_time += u64::from(now <= self.plan.start + self.plan.length);
                 let latency = now.since(self.plan.start + arrival.at).as_micros();
@@ -191,7 +191,7 @@ impl Arrivals for Sent {
                     .overheads
                     .saturating_record(micros.saturating_sub(took));
             }
-            Outcome::Refused(_) | Outcome::Broken => tally.failed += 1,
+            ExchangeOutcome::Refused(_) | ExchangeOutcome::Broken => tally.failed += 1,
         }
     }
 

@@ -46,7 +46,7 @@ use live::Live;
 use load::{Load, Plan};
 use machines::Machines;
 use page::Page;
-use report::{Findings, Run};
+use report::{DemoRuns, Run};
 
 /// From this much time on there are two rounds.
 const TWO_ROUNDS_FROM: Duration = Duration::from_secs(40);
@@ -181,7 +181,7 @@ impl Demo {
         })
     }
 
-    async fn run(&mut self, started: Timestamp) -> Result<Findings, Failure> {
+    async fn run(&mut self, started: Timestamp) -> Result<DemoRuns, Failure> {
         let calibrated = self.calibrate().await?;
         self.live
             .say("cluster", &self.cluster.describe(self.seed))?;
@@ -204,7 +204,7 @@ impl Demo {
             self.page_address()
         );
         self.live.say("runs", &text)?;
-        let mut findings = Findings {
+        let mut findings = DemoRuns {
             nodes: self.cluster.nodes.len(),
             offered_rps: self.cluster.rate(),
             mean_demand: self.cluster.mean_demand(),

@@ -39,7 +39,7 @@ pub(super) trait Arrivals: Send + Sync + 'static {
     /// It is sent now.
     fn on_sent(&self, number: usize);
     /// It has ended now.
-    fn on_ended(&self, number: usize, outcome: Outcome, now: Timestamp);
+    fn on_ended(&self, number: usize, outcome: ExchangeOutcome, now: Timestamp);
     /// The end: those that have not ended are cut off, because all were asked to stop or because they
     /// take too long.
     fn on_cut(&self, stopped: bool);
@@ -47,7 +47,7 @@ pub(super) trait Arrivals: Send + Sync + 'static {
 
 /// What came of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ExchangeOutcome {
     /// A node answered, and had it for so many microseconds.
     Answered(u64),
     /// An answer that says no.
@@ -168,19 +168,19 @@ impl<A: Arrivals> Client<A> {
 
     async fn request(&self, number: usize) {
         let outcome = self.exchange(number).await;
-        let outcome = outcome.unwrap_or(Outcome::Broken);
+        let outcome = outcome.unwrap_or(ExchangeOutcome::Broken);
         self.arrivals.on_ended(number, outcome, clock::now());
     }
 
-    async fn exchange(&self, number: usize) -> Result<Outcome, Error> {
+    async fn exchange(&self, number: usize) -> Result<ExchangeOutcome, Error> {
         let request = self.arrivals.request(number)?;
         let target = self.arrivals.front_end(number);
         let head = self.connections.send(target, request).await?;
         if !head.status.is_success() {
-            return Ok(Outcome::Refused(head.status));
+            return Ok(ExchangeOutcome::Refused(head.status));
         }
         let took = head.headers.get(TOOK_HEADER);
         let took = took.ok_or("who answered is no node")?;
-        Ok(Outcome::Answered(took.to_str()?.parse()?))
+        Ok(ExchangeOutcome::Answered(took.to_str()?.parse()?))
     }
 }

@@ -8,7 +8,7 @@ use tidegate_core::policy::PolicyKind;
 use tidegate_culprits::table;
 use tidegate_proxy::HistogramSnapshot;
 
-use super::load::Tally;
+use super::load::LoadTally;
 
 /// Share of the machine's CPUs beyond which the machine may be the bottleneck.
 const BUSY_MAX: f64 = 0.8;
@@ -19,7 +19,7 @@ const OVERHEAD_MAX: f64 = 0.5;
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) policy: PolicyKind,
-    pub(super) tally: Tally,
+    pub(super) tally: LoadTally,
     /// How long it was measured.
     pub(super) measured: Duration,
     pub(super) load_age: HistogramSnapshot,
@@ -31,7 +31,7 @@ pub(super) struct Run {
 
 /// All runs.
 #[derive(Debug)]
-pub(super) struct Findings {
+pub(super) struct DemoRuns {
     pub(super) nodes: usize,
     pub(super) offered_rps: f64,
     pub(super) mean_demand: Duration,
@@ -66,7 +66,7 @@ pub(super) struct PolicySummary {
     p99_range: (f64, f64),
 }
 
-impl Findings {
+impl DemoRuns {
     /// As the contract has it.
     pub(super) fn summary(&self) -> Summary {
         let mut policies: Vec<PolicySummary> = Vec::new();
@@ -85,7 +85,7 @@ impl Findings {
     }
 
     fn policy(&self, policy: PolicyKind) -> PolicySummary {
-        let mut all = Tally::new();
+        let mut all = LoadTally::new();
         let mut load_age = HistogramSnapshot::default();
         let mut measured = Duration::ZERO;
         let mut range = (f64::INFINITY, 0.0f64);
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     fn run(policy: PolicyKind, micros: u64) -> Run {
-        let mut tally = Tally::new();
+        let mut tally = LoadTally::new();
         for _ in 0..100 {
             tally.sent += 1;
             tally.ended += 1;
@@ -253,8 +253,8 @@ mod tests {
         }
     }
 
-    fn findings() -> Findings {
-        Findings {
+    fn findings() -> DemoRuns {
+        DemoRuns {
             nodes: 8,
             offered_rps: 50.0,
             mean_demand: Duration::from_millis(10),

@@ -19,8 +19,8 @@
 use std::time::Duration;
 
 use super::{
-    Admission, AdmissionConfig, Connections, Limits, NodeId, Priority, Prng, Standing, Verdict,
-    View, WaitRules,
+    Admission, AdmissionConfig, AdmissionVerdict, Connections, Limits, NodeId, Priority, Prng,
+    Standing, View, WaitRules,
 };
 
 const TARGET: Duration = Duration::from_millis(5);
@@ -41,8 +41,8 @@ impl Codel {
 }
 
 impl Admission for Codel {
-    fn on_request(&mut self, _: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
-        Verdict::Admit
+    fn on_request(&mut self, _: &View<'_>, _: Priority, _: &mut Prng) -> AdmissionVerdict {
+        AdmissionVerdict::Admit
     }
 
     fn has_room(&self, view: &View<'_>, node: NodeId, _: Priority) -> bool {

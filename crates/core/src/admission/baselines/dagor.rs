@@ -23,8 +23,8 @@
 use std::time::Duration;
 
 use super::{
-    Admission, NodeId, Priority, Prng, Sample, Timestamp, Verdict, View, WaitRules, admit_if,
-    seconds,
+    Admission, AdmissionVerdict, NodeId, Priority, Prng, Sample, Timestamp, View, WaitRules,
+    admit_if, seconds,
 };
 
 const WINDOW: Duration = Duration::from_secs(1);
@@ -122,7 +122,12 @@ impl Dagor {
 }
 
 impl Admission for Dagor {
-    fn on_request(&mut self, view: &View<'_>, priority: Priority, prng: &mut Prng) -> Verdict {
+    fn on_request(
+        &mut self,
+        view: &View<'_>,
+        priority: Priority,
+        prng: &mut Prng,
+    ) -> AdmissionVerdict {
         self.look(view.now);
         let level = priority.index() * USERS + prng.below(USERS);
         let may = level < self.level;

@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use super::latencies::Latencies;
 use super::{
-    Admission, Limits, NodeId, Priority, Prng, Sample, Timestamp, Verdict, View, WaitRules,
-    admit_if, in_flight, of_site, seconds,
+    Admission, AdmissionVerdict, Limits, NodeId, Priority, Prng, Sample, Timestamp, View,
+    WaitRules, admit_if, in_flight, of_site, seconds,
 };
 
 const LIMIT_MIN: u32 = 3;
@@ -122,7 +122,7 @@ impl EnvoyAdaptiveConcurrency {
 }
 
 impl Admission for EnvoyAdaptiveConcurrency {
-    fn on_request(&mut self, view: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
+    fn on_request(&mut self, view: &View<'_>, _: Priority, _: &mut Prng) -> AdmissionVerdict {
         self.look(view.now);
         admit_if(in_flight(view) < u64::from(self.limit))
     }

@@ -18,7 +18,8 @@
 //! by default and is not here.
 
 use super::{
-    Admission, NodeId, Priority, Prng, Sample, Timestamp, Verdict, View, WaitRules, admit_if,
+    Admission, AdmissionVerdict, NodeId, Priority, Prng, Sample, Timestamp, View, WaitRules,
+    admit_if,
 };
 
 /// The window, in seconds, each of which is counted apart.
@@ -30,7 +31,7 @@ const REFUSED_MAX: f64 = 0.8;
 
 /// Requests that ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Ended {
+struct EndedInSecond {
     all: u64,
     successes: u64,
 }
@@ -38,10 +39,10 @@ struct Ended {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct EnvoyAdmissionControl {
-    seconds: [Ended; SECONDS],
+    seconds: [EndedInSecond; SECONDS],
     /// The second of the clock that the window ends with.
     last: u64,
-    sum: Ended,
+    sum: EndedInSecond,
 }
 
 impl EnvoyAdmissionControl {
@@ -53,7 +54,7 @@ impl EnvoyAdmissionControl {
             let old = &mut self.seconds[((self.last + number) % SECONDS as u64) as usize];
             self.sum.all -= old.all;
             self.sum.successes -= old.successes;
-            *old = Ended::default();
+            *old = EndedInSecond::default();
         }
         self.last = self.last.max(second);
     }
@@ -67,7 +68,7 @@ impl EnvoyAdmissionControl {
 }
 
 impl Admission for EnvoyAdmissionControl {
-    fn on_request(&mut self, view: &View<'_>, _: Priority, prng: &mut Prng) -> Verdict {
+    fn on_request(&mut self, view: &View<'_>, _: Priority, prng: &mut Prng) -> AdmissionVerdict {
         self.forget(view.now);
         let refused = self.refused();
         admit_if(refused == 0.0 || prng.unit() >= refused)
@@ -145,6 +146,6 @@ mod tests {
         it.forget(Timestamp::ZERO);
         assert_eq!(it.sum.all, 10);
         it.forget(Timestamp::from_nanos(u64::MAX));
-        assert_eq!(it.sum, Ended::default());
+        assert_eq!(it.sum, EndedInSecond::default());
     }
 }

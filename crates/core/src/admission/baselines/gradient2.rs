@@ -19,8 +19,8 @@
 //! n is counted when the sample's request began, here when the last one did.
 
 use super::{
-    Admission, Limits, NodeId, Priority, Prng, Sample, Timestamp, Verdict, View, WaitRules,
-    admit_if, in_flight, of_site, seconds,
+    Admission, AdmissionVerdict, Limits, NodeId, Priority, Prng, Sample, Timestamp, View,
+    WaitRules, admit_if, in_flight, of_site, seconds,
 };
 
 const LIMIT_MIN: f64 = 20.0;
@@ -72,7 +72,7 @@ impl Gradient2 {
 }
 
 impl Admission for Gradient2 {
-    fn on_request(&mut self, view: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
+    fn on_request(&mut self, view: &View<'_>, _: Priority, _: &mut Prng) -> AdmissionVerdict {
         let in_flight = in_flight(view);
         let may = in_flight < self.limit as u64;
         if may {

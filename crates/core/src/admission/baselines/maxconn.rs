@@ -20,8 +20,8 @@
 use std::time::Duration;
 
 use super::{
-    Admission, AdmissionConfig, Connections, Limits, NodeId, Priority, Prng, Verdict, View,
-    WaitRules,
+    Admission, AdmissionConfig, AdmissionVerdict, Connections, Limits, NodeId, Priority, Prng,
+    View, WaitRules,
 };
 
 /// The deadline over the SLO, by default.
@@ -45,8 +45,8 @@ impl MaxConn {
 }
 
 impl Admission for MaxConn {
-    fn on_request(&mut self, _: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
-        Verdict::Admit
+    fn on_request(&mut self, _: &View<'_>, _: Priority, _: &mut Prng) -> AdmissionVerdict {
+        AdmissionVerdict::Admit
     }
 
     fn has_room(&self, view: &View<'_>, node: NodeId, _: Priority) -> bool {

@@ -30,7 +30,8 @@ pub(super) use maxconn::MaxConn;
 pub(super) use vegas::Vegas;
 
 use super::{
-    Admission, AdmissionConfig, Limits, Priority, RejectReason, Standing, Verdict, WaitRules,
+    Admission, AdmissionConfig, AdmissionVerdict, Limits, Priority, RejectReason, Standing,
+    WaitRules,
 };
 use crate::ids::NodeId;
 use crate::policy::{Sample, View};
@@ -52,10 +53,10 @@ fn in_flight(view: &View<'_>) -> u64 {
 }
 
 /// A request is refused unless it may come in.
-fn admit_if(may: bool) -> Verdict {
+fn admit_if(may: bool) -> AdmissionVerdict {
     match may {
-        true => Verdict::Admit,
-        false => Verdict::Reject(RejectReason::Overload),
+        true => AdmissionVerdict::Admit,
+        false => AdmissionVerdict::Reject(RejectReason::Overload),
     }
 }
 

@@ -20,8 +20,8 @@
 //! one did.
 
 use super::{
-    Admission, Limits, NodeId, Priority, Prng, Sample, Timestamp, Verdict, View, WaitRules,
-    admit_if, in_flight, of_site, seconds,
+    Admission, AdmissionVerdict, Limits, NodeId, Priority, Prng, Sample, Timestamp, View,
+    WaitRules, admit_if, in_flight, of_site, seconds,
 };
 
 const LIMIT_FIRST: f64 = 20.0;
@@ -91,7 +91,7 @@ impl Vegas {
 }
 
 impl Admission for Vegas {
-    fn on_request(&mut self, view: &View<'_>, _: Priority, _: &mut Prng) -> Verdict {
+    fn on_request(&mut self, view: &View<'_>, _: Priority, _: &mut Prng) -> AdmissionVerdict {
         let in_flight = in_flight(view);
         let may = in_flight < self.limit as u64;
         if may {

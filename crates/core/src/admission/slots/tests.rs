@@ -36,8 +36,8 @@ impl Server {
         }
     }
 
-    fn at(&self, now: Timestamp) -> Tally {
-        Tally::unpacked(self.words[word(now.nanos() / LIFE_NS) as usize])
+    fn at(&self, now: Timestamp) -> WordTally {
+        WordTally::unpacked(self.words[word(now.nanos() / LIFE_NS) as usize])
     }
 }
 
@@ -116,7 +116,7 @@ fn what_has_ended_never_falls() {
     assert_eq!(slots.ended(), 7, "the server is lost");
     let register = What::Register {
         life: slots.life,
-        delta: Tally::default(),
+        delta: WordTally::default(),
         asked: 0,
         limit: 1.0,
     };
@@ -128,7 +128,7 @@ fn what_has_ended_never_falls() {
 
 #[test]
 fn a_tally_comes_back_from_its_word() {
-    let tally = |in_flight, held, votes, ended| Tally {
+    let tally = |in_flight, held, votes, ended| WordTally {
         in_flight,
         held,
         votes,
@@ -143,11 +143,11 @@ fn a_tally_comes_back_from_its_word() {
         (16_383, -16_384, -4096, 3),
     ] {
         let tally = tally(in_flight, held, votes, ended);
-        assert_eq!(Tally::unpacked(tally.packed()), tally);
+        assert_eq!(WordTally::unpacked(tally.packed()), tally);
     }
     let (one, other) = (tally(3, 5, 9, 2), tally(-4, -6, -9, 3));
     let sum = one.packed().wrapping_add(other.packed());
-    assert_eq!(Tally::unpacked(sum), one.plus(other));
+    assert_eq!(WordTally::unpacked(sum), one.plus(other));
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn what_front_ends_held_that_are_gone_is_not_believed_whenever_the_next_one_come
 #[test]
 fn what_comes_free_can_be_somebody_elses_turn() {
     let mut slots = Slots {
-        mine: Tally {
+        mine: WordTally {
             in_flight: 4,
             held: 4,
             votes: 0,

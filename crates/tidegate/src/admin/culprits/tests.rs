@@ -24,7 +24,7 @@ use crate::testing;
 
 /// What the front-end of the tests answers, and what it was sent.
 #[derive(Debug, Default)]
-struct Stage {
+struct StubFrontEnd {
     /// The report to come; without one there is none yet.
     report: Option<Value>,
     /// Why overrides are refused.
@@ -33,7 +33,7 @@ struct Stage {
     polls: u32,
 }
 
-impl Stage {
+impl StubFrontEnd {
     fn answer(
         &mut self,
         method: &Method,
@@ -65,7 +65,7 @@ impl Stage {
 }
 
 /// A front-end of the tests, on a thread of its own for as long as the test runs.
-fn serve(stage: Stage) -> (Arc<Mutex<Stage>>, SocketAddr) {
+fn serve(stage: StubFrontEnd) -> (Arc<Mutex<StubFrontEnd>>, SocketAddr) {
     let stage = Arc::new(Mutex::new(stage));
     let (told, address) = std::sync::mpsc::channel();
     let shared = Arc::clone(&stage);
@@ -93,7 +93,7 @@ fn serve(stage: Stage) -> (Arc<Mutex<Stage>>, SocketAddr) {
 
 async fn respond(
     request: Request<Incoming>,
-    stage: &Mutex<Stage>,
+    stage: &Mutex<StubFrontEnd>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
@@ -103,12 +103,12 @@ async fn respond(
 }
 
 /// A browser that shows the report; nothing where there is no browser.
-fn open(scene: Scene) -> Option<(Browser, Arc<Mutex<Stage>>)> {
+fn open(scene: Scene) -> Option<(Browser, Arc<Mutex<StubFrontEnd>>)> {
     let mut browser = Browser::start()?;
     let report = Some(fixture::report(scene));
-    let (stage, address) = serve(Stage {
+    let (stage, address) = serve(StubFrontEnd {
         report,
-        ..Stage::default()
+        ..StubFrontEnd::default()
     });
     browser.go(&format!("http://{address}/culprits"));
     browser.wait_for("document.querySelectorAll('#classes tbody tr').length > 0");
@@ -386,9 +386,9 @@ fn hostile_names_are_texts_live_and_offline() {
     let Some(mut browser) = Browser::start() else {
         return;
     };
-    let (_stage, address) = serve(Stage {
+    let (_stage, address) = serve(StubFrontEnd {
         report: Some(hostile()),
-        ..Stage::default()
+        ..StubFrontEnd::default()
     });
     let rows = "document.querySelectorAll('#classes tr[data-class]').length === 18";
     let select = "document.querySelector('#classes tr[aria-selected=true]').focus()";
@@ -415,7 +415,7 @@ fn without_a_report_the_page_waits_politely_and_nobody_asks_for_one_that_is_hidd
     let Some(mut browser) = Browser::start() else {
         return;
     };
-    let (stage, address) = serve(Stage::default());
+    let (stage, address) = serve(StubFrontEnd::default());
     browser.go(&format!("http://{address}/culprits"));
     browser.wait_for("document.querySelector('#nothing').innerText.startsWith('No data yet')");
     assert_eq!(

@@ -42,7 +42,7 @@ use crate::run::Running;
 use crate::signals::Stop;
 use report::{Phase, Summary, ThrottleSummary, ms, rounded};
 use shop::{NODES, Shop};
-use story::{Schedule, Stage, Story, Turn};
+use story::{Schedule, Story, StoryEvent, StoryStage};
 use visitors::{Book, Visitors};
 
 /// The last seconds, of which the live table tells.
@@ -137,7 +137,7 @@ pub(super) async fn run(
     let summary = demo.summary(ended);
     output.result(&output.fit(&summary.table()), &summary)?;
     match turn {
-        Some(Turn::NotNamed) => Err(Failure::Told),
+        Some(StoryEvent::NotNamed) => Err(Failure::Told),
         // It came to its end, or was interrupted.
         Some(_) | None => Ok(()),
     }
@@ -224,7 +224,7 @@ struct Demo {
 
 impl Demo {
     /// Follows the story to its end; nothing if someone interrupts.
-    async fn watch(&mut self) -> Result<Option<Turn>, Failure> {
+    async fn watch(&mut self) -> Result<Option<StoryEvent>, Failure> {
         self.live
             .say("phase", "quiet:   everything is as it should be")?;
         let mut shown = self.start;
@@ -243,7 +243,7 @@ impl Demo {
                 .go_on(now, self.named.is_some(), self.is_throttled());
             if let Some(turn) = turn {
                 self.turn(turn, now)?;
-                if matches!(turn, Turn::NotNamed | Turn::End) {
+                if matches!(turn, StoryEvent::NotNamed | StoryEvent::End) {
                     return Ok(Some(turn));
                 }
             }
@@ -265,7 +265,7 @@ impl Demo {
         for named in findings.told().filter_map(|it| Named::of(it, now)) {
             if !named.right && !self.wrong.contains(&named.class) {
                 self.wrong.push(named.class.clone());
-                if self.story.stage() == Stage::Quiet {
+                if self.story.stage() == StoryStage::Quiet {
                     self.before.push(named.class.clone());
                 }
                 let text = format!("named, too: {}", named.sentence());
@@ -279,7 +279,7 @@ impl Demo {
                 self.last_cost_ms = Some(named.cost_ms);
             }
             let known = self.before.contains(&named.class);
-            if self.named.is_none() && self.story.stage() == Stage::Elephant && !known {
+            if self.named.is_none() && self.story.stage() == StoryStage::Elephant && !known {
                 self.named = Some(named);
             }
         }
@@ -302,13 +302,13 @@ impl Demo {
         Some(own.limits.to_string())
     }
 
-    fn turn(&mut self, turn: Turn, now: Duration) -> Result<(), Failure> {
+    fn turn(&mut self, turn: StoryEvent, now: Duration) -> Result<(), Failure> {
         match turn {
-            Turn::Elephant => {
+            StoryEvent::Elephant => {
                 let text = format!("heavy class: {}", self.shop.describe_elephant());
                 self.live.say("phase", &text)?;
             }
-            Turn::Named => {
+            StoryEvent::Named => {
                 let Some(named) = &self.named else {
                     return Ok(());
                 };
@@ -322,8 +322,8 @@ impl Demo {
                 }
                 self.live.say("named", &text)?;
             }
-            Turn::Click => self.click(now)?,
-            Turn::Throttled => {
+            StoryEvent::Click => self.click(now)?,
+            StoryEvent::Throttled => {
                 let limits = self.limits_in_force().unwrap_or_default();
                 let throttled = self.throttled.get_or_insert(Throttled {
                     at: now,
@@ -334,12 +334,12 @@ impl Demo {
                 let text = format!("throttled by {who}: {}", throttled.limits);
                 self.live.say("throttled", &text)?;
             }
-            Turn::NotNamed => {
+            StoryEvent::NotNamed => {
                 let seconds = self.schedule.naming.as_secs_f64();
                 let text = format!("nobody was named within {seconds:.0} s");
                 self.live.say("not_named", &text)?;
             }
-            Turn::End => {}
+            StoryEvent::End => {}
         }
         Ok(())
     }
@@ -427,11 +427,11 @@ impl Demo {
             quiet, naming, end, ..
         } = self.schedule;
         match self.story.stage() {
-            Stage::Quiet => ("quiet", quiet),
-            Stage::Elephant => ("elephant", quiet + naming),
-            Stage::Named(_) => ("named", end),
-            Stage::Throttled(until) => ("throttled", until),
-            Stage::End => ("end", end),
+            StoryStage::Quiet => ("quiet", quiet),
+            StoryStage::Elephant => ("elephant", quiet + naming),
+            StoryStage::Named(_) => ("named", end),
+            StoryStage::Throttled(until) => ("throttled", until),
+            StoryStage::End => ("end", end),
         }
     }
 

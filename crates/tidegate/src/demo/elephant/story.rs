@@ -53,7 +53,7 @@ impl Schedule {
 
 /// Where the story is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Stage {
+pub(super) enum StoryStage {
     Quiet,
     Elephant,
     /// Since when.
@@ -65,7 +65,7 @@ pub(super) enum Stage {
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum StoryEvent {
     /// The heavy class has come.
     Elephant,
     /// The class is named for the first time.
@@ -84,23 +84,28 @@ pub(super) enum Turn {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Story {
     schedule: Schedule,
-    stage: Stage,
+    stage: StoryStage,
 }
 
 impl Story {
     pub(super) fn new(schedule: Schedule) -> Self {
         Self {
             schedule,
-            stage: Stage::Quiet,
+            stage: StoryStage::Quiet,
         }
     }
 
-    pub(super) fn stage(&self) -> Stage {
+    pub(super) fn stage(&self) -> StoryStage {
         self.stage
     }
 
     /// It is so late since the start, a class is named, and it is throttled.
-    pub(super) fn go_on(&mut self, now: Duration, named: bool, throttled: bool) -> Option<Turn> {
+    pub(super) fn go_on(
+        &mut self,
+        now: Duration,
+        named: bool,
+        throttled: bool,
+    ) -> Option<StoryEvent> {
         let Schedule {
             quiet,
             naming,
@@ -109,18 +114,27 @@ impl Story {
             end,
         } = self.schedule;
         let (stage, turn) = match self.stage {
-            Stage::Quiet if now >= quiet => (Stage::Elephant, Turn::Elephant),
-            Stage::Elephant if named => (Stage::Named(now), Turn::Named),
-            Stage::Elephant if now >= quiet + naming => (Stage::End, Turn::NotNamed),
-            Stage::Named(_) if throttled => {
-                (Stage::Throttled((now + CALM).min(end)), Turn::Throttled)
+            StoryStage::Quiet if now >= quiet => (StoryStage::Elephant, StoryEvent::Elephant),
+            StoryStage::Elephant if named => (StoryStage::Named(now), StoryEvent::Named),
+            StoryStage::Elephant if now >= quiet + naming => {
+                (StoryStage::End, StoryEvent::NotNamed)
             }
-            Stage::Named(since) if now >= (since + click).min(end.saturating_sub(calm_least)) => {
+            StoryStage::Named(_) if throttled => (
+                StoryStage::Throttled((now + CALM).min(end)),
+                StoryEvent::Throttled,
+            ),
+            StoryStage::Named(since)
+                if now >= (since + click).min(end.saturating_sub(calm_least)) =>
+            {
                 // Once: the throttle is seen to be in force the next time.
-                return Some(Turn::Click);
+                return Some(StoryEvent::Click);
             }
-            Stage::Throttled(until) if now >= until => (Stage::End, Turn::End),
-            Stage::Quiet | Stage::Elephant | Stage::Named(_) | Stage::Throttled(_) | Stage::End => {
+            StoryStage::Throttled(until) if now >= until => (StoryStage::End, StoryEvent::End),
+            StoryStage::Quiet
+            | StoryStage::Elephant
+            | StoryStage::Named(_)
+            | StoryStage::Throttled(_)
+            | StoryStage::End => {
                 return None;
             }
         };
@@ -147,16 +161,16 @@ mod tests {
     }
 
     /// Turns of a story in which a class is named and throttled at these seconds.
-    fn told(schedule: Schedule, named: u64, throttled: u64) -> Vec<(u64, Turn)> {
+    fn told(schedule: Schedule, named: u64, throttled: u64) -> Vec<(u64, StoryEvent)> {
         let mut story = Story::new(schedule);
         let mut turns = Vec::new();
         let mut clicked = false;
         for now in 0..=100 {
             let turn = story.go_on(s(now), now >= named, clicked || now >= throttled);
-            clicked |= turn == Some(Turn::Click);
+            clicked |= turn == Some(StoryEvent::Click);
             turns.extend(turn.map(|turn| (now, turn)));
         }
-        assert_eq!(story.stage(), Stage::End);
+        assert_eq!(story.stage(), StoryStage::End);
         turns
     }
 
@@ -164,10 +178,10 @@ mod tests {
     fn somebody_clicks() {
         let turns = told(Schedule::of(s(58), true), 25, 30);
         let expected = [
-            (15, Turn::Elephant),
-            (25, Turn::Named),
-            (30, Turn::Throttled),
-            (50, Turn::End),
+            (15, StoryEvent::Elephant),
+            (25, StoryEvent::Named),
+            (30, StoryEvent::Throttled),
+            (50, StoryEvent::End),
         ];
         assert_eq!(turns, expected);
     }
@@ -175,18 +189,21 @@ mod tests {
     #[test]
     fn nobody_clicks_and_nobody_watches() {
         let turns = told(Schedule::of(s(58), true), 25, 1000);
-        assert_eq!(turns[2..4], [(35, Turn::Click), (36, Turn::Throttled)]);
+        assert_eq!(
+            turns[2..4],
+            [(35, StoryEvent::Click), (36, StoryEvent::Throttled)]
+        );
         let turns = told(Schedule::of(s(58), false), 25, 1000);
-        assert_eq!(turns[2], (27, Turn::Click));
+        assert_eq!(turns[2], (27, StoryEvent::Click));
         // A late name leaves less time to click, so that some is left for calm.
         let turns = told(Schedule::of(s(58), true), 45, 1000);
-        assert_eq!(turns[2], (50, Turn::Click));
-        assert_eq!(turns[4], (58, Turn::End));
+        assert_eq!(turns[2], (50, StoryEvent::Click));
+        assert_eq!(turns[4], (58, StoryEvent::End));
     }
 
     #[test]
     fn nobody_is_named() {
         let turns = told(Schedule::of(s(58), true), 1000, 1000);
-        assert_eq!(turns[1..], [(45, Turn::NotNamed)]);
+        assert_eq!(turns[1..], [(45, StoryEvent::NotNamed)]);
     }
 }

@@ -11,18 +11,18 @@ use tidegate_emulator::WORK_HEADER;
 use tidegate_emulator::load::NoBody;
 use tidegate_remote::clock;
 
-use super::super::open_loop::{Arrivals, Outcome};
+use super::super::open_loop::{Arrivals, ExchangeOutcome};
 use super::shop::{self, Arrival};
 
 /// A request that has ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Ended {
+pub(super) struct EndedRequest {
     /// When, since the start.
     pub(super) at: Duration,
     /// From the moment at which it was due.
     pub(super) latency: Duration,
     pub(super) elephant: bool,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ExchangeOutcome,
 }
 
 /// See the module.
@@ -37,7 +37,7 @@ pub(super) struct Visitors {
 #[derive(Debug, Default)]
 pub(super) struct Book {
     /// In the order in which they ended; as many as there are arrivals at most.
-    pub(super) ended: Vec<Ended>,
+    pub(super) ended: Vec<EndedRequest>,
     /// Of requests that were sent: when they were due, and how much later they were sent.
     sent: Vec<(Duration, Duration)>,
     /// Heavy requests that were sent and have not ended.
@@ -103,10 +103,10 @@ impl Arrivals for Visitors {
         book.elephants += u64::from(arrival.is_elephant());
     }
 
-    fn on_ended(&self, number: usize, outcome: Outcome, now: Timestamp) {
+    fn on_ended(&self, number: usize, outcome: ExchangeOutcome, now: Timestamp) {
         let arrival = &self.arrivals[number];
         let elephant = arrival.is_elephant();
-        let ended = Ended {
+        let ended = EndedRequest {
             at: now.since(self.start),
             latency: now.since(self.start + arrival.at),
             elephant,
@@ -146,9 +146,9 @@ impl Book {
             .filter(|it| it.at < to && it.elephant == elephants);
         for it in between {
             match it.outcome {
-                Outcome::Answered(_) => latencies.push(it.latency),
-                Outcome::Refused(_) => sum.refused += 1,
-                Outcome::Broken => sum.failed += 1,
+                ExchangeOutcome::Answered(_) => latencies.push(it.latency),
+                ExchangeOutcome::Refused(_) => sum.refused += 1,
+                ExchangeOutcome::Broken => sum.failed += 1,
             }
         }
         latencies.sort_unstable();
@@ -161,9 +161,11 @@ impl Book {
 
     /// Time that 99 of 100 answered requests did not exceed outside the nodes.
     pub(super) fn overhead(&self, from: Duration) -> Duration {
-        let overhead = |it: &Ended| match it.outcome {
-            Outcome::Answered(took) => Some(it.latency.saturating_sub(Duration::from_micros(took))),
-            Outcome::Refused(_) | Outcome::Broken => None,
+        let overhead = |it: &EndedRequest| match it.outcome {
+            ExchangeOutcome::Answered(took) => {
+                Some(it.latency.saturating_sub(Duration::from_micros(took)))
+            }
+            ExchangeOutcome::Refused(_) | ExchangeOutcome::Broken => None,
         };
         let ended = self.ended.iter().filter(|it| it.at >= from);
         let mut overheads: Vec<_> = ended.filter_map(overhead).collect();
@@ -182,8 +184,13 @@ fn quantile_ms(sorted: &[Duration], quantile: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn ended(at_ms: u64, latency_ms: u64, elephant: bool, outcome: Outcome) -> Ended {
-        Ended {
+    fn ended(
+        at_ms: u64,
+        latency_ms: u64,
+        elephant: bool,
+        outcome: ExchangeOutcome,
+    ) -> EndedRequest {
+        EndedRequest {
             at: Duration::from_millis(at_ms),
             latency: Duration::from_millis(latency_ms),
             elephant,
@@ -193,18 +200,19 @@ mod tests {
 
     #[test]
     fn what_ended_between_two_moments_is_summed_up() {
-        let took = Outcome::Answered(4000);
+        let took = ExchangeOutcome::Answered(4000);
         let mut book = Book {
             ended: (1..=100).map(|n| ended(1000 + n, n, false, took)).collect(),
             ..Book::default()
         };
         book.ended.push(ended(1150, 900, true, took));
-        book.ended.push(ended(1160, 5, false, Outcome::Broken));
+        book.ended
+            .push(ended(1160, 5, false, ExchangeOutcome::Broken));
         book.ended.push(ended(
             1170,
             5,
             false,
-            Outcome::Refused(http::StatusCode::TOO_MANY_REQUESTS),
+            ExchangeOutcome::Refused(http::StatusCode::TOO_MANY_REQUESTS),
         ));
         book.ended.push(ended(3000, 5, false, took));
         let (from, to) = (Duration::from_secs(1), Duration::from_secs(3));
