@@ -103,9 +103,9 @@ impl PublishedRecord {
 
 /// The programs' counters, all CPUs together.
 pub(super) fn stats(map: &impl MapCore) -> Result<ResponderStats, KernelError> {
-    let count = |place: usize| -> Result<u64, KernelError> {
+    let count = |index: usize| -> Result<u64, KernelError> {
         let values = map
-            .lookup_percpu(&(place as u32).to_ne_bytes(), MapFlags::ANY)
+            .lookup_percpu(&(index as u32).to_ne_bytes(), MapFlags::ANY)
             .map_err(refused("read the programs' counters"))?
             .unwrap_or_default();
         let word = |bytes: &Vec<u8>| bytes.first_chunk().map_or(0, |it| u64::from_ne_bytes(*it));
@@ -113,12 +113,12 @@ pub(super) fn stats(map: &impl MapCore) -> Result<ResponderStats, KernelError> {
     };
     let drops = DropReason::ALL.len();
     let mut dropped = Vec::with_capacity(drops);
-    for (place, (reason, _)) in DropReason::ALL.iter().enumerate() {
-        dropped.push((*reason, count(place)?));
+    for (index, (reason, _)) in DropReason::ALL.iter().enumerate() {
+        dropped.push((*reason, count(index)?));
     }
     let named = |name: &str| {
-        let place = COUNTS.iter().position(|it| *it == name);
-        count(drops + place.unwrap_or_default())
+        let index = COUNTS.iter().position(|it| *it == name);
+        count(drops + index.unwrap_or_default())
     };
     Ok(ResponderStats {
         reads: named("reads")?,

@@ -434,8 +434,8 @@ fn write_keys(programs: &Programs, keys: &[Key]) -> Result<(), KernelError> {
         return Err(KernelError::Options(text));
     }
     let map = programs.map("keys")?;
-    for (place, key) in (0_u32..).zip(keys) {
-        map.update(&place.to_ne_bytes(), &key.to_kernel(), MapFlags::ANY)
+    for (index, key) in (0_u32..).zip(keys) {
+        map.update(&index.to_ne_bytes(), &key.to_kernel(), MapFlags::ANY)
             .map_err(refused("give the kernel the keys"))?;
     }
     Ok(())

@@ -333,11 +333,11 @@ fn what_is_not_ours_goes_on_as_it_came() {
             let (verdict, out) = bench.run(program, frame);
             assert_eq!(verdict, passed, "{program} {reason} {frame:02x?}");
             assert_eq!(&out, frame, "{program} {reason}: untouched");
-            let place = DropReason::ALL
+            let index = DropReason::ALL
                 .iter()
                 .position(|(_, label)| label == reason);
-            if let Some(place) = place {
-                expected[place] += 1;
+            if let Some(index) = index {
+                expected[index] += 1;
             }
         }
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tidegate_core::time::Timestamp;
 
-/// More than this is nonsense: a node's table of readers has no more places.
+/// More than this is nonsense: a node's table of readers has no more entries.
 const FRONT_ENDS_MAX: u32 = 1024;
 /// Over this time, and the one before, the largest number is kept.
 const WINDOW: Duration = Duration::from_secs(1);

@@ -353,8 +353,8 @@ mod tests {
                     ..asked
                 },
             ];
-            for (place, request) in wrong.iter().chain([&asked]).enumerate() {
-                let reply = answer(request, place as u64);
+            for (index, request) in wrong.iter().chain([&asked]).enumerate() {
+                let reply = answer(request, index as u64);
                 let mut message = vec![0; message_bytes(reply.lines)];
                 reply.encode(&key(), &mut message);
                 node.send_to(&message, address).unwrap();

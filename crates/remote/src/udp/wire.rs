@@ -257,14 +257,14 @@ impl Request {
         verb == Ok(Verb::Read) && get(header, 32) as u16 == TRIAL
     }
 
-    /// Reads a datagram and makes sure that it was made with one of the keys, whose place is
+    /// Reads a datagram and makes sure that it was made with one of the keys, whose index is
     /// given too.
     pub fn decode(message: &[u8], keys: &[Key]) -> Result<(Self, usize), DropReason> {
         let (header, verb, lines) = look(message)?;
         let words = get(header, 32);
         let id = (words >> 16) as u16;
         let mut refused = DropReason::Key;
-        for (place, key) in keys.iter().enumerate() {
+        for (index, key) in keys.iter().enumerate() {
             if key.id() != id {
                 continue;
             }
@@ -284,7 +284,7 @@ impl Request {
                 operand: get(header, 40),
                 expected: get(header, 48),
             };
-            return Ok((request, place));
+            return Ok((request, index));
         }
         Err(refused)
     }

@@ -96,13 +96,13 @@ pub(in super::super) fn program(
     let mut program = header(keys);
     program.push(step(LOAD_WORD, at(8)));
     let listed: Vec<Source> = listed.take(LISTED_MAX).collect();
-    for (place, source) in listed.iter().enumerate() {
+    for (index, source) in listed.iter().enumerate() {
         // Little endian there; the load takes it for big endian.
         let half = (source.initiator as u32).swap_bytes();
         let then = match source.imitated {
             false => LET_IN,
             true => {
-                let further = 2 * (listed.len() - 1 - place) + others.len();
+                let further = 2 * (listed.len() - 1 - index) + others.len();
                 step(libc::BPF_JMP | libc::BPF_JA, further as u32)
             }
         };
@@ -139,9 +139,9 @@ fn header(keys: &[Key]) -> Vec<sock_filter> {
         DROP,
         step(LOAD_HALF, at(34)),
     ]);
-    for (place, key) in keys.iter().enumerate() {
+    for (index, key) in keys.iter().enumerate() {
         // Little endian there; the load takes it for big endian. Over the other keys and what drops it.
-        let further = (keys.len() - place) as u8;
+        let further = (keys.len() - index) as u8;
         program.push(jump(EQUAL, u32::from(key.id().swap_bytes()), further, 0));
     }
     program.push(DROP);

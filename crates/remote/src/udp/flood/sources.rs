@@ -26,7 +26,7 @@ use crate::udp::wire::Claim;
 
 /// Initiators that can be proven at the same time: a front-end has one for reads, and one for atomics of each node.
 const SOURCES_MAX: usize = 1024;
-/// Places in which one may stand.
+/// Entries in which one may stand.
 const WAYS: usize = 4;
 /// How long a proof lasts: a request by the node's clock of now was made by its sender, or within a second of it.
 const PROVEN_FOR: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ pub(in super::super) struct Source {
     pub(in super::super) imitated: bool,
 }
 
-/// An initiator that was proven, or an empty place.
+/// An initiator that was proven, or an empty entry.
 #[derive(Clone, Copy, Debug, Default)]
 struct Proven {
     initiator: u64,
@@ -77,7 +77,7 @@ impl Proven {
 /// Decides which requests are examined.
 pub(in super::super) struct Sources {
     hasher: RandomState,
-    places: Box<[Proven]>,
+    entries: Box<[Proven]>,
     /// Forged ones in names that are not proven, and copies.
     vain: Window,
     limit: u32,
@@ -88,7 +88,7 @@ impl Sources {
     pub(in super::super) fn new(per_second: u32) -> Self {
         Self {
             hasher: RandomState::new(),
-            places: vec![Proven::default(); SOURCES_MAX].into(),
+            entries: vec![Proven::default(); SOURCES_MAX].into(),
             vain: Window::default(),
             limit: (per_window(per_second) / UNPROVEN_PARTS).max(1),
         }
@@ -105,7 +105,7 @@ impl Sources {
         false
     }
 
-    /// A request was made with a key; whether it is new, by the node's clock of now. Where all places of its initiator
+    /// A request was made with a key; whether it is new, by the node's clock of now. Where all entries of its initiator
     /// are taken by others that are proven as well, it stays as it is.
     pub(in super::super) fn prove(&mut self, claim: Claim, now: Timestamp) -> bool {
         let initiator = claim.initiator;
@@ -158,7 +158,7 @@ impl Sources {
     /// Those that are proven, first those that are for longer.
     pub(in super::super) fn list(&self, now: Timestamp) -> impl Iterator<Item = Source> {
         let those = move |fresh| {
-            let proven = self.places.iter();
+            let proven = self.entries.iter();
             proven.filter(move |it| now < it.until && it.fresh == fresh)
         };
         those(true).chain(those(false)).map(move |it| Source {
@@ -175,7 +175,7 @@ impl Sources {
     fn ways(&mut self, initiator: u64) -> &mut [Proven] {
         let sets = SOURCES_MAX / WAYS;
         let set = self.hasher.hash_one(initiator) as usize % sets;
-        &mut self.places[set * WAYS..(set + 1) * WAYS]
+        &mut self.entries[set * WAYS..(set + 1) * WAYS]
     }
 }
 
@@ -326,12 +326,12 @@ mod tests {
             assert!(listed(&sources, 7, at(1002)).is_some());
         }
         // What was recorded has given way.
-        let fresh = sources.places.iter().filter(|it| it.fresh).count();
+        let fresh = sources.entries.iter().filter(|it| it.fresh).count();
         assert_eq!(fresh, sources.list(at(1002)).count());
     }
 
     #[test]
-    fn few_places_are_looked_at_for_a_name() {
+    fn few_entries_are_looked_at_for_a_name() {
         let mut sources = Sources::new(200_000);
         for initiator in 0..10_000 {
             assert_eq!(sources.ways(initiator).len(), WAYS);

@@ -140,8 +140,8 @@ fn statuses_are_numbered_without_gaps() {
 
 #[test]
 fn drop_reasons_stand_at_their_place() {
-    for (place, (reason, _)) in DropReason::ALL.iter().enumerate() {
-        assert_eq!(*reason as usize, place);
+    for (index, (reason, _)) in DropReason::ALL.iter().enumerate() {
+        assert_eq!(*reason as usize, index);
     }
 }
 
