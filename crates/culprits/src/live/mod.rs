@@ -1,3 +1,6 @@
 //! Discovery in a running front-end, as far as it needs nothing of the front-end but what it is given.
 
+pub mod exchange;
+pub mod front_end;
+pub mod requests;
 pub mod series;

@@ -2,4 +2,6 @@
 //! are those of `tidegate_culprits`.
 
 pub(crate) mod command;
+mod front_end;
 pub(crate) mod live;
+pub(crate) mod peers;

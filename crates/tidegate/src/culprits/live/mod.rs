@@ -14,9 +14,7 @@
 
 mod experiment;
 mod memory;
-pub(crate) mod peers;
 mod policy;
-mod requests;
 mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +34,8 @@ use tidegate_core::throttle::Throttle;
 use tidegate_core::time::Timestamp;
 use tidegate_culprits::Lived;
 use tidegate_culprits::delay_experiment::ExperimentReport;
+use tidegate_culprits::live::exchange::Shipment;
+use tidegate_culprits::live::requests::Requests;
 use tidegate_culprits::names::ClassNames;
 use tidegate_culprits::picture::report::{self, Mode, Report};
 use tidegate_culprits::picture::{self, ClassMaterial, Material};
@@ -43,14 +43,13 @@ use tidegate_proxy::{Observed, Shared};
 use tidegate_remote::clock;
 use tokio::sync::oneshot;
 
+use super::front_end::Events;
 use crate::config::Culprits;
 use crate::output::Output;
 use crate::resources::Resources;
 use experiment::{RunningExperiment, Suspect};
 use memory::Memory;
-use peers::Shipment;
 use policy::{OthersDo, Policy};
-use requests::Requests;
 use watched::{RESOURCES_MAX, Watched, WatchedAll};
 
 /// Time between two looks at what has come.
@@ -288,6 +287,7 @@ struct Running {
     discovery: Discovery,
     /// None: what is learned is not kept.
     memory: Option<Memory>,
+    events: Events,
     requests: Requests,
     watched: WatchedAll,
     findings: Arc<ArcSwap<Findings>>,
@@ -320,8 +320,8 @@ impl Running {
         Self {
             policy: parts.config.automatic.map(policy),
             discovery: Discovery::new(limits),
+            events: Events(parts.observed),
             requests: Requests::new(
-                parts.observed,
                 parts.sites,
                 parts.config.patterns.clone(),
                 &parts.config.peers,
@@ -382,7 +382,8 @@ impl Running {
                 }
                 Ok(Ask::Requests(after, answer)) => {
                     let now = (self.clock)();
-                    self.requests.drain(&mut self.discovery, now);
+                    self.requests
+                        .drain(&mut self.events, &mut self.discovery, now);
                     answer.send(self.requests.ship(after, now)).ok();
                 }
                 Ok(Ask::Told(from, shipment, at)) => {
@@ -402,7 +403,8 @@ impl Running {
     }
 
     fn handle_tick(&mut self, now: Timestamp) {
-        self.requests.drain(&mut self.discovery, now);
+        self.requests
+            .drain(&mut self.events, &mut self.discovery, now);
         self.watched.read(&self.shared, &mut self.discovery, now);
         self.evaluate_experiment(now);
         if now >= self.policy_due {
@@ -592,7 +594,8 @@ impl Running {
     /// The picture of the last minute.
     fn report(&mut self) -> Report {
         let now = (self.clock)();
-        self.requests.drain(&mut self.discovery, now);
+        self.requests
+            .drain(&mut self.events, &mut self.discovery, now);
         let unix = clock::unix().as_nanos() as i64;
         // The Unix time at the clock's zero.
         let base = unix - now.nanos() as i64;

@@ -12,24 +12,13 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use http::{HeaderMap, Request, Response, StatusCode};
-use http_body_util::Full;
 use indexmap::IndexSet;
 use serde::{Deserialize, Serialize};
-use tidegate_core::classes::Words;
+use tidegate_core::classes::{ClassId, Words};
 use tidegate_core::time::Timestamp;
 
-use tokio::time::{MissedTickBehavior, interval};
-
-use super::Asks;
-use crate::client;
-use crate::models::EXCHANGE;
-use crate::peer_auth::{self, Nonce, PeerKey};
-
 /// Time between two questions.
-const EVERY: Duration = Duration::from_millis(500);
+pub const EVERY: Duration = Duration::from_millis(500);
 /// Ended requests that are kept for others, and that go at a time.
 pub(super) const KEPT_MAX: usize = 32_768;
 /// For so long after a question requests are kept for the next.
@@ -44,19 +33,19 @@ type Gone = (u32, u32, u64, u64);
 
 /// `GET /api/culprits/requests`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Shipment {
+pub struct Shipment {
     /// What to ask for next.
-    pub(crate) next: u64,
+    pub next: u64,
     /// Requests that are not in any shipment: there were too many.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// Names of sites; empty where there is only one.
-    pub(crate) sites: Vec<String>,
+    pub sites: Vec<String>,
     /// Method and target of requests.
-    pub(crate) words: Vec<(String, String)>,
+    pub words: Vec<(String, String)>,
     /// Requests that have ended: words, site, microseconds since they were sent and since they ended.
-    pub(crate) ended: Vec<Gone>,
+    pub ended: Vec<Gone>,
     /// Those in progress: words, site, microseconds since they were sent.
-    pub(crate) unfinished: Vec<(u32, u32, u64)>,
+    pub unfinished: Vec<(u32, u32, u64)>,
 }
 
 /// A request that has ended, as it is kept.
@@ -137,107 +126,6 @@ impl Outbox {
     }
 }
 
-/// Asks one of the others again and again, for as long as anybody wants it.
-pub(crate) async fn run(mut client: PeerClient, asks: Asks, clock: fn() -> Timestamp) {
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut next = 0;
-    loop {
-        ticks.tick().await;
-        let asked = clock();
-        let shipment = client.ask(next).await;
-        // Halfway between question and answer.
-        let at = asked + clock().since(asked) / 2;
-        if let Ok(shipment) = &shipment {
-            next = shipment.next;
-        }
-        if !asks.deliver(client.address, shipment, at) {
-            return;
-        }
-    }
-}
-
-/// Asks one of the others. It proves that it may, and checks that the answer is the other's (`peer_auth`); without
-/// a key, on loopback only, it does neither.
-#[derive(Debug)]
-pub(crate) struct PeerClient {
-    address: SocketAddr,
-    key: Option<PeerKey>,
-    /// What the other has given us for the next question; empty before the first.
-    challenge: String,
-}
-
-impl PeerClient {
-    /// For the front-end with this admin address.
-    pub(crate) fn new(address: SocketAddr, key: Option<PeerKey>) -> Self {
-        Self {
-            address,
-            key,
-            challenge: String::new(),
-        }
-    }
-
-    /// What has ended after this.
-    pub(crate) async fn ask(&mut self, after: u64) -> Result<Shipment, String> {
-        let target = format!("{EXCHANGE}?after={after}");
-        let Some(key) = self.key.clone() else {
-            let answer = self.send(&target, None).await?;
-            return self.understood(&answer);
-        };
-        let (mut answer, mut nonce) = self.prove(&key, &target).await?;
-        // Our challenge is too old, or was made before the other's restart.
-        if answer.status() == StatusCode::UNAUTHORIZED
-            && let Some(challenge) = new_challenge(answer.headers())
-        {
-            self.challenge = challenge;
-            (answer, nonce) = self.prove(&key, &target).await?;
-        }
-        if !answer.status().is_success() {
-            return self.understood(&answer);
-        }
-        let field = |name| answer.headers().get(name)?.to_str().ok();
-        let mac = field(peer_auth::MAC_HEADER).unwrap_or_default();
-        if !key.is_answer(&self.challenge, &nonce, &target, answer.body(), mac) {
-            let address = self.address;
-            return Err(format!(
-                "{address} does not prove that its answer is a peer's: do both have the same token?"
-            ));
-        }
-        if let Some(challenge) = field(peer_auth::CHALLENGE_HEADER) {
-            self.challenge = challenge.to_owned();
-        }
-        self.understood(&answer)
-    }
-
-    async fn prove(&self, key: &PeerKey, target: &str) -> Result<(Response<Bytes>, Nonce), String> {
-        let nonce = Nonce::random().map_err(|error| format!("no randomness: {error}"))?;
-        let proof = key.prove(&self.challenge, &nonce, target);
-        Ok((self.send(target, Some(proof)).await?, nonce))
-    }
-
-    async fn send(&self, target: &str, proof: Option<String>) -> Result<Response<Bytes>, String> {
-        let mut request = Request::get(target);
-        if let Some(proof) = proof {
-            request = request.header(AUTHORIZATION, proof);
-        }
-        let request = request.body(Full::new(Bytes::new()));
-        let request = request.map_err(|error| error.to_string())?;
-        client::send(self.address, request).await
-    }
-
-    fn understood(&self, answer: &Response<Bytes>) -> Result<Shipment, String> {
-        let understood = client::understood(self.address, answer.status(), answer.body());
-        understood.map_err(|error| error.to_string())
-    }
-}
-
-fn new_challenge(headers: &HeaderMap) -> Option<String> {
-    let offers = headers.get_all(WWW_AUTHENTICATE).iter();
-    let mut offers = offers.filter_map(|value| value.to_str().ok());
-    let challenge = offers.find_map(peer_auth::offered_challenge)?;
-    Some(challenge.to_owned())
-}
-
 /// One of the others, as it was heard of last.
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -247,7 +135,7 @@ pub(super) struct Peer {
     /// Why it did not tell anything since.
     pub(super) trouble: Option<String>,
     /// Class and begin of its requests in progress.
-    pub(super) unfinished: Vec<(tidegate_core::classes::ClassId, Timestamp)>,
+    pub(super) unfinished: Vec<(ClassId, Timestamp)>,
 }
 
 impl Peer {

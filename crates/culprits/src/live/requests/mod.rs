@@ -1,0 +1,264 @@
+//! Requests as they come and go: folded into classes, handed to discovery, and the last minute of them
+//! kept for the picture.
+
+mod fare;
+mod shipped;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidegate_core::classes::{
+    self, Change, ClassId, ClassTable, Pattern, SLOTS, TreeConfig, Weight, Words,
+};
+use tidegate_core::culprits::{Discovery, Request, RequestEvent};
+use tidegate_core::time::Timestamp;
+
+use super::exchange::{Outbox, Peer, SILENT};
+use super::front_end::RequestEvents;
+use crate::evidence::Lived;
+pub use fare::OthersFare;
+use fare::{Fared, LATENCY_WINDOW};
+
+/// How long ended requests are kept.
+const KEPT: Duration = Duration::from_secs(60);
+/// Most of them; where there are more the picture shows the last ones.
+const KEPT_MAX: usize = 200_000;
+/// Most requests in progress that are followed.
+const IN_PROGRESS_MAX: usize = 65_536;
+/// What a look, each 20 ms, adds to the smoothed number in progress: 5 s.
+const SMOOTHING: f64 = 0.004;
+/// Time between two looks at which classes weigh enough for a name.
+const RANK_EVERY: Duration = Duration::from_secs(10);
+
+/// See the module. Times are the process's.
+#[derive(Debug)]
+pub struct Requests {
+    table: ClassTable,
+    /// By number; empty where there is only one.
+    sites: Vec<String>,
+    in_progress: HashMap<u64, Begun>,
+    ended: VecDeque<Lived>,
+    /// How the last ones fared that ended or were refused.
+    late: VecDeque<Fared>,
+    /// By class: requests in progress, and the same smoothed.
+    counts: Vec<u32>,
+    levels: Vec<f64>,
+    outbox: Outbox,
+    peers: Vec<Peer>,
+    /// Times at which a ring had run full.
+    pub overflows: u64,
+    ranked: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    class: ClassId,
+    asked: Timestamp,
+    sent: Timestamp,
+    site: u32,
+    words: Words,
+}
+
+impl Requests {
+    /// Of these sites, with what operators want named, and of these other front-ends.
+    pub fn new(sites: Vec<String>, patterns: Vec<Pattern>, peers: &[SocketAddr]) -> Self {
+        let sites = if sites.len() > 1 { sites } else { Vec::new() };
+        Self {
+            table: ClassTable::new(patterns, TreeConfig::default()),
+            sites,
+            in_progress: HashMap::new(),
+            ended: VecDeque::new(),
+            late: VecDeque::new(),
+            counts: vec![0; SLOTS],
+            levels: vec![0.0; SLOTS],
+            outbox: Outbox::default(),
+            peers: peers.iter().copied().map(Peer::new).collect(),
+            overflows: 0,
+            ranked: Timestamp::ZERO,
+        }
+    }
+
+    /// Takes in what workers have said since.
+    pub fn drain(
+        &mut self,
+        events: &mut dyn RequestEvents,
+        discovery: &mut Discovery,
+        now: Timestamp,
+    ) {
+        let full = events.drain(&mut |event| self.take(event, discovery));
+        if full {
+            // Ends are missing: what seems to be in progress may be over.
+            self.overflows += 1;
+            self.in_progress.clear();
+            self.counts.fill(0);
+        }
+        for (level, count) in self.levels.iter_mut().zip(&self.counts) {
+            *level += SMOOTHING * (f64::from(*count) - *level);
+        }
+        let since = Timestamp::from_nanos(now.nanos().saturating_sub(KEPT.as_nanos() as u64));
+        while self.ended.front().is_some_and(|lived| lived.ended < since) {
+            self.ended.pop_front();
+        }
+        let recent = now - LATENCY_WINDOW;
+        while self.late.front().is_some_and(|fared| fared.at < recent) {
+            self.late.pop_front();
+        }
+        for peer in &mut self.peers {
+            if peer.heard.is_none_or(|heard| now.since(heard) > SILENT) {
+                peer.unfinished.clear();
+            }
+        }
+        if now.since(self.ranked) >= RANK_EVERY {
+            self.ranked = now;
+            self.rank(discovery, now);
+        }
+    }
+
+    /// Gives numbers to the classes that weigh enough. What is kept by number goes with the class, not with the number.
+    fn rank(&mut self, discovery: &mut Discovery, now: Timestamp) {
+        // Numbers that were given away since, to the first class to come, had no class before.
+        while self.table.poll_change().is_some() {}
+        self.table.rank(now);
+        while let Some(change) = self.table.poll_change() {
+            match change {
+                Change::Named(class, _) => discovery.forget(class),
+                // One that is still in progress when the number is another class's would count for that.
+                Change::Retired(class) => self.fold_unfinished(class),
+            }
+        }
+    }
+
+    /// Requests of a class that are in progress have no class of their own any more.
+    fn fold_unfinished(&mut self, class: ClassId) {
+        let own = self.in_progress.values_mut().map(|it| &mut it.class);
+        let peers = self.peers.iter_mut().flat_map(|it| &mut it.unfinished);
+        let all = own.chain(peers.map(|it| &mut it.0));
+        all.filter(|it| **it == class)
+            .for_each(|it| *it = ClassId::OTHER);
+        let count = std::mem::take(&mut self.counts[class.index()]);
+        self.counts[ClassId::OTHER.index()] += count;
+    }
+
+    fn take(&mut self, event: RequestEvent, discovery: &mut Discovery) {
+        match event {
+            RequestEvent::Sent {
+                id,
+                asked,
+                at,
+                site,
+                words,
+            } => {
+                if self.in_progress.len() < IN_PROGRESS_MAX {
+                    let class = self.fold(site.0, &words, Weight::ARRIVAL);
+                    let begun = Begun {
+                        class,
+                        asked,
+                        sent: at,
+                        site: site.0,
+                        words,
+                    };
+                    self.in_progress.insert(id, begun);
+                    self.counts[class.index()] += 1;
+                }
+            }
+            RequestEvent::Ended { id, at } => {
+                if let Some(begun) = self.in_progress.remove(&id) {
+                    let count = &mut self.counts[begun.class.index()];
+                    *count = count.saturating_sub(1);
+                    let seconds = at.seconds_since(begun.sent);
+                    self.fold(begun.site, &begun.words, Weight::time(seconds));
+                    self.outbox.add(begun.words, begun.site, begun.sent, at);
+                    self.end(begun.class, begun.sent, at, discovery);
+                    let waited = begun.sent.seconds_since(begun.asked);
+                    self.note(begun.class, at, Some((waited, waited + seconds)));
+                }
+            }
+            RequestEvent::Refused { at, site, words } => {
+                let class = self.fold(site.0, &words, Weight::default());
+                self.note(class, at, None);
+            }
+        }
+    }
+
+    fn end(
+        &mut self,
+        class: ClassId,
+        sent: Timestamp,
+        ended: Timestamp,
+        discovery: &mut Discovery,
+    ) {
+        discovery.on_request(&Request {
+            class,
+            sent,
+            ended: Some(ended),
+        });
+        if self.ended.len() >= KEPT_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(Lived { class, sent, ended });
+    }
+
+    fn fold(&mut self, site: u32, words: &Words, weight: Weight) -> ClassId {
+        let site = self.sites.get(site as usize).map_or("", String::as_str);
+        let (method, target) = (words.method(), words.target());
+        self.table.add(
+            &classes::Request {
+                site,
+                method,
+                target,
+            },
+            weight,
+        )
+    }
+
+    /// Gives discovery what was in progress then.
+    pub fn tell_unfinished(&self, discovery: &mut Discovery, then: Timestamp) {
+        discovery.forget_unfinished();
+        for (class, sent) in self.unfinished().filter(|(_, sent)| *sent <= then) {
+            discovery.on_request(&Request {
+                class,
+                sent,
+                ended: None,
+            });
+        }
+    }
+
+    /// Class and begin of each request in progress.
+    pub fn unfinished(&self) -> impl Iterator<Item = (ClassId, Timestamp)> {
+        let own = self.in_progress.values();
+        let own = own.map(|begun| (begun.class, begun.sent));
+        own.chain(
+            self.peers
+                .iter()
+                .flat_map(|it| it.unfinished.iter().copied()),
+        )
+    }
+
+    /// Requests that ended in the last minute.
+    pub fn ended(&self) -> impl Iterator<Item = &Lived> {
+        self.ended.iter()
+    }
+
+    /// Requests of a class that are in progress, smoothed over some seconds.
+    pub fn in_progress(&self, class: ClassId) -> f64 {
+        self.levels.get(class.index()).copied().unwrap_or_default()
+    }
+
+    /// What throttles of the requests of classes call them, by number.
+    pub fn class_patterns(&self) -> Vec<Option<String>> {
+        (0..SLOTS)
+            .map(|number| self.table.class_pattern(ClassId(number as u16)))
+            .collect()
+    }
+
+    /// All names, by number; empty where there is none.
+    pub fn names(&self) -> Vec<String> {
+        (0..SLOTS)
+            .map(|number| self.table.name(ClassId(number as u16)).unwrap_or_default())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
