@@ -294,8 +294,8 @@ mod tests {
         let last = verdicts.last().unwrap();
         let at = replay.at(last.at);
         assert!((at - START - 400 * SECOND).abs() < 30 * SECOND, "{at}");
-        let told: Vec<_> = last.told().map(|it| it.class).collect();
-        assert_eq!(told, [ClassId(1)]);
+        let flagged: Vec<_> = last.flagged().map(|it| it.class).collect();
+        assert_eq!(flagged, [ClassId(1)]);
         let cost = last.classes[0].cost_seconds * replay.scale();
         assert!((cost - 1.0).abs() < 0.15, "{cost}");
         let mean = series.mean() / 2.0;

@@ -125,7 +125,9 @@ fn scenarios(options: &Options) -> Value {
     let found = on_threads(&jobs, options.threads, |(family, seed)| {
         scenario(*family, *seed, true)
     });
-    println!("                     last evaluation            told within 30 s      told after, s");
+    println!(
+        "                     last evaluation            flagged within 30 s      flagged after, s"
+    );
     println!("family               P     R false  cost        P     R false        50 %    90 %");
     let (mut all, mut rows) = (Found::default(), Vec::new());
     for family in &options.families {
@@ -170,28 +172,28 @@ fn show(value: Option<f64>) -> String {
 }
 
 fn row(name: &str, found: &Found) -> Value {
-    let (end, told) = (&found.at_end, &found.told);
+    let (end, flagged) = (&found.at_end, &found.flagged);
     println!(
         "{name:<16} {:>5} {:>5} {:>5} {:>5}    {:>5} {:>5} {:>5}       {:>5} {:>7}",
         show(end.precision()),
         show(end.recall()),
         end.wrong,
         show(end.cost_error()),
-        show(told.precision()),
-        show(told.recall()),
-        told.wrong,
-        show(told.delay(0.5)),
-        show(told.delay(0.9)),
+        show(flagged.precision()),
+        show(flagged.recall()),
+        flagged.wrong,
+        show(flagged.delay(0.5)),
+        show(flagged.delay(0.9)),
     );
-    json!({"name": name, "last_evaluation": object(end), "told": object(told)})
+    json!({"name": name, "last_evaluation": object(end), "flagged": object(flagged)})
 }
 
 fn object(score: &Score) -> Value {
     json!({
         "runs": score.runs, "found": score.found, "in_group": score.in_group, "missed": score.missed,
         "false": score.wrong, "precision": score.precision(), "recall": score.recall(),
-        "cost_error": score.cost_error(), "told_after_p50": score.delay(0.5).filter(|it| it.is_finite()),
-        "told_after_p90": score.delay(0.9).filter(|it| it.is_finite()),
+        "cost_error": score.cost_error(), "flagged_after_p50": score.delay(0.5).filter(|it| it.is_finite()),
+        "flagged_after_p90": score.delay(0.9).filter(|it| it.is_finite()),
     })
 }
 
@@ -227,19 +229,19 @@ fn quiet_sites(
         all.merge(found?);
     }
     println!(
-        "{:.1} hours, {} evaluations: {} named innocents, {} told, {} of them within two minutes of the start; {:.2} in 24 h, at most {:.2} (95 %)",
+        "{:.1} hours, {} evaluations: {} named innocents, {} flagged, {} of them within two minutes of the start; {:.2} in 24 h, at most {:.2} (95 %)",
         all.hours,
         all.evaluations,
         all.named,
-        all.told.len(),
+        all.flagged.len(),
         all.at_start,
         all.per_day(),
         all.per_day_bound(),
     );
-    all.told.iter().for_each(|line| println!("{line}"));
+    all.flagged.iter().for_each(|line| println!("{line}"));
     Ok(json!({
         "seeds": [options.seeds.start, options.seeds.end], "hours": all.hours, "evaluations": all.evaluations,
-        "named": all.named, "told": all.told, "at_start": all.at_start, "per_day": all.per_day(),
+        "named": all.named, "flagged": all.flagged, "at_start": all.at_start, "per_day": all.per_day(),
         "per_day_bound": all.per_day_bound(),
     }))
 }
@@ -252,18 +254,18 @@ fn nobodys(options: &Options) -> Value {
         all.merge(one);
     }
     println!(
-        "{} sites: {} innocents told, {} of them merely slow; {} of {} elephants told",
+        "{} sites: {} innocents flagged, {} of them merely slow; {} of {} elephants flagged",
         seeds.len(),
-        all.told.len(),
+        all.flagged.len(),
         all.slow,
         all.found,
         all.elephants,
     );
-    all.told.iter().for_each(|line| println!("{line}"));
+    all.flagged.iter().for_each(|line| println!("{line}"));
     let missed = all.missed.iter();
-    missed.for_each(|line| println!("{line}: not told"));
+    missed.for_each(|line| println!("{line}: not flagged"));
     json!({
-        "seeds": [options.seeds.start, options.seeds.end], "told": all.told, "slow": all.slow,
+        "seeds": [options.seeds.start, options.seeds.end], "flagged": all.flagged, "slow": all.slow,
         "elephants": all.elephants, "found": all.found,
     })
 }
@@ -275,9 +277,9 @@ fn on_plateaus(options: &Options) -> Value {
     for one in on_threads(&seeds, options.threads, |seed| plateau::run(*seed)) {
         all.merge(one);
     }
-    let part = 100.0 * all.told as f64 / all.evaluations.max(1) as f64;
+    let part = 100.0 * all.flagged as f64 / all.evaluations.max(1) as f64;
     println!(
-        "{} sites: {} elephants told, then in {part:.1} % of {} evaluations; {} innocents told",
+        "{} sites: {} elephants flagged, then in {part:.1} % of {} evaluations; {} innocents flagged",
         all.sites,
         all.delays.len(),
         all.evaluations,
@@ -285,8 +287,8 @@ fn on_plateaus(options: &Options) -> Value {
     );
     all.wrong.iter().for_each(|line| println!("{line}"));
     json!({
-        "seeds": [options.seeds.start, options.seeds.end], "told_after": all.delays, "evaluations": all.evaluations,
-        "told": all.told, "wrong": all.wrong,
+        "seeds": [options.seeds.start, options.seeds.end], "flagged_after": all.delays, "evaluations": all.evaluations,
+        "flagged": all.flagged, "wrong": all.wrong,
     })
 }
 
@@ -306,13 +308,13 @@ fn late_table(options: &Options, late: &[Option<Late>]) -> Value {
             let share = 100.0 * share;
             match delay {
                 Some(delay) => {
-                    println!("seed {seed}: {share:.0} % of the capacity, told after {delay} s")
+                    println!("seed {seed}: {share:.0} % of the capacity, flagged after {delay} s")
                 }
-                None => println!("seed {seed}: {share:.0} % of the capacity, not told"),
+                None => println!("seed {seed}: {share:.0} % of the capacity, not flagged"),
             }
         }
     }
-    println!("share of capacity   elephants   told after, s: 50 %    90 %   not within 180 s");
+    println!("share of capacity   elephants   flagged after, s: 50 %    90 %   not within 180 s");
     let mut rows = Vec::new();
     for (from, to) in [(0.05, 0.08), (0.08, 0.12), (0.12, 0.2), (0.2, 1.0)] {
         let of = late.iter().flatten();
@@ -332,7 +334,7 @@ fn late_table(options: &Options, late: &[Option<Late>]) -> Value {
         let finite = |it: Option<f64>| it.filter(|it| it.is_finite());
         rows.push(json!({
             "share": [from, to], "elephants": delays.len(), "missed": missed,
-            "told_after_p50": finite(part(0.5)), "told_after_p90": finite(part(0.9)),
+            "flagged_after_p50": finite(part(0.5)), "flagged_after_p90": finite(part(0.9)),
         }));
     }
     json!({"seeds": [options.seeds.start, options.seeds.end], "late": rows})

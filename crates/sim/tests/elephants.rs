@@ -35,8 +35,8 @@ fn culprits_are_named_and_innocents_are_not() {
     // A rare one may leave the last window but for two requests; it has been named by then.
     assert!(precision >= 0.95 && recall >= 0.9, "{:#?}", found.errors);
     let (precision, recall) = (
-        found.told.precision().unwrap(),
-        found.told.recall().unwrap(),
+        found.flagged.precision().unwrap(),
+        found.flagged.recall().unwrap(),
     );
     assert!(precision >= 0.95 && recall >= 0.95, "{:#?}", found.errors);
     let cost = found.at_end.cost_error().unwrap();

@@ -112,7 +112,7 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
 
 /// One was asked, and another was not.
 fn found() -> Findings {
-    let finding = |class: &str, share, told| Finding {
+    let finding = |class: &str, share, flagged| Finding {
         class: class.into(),
         pattern: Some(class.into()),
         resource: "shop cpu".into(),
@@ -121,7 +121,7 @@ fn found() -> Findings {
         cost_error: 0.25,
         evidence: [12.0, 9.0, 3.0],
         in_progress: 2.0,
-        told,
+        flagged,
         suspected: None,
     };
     let since = now() - Duration::from_secs(8);

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_goes_when_it_is_clearly_below_the_gates() {
+    fn a_flagged_class_goes_when_it_is_clearly_below_the_gates() {
         let of = |share| Evidence {
             share,
             t: 8.0,

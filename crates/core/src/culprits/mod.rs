@@ -480,7 +480,7 @@ impl Discovery {
         let id = ResourceId(u16::try_from(place).unwrap_or(u16::MAX));
         let long = study.seen.iter().map(|seen| {
             let (mut named, mut evidence) = (seen.named && !seen.by_occupancy, seen.evidence);
-            if self.persistence.is_told(id, class_of(seen.class)) && !seen.cleared {
+            if self.persistence.is_flagged(id, class_of(seen.class)) && !seen.cleared {
                 evidence = decision::eased(&seen.evidence);
                 named |= evidence.t > 0.0 && decision::is_culprit(&evidence);
             }
@@ -539,9 +539,9 @@ impl Discovery {
         }
         let id = ResourceId(u16::try_from(place).unwrap_or(u16::MAX));
         for seen in study.seen.iter_mut().filter(|seen| !seen.by_occupancy) {
-            let told = self.persistence.is_told(id, class_of(seen.class));
+            let flagged = self.persistence.is_flagged(id, class_of(seen.class));
             let mut evidence = seen.evidence;
-            if told && !seen.cleared && evidence.t > 0.0 {
+            if flagged && !seen.cleared && evidence.t > 0.0 {
                 evidence = decision::eased(&evidence);
                 seen.named |= decision::is_culprit(&evidence);
             }
@@ -670,7 +670,7 @@ impl Discovery {
                 false => Vec::new(),
             },
             suspected: seen.suspected,
-            told: self.persistence.is_told(resource, class),
+            flagged: self.persistence.is_flagged(resource, class),
         }
     }
 }

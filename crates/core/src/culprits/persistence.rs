@@ -41,7 +41,7 @@ impl Persistence {
     }
 
     /// Whether the class is named.
-    pub(super) fn is_told(&self, resource: ResourceId, class: ClassId) -> bool {
+    pub(super) fn is_flagged(&self, resource: ResourceId, class: ClassId) -> bool {
         let bits = self.named.get(&(resource, class));
         bits.is_some_and(|bits| bits.count_ones() >= AGREE)
     }
@@ -60,7 +60,7 @@ mod tests {
             if named {
                 persistence.name(resource, class);
             }
-            persistence.is_told(resource, class)
+            persistence.is_flagged(resource, class)
         };
         let found = [true, false, true, false, false, true, true].map(&mut step);
         assert_eq!(found, [false, false, true, false, false, false, true]);

@@ -99,7 +99,7 @@ fn a_heavy_class_among_light_ones_is_named_and_priced() {
     let (_, verdicts) = Site::new(&classes, 30, 1).evaluate(1.0, 1);
     let heavy = &verdicts.classes[0];
     assert_eq!(heavy.class, ClassId(2));
-    assert!(heavy.told && heavy.p_adjusted < 1e-4, "{heavy:?}");
+    assert!(heavy.flagged && heavy.p_adjusted < 1e-4, "{heavy:?}");
     assert_eq!(heavy.culprit, Some(Confidence::Strong));
     assert!((heavy.cost_seconds - 0.075).abs() < 0.01, "{heavy:?}");
     assert!((heavy.share - 0.22).abs() < 0.05, "{heavy:?}");
@@ -110,10 +110,10 @@ fn a_heavy_class_among_light_ones_is_named_and_priced() {
 }
 
 #[test]
-fn one_evaluation_is_not_told_yet() {
+fn one_evaluation_flags_nothing_yet() {
     let (_, verdicts) = Site::new(&[(3.0, 150, 0.5), (40.0, 20, 0.0)], 30, 2).evaluate(1.0, 0);
     let heavy = verdict(&verdicts, 0);
-    assert!(heavy.culprit.is_some() && !heavy.told);
+    assert!(heavy.culprit.is_some() && !heavy.flagged);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn work_behind_the_reply_is_found() {
             .for_each(|busy| *busy += 1.0);
     }
     let (_, verdicts) = site.evaluate(2.0, 1);
-    assert!(verdict(&verdicts, 1).told, "{:?}", verdict(&verdicts, 1));
+    assert!(verdict(&verdicts, 1).flagged, "{:?}", verdict(&verdicts, 1));
 }
 
 #[test]
@@ -304,16 +304,16 @@ fn who_drove_a_resource_to_a_plateau_below_full_stays_accused_while_it_lasts() {
     for seed in 1..=4 {
         let site = shared(0.92, 115, seed);
         let (mut discovery, _) = site.evaluate(1.0, 0);
-        let mut told = Vec::new();
+        let mut flagged = Vec::new();
         for turn in 0..34 {
             let at = Timestamp::from_millis(START_MS + 30_000 + 2500 * turn);
             let verdicts = discovery.evaluate(at, DATABASE);
             assert!(verdicts.full < 0.1, "{}", verdicts.full);
-            told.push(verdicts.told().map(|it| it.class.0).collect::<Vec<_>>());
+            flagged.push(verdicts.flagged().map(|it| it.class.0).collect::<Vec<_>>());
         }
         // Ten seconds after it came, until the end, which is 65 s later.
-        let late = &told[8..];
-        assert!(late.iter().all(|it| *it == [2]), "seed {seed}: {told:?}");
+        let late = &flagged[8..];
+        assert!(late.iter().all(|it| *it == [2]), "seed {seed}: {flagged:?}");
     }
 }
 
@@ -412,7 +412,7 @@ fn a_number_that_is_given_away_anew_has_nothing_of_the_class_that_had_it() {
     let later = Timestamp::from_millis(START_MS + 60_000);
     // Learned, named, shown and confirmed; the same with what was known before the start.
     let (mut discovery, verdicts) = site.evaluate(1.0, u64::from(WINDOWS_MIN));
-    assert!(verdict(&verdicts, 1).culprit.is_some() && verdict(&verdicts, 1).told);
+    assert!(verdict(&verdicts, 1).culprit.is_some() && verdict(&verdicts, 1).flagged);
     discovery.on_experiment(DATABASE, ClassId(1), true);
     let (mut begun, _) = site.evaluate(1.0, 0);
     assert!(begun.recall(DATABASE, ClassId(1), before(true, 1.0, None)));
@@ -439,7 +439,7 @@ fn a_number_that_is_given_away_anew_has_nothing_of_the_class_that_had_it() {
                 .any(|it| *it.0 == 1)
         );
         assert!(resource.slow.iter().all(|it| it.class != 1));
-        assert!(!discovery.persistence.is_told(DATABASE, ClassId(1)));
+        assert!(!discovery.persistence.is_flagged(DATABASE, ClassId(1)));
         assert_eq!(discovery.confirmed.len(), 0);
     }
 }

@@ -79,7 +79,7 @@ pub struct Verdict {
     /// The share of which this evaluation suspects it: a few seconds are enough, where much is at stake.
     pub suspected: Option<f64>,
     /// Whether two of the last three evaluations named it: then the operator sees it.
-    pub told: bool,
+    pub flagged: bool,
 }
 
 /// All classes against one resource.
@@ -101,8 +101,8 @@ pub struct Verdicts {
 
 impl Verdicts {
     /// What is shown to the operator.
-    pub fn told(&self) -> impl Iterator<Item = &Verdict> {
-        self.classes.iter().filter(|it| it.told)
+    pub fn flagged(&self) -> impl Iterator<Item = &Verdict> {
+        self.classes.iter().filter(|it| it.flagged)
     }
 
     /// What this evaluation names.
@@ -112,7 +112,7 @@ impl Verdicts {
 
     /// Classes that are not flagged yet but are worth a trial while other requests are refused.
     pub fn suspected(&self) -> impl Iterator<Item = &Verdict> {
-        let suspected = |it: &&Verdict| it.suspected.is_some() && !it.told;
+        let suspected = |it: &&Verdict| it.suspected.is_some() && !it.flagged;
         self.classes.iter().filter(suspected)
     }
 

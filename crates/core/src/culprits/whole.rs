@@ -158,7 +158,7 @@ impl WholeRecording {
                 class.looks.push(Look::of(verdict));
             }
             let by_occupancy = matches!(verdict.culprit, Some(Confidence::FromOccupancy));
-            if verdict.told && (self.by_occupancy || !by_occupancy) {
+            if verdict.flagged && (self.by_occupancy || !by_occupancy) {
                 class.tell(at, verdict, apart, self.least);
             }
         }
@@ -167,7 +167,7 @@ impl WholeRecording {
     /// What all of them say together, and when accused classes were named.
     pub fn finish(mut self) -> (Verdicts, BTreeMap<ClassId, NamedSpan>) {
         let (resource, at) = self.last.unwrap_or((ResourceId(0), Timestamp::ZERO));
-        let mut told = BTreeMap::new();
+        let mut flagged = BTreeMap::new();
         let mut classes = Vec::new();
         let window = WINDOW * u32::try_from(self.apart_at.len()).unwrap_or(u32::MAX);
         for (class, mut seen) in std::mem::take(&mut self.classes) {
@@ -175,7 +175,7 @@ impl WholeRecording {
             if let Some((since, until)) = seen.accused.as_ref().and_then(|it| it.span) {
                 let many = seen.accused.as_ref().map_or(0, |it| it.looks.len());
                 let evaluations = u32::try_from(many).unwrap_or(u32::MAX);
-                told.insert(
+                flagged.insert(
                     class,
                     NamedSpan {
                         since,
@@ -206,7 +206,7 @@ impl WholeRecording {
         let mut all = [verdicts];
         Verdicts::adjust_together(&mut all);
         let [verdicts] = all;
-        (verdicts, told)
+        (verdicts, flagged)
     }
 }
 
@@ -405,7 +405,7 @@ impl OfClass {
                 .filter(|_| culprit == Some(Confidence::Ambiguous))
                 .map_or(Vec::new(), Episode::often_with),
             suspected: None,
-            told: episode.is_some(),
+            flagged: episode.is_some(),
         }
     }
 }
@@ -434,7 +434,7 @@ mod tests {
             shift_curve: vec![0.0, 1.0, 0.0],
             window: WINDOW,
             suspected: None,
-            told: culprit.is_some(),
+            flagged: culprit.is_some(),
             culprit,
             ambiguous_with: vec![ClassId(2); usize::from(ambiguous)],
         }
@@ -457,8 +457,8 @@ mod tests {
                 classes: vec![verdict(1, of(at)), verdict(2, None)],
             });
         }
-        let (verdicts, mut told) = whole.finish();
-        (verdicts, told.remove(&ClassId(1)))
+        let (verdicts, mut flagged) = whole.finish();
+        (verdicts, flagged.remove(&ClassId(1)))
     }
 
     fn of_class_1(verdicts: &Verdicts) -> &Verdict {
@@ -467,11 +467,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_all_the_time_is_accused_and_t_grows_with_the_windows() {
-        let (verdicts, told) = whole(300, |_| Some(Confidence::Likely));
-        let told = told.unwrap();
-        assert_eq!(told.evaluations, 118);
-        assert_eq!(told.since, Timestamp::from_millis(7500));
+    fn a_class_that_is_flagged_all_the_time_is_accused_and_t_grows_with_the_windows() {
+        let (verdicts, flagged) = whole(300, |_| Some(Confidence::Likely));
+        let flagged = flagged.unwrap();
+        assert_eq!(flagged.evaluations, 118);
+        assert_eq!(flagged.since, Timestamp::from_millis(7500));
         let found = of_class_1(&verdicts);
         // Ten windows.
         assert!((found.t - 5.0 * 10_f64.sqrt()).abs() < 1e-9, "{}", found.t);
@@ -483,25 +483,26 @@ mod tests {
         );
         assert_eq!(found.shift_curve, [0.0, 1.0, 0.0]);
         assert_eq!(verdicts.resource, ResourceId(3));
-        assert_eq!(verdicts.told().count(), 1);
+        assert_eq!(verdicts.flagged().count(), 1);
     }
 
     #[test]
     fn one_event_accuses_nobody_and_a_lasting_one_in_a_long_recording_does() {
-        let told_for = |seconds: f64| {
+        let flagged_for = |seconds: f64| {
             let within = move |at: f64| (100.0..=100.0 + seconds).contains(&at);
-            let (verdicts, told) = whole(3600, move |at| within(at).then_some(Confidence::Likely));
-            assert_eq!(of_class_1(&verdicts).told, told.is_some());
-            told.is_some()
+            let (verdicts, flagged) =
+                whole(3600, move |at| within(at).then_some(Confidence::Likely));
+            assert_eq!(of_class_1(&verdicts).flagged, flagged.is_some());
+            flagged.is_some()
         };
-        assert!(!told_for(27.5));
-        assert!(told_for(30.0));
+        assert!(!flagged_for(27.5));
+        assert!(flagged_for(30.0));
         // Two events that are hours apart are not one that lasts.
         let (verdicts, _) = whole(3600, |at| {
             let twice = (100.0..=125.0).contains(&at) || (3000.0..=3025.0).contains(&at);
             twice.then_some(Confidence::Likely)
         });
-        assert_eq!(verdicts.told().count(), 0);
+        assert_eq!(verdicts.flagged().count(), 0);
     }
 
     #[test]
@@ -509,11 +510,11 @@ mod tests {
         let (verdicts, _) = whole(40, |_| Some(Confidence::Strong));
         assert_eq!(of_class_1(&verdicts).culprit, Some(Confidence::Likely));
         let (verdicts, _) = whole(40, |at| (at > 30.0).then_some(Confidence::Strong));
-        assert!(!of_class_1(&verdicts).told);
+        assert!(!of_class_1(&verdicts).flagged);
     }
 
     #[test]
-    fn who_cannot_be_told_apart_now_and_then_stays_so() {
+    fn classes_that_cannot_be_separated_now_and_then_stay_so() {
         let mixed = |at: f64| match (at / 2.5) as u64 % 3 {
             0 => Some(Confidence::Ambiguous),
             _ => Some(Confidence::Strong),
@@ -540,14 +541,14 @@ mod tests {
                 classes: vec![verdict(1, occupied)],
             });
         }
-        let (verdicts, told) = not_believed.finish();
-        assert!(told.is_empty() && verdicts.told().count() == 0);
+        let (verdicts, flagged) = not_believed.finish();
+        assert!(flagged.is_empty() && verdicts.flagged().count() == 0);
         assert_eq!(verdicts.full, 1.0);
     }
 
     #[test]
     fn nothing_says_nothing() {
-        let (verdicts, told) = WholeRecording::new(Duration::ZERO, true).finish();
-        assert!(verdicts.classes.is_empty() && told.is_empty());
+        let (verdicts, flagged) = WholeRecording::new(Duration::ZERO, true).finish();
+        assert!(verdicts.classes.is_empty() && flagged.is_empty());
     }
 }

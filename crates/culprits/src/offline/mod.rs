@@ -31,8 +31,8 @@ pub(super) struct Judged {
     /// When accused classes were first named, and the last evaluation; Unix nanoseconds.
     named_at: BTreeMap<ClassId, i64>,
     evaluated_at: i64,
-    /// How often accused classes were named, of so many evaluations.
-    told: BTreeMap<ClassId, u32>,
+    /// How often accused classes were flagged, of so many evaluations.
+    flagged: BTreeMap<ClassId, u32>,
     evaluations: u32,
 }
 
@@ -60,16 +60,16 @@ fn judge_one(mut replay: Replay<'_>) -> Judged {
         whole.add(&verdicts);
         evaluations += 1;
     }
-    let (verdicts, told) = whole.finish();
-    let at = |told: Timestamp| replay.at(told);
+    let (verdicts, flagged) = whole.finish();
+    let at = |since: Timestamp| replay.at(since);
     Judged {
         scale,
-        named_at: told
+        named_at: flagged
             .iter()
             .map(|(class, it)| (*class, at(it.since)))
             .collect(),
         evaluated_at: at(verdicts.at),
-        told: told
+        flagged: flagged
             .iter()
             .map(|(class, it)| (*class, it.evaluations))
             .collect(),
@@ -157,7 +157,7 @@ fn shown(evidence: &Evidence) -> (i64, i64) {
 fn weight(evidence: &Evidence, judged: &[Option<Judged>], place: usize) -> f64 {
     let resource = &evidence.resources[place];
     let judged = judged.get(place).and_then(Option::as_ref);
-    let accused = judged.is_some_and(|it| !it.told.is_empty());
+    let accused = judged.is_some_and(|it| !it.flagged.is_empty());
     match resource.series.unit {
         Unit::Rate => -1.0,
         Unit::Busy { capacity } => {
@@ -224,7 +224,7 @@ fn doubt(resource: &Resource, judged: Option<&Judged>) -> Vec<String> {
             judged.scale * 7.5,
             2.0 * window
         ));
-    } else if verdicts.utilization < UTILIZATION_MIN && judged.told.is_empty() {
+    } else if verdicts.utilization < UTILIZATION_MIN && judged.flagged.is_empty() {
         let used = 100.0 * verdicts.utilization;
         doubts.push(format!(
             "{name}: {used:.1} % used; nobody is looked for below {:.0} %.",
@@ -237,10 +237,10 @@ fn doubt(resource: &Resource, judged: Option<&Judged>) -> Vec<String> {
             100.0 * verdicts.full
         ));
     }
-    if judged.told.len() < verdicts.classes.len() && !judged.told.is_empty() {
-        let times: Vec<_> = judged.told.values().map(u32::to_string).collect();
+    if judged.flagged.len() < verdicts.classes.len() && !judged.flagged.is_empty() {
+        let times: Vec<_> = judged.flagged.values().map(u32::to_string).collect();
         doubts.push(format!(
-            "{name}: those who are accused were told by {} of {} evaluations, each of {window:.0} s; who is told for less than {window:.0} s is not accused.",
+            "{name}: the classes named here were flagged by {} of {} evaluations, each of {window:.0} s; a class that is flagged for less than {window:.0} s is not named.",
             times.join(", "),
             judged.evaluations
         ));

@@ -160,7 +160,7 @@ impl<'a> Builder<'a> {
     /// Estimated parts of accused classes, the greatest first.
     fn parts(&self, shown: &Shown<'_>) -> Vec<Part> {
         let verdicts = shown.material.verdicts.map_or(&[][..], |it| &it.classes);
-        let accused = verdicts.iter().filter(|it| it.told);
+        let accused = verdicts.iter().filter(|it| it.flagged);
         let accused = accused.filter(|it| self.lives.len() > it.class.index());
         let mut parts: Vec<(ClassId, Vec<f64>)> = accused
             .map(|it| {
@@ -349,7 +349,7 @@ impl<'a> Shown<'a> {
     }
 
     fn accused(&self, class: ClassId) -> Option<&Verdict> {
-        self.verdict(class).filter(|it| it.told)
+        self.verdict(class).filter(|it| it.flagged)
     }
 
     /// What was found of its clock, for people.
@@ -390,8 +390,8 @@ fn by_class<'a>(material: &Material<'a>) -> Vec<Lives<'a>> {
 fn scattered(verdicts: &Verdicts) -> BTreeSet<ClassId> {
     let mut all: Vec<&Verdict> = verdicts.classes.iter().collect();
     all.sort_by(|one, other| {
-        let by_told = other.told.cmp(&one.told);
-        by_told.then(other.share.total_cmp(&one.share))
+        let by_flag = other.flagged.cmp(&one.flagged);
+        by_flag.then(other.share.total_cmp(&one.share))
     });
     all.iter().take(SCATTERED_MAX).map(|it| it.class).collect()
 }

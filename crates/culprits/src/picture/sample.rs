@@ -50,23 +50,23 @@ pub(super) fn spans() -> Vec<Span> {
 }
 
 pub(super) fn verdict(class: u16, share: f64, culprit: Option<Confidence>) -> Verdict {
-    let told = culprit.is_some();
+    let flagged = culprit.is_some();
     Verdict {
         class: ClassId(class),
         requests: 30.0,
         share,
         cost_seconds: 2.0 * share,
-        relative_error: if told { 0.2 } else { f64::INFINITY },
+        relative_error: if flagged { 0.2 } else { f64::INFINITY },
         cost_range: [1.6 * share, 2.4 * share],
         bounded: false,
         least_cost_seconds: 0.02,
-        t: if told { 10.0 } else { 0.0 },
+        t: if flagged { 10.0 } else { 0.0 },
         z: 9.0,
         shift_ratio: 2.5,
         p: 1e-9,
         p_adjusted: 1e-8,
         pearson: Pearson::UNKNOWN,
-        shift_curve: if told {
+        shift_curve: if flagged {
             vec![0.1, 0.8, 0.1]
         } else {
             Vec::new()
@@ -75,7 +75,7 @@ pub(super) fn verdict(class: u16, share: f64, culprit: Option<Confidence>) -> Ve
         culprit,
         ambiguous_with: Vec::new(),
         suspected: None,
-        told,
+        flagged,
     }
 }
 

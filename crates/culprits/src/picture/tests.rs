@@ -171,7 +171,10 @@ fn text_tells_verdicts_first() {
             < place("completions and use")
     );
     assert!(place("GET /search is throttled: concurrency 2, by operator") > 0);
-    verdicts.classes.iter_mut().for_each(|it| it.told = false);
+    verdicts
+        .classes
+        .iter_mut()
+        .for_each(|it| it.flagged = false);
     let text = report(&self::material(&requests, &spans, Some(&verdicts))).text(20);
     assert!(
         text.contains("nobody is accused, by 30 s of data"),
@@ -334,7 +337,7 @@ fn until_enough_was_seen_it_says_that_it_is_not_known_yet() {
         report.text(20)
     };
     let mut nobody = verdicts.clone();
-    nobody.classes.iter_mut().for_each(|it| it.told = false);
+    nobody.classes.iter_mut().for_each(|it| it.flagged = false);
     let early = |basis, verdicts| text(basis, verdicts).contains("\nnot known yet: ");
     for verdicts in [&verdicts, &nobody] {
         assert!(

@@ -4,8 +4,8 @@
 //! ```text
 //! scenarios  33 families x seeds that nobody tuned on, 30 s of elephants each, in the simulator
 //! named      by the evaluation at the end: precision_pct, recall_pct, cost_error_pct
-//! told       two of three evaluations within 30 s of the onset: told_precision_pct, ..
-//! quiet      hours without elephants: accusations told in 24 h, their 95 % bound, and those after the first two
+//! flagged    two of three evaluations within 30 s of the onset: flagged_precision_pct, ..
+//! quiet      hours without elephants: accusations in 24 h, their 95 % bound, and those after the first two
 //!            minutes of a site (later)
 //! experiment culprits and innocents that the experiment confirms within a budget
 //! cost       10,000 requests/s of 200 classes, as live: time per request and per evaluation, on one thread
@@ -168,18 +168,23 @@ impl Bench {
             let wrong = f64::from(score.wrong) / f64::from(score.runs.max(1));
             self.put(arm, "false_per_run", label, Some(wrong));
         }
-        let told = &found.told;
-        self.put(OWN, "told_precision_pct", label, percent(told.precision()));
-        self.put(OWN, "told_recall_pct", label, percent(told.recall()));
+        let flagged = &found.flagged;
+        self.put(
+            OWN,
+            "flagged_precision_pct",
+            label,
+            percent(flagged.precision()),
+        );
+        self.put(OWN, "flagged_recall_pct", label, percent(flagged.recall()));
         for (metric, part) in [
-            ("told_after_p50_seconds", 0.5),
-            ("told_after_p90_seconds", 0.9),
+            ("flagged_after_p50_seconds", 0.5),
+            ("flagged_after_p90_seconds", 0.9),
         ] {
-            let delay = told.delay(part).filter(|delay| delay.is_finite());
+            let delay = flagged.delay(part).filter(|delay| delay.is_finite());
             self.put(OWN, metric, label, delay);
         }
         self.raw.push(json!({
-            "scenarios": label, "named": counts(&found.at_end), "told": counts(told), "errors": found.errors,
+            "scenarios": label, "named": counts(&found.at_end), "flagged": counts(flagged), "errors": found.errors,
             "baselines": found.baselines.iter().map(|(it, score)| (it.label(), counts(score))).collect::<BTreeMap<_, _>>(),
         }));
     }
@@ -191,17 +196,17 @@ impl Bench {
             all.merge(hour);
         }
         self.put(OWN, "quiet_hours", "", Some(all.hours));
-        self.put(OWN, "told_per_day", "quiet", Some(all.per_day()));
+        self.put(OWN, "flagged_per_day", "quiet", Some(all.per_day()));
         self.put(
             OWN,
-            "told_per_day_bound",
+            "flagged_per_day_bound",
             "quiet",
             Some(all.per_day_bound()),
         );
         let later = Some(all.later_per_day());
-        self.put(OWN, "told_per_day_later", "quiet", later);
+        self.put(OWN, "flagged_per_day_later", "quiet", later);
         self.raw.push(json!({
-            "quiet_hours": all.hours, "evaluations": all.evaluations, "named": all.named, "told": all.told,
+            "quiet_hours": all.hours, "evaluations": all.evaluations, "named": all.named, "flagged": all.flagged,
             "at_start": all.at_start,
         }));
     }
@@ -240,7 +245,7 @@ impl Bench {
         let (requests, points) = crowd();
         let mut requests = requests.iter().peekable();
         let mut points = points.into_iter().peekable();
-        let (mut told, mut telling) = (0u32, Duration::ZERO);
+        let (mut given, mut telling) = (0u32, Duration::ZERO);
         let (mut evaluations, mut evaluating) = (0u32, Duration::ZERO);
         let begin = Timestamp::from_nanos(COST_FROM);
         for turn in 1..=(COST_SECONDS as f64 / EVERY.as_secs_f64()) as u32 {
@@ -260,20 +265,20 @@ impl Bench {
             std::hint::black_box(verdicts);
             // Before, the long window is not full.
             if passed > LONG_WINDOW {
-                told += many;
+                given += many;
                 telling += between.since(began);
                 evaluations += 1;
                 evaluating += after.since(between);
             }
         }
-        let each = telling.as_secs_f64() / f64::from(told);
+        let each = telling.as_secs_f64() / f64::from(given);
         let evaluation = evaluating.as_secs_f64() / f64::from(evaluations);
         let core = each * RATE as f64 + evaluation / EVERY.as_secs_f64();
         self.put(OWN, "request_ns", "", Some(1e9 * each));
         self.put(OWN, "evaluation_ms", "", Some(1e3 * evaluation));
         self.put(OWN, "core_pct", "", Some(100.0 * core));
         self.raw.push(json!({
-            "requests": told, "classes": CLASSES, "evaluations": evaluations, "core_pct": 100.0 * core,
+            "requests": given, "classes": CLASSES, "evaluations": evaluations, "core_pct": 100.0 * core,
         }));
     }
 }
@@ -322,13 +327,13 @@ fn verdicts(table: &Table) -> Vec<Option<crate::results::GoalVerdict>> {
     let of = |metric: &str| median(table, OWN, metric);
     vec![
         at_least(
-            "precision of who is told within 30 s, %".into(),
-            of("told_precision_pct"),
+            "precision of what is flagged within 30 s, %".into(),
+            of("flagged_precision_pct"),
             95.0,
         ),
         at_least(
-            "recall of who is told within 30 s, %".into(),
-            of("told_recall_pct"),
+            "recall of what is flagged within 30 s, %".into(),
+            of("flagged_recall_pct"),
             95.0,
         ),
         at_most(
@@ -338,12 +343,12 @@ fn verdicts(table: &Table) -> Vec<Option<crate::results::GoalVerdict>> {
         ),
         at_most(
             "false accusations in 24 h without elephants".into(),
-            of("told_per_day[quiet]"),
+            of("flagged_per_day[quiet]"),
             1.0,
         ),
         at_most(
             "the same, upper end of the 95 % interval".into(),
-            of("told_per_day_bound[quiet]"),
+            of("flagged_per_day_bound[quiet]"),
             1.0,
         ),
         at_most(

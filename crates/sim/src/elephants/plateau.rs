@@ -25,7 +25,7 @@ pub struct Plateau {
     /// Evaluations from then on, in which the elephant was one.
     pub evaluations: usize,
     /// Those of them that named it.
-    pub told: usize,
+    pub flagged: usize,
     /// Innocents that were named, a line each for the first time.
     pub wrong: Vec<String>,
 }
@@ -36,7 +36,7 @@ impl Plateau {
         self.sites += other.sites;
         self.delays.extend(other.delays);
         self.evaluations += other.evaluations;
-        self.told += other.told;
+        self.flagged += other.flagged;
         self.wrong.extend(other.wrong);
     }
 }
@@ -76,22 +76,22 @@ pub fn run(seed: u64) -> Plateau {
     let mut wrong = BTreeSet::new();
     for turn in Replay::new(&trace) {
         let truths = truths(&trace, Resource::Database, turn.at);
-        let verdicts = turn.verdicts.iter().map(|(_, it)| Named::of(it.told()));
-        let told: Vec<_> = verdicts.flat_map(|it| it.classes.into_keys()).collect();
+        let verdicts = turn.verdicts.iter().map(|(_, it)| Named::of(it.flagged()));
+        let flagged: Vec<_> = verdicts.flat_map(|it| it.classes.into_keys()).collect();
         let innocent = |class: &&usize| truths[**class].label == Label::Innocent;
-        for class in told.iter().filter(innocent) {
+        for class in flagged.iter().filter(innocent) {
             if wrong.insert(*class) {
                 let line = format!("seed {seed} at {} s: class {class}", turn.at);
                 found.wrong.push(line);
             }
         }
-        let is_told = told.contains(&elephant);
-        if is_told && found.delays.is_empty() {
+        let is_flagged = flagged.contains(&elephant);
+        if is_flagged && found.delays.is_empty() {
             found.delays.push(turn.at - after);
         }
         if !found.delays.is_empty() && truths[elephant].label == Label::Culprit {
             found.evaluations += 1;
-            found.told += usize::from(is_told);
+            found.flagged += usize::from(is_flagged);
         }
     }
     found
@@ -106,7 +106,7 @@ mod tests {
         let mut all = Plateau::default();
         (0..6).for_each(|seed| all.merge(run(seed)));
         assert!(all.delays.len() >= 4, "{all:?}");
-        assert!(20 * all.told >= 19 * all.evaluations, "{all:?}");
+        assert!(20 * all.flagged >= 19 * all.evaluations, "{all:?}");
         // Of more than a hundred classes; some were culprits until all others became as dear.
         assert!(all.wrong.len() <= 3, "{all:?}");
     }

@@ -31,7 +31,7 @@ pub struct Quiet {
     /// Innocents that single evaluations named.
     pub named: u64,
     /// Innocents that were named, a line each.
-    pub told: Vec<String>,
+    pub flagged: Vec<String>,
     /// How many of them within two minutes of a site's start.
     pub at_start: usize,
 }
@@ -45,23 +45,23 @@ impl Quiet {
         self.hours += other.hours;
         self.evaluations += other.evaluations;
         self.named += other.named;
-        self.told.extend(other.told);
+        self.flagged.extend(other.flagged);
         self.at_start += other.at_start;
     }
 
     /// False accusations in 24 hours.
     pub fn per_day(&self) -> f64 {
-        self.told.len() as f64 * 24.0 / self.hours
+        self.flagged.len() as f64 * 24.0 / self.hours
     }
 
     /// The same of those that came after a site's start.
     pub fn later_per_day(&self) -> f64 {
-        (self.told.len() - self.at_start) as f64 * 24.0 / self.hours
+        (self.flagged.len() - self.at_start) as f64 * 24.0 / self.hours
     }
 
     /// Upper end of the one-sided 95 % interval of all.
     pub fn per_day_bound(&self) -> f64 {
-        most_likely(self.told.len()) * 24.0 / self.hours
+        most_likely(self.flagged.len()) * 24.0 / self.hours
     }
 }
 
@@ -83,8 +83,8 @@ pub(super) fn judge(trace: &Trace, seed: u64, replay: Replay<'_>) -> Quiet {
         for (resource, verdicts) in &turn.verdicts {
             quiet.evaluations += 1;
             let named = Named::of(verdicts.named());
-            let told = Named::of(verdicts.told());
-            if !named.classes.is_empty() || !told.classes.is_empty() {
+            let flagged = Named::of(verdicts.flagged());
+            if !named.classes.is_empty() || !flagged.classes.is_empty() {
                 let truths = truths(trace, *resource, turn.at);
                 let innocent = |class: &usize, with: &[usize]| {
                     let mut all = with.iter().chain([class]);
@@ -95,7 +95,7 @@ pub(super) fn judge(trace: &Trace, seed: u64, replay: Replay<'_>) -> Quiet {
                     .iter()
                     .filter(|(class, (with, _))| innocent(class, with));
                 quiet.named += wrong.count() as u64;
-                for (class, (with, _)) in &told.classes {
+                for (class, (with, _)) in &flagged.classes {
                     if innocent(class, with) && !before.contains(class) {
                         let place = format!("seed {seed} at {} s: class {class}", turn.at);
                         let seen = verdicts.classes.iter();
@@ -110,13 +110,13 @@ pub(super) fn judge(trace: &Trace, seed: u64, replay: Replay<'_>) -> Quiet {
                         let life = 1e3 * mean_life(trace, *class);
                         let full = 100.0 * verdicts.full;
                         quiet.at_start += usize::from(turn.at <= START);
-                        quiet.told.push(format!(
+                        quiet.flagged.push(format!(
                             "{place}, {share:.1} % of the capacity, {cost:.1} ms each in {life:.1} ms{seen}, {full:.0} % full"
                         ));
                     }
                 }
             }
-            before = told.classes.into_keys().collect();
+            before = flagged.classes.into_keys().collect();
         }
     }
     quiet
@@ -189,13 +189,13 @@ pub(super) fn found_late(trace: &Trace, elephant: u16, mut replay: Replay<'_>) -
     let (elephant, after) = (usize::from(elephant), trace.onset);
     let truths = truths_between(trace, Resource::Database, after, after + LATE_SECONDS);
     let truth = truths[elephant];
-    let told = replay.find(|turn| {
-        let mut told = turn.verdicts.iter().flat_map(|(_, it)| it.told());
-        told.any(|verdict| usize::from(verdict.class.0) == elephant)
+    let flagged = replay.find(|turn| {
+        let mut flagged = turn.verdicts.iter().flat_map(|(_, it)| it.flagged());
+        flagged.any(|verdict| usize::from(verdict.class.0) == elephant)
     });
     (truth.label == Label::Culprit).then(|| Late {
         share: truth.share,
-        delay: told.map(|turn| turn.at - after),
+        delay: flagged.map(|turn| turn.at - after),
     })
 }
 
@@ -203,7 +203,7 @@ pub(super) fn found_late(trace: &Trace, elephant: u16, mut replay: Replay<'_>) -
 #[derive(Clone, Debug, Default)]
 pub struct Nobodys {
     /// Innocents that were named, a line each.
-    pub told: Vec<String>,
+    pub flagged: Vec<String>,
     /// How many of them were the slow class.
     pub slow: usize,
     /// Elephants that were not, a line each.
@@ -217,7 +217,7 @@ pub struct Nobodys {
 impl Nobodys {
     /// Adds another's.
     pub fn merge(&mut self, other: Self) {
-        self.told.extend(other.told);
+        self.flagged.extend(other.flagged);
         self.missed.extend(other.missed);
         self.slow += other.slow;
         self.elephants += other.elephants;
@@ -278,8 +278,8 @@ fn judge_nobodys(trace: &Trace, seed: u64, slow: usize) -> Nobodys {
         let culprits = (0..truths.len()).filter(|it| truths[*it].label == Label::Culprit);
         there.extend(culprits);
         for (_, verdicts) in &turn.verdicts {
-            let told = Named::of(verdicts.told()).classes;
-            for class in told.keys() {
+            let flagged = Named::of(verdicts.flagged()).classes;
+            for class in flagged.keys() {
                 named.insert(*class);
                 let new = !before.contains(class) && truths[*class].label == Label::Innocent;
                 if new {
@@ -288,7 +288,7 @@ fn judge_nobodys(trace: &Trace, seed: u64, slow: usize) -> Nobodys {
                     let seen = seen.find(|seen| usize::from(seen.class.0) == *class);
                     let how = seen.and_then(|seen| seen.culprit);
                     let share = seen.map_or(0.0, |seen| 100.0 * seen.share);
-                    found.told.push(format!(
+                    found.flagged.push(format!(
                         "seed {seed} at {} s: class {class}{}, thought {share:.0} %, {:.0} % full, {}",
                         turn.at,
                         if *class == slow { " (slow)" } else { "" },
@@ -297,7 +297,7 @@ fn judge_nobodys(trace: &Trace, seed: u64, slow: usize) -> Nobodys {
                     ));
                 }
             }
-            before = told.into_keys().collect();
+            before = flagged.into_keys().collect();
         }
     }
     for class in there.difference(&named) {
@@ -426,7 +426,7 @@ mod tests {
         let mut all = Quiet::default();
         (0..4).for_each(|seed| all.merge(run(seed, 120.0)));
         // Of 40 classes and more on each of four sites.
-        assert!(all.told.len() <= 2, "{:#?}", all.told);
+        assert!(all.flagged.len() <= 2, "{:#?}", all.flagged);
         assert_eq!(all.evaluations, 4 * 48);
     }
 
@@ -437,7 +437,7 @@ mod tests {
         for seed in [1, 5, 7, 9, 15, 25] {
             all.merge(nobodys(seed));
         }
-        assert_eq!(all.slow, 0, "{:#?}", all.told);
+        assert_eq!(all.slow, 0, "{:#?}", all.flagged);
         assert_eq!(all.found, all.elephants, "{:?}", all.missed);
         assert!(all.elephants > 0);
     }
@@ -445,7 +445,10 @@ mod tests {
     #[test]
     fn a_job_that_fills_the_resource_now_and_then_is_blamed_on_nobody_who_comes_often() {
         let found = run(2086, 200.0);
-        let frequent = found.told.iter().filter(|line| line.contains("class 1,"));
-        assert_eq!(frequent.count(), 0, "{:#?}", found.told);
+        let frequent = found
+            .flagged
+            .iter()
+            .filter(|line| line.contains("class 1,"));
+        assert_eq!(frequent.count(), 0, "{:#?}", found.flagged);
     }
 }

@@ -72,9 +72,9 @@ mod tests {
     #[test]
     fn with_what_was_learned_an_innocent_is_not_told_that_else_is() {
         let without = quiet::run(1010, 40.0);
-        assert_eq!(without.told.len(), 1, "{:#?}", without.told);
+        assert_eq!(without.flagged.len(), 1, "{:#?}", without.flagged);
         let with = run(1010, 40.0).unwrap();
-        assert!(with.told.is_empty(), "{:#?}", with.told);
+        assert!(with.flagged.is_empty(), "{:#?}", with.flagged);
         assert_eq!(with.evaluations, without.evaluations);
     }
 }

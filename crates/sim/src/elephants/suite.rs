@@ -17,7 +17,7 @@ pub struct Found {
     /// What the evaluation at the end names.
     pub at_end: Score,
     /// What the operator had been shown by then, within 30 s of the onset: two of three evaluations.
-    pub told: Score,
+    pub flagged: Score,
     /// Plain statistics on the last 30 s.
     pub baselines: BTreeMap<Baseline, Score>,
     /// Errors, a line each.
@@ -28,7 +28,7 @@ impl Found {
     /// Adds another's.
     pub fn merge(&mut self, other: &Self) {
         self.at_end.merge(&other.at_end);
-        self.told.merge(&other.told);
+        self.flagged.merge(&other.flagged);
         for (baseline, score) in &other.baselines {
             self.baselines.entry(*baseline).or_default().merge(score);
         }
@@ -112,7 +112,7 @@ fn discover(family: Family, seed: u64, trace: &Trace) -> Found {
             .retain(|class, _| truths[*class].label != Label::Innocent || innocent.contains(class));
         let named = Named::of(verdicts.named());
         found.at_end.add(&truths, &named);
-        found.told.add(&truths, &ever);
+        found.flagged.add(&truths, &ever);
         for (class, _) in truths
             .iter()
             .enumerate()
@@ -121,7 +121,7 @@ fn discover(family: Family, seed: u64, trace: &Trace) -> Found {
             let delay = since
                 .get(&class)
                 .map_or(f64::INFINITY, |at| at - trace.onset);
-            found.told.delays.push(delay);
+            found.flagged.delays.push(delay);
         }
         let name = format!(
             "{} {seed} {} (clock {:+.0} ms)",
@@ -136,7 +136,7 @@ fn discover(family: Family, seed: u64, trace: &Trace) -> Found {
 
 fn note_flagged(trace: &Trace, turn: &Evaluation, flagged: &mut BTreeMap<Resource, Flagged>) {
     for (resource, verdicts) in &turn.verdicts {
-        let now = Named::of(verdicts.told()).classes;
+        let now = Named::of(verdicts.flagged()).classes;
         if now.is_empty() {
             continue;
         }
@@ -169,11 +169,11 @@ fn note_errors(
         let kinds = match truth.label {
             Label::Culprit => [
                 (!named.classes.contains_key(&class), "missed"),
-                (!ever.classes.contains_key(&class), "never told"),
+                (!ever.classes.contains_key(&class), "never flagged"),
             ],
             Label::Innocent => [
                 (is_false(named), "false"),
-                (is_false(ever), "told though innocent"),
+                (is_false(ever), "flagged though innocent"),
             ],
             Label::Grey => continue,
         };

@@ -307,12 +307,12 @@ impl Front {
     pub(super) fn culprits(&self, now: Timestamp) -> Vec<Culprit<'_>> {
         let found = self.verdicts.iter().zip(RESOURCES);
         let found = found.flat_map(|(verdicts, resource)| {
-            let all = verdicts.told().chain(verdicts.suspected());
+            let all = verdicts.flagged().chain(verdicts.suspected());
             all.map(move |it| (it, resource))
         });
         found
             .filter_map(|(it, resource)| {
-                let confidence = match it.told {
+                let confidence = match it.flagged {
                     true => Some(it.culprit?),
                     false => None,
                 };
@@ -384,9 +384,9 @@ impl Front {
             return;
         };
         let culprits = self.culprits(now);
-        let told = culprits.iter();
-        let told = told.filter(|it| it.confidence.is_some());
-        let mut but: Vec<&str> = told.map(|it| it.class).collect();
+        let flagged = culprits.iter();
+        let flagged = flagged.filter(|it| it.confidence.is_some());
+        let mut but: Vec<&str> = flagged.map(|it| it.class).collect();
         but.extend(automatic.classes());
         let (latency, held_back) = self.fared(now, |it| !but.contains(&&*self.names[it]));
         let heard = Heard {

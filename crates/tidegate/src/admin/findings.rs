@@ -20,7 +20,7 @@ pub(super) fn metrics(plane: &Plane, text: &mut Text) {
     let families: [(_, _, Value); 2] = [
         (
             "tidegate_culprit_share",
-            "Part of the resource's capacity that a class uses which is told to be a culprit.",
+            "Part of the resource's capacity that a class flagged as a culprit uses.",
             |it| it.share,
         ),
         (
@@ -31,8 +31,8 @@ pub(super) fn metrics(plane: &Plane, text: &mut Text) {
     ];
     for (name, help, value) in families {
         let mut family = text.family(name, Kind::Gauge, help);
-        for it in findings.told() {
-            let Some((confidence, _)) = &it.told else {
+        for it in findings.flagged() {
+            let Some((confidence, _)) = &it.flagged else {
                 continue;
             };
             let labels = [
@@ -87,7 +87,7 @@ pub(super) fn reasons(plane: &Plane, class: &str) -> Vec<String> {
 fn sentence(it: &Finding, now: Timestamp) -> Option<String> {
     let [t, z, ratio] = it.evidence;
     let cost = it.cost_seconds * 1e3;
-    let Some((confidence, since)) = &it.told else {
+    let Some((confidence, since)) = &it.flagged else {
         return (it.share >= SHARE_TOLD).then(|| {
             format!(
                 "{} may use {:.1} % of {}, {cost:.2} ms per request; that is not enough or not sure \
@@ -103,11 +103,11 @@ fn sentence(it: &Finding, now: Timestamp) -> Option<String> {
         Confidence::Strong => "the evidence is strong",
         Confidence::Likely => "likely",
         Confidence::Ambiguous => "or one that always runs together with it",
-        Confidence::FromOccupancy => "told from lives alone, since the resource is full",
+        Confidence::FromOccupancy => "flagged from lives alone, since the resource is full",
     };
     Some(format!(
         "{} uses {:.0} % of {}: {sure}; {cost:.2} ms per request, +-{:.0} % (t {t:.1}, z {z:.1}, {ratio:.1} \
-         times the best wrong time), told since {:.0} s",
+         times the best wrong time), flagged since {:.0} s",
         it.class,
         it.share * 100.0,
         it.resource,
@@ -132,7 +132,7 @@ mod tests {
             cost_error: 0.08,
             evidence: [25.0, 14.5, 4.2],
             in_progress: 3.0,
-            told: Some((Confidence::Strong, Timestamp::from_millis(2000))),
+            flagged: Some((Confidence::Strong, Timestamp::from_millis(2000))),
             suspected: None,
         }
     }
@@ -143,11 +143,11 @@ mod tests {
         assert_eq!(
             sentence(&finding(), now).unwrap(),
             "GET /search uses 31 % of db cpu: the evidence is strong; 42.00 ms per request, +-8 % (t 25.0, \
-             z 14.5, 4.2 times the best wrong time), told since 12 s"
+             z 14.5, 4.2 times the best wrong time), flagged since 12 s"
         );
         let small = Finding {
             share: 0.02,
-            told: None,
+            flagged: None,
             suspected: None,
             ..finding()
         };

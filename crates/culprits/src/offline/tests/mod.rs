@@ -87,7 +87,7 @@ impl Score {
                 truth.cost_seconds,
                 verdict.t
             );
-            match (truth.label, verdict.told) {
+            match (truth.label, verdict.flagged) {
                 (Label::Culprit, true) => {
                     self.right.push(line);
                     self.errors.push((cost / truth.cost_seconds - 1.0).abs());

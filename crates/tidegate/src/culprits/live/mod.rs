@@ -85,7 +85,7 @@ pub(crate) struct Finding {
     /// Its mean number of requests in progress.
     pub(crate) in_progress: f64,
     /// How sure it is that it is a culprit, and since when it is named; none if it is not.
-    pub(crate) told: Option<(Confidence, Timestamp)>,
+    pub(crate) flagged: Option<(Confidence, Timestamp)>,
     /// The share for which it is worth a trial, though it is not named.
     pub(crate) suspected: Option<f64>,
 }
@@ -107,8 +107,8 @@ pub(crate) struct Findings {
 
 impl Findings {
     /// Which classes are named.
-    pub(crate) fn told(&self) -> impl Iterator<Item = &Finding> {
-        self.all.iter().take_while(|it| it.told.is_some())
+    pub(crate) fn flagged(&self) -> impl Iterator<Item = &Finding> {
+        self.all.iter().take_while(|it| it.flagged.is_some())
     }
 }
 
@@ -444,10 +444,10 @@ impl Running {
     /// Does by itself what the operator lets it do.
     fn act(&mut self, now: Timestamp) {
         let findings = self.findings.load_full();
-        let told: BTreeSet<&str> = findings.told().map(|it| &*it.class).collect();
+        let flagged: BTreeSet<&str> = findings.flagged().map(|it| &*it.class).collect();
         let slo = self.config.slo.as_secs_f64();
         let own = |name: &str| self.policy.as_ref().is_some_and(|it| it.throttles(name));
-        let but = |name: &str| told.contains(name) || own(name);
+        let but = |name: &str| flagged.contains(name) || own(name);
         let fare = self.requests.others_fare(&but, HELD_BACK * slo, now);
         let others = OthersDo {
             latency: fare.seconds.map(|seconds| seconds / slo),
@@ -482,8 +482,8 @@ impl Running {
     fn experiment_on_ambiguous(&mut self, findings: &Findings, now: Timestamp) {
         self.experimented_at
             .retain(|_, at| now.since(*at) < EXPERIMENT_LASTS);
-        let unsure = findings.told().find(|it| {
-            let ambiguous = matches!(it.told, Some((Confidence::Ambiguous, _)));
+        let unsure = findings.flagged().find(|it| {
+            let ambiguous = matches!(it.flagged, Some((Confidence::Ambiguous, _)));
             let class = (it.class.to_string(), it.resource.to_string());
             ambiguous && !self.experimented_at.contains_key(&class)
         });
@@ -567,7 +567,7 @@ impl Running {
                     .get(it.class.index())
                     .filter(|name| !name.is_empty())?;
                 let confidence = it.culprit.unwrap_or(Confidence::Likely);
-                let since = watched.named_at.get(&it.class).filter(|_| it.told);
+                let since = watched.named_at.get(&it.class).filter(|_| it.flagged);
                 Some(Finding {
                     class: Arc::clone(class),
                     pattern: patterns.get(it.class.index()).cloned().flatten(),
@@ -577,7 +577,7 @@ impl Running {
                     cost_error: it.relative_error,
                     evidence: [it.t, it.z, it.shift_ratio],
                     in_progress: self.requests.in_progress(it.class),
-                    told: since.map(|since| (confidence, *since)),
+                    flagged: since.map(|since| (confidence, *since)),
                     suspected: it.suspected,
                 })
             });
@@ -585,8 +585,8 @@ impl Running {
         };
         let mut all: Vec<_> = self.watched.iter().flat_map(of).collect();
         all.sort_by(|one, other| {
-            let told = other.told.is_some().cmp(&one.told.is_some());
-            told.then(other.share.total_cmp(&one.share))
+            let flagged = other.flagged.is_some().cmp(&one.flagged.is_some());
+            flagged.then(other.share.total_cmp(&one.share))
         });
         all
     }

@@ -145,7 +145,7 @@ impl Policy {
         order: &'a str,
         standing: &[Throttle],
     ) -> Option<Culprit<'a>> {
-        let (confidence, share) = match &it.told {
+        let (confidence, share) = match &it.flagged {
             Some((confidence, _)) => (Some(*confidence), it.share),
             None => (None, it.suspected?),
         };
@@ -205,7 +205,7 @@ mod tests {
 
     use tidegate_culprits::names::class_pattern;
 
-    fn finding(class: &str, told: Option<Confidence>) -> Finding {
+    fn finding(class: &str, flagged: Option<Confidence>) -> Finding {
         // As discovery would call it: `cart` by the configuration, and paths without a query.
         let pattern = match class {
             "other" => None,
@@ -222,7 +222,7 @@ mod tests {
             cost_error: 0.1,
             evidence: [20.0, 10.0, 3.0],
             in_progress: 10.0,
-            told: told.map(|sure| (sure, Timestamp::ZERO)),
+            flagged: flagged.map(|sure| (sure, Timestamp::ZERO)),
             suspected: None,
         }
     }

@@ -195,7 +195,7 @@ impl WatchedAll {
         let named = std::mem::take(&mut watched.named_at);
         let since = |class| named.get(&class).copied().unwrap_or(now);
         watched.named_at = verdicts
-            .told()
+            .flagged()
             .map(|verdict| (verdict.class, since(verdict.class)))
             .collect();
         watched.basis = discovery.basis(at, watched.id);

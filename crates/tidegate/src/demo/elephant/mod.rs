@@ -262,7 +262,7 @@ impl Demo {
             return Ok(());
         };
         let findings = culprits.findings();
-        for named in findings.told().filter_map(|it| Named::of(it, now)) {
+        for named in findings.flagged().filter_map(|it| Named::of(it, now)) {
             if !named.right && !self.wrong.contains(&named.class) {
                 self.wrong.push(named.class.clone());
                 if self.story.stage() == StoryStage::Quiet {
@@ -487,7 +487,7 @@ fn phases(
 impl Named {
     /// A finding, if it is named.
     fn of(finding: &Finding, at: Duration) -> Option<Self> {
-        let (confidence, _) = finding.told.as_ref()?;
+        let (confidence, _) = finding.flagged.as_ref()?;
         let pattern = finding.pattern.as_deref().unwrap_or(&finding.class);
         Some(Self {
             at,
