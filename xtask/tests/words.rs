@@ -34,6 +34,12 @@ const RETIRED: &[Retired] = &[
     retired("dither", "delay experiment", &[]),
     retired("dithering", "delay experiment", &[]),
     retired("causal test", "delay experiment", &[]),
+    retired(
+        "hidden bottleneck",
+        "downstream bottleneck",
+        &["crates/core/src/admission/downstream.rs"],
+    ),
+    retired("dip", "probe phase", &["crates/lab/src/load/traces.rs"]),
     retired("elephant", "heavy class, or culprit", ELEPHANTS),
 ];
 

@@ -187,7 +187,7 @@ impl Passes {
     fn beside(table: &LoadTable, site: SiteId, request: Waiter) -> Option<Self> {
         let bounded = request.throttled && table.accounts().bears(site);
         let by = table.limited_by(site);
-        if bounded && matches!(by, Some(LimitBy::Downstream | LimitBy::Dip)) {
+        if bounded && matches!(by, Some(LimitBy::Downstream | LimitBy::ProbePhase)) {
             return Some(Self::Throttled);
         }
         let spared = table.kinds(site).is_spared(request.kind);

@@ -160,7 +160,7 @@ impl Control {
     /// Which kinds of requests take longer than they do with room, and which have surged.
     fn tell_kinds(&mut self, places: &KindPlaces, binds: bool, dt: f64) {
         let room = match self.downstream.state() {
-            (_, true) => Room::Dip,
+            (_, true) => Room::ProbePhase,
             (true, false) => Room::Held,
             (false, false) if binds || self.near => Room::Bound,
             (false, false) => Room::Free,
@@ -253,7 +253,7 @@ impl Control {
         self.agreed = scaled / sum.limits;
         if self.agreed < 1.0 {
             self.by = match self.downstream.state() {
-                (_, true) => LimitBy::Dip,
+                (_, true) => LimitBy::ProbePhase,
                 _ => LimitBy::Downstream,
             };
         }

@@ -19,18 +19,18 @@
 //!             limits bind or not
 //! cap         X * min(2 B, SLO / 2) in flight, X * 2 B if long; 20 ms down and 100 ms up
 //! disengage   CPUs full, or no limit binds and W < 1.2 B, or R < 1.2
-//! dip         at multiples of half a second: a quarter of the cap for 8 W, 100 to 400 ms;
+//! probe phase at multiples of half a second: a quarter of the cap for 8 W, 100 to 400 ms;
 //!             B = W in its last two thirds, at most three times what it was; then again after
 //!             0.25 s if B moved by more than a quarter, else at a multiple of 10 s
-//! void        a dip in which not even a third went away: others did not dip. It tells nothing but
+//! void        a probe phase in which not even a third went away: others were in none. It tells nothing but
 //!             that they see nothing slow: this one lets go too, until the next multiple of 10 s
 //! ```
 //!
 //! While the limit binds, time in service says nothing about the best of it: it grows with whatever
-//! is let in. A dip shows what it would be with less. It must go down to a quarter: at a half every
-//! B is a fixed point (L = 2 X B makes the dip X B, and W then B), and a front-end that starts
-//! overloaded never finds out. Dips are at multiples of a server's clock, so that front-ends on one
-//! dip together: a quarter of one of many shows nothing.
+//! is let in. A probe phase shows what it would be with less. It must go down to a quarter: at a half every
+//! B is a fixed point (L = 2 X B makes the phase X B, and W then B), and a front-end that starts
+//! overloaded never finds out. Probe phases are at multiples of a server's clock, so that front-ends on one
+//! have them together: a quarter of one of many shows nothing.
 //!
 //! A mix that becomes dearer raises W, and no overload is it: no kind takes longer than it did.
 //!
@@ -71,24 +71,24 @@ const CAP_DOWN: f64 = 0.02;
 const CAP_UP: f64 = 0.1;
 /// Little's law is believed once so many have ended for each one in flight.
 const ENDED_ENOUGH: f64 = 0.5;
-/// A dip's part of the cap, its length in times of service, and its bounds.
-const DIP: f64 = 0.25;
-const DIP_SERVICES: f64 = 8.0;
-const DIP_MIN: f64 = 0.1;
-const DIP_MAX: f64 = 0.4;
+/// A probe phase's part of the cap, its length in times of service, and its bounds.
+const PROBE_SHARE: f64 = 0.25;
+const PROBE_SERVICES: f64 = 8.0;
+const PROBE_MIN: f64 = 0.1;
+const PROBE_MAX: f64 = 0.4;
 /// Means are of enough time from this part of the time constant on.
 const KNOWN: f64 = 0.8;
 /// What has lasted for so long is no chance, seconds: means are then of that time.
 const LASTING: f64 = 2.0 * SITE_TAU_S;
-/// Dips begin at multiples of this.
-const DIP_GRID: Duration = Duration::from_millis(500);
-const DIP_SOON: Duration = Duration::from_millis(250);
-const DIP_LATER: Duration = Duration::from_secs(10);
-/// In a dip no more than this part may be left of what was in flight before.
+/// Probe phases begin at multiples of this.
+const PROBE_GRID: Duration = Duration::from_millis(500);
+const PROBE_SOON: Duration = Duration::from_millis(250);
+const PROBE_LATER: Duration = Duration::from_secs(10);
+/// In a probe phase no more than this part may be left of what was in flight before.
 const LEFT_MAX: f64 = 2.0 / 3.0;
 /// A base that moved by more than this part is not known yet.
 const MOVED: f64 = 0.25;
-/// Most that a dip raises the base.
+/// Most that a probe phase raises the base.
 const RAISED_MAX: f64 = 3.0;
 
 /// What is seen of the whole site at a tick.
@@ -123,7 +123,7 @@ pub(super) struct SiteSeen {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Dip {
+struct ProbePhase {
     from: Timestamp,
     until: Timestamp,
     together: bool,
@@ -151,7 +151,7 @@ pub(super) struct Downstream {
     base: Option<f64>,
     /// How dear the mix was of which the base is.
     base_mix: Option<f64>,
-    /// Whether the base is of a site whose limits did not bind for a while, or of a dip.
+    /// Whether the base is of a site whose limits did not bind for a while, or of a probe phase.
     unloaded: bool,
     /// For how long no limit has bound, or some have, seconds.
     calm: f64,
@@ -165,12 +165,12 @@ pub(super) struct Downstream {
     /// No request is served faster than this, seconds: what one takes that waits for no other, while nothing
     /// better is known.
     alone: f64,
-    dip: Option<Dip>,
-    next_dip: Timestamp,
-    /// After a dip alone it does not engage for a while.
+    probe: Option<ProbePhase>,
+    next_probe: Timestamp,
+    /// After a probe phase alone it does not engage for a while.
     void_until: Timestamp,
-    /// Time since the last dip, seconds: what is seen just after one is of the dip.
-    after_dip: f64,
+    /// Time since the last probe phase, seconds: what is seen just after one is of that phase.
+    after_probe: f64,
 }
 
 impl Default for Downstream {
@@ -192,10 +192,10 @@ impl Default for Downstream {
             cap: f64::INFINITY,
             mix: None,
             alone: 0.0,
-            dip: None,
-            next_dip: Timestamp::ZERO,
+            probe: None,
+            next_probe: Timestamp::ZERO,
             void_until: Timestamp::ZERO,
-            after_dip: LASTING,
+            after_probe: LASTING,
         }
     }
 }
@@ -259,9 +259,9 @@ impl Downstream {
         (residence.min(slowdown * base), Some(base))
     }
 
-    /// Whether it holds requests back, and whether in a dip.
+    /// Whether it holds requests back, and whether in a probe phase.
     pub(super) fn state(&self) -> (bool, bool) {
-        (self.engaged, self.dip.is_some())
+        (self.engaged, self.probe.is_some())
     }
 
     /// Takes in a tick; the most that may be in flight at the site, if it has an opinion.
@@ -277,21 +277,21 @@ impl Downstream {
         self.busy = self.busy * kept + seen.utilization * seen.dt;
         self.present = self.present * kept + seen.in_flight * seen.dt;
         self.in_flight = seen.in_flight;
-        if let Some(dip) = &mut self.dip {
+        if let Some(probe) = &mut self.probe {
             // The first third is for what was let in before it.
-            let length = dip.until.since(dip.from);
-            if now.since(dip.from) * 3 > length {
-                dip.time += seen.dt;
-                dip.present += seen.in_flight * seen.dt;
-                dip.useful += seen.useful * seen.dt;
-                dip.ended += seen.ended;
+            let length = probe.until.since(probe.from);
+            if now.since(probe.from) * 3 > length {
+                probe.time += seen.dt;
+                probe.present += seen.in_flight * seen.dt;
+                probe.useful += seen.useful * seen.dt;
+                probe.ended += seen.ended;
             }
-            if !(dip.from..dip.until).contains(&now) {
-                self.end_dip(now);
+            if !(probe.from..probe.until).contains(&now) {
+                self.end_probe(now);
             }
             return self.answer();
         }
-        self.after_dip += seen.dt;
+        self.after_probe += seen.dt;
         self.note_binding(seen);
         self.follow_base(seen);
         self.alone = match seen.inherently_long || !self.unloaded {
@@ -302,9 +302,9 @@ impl Downstream {
         if self.engaged {
             self.follow_cap(seen);
             // A clock that was set leaves no wait for it.
-            if now >= self.next_dip || self.next_dip.since(now) > 2 * DIP_LATER {
-                let length = (DIP_SERVICES * self.residence()).clamp(DIP_MIN, DIP_MAX);
-                self.dip = Some(Dip {
+            if now >= self.next_probe || self.next_probe.since(now) > 2 * PROBE_LATER {
+                let length = (PROBE_SERVICES * self.residence()).clamp(PROBE_MIN, PROBE_MAX);
+                self.probe = Some(ProbePhase {
                     from: now,
                     until: now + Duration::from_secs_f64(length),
                     together: seen.together,
@@ -320,7 +320,11 @@ impl Downstream {
     }
 
     fn answer(&self) -> Option<f64> {
-        let share = if self.dip.is_some() { DIP } else { 1.0 };
+        let share = if self.probe.is_some() {
+            PROBE_SHARE
+        } else {
+            1.0
+        };
         self.engaged.then_some(self.cap * share)
     }
 
@@ -366,7 +370,7 @@ impl Downstream {
         };
         let full = self.is_full();
         if self.engaged {
-            let settled = self.after_dip >= LASTING;
+            let settled = self.after_probe >= LASTING;
             let unhurt = seen.slowdown.is_some_and(|slowdown| slowdown < WELL);
             let well = settled && (unhurt || !seen.binds && residence < WELL * base);
             self.engaged = !(full || well);
@@ -374,7 +378,7 @@ impl Downstream {
         }
         // The first requests' time is not all known yet; or others have seen nothing slow.
         let early = self.time < KNOWN * SITE_TAU_S;
-        let held_off = now < self.void_until && self.void_until.since(now) <= DIP_LATER;
+        let held_off = now < self.void_until && self.void_until.since(now) <= PROBE_LATER;
         if early || held_off {
             return;
         }
@@ -401,7 +405,7 @@ impl Downstream {
         self.engaged = true;
         self.cap = seen.limits.min(seen.in_flight.max(1.0));
         // A front-end that has found out of late knows.
-        self.next_dip = self.next_dip.max(next(now, DIP_GRID));
+        self.next_probe = self.next_probe.max(next(now, PROBE_GRID));
     }
 
     fn follow_cap(&mut self, seen: &SiteSeen) {
@@ -418,21 +422,23 @@ impl Downstream {
         self.cap += (target - self.cap) * weight(seen.dt, tau);
     }
 
-    fn end_dip(&mut self, now: Timestamp) {
-        let Some(dip) = self.dip.take() else { return };
-        self.after_dip = 0.0;
+    fn end_probe(&mut self, now: Timestamp) {
+        let Some(probe) = self.probe.take() else {
+            return;
+        };
+        self.after_probe = 0.0;
         let before = self.base.unwrap_or(f64::INFINITY);
-        let seen = dip.useful / dip.ended;
+        let seen = probe.useful / probe.ended;
         if !(seen.is_finite() && seen > 0.0) {
             // Nothing ended in it: it was too short to tell.
-            self.next_dip = next(now + DIP_SOON, DIP_GRID);
+            self.next_probe = next(now + PROBE_SOON, PROBE_GRID);
             return;
         }
-        if dip.together && dip.present > LEFT_MAX * dip.before * dip.time {
-            // The others see nothing that would be slow; when they do, all dip at such a multiple.
+        if probe.together && probe.present > LEFT_MAX * probe.before * probe.time {
+            // The others see nothing that would be slow; when they do, all have their probe phase at such a multiple.
             self.engaged = false;
-            self.next_dip = next(now, DIP_LATER);
-            self.void_until = self.next_dip;
+            self.next_probe = next(now, PROBE_LATER);
+            self.void_until = self.next_probe;
             return;
         }
         let base = seen.min(RAISED_MAX * before);
@@ -440,9 +446,9 @@ impl Downstream {
         self.base_mix = self.mix.or(self.base_mix);
         self.unloaded = true;
         let moved = (base / before - 1.0).abs() > MOVED;
-        self.next_dip = match moved {
-            true => next(now + DIP_SOON, DIP_GRID),
-            false => next(now + DIP_LATER / 2, DIP_LATER),
+        self.next_probe = match moved {
+            true => next(now + PROBE_SOON, PROBE_GRID),
+            false => next(now + PROBE_LATER / 2, PROBE_LATER),
         };
     }
 }
@@ -541,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cold_start_in_overload_finds_the_base_by_dips() {
+    fn a_cold_start_in_overload_finds_the_base_by_probe_phases() {
         let mut database = Database::new(20.0, 0.02);
         database.run(6000, 3000.0);
         let base = database.downstream.base().unwrap();
@@ -646,10 +652,10 @@ mod tests {
     }
 
     #[test]
-    fn dips_begin_on_the_grid() {
+    fn probe_phases_begin_on_the_grid() {
         let at = Timestamp::from_millis;
-        assert_eq!(next(at(1001), DIP_GRID), at(1500));
-        assert_eq!(next(at(1500), DIP_GRID), at(1500));
-        assert_eq!(next(at(1501), DIP_LATER), at(10_000));
+        assert_eq!(next(at(1001), PROBE_GRID), at(1500));
+        assert_eq!(next(at(1500), PROBE_GRID), at(1500));
+        assert_eq!(next(at(1501), PROBE_LATER), at(10_000));
     }
 }

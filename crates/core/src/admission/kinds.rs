@@ -76,7 +76,7 @@ pub(super) enum Room {
     /// Requests are held back for what is behind the servers.
     Held,
     /// It is measured with less; what is answered now says nothing of how it usually is.
-    Dip,
+    ProbePhase,
 }
 
 /// See the module.
@@ -148,7 +148,7 @@ impl Kinds {
             let many = now.0.wrapping_sub(kind.before.0) as f64;
             let time = now.1.wrapping_sub(kind.before.1) as f64 * 1e-9;
             kind.before = now;
-            if room == Room::Dip {
+            if room == Room::ProbePhase {
                 continue;
             }
             kind.many = kind.many * kept + many;
@@ -181,7 +181,7 @@ impl Kinds {
                 should += kind.many * base;
             }
         }
-        if room == Room::Dip {
+        if room == Room::ProbePhase {
             return;
         }
         let judges = known >= SEEN && known >= MOST * all;
@@ -252,8 +252,8 @@ mod tests {
         site.run(2000, Room::Bound, &[(100.0, 1.0), (50.0, 30.0)]);
         assert_eq!(site.kinds.spared(), 1);
         assert!(site.kinds.slowdown().unwrap() > 2.0);
-        // A dip says nothing; what comes after it does.
-        site.run(500, Room::Dip, &calm);
+        // A probe phase says nothing; what comes after it does.
+        site.run(500, Room::ProbePhase, &calm);
         assert_eq!(site.kinds.spared(), 1);
         site.run(3000, Room::Held, &calm);
         assert_eq!(site.kinds.spared(), 3);

@@ -6,12 +6,12 @@
 //! ```
 //!
 //! All own requests in flight count as at work: nothing shows which of them wait. The law finds by
-//! dips what a request takes at its fastest, and holds the server to twice that.
+//! probe phases what a request takes at its fastest, and holds the server to twice that.
 //!
 //! Failure case: many front-ends, each with a request or two at a server, cannot tell its queue
 //! from their own; then answers come late (study: 89 % of the capacity with 64 front-ends).
 //!
-//! Source: the admission study, "Fallback"; there with dips to a half, which do not find a base once
+//! Source: the admission study, "Fallback"; there with probe phases at a half, which do not find a base once
 //! it is lost (every base is nearly a fixed point).
 
 use super::downstream::{Downstream, SiteSeen};

@@ -17,7 +17,7 @@
 //! What is full behind the servers makes all that use it slower together, so r cancels that, whatever it is.
 //! Growth of all kinds alike is no surge: then none waits first. No kind's time of service need be known,
 //! so a surge is seen as soon as the requests are there, before the first of them is answered. What had room before
-//! passes also in a dip, when what lies behind the servers is measured with less: else it would wait for as
+//! passes also in a probe phase, when what lies behind the servers is measured with less: else it would wait for as
 //! long as the surge takes to drain.
 //!
 //! Inputs: per kind how many requests wait for an answer; whether limits bind.
@@ -120,7 +120,7 @@ impl Surges {
         for (place, it) in self.all.iter_mut().enumerate() {
             it.now = waiting(place) as f64;
         }
-        if room == Room::Dip {
+        if room == Room::ProbePhase {
             return;
         }
         let part = weight(dt, SURGE_SEEN_TAU_S);
@@ -278,7 +278,7 @@ mod tests {
         let mut surges = calm(&[4]);
         assert_eq!(run(&mut surges, 500, Room::Bound, &[4, 8]), 0b10);
         assert_eq!(run(&mut surges, 9000, Room::Free, &[4, 8]), 0b10);
-        assert_eq!(run(&mut surges, 500, Room::Dip, &[4, 8]), 0b10);
+        assert_eq!(run(&mut surges, 500, Room::ProbePhase, &[4, 8]), 0b10);
         assert_eq!(run(&mut surges, 1, Room::Bound, &[4, 8]), 0b10);
         assert_eq!(run(&mut surges, 11_000, Room::Free, &[4, 8]), 0);
         assert_eq!(run(&mut surges, 20_000, Room::Free, &[4, 8]), 0);

@@ -12,7 +12,7 @@ pub enum LimitBy {
     /// Something behind the servers.
     Downstream,
     /// The same, while it is measured with less.
-    Dip,
+    ProbePhase,
 }
 
 impl LimitBy {
@@ -32,7 +32,7 @@ impl LimitBy {
             "by how long answers take while the CPUs have time: something behind the servers is slow",
         ),
         (
-            Self::Dip,
+            Self::ProbePhase,
             "to a quarter, for a moment, to see how fast what lies behind the servers can be",
         ),
     ];

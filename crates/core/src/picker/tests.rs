@@ -461,7 +461,7 @@ fn a_throttled_request_that_has_waited_too_long_is_let_on_if_it_may_be_by_now() 
     let page = forward(&mut picker);
     picker.table().set_limited_by(SITE, LimitBy::Record);
     waits(&mut picker, &throttled);
-    picker.table().set_limited_by(SITE, LimitBy::Dip);
+    picker.table().set_limited_by(SITE, LimitBy::ProbePhase);
     let told = picker.poll_waiting(NOW + AdmissionConfig::SLO);
     assert!(
         matches!(&told, Some((_, Decision::Forward(it))) if it.is_throttled()),
