@@ -1,8 +1,14 @@
 //! What discovery is given of this front-end.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tidegate_core::culprits::RequestEvent;
-use tidegate_culprits::live::front_end::RequestEvents;
-use tidegate_proxy::Observed;
+use tidegate_core::culprits::delay_experiment::Assignment;
+use tidegate_core::throttle::{ClassPattern, SetBy, SetError, Throttle, ThrottleLimits};
+use tidegate_core::time::Timestamp;
+use tidegate_culprits::live::front_end::{Assignments, DelayExperiments, RequestEvents, Throttles};
+use tidegate_proxy::{Observed, Shared};
 
 /// What the proxy's workers say of requests.
 #[derive(Debug)]
@@ -11,5 +17,52 @@ pub(super) struct Events(pub(super) Observed);
 impl RequestEvents for Events {
     fn drain(&mut self, take: &mut dyn FnMut(RequestEvent)) -> bool {
         self.0.drain(take)
+    }
+}
+
+/// The proxy's throttles and delay experiments.
+#[derive(Debug)]
+pub(super) struct Gates(pub(super) Arc<Shared>);
+
+impl Throttles for Gates {
+    fn all(&self) -> Vec<Throttle> {
+        self.0.throttles.all()
+    }
+
+    fn set(
+        &self,
+        pattern: ClassPattern,
+        limits: ThrottleLimits,
+        set_by: SetBy,
+        now: Timestamp,
+    ) -> Result<(), SetError> {
+        self.0.throttles.set(pattern, limits, set_by, None, now)
+    }
+
+    fn release(&self, name: &str, now: Timestamp) -> Option<Throttle> {
+        self.0.throttles.release(name, now)
+    }
+}
+
+impl DelayExperiments for Gates {
+    fn begin(
+        &self,
+        pattern: ClassPattern,
+        delay: Duration,
+        until: Timestamp,
+    ) -> Result<Box<dyn Assignments>, String> {
+        let begun = self.0.delay_experiments.begin(pattern, delay, until);
+        let assignments = begun.map_err(|error| error.to_string())?;
+        Ok(Box::new(Assigned(assignments)))
+    }
+}
+
+/// A delay experiment of the proxy's.
+#[derive(Debug)]
+struct Assigned(tidegate_proxy::Assignments);
+
+impl Assignments for Assigned {
+    fn take(&mut self) -> Vec<Assignment> {
+        self.0.take().collect()
     }
 }

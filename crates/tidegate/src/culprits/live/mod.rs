@@ -12,9 +12,7 @@
 //! It decides nothing on a request's way; if it is slow or dies, traffic goes on. Resources are the nodes
 //! of each site together (a request may go to any of them), and each node with `role = "resource"`.
 
-mod experiment;
 mod memory;
-mod policy;
 mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +33,10 @@ use tidegate_core::time::Timestamp;
 use tidegate_culprits::Lived;
 use tidegate_culprits::delay_experiment::ExperimentReport;
 use tidegate_culprits::live::exchange::Shipment;
+use tidegate_culprits::live::experiment::{RunningExperiment, Suspect};
+use tidegate_culprits::live::findings::{Finding, Findings};
+use tidegate_culprits::live::front_end::Throttles as _;
+use tidegate_culprits::live::policy::{OthersDo, Policy, Scene};
 use tidegate_culprits::live::requests::Requests;
 use tidegate_culprits::names::ClassNames;
 use tidegate_culprits::picture::report::{self, Mode, Report};
@@ -43,13 +45,11 @@ use tidegate_proxy::{Observed, Shared};
 use tidegate_remote::clock;
 use tokio::sync::oneshot;
 
-use super::front_end::Events;
+use super::front_end::{Events, Gates};
 use crate::config::Culprits;
 use crate::output::Output;
 use crate::resources::Resources;
-use experiment::{RunningExperiment, Suspect};
 use memory::Memory;
-use policy::{OthersDo, Policy};
 use watched::{RESOURCES_MAX, Watched, WatchedAll};
 
 /// Time between two looks at what has come.
@@ -64,53 +64,6 @@ const SHOWN: Duration = Duration::from_secs(60);
 const EXPERIMENT_LASTS: Duration = Duration::from_secs(600);
 /// Most questions that wait.
 const ASKS_MAX: usize = 16;
-
-/// A class and a resource, as the last evaluation saw them.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Finding {
-    /// The class's name.
-    pub(crate) class: Arc<str>,
-    /// What an override of its requests calls it; none if there can be none.
-    pub(crate) pattern: Option<Arc<str>>,
-    /// The resource's name.
-    pub(crate) resource: Arc<str>,
-    /// Part of the resource's capacity that it uses.
-    pub(crate) share: f64,
-    /// Of the resource, per request.
-    pub(crate) cost_seconds: f64,
-    /// Half width of its 95 % interval, as a part of it; infinite where nothing is known.
-    pub(crate) cost_error: f64,
-    /// What it rests on: t, z, and the fit over the best at a wrong time.
-    pub(crate) evidence: [f64; 3],
-    /// Its mean number of requests in progress.
-    pub(crate) in_progress: f64,
-    /// How sure it is that it is a culprit, and since when it is named; none if it is not.
-    pub(crate) flagged: Option<(Confidence, Timestamp)>,
-    /// The share for which it is worth a trial, though it is not named.
-    pub(crate) suspected: Option<f64>,
-}
-
-/// What others see of it.
-#[derive(Debug, Default)]
-pub(crate) struct Findings {
-    /// Each class with requests against each resource in use; what is named first, then by share.
-    pub(crate) all: Vec<Finding>,
-    /// The last delay experiment, or the one that runs.
-    pub(crate) experiment: Option<ExperimentReport>,
-    /// Times at which events of requests found no room.
-    pub(crate) overflows: u64,
-    /// Evaluations so far.
-    pub(crate) evaluations: u64,
-    /// Time that they took.
-    pub(crate) evaluated: Duration,
-}
-
-impl Findings {
-    /// Which classes are named.
-    pub(crate) fn flagged(&self) -> impl Iterator<Item = &Finding> {
-        self.all.iter().take_while(|it| it.flagged.is_some())
-    }
-}
 
 /// What the thread is made from.
 #[derive(Debug)]
@@ -283,6 +236,7 @@ impl Drop for Watch {
 
 struct Running {
     shared: Arc<Shared>,
+    gates: Gates,
     clock: fn() -> Timestamp,
     discovery: Discovery,
     /// None: what is learned is not kept.
@@ -327,6 +281,7 @@ impl Running {
                 &parts.config.peers,
             ),
             watched,
+            gates: Gates(Arc::clone(&parts.shared)),
             shared: parts.shared,
             clock: parts.clock,
             memory: None,
@@ -455,22 +410,20 @@ impl Running {
         };
         self.latency = others.latency.unwrap_or_default();
         if let Some(policy) = &mut self.policy {
-            let throttling = &self.shared.throttles;
             let pressed = self.watched.pressed();
             let requests = &self.requests;
             let held_back = |class: &str| {
                 let fare = requests.others_fare(&|name| name != class, HELD_BACK * slo, now);
                 fare.held_back
             };
-            let said = policy.act(
-                &findings.all,
-                &pressed,
-                (others, &held_back),
-                throttling,
-                now,
-            );
-            for (event, text) in said {
-                self.output.event(event, &text);
+            let scene = Scene {
+                found: &findings.all,
+                pressed: &pressed,
+                others,
+                held_back: &held_back,
+            };
+            for it in policy.act(&scene, &self.gates, now) {
+                self.output.event(it.event, &it.text);
             }
         }
         if self.config.delay_experiments && self.experiment.is_none() && self.latency <= 1.0 {
@@ -531,7 +484,7 @@ impl Running {
             cost_seconds: most.cost_seconds,
         };
         let now = (self.clock)();
-        let experiment = RunningExperiment::begin(&suspect, &self.shared.delay_experiments, now)?;
+        let experiment = RunningExperiment::begin(&suspect, &self.gates, now)?;
         let report = experiment.report(now);
         self.last_experiment = Some(report.clone());
         self.experiment = Some(experiment);
@@ -624,7 +577,7 @@ impl Running {
     }
 
     fn classes(&self, base: i64) -> Vec<ClassMaterial> {
-        let throttles = self.shared.throttles.all();
+        let throttles = self.gates.all();
         let throttle = |text: &String| {
             let pattern = self.names.pattern(text).ok()?;
             let own = throttles.iter().filter(|it| it.pattern.covers(&pattern));

@@ -10,12 +10,11 @@ use tidegate_core::culprits::{Basis, Discovery, EVERY, ResourceId, Verdicts};
 use tidegate_core::load::{Counters, NodeLoad};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
+use tidegate_culprits::live::policy::Pressed;
 use tidegate_culprits::live::series::{Kind, Series};
 use tidegate_culprits::picture::ResourceMaterial;
 use tidegate_culprits::{Span, Unit};
 use tidegate_proxy::Shared;
-
-use super::policy::Pressed;
 
 use crate::models::ReadStatus;
 use crate::resources::Resources;

@@ -33,7 +33,6 @@ use super::{LOOK, SETTLE, SHOW};
 use crate::admin::plane::Plane;
 use crate::admin::throttles;
 use crate::config::Culprits;
-use crate::culprits::live::Finding;
 use crate::failure::Failure;
 use crate::models::{LimitsModel, ThrottleRequest};
 use crate::output::Output;
@@ -43,6 +42,7 @@ use crate::signals::Stop;
 use report::{Phase, Summary, ThrottleSummary, ms, rounded};
 use shop::{NODES, Shop};
 use story::{Schedule, Story, StoryEvent, StoryStage};
+use tidegate_culprits::live::findings::Finding;
 use visitors::{Book, Visitors};
 
 /// The last seconds, of which the live table tells.

@@ -1,6 +1,5 @@
 //! A delay experiment that runs: class and resource, the proxy's assignments, the resource's use.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::classes::ClassId;
@@ -8,17 +7,18 @@ use tidegate_core::culprits::delay_experiment::{DELAY, TIME_MAX};
 use tidegate_core::culprits::{Discovery, ResourceId};
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
-use tidegate_culprits::delay_experiment::{ExperimentReport, ExperimentRun};
-use tidegate_proxy::{Assignments, DelayExperiments};
+
+use super::front_end::{Assignments, DelayExperiments};
+use crate::delay_experiment::{ExperimentReport, ExperimentRun};
 
 /// Time between evaluations.
 const EVALUATION_PERIOD: Duration = Duration::from_secs(1);
 
 /// An experiment that runs. Dropping it ends it: delayed requests go on at once.
 #[derive(Debug)]
-pub(super) struct RunningExperiment {
+pub struct RunningExperiment {
     run: ExperimentRun,
-    assignments: Assignments,
+    assignments: Box<dyn Assignments>,
     resource: ResourceId,
     class: ClassId,
     due: Timestamp,
@@ -26,15 +26,19 @@ pub(super) struct RunningExperiment {
 
 /// The class that it is on, and the resource.
 #[derive(Clone, Debug)]
-pub(super) struct Suspect<'a> {
-    pub(super) class: ClassId,
-    pub(super) class_name: &'a str,
+pub struct Suspect<'a> {
+    /// The class's number.
+    pub class: ClassId,
+    /// Its name.
+    pub class_name: &'a str,
     /// Its requests.
-    pub(super) pattern: ClassPattern,
-    pub(super) resource: ResourceId,
-    pub(super) resource_name: &'a str,
+    pub pattern: ClassPattern,
+    /// The resource's number.
+    pub resource: ResourceId,
+    /// Its name.
+    pub resource_name: &'a str,
     /// What a request is thought to cost the resource.
-    pub(super) cost_seconds: f64,
+    pub cost_seconds: f64,
 }
 
 impl RunningExperiment {
@@ -42,9 +46,9 @@ impl RunningExperiment {
     ///
     /// # Errors
     /// Why the class cannot be tested now.
-    pub(super) fn begin(
+    pub fn begin(
         suspect: &Suspect<'_>,
-        delay_experiments: &Arc<DelayExperiments>,
+        delay_experiments: &dyn DelayExperiments,
         now: Timestamp,
     ) -> Result<Self, String> {
         let class = suspect.class_name;
@@ -67,7 +71,7 @@ impl RunningExperiment {
     }
 
     /// Takes in what was assigned; whether it is over. `known` is up to when the resource's use is known.
-    pub(super) fn look(
+    pub fn look(
         &mut self,
         discovery: &mut Discovery,
         site_above_slo: bool,
@@ -91,7 +95,7 @@ impl RunningExperiment {
     }
 
     /// How far it has come.
-    pub(super) fn report(&self, now: Timestamp) -> ExperimentReport {
+    pub fn report(&self, now: Timestamp) -> ExperimentReport {
         self.run.report(now)
     }
 }

@@ -1,0 +1,230 @@
+//! Slowing culprits down by itself: what the core's [`Automatic`] is given, and what is done of what it says.
+//!
+//! ```text
+//! findings ──> Culprit              named or suspected; all but those that an operator throttles
+//! series ──> UsedPart               use of the last 5 s
+//! requests ──> Others               p95 of all other classes, and what admission held back of them
+//! throttles ──> Automatic ──> concurrency orders, set by "policy"
+//! ```
+//!
+//! An order is for the requests of the class that it was made from, and for no others. It keeps the text that it had
+//! when it was set, whatever else gets a name of its own in that place since.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::throttle::{
+    AutoConfig, Automatic, Culprit, Done, Heard, SetBy, Throttle, UsedPart,
+};
+use tidegate_core::time::Timestamp;
+
+use super::findings::Finding;
+use super::front_end::Throttles;
+use crate::names::ClassNames;
+
+/// How a resource does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pressed {
+    /// Its name.
+    pub resource: String,
+    /// Used part of its capacity.
+    pub usage: f64,
+    /// Its CPUs, or disks.
+    pub capacity: f64,
+}
+
+/// How requests of all other classes fare.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OthersDo {
+    /// What they take as a part of what they shall take; none if there are too few.
+    pub latency: Option<f64>,
+    /// Part of them that was refused, or waited for long.
+    pub held_back: f64,
+}
+
+/// What it looks at.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    /// What discovery has found.
+    pub found: &'a [Finding],
+    /// How resources do.
+    pub pressed: &'a [Pressed],
+    /// How requests of all other classes fare.
+    pub others: OthersDo,
+    /// What part of a class was held back, by its name.
+    pub held_back: &'a dyn Fn(&str) -> f64,
+}
+
+/// What it did, for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyEvent {
+    /// The kind of event.
+    pub event: &'static str,
+    /// It as a sentence.
+    pub text: String,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Policy {
+    automatic: Automatic,
+    names: ClassNames,
+    /// Orders that were set, by the class's name.
+    orders: BTreeMap<String, String>,
+}
+
+impl Policy {
+    /// Within these bounds; it has no throttle yet.
+    pub fn new(bounds: AutoConfig, names: ClassNames) -> Self {
+        Self {
+            automatic: Automatic::new(bounds),
+            names,
+            orders: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it throttles this class, by its name among the findings.
+    pub fn throttles(&self, class: &str) -> bool {
+        self.orders.contains_key(class)
+    }
+
+    /// Looks at the scene, and acts; says what it did, for the operator.
+    pub fn act(
+        &mut self,
+        scene: &Scene<'_>,
+        throttling: &dyn Throttles,
+        now: Timestamp,
+    ) -> Vec<PolicyEvent> {
+        let Scene {
+            found,
+            pressed,
+            others,
+            held_back,
+        } = *scene;
+        let given_up = self.give_up(throttling, now);
+        let standing = throttling.all();
+        let orders: Vec<_> = found.iter().map(|it| self.order(it)).collect();
+        let culprits: Vec<_> = (found.iter().zip(&orders))
+            .filter_map(|(it, order)| {
+                let culprit = self.culprit(it, order.as_deref()?, &standing)?;
+                let held_back = held_back(&it.class);
+                Some(Culprit {
+                    held_back,
+                    ..culprit
+                })
+            })
+            .collect();
+        let resources: Vec<_> = (pressed.iter())
+            .map(|it| UsedPart {
+                resource: &it.resource,
+                usage: it.usage,
+                capacity: it.capacity,
+            })
+            .collect();
+        let heard = Heard {
+            culprits: &culprits,
+            resources: &resources,
+            latency: others.latency,
+            held_back: others.held_back,
+        };
+        let done = self.automatic.look(&heard, &standing, now);
+        let done = done.into_iter();
+        let said = (given_up.into_iter())
+            .chain(done.filter_map(|it| self.carry_out(it, throttling, now)))
+            .collect();
+        for (it, order) in found.iter().zip(orders) {
+            if let Some(order) =
+                order.filter(|order| self.automatic.classes().any(|it| it == order))
+            {
+                self.orders.entry(it.class.to_string()).or_insert(order);
+            }
+        }
+        let automatic = &self.automatic;
+        (self.orders).retain(|_, order| automatic.classes().any(|it| it == order));
+        said
+    }
+
+    /// Releases own orders on requests that an operator's order is for: the more exact one would count, which is ours.
+    fn give_up(&mut self, throttling: &dyn Throttles, now: Timestamp) -> Vec<PolicyEvent> {
+        let standing = throttling.all();
+        let (own, others): (Vec<_>, Vec<_>) =
+            (standing.iter()).partition(|it| it.set_by == SetBy::Policy);
+        let given_up = own.into_iter().filter_map(|own| {
+            let other = others.iter().find(|it| it.pattern.covers(&own.pattern))?;
+            let (class, by) = (own.pattern.name(), other.pattern.name());
+            self.automatic.forget(class);
+            throttling.release(class, now)?;
+            let text = format!("{class}: not throttled any more, there is an order on {by}");
+            Some(PolicyEvent {
+                event: "released",
+                text,
+            })
+        });
+        given_up.collect()
+    }
+
+    /// What the order on a class is called: as it was set, or as it would be.
+    fn order(&self, it: &Finding) -> Option<String> {
+        let set = self.orders.get(&*it.class).map(String::as_str);
+        set.or(it.pattern.as_deref()).map(str::to_owned)
+    }
+
+    /// What the core is given of a finding; nothing if it is neither named nor suspected, cannot be ordered, or is
+    /// an operator's already.
+    fn culprit<'a>(
+        &self,
+        it: &'a Finding,
+        order: &'a str,
+        standing: &[Throttle],
+    ) -> Option<Culprit<'a>> {
+        let (confidence, share) = match &it.flagged {
+            Some((confidence, _)) => (Some(*confidence), it.share),
+            None => (None, it.suspected?),
+        };
+        let pattern = self.names.pattern(order).ok()?;
+        let mut others = standing.iter().filter(|it| it.set_by != SetBy::Policy);
+        if others.any(|it| it.pattern.covers(&pattern)) {
+            return None;
+        }
+        Some(Culprit {
+            class: order,
+            resource: &it.resource,
+            share,
+            confidence,
+            in_flight: it.in_progress,
+            held_back: 0.0,
+        })
+    }
+
+    /// Sets or releases a throttle; what is to be said of it, or why it could not be set.
+    fn carry_out(
+        &mut self,
+        done: Done,
+        throttling: &dyn Throttles,
+        now: Timestamp,
+    ) -> Option<PolicyEvent> {
+        let Done {
+            class,
+            limits,
+            what: event,
+            text,
+        } = done;
+        let Some(limits) = limits else {
+            throttling.release(&class, now)?;
+            return Some(PolicyEvent { event, text });
+        };
+        let given = self.names.pattern(&class);
+        let given = given.map_err(|error| error.to_string()).and_then(|it| {
+            let set = throttling.set(it, limits, SetBy::Policy, now);
+            set.map_err(|error| error.to_string())
+        });
+        if let Err(error) = given {
+            self.automatic.forget(&class);
+            let text = format!("{class}: cannot be throttled: {error}");
+            return Some(PolicyEvent { event, text });
+        }
+        Some(PolicyEvent { event, text })
+    }
+}
+
+#[cfg(test)]
+mod tests;
