@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, OFlags, RenameFlags, accessat, renameat_with};
 use rustix::process::geteuid;
+use tidegate_culprits::live::front_end::KeptFile;
 
 use crate::config::file::StateTable;
 use crate::replace::replace_private;
@@ -144,53 +145,6 @@ impl StateFile {
         }
     }
 
-    /// Its path.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// What it is called once it was set aside.
-    pub(crate) fn aside(&self) -> PathBuf {
-        self.path.with_extension(ASIDE)
-    }
-
-    /// What is in it, if it is there and no other user could have written it; at most so many bytes.
-    ///
-    /// # Errors
-    /// Why it is not used, without the path.
-    pub(crate) fn read(&self, most: usize) -> Result<Option<Vec<u8>>, String> {
-        secret_file::read_kept(&self.path, most)
-    }
-
-    /// The folder that it is in.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// Whether this front-end has the folder.
-    pub(crate) fn has_folder(&self) -> bool {
-        self.lock.is_some()
-    }
-
-    /// What is there now was not read: the next write sets it aside rather than replacing it.
-    pub(crate) fn spare(&mut self) {
-        self.spared = true;
-    }
-
-    /// Takes the folder, until this is dropped.
-    ///
-    /// # Errors
-    /// It cannot be written to, or another front-end has it.
-    pub(crate) fn take_folder(&mut self) -> Result<(), String> {
-        if let Some(why) = unfit(&self.folder, geteuid().as_raw()) {
-            return Err(why);
-        }
-        if self.lock.is_none() {
-            self.lock = Some(self.locked()?);
-        }
-        Ok(())
-    }
-
     fn locked(&self) -> Result<File, String> {
         let path = self.folder.join(LOCK);
         let cannot = |error: std::io::Error| {
@@ -227,20 +181,6 @@ impl StateFile {
         }
     }
 
-    /// Replaces it.
-    ///
-    /// # Errors
-    /// It cannot be written, another front-end has the folder, or it can be neither replaced nor set aside.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.take_folder()?;
-        if self.spared {
-            self.set_aside()?;
-            self.spared = false;
-        }
-        let written = replace_private(&self.path, bytes);
-        written.map_err(|error| format!("cannot write {}: {error}", self.path.display()))
-    }
-
     fn set_aside(&self) -> Result<(), String> {
         let aside = self.aside();
         let about = match self.path.symlink_metadata() {
@@ -263,6 +203,52 @@ impl StateFile {
             let (path, aside) = (self.path.display(), aside.display());
             format!("cannot set {path} aside as {aside}: {hint}")
         })
+    }
+}
+
+impl KeptFile for StateFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn aside(&self) -> PathBuf {
+        self.path.with_extension(ASIDE)
+    }
+
+    fn read(&self, most: usize) -> Result<Option<Vec<u8>>, String> {
+        secret_file::read_kept(&self.path, most)
+    }
+
+    fn spare(&mut self) {
+        self.spared = true;
+    }
+
+    fn has_folder(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    fn take_folder(&mut self) -> Result<(), String> {
+        if let Some(why) = unfit(&self.folder, geteuid().as_raw()) {
+            return Err(why);
+        }
+        if self.lock.is_none() {
+            self.lock = Some(self.locked()?);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.take_folder()?;
+        if self.spared {
+            self.set_aside()?;
+            self.spared = false;
+        }
+        let written = replace_private(&self.path, bytes);
+        written.map_err(|error| format!("cannot write {}: {error}", self.path.display()))
     }
 }
 

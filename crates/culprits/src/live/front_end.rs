@@ -1,10 +1,13 @@
 //! What discovery is given by the front-end that it runs in.
 
 use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_core::culprits::RequestEvent;
 use tidegate_core::culprits::delay_experiment::Assignment;
+use tidegate_core::load::Counters;
 use tidegate_core::throttle::{ClassPattern, SetBy, SetError, Throttle, ThrottleLimits};
 use tidegate_core::time::Timestamp;
 
@@ -53,4 +56,69 @@ pub trait DelayExperiments {
 pub trait Assignments: Debug + Send {
     /// What was assigned since it was last asked, each worker's in order.
     fn take(&mut self) -> Vec<Assignment>;
+}
+
+/// Nodes that serve no requests and whose load is read all the same.
+pub trait ResourceNodes: Debug + Send + Sync {
+    /// Their names.
+    fn names(&self) -> Vec<String>;
+
+    /// The counters of one, as they were read last.
+    fn counters(&self, index: usize) -> Option<Counters>;
+
+    /// Those whose load is not read.
+    fn unread(&self) -> Vec<UnreadNode>;
+}
+
+/// A node whose load is not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadNode {
+    /// Its name.
+    pub name: String,
+    /// Its host.
+    pub address: SocketAddr,
+    /// Why it is not.
+    pub why: String,
+}
+
+/// Where it is said what happens.
+pub trait EventLog: Debug + Send + Sync {
+    /// Something of this kind happened now.
+    fn event(&self, event: &str, text: &str);
+}
+
+/// A file that is kept over a restart, in a folder that one front-end at a time has for itself.
+pub trait KeptFile: Debug + Send {
+    /// Its path.
+    fn path(&self) -> &Path;
+
+    /// The folder that it is in.
+    fn folder(&self) -> &Path;
+
+    /// What it is called once it was set aside.
+    fn aside(&self) -> PathBuf;
+
+    /// What is in it, if it is there and no other user could have written it; at most so many bytes.
+    ///
+    /// # Errors
+    /// Why it is not used, without the path.
+    fn read(&self, most: usize) -> Result<Option<Vec<u8>>, String>;
+
+    /// What is there now was not read: the next write sets it aside rather than replacing it.
+    fn spare(&mut self);
+
+    /// Whether this front-end has the folder.
+    fn has_folder(&self) -> bool;
+
+    /// Takes the folder, until this is dropped.
+    ///
+    /// # Errors
+    /// It cannot be written to, or another front-end has it.
+    fn take_folder(&mut self) -> Result<(), String>;
+
+    /// Replaces it.
+    ///
+    /// # Errors
+    /// It cannot be written, another front-end has the folder, or it can be neither replaced nor set aside.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), String>;
 }

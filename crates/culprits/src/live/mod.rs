@@ -4,6 +4,8 @@ pub mod exchange;
 pub mod experiment;
 pub mod findings;
 pub mod front_end;
+pub mod memory;
 pub mod policy;
 pub mod requests;
 pub mod series;
+pub mod watched;

@@ -1,14 +1,22 @@
 //! What discovery is given of this front-end.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::culprits::RequestEvent;
 use tidegate_core::culprits::delay_experiment::Assignment;
+use tidegate_core::load::{Counters, NodeLoad};
 use tidegate_core::throttle::{ClassPattern, SetBy, SetError, Throttle, ThrottleLimits};
 use tidegate_core::time::Timestamp;
-use tidegate_culprits::live::front_end::{Assignments, DelayExperiments, RequestEvents, Throttles};
+use tidegate_culprits::live::front_end::{
+    Assignments, DelayExperiments, EventLog, RequestEvents, ResourceNodes, Throttles, UnreadNode,
+};
 use tidegate_proxy::{Observed, Shared};
+
+use crate::models::ReadStatus;
+use crate::output::Output;
+use crate::resources::Resources;
 
 /// What the proxy's workers say of requests.
 #[derive(Debug)]
@@ -65,4 +73,43 @@ impl Assignments for Assigned {
     fn take(&mut self) -> Vec<Assignment> {
         self.0.take().collect()
     }
+}
+
+impl EventLog for Output {
+    fn event(&self, event: &str, text: &str) {
+        (*self).event(event, text);
+    }
+}
+
+impl ResourceNodes for Resources {
+    fn names(&self) -> Vec<String> {
+        self.names().map(str::to_owned).collect()
+    }
+
+    fn counters(&self, index: usize) -> Option<Counters> {
+        self.counters(index)
+    }
+
+    fn unread(&self) -> Vec<UnreadNode> {
+        self.iter().filter_map(unread).collect()
+    }
+}
+
+/// The node, if its load is not read.
+fn unread(
+    (name, address, _, reads): (&str, SocketAddr, NodeLoad, Option<ReadStatus>),
+) -> Option<UnreadNode> {
+    let why = match reads {
+        Some(ReadStatus {
+            last_error: Some(why),
+            ..
+        }) => why,
+        Some(ReadStatus { reads: 0, .. }) | None => "no read was answered yet".into(),
+        Some(_) => return None,
+    };
+    Some(UnreadNode {
+        name: name.to_owned(),
+        address,
+        why,
+    })
 }

@@ -12,9 +12,6 @@
 //! It decides nothing on a request's way; if it is slow or dies, traffic goes on. Resources are the nodes
 //! of each site together (a request may go to any of them), and each node with `role = "resource"`.
 
-mod memory;
-mod watched;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,8 +33,10 @@ use tidegate_culprits::live::exchange::Shipment;
 use tidegate_culprits::live::experiment::{RunningExperiment, Suspect};
 use tidegate_culprits::live::findings::{Finding, Findings};
 use tidegate_culprits::live::front_end::Throttles as _;
+use tidegate_culprits::live::memory::{FILE, Memory};
 use tidegate_culprits::live::policy::{OthersDo, Policy, Scene};
 use tidegate_culprits::live::requests::Requests;
+use tidegate_culprits::live::watched::{RESOURCES_MAX, Watched, WatchedAll};
 use tidegate_culprits::names::ClassNames;
 use tidegate_culprits::picture::report::{self, Mode, Report};
 use tidegate_culprits::picture::{self, ClassMaterial, Material};
@@ -49,8 +48,7 @@ use super::front_end::{Events, Gates};
 use crate::config::Culprits;
 use crate::output::Output;
 use crate::resources::Resources;
-use memory::Memory;
-use watched::{RESOURCES_MAX, Watched, WatchedAll};
+use crate::state::StateFile;
 
 /// Time between two looks at what has come.
 const TICK: Duration = Duration::from_millis(20);
@@ -269,7 +267,7 @@ impl Running {
             classes: SLOTS as u16,
             resources: RESOURCES_MAX as u16,
         };
-        let watched = WatchedAll::new(&parts.shared, parts.resources, &parts.sites);
+        let watched = WatchedAll::new(&parts.shared.topology.load(), parts.resources, &parts.sites);
         let policy = |bounds| Policy::new(bounds, names.clone());
         Self {
             policy: parts.config.automatic.map(policy),
@@ -301,7 +299,10 @@ impl Running {
 
     /// Reads what was kept, on this thread: a slow disk holds no request up.
     fn remember(&mut self, state: Option<PathBuf>) {
-        let open = |folder| Memory::open(folder, self.output, (self.clock)());
+        let open = |folder| {
+            let file = Box::new(StateFile::new(folder, FILE));
+            Memory::open(file, Arc::new(self.output), clock::unix, (self.clock)())
+        };
         self.memory = state.map(open);
     }
 
@@ -360,7 +361,8 @@ impl Running {
     fn handle_tick(&mut self, now: Timestamp) {
         self.requests
             .drain(&mut self.events, &mut self.discovery, now);
-        self.watched.read(&self.shared, &mut self.discovery, now);
+        self.watched
+            .read(&self.shared.table, &mut self.discovery, now);
         self.evaluate_experiment(now);
         if now >= self.policy_due {
             self.policy_due = now + ACT_EVERY;

@@ -2,41 +2,41 @@
 //! looked at next.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidegate_core::classes::ClassId;
 use tidegate_core::culprits::{Basis, Discovery, EVERY, ResourceId, Verdicts};
-use tidegate_core::load::{Counters, NodeLoad};
+use tidegate_core::load::{Counters, LoadTable};
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::NodeId;
-use tidegate_culprits::live::policy::Pressed;
-use tidegate_culprits::live::series::{Kind, Series};
-use tidegate_culprits::picture::ResourceMaterial;
-use tidegate_culprits::{Span, Unit};
-use tidegate_proxy::Shared;
+use tidegate_core::topology::{NodeId, Topology};
 
-use crate::models::ReadStatus;
-use crate::resources::Resources;
+use super::front_end::{ResourceNodes, UnreadNode};
+use super::policy::Pressed;
+use super::series::{Kind, Series};
+use crate::picture::ResourceMaterial;
+use crate::resource::{Span, Unit};
 
 /// Most resources that are watched.
-pub(super) const RESOURCES_MAX: usize = 16;
+pub const RESOURCES_MAX: usize = 16;
 
 /// One of them.
 #[derive(Debug)]
-pub(super) struct Watched {
-    pub(super) name: String,
+pub struct Watched {
+    /// Its name.
+    pub name: String,
     /// The node that it belongs to; none if it is all of a site.
     node: Option<String>,
     series: Series,
-    pub(super) id: ResourceId,
+    /// Its number.
+    pub id: ResourceId,
     /// When it is evaluated next.
     due: Timestamp,
-    pub(super) verdicts: Option<Verdicts>,
+    /// What was found of it last.
+    pub verdicts: Option<Verdicts>,
     /// What they rest on.
     basis: Basis,
     /// Since when classes are named.
-    pub(super) named_at: BTreeMap<ClassId, Timestamp>,
+    pub named_at: BTreeMap<ClassId, Timestamp>,
 }
 
 /// Whose counters they are.
@@ -57,10 +57,10 @@ struct Tap {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct WatchedAll {
+pub struct WatchedAll {
     all: Vec<Watched>,
     taps: Vec<Tap>,
-    resources: Arc<Resources>,
+    resources: Arc<dyn ResourceNodes>,
     left_out: usize,
     /// Names of nodes whose CPU time is known to a tick only.
     coarse: Vec<String>,
@@ -68,8 +68,7 @@ pub(super) struct WatchedAll {
 
 impl WatchedAll {
     /// All sites' nodes, and all nodes that are resources alone.
-    pub(super) fn new(shared: &Shared, resources: Arc<Resources>, sites: &[String]) -> Self {
-        let topology = shared.topology.load();
+    pub fn new(topology: &Topology, resources: Arc<dyn ResourceNodes>, sites: &[String]) -> Self {
         let mut owners: Vec<(String, Option<String>, Vec<usize>)> = Vec::new();
         let mut taps = Vec::new();
         let mut tap = |source, name: &str| {
@@ -88,9 +87,9 @@ impl WatchedAll {
                 .collect();
             owners.push((site.clone(), None, members));
         }
-        for (index, name) in resources.names().enumerate() {
-            let member = tap(Source::Resource(index), name);
-            owners.push((name.to_owned(), Some(name.to_owned()), vec![member]));
+        for (index, name) in resources.names().into_iter().enumerate() {
+            let member = tap(Source::Resource(index), &name);
+            owners.push((name.clone(), Some(name), vec![member]));
         }
         let mut watched = Self {
             all: Vec::new(),
@@ -135,10 +134,10 @@ impl WatchedAll {
     }
 
     /// Takes in what the counters say now.
-    pub(super) fn read(&mut self, shared: &Shared, discovery: &mut Discovery, now: Timestamp) {
+    pub fn read(&mut self, table: &LoadTable, discovery: &mut Discovery, now: Timestamp) {
         for tap in &mut self.taps {
             let counters: Option<Counters> = match tap.source {
-                Source::Node(node) => shared.table.counters(node),
+                Source::Node(node) => table.counters(node),
                 Source::Resource(index) => self.resources.counters(index),
             };
             let Some(counters) = counters else { continue };
@@ -164,24 +163,24 @@ impl WatchedAll {
     }
 
     /// One of them.
-    pub(super) fn get(&self, place: usize) -> &Watched {
+    pub fn get(&self, place: usize) -> &Watched {
         &self.all[place]
     }
 
     /// One that is to be evaluated now.
-    pub(super) fn due(&self, now: Timestamp) -> Option<usize> {
+    pub fn due(&self, now: Timestamp) -> Option<usize> {
         let due = |it: &Watched| it.explains() && it.series.capacity() > 0.0 && it.due <= now;
         self.all.iter().position(due)
     }
 
     /// Up to when use is known: the grid is the same for all.
-    pub(super) fn known_until(&self) -> Timestamp {
+    pub fn known_until(&self) -> Timestamp {
         let known = self.all.iter().map(|it| it.series.known_until());
         known.min().unwrap_or(Timestamp::ZERO)
     }
 
     /// Asks which classes were to blame for it then.
-    pub(super) fn evaluate(
+    pub fn evaluate(
         &mut self,
         place: usize,
         discovery: &mut Discovery,
@@ -202,7 +201,7 @@ impl WatchedAll {
     }
 
     /// How those do that have a capacity.
-    pub(super) fn pressed(&self) -> Vec<Pressed> {
+    pub fn pressed(&self) -> Vec<Pressed> {
         let known = self.all.iter().filter(|it| it.explains());
         let pressed = known.filter_map(|it| {
             Some(Pressed {
@@ -214,12 +213,13 @@ impl WatchedAll {
         pressed.collect()
     }
 
-    pub(super) fn iter(&self) -> std::slice::Iter<'_, Watched> {
+    /// All of them.
+    pub fn iter(&self) -> std::slice::Iter<'_, Watched> {
         self.all.iter()
     }
 
     /// Use by step of each, by the Unix clock.
-    pub(super) fn spans(&self, base: i64) -> Vec<Vec<Span>> {
+    pub fn spans(&self, base: i64) -> Vec<Vec<Span>> {
         let on_unix = |span: &Span| Span {
             from: span.from + base,
             to: span.to + base,
@@ -230,11 +230,7 @@ impl WatchedAll {
     }
 
     /// Those that anything is known of, for the picture.
-    pub(super) fn materials<'a>(
-        &'a self,
-        spans: &'a [Vec<Span>],
-        base: i64,
-    ) -> Vec<ResourceMaterial<'a>> {
+    pub fn materials<'a>(&'a self, spans: &'a [Vec<Span>], base: i64) -> Vec<ResourceMaterial<'a>> {
         let known = self.all.iter().zip(spans);
         let known = known.filter(|(watched, _)| watched.series.capacity() > 0.0);
         known
@@ -243,7 +239,7 @@ impl WatchedAll {
     }
 
     /// What is doubtful.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let early = self.all.iter().filter(|it| it.is_early());
         let early: Vec<&str> = early.map(|it| it.name.as_str()).collect();
@@ -254,7 +250,7 @@ impl WatchedAll {
                 early.join(", ")
             ));
         }
-        notes.extend(self.resources.iter().filter_map(silent));
+        notes.extend(self.resources.unread().iter().map(silent));
         if self.left_out > 0 {
             notes.push(format!(
                 "{RESOURCES_MAX} resources are watched, and {} are not.",
@@ -272,20 +268,9 @@ impl WatchedAll {
 }
 
 /// Of a resource of which nothing is read: no class is accused of loading it, and that is no good news.
-fn silent(
-    (name, address, _, reads): (&str, SocketAddr, NodeLoad, Option<ReadStatus>),
-) -> Option<String> {
-    let why = match reads {
-        Some(ReadStatus {
-            last_error: Some(why),
-            ..
-        }) => why,
-        Some(ReadStatus { reads: 0, .. }) | None => "no read was answered yet".into(),
-        Some(_) => return None,
-    };
-    Some(format!(
-        "{name} ({address}) is not read, so whoever loads it is not known: {why}."
-    ))
+fn silent(node: &UnreadNode) -> String {
+    let UnreadNode { name, address, why } = node;
+    format!("{name} ({address}) is not read, so whoever loads it is not known: {why}.")
 }
 
 impl Watched {
@@ -295,12 +280,12 @@ impl Watched {
     }
 
     /// How much of it there is; zero before that is known.
-    pub(super) fn capacity(&self) -> f64 {
+    pub fn capacity(&self) -> f64 {
         self.series.capacity()
     }
 
     /// Whether it has a capacity that can be shared out.
-    pub(super) fn explains(&self) -> bool {
+    pub fn explains(&self) -> bool {
         match self.series.kind() {
             Kind::Cpu | Kind::Disk => true,
             Kind::Network | Kind::Switches => false,
