@@ -17,7 +17,7 @@
 
 use super::{
     Admission, AdmissionConfig, AdmissionVerdict, Limits, Priority, RejectReason, StaticLimits,
-    StaticScope, WaitRules,
+    StaticScope,
 };
 use crate::ids::NodeId;
 use crate::policy::View;
@@ -69,14 +69,6 @@ impl Admission for Fixed {
 
     fn has_room(&self, view: &View<'_>, node: NodeId, _: Priority) -> bool {
         self.0.scope != StaticScope::Chosen || !self.is_over(view, node)
-    }
-
-    fn looks_further(&self) -> bool {
-        false
-    }
-
-    fn waits(&self) -> Option<WaitRules> {
-        None
     }
 
     fn limits(&self) -> Limits {

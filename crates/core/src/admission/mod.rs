@@ -130,14 +130,20 @@ pub trait Admission: std::fmt::Debug + Send {
     ) -> AdmissionVerdict;
 
     /// Whether the node may take one more request of this priority.
-    fn has_room(&self, view: &View<'_>, node: NodeId, priority: Priority) -> bool;
+    fn has_room(&self, _view: &View<'_>, _node: NodeId, _priority: Priority) -> bool {
+        true
+    }
 
     /// Whether another node is looked for if the policy's choice has no room; else its refusal
     /// stands.
-    fn looks_further(&self) -> bool;
+    fn looks_further(&self) -> bool {
+        false
+    }
 
     /// How requests that find no room wait for it; nothing: they do not.
-    fn waits(&self) -> Option<WaitRules>;
+    fn waits(&self) -> Option<WaitRules> {
+        None
+    }
 
     /// Whether a refusal is for all requests: connections need not be read until it has passed.
     fn refuses_all(&self) -> bool {

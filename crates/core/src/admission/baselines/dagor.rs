@@ -23,8 +23,7 @@
 use std::time::Duration;
 
 use super::{
-    Admission, AdmissionVerdict, NodeId, Priority, Prng, Sample, Timestamp, View, WaitRules,
-    admit_if, seconds,
+    Admission, AdmissionVerdict, Priority, Prng, Sample, Timestamp, View, admit_if, seconds,
 };
 
 const WINDOW: Duration = Duration::from_secs(1);
@@ -135,18 +134,6 @@ impl Admission for Dagor {
         self.window.arrivals += 1;
         self.window.admitted += u32::from(may);
         admit_if(may)
-    }
-
-    fn has_room(&self, _: &View<'_>, _: NodeId, _: Priority) -> bool {
-        true
-    }
-
-    fn looks_further(&self) -> bool {
-        false
-    }
-
-    fn waits(&self) -> Option<WaitRules> {
-        None
     }
 
     fn refuses_all(&self) -> bool {

@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use super::latencies::Latencies;
 use super::{
-    Admission, AdmissionVerdict, Limits, NodeId, Priority, Prng, Sample, Timestamp, View,
-    WaitRules, admit_if, in_flight, of_site, seconds,
+    Admission, AdmissionVerdict, Limits, Priority, Prng, Sample, Timestamp, View, admit_if,
+    in_flight, of_site, seconds,
 };
 
 const LIMIT_MIN: u32 = 3;
@@ -127,18 +127,6 @@ impl Admission for EnvoyAdaptiveConcurrency {
         admit_if(in_flight(view) < u64::from(self.limit))
     }
 
-    fn has_room(&self, _: &View<'_>, _: NodeId, _: Priority) -> bool {
-        true
-    }
-
-    fn looks_further(&self) -> bool {
-        false
-    }
-
-    fn waits(&self) -> Option<WaitRules> {
-        None
-    }
-
     fn on_sample(&mut self, sample: &Sample, now: Timestamp, prng: &mut Prng) {
         self.look(now);
         if now - sample.latency < self.since {
@@ -169,6 +157,7 @@ impl Admission for EnvoyAdaptiveConcurrency {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::NodeId;
 
     struct Filter {
         filter: EnvoyAdaptiveConcurrency,

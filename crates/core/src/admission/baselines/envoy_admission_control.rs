@@ -17,10 +17,7 @@
 //! "Site Reliability Engineering", chapter 21. Its least rate, below which it lets everything in, is zero
 //! by default and is not here.
 
-use super::{
-    Admission, AdmissionVerdict, NodeId, Priority, Prng, Sample, Timestamp, View, WaitRules,
-    admit_if,
-};
+use super::{Admission, AdmissionVerdict, Priority, Prng, Sample, Timestamp, View, admit_if};
 
 /// The window, in seconds, each of which is counted apart.
 const SECONDS: usize = 30;
@@ -74,18 +71,6 @@ impl Admission for EnvoyAdmissionControl {
         admit_if(refused == 0.0 || prng.unit() >= refused)
     }
 
-    fn has_room(&self, _: &View<'_>, _: NodeId, _: Priority) -> bool {
-        true
-    }
-
-    fn looks_further(&self) -> bool {
-        false
-    }
-
-    fn waits(&self) -> Option<WaitRules> {
-        None
-    }
-
     fn refuses_all(&self) -> bool {
         false
     }
@@ -106,6 +91,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::ids::NodeId;
 
     fn ended(it: &mut EnvoyAdmissionControl, second: u64, successes: u32, failures: u32) {
         let now = Timestamp::from_millis(second * 1000 + 500);

@@ -19,8 +19,8 @@
 //! n is counted when the sample's request began, here when the last one did.
 
 use super::{
-    Admission, AdmissionVerdict, Limits, NodeId, Priority, Prng, Sample, Timestamp, View,
-    WaitRules, admit_if, in_flight, of_site, seconds,
+    Admission, AdmissionVerdict, InFlightAtLast, Limits, Priority, Prng, Sample, Timestamp, View,
+    of_site, seconds,
 };
 
 const LIMIT_MIN: f64 = 20.0;
@@ -42,8 +42,7 @@ pub(crate) struct Gradient2 {
     limit: f64,
     long: f64,
     samples: u32,
-    /// Own requests in flight when the last one was let in, that one included.
-    in_flight: u64,
+    at_last: InFlightAtLast,
 }
 
 impl Default for Gradient2 {
@@ -52,7 +51,7 @@ impl Default for Gradient2 {
             limit: LIMIT_MIN,
             long: 0.0,
             samples: 0,
-            in_flight: 0,
+            at_last: InFlightAtLast::default(),
         }
     }
 }
@@ -73,24 +72,7 @@ impl Gradient2 {
 
 impl Admission for Gradient2 {
     fn on_request(&mut self, view: &View<'_>, _: Priority, _: &mut Prng) -> AdmissionVerdict {
-        let in_flight = in_flight(view);
-        let may = in_flight < self.limit as u64;
-        if may {
-            self.in_flight = in_flight + 1;
-        }
-        admit_if(may)
-    }
-
-    fn has_room(&self, _: &View<'_>, _: NodeId, _: Priority) -> bool {
-        true
-    }
-
-    fn looks_further(&self) -> bool {
-        false
-    }
-
-    fn waits(&self) -> Option<WaitRules> {
-        None
+        self.at_last.admit_below(self.limit, view)
     }
 
     fn on_sample(&mut self, sample: &Sample, _: Timestamp, _: &mut Prng) {
@@ -100,7 +82,7 @@ impl Admission for Gradient2 {
         if long > DRIFT * latest {
             self.long *= DRIFT_DECAY;
         }
-        if (self.in_flight as f64) < self.limit / 2.0 {
+        if self.at_last.is_below_half_of(self.limit) {
             return;
         }
         let gradient = (TOLERANCE * long / latest).clamp(0.5, 1.0);
@@ -119,6 +101,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::ids::NodeId;
 
     fn sample(limit: &mut Gradient2, millis: u64) {
         let sample = Sample {
@@ -133,7 +116,7 @@ mod tests {
     #[test]
     fn it_grows_while_latencies_stay_and_halves_its_way_when_they_double_and_more() {
         let mut limit = Gradient2 {
-            in_flight: 200,
+            at_last: InFlightAtLast(200),
             ..Gradient2::default()
         };
         sample(&mut limit, 10);
@@ -153,7 +136,7 @@ mod tests {
     #[test]
     fn nothing_is_learned_of_a_limit_that_does_not_bind() {
         let mut limit = Gradient2 {
-            in_flight: 9,
+            at_last: InFlightAtLast(9),
             ..Gradient2::default()
         };
         (0..100).for_each(|_| sample(&mut limit, 10));

@@ -60,6 +60,27 @@ fn admit_if(may: bool) -> AdmissionVerdict {
     }
 }
 
+/// Own requests in flight when the last one was let in, that one included: latencies of so many tell nothing of a
+/// limit of more than twice as many.
+#[derive(Clone, Copy, Debug, Default)]
+struct InFlightAtLast(u64);
+
+impl InFlightAtLast {
+    /// A request is refused unless fewer are in flight than the limit.
+    fn admit_below(&mut self, limit: f64, view: &View<'_>) -> AdmissionVerdict {
+        let in_flight = in_flight(view);
+        let may = in_flight < limit as u64;
+        if may {
+            self.0 = in_flight + 1;
+        }
+        admit_if(may)
+    }
+
+    fn is_below_half_of(self, limit: f64) -> bool {
+        (self.0 as f64) < limit / 2.0
+    }
+}
+
 /// Limits of a site as a whole.
 fn of_site(site: f64) -> Limits {
     Limits {

@@ -20,8 +20,8 @@
 //! one did.
 
 use super::{
-    Admission, AdmissionVerdict, Limits, NodeId, Priority, Prng, Sample, Timestamp, View,
-    WaitRules, admit_if, in_flight, of_site, seconds,
+    Admission, AdmissionVerdict, InFlightAtLast, Limits, Priority, Prng, Sample, Timestamp, View,
+    of_site, seconds,
 };
 
 const LIMIT_FIRST: f64 = 20.0;
@@ -41,8 +41,7 @@ pub(crate) struct Vegas {
     samples: u32,
     /// The base is taken anew after so many samples, over the limit; nothing: not drawn yet.
     probe: Option<f64>,
-    /// Own requests in flight when the last one was let in, that one included.
-    in_flight: u64,
+    at_last: InFlightAtLast,
 }
 
 impl Default for Vegas {
@@ -52,7 +51,7 @@ impl Default for Vegas {
             base: None,
             samples: 0,
             probe: None,
-            in_flight: 0,
+            at_last: InFlightAtLast::default(),
         }
     }
 }
@@ -75,7 +74,7 @@ impl Vegas {
         let step = self.limit.log10().floor().max(1.0);
         let change = if !success {
             -step
-        } else if (self.in_flight as f64) < self.limit / 2.0 {
+        } else if self.at_last.is_below_half_of(self.limit) {
             0.0
         } else if waiting <= step {
             BETA * step
@@ -92,24 +91,7 @@ impl Vegas {
 
 impl Admission for Vegas {
     fn on_request(&mut self, view: &View<'_>, _: Priority, _: &mut Prng) -> AdmissionVerdict {
-        let in_flight = in_flight(view);
-        let may = in_flight < self.limit as u64;
-        if may {
-            self.in_flight = in_flight + 1;
-        }
-        admit_if(may)
-    }
-
-    fn has_room(&self, _: &View<'_>, _: NodeId, _: Priority) -> bool {
-        true
-    }
-
-    fn looks_further(&self) -> bool {
-        false
-    }
-
-    fn waits(&self) -> Option<WaitRules> {
-        None
+        self.at_last.admit_below(self.limit, view)
     }
 
     fn on_sample(&mut self, sample: &Sample, _: Timestamp, prng: &mut Prng) {
@@ -134,6 +116,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::ids::NodeId;
 
     fn sample(limit: &mut Vegas, millis: u64, success: bool) {
         let sample = Sample {
@@ -148,7 +131,7 @@ mod tests {
     #[test]
     fn it_follows_the_queue_between_its_bounds() {
         let mut limit = Vegas {
-            in_flight: 1000,
+            at_last: InFlightAtLast(1000),
             ..Vegas::default()
         };
         sample(&mut limit, 10, true);
@@ -171,7 +154,7 @@ mod tests {
     #[test]
     fn a_limit_that_does_not_bind_only_falls() {
         let mut limit = Vegas {
-            in_flight: 9,
+            at_last: InFlightAtLast(9),
             ..Vegas::default()
         };
         (0..100).for_each(|_| sample(&mut limit, 10, true));
