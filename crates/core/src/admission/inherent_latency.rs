@@ -18,6 +18,7 @@
 
 use super::SLO_PART;
 use super::ewma::weight;
+use crate::load::Firsts;
 
 /// Time constant of what was seen of requests at idle servers, seconds.
 const IDLE_SEEN_TAU_S: f64 = 10.0;
@@ -38,8 +39,9 @@ pub(super) struct InherentLatency {
 }
 
 impl InherentLatency {
-    /// A tick: its length, firsts sent and ended so far.
-    pub(super) fn on_tick(&mut self, dt: f64, (sent, ended): (u64, u64), slo: f64) {
+    /// A tick: its length, and firsts so far.
+    pub(super) fn on_tick(&mut self, dt: f64, firsts: Firsts, slo: f64) {
+        let Firsts { sent, ended } = firsts;
         let more = ended.wrapping_sub(self.ended_before);
         self.ended_before = ended;
         let present = sent.saturating_sub(ended);
@@ -73,13 +75,18 @@ mod tests {
 
     const SLO: f64 = 0.5;
 
+    fn firsts(in_flight: u64, ended: u64) -> Firsts {
+        let sent = in_flight + ended;
+        Firsts { sent, ended }
+    }
+
     /// Sixteen requests at once, each of which takes so many milliseconds, and is followed by another;
     /// the first millisecond at which they are known to be long.
     fn known_at(takes: u64, millis: u64) -> Option<u64> {
         let mut latency = InherentLatency::default();
         (1..millis).find(|ms| {
             let ended = 16 * (ms / takes);
-            latency.on_tick(0.001, (16 + ended, ended), SLO);
+            latency.on_tick(0.001, firsts(16, ended), SLO);
             latency.is_long()
         })
     }
@@ -94,7 +101,7 @@ mod tests {
     #[test]
     fn one_that_waits_for_nobody_takes_what_it_takes() {
         let mut latency = InherentLatency::default();
-        (1..10_000).for_each(|ms| latency.on_tick(0.001, (1 + ms / 40, ms / 40), SLO));
+        (1..10_000).for_each(|ms| latency.on_tick(0.001, firsts(1, ms / 40), SLO));
         let alone = latency.alone();
         assert!((alone / 0.04 - 1.0).abs() < 0.05, "{alone}");
     }
@@ -106,7 +113,7 @@ mod tests {
         let mut run = |takes: u64, millis: u64| {
             for ms in 0..millis {
                 ended += u64::from(ms % takes == 0);
-                latency.on_tick(0.001, (1 + ended, ended), SLO);
+                latency.on_tick(0.001, firsts(1, ended), SLO);
             }
             latency.is_long()
         };
@@ -118,9 +125,9 @@ mod tests {
     #[test]
     fn without_any_what_was_known_stays() {
         let mut latency = InherentLatency::default();
-        (0..1000).for_each(|_| latency.on_tick(0.001, (5, 0), SLO));
+        (0..1000).for_each(|_| latency.on_tick(0.001, firsts(5, 0), SLO));
         assert!(latency.is_long());
-        (0..100_000).for_each(|_| latency.on_tick(0.001, (5, 5), SLO));
+        (0..100_000).for_each(|_| latency.on_tick(0.001, firsts(0, 5), SLO));
         assert!(latency.is_long());
     }
 }

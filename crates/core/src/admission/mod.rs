@@ -129,7 +129,7 @@ pub trait Admission: std::fmt::Debug + Send {
         prng: &mut Prng,
     ) -> AdmissionVerdict;
 
-    /// Whether the node may take one more request of this priority.
+    /// Whether the node may take one more request of this priority; any may, where no node is limited.
     fn has_room(&self, _view: &View<'_>, _node: NodeId, _priority: Priority) -> bool {
         true
     }

@@ -15,6 +15,8 @@
 //! Failure case: what a request was longer ago than the ring is lost, with its mass.
 //! Source: measured; 10 to 20 ms bins and 250 ms bins both find less, bins of a second half as much.
 
+use std::ops::Range;
+
 use crate::time::Timestamp;
 
 /// Length of a bin, nanoseconds.
@@ -162,7 +164,7 @@ impl Bins {
         let row =
             self.rows[class].get_or_insert_with(|| vec![0.0; SERIES * BINS].into_boxed_slice());
         let mut add = |series: Series, from: i64, to: i64, mass: f64| {
-            add_to_ring(row, newest, series, (from, to), mass);
+            add_to_ring(row, newest, series, from..to, mass);
         };
         add(Series::Arrivals, sent, sent + BIN_NS, 1.0);
         add(Series::Ends, ended - BIN_NS, ended, 1.0);
@@ -245,10 +247,11 @@ fn place(series: Series, bin: i64) -> usize {
     series as usize * BINS + bin.rem_euclid(BINS as i64) as usize
 }
 
-fn add_to_ring(row: &mut [f32], newest: i64, series: Series, (from, to): (i64, i64), mass: f64) {
-    let per_ns = mass / (to - from).max(1) as f64;
+/// Spreads a mass evenly over a time, nanoseconds.
+fn add_to_ring(row: &mut [f32], newest: i64, series: Series, time: Range<i64>, mass: f64) {
+    let per_ns = mass / (time.end - time.start).max(1) as f64;
     let oldest = (newest - BINS as i64 + 1).max(0) * BIN_NS;
-    let (first, last) = (from.max(oldest), to.min((newest + 1) * BIN_NS));
+    let (first, last) = (time.start.max(oldest), time.end.min((newest + 1) * BIN_NS));
     if first >= last {
         return;
     }

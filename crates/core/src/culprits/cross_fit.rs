@@ -104,6 +104,7 @@ fn predict(columns: &Columns, classes: &[usize], taught: &[Vec<f64>], folds: &Fo
 
 #[cfg(test)]
 mod tests {
+    use super::super::newey_west::Slope;
     use super::*;
     use crate::prng::Prng;
 
@@ -135,10 +136,10 @@ mod tests {
         let start = Normal::sum(parts.iter()).solve(&[]);
         let y = folds.in_time(&permuted);
         let found = cross_fit(&columns, &parts, &start, &[vec![0], vec![1]], &folds, &y);
-        let (slope, t) = found.regression.slopes[0];
+        let Slope { value: slope, t } = found.regression.slopes[0];
         assert!(slope > 0.8 && t > 10.0, "{slope} {t}");
         assert!(
-            found.regression.slopes[1].1 < 3.0,
+            found.regression.slopes[1].t < 3.0,
             "{:?}",
             found.regression.slopes
         );

@@ -13,11 +13,18 @@
 /// Lags, bins: a second.
 pub(super) const LAGS: usize = 10;
 
+/// How much of a series is in another one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Slope {
+    pub(super) value: f64,
+    pub(super) t: f64,
+}
+
 /// A regression's result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Regression {
-    /// Slope and its t for each series.
-    pub(super) slopes: Vec<(f64, f64)>,
+    /// For each series.
+    pub(super) slopes: Vec<Slope>,
     /// What is left over.
     pub(super) residual: Vec<f32>,
 }
@@ -58,8 +65,14 @@ pub(super) fn regress(series: &[Vec<f32>], y: &[f32], lags: usize) -> Regression
             .collect();
         let variance = long_run_variance(&influence, lags);
         match variance > f64::MIN_POSITIVE {
-            true => (slopes[j], slopes[j] / variance.sqrt()),
-            false => (slopes[j], 0.0),
+            true => Slope {
+                value: slopes[j],
+                t: slopes[j] / variance.sqrt(),
+            },
+            false => Slope {
+                value: slopes[j],
+                t: 0.0,
+            },
         }
     });
     let slopes = slopes.collect();
@@ -143,13 +156,13 @@ mod tests {
         let (one, two, three) = (noise(&mut prng), noise(&mut prng), noise(&mut prng));
         let y: Vec<f32> = (0..400).map(|k| 2.0 * one[k] + 0.5 * three[k]).collect();
         let found = regress(&[one, two], &y, LAGS);
-        let (slope, t) = found.slopes[0];
+        let Slope { value: slope, t } = found.slopes[0];
         // The error of the slope is sd of what is left over / (sd of the series x 20): 0.025.
         assert!(
             (slope - 2.0).abs() < 0.08 && (60.0..110.0).contains(&t),
             "{slope} {t}"
         );
-        assert!(found.slopes[1].1.abs() < 3.0, "{:?}", found.slopes);
+        assert!(found.slopes[1].t.abs() < 3.0, "{:?}", found.slopes);
     }
 
     #[test]
@@ -161,7 +174,7 @@ mod tests {
         let brief = noise(&mut prng);
         let with = |noise: &[f32]| -> f64 {
             let y: Vec<f32> = x.iter().zip(noise).map(|(x, e)| x + e).collect();
-            regress(std::slice::from_ref(&x), &y, LAGS).slopes[0].1
+            regress(std::slice::from_ref(&x), &y, LAGS).slopes[0].t
         };
         assert!(with(&brief) > 1.5 * with(&lasting));
     }
@@ -171,8 +184,8 @@ mod tests {
         let mut prng = Prng::new(5);
         let one = noise(&mut prng);
         let found = regress(&[one.clone(), one.clone(), vec![0.0; 400]], &one, LAGS);
-        assert!((found.slopes[0].0 - 1.0).abs() < 1e-6);
-        assert_eq!((found.slopes[1].1, found.slopes[2].1), (0.0, 0.0));
+        assert!((found.slopes[0].value - 1.0).abs() < 1e-6);
+        assert_eq!((found.slopes[1].t, found.slopes[2].t), (0.0, 0.0));
         assert!(regress(&[], &one, LAGS).slopes.is_empty());
     }
 }

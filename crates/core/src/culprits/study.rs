@@ -28,6 +28,7 @@ use super::decision::{
 use super::folds::Folds;
 use super::high_pass::HighPass;
 use super::lives::STEPS;
+use super::newey_west::Slope;
 use super::nnls::Normal;
 use super::pearson::upper_tail;
 use super::recent::{Life, Recent};
@@ -614,7 +615,7 @@ impl<'a> Student<'a> {
         found: &CrossFit,
         arrivals: ByArrivals,
     ) {
-        let Some((slope, t)) = found.regression.slopes.get(place).copied() else {
+        let Some(Slope { value: slope, t }) = found.regression.slopes.get(place).copied() else {
             return;
         };
         let predicted = &found.predicted[place];

@@ -29,5 +29,6 @@ pub use node_load::{LoadBrief, NodeLoad, OwnTraffic};
 pub use plausible::Implausible;
 pub use rates::{Point, Rates};
 pub use rung::Rung;
+pub(crate) use table::Firsts;
 pub use table::{Compared, LoadReport, LoadTable, NodeTerms, Outcomes, RestKind, SiteTerms};
 pub use words::{Agreed, WordOp, WordReply, WordRequest};

@@ -18,6 +18,13 @@ use crate::time::{Timestamp, nanos};
 /// Fixed point of the logarithms in [`Outcomes`].
 const LN_SCALE: f64 = 65_536.0;
 
+/// Own requests to a site that found hardly another own one at their node, so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Firsts {
+    pub(crate) sent: u64,
+    pub(crate) ended: u64,
+}
+
 /// How own requests to one node ended, as counters: two readings give any window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcomes {
@@ -578,11 +585,12 @@ impl LoadTable {
         site.first_ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many of those were sent so far, and how many have ended.
-    pub(crate) fn firsts(&self, site: SiteId) -> (u64, u64) {
+    /// Of those, so far.
+    pub(crate) fn firsts(&self, site: SiteId) -> Firsts {
         let site = &self.sites[site.index()];
         let ended = site.first_ended.load(Ordering::Acquire);
-        (site.first_sent.load(Ordering::Relaxed), ended)
+        let sent = site.first_sent.load(Ordering::Relaxed);
+        Firsts { sent, ended }
     }
 
     /// Counts requests of a priority that begin to wait at the front-end for room at the site;

@@ -32,7 +32,7 @@ mod world;
 pub use family::Family;
 pub use label::{Label, Truth, truths, truths_between};
 pub use replay::{Evaluation, Replay};
-pub use score::{Named, Score};
+pub use score::{Named, NamedClass, Score};
 pub use trace::{Resource, START_MS, Trace};
 
 /// Runs a scenario. The same family and seed make the same trace, byte for byte.

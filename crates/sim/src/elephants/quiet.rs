@@ -93,10 +93,10 @@ pub(super) fn judge(trace: &Trace, seed: u64, replay: Replay<'_>) -> Quiet {
                 let wrong = named
                     .classes
                     .iter()
-                    .filter(|(class, (with, _))| innocent(class, with));
+                    .filter(|(class, it)| innocent(class, &it.with));
                 quiet.named += wrong.count() as u64;
-                for (class, (with, _)) in &flagged.classes {
-                    if innocent(class, with) && !before.contains(class) {
+                for (class, it) in &flagged.classes {
+                    if innocent(class, &it.with) && !before.contains(class) {
                         let place = format!("seed {seed} at {} s: class {class}", turn.at);
                         let seen = verdicts.classes.iter();
                         let seen = seen.filter(|seen| usize::from(seen.class.0) == *class);

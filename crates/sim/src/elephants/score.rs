@@ -16,11 +16,20 @@ use tidegate_core::stats::{median, quantile};
 
 use super::label::{Label, Truth};
 
-/// What was named: each class with the classes it cannot be distinguished from and its cost in seconds.
+/// A class that was named.
+#[derive(Clone, Debug, Default)]
+pub struct NamedClass {
+    /// Classes that it cannot be separated from.
+    pub with: Vec<usize>,
+    /// What a request is said to cost.
+    pub cost_seconds: f64,
+}
+
+/// What was named.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
     /// By class.
-    pub classes: BTreeMap<usize, (Vec<usize>, f64)>,
+    pub classes: BTreeMap<usize, NamedClass>,
 }
 
 impl Named {
@@ -29,7 +38,11 @@ impl Named {
         let index = |class: ClassId| usize::from(class.0);
         let classes = verdicts.map(|verdict| {
             let with = verdict.ambiguous_with.iter().map(|it| index(*it));
-            (index(verdict.class), (with.collect(), verdict.cost_seconds))
+            let named = NamedClass {
+                with: with.collect(),
+                cost_seconds: verdict.cost_seconds,
+            };
+            (index(verdict.class), named)
         });
         Self {
             classes: classes.collect(),
@@ -38,9 +51,14 @@ impl Named {
 
     /// Of classes and their costs, without groups.
     pub fn plain(classes: impl IntoIterator<Item = (usize, f64)>) -> Self {
-        let classes = classes
-            .into_iter()
-            .map(|(class, cost)| (class, (Vec::new(), cost)));
+        let alone = |(class, cost_seconds)| {
+            let named = NamedClass {
+                with: Vec::new(),
+                cost_seconds,
+            };
+            (class, named)
+        };
+        let classes = classes.into_iter().map(alone);
         Self {
             classes: classes.collect(),
         }
@@ -79,15 +97,15 @@ impl Score {
             }
             match named.classes.get(&class) {
                 None => missed += 1,
-                Some((with, cost)) => {
+                Some(named) => {
                     self.found += 1;
-                    self.in_group += u32::from(!with.is_empty());
-                    let error = (cost / truth.cost_seconds.max(1e-12) - 1.0).abs();
+                    self.in_group += u32::from(!named.with.is_empty());
+                    let error = (named.cost_seconds / truth.cost_seconds.max(1e-12) - 1.0).abs();
                     self.cost_errors.push(error);
                 }
             }
         }
-        for (class, (with, _)) in &named.classes {
+        for (class, NamedClass { with, .. }) in &named.classes {
             let right = with.iter().any(|other| !is(*other, Label::Innocent));
             if is(*class, Label::Innocent) && !right {
                 // A group of innocents is one false accusation.
@@ -160,10 +178,11 @@ mod tests {
         ]
         .map(truth);
         let mut named = Named::plain([(4, 0.1)]);
-        named.classes.insert(0, (vec![1], 0.22));
-        named.classes.insert(1, (vec![0], 0.2));
-        named.classes.insert(2, (vec![3], 0.2));
-        named.classes.insert(3, (vec![2], 0.2));
+        for (class, other, cost_seconds) in [(0, 1, 0.22), (1, 0, 0.2), (2, 3, 0.2), (3, 2, 0.2)] {
+            let with = vec![other];
+            let grouped = NamedClass { with, cost_seconds };
+            named.classes.insert(class, grouped);
+        }
         let mut score = Score::default();
         score.add(&truths, &named);
         assert_eq!(

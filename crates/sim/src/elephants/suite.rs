@@ -163,7 +163,7 @@ fn note_errors(
 ) {
     for (class, truth) in truths.iter().enumerate() {
         let is_false = |named: &Named| {
-            let with = named.classes.get(&class).map(|(with, _)| with);
+            let with = named.classes.get(&class).map(|it| &it.with);
             with.is_some_and(|with| with.iter().all(|it| truths[*it].label == Label::Innocent))
         };
         let kinds = match truth.label {

@@ -8,10 +8,19 @@ use tidegate_core::time::Timestamp;
 #[derive(Clone, Debug)]
 pub struct ShopRun {
     start: Timestamp,
-    /// By class: seconds after the start at which it came, and how long it took; none: it was refused.
-    requests: Vec<Vec<(f64, Option<f64>)>>,
+    /// By class.
+    requests: Vec<Vec<EndedRequest>>,
     /// What `automatic` did, and when, seconds after the start.
     pub said: Vec<(f64, String)>,
+}
+
+/// A request, in seconds.
+#[derive(Clone, Copy, Debug)]
+struct EndedRequest {
+    /// After the start.
+    came_at: f64,
+    /// How long it took; none: it was refused.
+    took: Option<f64>,
 }
 
 /// Of some classes over some time.
@@ -45,15 +54,17 @@ impl ShopRun {
     }
 
     pub(super) fn add(&mut self, class: usize, arrived: Timestamp, took: Option<Duration>) {
-        let at = arrived.seconds_since(self.start);
-        self.requests[class].push((at, took.map(|it| it.as_secs_f64())));
+        self.requests[class].push(EndedRequest {
+            came_at: arrived.seconds_since(self.start),
+            took: took.map(|it| it.as_secs_f64()),
+        });
     }
 
     /// Of requests of these classes that came between these seconds.
     pub fn over(&self, classes: &[usize], from: f64, to: f64) -> ClassSummary {
         let of = classes.iter().flat_map(|class| &self.requests[*class]);
-        let within: Vec<_> = of.filter(|it| (from..to).contains(&it.0)).collect();
-        let mut took: Vec<f64> = within.iter().filter_map(|it| it.1).collect();
+        let within: Vec<_> = of.filter(|it| (from..to).contains(&it.came_at)).collect();
+        let mut took: Vec<f64> = within.iter().filter_map(|it| it.took).collect();
         took.sort_by(f64::total_cmp);
         let many = took.len();
         let at = |q: usize| took.get((many.max(1) - 1) * q / 100).copied();

@@ -2,7 +2,7 @@
 
 use super::super::arrivals::{LONGER, by_arrivals, reaching_into};
 use super::super::bins::ClassSeries;
-use super::super::newey_west::regress;
+use super::super::newey_west::{Slope, regress};
 use super::super::recent::Life;
 use super::super::screen::Columns;
 use super::{Fit, Student, lives_of};
@@ -26,20 +26,22 @@ pub(super) struct ByArrivals {
 }
 
 /// The most that a slope may be, of it and its t.
-fn most((slope, t): (f64, f64)) -> f64 {
+fn most(slope: Slope) -> f64 {
+    let Slope { value, t } = slope;
     match t == 0.0 {
         true => 1.0,
-        false => slope + ARRIVALS_ERRORS * (slope / t).abs(),
+        false => value + ARRIVALS_ERRORS * (value / t).abs(),
     }
 }
 
 /// The mean of the fit's word (a slope of one) and this slope, each weighed by its error.
-fn likely((slope, t): (f64, f64)) -> f64 {
+fn likely(slope: Slope) -> f64 {
+    let Slope { value, t } = slope;
     if t == 0.0 {
         return 1.0;
     }
-    let weight = (FIT_ERROR * t / slope).powi(2);
-    (1.0 + weight * slope) / (1.0 + weight)
+    let weight = (FIT_ERROR * t / value).powi(2);
+    (1.0 + weight * value) / (1.0 + weight)
 }
 
 impl Student<'_> {
@@ -68,7 +70,7 @@ impl Student<'_> {
         let [shorter, longer] = told;
         let pairs = shorter.into_iter().zip(longer);
         let better = pairs.map(|(one, other)| {
-            if other.1.1 > one.1.1.max(BEHIND_T) {
+            if other.1.t > one.1.t.max(BEHIND_T) {
                 other
             } else {
                 one
