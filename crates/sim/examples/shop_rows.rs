@@ -1,21 +1,26 @@
 //! A shop whose database searches fill: what is refused and how long answers take, for work on
 //! admission and culprits.
 //!
-//! `cargo run --profile fast -p tidegate-sim --example shop_rows [SEED [worn-out]]`
+//! `cargo run --profile fast -p tidegate-sim --example shop_rows [SEED [worn-out | queueing]]`
 //!
-//! `worn-out` is the site whose database is full from the start, with `automatic`.
+//! `worn-out` is the site whose database is full from the start, with `automatic`; `queueing` is the same, with hundreds of
+//! requests that wait at the web server for a worker.
 
 #![expect(clippy::print_stdout, reason = "printing the table is what it is for")]
 
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
 use tidegate_core::throttle::AutoConfig;
-use tidegate_sim::shop::{ClassSummary, auction, run, worn_out};
+use tidegate_sim::shop::{ClassSummary, Shop, auction, queueing, run, worn_out};
 
 fn main() {
     let seed = std::env::args().nth(1).and_then(|it| it.parse().ok());
     let seed = seed.unwrap_or(1);
-    if std::env::args().nth(2).as_deref() == Some("worn-out") {
-        return from_the_start(seed);
+    let adaptive = AdmissionConfig::new(AdmissionKind::Adaptive);
+    let automatic = Some(AutoConfig::default());
+    match std::env::args().nth(2).as_deref() {
+        Some("worn-out") => return from_the_start(&worn_out(adaptive, automatic, seed)),
+        Some("queueing") => return from_the_start(&queueing(390, automatic, seed)),
+        _ => {}
     }
     println!("                     static              other pages         searches");
     println!("s          ref%  p95ms  mean   ref%  p95ms   mean   ref%    r/s  p95ms");
@@ -67,12 +72,11 @@ fn part(it: &ClassSummary) -> f64 {
     it.refused as f64 / (it.refused + it.answered).max(1) as f64 * 100.0
 }
 
-fn from_the_start(seed: u64) {
+fn from_the_start(shop: &Shop) {
     const SECONDS: [u32; 10] = [0, 5, 10, 15, 20, 30, 40, 60, 90, 120];
     println!("           others                         searches");
     println!("s          number  refused  p95ms   mean    r/s   ref%");
-    let adaptive = AdmissionConfig::new(AdmissionKind::Adaptive);
-    let tally = run(&worn_out(adaptive, Some(AutoConfig::default()), seed));
+    let tally = run(shop);
     for (at, text) in &tally.said {
         println!("{at:>7.0}  {text}");
     }

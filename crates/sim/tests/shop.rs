@@ -5,8 +5,8 @@ use std::time::Duration;
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
 use tidegate_core::throttle::AutoConfig;
 use tidegate_sim::shop::{
-    Class, ClassSummary, Come, ONSET, Shop, ShopRun, auction, misleading, overloaded, run,
-    stocktaking, worn_out,
+    Class, ClassSummary, Come, ONSET, Shop, ShopRun, auction, misleading, overloaded, queueing,
+    run, stocktaking, worn_out,
 };
 
 const STATIC: [usize; 1] = [0];
@@ -246,6 +246,30 @@ fn a_page_that_waits_for_something_else_is_slowed_for_moments_at_the_most() {
         assert!(held, "seed {seed}: {dear:?}");
     }
     assert!(tried >= 3, "it looks guilty: {tried}");
+}
+
+/// What searches have at the servers when they are slowed is there for ten seconds and more, and others wait behind it.
+#[test]
+fn searches_are_slowed_although_hundreds_of_requests_wait_at_the_servers_already() {
+    let round = |searchers, automatic, seed| {
+        let mut shop = queueing(searchers, automatic, seed);
+        shop.length = Duration::from_secs(90);
+        run(&shop)
+    };
+    let alone = round(390, None, 1).over(&OTHERS, 40.0, 80.0);
+    assert!(alone.p95_ms > 5000.0, "{alone:?}");
+    for (searchers, seed) in [360, 390]
+        .map(|it| (1..=4).map(move |seed| (it, seed)))
+        .into_iter()
+        .flatten()
+    {
+        let tally = round(searchers, Some(AutoConfig::default()), seed);
+        let then = tally.over(&OTHERS, 40.0, 80.0);
+        println!("{searchers} searchers, seed {seed}: {then:?}");
+        assert!(then.p95_ms < 50.0, "seed {seed}: {then:?} {:?}", tally.said);
+        let searches = tally.over(&DEAR, 40.0, 60.0);
+        assert!(searches.answered > 200, "seed {seed}: {searches:?}");
+    }
 }
 
 /// Two dear classes, and a third now and then, that set in where there was room.

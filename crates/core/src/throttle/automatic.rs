@@ -22,7 +22,7 @@
 //!
 //! try       pressed, no sure one is left to set, no other trial undecided (`trials`): the one with the greatest
 //!             share, 10 % and more, of those that are suspected or fill the resource as far as lives tell; as `set`
-//! acquit    of trials: still pressed, 5 s at the least, pain > 0.8 x what it was, none else to try: release, not
+//! acquit    of trials: still pressed, 5 s at the least without what was at the servers before, pain > 0.8 x what it was, none else to try: release, not
 //!             again soon
 //! let go    a trial that helped beside others, when others are well: one after the other (`trials`)
 //! doubt     pressed, it is not accused and nothing has changed for 60 s: eased by as much again, and that
@@ -165,6 +165,8 @@ pub struct Standing<'a> {
     pub limit: u32,
     /// Since when it is that.
     pub changed_at: Timestamp,
+    /// Since when none of its requests is at the servers that was there before that, as far as is known.
+    pub drained_at: Option<Timestamp>,
     /// When the class was last accused.
     pub accused_at: Timestamp,
     /// When a request was last held; of a class that is not held, when there was last no room.
@@ -187,6 +189,14 @@ pub struct Standing<'a> {
     pub passing: Passing,
 }
 
+impl Standing<'_> {
+    /// For how long it is what it is, without what the class had at the servers before.
+    fn drained_for(&self, now: Timestamp) -> Duration {
+        let since = self.drained_at.map(|at| at.max(self.changed_at));
+        since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+}
+
 #[cfg(test)]
 impl<'a> Standing<'a> {
     /// Of this class at the database, at so many for ten seconds; accused, held and needed a second ago.
@@ -197,6 +207,7 @@ impl<'a> Standing<'a> {
             resource: "db",
             limit,
             changed_at: now - Duration::from_secs(10),
+            drained_at: Some(now - Duration::from_secs(10)),
             accused_at: a_second_ago,
             held_at: a_second_ago,
             trial: None,
@@ -518,7 +529,8 @@ fn change<'a>(
         return None;
     }
     let limit = less(standing.limit.into(), config.least);
-    if limit == standing.limit && trials::is_in_vain(standing, pain) {
+    let had_its_time = trials::is_at_its_least(config, standing, now);
+    if had_its_time && trials::is_in_vain(standing, pain) {
         let why = WhyReleased::Acquitted;
         return Some(Step::Release { class, why });
     }
@@ -566,5 +578,7 @@ fn less(limit: f64, least: u32) -> u32 {
 
 #[cfg(test)]
 mod bounds_tests;
+#[cfg(test)]
+mod drained_tests;
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,7 @@ mod tally;
 
 use std::time::Duration;
 
-use tidegate_core::admission::AdmissionConfig;
+use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
 use tidegate_core::prng::Prng;
 use tidegate_core::throttle::AutoConfig;
 use tidegate_core::time::Timestamp;
@@ -81,6 +81,8 @@ pub struct Shop {
     pub cache: Option<Cache>,
     /// CPUs of the web server, and of the database.
     pub cpus: [f64; 2],
+    /// Requests that the web server works on at once; the others wait there, in order of arrival.
+    pub workers: u32,
     /// What the front-end lets in.
     pub admission: AdmissionConfig,
     /// Whether it slows culprits by itself.
@@ -119,6 +121,7 @@ pub fn auction(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed: 
         ],
         cache: None,
         cpus: [2.0, 2.0],
+        workers: u32::MAX,
         admission,
         automatic,
         length: Duration::from_secs(240),
@@ -150,10 +153,24 @@ pub fn worn_out(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed:
         ],
         cache: None,
         cpus: [0.2, 0.75],
+        workers: u32::MAX,
         admission,
         automatic,
         length: Duration::from_secs(120),
         seed,
+    }
+}
+
+/// The same site with 80 workers of the web server, so many searchers, and all let in: searches take the workers, and
+/// hundreds of requests wait for one.
+pub fn queueing(searchers: u32, automatic: Option<AutoConfig>, seed: u64) -> Shop {
+    let mut shop = worn_out(AdmissionConfig::new(AdmissionKind::Off), automatic, seed);
+    let think = Duration::from_secs(7);
+    shop.classes[4].come = Come::Closed(searchers * 2 / 3, think);
+    shop.classes[5].come = Come::Closed(searchers / 3, think);
+    Shop {
+        workers: 80,
+        ..shop
     }
 }
 
@@ -213,6 +230,7 @@ pub fn stocktaking(admission: AdmissionConfig, automatic: Option<AutoConfig>, se
             cold: 5.5,
         }),
         cpus: [40.0, 2.0],
+        workers: u32::MAX,
         admission,
         automatic,
         length: ONSET + Duration::from_secs(120),
@@ -232,7 +250,7 @@ pub fn run(shop: &Shop) -> ShopRun {
         now: START,
         prng: Prng::new(Prng::new(shop.seed).bits()),
         front: Front::new(shop),
-        server: Server::new(shop.cpus, START),
+        server: Server::new(shop.cpus, shop.workers, START),
         coming: Vec::new(),
         tally: ShopRun::new(START, shop.classes.len()),
         requests: Vec::new(),

@@ -1,6 +1,9 @@
 //! The web server, and the database behind it.
+//!
+//! Each request takes a worker of the web server from its begin to its end, while it waits for the database, too. Where
+//! all are busy it waits for one, in order of arrival.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use tidegate_core::record::LoadRecord;
@@ -8,9 +11,16 @@ use tidegate_core::time::Timestamp;
 
 use crate::processor::Processor;
 
+/// What a request wants: time at the web server, waiting for something else, and at the database.
+type Stations = [Duration; 3];
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Server {
+    /// Workers that have no request.
+    idle: u32,
+    /// Requests that wait for one, by their numbers.
+    unaccepted: VecDeque<(u64, Stations)>,
     web: Processor,
     database: Processor,
     /// Of requests that go to the database: what they want there, and at the web server then.
@@ -23,8 +33,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new([web, database]: [f64; 2], now: Timestamp) -> Self {
+    pub(super) fn new([web, database]: [f64; 2], workers: u32, now: Timestamp) -> Self {
         Self {
+            idle: workers,
+            unaccepted: VecDeque::new(),
             web: Processor::new(web, 1.0, 1, now),
             database: Processor::new(database, 1.0, 1, now),
             after: HashMap::new(),
@@ -34,14 +46,25 @@ impl Server {
         }
     }
 
-    /// A request comes, for so long at the web server, waiting for something else, and at the database.
-    pub(super) fn begin(
-        &mut self,
-        number: u64,
-        [web, elsewhere, database]: [Duration; 3],
-        now: Timestamp,
-    ) {
+    /// A request comes.
+    pub(super) fn begin(&mut self, number: u64, stations: Stations, now: Timestamp) {
         self.advance(now);
+        self.unaccepted.push_back((number, stations));
+        self.accept(now);
+    }
+
+    /// Workers that have no request take those that wait.
+    fn accept(&mut self, now: Timestamp) {
+        while self.idle > 0
+            && let Some((number, stations)) = self.unaccepted.pop_front()
+        {
+            self.idle -= 1;
+            self.work(number, stations, now);
+        }
+        self.web.set_unaccepted(now, self.unaccepted.len() as u32);
+    }
+
+    fn work(&mut self, number: u64, [web, elsewhere, database]: Stations, now: Timestamp) {
         if database.is_zero() {
             self.web.arrive(now, number, web);
             return;
@@ -84,6 +107,7 @@ impl Server {
             let web = self.after.get(&done.task).map_or(Duration::ZERO, |it| it.1);
             self.web.go_on(now, done.task, web);
         }
+        self.accept(now);
     }
 
     /// From the web server to the database, or to its end.
@@ -95,6 +119,7 @@ impl Server {
             _ => {
                 self.after.remove(&task);
                 self.ended.push(task);
+                self.idle += 1;
             }
         }
     }

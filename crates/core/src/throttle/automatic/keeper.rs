@@ -27,6 +27,8 @@ use crate::time::Timestamp;
 
 /// How long a class that was tried in vain is left alone.
 const ACQUITTED_FOR: Duration = Duration::from_secs(300);
+/// How long after a change at the most it is waited for that a class drains.
+const DRAINED_AFTER: Duration = Duration::from_secs(60);
 /// How fast the usual latency follows: down, a part at each look; up, the most by which it grows in a second.
 /// A mean of the last seconds is late to say that a resource has filled up.
 const USUAL_DOWN: f64 = 0.5;
@@ -75,11 +77,16 @@ struct Own {
     resource: String,
     limit: u32,
     changed_at: Timestamp,
+    /// Since when what the class had at the servers before that has drained.
+    drained_at: Option<Timestamp>,
     accused_at: Timestamp,
     held_at: Timestamp,
-    /// Requests held and let on so far.
+    /// Requests held and let on so far, and let on before the last change.
     held: u64,
     passed: u64,
+    passed_before: u64,
+    /// Requests in flight at the last look, if that was known.
+    in_flight: Option<f64>,
     passing: Passing,
     /// The pain when it was set, as long as it is a trial.
     trial: Option<f64>,
@@ -280,6 +287,8 @@ impl Automatic {
             own.passing.waits = set.waiting > 0;
             own.passed = set.counters.passed;
             let accused = heard.culprits.iter().filter(|it| it.class == class);
+            own.in_flight = accused.clone().map(|it| it.in_flight).reduce(f64::max);
+            own.note_drained(set.counters.ended, now);
             let told = accused.filter_map(|it| it.confidence).max();
             if told.is_some() {
                 (own.accused_at, own.needed_at) = (now, now);
@@ -383,9 +392,7 @@ impl Automatic {
 
     fn change(&mut self, class: &str, limit: u32, now: Timestamp, more: impl FnOnce(&mut Own)) {
         if let Some(own) = self.own.get_mut(class) {
-            own.limit = limit;
-            own.passing = own.passing.changed(now.seconds_since(own.changed_at));
-            own.changed_at = now;
+            own.change(limit, now);
             let halved = own.before.is_some_and(|before| before.is_halved(limit));
             own.halved_at = halved.then(|| own.halved_at.unwrap_or(now));
             more(own);
@@ -401,14 +408,18 @@ impl Own {
         (trial, before): (Option<f64>, Before),
         now: Timestamp,
     ) -> Self {
+        let in_flight = before.in_flight;
         Self {
             resource: resource.into(),
             limit,
             changed_at: now,
+            drained_at: (in_flight <= f64::from(limit)).then_some(now),
             accused_at: now,
             held_at: now,
             held: 0,
             passed: 0,
+            passed_before: 0,
+            in_flight: Some(in_flight),
             passing: Passing::default(),
             trial,
             eased: None,
@@ -421,12 +432,46 @@ impl Own {
         }
     }
 
+    /// Another limit. More at a time leave nothing to drain.
+    fn change(&mut self, limit: u32, now: Timestamp) {
+        let drained = self.drained_at.map(|at| now.seconds_since(at));
+        self.passing = self.passing.changed(drained.unwrap_or_default());
+        let stays = drained.is_some() && limit >= self.limit;
+        (self.limit, self.changed_at) = (limit, now);
+        self.passed_before = self.passed;
+        let drained = stays || self.is_drained(0);
+        self.drained_at = drained.then_some(now);
+    }
+
+    /// What the class had at the servers may have drained, where so many that its throttle let on have ended.
+    fn note_drained(&mut self, ended: u64, now: Timestamp) {
+        if self.drained_at.is_some() {
+            return;
+        }
+        if self.is_drained(ended) {
+            self.drained_at = Some(now);
+            self.passing.since = 0;
+        } else if now.since(self.changed_at) >= DRAINED_AFTER {
+            self.drained_at = Some(self.changed_at);
+        }
+    }
+
+    /// Whether none is at the servers any more that was there before the last change.
+    fn is_drained(&self, ended: u64) -> bool {
+        let one_has_ended = ended > self.passed_before;
+        let limit = f64::from(self.limit);
+        self.in_flight.map_or(one_has_ended, |many| {
+            many <= limit || one_has_ended && many <= 2.0 * limit
+        })
+    }
+
     fn standing<'a>(&'a self, class: &'a str) -> Standing<'a> {
         Standing {
             class,
             resource: &self.resource,
             limit: self.limit,
             changed_at: self.changed_at,
+            drained_at: self.drained_at,
             accused_at: self.accused_at,
             held_at: self.held_at,
             trial: self.trial,

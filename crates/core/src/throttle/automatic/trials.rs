@@ -5,6 +5,9 @@
 //! round     all trials of a resource.  in vain  pain > 0.8 x what it was when the trial was set
 //! next      no trial is in vain, or each that is has had its time: at its least for 5 s; where 10 % of the others
 //!           are held back, a second is enough
+//! drained   no more than the limit are in flight, or twice as many and one that was let on since has ended (which
+//!           alone decides where it is not known); or 60 s have passed. Before that what a trial does is not seen: its
+//!           5 s, and what passes in a second, count from then on
 //! acquit    all in vain, each has been at its least for 5 s, and there is none else to try: all of them; with no
 //!           throttle left and another to try: the one with the least share, which makes room
 //! let go    a trial that helped beside another throttle of the resource, while no class would be slowed for others: the
@@ -20,8 +23,11 @@
 //! gets twice as much done. While others are refused each second counts; so a round grows by one a second then, and an
 //! innocent class is slowed for some seconds instead.
 //!
+//! What a class has at the servers when it is slowed goes on to fill the resource. In a queue in order of arrival all others
+//! wait behind it, so a trial that is judged before is in vain, whatever the class does.
+//!
 //! Inputs: throttles, shares, pressure, a clock. Failure case: more culprits than there are throttles; then a round may
-//! be in vain. Others that do better by chance within a round make innocents wait until they are let go.
+//! be in vain. Servers that answer the latest first, where requests of before are left when one that came later has ended. Others that do better by chance within a round make innocents wait until they are let go.
 //!
 //! Source: adaptive group testing (Dorfman-1943); processor sharing.
 
@@ -106,9 +112,13 @@ pub(super) fn is_undecided(
 }
 
 /// Whether a class has been held as far as it may be for long enough to see what comes of it.
-fn is_at_its_least(config: &AutoConfig, standing: &Standing<'_>, now: Timestamp) -> bool {
+pub(super) fn is_at_its_least(
+    config: &AutoConfig,
+    standing: &Standing<'_>,
+    now: Timestamp,
+) -> bool {
     let least = less(standing.limit.into(), config.least) == standing.limit;
-    least && now.since(standing.changed_at) >= SETTLE
+    least && standing.drained_for(now) >= SETTLE
 }
 
 /// Leaves of the acquittals those that are due: none while there is a class to try or a trial that is young; one,
@@ -122,7 +132,7 @@ pub(super) fn judge_together<'a>(
     now: Timestamp,
 ) {
     let mut trials = standing.iter().filter(|it| it.trial.is_some());
-    let young = trials.any(|it| now.since(it.changed_at) < SETTLE);
+    let young = trials.any(|it| it.drained_for(now) < SETTLE);
     let another = matches!(next, Some(Step::Set { trial: Some(_), .. }));
     if !another && !young {
         return;
@@ -189,7 +199,7 @@ pub(super) fn let_go<'a>(
     now: Timestamp,
 ) -> Option<Step<'a>> {
     let Standing { class, passing, .. } = *standing;
-    let unchanged = now.since(standing.changed_at);
+    let unchanged = standing.drained_for(now);
     if standing.held_at <= standing.changed_at {
         let why = WhyReleased::Spared;
         return (unchanged >= SETTLE).then_some(Step::Release { class, why });

@@ -1,0 +1,115 @@
+//! From when on the time of a trial counts: its class has drained at the servers.
+
+use super::*;
+use crate::throttle::{Entry, SetBy, ThrottleId, Throttles};
+
+const CLASS: &str = "GET /a";
+
+/// A full database, a class on trial at one at a time, and its throttle.
+struct Trial {
+    automatic: Automatic,
+    throttles: Throttles,
+    id: ThrottleId,
+}
+
+fn at(second: u64) -> Timestamp {
+    Timestamp::from_millis(1000 * (second + 1))
+}
+
+impl Trial {
+    /// Forty of the class are in flight when it is set.
+    fn new() -> Self {
+        let mut automatic = Automatic::new(AutoConfig::default());
+        let mut throttles = Throttles::new(10);
+        let done = look(&mut automatic, &throttles, Some(40.0), 0);
+        let limits = done.and_then(|it| it.limits).unwrap();
+        assert_eq!(limits.concurrency, Some(1));
+        let pattern = CLASS.parse().unwrap();
+        let id = throttles.set(pattern, limits, SetBy::Policy, None, at(0));
+        Self {
+            automatic,
+            throttles,
+            id: id.unwrap(),
+        }
+    }
+
+    /// One of the class is let on and ends.
+    fn pass(&mut self, second: u64) {
+        let entry = self.throttles.handle_arrival(self.id, at(second));
+        assert_eq!(entry, Entry::Passed);
+        self.throttles.handle_answer(self.id, Duration::ZERO);
+    }
+
+    /// When the trial is found to be in vain, looked at each second, with so many in flight at a second.
+    fn ends(mut self, in_flight: impl Fn(u64) -> Option<f64>, passes_at: Option<u64>) -> u64 {
+        for second in 1..100 {
+            if passes_at == Some(second) {
+                self.pass(second);
+            }
+            let many = in_flight(second);
+            if let Some(done) = look(&mut self.automatic, &self.throttles, many, second) {
+                assert!(done.text.ends_with("that made no difference"), "{done:?}");
+                return second;
+            }
+        }
+        panic!("it has no end");
+    }
+}
+
+/// One look while others wait, whether the class is suspected still or not.
+fn look(
+    automatic: &mut Automatic,
+    throttles: &Throttles,
+    in_flight: Option<f64>,
+    second: u64,
+) -> Option<Done> {
+    let suspect = in_flight.map(|in_flight| Culprit {
+        class: CLASS,
+        resource: "db",
+        share: 0.9,
+        confidence: None,
+        in_flight,
+        held_back: 0.0,
+    });
+    let used = UsedPart {
+        resource: "db",
+        usage: 0.97,
+        capacity: 1.0,
+    };
+    let heard = Heard {
+        culprits: suspect.as_slice(),
+        resources: &[used],
+        latency: Some(4.0),
+        held_back: 0.0,
+    };
+    let standing: Vec<_> = throttles.all().collect();
+    let mut done = automatic.look(&heard, &standing, at(second));
+    assert!(done.len() < 2, "{done:?}");
+    done.pop()
+}
+
+#[test]
+fn a_trial_is_judged_five_seconds_after_its_class_has_drained() {
+    let falls_to = |many| move |second| Some(if second < 7 { 40.0 } else { many });
+    assert_eq!(Trial::new().ends(falls_to(1.0), None), 12);
+    // Twice as many, and one that was let on since has ended.
+    assert_eq!(Trial::new().ends(falls_to(2.0), Some(9)), 14);
+    assert_eq!(Trial::new().ends(falls_to(2.0), Some(3)), 12);
+    // That one alone, where it is not known how many are in flight.
+    assert_eq!(Trial::new().ends(|_| None, Some(9)), 14);
+}
+
+#[test]
+fn a_trial_is_judged_after_a_minute_if_its_class_does_not_drain() {
+    let waits_for_room = |mut trial: Trial| {
+        for _ in 0..2 {
+            trial.throttles.handle_arrival(trial.id, at(1));
+        }
+        trial
+    };
+    assert_eq!(waits_for_room(Trial::new()).ends(|_| Some(40.0), None), 60);
+    assert_eq!(waits_for_room(Trial::new()).ends(|_| Some(2.0), None), 60);
+    assert_eq!(waits_for_room(Trial::new()).ends(|_| None, None), 60);
+    let one_ends = Trial::new().ends(|second| Some(if second < 40 { 2.1 } else { 2.0 }), Some(9));
+    assert_eq!(one_ends, 45);
+}
