@@ -1,9 +1,10 @@
-//! The culprits: which requests load which resource, from access logs and recordings that are there already, and
-//! the one report of it that a running front-end makes as well.
+//! The culprits: which requests load which resource, from access logs and recordings that are there already or live
+//! in a running front-end (`live`), and the one report of it.
 //!
 //! ```text
 //! access logs ─ access ──> requests ──┐
-//! recordings ── resource ─────────────┴─> evidence ─ replay ─> offline ─> picture ─> text, JSON, page
+//! recordings ── resource ─────────────┴─> evidence ─ replay ─> offline ─┬─> picture ─> text, JSON, page
+//! front-end ─── live: requests, series, discovery ──────────────────────┘
 //! ```
 
 mod access;

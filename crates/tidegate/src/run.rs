@@ -29,6 +29,7 @@ use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::route::Routes;
 use tidegate_core::throttle::SetBy;
+use tidegate_culprits::live::Watch;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{
     DelayExperiments, Limits, ListenerConfig, PortSharing, Ports, Proxy, ProxyConfig, ProxyError,
@@ -46,7 +47,7 @@ use crate::config::file::{LimitsFile, TimeoutsFile};
 use crate::config::throttle::Throttled;
 use crate::config::values::Auto;
 use crate::config::{Admin, Config, Culprits, FrontEnd};
-use crate::culprits::live::{Watch, WatchParts};
+use crate::culprits::front_end::watch;
 use crate::culprits::peers::{self, PeerClient};
 use crate::driver::{Driver, DriverParts};
 use crate::failure::Failure;
@@ -329,7 +330,7 @@ impl Running {
         let mut proxy = proxy.map_err(|error| proxy_failure(&error))?;
         // The threads that follow need none.
         kept.settle()?;
-        let watching = |culprits| watch(culprits, &mut proxy, &shared, &resources, output);
+        let watching = |culprits| watch(culprits, proxy.observed(), &shared, &resources, output);
         let watch = culprits.map(watching).transpose()?;
         let (probes, due) = mpsc::channel(probe::WAITING_MAX);
         let driver = Driver::spawn(DriverParts {
@@ -419,27 +420,6 @@ fn shared(
         delay_experiments: Arc::new(DelayExperiments::new(held_max(config) / 2)),
         stats: Arc::new(Stats::new(config.workers, sites, nodes)),
     })
-}
-
-/// Begins to watch for culprits.
-fn watch(
-    config: Culprits,
-    proxy: &mut Proxy,
-    shared: &Arc<Shared>,
-    resources: &Arc<Resources>,
-    output: Output,
-) -> Result<Watch, Failure> {
-    let topology = shared.topology.load();
-    let parts = WatchParts {
-        observed: proxy.observed(),
-        shared: Arc::clone(shared),
-        resources: Arc::clone(resources),
-        sites: topology.sites.iter().map(|it| it.name.clone()).collect(),
-        config,
-        output,
-        clock: clock::now,
-    };
-    Watch::spawn(parts).map_err(|error| Failure::Failed(error.to_string()))
 }
 
 /// Throttles the classes of the configuration, and then as operators have set before: theirs is the

@@ -19,12 +19,11 @@ use tidegate_proxy::{DelayExperiments, Shared, Stats, Throttling};
 use tidegate_remote::udp::key_file::Master;
 
 use crate::admin::plane::{Plane, Window};
-use crate::culprits::live::Asks;
 use crate::driver::{Driver, DriverParts};
 use crate::key_file;
 use crate::output::Output;
 use crate::overrides_file::OverridesFile;
-use tidegate_culprits::live::findings::{Finding, Findings};
+use tidegate_culprits::live::{Asks, Finding, Findings};
 
 /// Now, for all that is shown: ages in golden files do not change.
 pub(crate) fn now() -> Timestamp {

@@ -16,7 +16,7 @@ const EVALUATION_PERIOD: Duration = Duration::from_secs(1);
 
 /// An experiment that runs. Dropping it ends it: delayed requests go on at once.
 #[derive(Debug)]
-pub struct RunningExperiment {
+pub(super) struct RunningExperiment {
     run: ExperimentRun,
     assignments: Box<dyn Assignments>,
     resource: ResourceId,
@@ -26,19 +26,19 @@ pub struct RunningExperiment {
 
 /// The class that it is on, and the resource.
 #[derive(Clone, Debug)]
-pub struct Suspect<'a> {
+pub(super) struct Suspect<'a> {
     /// The class's number.
-    pub class: ClassId,
+    pub(super) class: ClassId,
     /// Its name.
-    pub class_name: &'a str,
+    pub(super) class_name: &'a str,
     /// Its requests.
-    pub pattern: ClassPattern,
+    pub(super) pattern: ClassPattern,
     /// The resource's number.
-    pub resource: ResourceId,
+    pub(super) resource: ResourceId,
     /// Its name.
-    pub resource_name: &'a str,
+    pub(super) resource_name: &'a str,
     /// What a request is thought to cost the resource.
-    pub cost_seconds: f64,
+    pub(super) cost_seconds: f64,
 }
 
 impl RunningExperiment {
@@ -46,7 +46,7 @@ impl RunningExperiment {
     ///
     /// # Errors
     /// Why the class cannot be tested now.
-    pub fn begin(
+    pub(super) fn begin(
         suspect: &Suspect<'_>,
         delay_experiments: &dyn DelayExperiments,
         now: Timestamp,
@@ -71,7 +71,7 @@ impl RunningExperiment {
     }
 
     /// Takes in what was assigned; whether it is over. `known` is up to when the resource's use is known.
-    pub fn look(
+    pub(super) fn look(
         &mut self,
         discovery: &mut Discovery,
         site_above_slo: bool,
@@ -95,7 +95,7 @@ impl RunningExperiment {
     }
 
     /// How far it has come.
-    pub fn report(&self, now: Timestamp) -> ExperimentReport {
+    pub(super) fn report(&self, now: Timestamp) -> ExperimentReport {
         self.run.report(now)
     }
 }

@@ -11,6 +11,15 @@ use tidegate_core::load::Counters;
 use tidegate_core::throttle::{ClassPattern, SetBy, SetError, Throttle, ThrottleLimits};
 use tidegate_core::time::Timestamp;
 
+/// The clocks of the process.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
+    /// The time by which all that happens is ordered.
+    pub now: fn() -> Timestamp,
+    /// The time since the Unix epoch.
+    pub unix: fn() -> Duration,
+}
+
 /// What workers say of requests.
 pub trait RequestEvents: Debug + Send {
     /// Takes what there is, of each worker in its order. True if events are missing: requests may seem to never end.
@@ -18,7 +27,7 @@ pub trait RequestEvents: Debug + Send {
 }
 
 /// The throttles of the front-end.
-pub trait Throttles {
+pub trait Throttles: Debug + Send {
     /// All that stand.
     fn all(&self) -> Vec<Throttle>;
 
@@ -39,7 +48,7 @@ pub trait Throttles {
 }
 
 /// The delay experiments of the front-end, one at a time.
-pub trait DelayExperiments {
+pub trait DelayExperiments: Debug + Send {
     /// From now on requests of the class are assigned, until the time is over or the result is dropped.
     ///
     /// # Errors

@@ -1,11 +1,31 @@
-//! Discovery in a running front-end, as far as it needs nothing of the front-end but what it is given.
+//! Discovery in a running front-end: a thread that hears of requests, reads counters, asks which classes are to blame,
+//! and draws the picture.
+//!
+//! ```text
+//! workers ── events ──> Requests ──┐
+//! readers ── counters ──> Series ──┴──> Discovery ── each 2.5 s ──> verdicts ──> Findings (metrics, why)
+//!                                                                      ├──> Policy ──> throttles
+//!                                                                      └──> Report, when asked
+//!                    Memory ── what was learned, each minute ──> file ──> the next process
+//! ```
+//!
+//! It decides nothing on a request's way; if it is slow or dies, traffic goes on. Resources are the nodes
+//! of each site together (a request may go to any of them), and each node with `role = "resource"`.
 
+mod asks;
 pub mod exchange;
-pub mod experiment;
-pub mod findings;
+mod experiment;
+mod findings;
 pub mod front_end;
-pub mod memory;
-pub mod policy;
-pub mod requests;
-pub mod series;
-pub mod watched;
+mod memory;
+mod policy;
+mod requests;
+mod running;
+mod series;
+mod watch;
+mod watched;
+
+pub use asks::{AskError, Asks, ExperimentRequest};
+pub use findings::{Finding, Findings};
+pub use memory::LEARNED_FILE;
+pub use watch::{Settings, Watch, WatchParts};

@@ -35,7 +35,7 @@ const CATCH_UP: u64 = 40;
 
 /// What of a node's counters counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// Nanoseconds of CPUs.
     Cpu,
     /// Nanoseconds of the busiest disk.
@@ -48,10 +48,10 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, those with a capacity first.
-    pub const ALL: [Self; 4] = [Self::Cpu, Self::Disk, Self::Network, Self::Switches];
+    pub(super) const ALL: [Self; 4] = [Self::Cpu, Self::Disk, Self::Network, Self::Switches];
 
     /// What it is called behind its owner's name.
-    pub fn label(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
             Self::Disk => "disk",
@@ -61,7 +61,7 @@ impl Kind {
     }
 
     /// The counter, if it is measured.
-    pub fn of(self, counters: &Counters) -> Option<u64> {
+    pub(super) fn of(self, counters: &Counters) -> Option<u64> {
         match self {
             Self::Cpu => counters.busy_ns,
             Self::Disk => counters.disk_ns,
@@ -142,7 +142,7 @@ impl Member {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Series {
+pub(super) struct Series {
     kind: Kind,
     members: Vec<Member>,
     /// The last moment of the grid that is done.
@@ -155,7 +155,7 @@ pub struct Series {
 
 impl Series {
     /// Of so many members.
-    pub fn new(kind: Kind, members: usize) -> Self {
+    pub(super) fn new(kind: Kind, members: usize) -> Self {
         Self {
             kind,
             members: (0..members).map(|_| Member::default()).collect(),
@@ -167,12 +167,12 @@ impl Series {
     }
 
     /// What of its members' counters it sums up.
-    pub fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> Kind {
         self.kind
     }
 
     /// What a member's counters say now; the same again changes nothing.
-    pub fn add(&mut self, member: usize, counters: &Counters) {
+    pub(super) fn add(&mut self, member: usize, counters: &Counters) {
         let (Some(member), Some(value)) = (self.members.get_mut(member), self.kind.of(counters))
         else {
             return;
@@ -186,7 +186,7 @@ impl Series {
     }
 
     /// Lays the grid up to what is known by now; hands over each step. A step that is not known is a hole.
-    pub fn advance(&mut self, now: Timestamp, mut tell: impl FnMut(UsagePoint)) {
+    pub(super) fn advance(&mut self, now: Timestamp, mut tell: impl FnMut(UsagePoint)) {
         let until = now.nanos().saturating_sub(BEHIND) / STEP * STEP;
         let oldest = until.saturating_sub(CATCH_UP * STEP);
         self.done = self.done.max(oldest);
@@ -238,12 +238,12 @@ impl Series {
     }
 
     /// Use by step in the last minute, by the process's clock.
-    pub fn spans(&self) -> impl Iterator<Item = &Span> {
+    pub(super) fn spans(&self) -> impl Iterator<Item = &Span> {
         self.spans.iter()
     }
 
     /// Used part of the capacity in the last seconds; none if nothing is known.
-    pub fn usage(&self) -> Option<f64> {
+    pub(super) fn usage(&self) -> Option<f64> {
         let late = self.spans.iter().rev().take(USAGE_SPANS);
         let late = late.filter(|it| it.to > self.done as i64 - (USAGE_SPANS as u64 * STEP) as i64);
         let (sum, count) = late.fold((0.0, 0), |(sum, count), it| (sum + it.mean, count + 1));
@@ -251,12 +251,12 @@ impl Series {
     }
 
     /// Up to when it is known.
-    pub fn known_until(&self) -> Timestamp {
+    pub(super) fn known_until(&self) -> Timestamp {
         Timestamp::from_nanos(self.done)
     }
 
     /// How much of it there is, as was known last; zero if nothing is.
-    pub fn capacity(&self) -> f64 {
+    pub(super) fn capacity(&self) -> f64 {
         self.capacity
     }
 }

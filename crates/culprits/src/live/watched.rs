@@ -17,26 +17,26 @@ use crate::picture::ResourceMaterial;
 use crate::resource::{Span, Unit};
 
 /// Most resources that are watched.
-pub const RESOURCES_MAX: usize = 16;
+pub(super) const RESOURCES_MAX: usize = 16;
 
 /// One of them.
 #[derive(Debug)]
-pub struct Watched {
+pub(super) struct Watched {
     /// Its name.
-    pub name: String,
+    pub(super) name: String,
     /// The node that it belongs to; none if it is all of a site.
     node: Option<String>,
     series: Series,
     /// Its number.
-    pub id: ResourceId,
+    pub(super) id: ResourceId,
     /// When it is evaluated next.
     due: Timestamp,
     /// What was found of it last.
-    pub verdicts: Option<Verdicts>,
+    pub(super) verdicts: Option<Verdicts>,
     /// What they rest on.
     basis: Basis,
     /// Since when classes are named.
-    pub named_at: BTreeMap<ClassId, Timestamp>,
+    pub(super) named_at: BTreeMap<ClassId, Timestamp>,
 }
 
 /// Whose counters they are.
@@ -57,7 +57,7 @@ struct Tap {
 
 /// See the module.
 #[derive(Debug)]
-pub struct WatchedAll {
+pub(super) struct WatchedAll {
     all: Vec<Watched>,
     taps: Vec<Tap>,
     resources: Arc<dyn ResourceNodes>,
@@ -68,7 +68,11 @@ pub struct WatchedAll {
 
 impl WatchedAll {
     /// All sites' nodes, and all nodes that are resources alone.
-    pub fn new(topology: &Topology, resources: Arc<dyn ResourceNodes>, sites: &[String]) -> Self {
+    pub(super) fn new(
+        topology: &Topology,
+        resources: Arc<dyn ResourceNodes>,
+        sites: &[String],
+    ) -> Self {
         let mut owners: Vec<(String, Option<String>, Vec<usize>)> = Vec::new();
         let mut taps = Vec::new();
         let mut tap = |source, name: &str| {
@@ -134,7 +138,7 @@ impl WatchedAll {
     }
 
     /// Takes in what the counters say now.
-    pub fn read(&mut self, table: &LoadTable, discovery: &mut Discovery, now: Timestamp) {
+    pub(super) fn read(&mut self, table: &LoadTable, discovery: &mut Discovery, now: Timestamp) {
         for tap in &mut self.taps {
             let counters: Option<Counters> = match tap.source {
                 Source::Node(node) => table.counters(node),
@@ -163,24 +167,24 @@ impl WatchedAll {
     }
 
     /// One of them.
-    pub fn get(&self, place: usize) -> &Watched {
+    pub(super) fn get(&self, place: usize) -> &Watched {
         &self.all[place]
     }
 
     /// One that is to be evaluated now.
-    pub fn due(&self, now: Timestamp) -> Option<usize> {
+    pub(super) fn due(&self, now: Timestamp) -> Option<usize> {
         let due = |it: &Watched| it.explains() && it.series.capacity() > 0.0 && it.due <= now;
         self.all.iter().position(due)
     }
 
     /// Up to when use is known: the grid is the same for all.
-    pub fn known_until(&self) -> Timestamp {
+    pub(super) fn known_until(&self) -> Timestamp {
         let known = self.all.iter().map(|it| it.series.known_until());
         known.min().unwrap_or(Timestamp::ZERO)
     }
 
     /// Asks which classes were to blame for it then.
-    pub fn evaluate(
+    pub(super) fn evaluate(
         &mut self,
         place: usize,
         discovery: &mut Discovery,
@@ -201,7 +205,7 @@ impl WatchedAll {
     }
 
     /// How those do that have a capacity.
-    pub fn pressed(&self) -> Vec<Pressed> {
+    pub(super) fn pressed(&self) -> Vec<Pressed> {
         let known = self.all.iter().filter(|it| it.explains());
         let pressed = known.filter_map(|it| {
             Some(Pressed {
@@ -214,12 +218,12 @@ impl WatchedAll {
     }
 
     /// All of them.
-    pub fn iter(&self) -> std::slice::Iter<'_, Watched> {
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Watched> {
         self.all.iter()
     }
 
     /// Use by step of each, by the Unix clock.
-    pub fn spans(&self, base: i64) -> Vec<Vec<Span>> {
+    pub(super) fn spans(&self, base: i64) -> Vec<Vec<Span>> {
         let on_unix = |span: &Span| Span {
             from: span.from + base,
             to: span.to + base,
@@ -230,7 +234,11 @@ impl WatchedAll {
     }
 
     /// Those that anything is known of, for the picture.
-    pub fn materials<'a>(&'a self, spans: &'a [Vec<Span>], base: i64) -> Vec<ResourceMaterial<'a>> {
+    pub(super) fn materials<'a>(
+        &'a self,
+        spans: &'a [Vec<Span>],
+        base: i64,
+    ) -> Vec<ResourceMaterial<'a>> {
         let known = self.all.iter().zip(spans);
         let known = known.filter(|(watched, _)| watched.series.capacity() > 0.0);
         known
@@ -239,7 +247,7 @@ impl WatchedAll {
     }
 
     /// What is doubtful.
-    pub fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let early = self.all.iter().filter(|it| it.is_early());
         let early: Vec<&str> = early.map(|it| it.name.as_str()).collect();
@@ -280,12 +288,12 @@ impl Watched {
     }
 
     /// How much of it there is; zero before that is known.
-    pub fn capacity(&self) -> f64 {
+    pub(super) fn capacity(&self) -> f64 {
         self.series.capacity()
     }
 
     /// Whether it has a capacity that can be shared out.
-    pub fn explains(&self) -> bool {
+    pub(super) fn explains(&self) -> bool {
         match self.series.kind() {
             Kind::Cpu | Kind::Disk => true,
             Kind::Network | Kind::Switches => false,

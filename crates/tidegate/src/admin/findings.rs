@@ -5,7 +5,7 @@ use tidegate_core::time::Timestamp;
 
 use super::exposition::{Kind, Text};
 use super::plane::Plane;
-use tidegate_culprits::live::findings::Finding;
+use tidegate_culprits::live::Finding;
 
 /// A share that is worth a sentence though no class is accused.
 const SHARE_TOLD: f64 = 0.01;

@@ -12,12 +12,11 @@ use tidegate_core::topology::SiteSpec;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{Shared, Snapshot};
 
-use crate::culprits::live::Asks;
 use crate::driver::{DriverStats, Overrides};
 use crate::overrides_file::OverridesFile;
 use crate::reads::Reads;
 use crate::resources::Resources;
-use tidegate_culprits::live::findings::Finding;
+use tidegate_culprits::live::{Asks, Finding};
 
 /// The window of the last seconds is one to two of these long.
 pub(crate) const WINDOW: Duration = Duration::from_secs(5);

@@ -12,11 +12,11 @@ use tidegate_culprits::picture::report::Report;
 use tidegate_culprits::search::{Options, search};
 use tidegate_culprits::utc_offset;
 
-use super::live::ExperimentRequest;
 use crate::client::AdminArgs;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::replace::replace;
+use tidegate_culprits::live::ExperimentRequest;
 
 /// Time between two looks at an experiment that runs: this command learns of its end by asking, and the front-end
 /// ends each within a minute or so.

@@ -10,17 +10,59 @@ use tidegate_core::load::{Counters, NodeLoad};
 use tidegate_core::throttle::{ClassPattern, SetBy, SetError, Throttle, ThrottleLimits};
 use tidegate_core::time::Timestamp;
 use tidegate_culprits::live::front_end::{
-    Assignments, DelayExperiments, EventLog, RequestEvents, ResourceNodes, Throttles, UnreadNode,
+    Assignments, Clocks, DelayExperiments, EventLog, KeptFile, RequestEvents, ResourceNodes,
+    Throttles, UnreadNode,
 };
+use tidegate_culprits::live::{LEARNED_FILE, Settings, Watch, WatchParts};
 use tidegate_proxy::{Observed, Shared};
+use tidegate_remote::clock;
 
+use crate::config::Culprits;
+use crate::failure::Failure;
 use crate::models::ReadStatus;
 use crate::output::Output;
 use crate::resources::Resources;
+use crate::state::StateFile;
+
+/// Begins to watch for culprits.
+///
+/// # Errors
+/// There is no thread for it.
+pub(crate) fn watch(
+    config: Culprits,
+    observed: Observed,
+    shared: &Arc<Shared>,
+    resources: &Arc<Resources>,
+    output: Output,
+) -> Result<Watch, Failure> {
+    let kept = |folder| -> Box<dyn KeptFile> { Box::new(StateFile::new(folder, LEARNED_FILE)) };
+    let watch = Watch::spawn(WatchParts {
+        events: Box::new(Events(observed)),
+        topology: shared.topology.load_full(),
+        table: Arc::clone(&shared.table),
+        resources: Arc::<Resources>::clone(resources),
+        throttles: Box::new(Gates(Arc::clone(shared))),
+        delay_experiments: Box::new(Gates(Arc::clone(shared))),
+        settings: Settings {
+            patterns: config.patterns,
+            peers: config.peers,
+            delay_experiments: config.delay_experiments,
+            slo: config.slo,
+            automatic: config.automatic,
+        },
+        kept: config.state.map(kept),
+        log: Arc::new(output),
+        clocks: Clocks {
+            now: clock::now,
+            unix: clock::unix,
+        },
+    });
+    watch.map_err(|error| Failure::Failed(error.to_string()))
+}
 
 /// What the proxy's workers say of requests.
 #[derive(Debug)]
-pub(super) struct Events(pub(super) Observed);
+struct Events(Observed);
 
 impl RequestEvents for Events {
     fn drain(&mut self, take: &mut dyn FnMut(RequestEvent)) -> bool {
@@ -30,7 +72,7 @@ impl RequestEvents for Events {
 
 /// The proxy's throttles and delay experiments.
 #[derive(Debug)]
-pub(super) struct Gates(pub(super) Arc<Shared>);
+struct Gates(Arc<Shared>);
 
 impl Throttles for Gates {
     fn all(&self) -> Vec<Throttle> {

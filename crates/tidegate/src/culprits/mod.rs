@@ -1,7 +1,6 @@
-//! Culprits: what files show (`command`), and what a running front-end sees (`live`). Inputs, pictures and the report
-//! are those of `tidegate_culprits`.
+//! Culprits: what files show (`command`), and what a running front-end gives to discovery (`front_end`) and asks of the
+//! other front-ends (`peers`). Discovery, inputs, pictures and the report are those of `tidegate_culprits`.
 
 pub(crate) mod command;
-mod front_end;
-pub(crate) mod live;
+pub(crate) mod front_end;
 pub(crate) mod peers;

@@ -7,10 +7,10 @@ use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::Full;
 use tidegate_core::time::Timestamp;
+use tidegate_culprits::live::Asks;
 use tidegate_culprits::live::exchange::{EVERY, Shipment};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::live::Asks;
 use crate::client;
 use crate::models::EXCHANGE;
 use crate::peer_auth::{self, Nonce, PeerKey};

@@ -22,7 +22,7 @@ use super::watched::Watched;
 use writer::{Trouble, Writer};
 
 /// Name of the file in its folder.
-pub const FILE: &str = "culprits.learned";
+pub const LEARNED_FILE: &str = "culprits.learned";
 /// Time between two looks at what there is to write.
 const EVERY: Duration = Duration::from_secs(60);
 /// Event of all that is said of it.
@@ -30,7 +30,7 @@ const EVENT: &str = "state";
 
 /// See the module.
 #[derive(Debug)]
-pub struct Memory {
+pub(super) struct Memory {
     learned: Learned,
     /// By resource and class: the name under which it was recalled.
     recalled: BTreeMap<(u16, ClassId), String>,
@@ -44,7 +44,7 @@ pub struct Memory {
 
 impl Memory {
     /// What was kept in this file; the thread that writes it is started.
-    pub fn open(
+    pub(super) fn open(
         mut file: Box<dyn KeptFile>,
         log: Arc<dyn EventLog>,
         unix: fn() -> Duration,
@@ -64,7 +64,7 @@ impl Memory {
     }
 
     /// Tells discovery what was known of a resource's classes before the start, of each once it has a name.
-    pub fn recall(&mut self, watched: &Watched, names: &[String], to: &mut Discovery) {
+    pub(super) fn recall(&mut self, watched: &Watched, names: &[String], to: &mut Discovery) {
         let Some(known) = self.learned.of(&watched.name, watched.capacity()) else {
             return;
         };
@@ -83,12 +83,12 @@ impl Memory {
     }
 
     /// Whether a minute is over.
-    pub fn is_due(&self, now: Timestamp) -> bool {
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
         self.due.is_some_and(|due| now >= due)
     }
 
     /// Takes in what is known now, and has it written if there is anything new.
-    pub fn keep<'a>(
+    pub(super) fn keep<'a>(
         &mut self,
         watched: impl Iterator<Item = &'a Watched>,
         names: &[String],
@@ -104,7 +104,7 @@ impl Memory {
     }
 
     /// The last time: writes if anything is known, and lets go of the folder.
-    pub fn end<'a>(
+    pub(super) fn end<'a>(
         &mut self,
         watched: impl Iterator<Item = &'a Watched>,
         names: &[String],

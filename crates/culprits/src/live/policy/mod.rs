@@ -23,49 +23,49 @@ use crate::names::ClassNames;
 
 /// How a resource does.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pressed {
+pub(super) struct Pressed {
     /// Its name.
-    pub resource: String,
+    pub(super) resource: String,
     /// Used part of its capacity.
-    pub usage: f64,
+    pub(super) usage: f64,
     /// Its CPUs, or disks.
-    pub capacity: f64,
+    pub(super) capacity: f64,
 }
 
 /// How requests of all other classes fare.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct OthersDo {
+pub(super) struct OthersDo {
     /// What they take as a part of what they shall take; none if there are too few.
-    pub latency: Option<f64>,
+    pub(super) latency: Option<f64>,
     /// Part of them that was refused, or waited for long.
-    pub held_back: f64,
+    pub(super) held_back: f64,
 }
 
 /// What it looks at.
 #[derive(Clone, Copy)]
-pub struct Scene<'a> {
+pub(super) struct Scene<'a> {
     /// What discovery has found.
-    pub found: &'a [Finding],
+    pub(super) found: &'a [Finding],
     /// How resources do.
-    pub pressed: &'a [Pressed],
+    pub(super) pressed: &'a [Pressed],
     /// How requests of all other classes fare.
-    pub others: OthersDo,
+    pub(super) others: OthersDo,
     /// What part of a class was held back, by its name.
-    pub held_back: &'a dyn Fn(&str) -> f64,
+    pub(super) held_back: &'a dyn Fn(&str) -> f64,
 }
 
 /// What it did, for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyEvent {
+pub(super) struct PolicyEvent {
     /// The kind of event.
-    pub event: &'static str,
+    pub(super) event: &'static str,
     /// It as a sentence.
-    pub text: String,
+    pub(super) text: String,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub struct Policy {
+pub(super) struct Policy {
     automatic: Automatic,
     names: ClassNames,
     /// Orders that were set, by the class's name.
@@ -74,7 +74,7 @@ pub struct Policy {
 
 impl Policy {
     /// Within these bounds; it has no throttle yet.
-    pub fn new(bounds: AutoConfig, names: ClassNames) -> Self {
+    pub(super) fn new(bounds: AutoConfig, names: ClassNames) -> Self {
         Self {
             automatic: Automatic::new(bounds),
             names,
@@ -83,12 +83,12 @@ impl Policy {
     }
 
     /// Whether it throttles this class, by its name among the findings.
-    pub fn throttles(&self, class: &str) -> bool {
+    pub(super) fn throttles(&self, class: &str) -> bool {
         self.orders.contains_key(class)
     }
 
     /// Looks at the scene, and acts; says what it did, for the operator.
-    pub fn act(
+    pub(super) fn act(
         &mut self,
         scene: &Scene<'_>,
         throttling: &dyn Throttles,

@@ -64,6 +64,7 @@ fn full() -> [Pressed; 1] {
 }
 
 /// The throttles of a front-end, of which the requests are left out.
+#[derive(Debug)]
 struct Throttling(RefCell<ThrottleTable>);
 
 impl Throttling {

@@ -34,11 +34,11 @@ pub(super) struct Fared {
 
 /// How requests of other classes fare.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct OthersFare {
+pub(in crate::live) struct OthersFare {
     /// What 95 of 100 of them take, in seconds, waiting for room included; none if there are too few.
-    pub seconds: Option<f64>,
+    pub(in crate::live) seconds: Option<f64>,
     /// Part of them that was refused, or waited for long.
-    pub held_back: f64,
+    pub(in crate::live) held_back: f64,
 }
 
 impl Requests {
@@ -51,7 +51,12 @@ impl Requests {
 
     /// How requests of classes but these fare, those in progress by their age; of the site where that is worst.
     /// What waits for room longer than `long`, seconds, is held back.
-    pub fn others_fare(&self, but: &dyn Fn(&str) -> bool, long: f64, now: Timestamp) -> OthersFare {
+    pub(in crate::live) fn others_fare(
+        &self,
+        but: &dyn Fn(&str) -> bool,
+        long: f64,
+        now: Timestamp,
+    ) -> OthersFare {
         let names = self.names();
         let several = !self.sites.is_empty();
         let sites: Vec<Option<&str>> = (names.iter())

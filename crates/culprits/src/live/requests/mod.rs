@@ -17,7 +17,6 @@ use tidegate_core::time::Timestamp;
 use super::exchange::{Outbox, Peer, SILENT};
 use super::front_end::RequestEvents;
 use crate::evidence::Lived;
-pub use fare::OthersFare;
 use fare::{Fared, LATENCY_WINDOW};
 
 /// How long ended requests are kept.
@@ -33,7 +32,7 @@ const RANK_EVERY: Duration = Duration::from_secs(10);
 
 /// See the module. Times are the process's.
 #[derive(Debug)]
-pub struct Requests {
+pub(super) struct Requests {
     table: ClassTable,
     /// By number; empty where there is only one.
     sites: Vec<String>,
@@ -47,7 +46,7 @@ pub struct Requests {
     outbox: Outbox,
     peers: Vec<Peer>,
     /// Times at which a ring had run full.
-    pub overflows: u64,
+    pub(super) overflows: u64,
     ranked: Timestamp,
 }
 
@@ -62,7 +61,7 @@ struct Begun {
 
 impl Requests {
     /// Of these sites, with what operators want named, and of these other front-ends.
-    pub fn new(sites: Vec<String>, patterns: Vec<Pattern>, peers: &[SocketAddr]) -> Self {
+    pub(super) fn new(sites: Vec<String>, patterns: Vec<Pattern>, peers: &[SocketAddr]) -> Self {
         let sites = if sites.len() > 1 { sites } else { Vec::new() };
         Self {
             table: ClassTable::new(patterns, TreeConfig::default()),
@@ -80,7 +79,7 @@ impl Requests {
     }
 
     /// Takes in what workers have said since.
-    pub fn drain(
+    pub(super) fn drain(
         &mut self,
         events: &mut dyn RequestEvents,
         discovery: &mut Discovery,
@@ -213,7 +212,7 @@ impl Requests {
     }
 
     /// Gives discovery what was in progress then.
-    pub fn tell_unfinished(&self, discovery: &mut Discovery, then: Timestamp) {
+    pub(super) fn tell_unfinished(&self, discovery: &mut Discovery, then: Timestamp) {
         discovery.forget_unfinished();
         for (class, sent) in self.unfinished().filter(|(_, sent)| *sent <= then) {
             discovery.on_request(&Request {
@@ -225,7 +224,7 @@ impl Requests {
     }
 
     /// Class and begin of each request in progress.
-    pub fn unfinished(&self) -> impl Iterator<Item = (ClassId, Timestamp)> {
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = (ClassId, Timestamp)> {
         let own = self.in_progress.values();
         let own = own.map(|begun| (begun.class, begun.sent));
         own.chain(
@@ -236,24 +235,24 @@ impl Requests {
     }
 
     /// Requests that ended in the last minute.
-    pub fn ended(&self) -> impl Iterator<Item = &Lived> {
+    pub(super) fn ended(&self) -> impl Iterator<Item = &Lived> {
         self.ended.iter()
     }
 
     /// Requests of a class that are in progress, smoothed over some seconds.
-    pub fn in_progress(&self, class: ClassId) -> f64 {
+    pub(super) fn in_progress(&self, class: ClassId) -> f64 {
         self.levels.get(class.index()).copied().unwrap_or_default()
     }
 
     /// What throttles of the requests of classes call them, by number.
-    pub fn class_patterns(&self) -> Vec<Option<String>> {
+    pub(super) fn class_patterns(&self) -> Vec<Option<String>> {
         (0..SLOTS)
             .map(|number| self.table.class_pattern(ClassId(number as u16)))
             .collect()
     }
 
     /// All names, by number; empty where there is none.
-    pub fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         (0..SLOTS)
             .map(|number| self.table.name(ClassId(number as u16)).unwrap_or_default())
             .collect()

@@ -15,14 +15,14 @@ pub(super) const AGE_MICROS_MAX: u64 = 3_600_000_000;
 
 impl Requests {
     /// What others get that ask for what ended after this.
-    pub fn ship(&mut self, after: u64, now: Timestamp) -> Shipment {
+    pub(in crate::live) fn ship(&mut self, after: u64, now: Timestamp) -> Shipment {
         let begun = self.in_progress.values();
         let unfinished = begun.map(|it| (it.words, it.site, it.sent));
         self.outbox.ship(after, &self.sites, unfinished, now)
     }
 
     /// Takes in what another front-end said, or why it did not.
-    pub fn accept(
+    pub(in crate::live) fn accept(
         &mut self,
         from: SocketAddr,
         shipment: Result<Shipment, String>,
@@ -82,7 +82,7 @@ impl Requests {
     }
 
     /// How far behind what is known here is complete.
-    pub fn behind(&self) -> Duration {
+    pub(in crate::live) fn behind(&self) -> Duration {
         match self.peers.is_empty() {
             true => Duration::ZERO,
             false => exchange::BEHIND,
@@ -90,7 +90,7 @@ impl Requests {
     }
 
     /// Other front-ends that do not answer, and why.
-    pub fn silent(&self) -> impl Iterator<Item = (SocketAddr, &str)> {
+    pub(in crate::live) fn silent(&self) -> impl Iterator<Item = (SocketAddr, &str)> {
         let silent = |peer: &'_ Peer| peer.trouble.is_some();
         self.peers.iter().filter(move |it| silent(it)).map(|it| {
             let why = it.trouble.as_deref().unwrap_or_default();

@@ -3,7 +3,7 @@
 use tidegate_core::culprits::{EVERY, LearnedClass, Limits, ResourceId, UsagePoint};
 use tidegate_core::prng::Prng;
 
-use super::fare::LATE_MAX;
+use super::fare::{LATE_MAX, OthersFare};
 use super::shipped::AGE_MICROS_MAX;
 use super::*;
 use crate::live::exchange::{self, Shipment};

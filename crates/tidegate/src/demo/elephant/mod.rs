@@ -42,7 +42,7 @@ use crate::signals::Stop;
 use report::{Phase, Summary, ThrottleSummary, ms, rounded};
 use shop::{NODES, Shop};
 use story::{Schedule, Story, StoryEvent, StoryStage};
-use tidegate_culprits::live::findings::Finding;
+use tidegate_culprits::live::Finding;
 use visitors::{Book, Visitors};
 
 /// The last seconds, of which the live table tells.

@@ -1,0 +1,250 @@
+//! What the thread of discovery does: it takes in requests and counters, asks which classes are to blame, and answers.
+
+mod act;
+mod report;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tidegate_core::classes::{ClassId, SLOTS};
+use tidegate_core::culprits::{Confidence, Discovery, Limits};
+use tidegate_core::load::LoadTable;
+use tidegate_core::time::Timestamp;
+
+use super::asks::Ask;
+use super::experiment::RunningExperiment;
+use super::findings::{Finding, Findings};
+use super::front_end::{Clocks, DelayExperiments, EventLog, KeptFile, RequestEvents, Throttles};
+use super::memory::Memory;
+use super::policy::Policy;
+use super::requests::Requests;
+use super::watch::{Settings, WatchParts};
+use super::watched::{RESOURCES_MAX, Watched, WatchedAll};
+use crate::delay_experiment::ExperimentReport;
+use crate::names::ClassNames;
+
+/// Time between two looks at what has come.
+const TICK: Duration = Duration::from_millis(20);
+/// Time between two looks at what is to be done about culprits.
+const ACT_EVERY: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub(super) struct Running {
+    table: Arc<LoadTable>,
+    throttles: Box<dyn Throttles>,
+    delay_experiments: Box<dyn DelayExperiments>,
+    clocks: Clocks,
+    discovery: Discovery,
+    /// None: what is learned is not kept.
+    memory: Option<Memory>,
+    events: Box<dyn RequestEvents>,
+    requests: Requests,
+    watched: WatchedAll,
+    findings: Arc<ArcSwap<Findings>>,
+    names: ClassNames,
+    evaluations: u64,
+    evaluated: Duration,
+    /// Slows culprits down by itself, if that is wanted, and when it looks next.
+    policy: Option<Policy>,
+    policy_due: Timestamp,
+    /// What others' requests take, as a part of what they shall take.
+    latency: f64,
+    experiment: Option<RunningExperiment>,
+    /// The last experiment, or the one that runs.
+    last_experiment: Option<ExperimentReport>,
+    /// When experiments on classes and resources were begun by themselves.
+    experimented_at: BTreeMap<(String, String), Timestamp>,
+    settings: Settings,
+    log: Arc<dyn EventLog>,
+}
+
+impl Running {
+    /// Before anything is known; it publishes there what it finds.
+    pub(super) fn new(parts: WatchParts, findings: Arc<ArcSwap<Findings>>) -> Self {
+        let WatchParts {
+            events,
+            topology,
+            table,
+            resources,
+            throttles,
+            delay_experiments,
+            settings,
+            kept: _,
+            log,
+            clocks,
+        } = parts;
+        let names = ClassNames::new(&settings.patterns);
+        let limits = Limits {
+            classes: SLOTS as u16,
+            resources: RESOURCES_MAX as u16,
+        };
+        let sites: Vec<_> = topology.sites.iter().map(|it| it.name.clone()).collect();
+        let watched = WatchedAll::new(&topology, resources, &sites);
+        let policy = |bounds| Policy::new(bounds, names.clone());
+        Self {
+            policy: settings.automatic.map(policy),
+            discovery: Discovery::new(limits),
+            events,
+            requests: Requests::new(sites, settings.patterns.clone(), &settings.peers),
+            watched,
+            table,
+            throttles,
+            delay_experiments,
+            clocks,
+            memory: None,
+            findings,
+            evaluations: 0,
+            evaluated: Duration::ZERO,
+            names,
+            policy_due: Timestamp::ZERO,
+            latency: 0.0,
+            experiment: None,
+            last_experiment: None,
+            experimented_at: BTreeMap::new(),
+            settings,
+            log,
+        }
+    }
+
+    /// Reads what was kept, on this thread: a slow disk holds no request up.
+    pub(super) fn remember(&mut self, kept: Option<Box<dyn KeptFile>>) {
+        let Clocks { now, unix } = self.clocks;
+        let open = |file| Memory::open(file, Arc::clone(&self.log), unix, now());
+        self.memory = kept.map(open);
+    }
+
+    /// Keeps what was learned, if that is wanted.
+    fn keep(&mut self, now: Timestamp) {
+        if let Some(memory) = &mut self.memory {
+            let (watched, names) = (self.watched.iter(), self.requests.names());
+            memory.keep(watched, &names, &self.discovery, now);
+        }
+    }
+
+    /// The same for the last time.
+    fn end_keeping(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            let (watched, names) = (self.watched.iter(), self.requests.names());
+            memory.end(watched, &names, &self.discovery);
+        }
+    }
+
+    /// Until it is asked to stop.
+    pub(super) fn run(&mut self, asks: &Receiver<Ask>) {
+        let mut due = (self.clocks.now)() + TICK;
+        loop {
+            match asks.recv_timeout(due.since((self.clocks.now)())) {
+                Ok(Ask::Report(answer)) => {
+                    // The one that asked may have left since.
+                    answer.send(self.report()).ok();
+                }
+                Ok(Ask::Experiment(order, answer)) => {
+                    let class = order.class.as_str();
+                    answer
+                        .send(self.begin_experiment(class, order.resource.as_deref()))
+                        .ok();
+                }
+                Ok(Ask::Requests(after, answer)) => {
+                    let now = (self.clocks.now)();
+                    self.requests
+                        .drain(&mut *self.events, &mut self.discovery, now);
+                    answer.send(self.requests.ship(after, now)).ok();
+                }
+                Ok(Ask::Told(from, shipment, at)) => {
+                    self.requests
+                        .accept(from, shipment, at, &mut self.discovery);
+                }
+                Ok(Ask::Keep) => self.end_keeping(),
+                Ok(Ask::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let now = (self.clocks.now)();
+            if now >= due {
+                self.handle_tick(now);
+                due = now + TICK;
+            }
+        }
+    }
+
+    fn handle_tick(&mut self, now: Timestamp) {
+        self.requests
+            .drain(&mut *self.events, &mut self.discovery, now);
+        self.watched.read(&self.table, &mut self.discovery, now);
+        self.evaluate_experiment(now);
+        if now >= self.policy_due {
+            self.policy_due = now + ACT_EVERY;
+            self.act(now);
+        }
+        if self.memory.as_ref().is_some_and(|it| it.is_due(now)) {
+            self.keep(now);
+        }
+        let Some(due) = self.watched.due(now) else {
+            return;
+        };
+        if let Some(memory) = &mut self.memory {
+            let names = self.requests.names();
+            memory.recall(self.watched.get(due), &names, &mut self.discovery);
+        }
+        let begun = (self.clocks.now)();
+        let then = self.watched.known_until() - self.requests.behind();
+        self.requests.tell_unfinished(&mut self.discovery, then);
+        self.watched.evaluate(due, &mut self.discovery, then, now);
+        self.evaluations += 1;
+        self.evaluated += (self.clocks.now)().since(begun);
+        let all = self.found();
+        self.publish(all);
+    }
+
+    fn publish(&self, all: Vec<Finding>) {
+        self.findings.store(Arc::new(Findings {
+            all,
+            experiment: self.last_experiment.clone(),
+            overflows: self.requests.overflows,
+            evaluations: self.evaluations,
+            evaluated: self.evaluated,
+        }));
+    }
+
+    fn found(&self) -> Vec<Finding> {
+        let names: Vec<Arc<str>> = self.requests.names().into_iter().map(Arc::from).collect();
+        let patterns: Vec<Option<Arc<str>>> = (self.requests.class_patterns().into_iter())
+            .map(|text| text.map(Arc::from))
+            .collect();
+        let of = |watched: &Watched| -> Vec<Finding> {
+            let resource: Arc<str> = watched.name.as_str().into();
+            let verdicts = watched.verdicts.iter().flat_map(|it| &it.classes);
+            let found = verdicts.filter_map(|it| {
+                let class = names
+                    .get(it.class.index())
+                    .filter(|name| !name.is_empty())?;
+                let confidence = it.culprit.unwrap_or(Confidence::Likely);
+                let since = watched.named_at.get(&it.class).filter(|_| it.flagged);
+                Some(Finding {
+                    class: Arc::clone(class),
+                    pattern: patterns.get(it.class.index()).cloned().flatten(),
+                    resource: Arc::clone(&resource),
+                    share: it.share,
+                    cost_seconds: it.cost_seconds,
+                    cost_error: it.relative_error,
+                    evidence: [it.t, it.z, it.shift_ratio],
+                    in_progress: self.requests.in_progress(it.class),
+                    flagged: since.map(|since| (confidence, *since)),
+                    suspected: it.suspected,
+                })
+            });
+            found.collect()
+        };
+        let mut all: Vec<_> = self.watched.iter().flat_map(of).collect();
+        all.sort_by(|one, other| {
+            let flagged = other.flagged.is_some().cmp(&one.flagged.is_some());
+            flagged.then(other.share.total_cmp(&one.share))
+        });
+        all
+    }
+}
+
+/// Class numbers fit the core's.
+const _: () = assert!(SLOTS <= u16::MAX as usize && size_of::<ClassId>() == 2);
