@@ -14,7 +14,15 @@ const CRATES: &[(&str, Layers)] = &[
     (
         "core",
         &[
-            &["allowance", "ids", "prng", "record", "stats", "time"],
+            &[
+                "allowance",
+                "ids",
+                "places",
+                "prng",
+                "record",
+                "stats",
+                "time",
+            ],
             &["request", "retry_budget", "units"],
             &["classes", "load"],
             &["culprits", "policy"],

@@ -733,9 +733,10 @@ impl Picker {
             Books::Throttled(kind) => (!throttled).then_some(kind),
             Books::Retry => None,
         };
-        self.groups.dispatched(site, self.table.group_of(node));
+        let group = self.table.group_of(node);
+        self.groups.dispatched(site, group);
         let load = self.table.brief(node);
-        let in_flight = u32::try_from(self.table.dispatch(node)).unwrap_or(u32::MAX);
+        let in_flight = u32::try_from(self.table.dispatch(node, group)).unwrap_or(u32::MAX);
         let at_work = u64::from(in_flight).saturating_sub(self.table.resting(node));
         let alone = at_work <= UNHINDERED_MAX.into()
             && self
@@ -758,6 +759,7 @@ impl Picker {
                 fail_open: self.topology.site(site).fail_open,
             },
             site,
+            group,
             kind,
             throttled: Cell::new(throttled),
             slowdown: choice.slowdown,

@@ -379,13 +379,13 @@ mod tests {
     fn who_comes_to_rest_is_done_with_and_not_once_more_as_it_ends() {
         let (node, table) = (NodeId(0), LoadTable::new(1, 1));
         let mut server = Server::new(node, &table);
-        (0..5).for_each(|_| _ = table.dispatch(node));
+        (0..5).for_each(|_| _ = table.dispatch(node, None));
         assert_eq!(server.note_done(&table), 0.0);
-        table.complete(node);
+        table.complete(node, None);
         table.begin_rest(node, RestKind::Answered);
         assert_eq!(server.note_done(&table), 2.0);
         table.end_rest(node, RestKind::Answered);
-        table.complete(node);
+        table.complete(node, None);
         assert_eq!(server.note_done(&table), 0.0);
         // Those that are overdue rest as soon as it is believed, and are at work again when it is not.
         (0..2).for_each(|_| table.begin_rest(node, RestKind::Unanswered));
@@ -401,18 +401,18 @@ mod tests {
         let (node, site, table) = (NodeId(0), SiteId(0), LoadTable::new(1, 1));
         let mut server = Server::new(node, &table);
         for _ in 0..4 {
-            table.dispatch(node);
+            table.dispatch(node, None);
         }
         (0..3).for_each(|_| table.accounts().begin(site, node));
         assert_eq!((table.at_work(node), table.in_slots(node)), (4, 1));
         // One has ended; one has its answer's head, and is as all others are from then on.
         table.accounts().end(site, node, true);
-        table.complete(node);
+        table.complete(node, None);
         assert_eq!(server.note_done(&table), 0.0);
         table.accounts().end(site, node, false);
         assert_eq!((table.at_work(node), table.in_slots(node)), (3, 2));
         assert_eq!(server.note_done(&table), 0.0);
-        (0..2).for_each(|_| table.complete(node));
+        (0..2).for_each(|_| table.complete(node, None));
         assert_eq!(server.note_done(&table), 2.0);
         assert_eq!(
             (table.in_slots(node), table.accounts().in_flight(node)),

@@ -134,7 +134,7 @@ fn a_failed_probe_doubles_the_wait() {
 fn a_silent_node_is_probed_while_in_use_and_ejected_if_that_is_not_answered() {
     let mut world = world(3);
     world.tick(1);
-    world.table.dispatch(NODE);
+    world.table.dispatch(NODE, None);
     world.ticks(490);
     assert_eq!(world.director.poll_probe(world.now), None);
     world.ticks(20);
@@ -167,7 +167,7 @@ fn a_silent_node_is_probed_while_in_use_and_ejected_if_that_is_not_answered() {
 fn a_node_with_one_long_request_is_asked_ever_more_seldom() {
     let mut world = world(3);
     world.tick(1);
-    world.table.dispatch(NODE);
+    world.table.dispatch(NODE, None);
     let mut asked = Vec::new();
     for millis in 0..20_000 {
         world.tick(1);
@@ -184,14 +184,14 @@ fn a_node_with_one_long_request_is_asked_ever_more_seldom() {
 fn an_answer_an_idle_node_and_a_probe_unsent_are_no_silence() {
     let mut world = world(3);
     world.tick(1);
-    world.table.dispatch(NODE);
+    world.table.dispatch(NODE, None);
     world.ticks(400);
     world.table.failed(NODE, true);
     world.ticks(400);
     assert_eq!(world.director.poll_probe(world.now), None, "it answered");
-    world.table.complete(NODE);
+    world.table.complete(NODE, None);
     world.ticks(5000);
-    world.table.dispatch(NODE);
+    world.table.dispatch(NODE, None);
     world.tick(1);
     assert_eq!(world.director.poll_probe(world.now), None, "it was idle");
     world.ticks(510);
@@ -366,7 +366,7 @@ fn two_of_three_that_hang_are_out_after_a_probe_each_and_asked_for_as_long() {
     let mut world = world(3);
     world.tick(1);
     for node in 0..2 {
-        world.table.dispatch(NodeId(node));
+        world.table.dispatch(NodeId(node), None);
     }
     // The third one answers ten requests a second.
     let mut out_after = None;

@@ -5,12 +5,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::ids::{NodeId, SiteId};
+use crate::places::Places;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Accounts {
-    nodes: Box<[NodeAccounts]>,
-    sites: Box<[SiteAccounts]>,
+    nodes: Places<NodeAccounts>,
+    sites: Places<SiteAccounts>,
 }
 
 #[derive(Debug, Default)]
@@ -31,9 +32,14 @@ struct SiteAccounts {
 impl Accounts {
     pub(super) fn new(nodes: usize, sites: usize) -> Self {
         Self {
-            nodes: (0..nodes).map(|_| NodeAccounts::default()).collect(),
-            sites: (0..sites).map(|_| SiteAccounts::default()).collect(),
+            nodes: Places::new(nodes, NodeAccounts::default),
+            sites: Places::new(sites, SiteAccounts::default),
         }
+    }
+
+    pub(super) fn reserve(&self, nodes: usize, sites: usize) {
+        self.nodes.reserve(nodes);
+        self.sites.reserve(sites);
     }
 
     /// Those in flight at a node.

@@ -85,7 +85,7 @@ pub(super) struct Own {
     /// Most own requests in flight, by rank, as whole numbers: a line has no room for more.
     limits: [AtomicU16; Rank::COUNT],
     /// Its group's number, from 1; 0: it is in none.
-    pub(super) group: u32,
+    pub(super) group: AtomicU32,
 }
 
 #[derive(Debug, Default)]

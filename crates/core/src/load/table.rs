@@ -12,6 +12,7 @@ use super::slot::Slot;
 use super::words::{Agreed, WordBox, WordOp, WordReply, WordRequest};
 use super::{Group, LimitBy, LoadBrief, NodeLoad, OwnTraffic};
 use crate::ids::{GroupId, NodeId, SiteId};
+use crate::places::Places;
 use crate::request::{KindPlaces, Priority, Rank};
 use crate::time::{Timestamp, nanos};
 
@@ -135,22 +136,22 @@ impl Default for SiteTerms {
     }
 }
 
-/// The table: a slot per node, some words per site.
+/// The table: a slot per node, some words per site. It grows ([`LoadTable::reserve`]); what lies in it never moves.
 #[derive(Debug)]
 pub struct LoadTable {
-    nodes: Box<[Slot]>,
+    nodes: Places<Slot>,
     /// By node.
-    words: Box<[WordBox]>,
-    counters: Box<[CounterSlot]>,
-    sites: Box<[SiteSlot]>,
+    words: Places<WordBox>,
+    counters: Places<CounterSlot>,
+    sites: Places<SiteSlot>,
     /// By site.
-    kinds: Box<[KindPlaces]>,
+    kinds: Places<KindPlaces>,
     /// By node: the most own requests in flight when one of a kind comes that is spared.
-    spared: Box<[AtomicU64]>,
+    spared: Places<AtomicU64>,
     /// The same when one comes whose kind has not surged while others have.
-    steady: Box<[AtomicU64]>,
+    steady: Places<AtomicU64>,
     accounts: Accounts,
-    groups: Box<[GroupSlot]>,
+    groups: Places<GroupSlot>,
 }
 
 /// What all nodes of a group have together.
@@ -179,29 +180,50 @@ struct SiteSlot {
     waiting: [AtomicU64; Priority::COUNT],
 }
 
+impl SiteSlot {
+    fn new() -> Self {
+        let slot = Self::default();
+        slot.set_terms(SiteTerms::default());
+        slot
+    }
+
+    fn set_terms(&self, terms: SiteTerms) {
+        let word = (u64::from(terms.draws) << 32) | u64::from(terms.decay.to_bits());
+        self.terms.store(word, Ordering::Relaxed);
+    }
+}
+
 impl LoadTable {
     /// A table for nodes `0..nodes` and sites `0..sites`, all unknown.
     pub fn new(nodes: usize, sites: usize) -> Self {
-        let table = Self {
-            nodes: (0..nodes).map(|_| Slot::unknown()).collect(),
-            words: (0..nodes).map(|_| WordBox::default()).collect(),
-            counters: (0..nodes).map(|_| CounterSlot::default()).collect(),
-            sites: (0..sites).map(|_| SiteSlot::default()).collect(),
-            kinds: (0..sites).map(|_| KindPlaces::default()).collect(),
-            spared: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
-            steady: (0..nodes).map(|_| AtomicU64::new(0)).collect(),
+        Self {
+            nodes: Places::new(nodes, Slot::unknown),
+            words: Places::new(nodes, WordBox::default),
+            counters: Places::new(nodes, CounterSlot::default),
+            sites: Places::new(sites, SiteSlot::new),
+            kinds: Places::new(sites, KindPlaces::default),
+            spared: Places::new(nodes, AtomicU64::default),
+            steady: Places::new(nodes, AtomicU64::default),
             accounts: Accounts::new(nodes, sites),
-            groups: Box::default(),
-        };
-        for site in 0..sites {
-            table.set_site_terms(SiteId(site as u32), SiteTerms::default());
+            groups: Places::new(0, GroupSlot::default),
         }
-        table
     }
 
-    /// How many nodes the table holds.
+    /// Makes room for nodes `0..nodes` and sites `0..sites`, before any thread hears of them.
+    pub fn reserve(&self, nodes: usize, sites: usize) {
+        self.nodes.reserve(nodes);
+        self.words.reserve(nodes);
+        self.counters.reserve(nodes);
+        self.spared.reserve(nodes);
+        self.steady.reserve(nodes);
+        self.sites.reserve(sites);
+        self.kinds.reserve(sites);
+        self.accounts.reserve(nodes, sites);
+    }
+
+    /// How many nodes the table has room for.
     pub fn nodes(&self) -> usize {
-        self.nodes.len()
+        self.nodes.count()
     }
 
     /// Publishes what the node's reader learned. One writer per node.
@@ -259,24 +281,32 @@ impl LoadTable {
     }
 
     /// The same with groups. A node of several is in the last.
-    pub fn grouped(mut self, groups: &[Group]) -> Self {
-        let slot = |group: &Group| GroupSlot {
-            in_flight: AtomicU64::new(0),
-            limit: AtomicU64::new(group.limit.into()),
-        };
-        self.groups = groups.iter().map(slot).collect();
-        for (number, group) in (1..).zip(groups) {
-            for node in &group.nodes {
-                self.nodes[node.index()].own.group = number;
-            }
-        }
+    pub fn grouped(self, groups: &[Group]) -> Self {
+        self.set_groups(groups);
         self
+    }
+
+    /// Nodes are in these groups from now on, and in no others. Requests in flight count
+    /// for the group that they were sent in, whatever their node's group is by then.
+    pub fn set_groups(&self, groups: &[Group]) {
+        self.groups.reserve(groups.len());
+        for (index, group) in groups.iter().enumerate() {
+            let limit = &self.groups[index].limit;
+            limit.store(group.limit.into(), Ordering::Relaxed);
+        }
+        for (index, slot) in self.nodes.iter().enumerate() {
+            let node = NodeId(index as u32);
+            let of = groups.iter().rposition(|it| it.nodes.contains(&node));
+            let number = of.map_or(0, |group| group as u32 + 1);
+            slot.own.group.store(number, Ordering::Relaxed);
+        }
     }
 
     /// The group that a node is in.
     #[inline]
     pub fn group_of(&self, node: NodeId) -> Option<GroupId> {
-        self.slot(node).own.group.checked_sub(1).map(GroupId)
+        let number = self.slot(node).own.group.load(Ordering::Relaxed);
+        number.checked_sub(1).map(GroupId)
     }
 
     /// Own requests in flight at a group's nodes, and most of them.
@@ -300,11 +330,6 @@ impl LoadTable {
     pub fn set_group_limit(&self, group: GroupId, limit: u64) {
         let slot = &self.groups[group.index()];
         slot.limit.store(limit, Ordering::Relaxed);
-    }
-
-    fn group_slot(&self, node: NodeId) -> Option<&GroupSlot> {
-        let group = self.group_of(node)?;
-        Some(&self.groups[group.index()])
     }
 
     /// Own traffic to the node.
@@ -364,13 +389,14 @@ impl LoadTable {
         count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts a request on its way to the node; returns how many are in flight with it.
-    pub(crate) fn dispatch(&self, node: NodeId) -> u64 {
+    /// Counts a request on its way to the node, of this group; returns how many are in flight with it.
+    pub(crate) fn dispatch(&self, node: NodeId, group: Option<GroupId>) -> u64 {
         let own = &self.slot(node).own;
         let completed = own.completed.load(Ordering::Acquire);
         let dispatched = own.dispatched.fetch_add(1, Ordering::AcqRel) + 1;
-        if let Some(group) = self.group_slot(node) {
-            group.in_flight.fetch_add(1, Ordering::Relaxed);
+        if let Some(group) = group {
+            let in_flight = &self.groups[group.index()].in_flight;
+            in_flight.fetch_add(1, Ordering::Relaxed);
         }
         OwnTraffic {
             dispatched,
@@ -379,11 +405,12 @@ impl LoadTable {
         .in_flight()
     }
 
-    /// Counts a request as ended.
-    pub(crate) fn complete(&self, node: NodeId) {
+    /// Counts a request as ended that was counted with this group.
+    pub(crate) fn complete(&self, node: NodeId, group: Option<GroupId>) {
         self.slot(node).own.completed.fetch_add(1, Ordering::AcqRel);
-        if let Some(group) = self.group_slot(node) {
-            group.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if let Some(group) = group {
+            let in_flight = &self.groups[group.index()].in_flight;
+            in_flight.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -484,10 +511,7 @@ impl LoadTable {
 
     /// Publishes the director's terms of a site.
     pub fn set_site_terms(&self, site: SiteId, terms: SiteTerms) {
-        let word = (u64::from(terms.draws) << 32) | u64::from(terms.decay.to_bits());
-        self.sites[site.index()]
-            .terms
-            .store(word, Ordering::Relaxed);
+        self.sites[site.index()].set_terms(terms);
     }
 
     /// Publishes how many own requests may be in flight at a node when one of each rank comes.

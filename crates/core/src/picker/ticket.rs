@@ -7,7 +7,7 @@ use super::Why;
 use crate::admission::Kind;
 use crate::load::{LoadTable, RestKind};
 use crate::time::Timestamp;
-use crate::topology::{NodeId, SiteId};
+use crate::topology::{GroupId, NodeId, SiteId};
 
 /// One request on its way. Dropping it ends it.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub struct Ticket {
     /// Why it went there.
     pub why: Why,
     pub(super) site: SiteId,
+    /// The group of the node when the request went there.
+    pub(super) group: Option<GroupId>,
     /// None if this is not its first try, or it has an account of its own: then it says nothing of its kind.
     pub(super) kind: Option<Kind>,
     /// Whether a throttle bounds it, and no slot.
@@ -73,7 +75,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.leave_account(true);
-        self.table.complete(self.node);
+        self.table.complete(self.node, self.group);
         self.end_wait();
     }
 }

@@ -58,7 +58,7 @@ fn alone_an_own_request_speaks_for_itself_only() {
 fn among_many_an_own_request_speaks_for_others_but_not_for_more_than_there_can_be() {
     let mut world = world(64);
     for _ in 0..4 {
-        world.table.dispatch(NodeId(0));
+        world.table.dispatch(NodeId(0), None);
     }
     let [first, _] = world.tick();
     assert!(
@@ -126,8 +126,8 @@ fn answered(world: &mut World, seconds: u32, every: u32, millis: [f64; 2]) -> [N
             }
             for spread in [0.8, 0.9, 1.0, 1.1, 1.2] {
                 let latency = Duration::from_secs_f64(millis * spread * 1e-3);
-                world.table.dispatch(node);
-                world.table.complete(node);
+                world.table.dispatch(node, None);
+                world.table.complete(node, None);
                 world.table.succeeded(node, latency, 1.0);
             }
         }
@@ -297,7 +297,7 @@ fn nonsense_in_records_and_weights_poisons_nobody() {
                 };
                 table.store(NodeId(2), &good);
             }
-            table.dispatch(NodeId(2));
+            table.dispatch(NodeId(2), None);
             director.handle_tick(&table, now);
             for node in 0..3 {
                 let terms = table.terms(NodeId(node));
@@ -356,7 +356,7 @@ fn a_node_that_joins_a_site_brings_nothing_along_and_takes_nothing_away() {
     tick(&with(&[1, 2]));
     // Node 0 works hard for another site, and slowly.
     for _ in 0..1000 {
-        table.dispatch(NodeId(0));
+        table.dispatch(NodeId(0), None);
         table.succeeded(NodeId(0), Duration::from_secs(1), 1.0);
         table.succeeded(NodeId(1), Duration::from_millis(10), 1.0);
         table.succeeded(NodeId(2), Duration::from_millis(20), 1.0);
