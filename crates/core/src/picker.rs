@@ -22,23 +22,21 @@
 //! one begins to wait, when [`Picker::due`] says so, and when the director sees room that others left.
 
 mod groups;
+mod site;
 mod ticket;
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::{
-    Admission, AdmissionConfig, AdmissionVerdict, Kind, KindPlaces, LimitBy, Limits, Priority,
-    Pushed, RejectReason, WaitQueue, WaitRules,
-};
+use crate::admission::{AdmissionVerdict, Kind, Limits, Priority, Pushed, RejectReason};
 use crate::load::{LoadTable, RestKind};
-use crate::policy::{Choice, Policy, PolicyConfig, Probe, Sample, Term, View};
+use crate::policy::{Choice, Probe, Sample, Term, View};
 use crate::prng::Prng;
 use crate::time::Timestamp;
-use crate::topology::{NodeId, Site, SiteId, Topology};
+use crate::topology::{NodeId, SiteId, Topology};
 use groups::Groups;
+use site::{Passes, PickerSite, Waiter};
 use ticket::TicketTable;
 pub use ticket::{Resting, Ticket};
 
@@ -145,63 +143,6 @@ struct Turn {
     site: SiteId,
 }
 
-/// One that waits.
-#[derive(Clone, Copy, Debug)]
-struct Waiter {
-    id: WaitId,
-    kind: Kind,
-    throttled: bool,
-}
-
-impl Waiter {
-    fn of(arrival: &Arrival) -> Self {
-        Self {
-            id: arrival.id,
-            kind: arrival.kind,
-            throttled: arrival.throttled,
-        }
-    }
-}
-
-impl PartialEq for Waiter {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
-}
-
-/// What lets a request in beside its rank's limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Passes {
-    /// Nothing.
-    Never,
-    /// It does not use what is full.
-    Spared,
-    /// Its kind has not surged, others have.
-    Steady,
-    /// A throttle bounds it, while others are held back for what is behind the servers.
-    Throttled,
-}
-
-impl Passes {
-    /// Whether a request need not wait for what others wait for.
-    fn beside(table: &LoadTable, site: SiteId, request: Waiter) -> Option<Self> {
-        let bounded = request.throttled && table.accounts().bears(site);
-        let by = table.limited_by(site);
-        if bounded && matches!(by, Some(LimitBy::Downstream | LimitBy::ProbePhase)) {
-            return Some(Self::Throttled);
-        }
-        let spared = table.kinds(site).is_spared(request.kind);
-        spared.then_some(Self::Spared)
-    }
-
-    fn among_surged(has_surged: bool, any_surged: bool) -> Self {
-        match any_surged && !has_surged {
-            true => Self::Steady,
-            false => Self::Never,
-        }
-    }
-}
-
 /// In which books a request is kept.
 #[derive(Clone, Copy, Debug)]
 enum Books {
@@ -220,139 +161,6 @@ impl From<Waiter> for Books {
             false => Self::Kind(waiter.kind),
         }
     }
-}
-
-#[derive(Debug)]
-struct PickerSite {
-    config: PolicyConfig,
-    policy: Box<dyn Policy>,
-    admits: AdmissionConfig,
-    admission: Box<dyn Admission>,
-    waiting: WaitQueue<Waiter>,
-    /// Until then each request would be refused, whatever the priority.
-    closed_until: Timestamp,
-    /// Requests that a higher priority has sent away and that do not know it yet.
-    evicted: VecDeque<WaitId>,
-    /// Requests that wait, by priority, as the table has them.
-    told: [u64; Priority::COUNT],
-}
-
-impl PickerSite {
-    fn new(topology: &Topology, site: &Site) -> Self {
-        let mut policy = site.policy.build();
-        policy.on_nodes(topology.nodes.len(), &site.candidates);
-        let admits = site.admission;
-        let admission = admits.build();
-        let rules = wait_rules(admission.as_ref(), admits);
-        Self {
-            config: site.policy,
-            policy,
-            admits,
-            admission,
-            waiting: WaitQueue::new(admits.queue as usize, rules),
-            closed_until: Timestamp::ZERO,
-            evicted: VecDeque::new(),
-            told: [0; Priority::COUNT],
-        }
-    }
-
-    /// A node with room for the priority, or for one that passes beside it: the policy's choice among all, or else
-    /// among those that have room. `left` is scratch.
-    fn choose(
-        &mut self,
-        view: &View<'_>,
-        priority: Priority,
-        passes: Passes,
-        prng: &mut Prng,
-        left: &mut Vec<NodeId>,
-    ) -> Option<Choice> {
-        let choice = self.policy.pick(view, prng);
-        let has_room = self.admits(view, choice.node, priority, passes);
-        if has_room && view.table.has_group_room(choice.node) {
-            return Some(choice);
-        }
-        if !has_room && !self.admission.looks_further() {
-            return None;
-        }
-        left.clear();
-        let nodes = view.candidates.iter();
-        left.extend(nodes.filter(|node| self.has_room(view, **node, priority, passes)));
-        if left.is_empty() {
-            return None;
-        }
-        let view = View {
-            candidates: left,
-            ..*view
-        };
-        Some(self.policy.pick(&view, prng))
-    }
-
-    fn has_room(&self, view: &View<'_>, node: NodeId, priority: Priority, passes: Passes) -> bool {
-        self.admits(view, node, priority, passes) && view.table.has_group_room(node)
-    }
-
-    /// Whether the node itself bears another one; one that does not use what is full behind it finds room
-    /// for as long as the node has time, and one whose kind has not surged while it has no more than usual.
-    fn admits(&self, view: &View<'_>, node: NodeId, priority: Priority, passes: Passes) -> bool {
-        let beside = match passes {
-            Passes::Never => 0,
-            Passes::Spared => view.table.spared_limit(node),
-            Passes::Steady => view.table.steady_limit(node),
-            // It needs room at the node itself, and takes no other's slot.
-            Passes::Throttled => {
-                return view.table.at_work(node) < view.table.accounts().limit(node);
-            }
-        };
-        view.table.in_slots(node) < beside || self.admission.has_room(view, node, priority)
-    }
-
-    /// Tells the table how many wait: what the director asks slots for.
-    fn tell_waiting(&mut self, table: &LoadTable, site: SiteId) {
-        for (priority, told) in Priority::all().zip(&mut self.told) {
-            let waiting = self.waiting.waiting(priority) as u64;
-            if waiting != *told {
-                table.add_waiting(site, priority, waiting.wrapping_sub(*told));
-                *told = waiting;
-            }
-        }
-    }
-
-    /// Whether stage 0 need not read what comes: it would be refused, or would only take the place of an
-    /// equal.
-    fn is_closed(&self, now: Timestamp, any_surged: bool) -> bool {
-        now < self.closed_until || self.waiting.is_closed_to(self.highest(any_surged))
-    }
-
-    /// The highest that may come.
-    fn highest(&self, any_surged: bool) -> Priority {
-        Priority::HIGHEST.with_established(self.admits.sessions || any_surged)
-    }
-
-    /// The priority of a request while some kinds have surged: within a priority these are last, and what has not goes as
-    /// established sessions do, unless the site tells sessions apart by itself.
-    fn among_surged(&self, priority: Priority, kind: Kind, kinds: &KindPlaces) -> Priority {
-        if !kinds.any_surged() {
-            return priority;
-        }
-        let known = priority.is_established() || !self.admits.sessions;
-        priority.with_established(known && !kinds.has_surged(kind))
-    }
-
-    /// Another way of admitting; waiting requests go on waiting.
-    fn set_admission(&mut self, admits: AdmissionConfig) {
-        if self.admits != admits {
-            self.admits = admits;
-            self.admission = admits.build();
-            let rules = wait_rules(self.admission.as_ref(), admits);
-            self.waiting.configure(admits.queue as usize, rules);
-        }
-    }
-}
-
-/// How waiting requests wait: of the site's mode, or of one before it that let them.
-fn wait_rules(admission: &dyn Admission, admits: AdmissionConfig) -> WaitRules {
-    let rules = admission.waits();
-    rules.unwrap_or_else(|| WaitRules::within(admits.slo))
 }
 
 fn view<'a>(
@@ -402,6 +210,7 @@ impl Picker {
     pub fn handle_topology(&mut self, topology: Arc<Topology>) {
         self.weights.clear();
         self.weights.extend(topology.weights());
+        self.forget_replaced(&topology);
         self.sites.truncate(topology.sites.len());
         for (index, site) in topology.sites.iter().enumerate() {
             match self.sites.get_mut(index) {
@@ -421,6 +230,18 @@ impl Picker {
             self.groups = Groups::new(&topology);
         }
         self.topology = topology;
+    }
+
+    /// Policies forget the nodes whose places others have now.
+    fn forget_replaced(&mut self, topology: &Topology) {
+        for (index, node) in topology.nodes.iter().enumerate() {
+            let before = self.topology.nodes.get(index);
+            if before.is_some_and(|before| before.generation != node.generation) {
+                for site in &mut self.sites {
+                    site.policy.forget(NodeId(index as u32));
+                }
+            }
+        }
     }
 
     /// The topology that decisions rest on.

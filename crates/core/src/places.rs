@@ -5,7 +5,7 @@
 //! n + 64 (2^k - 1)  piece k, of 64 * 2^k places, made when the first of them is wanted
 //! ```
 //!
-//! Failure case: it never shrinks. Whoever gives places out uses those again that nothing means any more.
+//! Failure case: it never shrinks. The director gives those again that nothing means any more.
 
 use std::sync::OnceLock;
 

@@ -1,9 +1,16 @@
 //! Which nodes serve what, as one immutable snapshot: the director makes it, all threads read it.
+//!
+//! A node and a site have names, which are what they are, and places in the tables ([`NodeId`], [`SiteId`]). A node's place
+//! goes to another one only when nothing means the old one any more; a site's only to a site of the same name.
+
+mod change;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::admission::AdmissionConfig;
+pub use change::{ChangeError, ClusterChange, Edit, GroupWanted, Named, NodeWanted};
+
 pub use crate::ids::{GroupId, NodeId, SiteId};
 pub use crate::load::Group;
 use crate::policy::PolicyConfig;
@@ -80,6 +87,18 @@ impl AdminState {
     }
 }
 
+/// Whether a node is in the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Membership {
+    /// It is.
+    #[default]
+    Member,
+    /// It was taken out, and may have requests in flight.
+    Leaving,
+    /// It is gone. Another one may get its place.
+    Gone,
+}
+
 /// What experience says of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
@@ -148,6 +167,10 @@ pub struct Node {
     pub name: String,
     /// Where it serves HTTP.
     pub address: SocketAddr,
+    /// How many nodes have had its place, itself included.
+    pub generation: u32,
+    /// Whether it is in the cluster.
+    pub membership: Membership,
     /// The site that it serves now.
     pub site: SiteId,
     /// Configured share.
@@ -178,6 +201,8 @@ pub struct Site {
     /// No node is up, so ejected ones are candidates: those that answer with errors, or where there
     /// is none of them either, all that are ready.
     pub fail_open: bool,
+    /// It is served no more.
+    pub removed: bool,
 }
 
 /// The snapshot.
@@ -239,15 +264,36 @@ impl Topology {
         })
     }
 
-    /// The node of that name.
+    /// All nodes of the cluster.
+    pub fn members(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        let nodes = (0..).map(NodeId).zip(&self.nodes);
+        nodes.filter(|(_, node)| node.membership == Membership::Member)
+    }
+
+    /// The same and those that leave it.
+    pub fn present(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        let nodes = (0..).map(NodeId).zip(&self.nodes);
+        nodes.filter(|(_, node)| node.membership != Membership::Gone)
+    }
+
+    /// All sites that are served.
+    pub fn served(&self) -> impl Iterator<Item = (SiteId, &Site)> {
+        let sites = (0..).map(SiteId).zip(&self.sites);
+        sites.filter(|(_, site)| !site.removed)
+    }
+
+    /// The node of that name; one that leaves has it only where no other has.
     pub fn node_named(&self, name: &str) -> Option<NodeId> {
-        let index = self.nodes.iter().position(|node| node.name == name)?;
-        Some(NodeId(index as u32))
+        let mut present = self.present().filter(|(_, node)| node.name == name);
+        let first = present.next()?;
+        let is_member = |it: &(NodeId, &Node)| it.1.membership == Membership::Member;
+        let member = present.find(is_member).filter(|_| !is_member(&first));
+        Some(member.unwrap_or(first).0)
     }
 
     /// The site of that name.
     pub fn site_named(&self, name: &str) -> Option<SiteId> {
-        let index = self.sites.iter().position(|site| site.name == name)?;
-        Some(SiteId(index as u32))
+        let mut sites = self.served();
+        Some(sites.find(|(_, site)| site.name == name)?.0)
     }
 }

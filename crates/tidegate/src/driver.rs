@@ -325,6 +325,13 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
             let text = format!("node {}: ejected {why}", node(id));
             ("ejected", text)
         }
+        Event::Left(id) => (
+            "left",
+            format!(
+                "node {}: has no requests any more, and is out of the cluster",
+                node(id)
+            ),
+        ),
         Event::Returned(id) => ("returned", format!("node {}: answers again", node(id))),
         Event::FailOpen(id) => (
             "fail_open",

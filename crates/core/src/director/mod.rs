@@ -8,12 +8,13 @@
 //! |---|---|
 //! | loads and outcomes, through the [`LoadTable`] | [`Topology`] snapshots |
 //! | answered and failed probes | probes to send |
-//! | runtime overrides | terms of nodes and sites, through the [`LoadTable`] |
+//! | changes of the cluster, runtime overrides | terms of nodes and sites, through the [`LoadTable`] |
 //! | | events to log and count |
 
 mod base_time;
 mod health;
 mod learn;
+mod members;
 mod outliers;
 mod share;
 
@@ -26,11 +27,12 @@ use crate::prng::Prng;
 use crate::time::Timestamp;
 pub use crate::topology::Cause;
 use crate::topology::{
-    AdminState, ClusterSpec, GroupId, Health, Node, NodeId, Site, SiteId, Topology,
+    AdminState, ClusterSpec, GroupId, Health, Membership, Node, NodeId, Site, SiteId, Topology,
 };
 pub use health::probe_patience;
 use health::{Change, NodeHealth, NodeSigns};
 use learn::SiteLearner;
+use members::{KnownSite, Leaver};
 use outliers::Outliers;
 
 /// Most events kept for a shell that does not poll; older ones are dropped and counted.
@@ -50,17 +52,24 @@ pub enum Event {
     FailClosed(SiteId),
     /// The operator changed a node's state.
     Admin(NodeId, AdminState),
+    /// A node that was taken out of the cluster has no requests any more.
+    Left(NodeId),
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Director {
-    spec: ClusterSpec,
+    /// By [`SiteId`].
+    known: Vec<KnownSite>,
+    front_ends_configured: u32,
     front_ends: u32,
     topology: Arc<Topology>,
     published: bool,
     changed: bool,
     health: Vec<NodeHealth>,
+    leaving: Vec<Leaver>,
+    /// The oldest topology that a worker may still decide by.
+    followed: u64,
     probing: usize,
     sites: Vec<SiteLearner>,
     outliers: Vec<Outliers>,
@@ -74,22 +83,24 @@ pub struct Director {
 impl Director {
     /// A director of this cluster; all nodes are up and ready.
     pub fn new(spec: ClusterSpec, seed: u64) -> Self {
-        let nodes: Vec<_> = spec
-            .nodes
-            .iter()
-            .map(|node| Node {
-                name: node.name.clone(),
-                address: node.address,
-                site: node.site,
-                weight: node.weight,
-                admin: AdminState::default(),
-                health: Health::default(),
-                ejection: None,
-                ejections: 0,
-            })
-            .collect();
+        let nodes = spec.nodes.iter().map(|node| Node {
+            name: node.name.clone(),
+            address: node.address,
+            generation: 0,
+            membership: Membership::default(),
+            site: node.site,
+            weight: node.weight,
+            admin: AdminState::default(),
+            health: Health::default(),
+            ejection: None,
+            ejections: 0,
+        });
+        let nodes = nodes.collect();
         let mut director = Self {
             front_ends: spec.front_ends.max(1),
+            front_ends_configured: spec.front_ends,
+            leaving: Vec::new(),
+            followed: 0,
             topology: Arc::new(Topology {
                 version: 0,
                 sites: Vec::new(),
@@ -110,7 +121,12 @@ impl Director {
             events: VecDeque::new(),
             events_dropped: 0,
             prng: Prng::new(seed),
-            spec,
+            known: (spec.sites.into_iter())
+                .map(|spec| KnownSite {
+                    spec,
+                    removed: false,
+                })
+                .collect(),
         };
         director.publish();
         director
@@ -134,11 +150,14 @@ impl Director {
     /// So many front-ends are known to serve these nodes; each dispatch of ours speaks for as
     /// many of theirs.
     pub fn handle_front_ends(&mut self, front_ends: u32) {
-        self.front_ends = front_ends.max(self.spec.front_ends).max(1);
+        self.front_ends = front_ends.max(self.front_ends_configured).max(1);
     }
 
     /// A probe was answered, with whatever status, or was not.
     pub fn handle_probe(&mut self, node: NodeId, answered: bool, now: Timestamp) {
+        if !self.topology.is_member(node) {
+            return;
+        }
         match self.health[node.index()].on_probe(answered, now, &mut self.prng) {
             Some(Change::Returned) => self.take_back(node, now),
             Some(Change::Ejected(cause)) => self.eject(node, cause),
@@ -156,6 +175,9 @@ impl Director {
         let mut probing = 0;
         for index in 0..self.health.len() {
             let node = NodeId(index as u32);
+            if !self.topology.is_member(node) {
+                continue;
+            }
             if self.health[index].take_forgiving() {
                 table.forgive(node);
             }
@@ -195,6 +217,7 @@ impl Director {
             };
             control.on_tick(&tick, table, &mut self.prng);
         }
+        self.let_go(table);
         if self.changed {
             self.publish();
         }
@@ -233,11 +256,15 @@ impl Director {
         if self.probing == 0 {
             return None;
         }
+        let nodes = self.topology.nodes.iter();
         let due = self
             .health
             .iter_mut()
-            .position(|health| health.poll_probe(now))?;
-        Some(NodeId(due as u32))
+            .zip(nodes)
+            .position(|(health, node)| {
+                node.membership == Membership::Member && health.poll_probe(now)
+            });
+        Some(NodeId(due? as u32))
     }
 
     /// Something worth a line in the log.
@@ -290,7 +317,7 @@ impl Director {
             .iter()
             .map(|site| site.fail_open)
             .collect();
-        let sites: Vec<_> = (0..self.spec.sites.len())
+        let sites: Vec<_> = (0..self.known.len())
             .map(|site| self.site(SiteId(site as u32)))
             .collect();
         for (index, site) in sites.iter().enumerate() {
@@ -309,12 +336,12 @@ impl Director {
     }
 
     fn site(&self, id: SiteId) -> Site {
-        let spec = &self.spec.sites[id.index()];
+        let KnownSite { spec, removed } = &self.known[id.index()];
         let of = |wanted: &dyn Fn(&Node) -> bool| -> Vec<NodeId> {
-            let nodes = self.topology.nodes.iter().enumerate();
+            let nodes = self.topology.members();
             nodes
                 .filter(|(_, node)| node.site == id && wanted(node))
-                .map(|(index, _)| NodeId(index as u32))
+                .map(|(id, _)| id)
                 .collect()
         };
         let ready = of(&|node| node.admin == AdminState::Ready);
@@ -332,6 +359,7 @@ impl Director {
                 up
             },
             fail_open,
+            removed: *removed,
         }
     }
 

@@ -54,6 +54,8 @@ pub(super) struct Outliers {
 /// How one node answered lately.
 #[derive(Clone, Copy, Debug)]
 struct NodeAnswers {
+    /// Which of the nodes that had its place.
+    generation: u32,
     /// Answers and failures at the last look.
     seen: (u64, u64),
     answers: f64,
@@ -70,15 +72,12 @@ impl Outliers {
         table: &LoadTable,
         now: Timestamp,
     ) -> Option<NodeId> {
+        self.on_members(&site.nodes, topology, table);
         if now.since(self.looked_at) < LOOK_EVERY {
             return None;
         }
         let keep = (-now.seconds_since(self.looked_at) / KEEP_SECONDS).exp();
         self.looked_at = now;
-        if !self.nodes.iter().map(|(node, _)| node).eq(&site.nodes) {
-            let tally = |node: &NodeId| (*node, NodeAnswers::NEW);
-            self.nodes = site.nodes.iter().map(tally).collect();
-        }
         let (mut ready, mut up) = (0, 0);
         for (id, tally) in &mut self.nodes {
             let node = topology.node(*id);
@@ -100,6 +99,31 @@ impl Outliers {
             self.worst = None;
             node
         })
+    }
+
+    /// Keeps one entry per node of the site. What a new one did before, elsewhere, does not count.
+    fn on_members(&mut self, nodes: &[NodeId], topology: &Topology, table: &LoadTable) {
+        let generation = |node: &NodeId| topology.node(*node).generation;
+        let same = |(one, node): (&(NodeId, NodeAnswers), &NodeId)| {
+            one.0 == *node && one.1.generation == generation(node)
+        };
+        if self.nodes.len() == nodes.len() && self.nodes.iter().zip(nodes).all(same) {
+            return;
+        }
+        let first = self.nodes.is_empty();
+        let entry = |node: &NodeId| {
+            let kept = self.nodes.iter().find(|it| same((it, node)));
+            let new = NodeAnswers {
+                generation: generation(node),
+                ..NodeAnswers::NEW
+            };
+            let new = match first {
+                true => new,
+                false => new.since(&table.outcomes(*node)),
+            };
+            kept.copied().unwrap_or((*node, new))
+        };
+        self.nodes = nodes.iter().map(entry).collect();
     }
 
     /// The worst node, if it stands out.
@@ -125,11 +149,19 @@ impl Outliers {
 impl NodeAnswers {
     /// Of a node that nothing was seen of.
     const NEW: Self = Self {
+        generation: 0,
         seen: (0, 0),
         answers: 0.0,
         failures: 0.0,
         up: true,
     };
+
+    fn since(self, outcomes: &Outcomes) -> Self {
+        Self {
+            seen: (outcomes.successes, outcomes.failures),
+            ..self
+        }
+    }
 
     fn on_look(&mut self, outcomes: &Outcomes, up: bool, keep: f64) {
         let (successes, failures) = self.seen;

@@ -494,3 +494,148 @@ fn events_have_a_limit() {
         assert_eq!(world.director.events_dropped(), dropped);
     }
 }
+
+mod members {
+    use super::*;
+    use crate::topology::{ChangeError, Edit, Membership, Named, NodeWanted};
+
+    fn wanted(name: &str, port: u16) -> NodeWanted {
+        NodeWanted {
+            name: name.into(),
+            address: ([127, 0, 0, 1], port).into(),
+            site: "site".into(),
+            weight: 1.0,
+        }
+    }
+
+    impl World {
+        fn change(&mut self, edits: &[Edit]) -> Result<(), ChangeError> {
+            let edits = edits.to_vec();
+            let change = crate::topology::ClusterChange { edits };
+            self.director.handle_change(&change, &self.table)
+        }
+
+        /// All workers take the newest topology over, and the director looks again.
+        fn follow(&mut self) {
+            self.director
+                .handle_followed(self.director.topology().version);
+            self.tick(1);
+        }
+
+        fn node(&self, name: &str) -> NodeId {
+            self.director.topology().node_named(name).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_node_is_gone_when_no_worker_knows_it_and_no_request_has_it() {
+        let mut world = world(2);
+        world.table.dispatch(NODE, None);
+        world.change(&[Edit::RemoveNode("n0".into())]).unwrap();
+        assert_eq!(world.candidates(), [1]);
+        let membership = |world: &World| world.director.topology().node(NODE).membership;
+        world.follow();
+        assert_eq!(membership(&world), Membership::Leaving);
+        world.table.complete(NODE, None);
+        world.tick(1);
+        assert_eq!(membership(&world), Membership::Gone);
+        assert_eq!(world.events(), [Event::Left(NODE)]);
+        // Another one gets its place, and nothing of what was known of it.
+        world.change(&[Edit::AddNode(wanted("new", 1))]).unwrap();
+        assert_eq!((world.node("new"), world.candidates()), (NODE, vec![0, 1]));
+        assert_eq!(world.director.topology().node(NODE).generation, 1);
+    }
+
+    #[test]
+    fn a_place_is_kept_while_a_worker_may_send_there() {
+        let mut world = world(1);
+        world.change(&[Edit::RemoveNode("n0".into())]).unwrap();
+        world.tick(1);
+        world.change(&[Edit::AddNode(wanted("new", 1))]).unwrap();
+        assert_eq!(world.node("new"), NodeId(1));
+        assert!(world.table.nodes() > 1);
+    }
+
+    #[test]
+    fn a_node_that_comes_back_while_it_leaves_stays_what_it_was() {
+        let mut world = world(2);
+        world.table.dispatch(NODE, None);
+        world.change(&[Edit::RemoveNode("n0".into())]).unwrap();
+        world.follow();
+        world.change(&[Edit::AddNode(wanted("n0", 9))]).unwrap();
+        world.table.complete(NODE, None);
+        world.follow();
+        assert_eq!((world.node("n0"), world.candidates()), (NODE, vec![0, 1]));
+        assert_eq!(world.director.topology().node(NODE).generation, 0);
+        assert_eq!(world.events(), []);
+    }
+
+    #[test]
+    fn an_ejected_node_with_another_address_is_up_until_that_fails() {
+        let mut world = world(2);
+        world.fail(NODE, 3);
+        world.tick(1);
+        assert_eq!(world.candidates(), [1]);
+        world.change(&[Edit::ChangeNode(wanted("n0", 9))]).unwrap();
+        world.tick(1);
+        assert_eq!(world.candidates(), [0, 1]);
+        world.fail(NODE, 3);
+        world.tick(1);
+        assert_eq!(world.candidates(), [1]);
+    }
+
+    #[test]
+    fn a_new_node_is_not_judged_by_what_another_one_answered_from_its_place() {
+        let mut world = world(3);
+        world.tick(1);
+        world.answer(NODE, 0, 100);
+        world.change(&[Edit::RemoveNode("n0".into())]).unwrap();
+        world.tick(1);
+        world.follow();
+        world.change(&[Edit::AddNode(wanted("new", 1))]).unwrap();
+        assert_eq!(world.node("new"), NODE);
+        for _ in 0..30 {
+            for node in 0..3 {
+                world.answer(NodeId(node), 1, 0);
+            }
+            world.tick(100);
+        }
+        assert_eq!(world.candidates(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_change_with_a_mistake_changes_nothing() {
+        let mut world = world(1);
+        let before = world.director.topology();
+        let node = |name: &str, site: &str| NodeWanted {
+            site: site.into(),
+            ..wanted(name, 1)
+        };
+        let unknown = |what, name: &str| ChangeError::Unknown(what, name.into());
+        let cases = [
+            (
+                Edit::AddNode(node("n0", "site")),
+                ChangeError::Exists(Named::Node, "n0".into()),
+            ),
+            (
+                Edit::AddNode(node("x", "none")),
+                unknown(Named::Site, "none"),
+            ),
+            (
+                Edit::ChangeNode(node("x", "site")),
+                unknown(Named::Node, "x"),
+            ),
+            (Edit::RemoveNode("x".into()), unknown(Named::Node, "x")),
+            (
+                Edit::RemoveSite("site".into()),
+                ChangeError::HasNode("site".into(), "n0".into()),
+            ),
+        ];
+        for (edit, error) in cases {
+            let good = Edit::AddNode(node("good", "site"));
+            assert_eq!(world.change(&[good, edit]), Err(error));
+            world.tick(1);
+            assert_eq!(*world.director.topology(), *before);
+        }
+    }
+}

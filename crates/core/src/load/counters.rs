@@ -108,6 +108,11 @@ impl CounterSlot {
             .store(before.wrapping_add(2), Ordering::Release);
     }
 
+    /// As before the first.
+    pub(super) fn clear(&self) {
+        self.sequence.store(0, Ordering::Release);
+    }
+
     /// None before the first, and when the writer is at work each time.
     pub(super) fn load(&self) -> Option<Counters> {
         (0..READ_TRIES).find_map(|_| self.try_load())

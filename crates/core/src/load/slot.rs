@@ -141,6 +141,16 @@ impl Slot {
         slot
     }
 
+    /// Another node has the place, of which nothing is known. What was counted stays.
+    pub(super) fn clear(&self) {
+        self.store(&NodeLoad::UNKNOWN);
+        self.own.set_terms(&NodeTerms::default());
+        self.own.group.store(0, Ordering::Relaxed);
+        self.ended.streaks.store(0, Ordering::Relaxed);
+        self.ended.reported_at.store(0, Ordering::Relaxed);
+        self.believe_unanswered(false);
+    }
+
     pub(super) fn store(&self, load: &NodeLoad) {
         let sequence = &self.brief.sequence;
         let before = sequence.load(Ordering::Relaxed);

@@ -1,9 +1,10 @@
 //! Tickets, counting, retries, and what happens to requests that find no room.
 
 use super::*;
-use crate::admission::{AdmissionKind, Rank, StaticLimits};
+use crate::admission::{AdmissionConfig, AdmissionKind, Rank, StaticLimits};
 use crate::director::Director;
-use crate::policy::PolicyKind;
+use crate::load::LimitBy;
+use crate::policy::{PolicyConfig, PolicyKind};
 use crate::testing::cluster;
 
 const SITE: SiteId = SiteId(0);

@@ -149,6 +149,9 @@ pub trait Policy: std::fmt::Debug + Send {
     /// here, so that it allocates nothing while it picks, and forgets nodes that have left.
     fn on_nodes(&mut self, _nodes: usize, _candidates: &[NodeId]) {}
 
+    /// Another node has this place now: nothing that was learned of the one before holds.
+    fn forget(&mut self, _node: NodeId) {}
+
     /// A request that this picker dispatched has ended.
     fn on_sample(&mut self, _sample: &Sample, _now: Timestamp) {}
 

@@ -111,6 +111,10 @@ impl Policy for PeakEwma {
         }
     }
 
+    fn forget(&mut self, node: NodeId) {
+        self.nodes.forget(node);
+    }
+
     fn on_sample(&mut self, sample: &Sample, now: Timestamp) {
         let mean = self.mean();
         let latency = sample.latency.as_secs_f64().max(LATENCY_MIN);

@@ -19,6 +19,13 @@ impl<T: Default> PerNode<T> {
         }
     }
 
+    /// The node's value is as at the beginning.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        if let Some(value) = self.0.get_mut(node.index()) {
+            *value = T::default();
+        }
+    }
+
     /// The node's value.
     pub(super) fn of(&mut self, node: NodeId) -> &mut T {
         self.reserve(node.index() + 1);

@@ -108,6 +108,11 @@ impl Policy for Prequal {
         self.latencies.reserve(nodes);
     }
 
+    fn forget(&mut self, node: NodeId) {
+        self.latencies.forget(node);
+        self.pool.forget(node);
+    }
+
     fn on_sample(&mut self, sample: &Sample, now: Timestamp) {
         if sample.success {
             self.latencies.of(sample.node).push(Response {

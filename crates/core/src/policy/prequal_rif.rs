@@ -43,6 +43,10 @@ impl Policy for PrequalRif {
         }
     }
 
+    fn forget(&mut self, node: NodeId) {
+        self.pool.forget(node);
+    }
+
     fn on_probe(&mut self, probe: &Probe, now: Timestamp) {
         let in_flight_only = Probe {
             latency: f32::NAN,

@@ -155,6 +155,11 @@ impl ProbePool {
         self.removals = (self.removals + 1.0 / PROBES_PER_REMOVAL).min(1.0);
     }
 
+    /// What the node reported holds no more.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        self.entries.retain(|entry| entry.node != node);
+    }
+
     /// Takes nodes in that answered nothing and of which no probe is left.
     fn insert_silent(
         &mut self,

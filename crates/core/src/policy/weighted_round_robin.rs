@@ -56,4 +56,8 @@ impl Policy for WeightedRoundRobin {
     fn on_nodes(&mut self, nodes: usize, _: &[NodeId]) {
         self.credits.reserve(nodes);
     }
+
+    fn forget(&mut self, node: NodeId) {
+        self.credits.forget(node);
+    }
 }

@@ -1,0 +1,254 @@
+//! Nodes and sites that come and go: applies a [`ClusterChange`], gives places to new nodes, and lets those go that
+//! have left.
+//!
+//! ```text
+//!            add                 remove              no worker can send there, none in flight
+//!  (place) ───────> Member ────────────────> Leaving ────────────────────────────────────────> Gone
+//!     ^               ^   add, same name        │                                               │
+//!     │               └─────────────────────────┘                                               │
+//!     └─────────────────────── another node, one generation more ───────────────────────────────┘
+//! ```
+//!
+//! A request in flight means its node by its place. So a place is free only when every worker follows a topology in
+//! which the node leaves ([`Director::handle_followed`]), and then none of its requests is left: they end where they
+//! began, and are counted there. What was learned of a kept node stays; one with a new address begins as one that answers.
+//!
+//! Failure case: a worker that follows no more keeps the places of all that leave. Nothing else depends on them.
+
+use crate::load::{Group, LoadTable};
+use crate::topology::{
+    AdminState, ChangeError, ClusterChange, Edit, GroupWanted, Health, Membership, Node, NodeId,
+    NodeWanted, SiteId, SiteSpec, Topology,
+};
+
+use super::health::NodeHealth;
+use super::learn::SiteLearner;
+use super::outliers::Outliers;
+use super::{Director, Event, control};
+
+/// A site that is served, or was.
+#[derive(Debug)]
+pub(super) struct KnownSite {
+    pub(super) spec: SiteSpec,
+    pub(super) removed: bool,
+}
+
+/// A node that leaves, and the first topology that says so.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaver {
+    node: NodeId,
+    since: u64,
+}
+
+impl Director {
+    /// Applies a change as one new topology, or nothing of it.
+    pub fn handle_change(
+        &mut self,
+        change: &ClusterChange,
+        table: &LoadTable,
+    ) -> Result<(), ChangeError> {
+        change.check(&self.topology)?;
+        for edit in &change.edits {
+            self.apply(edit, table);
+        }
+        if !change.is_empty() {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// All workers decide by the topology of this version or by a newer one.
+    pub fn handle_followed(&mut self, version: u64) {
+        self.followed = self.followed.max(version);
+    }
+
+    fn apply(&mut self, edit: &Edit, table: &LoadTable) {
+        match edit {
+            Edit::AddSite(spec) | Edit::ChangeSite(spec) => self.set_site(spec, table),
+            Edit::RemoveSite(name) => {
+                if let Some(index) = self.known_site(name) {
+                    self.known[index].removed = true;
+                }
+            }
+            Edit::AddNode(wanted) => self.add_node(wanted, table),
+            Edit::ChangeNode(wanted) => {
+                if let Some(node) = self.topology.node_named(&wanted.name) {
+                    self.change_node(node, wanted, table);
+                }
+            }
+            Edit::RemoveNode(name) => {
+                if let Some(node) = self.topology.node_named(name) {
+                    self.node_mut(node).membership = Membership::Leaving;
+                    let since = self.topology.version + 1;
+                    self.leaving.push(Leaver { node, since });
+                }
+            }
+            Edit::SetGroups(wanted) => self.set_groups(wanted, table),
+            Edit::SetFrontEnds(front_ends) => {
+                self.front_ends_configured = *front_ends;
+                self.front_ends = self.front_ends.max(*front_ends).max(1);
+            }
+        }
+    }
+
+    /// A site keeps its place, also while it is removed.
+    fn set_site(&mut self, spec: &SiteSpec, table: &LoadTable) {
+        let Some(index) = self.known_site(&spec.name) else {
+            table.reserve(self.topology.nodes.len(), self.known.len() + 1);
+            self.sites.push(SiteLearner::default());
+            self.outliers.push(Outliers::default());
+            self.controls.push(control(spec.admission));
+            self.known.push(KnownSite {
+                spec: spec.clone(),
+                removed: false,
+            });
+            return;
+        };
+        let known = &mut self.known[index];
+        if known.spec.admission != spec.admission {
+            self.controls[index] = control(spec.admission);
+            for node in &self.topology.sites[index].nodes {
+                table.lift_limits(*node);
+            }
+        }
+        known.spec = spec.clone();
+        known.removed = false;
+    }
+
+    fn known_site(&self, name: &str) -> Option<usize> {
+        self.known.iter().position(|it| it.spec.name == name)
+    }
+
+    fn add_node(&mut self, wanted: &NodeWanted, table: &LoadTable) {
+        if let Some(node) = self.topology.node_named(&wanted.name) {
+            // It is leaving, and stays.
+            self.node_mut(node).membership = Membership::Member;
+            self.leaving.retain(|it| it.node != node);
+            return self.change_node(node, wanted, table);
+        }
+        let Some(site) = self.known_site(&wanted.site) else {
+            return;
+        };
+        let nodes = &mut std::sync::Arc::make_mut(&mut self.topology).nodes;
+        let free = nodes
+            .iter()
+            .position(|it| it.membership == Membership::Gone);
+        let place = free.unwrap_or(nodes.len());
+        let generation = free.map_or(0, |place| nodes[place].generation + 1);
+        let node = Node {
+            generation,
+            ..new_node(wanted, SiteId(site as u32))
+        };
+        table.reserve(place + 1, self.known.len());
+        table.clear(NodeId(place as u32));
+        match free {
+            Some(place) => {
+                nodes[place] = node;
+                self.health[place] = NodeHealth::default();
+            }
+            None => {
+                nodes.push(node);
+                self.health.push(NodeHealth::default());
+            }
+        }
+    }
+
+    fn change_node(&mut self, id: NodeId, wanted: &NodeWanted, table: &LoadTable) {
+        let Some(site) = self.known_site(&wanted.site) else {
+            return;
+        };
+        let node = self.node_mut(id);
+        let moved = node.address != wanted.address;
+        node.address = wanted.address;
+        node.weight = wanted.weight;
+        node.site = SiteId(site as u32);
+        if moved {
+            node.health = Health::Up;
+            node.ejection = None;
+            self.health[id.index()] = NodeHealth::default();
+            table.forgive(id);
+        }
+    }
+
+    fn node_mut(&mut self, node: NodeId) -> &mut Node {
+        &mut std::sync::Arc::make_mut(&mut self.topology).nodes[node.index()]
+    }
+
+    /// A group keeps its place, also while it is removed: requests in flight count for it.
+    fn set_groups(&mut self, wanted: &[GroupWanted], table: &LoadTable) {
+        let before = self.topology.groups.iter();
+        let kept = before.map(|group| {
+            let still = wanted.iter().find(|it| it.name == group.name);
+            still.map_or_else(|| empty_group(&group.name), |it| self.group(it))
+        });
+        let mut groups: Vec<_> = kept.collect();
+        let known = groups.len();
+        for wanted in wanted {
+            if groups[..known].iter().all(|it| it.name != wanted.name) {
+                groups.push(self.group(wanted));
+            }
+        }
+        table.set_groups(&groups);
+        std::sync::Arc::make_mut(&mut self.topology).groups = groups.into();
+    }
+
+    fn group(&self, wanted: &GroupWanted) -> Group {
+        let member = |(site, weight): &(String, f64)| {
+            let index = self.known_site(site)?;
+            Some((SiteId(index as u32), *weight))
+        };
+        let members = self.topology.members();
+        let named = members.filter(|(_, node)| wanted.nodes.contains(&node.name));
+        Group {
+            name: wanted.name.clone(),
+            limit: wanted.limit,
+            members: wanted.members.iter().filter_map(member).collect(),
+            nodes: named.map(|(id, _)| id).collect(),
+        }
+    }
+
+    /// Lets go of those that left, whose last request has ended.
+    pub(super) fn let_go(&mut self, table: &LoadTable) {
+        let followed = self.followed;
+        let is_gone = |it: &Leaver| it.since <= followed && table.in_flight(it.node) == 0;
+        let gone: Vec<_> = self.leaving.extract_if(.., |it| is_gone(it)).collect();
+        for Leaver { node, .. } in gone {
+            self.node_mut(node).membership = Membership::Gone;
+            self.node_mut(node).ejection = None;
+            self.changed = true;
+            self.event(Event::Left(node));
+        }
+    }
+}
+
+/// A node as it begins.
+pub(super) fn new_node(wanted: &NodeWanted, site: SiteId) -> Node {
+    Node {
+        name: wanted.name.clone(),
+        address: wanted.address,
+        generation: 0,
+        membership: Membership::Member,
+        site,
+        weight: wanted.weight,
+        admin: AdminState::default(),
+        health: Health::default(),
+        ejection: None,
+        ejections: 0,
+    }
+}
+
+fn empty_group(name: &str) -> Group {
+    Group {
+        name: name.into(),
+        limit: u32::MAX,
+        members: Vec::new(),
+        nodes: Vec::new(),
+    }
+}
+
+impl Topology {
+    /// Whether requests may go to a node: it is no leaver.
+    pub(super) fn is_member(&self, node: NodeId) -> bool {
+        self.node(node).membership == Membership::Member
+    }
+}
