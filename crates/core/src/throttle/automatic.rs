@@ -70,8 +70,8 @@ use crate::culprits::Confidence;
 use crate::time::Timestamp;
 pub use harm::Before;
 pub use keeper::{Automatic, Done, Heard, UsedPart};
+use trials::LettingGo;
 pub use trials::Passing;
-use trials::Turn;
 
 /// The bounds of what it may do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -415,8 +415,8 @@ pub fn steps<'a>(
         .filter_map(|it| {
             let pressure = pressure(it.resource);
             let pain = pressure.map_or(0.0, Pressure::pain);
-            let turn = trials::turn(it, standing, culprits, pain);
-            change(config, it, pressure, turn, now)
+            let letting_go = trials::letting_go(it, standing, culprits, pain);
+            change(config, it, pressure, letting_go, now)
         })
         .collect();
     let released = |step: &&Step<'_>| {
@@ -475,7 +475,7 @@ fn change<'a>(
     config: &AutoConfig,
     standing: &Standing<'a>,
     pressure: Option<&Pressure<'_>>,
-    turn: Turn,
+    letting_go: LettingGo,
     now: Timestamp,
 ) -> Option<Step<'a>> {
     let class = standing.class;
@@ -498,7 +498,7 @@ fn change<'a>(
         from: standing.limit,
         pain,
     };
-    let sorted_out = turn != Turn::None && !pressure.is_pressed();
+    let sorted_out = letting_go != LettingGo::NotDue && !pressure.is_pressed();
     if pressure.is_calm() && !sorted_out {
         return ease(standing, pressure, before, now);
     }
@@ -514,7 +514,7 @@ fn change<'a>(
         let limit = eased.from;
         return Some(Step::TakeBack { class, limit });
     }
-    if sorted_out && turn == Turn::LetGo {
+    if sorted_out && letting_go == LettingGo::Now {
         return trials::let_go(standing, before, now);
     }
     if !pressed {

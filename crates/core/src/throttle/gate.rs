@@ -49,7 +49,7 @@ pub enum HeldOutcome {
 
 /// What a throttle has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ThrottleCounters {
     /// Requests of the class.
     pub arrived: u64,
     /// Those that went on.
@@ -85,7 +85,7 @@ pub(super) struct Gate {
     returning: BTreeSet<HeldId>,
     /// Places of requests that admission has refused; they count as in flight.
     pauses: Pauses,
-    counters: Counters,
+    counters: ThrottleCounters,
 }
 
 impl Gate {
@@ -100,7 +100,7 @@ impl Gate {
             lent: 0,
             returning: BTreeSet::new(),
             pauses: Pauses::default(),
-            counters: Counters::default(),
+            counters: ThrottleCounters::default(),
         }
     }
 
@@ -108,7 +108,7 @@ impl Gate {
         &self.limits
     }
 
-    pub(super) fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> ThrottleCounters {
         self.counters
     }
 

@@ -39,7 +39,7 @@ pub use automatic::{
     Standing, Step, UsedPart, WhyReleased, steps,
 };
 pub use bandwidth::Piece;
-pub use gate::{Counters, Entry, HeldOutcome};
+pub use gate::{Entry, HeldOutcome, ThrottleCounters};
 pub use held::HeldId;
 pub use marks::Marks;
 pub use pattern::{ClassPattern, PatternError};

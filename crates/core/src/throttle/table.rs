@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::bandwidth::Piece;
-use super::gate::{Counters, Entry, Gate, HeldOutcome};
+use super::gate::{Entry, Gate, HeldOutcome, ThrottleCounters};
 use super::held::HeldId;
 use super::rules::{Rule, Rules};
 use super::stillness::Stood;
@@ -52,7 +52,7 @@ pub struct Throttle {
     /// Requests that are held.
     pub waiting: u64,
     /// What it has done.
-    pub counters: Counters,
+    pub counters: ThrottleCounters,
 }
 
 #[derive(Clone, Debug)]

@@ -50,7 +50,7 @@ pub struct Shipment {
 
 /// A request that has ended, as it is kept.
 #[derive(Clone, Copy, Debug)]
-struct Ended {
+struct EndedRequest {
     words: Words,
     site: u32,
     sent: Timestamp,
@@ -60,7 +60,7 @@ struct Ended {
 /// What is kept for others.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    kept: VecDeque<Ended>,
+    kept: VecDeque<EndedRequest>,
     /// The number of the first.
     first: u64,
     asked: Option<Timestamp>,
@@ -79,7 +79,7 @@ impl Outbox {
             self.kept.pop_front();
             self.first += 1;
         }
-        self.kept.push_back(Ended {
+        self.kept.push_back(EndedRequest {
             words,
             site,
             sent,

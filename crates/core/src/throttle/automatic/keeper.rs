@@ -289,11 +289,11 @@ impl Automatic {
             let accused = heard.culprits.iter().filter(|it| it.class == class);
             own.in_flight = accused.clone().map(|it| it.in_flight).reduce(f64::max);
             own.note_drained(set.counters.ended, now);
-            let told = accused.filter_map(|it| it.confidence).max();
-            if told.is_some() {
+            let confidence = accused.filter_map(|it| it.confidence).max();
+            if confidence.is_some() {
                 (own.accused_at, own.needed_at) = (now, now);
             }
-            if told >= Some(least) {
+            if confidence >= Some(least) {
                 own.trial = None;
             }
             true
@@ -309,7 +309,7 @@ impl Automatic {
                 trial,
                 before,
             } => {
-                let own = Own::new(resource, limit, (trial, before), now);
+                let own = Own::new(resource, limit, trial, before, now);
                 self.own.insert(class.into(), own);
                 if trial.is_some() {
                     self.try_again_beside(class);
@@ -402,12 +402,7 @@ impl Automatic {
 
 impl Own {
     /// A throttle that is set now; on trial, with the pain as it is, or not.
-    fn new(
-        resource: &str,
-        limit: u32,
-        (trial, before): (Option<f64>, Before),
-        now: Timestamp,
-    ) -> Self {
+    fn new(resource: &str, limit: u32, trial: Option<f64>, before: Before, now: Timestamp) -> Self {
         let in_flight = before.in_flight;
         Self {
             resource: resource.into(),

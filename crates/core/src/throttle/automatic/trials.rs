@@ -81,13 +81,13 @@ impl Passing {
 
 /// What a trial that helped does while others are well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum LettingGo {
     /// It is no such trial, or the only throttle of its resource.
-    None,
+    NotDue,
     /// Another one is let go before it.
     Waits,
     /// It is let go.
-    LetGo,
+    Now,
 }
 
 /// Whether a trial has made no difference so far.
@@ -171,24 +171,24 @@ fn by_share<'s, 'a: 's>(
 }
 
 /// What this throttle does if it is a trial that helped and others are well.
-pub(super) fn turn(
+pub(super) fn letting_go(
     it: &Standing<'_>,
     standing: &[Standing<'_>],
     culprits: &[Culprit<'_>],
     pain: f64,
-) -> Turn {
+) -> LettingGo {
     let helped = |it: &Standing<'_>| it.trial.is_some() && !is_in_vain(it, pain);
     let beside = |other: &&Standing<'_>| other.resource == it.resource;
     if !helped(it) || standing.iter().filter(beside).count() < 2 {
-        return Turn::None;
+        return LettingGo::NotDue;
     }
     let round = || standing.iter().filter(beside).filter(|it| helped(it));
     let begun = round().find(|it| it.eased.is_some());
     let least = round().map(|it| it.relapses).min();
     let next = round().filter(|it| Some(it.relapses) == least);
     match begun.or_else(|| by_share(next, culprits)) {
-        Some(first) if first.class == it.class => Turn::LetGo,
-        _ => Turn::Waits,
+        Some(first) if first.class == it.class => LettingGo::Now,
+        _ => LettingGo::Waits,
     }
 }
 
