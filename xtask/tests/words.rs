@@ -77,6 +77,7 @@ const ONE_HOME: &[(&str, &str)] = &[
     ("Tally", "crates/lab/src/load/tally.rs"),
     ("Turn", "crates/core/src/picker.rs"),
     ("Verdict", "crates/core/src/culprits/verdict.rs"),
+    ("Watch", "crates/culprits/src/live/watch.rs"),
 ];
 const NO_HOME: &str = "nowhere";
 

@@ -11,7 +11,7 @@ use support::agent_binary;
 use tidegate_lab::awake::Awake;
 use tidegate_lab::cluster::{ClusterError, ClusterPlan, Mode, NodePlan};
 use tidegate_lab::experiments::{
-    Arm, ExperimentError, Lab, Measured, Part, Plan, Point, Runner, Scale, Stage, Unwatched, arms,
+    Arm, ExperimentError, Lab, Measured, NoHook, Part, Plan, Point, Runner, Scale, Stage, arms,
 };
 use tidegate_lab::front::{self, FrontKind, HaproxyBalance};
 use tidegate_lab::load::{Pacing, Requests, Stream};
@@ -56,7 +56,7 @@ fn run(plan: &Plan) -> Result<Measured, Box<ExperimentError>> {
         progress: Progress::silent(),
         awake: Awake::start(env!("CARGO_BIN_EXE_tidegate-lab").as_ref()),
     };
-    Ok(Runner::run(&lab, plan, &mut Unwatched)?)
+    Ok(Runner::run(&lab, plan, &mut NoHook)?)
 }
 
 /// Every arm that is installed answered in both rounds and lost nothing.

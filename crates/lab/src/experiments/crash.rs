@@ -35,7 +35,7 @@ use super::measured::Measured;
 use super::paper::peers;
 use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{ExperimentFindings, Sketch, report};
-use super::runner::{Run, Runner, Watch};
+use super::runner::{Run, RunHook, Runner};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
 /// See the module.
@@ -152,7 +152,7 @@ struct Faults {
     looks: Vec<(f64, [f64; 2])>,
 }
 
-impl Watch for Faults {
+impl RunHook for Faults {
     fn during(&mut self, cluster: &mut Cluster, run: &Run<'_>) -> Result<(), ExperimentError> {
         self.looks.clear();
         self.done.clear();

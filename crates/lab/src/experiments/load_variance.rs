@@ -27,7 +27,7 @@ use super::measured::Measured;
 use super::paper::{beside, own, peers, ranked};
 use super::plan::{Plan, Point, Stage};
 use super::report::{ExperimentFindings, Sketch, auto_ahead, report};
-use super::runner::{Run, Runner, Watch};
+use super::runner::{Run, RunHook, Runner};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, shared_sites, workload};
 
 /// See the module.
@@ -76,7 +76,7 @@ struct Windows {
     used: Vec<Vec<f64>>,
 }
 
-impl Watch for Windows {
+impl RunHook for Windows {
     fn during(&mut self, cluster: &mut Cluster, run: &Run<'_>) -> Result<(), ExperimentError> {
         self.used.clear();
         let start = clock::now() + run.point.warm_up;

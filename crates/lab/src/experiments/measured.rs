@@ -8,7 +8,7 @@ use crate::load::LoadResult;
 
 use super::judge::{Table, pool};
 use super::plan::Plan;
-use super::runner::{Run, Watch};
+use super::runner::{Run, RunHook};
 use super::usage::Usage;
 
 /// Least share of the nodes' CPU that throughput is corrected for.
@@ -42,7 +42,7 @@ impl Measured {
         run: &Run<'_>,
         result: &LoadResult,
         usage: &Usage,
-        watch: &mut dyn Watch,
+        hook: &mut dyn RunHook,
     ) {
         let total = result.total();
         // Clients in a closed loop wait while the nodes' CPU is away: that time is no arm's fault.
@@ -77,7 +77,7 @@ impl Measured {
                 )
             }));
         }
-        metrics.extend(watch.metrics(run, result));
+        metrics.extend(hook.metrics(run, result));
         let arm = self.table.entry(run.arm.name.clone()).or_default();
         for (name, value) in &metrics {
             arm.entry(labelled(name, &run.point.label))
@@ -90,7 +90,7 @@ impl Measured {
             "round": run.round,
             "metrics": metrics.into_iter().collect::<BTreeMap<_, _>>(),
             "result": result,
-            "watched": watch.raw(),
+            "watched": hook.raw(),
         }));
     }
 }

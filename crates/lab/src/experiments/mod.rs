@@ -47,7 +47,7 @@ use crate::results::Report;
 
 pub use measured::Measured;
 pub use plan::{Arm, Calibration, Plan, Point, Stage};
-pub use runner::{Run, Runner, Unwatched, Watch};
+pub use runner::{NoHook, Run, RunHook, Runner};
 
 /// Every experiment, in the order of the papers.
 pub const ALL: &[&Experiment] = &[

@@ -24,7 +24,7 @@ use super::measured::{Measured, labelled};
 use super::paper::{beside, ranked};
 use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{ExperimentFindings, Sketch, report};
-use super::runner::{Runner, Unwatched};
+use super::runner::{NoHook, Runner};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 use crate::front::{FrontKind, TidegateArm};
 
@@ -112,7 +112,7 @@ fn metric(millis: u64) -> String {
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
     let plan = plan(lab.scale);
-    let measured = Runner::run(lab, &plan, &mut Unwatched)?;
+    let measured = Runner::run(lab, &plan, &mut NoHook)?;
     let findings = findings(lab.scale, &measured);
     Ok(report(
         &EXPERIMENT,

@@ -27,7 +27,7 @@ use super::usage::{CpuCounters, Usage};
 use super::{ExperimentError, Lab};
 
 /// Looks at the cluster or does something to it while a load runs.
-pub trait Watch {
+pub trait RunHook {
     /// Called when the load has started; returns when it has seen enough, at the latest when
     /// `run.total` has passed.
     fn during(&mut self, cluster: &mut Cluster, run: &Run<'_>) -> Result<(), ExperimentError>;
@@ -43,9 +43,9 @@ pub trait Watch {
 
 /// Looks at nothing but the load's own figures.
 #[derive(Debug)]
-pub struct Unwatched;
+pub struct NoHook;
 
-impl Watch for Unwatched {
+impl RunHook for NoHook {
     fn during(&mut self, _: &mut Cluster, _: &Run<'_>) -> Result<(), ExperimentError> {
         Ok(())
     }
@@ -91,7 +91,7 @@ impl<'a> Runner<'a> {
     pub fn run(
         lab: &'a Lab,
         plan: &'a Plan,
-        watch: &mut dyn Watch,
+        hook: &mut dyn RunHook,
     ) -> Result<Measured, ExperimentError> {
         let mut runner = Self {
             lab,
@@ -103,7 +103,7 @@ impl<'a> Runner<'a> {
         };
         let arms = runner.available();
         for stage in &plan.stages {
-            runner.stage(stage, &arms, watch)?;
+            runner.stage(stage, &arms, hook)?;
         }
         for sentence in runner.fitness.sentences() {
             runner.note(sentence);
@@ -139,7 +139,7 @@ impl<'a> Runner<'a> {
         &mut self,
         stage: &'a Stage,
         arms: &[&'a Arm],
-        watch: &mut dyn Watch,
+        hook: &mut dyn RunHook,
     ) -> Result<(), ExperimentError> {
         let part = &self.lab.part;
         let points = stage.points.iter().filter(|it| part.has_point(&it.label));
@@ -181,7 +181,7 @@ impl<'a> Runner<'a> {
             }
         }
         for point in points {
-            self.point(point, &here, (knee, plan.node_cpu), &mut cluster, watch)?;
+            self.point(point, &here, (knee, plan.node_cpu), &mut cluster, hook)?;
         }
         Ok(())
     }
@@ -231,7 +231,7 @@ impl<'a> Runner<'a> {
         arms: &[&'a Arm],
         (knee, node_cpu): (Option<f64>, u32),
         cluster: &mut Cluster,
-        watch: &mut dyn Watch,
+        hook: &mut dyn RunHook,
     ) -> Result<(), ExperimentError> {
         let guards = point
             .antagonists
@@ -256,7 +256,7 @@ impl<'a> Runner<'a> {
                     node_cpu,
                     admin: None,
                 };
-                if let Err(error) = self.quiet(&run, cluster, watch) {
+                if let Err(error) = self.quiet(&run, cluster, hook) {
                     self.note(format!("FAILED {} {}: {error}", arm.name, point.label));
                 }
                 self.reserve.done(point.run(arm));
@@ -293,16 +293,16 @@ impl<'a> Runner<'a> {
         &mut self,
         run: &Run<'_>,
         cluster: &mut Cluster,
-        watch: &mut dyn Watch,
+        hook: &mut dyn RunHook,
     ) -> Result<(), ExperimentError> {
         let Run { point, arm, .. } = *run;
         let text = format!("{} {} round {}", arm.name, point.label, run.round + 1);
         let length = point.run(arm);
         self.lab.progress.step(text.trim(), length);
         for repeats in 0.. {
-            let (result, usage) = self.one(run, cluster, watch)?;
+            let (result, usage) = self.one(run, cluster, hook)?;
             if !usage.is_disturbed() || !self.reserve.allows(length, repeats, clock::now()) {
-                self.record(run, &result, &usage, watch);
+                self.record(run, &result, &usage, hook);
                 break;
             }
             self.fitness.repeat();
@@ -328,7 +328,7 @@ impl<'a> Runner<'a> {
         &self,
         run: &Run<'_>,
         cluster: &mut Cluster,
-        watch: &mut dyn Watch,
+        hook: &mut dyn RunHook,
     ) -> Result<(LoadResult, Usage), ExperimentError> {
         let point = run.point;
         let mut fronts = start(run.arm, point, cluster)?;
@@ -339,7 +339,7 @@ impl<'a> Runner<'a> {
         let before = count(&fronts.processes, cluster);
         let running = run_load(cluster, &plan)?;
         let admin = fronts.processes.first().and_then(|front| front.admin);
-        let watched = watch.during(cluster, &Run { admin, ..*run });
+        let watched = hook.during(cluster, &Run { admin, ..*run });
         let result = running.wait()?;
         watched?;
         let usage = count(&fronts.processes, cluster).since(&before);
@@ -349,8 +349,14 @@ impl<'a> Runner<'a> {
         Ok((result, usage))
     }
 
-    fn record(&mut self, run: &Run<'_>, result: &LoadResult, usage: &Usage, watch: &mut dyn Watch) {
-        self.measured.take(run, result, usage, watch);
+    fn record(
+        &mut self,
+        run: &Run<'_>,
+        result: &LoadResult,
+        usage: &Usage,
+        hook: &mut dyn RunHook,
+    ) {
+        self.measured.take(run, result, usage, hook);
         self.fitness.run(usage);
         if result.generator.saturated {
             self.fitness.late(result.late_share());

@@ -20,7 +20,7 @@ use super::measured::{Measured, labelled};
 use super::paper::{beside, best_gain, peers};
 use super::plan::{Arm, Plan, Point, Stage};
 use super::report::{ExperimentFindings, Sketch, auto_ahead, report};
-use super::runner::{Runner, Unwatched};
+use super::runner::{NoHook, Runner};
 use super::workload::ALL_ALPHAS;
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
@@ -99,7 +99,7 @@ fn metric(alpha: f64, site: &str) -> String {
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
     let plan = plan(lab.scale);
-    let mut measured = Runner::run(lab, &plan, &mut Unwatched)?;
+    let mut measured = Runner::run(lab, &plan, &mut NoHook)?;
     measured.pool(&plan, METRIC, ALL_ALPHAS);
     let findings = findings(lab.scale, &plan, &measured);
     Ok(report(

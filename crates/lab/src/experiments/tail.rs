@@ -28,7 +28,7 @@ use super::measured::{Measured, labelled};
 use super::paper::{beside, own, peers, ranked};
 use super::plan::{Arm, Calibration, Plan, Point, Stage};
 use super::report::{ExperimentFindings, Sketch, auto_ahead, report};
-use super::runner::{Runner, Unwatched};
+use super::runner::{NoHook, Runner};
 use super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
 
 /// See the module.
@@ -148,7 +148,7 @@ fn label(load: f64) -> String {
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
     let started = clock::now();
     let plan = plan(lab.scale);
-    let measured = Runner::run(lab, &plan, &mut Unwatched)?;
+    let measured = Runner::run(lab, &plan, &mut NoHook)?;
     let findings = findings(&plan, &measured);
     Ok(report(
         &EXPERIMENT,

@@ -24,7 +24,7 @@ use crate::experiments::judge::{Table, at_least, at_most};
 use crate::experiments::measured::{Measured, labelled};
 use crate::experiments::plan::{Arm, Plan, Point, Stage};
 use crate::experiments::report::{ExperimentFindings, Sketch, report};
-use crate::experiments::runner::{Run, Runner, Watch};
+use crate::experiments::runner::{Run, RunHook, Runner};
 use crate::experiments::{Experiment, ExperimentError, Lab, Scale};
 use crate::load::{LoadResult, Mix, Pacing, Requests, Size, Stream, Window};
 use crate::results::{Axis, GoalVerdict, Report};
@@ -166,7 +166,7 @@ fn by_front_ends(processes: u32) -> String {
 #[derive(Debug)]
 struct Slower;
 
-impl Watch for Slower {
+impl RunHook for Slower {
     fn during(&mut self, cluster: &mut Cluster, run: &Run<'_>) -> Result<(), ExperimentError> {
         if run.point.label != SLOWER {
             return Ok(());

@@ -17,7 +17,7 @@ use crate::experiments::measured::Measured;
 use crate::experiments::paper::{beside, ranked};
 use crate::experiments::plan::{Plan, Point, Stage};
 use crate::experiments::report::{ExperimentFindings, Sketch, report};
-use crate::experiments::runner::{Run, Runner, Watch};
+use crate::experiments::runner::{Run, RunHook, Runner};
 use crate::experiments::{Experiment, ExperimentError, Lab, Scale};
 use crate::load::{LoadResult, Window};
 use crate::results::{Axis, Curve, Plot, Report};
@@ -63,7 +63,7 @@ fn plan(scale: Scale) -> Plan {
 #[derive(Debug, Default)]
 struct Courses(BTreeMap<String, Vec<Window>>);
 
-impl Watch for Courses {
+impl RunHook for Courses {
     fn during(&mut self, _: &mut Cluster, _: &Run<'_>) -> Result<(), ExperimentError> {
         Ok(())
     }

@@ -39,7 +39,7 @@ use super::arms::{AUTO, BESIDE, FRESH, KLM, PAPER_INTERVAL, beside_agent, klm_ag
 use super::judge::{Table, best, median};
 use super::measured::labelled;
 use super::plan::{Arm, Calibration, Plan, Point};
-use super::runner::{Run, Watch};
+use super::runner::{Run, RunHook};
 use super::{ExperimentError, Scale, workload};
 
 const OFF: &str = "no admission";
@@ -231,7 +231,7 @@ fn by_load(load: f64) -> String {
 #[derive(Debug)]
 struct InTime;
 
-impl Watch for InTime {
+impl RunHook for InTime {
     fn during(&mut self, _: &mut Cluster, _: &Run<'_>) -> Result<(), ExperimentError> {
         Ok(())
     }

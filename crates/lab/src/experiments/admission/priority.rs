@@ -18,7 +18,7 @@ use crate::experiments::judge::{Table, at_least, at_most, best, median};
 use crate::experiments::measured::{Measured, labelled};
 use crate::experiments::plan::{Plan, Point, Stage};
 use crate::experiments::report::{ExperimentFindings, Sketch, report};
-use crate::experiments::runner::{Run, Runner, Watch};
+use crate::experiments::runner::{Run, RunHook, Runner};
 use crate::experiments::{Experiment, ExperimentError, Lab, Scale};
 use crate::load::{LoadResult, Stream};
 use crate::results::{Axis, GoalVerdict, Report};
@@ -100,7 +100,7 @@ fn metric(priority: usize) -> String {
 #[derive(Debug)]
 struct ByPriority;
 
-impl Watch for ByPriority {
+impl RunHook for ByPriority {
     fn during(&mut self, _: &mut Cluster, _: &Run<'_>) -> Result<(), ExperimentError> {
         Ok(())
     }

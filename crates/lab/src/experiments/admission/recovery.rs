@@ -30,7 +30,7 @@ use crate::experiments::measured::{Measured, labelled};
 use crate::experiments::paper::{beside, ranked};
 use crate::experiments::plan::{Arm, Plan, Point, Stage};
 use crate::experiments::report::{ExperimentFindings, Sketch, report};
-use crate::experiments::runner::{Run, Runner, Watch};
+use crate::experiments::runner::{Run, RunHook, Runner};
 use crate::experiments::{Experiment, ExperimentError, Lab, Scale};
 use crate::load::{Arrivals, LoadResult, Pacing, Window};
 use crate::results::{Axis, Curve, Mark, Plot, Report};
@@ -119,7 +119,7 @@ struct Step {
 #[derive(Debug, Default)]
 struct Steps(BTreeMap<String, Vec<Vec<Step>>>);
 
-impl Watch for Steps {
+impl RunHook for Steps {
     fn during(&mut self, _: &mut Cluster, _: &Run<'_>) -> Result<(), ExperimentError> {
         Ok(())
     }

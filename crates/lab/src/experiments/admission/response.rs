@@ -25,7 +25,7 @@ use crate::experiments::measured::{Measured, labelled};
 use crate::experiments::paper::{beside, ranked};
 use crate::experiments::plan::{Arm, Plan, Point, Stage};
 use crate::experiments::report::{ExperimentFindings, Sketch, report};
-use crate::experiments::runner::{Run, Runner, Watch};
+use crate::experiments::runner::{Run, RunHook, Runner};
 use crate::experiments::{Experiment, ExperimentError, Lab, Scale};
 use crate::load::LoadResult;
 use crate::results::{Axis, GoalVerdict, Report};
@@ -127,7 +127,7 @@ fn apache(length: [u64; 2]) -> Stage {
 #[derive(Debug)]
 struct Revival;
 
-impl Watch for Revival {
+impl RunHook for Revival {
     fn during(&mut self, cluster: &mut Cluster, run: &Run<'_>) -> Result<(), ExperimentError> {
         if !is_apache(run.point) {
             return Ok(());

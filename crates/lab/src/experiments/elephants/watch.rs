@@ -16,7 +16,7 @@ use crate::results::Curve;
 
 use super::super::ExperimentError;
 use super::super::judge::middle;
-use super::super::runner::{Run, Watch};
+use super::super::runner::{Run, RunHook};
 use super::costs::{self, Costs};
 use super::{DATABASE, DATABASE_PLACE};
 
@@ -37,7 +37,7 @@ pub(super) struct Accounts {
     pub(super) slower: BTreeMap<String, Curve>,
 }
 
-impl Watch for Accounts {
+impl RunHook for Accounts {
     fn during(&mut self, cluster: &mut Cluster, run: &Run<'_>) -> Result<(), ExperimentError> {
         let start = clock::now();
         let database = &cluster.nodes()[DATABASE_PLACE];
