@@ -235,9 +235,12 @@ impl Running {
             self.look_slowly(now);
         }
         let parts = &mut self.parts;
+        parts
+            .director
+            .handle_followed(parts.shared.stats.followed());
         parts.director.handle_tick(&parts.shared.table, now);
         if let Some(topology) = parts.director.poll_topology() {
-            parts.shared.topology.store(topology);
+            parts.shared.publish(topology);
         }
         if parts.director.has_room_for_waiting(&parts.shared.table) {
             parts.shared.room_freed.notify_waiters();

@@ -10,6 +10,8 @@ use tidegate_core::picker::Picker;
 use tidegate_core::route::Routes;
 use tidegate_core::topology::{NodeId, SiteId, Topology};
 
+use crate::record::stats::Stats;
+
 /// What is published, as the cache of a worker has it.
 type Published<T> = RefCell<Cache<Arc<ArcSwap<T>>, Arc<T>>>;
 
@@ -18,6 +20,8 @@ pub(crate) struct Cluster {
     topology: Published<Topology>,
     routes: Published<Routes>,
     pub(crate) picker: RefCell<Picker>,
+    stats: Arc<Stats>,
+    worker: usize,
 }
 
 impl Cluster {
@@ -25,8 +29,13 @@ impl Cluster {
         topology: Arc<ArcSwap<Topology>>,
         routes: Arc<ArcSwap<Routes>>,
         picker: Picker,
+        stats: Arc<Stats>,
+        worker: usize,
     ) -> Self {
+        stats.worker(worker).on_topology(picker.topology());
         Self {
+            stats,
+            worker,
             topology: RefCell::new(Cache::new(topology)),
             routes: RefCell::new(Cache::new(routes)),
             picker: RefCell::new(picker),
@@ -40,6 +49,7 @@ impl Cluster {
         let mut picker = self.picker.borrow_mut();
         if !Arc::ptr_eq(latest, picker.topology()) {
             picker.handle_topology(Arc::clone(latest));
+            self.stats.worker(self.worker).on_topology(latest);
         }
     }
 

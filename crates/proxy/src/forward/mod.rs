@@ -44,9 +44,11 @@ fn upstream_key(worker: &Worker, guard: &mut RequestGuard) -> Option<UpstreamKey
     let state = guard.state()?;
     let node = state.ticket.as_ref()?.node;
     let picker = worker.base.cluster.picker.borrow();
+    let at = picker.topology().nodes.get(node.index())?;
     Some(UpstreamKey {
         node,
-        address: picker.topology().nodes.get(node.index())?.address,
+        generation: at.generation,
+        address: at.address,
         marks: state.marks(),
     })
 }

@@ -34,6 +34,7 @@ pub(super) async fn keep_time(clients: Rc<Clients>) {
         served_at = now;
         let tick = nanos(now.since(start)) / nanos(TICK);
         base.clock.on_tick(tick);
+        worker.follow();
         let room = clients.on_tick(tick);
         if tick >= rescued_at + RESCUE_TICKS {
             rescued_at = tick;

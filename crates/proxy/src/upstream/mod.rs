@@ -23,7 +23,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use tidegate_core::throttle::Marks;
-use tidegate_core::topology::NodeId;
+use tidegate_core::topology::{Membership, NodeId, Topology};
 use tokio::net::TcpStream;
 
 use crate::record::stats::Stats;
@@ -36,9 +36,22 @@ use waker::Gate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UpstreamKey {
     pub(crate) node: NodeId,
+    /// Which of the nodes that have its place.
+    pub(crate) generation: u32,
     pub(crate) address: SocketAddr,
     /// How the network is to treat it.
     pub(crate) marks: Marks,
+}
+
+impl UpstreamKey {
+    /// Whether the node is still a member there.
+    fn is_current(&self, topology: &Topology) -> bool {
+        let node = topology.nodes.get(self.node.index());
+        node.is_some_and(|node| {
+            node.membership == Membership::Member
+                && (node.generation, node.address) == (self.generation, self.address)
+        })
+    }
 }
 
 /// See the module.
@@ -81,7 +94,7 @@ impl Upstream {
         let io = NodeIo::new(stream, Rc::clone(&watch));
         let (sender, connection) = builder.handshake(io).await?;
         let gate = Arc::new(Gate::default());
-        if let Some(counters) = stats.worker(worker).node(key.node) {
+        if let Some(counters) = stats.worker(worker).node_of(key.node, key.generation) {
             counters.connects.add(1);
         }
         Ok(Box::new(Self {
@@ -212,9 +225,7 @@ impl Upstream {
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        if let Some(counters) = self.stats.worker(self.worker).node(self.key.node) {
-            counters.closes.add(1);
-        }
+        count(self, |node| node.closes.add(1));
     }
 }
 
@@ -286,6 +297,19 @@ impl Pool {
         }
     }
 
+    /// Drops what goes to nodes that have left or have another address.
+    pub(crate) fn keep(&mut self, topology: &Topology) {
+        for idle in &mut self.nodes {
+            idle.retain(|upstream| {
+                let keep = upstream.key.is_current(topology);
+                if !keep {
+                    count(upstream, |node| node.unparked.add(1));
+                }
+                keep
+            });
+        }
+    }
+
     /// Drops what was parked before `oldest` or has ended.
     pub(crate) fn sweep(&mut self, oldest: u64) {
         for idle in &mut self.nodes {
@@ -313,7 +337,7 @@ impl Drop for Pool {
 
 fn count(upstream: &Upstream, with: impl FnOnce(&crate::record::stats::NodeStats)) {
     let stats = upstream.stats.worker(upstream.worker);
-    if let Some(counters) = stats.node(upstream.key.node) {
+    if let Some(counters) = stats.node_of(upstream.key.node, upstream.key.generation) {
         with(counters);
     }
 }

@@ -5,7 +5,7 @@ mod budgets;
 pub(crate) mod seats;
 mod shared;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -53,6 +53,8 @@ pub(crate) struct Worker {
     priorities: Box<[PriorityRules]>,
     /// Makes connections to nodes.
     builder: Builder,
+    /// The version of the topology that is followed.
+    followed: Cell<u64>,
 }
 
 /// What the workers of a data plane have in common, for each of them.
@@ -81,8 +83,8 @@ impl Worker {
         let seed = config.seed.wrapping_add(index as u64);
         let picker = Picker::new(Arc::clone(&shared.table), shared.topology.load_full(), seed);
         let (topology, routes) = (Arc::clone(&shared.topology), Arc::clone(&shared.routes));
-        let cluster = Cluster::new(topology, routes, picker);
         let stats = Arc::clone(&shared.stats);
+        let cluster = Cluster::new(topology, routes, picker, Arc::clone(&stats), index);
         let record = WorkerRecord::new(stats, index, logger, &config.log, observer);
         let base = Rc::new(WorkerBase::new(Arc::clone(&config), cluster, record));
         Rc::new(Self {
@@ -103,6 +105,7 @@ impl Worker {
                 .map(|site| PriorityRules::new(&site.priorities))
                 .collect(),
             builder: builder(&config.limits),
+            followed: Cell::new(0),
             base,
         })
     }
@@ -149,6 +152,18 @@ impl Worker {
             worker,
         };
         Upstream::new(stream, key, parts).await
+    }
+
+    /// Takes over the newest topology, and lets go of connections to nodes that have left or moved. Says so, when there is
+    /// nothing left of them.
+    pub(crate) fn follow(&self) {
+        self.base.cluster.refresh();
+        let picker = self.base.cluster.picker.borrow();
+        let topology = picker.topology();
+        if self.followed.replace(topology.version) != topology.version {
+            self.pool.borrow_mut().keep(topology);
+            self.base.stats().follow(topology.version);
+        }
     }
 
     /// Keeps an upstream connection for the next request.

@@ -31,3 +31,12 @@ pub struct Shared {
     /// What the workers count; made for as many workers as the configuration says.
     pub stats: Arc<Stats>,
 }
+
+impl Shared {
+    /// Workers decide by this topology from their next request or tick on. What it names has room in all tables.
+    pub fn publish(&self, topology: Arc<Topology>) {
+        self.stats
+            .reserve(topology.sites.len(), topology.nodes.len());
+        self.topology.store(topology);
+    }
+}

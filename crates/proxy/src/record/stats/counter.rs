@@ -13,6 +13,11 @@ impl Counter {
         self.0.store(sum, Ordering::Release);
     }
 
+    /// Begins anew; only the one writer may.
+    pub(crate) fn clear(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
     /// Its value.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)

@@ -57,6 +57,12 @@ impl Histogram {
         self.sum_micros.add(micros);
     }
 
+    /// Begins anew.
+    pub(crate) fn clear(&self) {
+        self.buckets.iter().for_each(Counter::clear);
+        self.sum_micros.clear();
+    }
+
     /// Adds what was counted so far to `total`.
     pub(crate) fn add_to(&self, total: &mut HistogramSnapshot) {
         for (total, bucket) in total.counts.iter_mut().zip(&self.buckets) {

@@ -22,11 +22,12 @@ mod error;
 mod histogram;
 mod snapshot;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use tidegate_core::places::Places;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{NodeId, SiteId};
+use tidegate_core::topology::{NodeId, SiteId, Topology};
 
 pub(crate) use counter::Counter;
 pub use error::{LastError, NodeError};
@@ -130,6 +131,8 @@ impl Default for Reasons {
 /// One node, as one worker saw it.
 #[derive(Debug, Default)]
 pub(crate) struct NodeStats {
+    /// Which of the nodes that have its place.
+    generation: AtomicU32,
     pub(crate) tries: Counter,
     pub(crate) failures: Counter,
     pub(crate) reasons: Reasons,
@@ -145,6 +148,30 @@ pub(crate) struct NodeStats {
 }
 
 impl NodeStats {
+    /// Another node has the place from now on.
+    fn begin(&self, generation: u32) {
+        let Self {
+            generation: word,
+            tries,
+            failures,
+            reasons,
+            last_error,
+            status_classes,
+            latency,
+            connects,
+            closes,
+            parked,
+            unparked,
+            reuses,
+        } = self;
+        let counters = [tries, failures, connects, closes, parked, unparked, reuses];
+        let counters = counters.into_iter().chain(&reasons.0).chain(status_classes);
+        counters.for_each(Counter::clear);
+        last_error.store(0, Ordering::Relaxed);
+        latency.clear();
+        word.store(generation, Ordering::Relaxed);
+    }
+
     pub(crate) fn on_failure(&self, reason: Reason, at: Timestamp) {
         self.failures.add(1);
         self.reasons.0[reason.index()].add(1);
@@ -171,8 +198,8 @@ pub(crate) struct WorkerStats {
     pub(crate) requests: Counter,
     pub(crate) completed: Counter,
     pub(crate) reasons: [Counter; Reason::COUNT],
-    pub(crate) sites: Box<[SiteStats]>,
-    pub(crate) nodes: Box<[NodeStats]>,
+    pub(crate) sites: Places<SiteStats>,
+    pub(crate) nodes: Places<NodeStats>,
     pub(crate) latency: Histogram,
     pub(crate) load_age: Histogram,
     /// Decisions without a load record.
@@ -201,6 +228,8 @@ pub(crate) struct WorkerStats {
     pub(crate) recent: Mutex<Ring>,
     /// Times at which it failed and was replaced.
     pub(crate) failures: Counter,
+    /// The topology that it decides by; it keeps no connection to nodes that had left by then.
+    followed: AtomicU64,
 }
 
 impl WorkerStats {
@@ -209,8 +238,8 @@ impl WorkerStats {
             requests: Counter::default(),
             completed: Counter::default(),
             reasons: std::array::from_fn(|_| Counter::default()),
-            sites: (0..sites).map(|_| SiteStats::default()).collect(),
-            nodes: (0..nodes).map(|_| NodeStats::default()).collect(),
+            sites: Places::new(sites, SiteStats::default),
+            nodes: Places::new(nodes, NodeStats::default),
             latency: Histogram::default(),
             load_age: Histogram::default(),
             load_unknown: Counter::default(),
@@ -233,7 +262,22 @@ impl WorkerStats {
             log_drops: Counter::default(),
             recent: Mutex::default(),
             failures: Counter::default(),
+            followed: AtomicU64::new(0),
         }
+    }
+
+    /// The worker decides by this topology from now on: counters of places that another node has begin anew.
+    pub(crate) fn on_topology(&self, topology: &Topology) {
+        for (node, stats) in topology.nodes.iter().zip(self.nodes.iter()) {
+            if stats.generation.load(Ordering::Relaxed) != node.generation {
+                stats.begin(node.generation);
+            }
+        }
+    }
+
+    /// Nothing of the worker means a node any more that is gone by the topology of this version.
+    pub(crate) fn follow(&self, version: u64) {
+        self.followed.store(version, Ordering::Release);
     }
 
     /// The worker has failed; its successor begins with what it has left.
@@ -244,14 +288,20 @@ impl WorkerStats {
         self.accept_pauses_ended.add(pauses.saturating_sub(ended));
     }
 
-    /// The site's counters. A site that came after the start has none.
+    /// The site's counters. A site that there is no room for yet has none.
     pub(crate) fn site(&self, site: SiteId) -> Option<&SiteStats> {
         self.sites.get(site.index())
     }
 
-    /// The node's counters. A node that came after the start has none.
+    /// The node's counters. A node that there is no room for yet has none.
     pub(crate) fn node(&self, node: NodeId) -> Option<&NodeStats> {
         self.nodes.get(node.index())
+    }
+
+    /// The counters of one of the nodes that have had a place, while it has.
+    pub(crate) fn node_of(&self, node: NodeId, generation: u32) -> Option<&NodeStats> {
+        let stats = self.node(node)?;
+        (stats.generation.load(Ordering::Relaxed) == generation).then_some(stats)
     }
 
     /// A request has ended: completed without a reason, else as the reason says.
@@ -289,6 +339,23 @@ impl Stats {
         Self {
             workers: workers.collect(),
         }
+    }
+
+    /// Makes room for sites `0..sites` and nodes `0..nodes`, before any worker hears of them.
+    pub fn reserve(&self, sites: usize, nodes: usize) {
+        for worker in &self.workers {
+            worker.sites.reserve(sites);
+            worker.nodes.reserve(nodes);
+        }
+    }
+
+    /// The version of the oldest topology that a worker may still decide by; 0 if one has not begun.
+    pub fn followed(&self) -> u64 {
+        let followed = self
+            .workers
+            .iter()
+            .map(|it| it.followed.load(Ordering::Acquire));
+        followed.min().unwrap_or_default()
     }
 
     /// How many workers these are for.

@@ -153,12 +153,16 @@ impl Snapshot {
         for (total, count) in self.refused.iter_mut().zip(&worker.refused) {
             *total += count.get();
         }
-        self.sites.resize_with(worker.sites.len(), Default::default);
-        self.nodes.resize_with(worker.nodes.len(), Default::default);
-        for (total, site) in self.sites.iter_mut().zip(&worker.sites) {
+        // The table may grow meanwhile: what has room here is added up.
+        let (sites, nodes) = (worker.sites.count(), worker.nodes.count());
+        self.sites
+            .resize_with(sites.max(self.sites.len()), Default::default);
+        self.nodes
+            .resize_with(nodes.max(self.nodes.len()), Default::default);
+        for (total, site) in self.sites.iter_mut().zip(worker.sites.iter()) {
             total.add(site);
         }
-        for (total, node) in self.nodes.iter_mut().zip(&worker.nodes) {
+        for (total, node) in self.nodes.iter_mut().zip(worker.nodes.iter()) {
             total.add(node);
         }
         worker.latency.add_to(&mut self.latency);
