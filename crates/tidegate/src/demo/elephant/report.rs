@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Serialize;
+use tidegate_culprits::table;
 
 use super::visitors::{Book, Sum};
 use super::{Named, Throttled};
@@ -13,6 +14,20 @@ pub(super) const SETTLE: Duration = Duration::from_secs(2);
 
 /// Requests that are sent so late (p99) tell more of the machine than of the site.
 const LATE_MAX_MS: f64 = 20.0;
+
+/// Columns of the table: the phase, then requests of all other classes and of the heavy one.
+const COLUMNS: [&str; 10] = [
+    "phase",
+    "s",
+    "others_done",
+    "others_lost",
+    "others_req/s",
+    "others_p50 ms",
+    "others_p99 ms",
+    "heavy_done",
+    "heavy_lost",
+    "heavy_p50 ms",
+];
 
 /// The object that `--json` prints. Scripts rely on it. Times count from the first heavy request.
 #[derive(Debug, Serialize)]
@@ -80,6 +95,13 @@ pub(super) struct Requests {
     p99_ms: Option<f64>,
 }
 
+impl Requests {
+    /// Answered with an error, or not at all.
+    fn lost(&self) -> u64 {
+        self.refused + self.failed
+    }
+}
+
 impl From<Sum> for Requests {
     fn from(sum: Sum) -> Self {
         Self {
@@ -109,6 +131,23 @@ impl Phase {
             others: book.sum(false, from, to).into(),
             elephants: book.sum(true, from, to).into(),
         })
+    }
+
+    /// Its cells, below [`COLUMNS`].
+    fn row(&self) -> Vec<String> {
+        let (others, heavy) = (&self.others, &self.elephants);
+        vec![
+            self.name.to_owned(),
+            format!("{:.1}", self.seconds),
+            others.completed.to_string(),
+            others.lost().to_string(),
+            format!("{:.0}", others.throughput_rps),
+            ms(others.p50_ms),
+            ms(others.p99_ms),
+            heavy.completed.to_string(),
+            heavy.lost().to_string(),
+            ms(heavy.p50_ms),
+        ]
     }
 }
 
@@ -140,41 +179,9 @@ impl Summary {
 
     /// For people.
     pub(super) fn table(&self) -> String {
-        let mut text = format!(
-            "{:<16} | {:^36} | {:^20}\n{:<9} {:>6} | {:>6} {:>5} {:>6} {:>7} {:>8} | {:>5} {:>5} {:>8}\n",
-            "",
-            "all others",
-            "the heavy class",
-            "phase",
-            "s",
-            "done",
-            "lost",
-            "req/s",
-            "p50 ms",
-            "p99 ms",
-            "done",
-            "lost",
-            "p50 ms"
-        );
-        for phase in &self.phases {
-            let (others, elephants) = (&phase.others, &phase.elephants);
-            // Writing to a string cannot fail.
-            writeln!(
-                text,
-                "{:<9} {:>6.1} | {:>6} {:>5} {:>6.0} {:>7} {:>8} | {:>5} {:>5} {:>8}",
-                phase.name,
-                phase.seconds,
-                others.completed,
-                others.refused + others.failed,
-                others.throughput_rps,
-                ms(others.p50_ms),
-                ms(others.p99_ms),
-                elephants.completed,
-                elephants.refused + elephants.failed,
-                ms(elephants.p50_ms),
-            )
-            .ok();
-        }
+        let mut rows = table::header(&COLUMNS);
+        rows.extend(self.phases.iter().map(Phase::row));
+        let mut text = table::numbers(&rows);
         text.push('\n');
         text.push_str(&self.verdict());
         text
