@@ -48,13 +48,14 @@ use crate::config::throttle::Throttled;
 use crate::config::values::Auto;
 use crate::config::{Admin, Config, Culprits, FrontEnd};
 use crate::culprits::front_end::watch;
+use crate::culprits::heard::Heard;
 use crate::culprits::peers::{self, PeerClient};
 use crate::driver::{Driver, DriverParts};
 use crate::failure::Failure;
 use crate::open_files;
 use crate::output::{self, Output};
 use crate::overrides_file::OverridesFile;
-use crate::peer_auth::{PeerGate, PeerKey};
+use crate::peer_auth::{Identity, PeerGate, PeerKey};
 use crate::privilege::{self, Kept};
 use crate::probe;
 use crate::reads::Reads;
@@ -142,7 +143,7 @@ async fn serve(
     let (peers, access) = exchange(&admin, front_end.culprits.as_ref())?;
     let mut running = Running::start(front_end, kept, output)?;
     running.say(&listener, output);
-    running.ask_peers(peers);
+    running.ask_peers(peers, output);
     let plane = Arc::clone(&running.plane);
     let shown = Arc::clone(&plane);
     let admin = tokio::spawn(server::serve(
@@ -199,13 +200,19 @@ fn exchange(
 ) -> Result<(Vec<PeerClient>, Access), Failure> {
     let secret = culprits.and_then(|it| it.peer_token.as_ref());
     let key = secret.or(admin.token.as_ref()).map(PeerKey::derived);
+    let no_randomness = |error| Failure::Failed(format!("no randomness: {error}"));
+    let identity = Identity::random().map_err(no_randomness)?;
+    let heard = Arc::new(Heard::new(identity));
     let peers = culprits.iter().flat_map(|it| &it.peers);
-    let peers = peers.map(|address| PeerClient::new(*address, key.clone()));
+    let peers = peers.map(|address| PeerClient::new(*address, key.clone(), Arc::clone(&heard)));
     let peers = peers.collect();
-    let gate = key.map(PeerGate::new).transpose();
-    let gate = gate.map_err(|error| Failure::Failed(format!("no randomness: {error}")))?;
-    let token = admin.token.clone();
-    Ok((peers, Access { token, peers: gate }))
+    let gate = key.map(|key| PeerGate::new(key, identity)).transpose();
+    let access = Access {
+        token: admin.token.clone(),
+        peers: gate.map_err(no_randomness)?,
+        identity: Some(identity),
+    };
+    Ok((peers, access))
 }
 
 /// Lets what is in flight end.
@@ -370,10 +377,10 @@ impl Running {
     }
 
     /// Begins to ask the other front-ends what requests they have.
-    fn ask_peers(&self, peers: Vec<PeerClient>) {
+    fn ask_peers(&self, peers: Vec<PeerClient>, output: Output) {
         let Some(watch) = &self.watch else { return };
         for client in peers {
-            tokio::spawn(peers::run(client, watch.asks(), clock::now));
+            tokio::spawn(peers::run(client, watch.asks(), output, clock::now));
         }
     }
 

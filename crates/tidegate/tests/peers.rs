@@ -5,12 +5,14 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
-use support::{FrontEnd, eventually, folder, request};
+use support::{FrontEnd, eventually, folder, free_address, request, tidegate};
 
 /// A server that answers everything.
 fn server() -> SocketAddr {
@@ -176,5 +178,220 @@ fn a_false_peer_hears_no_secret_and_is_not_believed() {
             assert!(!report.contains("/lie"), "{report}");
             report.contains("does not prove").then_some(())
         });
+    }
+}
+
+/// A machine on the way to a peer that knows no secret, and leads what comes to it elsewhere.
+#[derive(Clone, Debug)]
+struct Relay {
+    address: SocketAddr,
+    to: Arc<Mutex<Option<SocketAddr>>>,
+    led: Arc<AtomicU64>,
+}
+
+impl Relay {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let relay = Self {
+            address: listener.local_addr().unwrap(),
+            to: Arc::default(),
+            led: Arc::default(),
+        };
+        let leads = relay.clone();
+        thread::spawn(move || {
+            for asks in listener.incoming() {
+                let asks = asks.unwrap();
+                let to = *leads.to.lock().unwrap();
+                // What leads nowhere, or to a front-end that has ended, is closed.
+                let Some(answers) = to.and_then(|to| TcpStream::connect(to).ok()) else {
+                    continue;
+                };
+                leads.led.fetch_add(1, Ordering::Relaxed);
+                copy(&asks, &answers);
+                copy(&answers, &asks);
+            }
+        });
+        relay
+    }
+
+    fn lead_to(&self, front_end: &FrontEnd) {
+        *self.to.lock().unwrap() = Some(front_end.admin);
+    }
+
+    /// Waits until so many more questions were led on. The one that asks waits for each answer before it asks again.
+    fn wait_for(&self, more: u64) {
+        let before = self.led.load(Ordering::Relaxed);
+        eventually("the peer is asked again", || {
+            (self.led.load(Ordering::Relaxed) >= before + more).then_some(())
+        });
+    }
+}
+
+fn copy(from: &TcpStream, to: &TcpStream) {
+    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+    thread::spawn(move || {
+        // Either side may break off, which ends the other.
+        std::io::copy(&mut from, &mut to).ok();
+        to.shutdown(Shutdown::Write).ok();
+    });
+}
+
+/// A front-end of these tests: where it logs, and how it is asked.
+struct Asked {
+    front_end: FrontEnd,
+    folder: PathBuf,
+}
+
+impl Asked {
+    fn start(name: &str, peers: &str) -> Self {
+        Self {
+            front_end: front_end(name, ONE, SHARED, peers),
+            folder: Path::new(env!("CARGO_TARGET_TMPDIR")).join(name),
+        }
+    }
+
+    fn report(&self) -> serde_json::Value {
+        let answer = ask(&self.front_end, ONE, "GET", "/api/culprits");
+        serde_json::from_str(&answer.body).unwrap()
+    }
+
+    fn notes(&self) -> String {
+        self.report()["notes"].to_string()
+    }
+
+    /// How many requests of a class it knows, its own and its peers'.
+    fn known(&self, class: &str) -> u64 {
+        let report = self.report();
+        let mut classes = report["classes"].as_array().unwrap().iter();
+        let found = classes.find(|it| it["name"] == class);
+        found.map_or(0, |it| it["requests"].as_u64().unwrap())
+    }
+
+    /// Lines of its log with this in it.
+    fn lines(&self, part: &str) -> usize {
+        let log = std::fs::read_to_string(self.folder.join("front-end.log")).unwrap();
+        log.lines().filter(|line| line.contains(part)).count()
+    }
+}
+
+const SENT: u64 = 5;
+
+/// Requests that a front-end serves, of the class `GET /NAME/{n}`.
+fn send(front_end: &FrontEnd, name: &str) {
+    for number in 0..SENT {
+        assert_eq!(
+            front_end.get("shop", &format!("/{name}/{number}")).status,
+            200
+        );
+    }
+}
+
+/// Waits until all of them are known, and then until all that may make more of them has been asked again.
+fn known_once(asked: &Asked, relay: &Relay, class: &str) {
+    eventually("all requests are known", || {
+        (asked.known(class) >= SENT).then_some(())
+    });
+    relay.wait_for(4);
+    assert_eq!(asked.known(class), SENT, "{class}");
+}
+
+#[test]
+fn a_relay_that_leads_a_front_end_back_to_itself_is_named_and_counts_nothing_twice() {
+    let relay = Relay::start();
+    let peers = format!("\"{}\"", relay.address);
+    let one = Asked::start("peers-itself", &peers);
+    relay.lead_to(&one.front_end);
+    relay.wait_for(3);
+    send(&one.front_end, "item");
+    known_once(&one, &relay, "GET /item/{n}");
+    let why = format!("{} is this front-end itself", relay.address);
+    eventually("the report names the cause", || {
+        one.notes().contains(&why).then_some(())
+    });
+    relay.wait_for(4);
+    eventually("so does an event", || (one.lines(&why) > 0).then_some(()));
+    assert_eq!(one.lines(&why), 1);
+    // The true peer, at last. What it serves is known, and each knows the other's.
+    let other = Asked::start("peers-itself-other", "");
+    relay.lead_to(&other.front_end);
+    eventually("the peer is heard", || {
+        (!one.notes().contains("What the front-end at")).then_some(())
+    });
+    send(&other.front_end, "other");
+    known_once(&one, &relay, "GET /other/{n}");
+    for front_end in [&one, &other] {
+        assert_eq!(front_end.lines("refused a request"), 0);
+    }
+}
+
+#[test]
+fn without_a_token_too_a_front_end_knows_its_own_answer() {
+    let relay = Relay::start();
+    let configuration = format!(
+        "[[site]]\nname = \"shop\"\n[[node]]\nname = \"n1\"\naddress = \"{}\"\nsite = \"shop\"\n\
+         [culprits]\npeers = [\"{}\"]\n",
+        server(),
+        relay.address
+    );
+    let one = FrontEnd::start(&folder("peers-itself-open"), &configuration);
+    relay.lead_to(&one);
+    eventually("the report names the cause", || {
+        let notes = one.api("/api/culprits")["notes"].to_string();
+        notes.contains("is this front-end itself").then_some(())
+    });
+}
+
+#[test]
+fn one_peers_answer_does_not_pass_for_anothers() {
+    let relay = Relay::start();
+    let b = Asked::start("peers-same-b", "");
+    let c = Asked::start("peers-same-c", "");
+    let peers = format!("\"{}\", \"{}\"", relay.address, c.front_end.admin);
+    let a = Asked::start("peers-same-a", &peers);
+    relay.lead_to(&c.front_end);
+    relay.wait_for(3);
+    send(&c.front_end, "item");
+    known_once(&a, &relay, "GET /item/{n}");
+    // C was heard at its own address before, or at B's: the other one is refused.
+    let why = "is the same front-end as";
+    eventually("the report names the cause", || {
+        a.notes().contains(why).then_some(())
+    });
+    eventually("so does an event", || (a.lines(why) > 0).then_some(()));
+    relay.wait_for(4);
+    assert_eq!(a.lines(why), 1);
+    relay.lead_to(&b.front_end);
+    eventually("both are heard", || {
+        (!a.notes().contains("What the front-end at")).then_some(())
+    });
+    send(&b.front_end, "other");
+    known_once(&a, &relay, "GET /other/{n}");
+    // B is restarted: another process at the same address.
+    drop(b);
+    let again = Asked::start("peers-same-again", "");
+    relay.lead_to(&again.front_end);
+    relay.wait_for(3);
+    send(&again.front_end, "again");
+    known_once(&a, &relay, "GET /again/{n}");
+    assert_eq!(a.known("GET /item/{n}"), SENT);
+}
+
+#[test]
+fn ones_own_address_is_no_peer() {
+    let folder = folder("peers-own-address");
+    let (own, file) = (free_address(), folder.join("tidegate.toml"));
+    write_secret(&folder.join("peers"), SHARED);
+    let text = format!(
+        "{}[admin]\naddress = \"{own}\"\n[[listener]]\naddress = \"{}\"\n",
+        shop(&format!("\"{own}\"")),
+        free_address()
+    );
+    std::fs::write(&file, text).unwrap();
+    for command in ["check", "run"] {
+        let refused = tidegate().arg(command).arg(&file).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{command}: {refused:?}");
+        let said = String::from_utf8(refused.stderr).unwrap();
+        let why = format!("peer {own} is this front-end's own admin address");
+        assert!(said.contains(&why), "{command}: {said}");
     }
 }

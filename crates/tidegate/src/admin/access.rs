@@ -3,7 +3,7 @@
 //! * The two pages themselves and the two health checks: all of them, they say nothing of the cluster.
 //! * With a token configured, otherwise only those that carry it.
 //! * Other front-ends prove their right to fetch requests for culprit discovery, and nothing else, with a key
-//!   that is made from the token or has a file of its own (`peer_auth`).
+//!   that is made from the token or has a file of its own (`peer_auth`). The answer says which process gave it.
 //! * Without a token (loopback only), those whose `Host` is an address or `localhost`: a page
 //!   elsewhere cannot reach us under a name of its own (DNS rebinding).
 //! * Runtime overrides need the header [`OVERRIDE_HEADER`] or the token: a page of another origin cannot send
@@ -20,7 +20,7 @@ use tidegate_core::time::Timestamp;
 
 use super::api::{self, Answer};
 use crate::models::{EXCHANGE, OVERRIDE_HEADER};
-use crate::peer_auth::{self, PeerGate, Proven};
+use crate::peer_auth::{self, Identity, PeerGate, Proven, Unproven};
 use crate::token::Token;
 
 /// Least time between two lines about refused requests.
@@ -33,6 +33,8 @@ pub(crate) struct Access {
     pub(crate) token: Option<Token>,
     /// By what other front-ends are known.
     pub(crate) peers: Option<PeerGate>,
+    /// By what they know this process; none where nothing is exchanged.
+    pub(crate) identity: Option<Identity>,
 }
 
 /// What a request may ask for.
@@ -42,16 +44,16 @@ pub(super) enum Right {
     Open,
     /// Everything.
     All,
-    /// [`EXCHANGE`]; the answer must be sealed.
-    Exchange(Proven),
+    /// [`EXCHANGE`]; the answer must say which process gave it, and be sealed for one that has proven its right.
+    Exchange(Option<Proven>),
 }
 
 /// A request that has no right to what it asks for.
 #[derive(Debug)]
 pub(super) struct AccessRefusal {
     pub(super) answer: Box<Answer>,
-    /// What it lacks.
-    pub(super) why: &'static str,
+    /// What it lacks; none if there is nothing to say of it.
+    pub(super) why: Option<&'static str>,
 }
 
 impl Access {
@@ -69,13 +71,20 @@ impl Access {
         {
             let target = head.uri.path_and_query();
             let target = target.map_or("", |target| target.as_str());
-            let proven = gate.check(offered, target, now);
-            return proven
-                .map(Right::Exchange)
-                .ok_or_else(|| unauthorized("no proof of a peer", Some(gate), now));
+            let why = match gate.check(offered, target, now) {
+                Ok(proven) => return Ok(Right::Exchange(Some(proven))),
+                // All is well: a peer's first question asks for a challenge.
+                Err(Unproven::NeedsChallenge) => None,
+                Err(Unproven::Wrong) => Some("no proof of a peer"),
+            };
+            return Err(unauthorized(why, Some(gate), now));
         }
         let Some(token) = &self.token else {
-            return local(head).map_or(Ok(Right::All), Err);
+            let right = match exchange {
+                true => Right::Exchange(None),
+                false => Right::All,
+            };
+            return local(head).map_or(Ok(right), Err);
         };
         let bearer = offered.and_then(|offered| offered.strip_prefix("Bearer "));
         if bearer.is_some_and(|bearer| token.matches(bearer)) {
@@ -85,21 +94,28 @@ impl Access {
             Some(_) => "a wrong token",
             None => "no token",
         };
-        Err(unauthorized(why, gate, now))
+        Err(unauthorized(Some(why), gate, now))
     }
 
-    /// Proves an answer to a peer to be ours, and gives it the challenge for its next question.
-    pub(super) async fn seal(&self, answer: Answer, proven: &Proven, now: Timestamp) -> Answer {
-        let Some(gate) = &self.peers else {
-            return answer;
-        };
+    /// Says that an answer to a peer is this process's, proves it to one that has proven its right, and gives that the
+    /// challenge for its next question.
+    pub(super) async fn seal(
+        &self,
+        answer: Answer,
+        proven: Option<&Proven>,
+        now: Timestamp,
+    ) -> Answer {
         let (mut head, body) = answer.into_parts();
         // The whole body is here already: collecting it can neither wait nor fail.
         let body = body.collect().await.unwrap_or_default().to_bytes();
-        let fields = [
-            (peer_auth::MAC_HEADER, gate.answer(proven, &body)),
-            (peer_auth::CHALLENGE_HEADER, gate.challenge(now)),
-        ];
+        let mut fields = Vec::new();
+        if let Some(identity) = &self.identity {
+            fields.push((peer_auth::IDENTITY_HEADER, identity.to_string()));
+        }
+        if let (Some(gate), Some(proven)) = (&self.peers, proven) {
+            fields.push((peer_auth::MAC_HEADER, gate.answer(proven, &body)));
+            fields.push((peer_auth::CHALLENGE_HEADER, gate.challenge(now)));
+        }
         for (name, value) in fields {
             // Hexadecimal digits, which every field value may hold.
             if let Ok(value) = HeaderValue::from_str(&value) {
@@ -115,7 +131,7 @@ fn header(head: &Parts, name: HeaderName) -> Option<&str> {
 }
 
 /// The connection ends with the refusal: its seat is free for another.
-fn refuse(status: StatusCode, why: &'static str, text: &str) -> AccessRefusal {
+fn refuse(status: StatusCode, why: Option<&'static str>, text: &str) -> AccessRefusal {
     let mut answer = api::error(status, text);
     let close = HeaderValue::from_static("close");
     answer.headers_mut().insert(CONNECTION, close);
@@ -125,7 +141,11 @@ fn refuse(status: StatusCode, why: &'static str, text: &str) -> AccessRefusal {
     }
 }
 
-fn unauthorized(why: &'static str, gate: Option<&PeerGate>, now: Timestamp) -> AccessRefusal {
+fn unauthorized(
+    why: Option<&'static str>,
+    gate: Option<&PeerGate>,
+    now: Timestamp,
+) -> AccessRefusal {
     let text = "a token is needed: Authorization: Bearer …";
     let mut refusal = refuse(StatusCode::UNAUTHORIZED, why, text);
     let headers = refusal.answer.headers_mut();
@@ -145,11 +165,13 @@ fn unauthorized(why: &'static str, gate: Option<&PeerGate>, now: Timestamp) -> A
 fn local(head: &Parts) -> Option<AccessRefusal> {
     if !header(head, HOST).is_some_and(is_own_host) {
         let text = "ask by address or as localhost, not by another name";
-        return Some(refuse(StatusCode::FORBIDDEN, "another host's name", text));
+        let why = Some("another host's name");
+        return Some(refuse(StatusCode::FORBIDDEN, why, text));
     }
     if head.method == Method::POST && !head.headers.contains_key(OVERRIDE_HEADER) {
         let text = format!("a runtime override needs the header `{OVERRIDE_HEADER}: 1`");
-        return Some(refuse(StatusCode::FORBIDDEN, "no override header", &text));
+        let why = Some("no override header");
+        return Some(refuse(StatusCode::FORBIDDEN, why, &text));
     }
     None
 }

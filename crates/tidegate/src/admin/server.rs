@@ -170,8 +170,8 @@ impl<P: Fn() -> Arc<Plane> + Send + Sync + 'static> Desk<P> {
         let right = match self.access.judge(&head, now) {
             Ok(right) => right,
             Err(refusal) => {
-                let line = lock(&self.refusals).line(from, refusal.why, now);
-                if let Some(line) = line {
+                let line = |why| lock(&self.refusals).line(from, why, now);
+                if let Some(line) = refusal.why.and_then(line) {
                     self.output.event("admin_refused", &line);
                 }
                 return *refusal.answer;
@@ -189,7 +189,7 @@ impl<P: Fn() -> Arc<Plane> + Send + Sync + 'static> Desk<P> {
             Err(refusal) => refusal,
         };
         let answer = match right {
-            Right::Exchange(proven) => self.access.seal(answer, &proven, now).await,
+            Right::Exchange(proven) => self.access.seal(answer, proven.as_ref(), now).await,
             Right::Open | Right::All => answer,
         };
         if let Some(seat) = known {

@@ -46,7 +46,10 @@ impl Scene {
 
     fn ask(&self, token: bool, request: &Request<Bytes>) -> (StatusCode, http::HeaderMap, Vec<u8>) {
         let token = token.then(|| Token::parse(TOKEN).unwrap());
-        let access = Access { token, peers: None };
+        let access = Access {
+            token,
+            ..Access::default()
+        };
         let plane = Arc::clone(&self.plane);
         let desk = Desk::new(move || Arc::clone(&plane), access, Output::QUIET);
         let (head, body) = request.clone().into_parts();

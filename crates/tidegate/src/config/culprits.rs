@@ -1,6 +1,6 @@
 //! Discovery of culprits: the table, and what it means.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -82,12 +82,40 @@ fn patterns(file: &CulpritsFile) -> Vec<Pattern> {
     texts.filter_map(|it| class_pattern(it).ok()).collect()
 }
 
+/// Each of the others counts once, and this front-end is none of them.
+fn check_peers(peers: &[At<SocketAddr>], admin: &At<SocketAddr>, problems: &mut Problems) {
+    for (place, peer) in peers.iter().enumerate() {
+        let address = peer.value;
+        if leads_to(address, admin.value) {
+            let message = format!("peer {address} is this front-end's own admin address");
+            let help = "`peers` are the other front-ends: leave this one out";
+            problems.push(Problem::new(peer.place(), message, "not another front-end").help(help));
+        } else if let Some(first) = peers[..place].iter().find(|it| it.value == address) {
+            let message = format!("two peers with the address {address}");
+            let problem = Problem::new(peer.place(), message, "again here");
+            problems.push(problem.context(first.place(), "first here"));
+        }
+    }
+}
+
+/// Whether a connection to an address from this machine surely comes to a listener: its own address, or one of this
+/// machine alone where it listens on all of them. Other addresses of the machine are not known here.
+fn leads_to(to: SocketAddr, listener: SocketAddr) -> bool {
+    let (ip, own) = (to.ip().to_canonical(), listener.ip().to_canonical());
+    let here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+    let on_all = own.is_unspecified() && here(ip) && (own.is_ipv6() || ip.is_ipv4());
+    // An unspecified address is reached as the loopback address of its family.
+    let first = own.is_loopback() && ip.is_unspecified() && own.is_ipv4() == ip.is_ipv4();
+    to.port() != 0 && to.port() == listener.port() && (ip == own || on_all || first)
+}
+
 /// What the file wants; none if discovery is off. All that is wrong is among the problems.
 pub(super) fn culprits(
     file: &ConfigFile,
     folder: &Path,
     problems: &mut Problems,
 ) -> Option<Culprits> {
+    let admin = &file.admin.address;
     let file = &file.culprits;
     for class in &file.classes.value {
         if let Err(error) = class_pattern(class) {
@@ -102,6 +130,7 @@ pub(super) fn culprits(
         let message = format!("at most {PEERS_MAX} other front-ends");
         problems.push(Problem::new(over.place(), message, "one too many"));
     }
+    check_peers(&file.peers.value, admin, problems);
     let peer_token = file.peer_token_file.value.as_ref();
     let peer_token = peer_token.and_then(|path| match Token::load(&folder.join(path)) {
         Ok(token) => Some(token),
@@ -128,4 +157,37 @@ pub(super) fn culprits(
         automatic,
         state: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_leads_to_its_own_listener_where_that_can_be_seen() {
+        let leads =
+            |to: &str, listener: &str| leads_to(to.parse().unwrap(), listener.parse().unwrap());
+        for (to, listener) in [
+            ("127.0.0.1:9900", "127.0.0.1:9900"),
+            ("10.0.0.2:9900", "10.0.0.2:9900"),
+            ("[::ffff:10.0.0.2]:9900", "10.0.0.2:9900"),
+            ("127.0.0.1:9900", "0.0.0.0:9900"),
+            ("127.0.0.1:9900", "[::]:9900"),
+            ("[::1]:9900", "[::]:9900"),
+            ("0.0.0.0:9900", "127.0.0.1:9900"),
+        ] {
+            assert!(leads(to, listener), "{to} {listener}");
+        }
+        for (to, listener) in [
+            ("127.0.0.1:9901", "127.0.0.1:9900"),
+            ("127.0.0.2:9900", "127.0.0.1:9900"),
+            ("10.0.0.3:9900", "0.0.0.0:9900"),
+            ("10.0.0.3:9900", "[::]:9900"),
+            ("[::1]:9900", "0.0.0.0:9900"),
+            ("[::1]:9900", "127.0.0.1:9900"),
+            ("127.0.0.1:0", "127.0.0.1:0"),
+        ] {
+            assert!(!leads(to, listener), "{to} {listener}");
+        }
+    }
 }

@@ -26,7 +26,7 @@ use crate::admin::server::{
 use crate::driver::Driver;
 use crate::models::EXCHANGE;
 use crate::output::Output;
-use crate::peer_auth::{Nonce, PeerGate, PeerKey, offered_challenge};
+use crate::peer_auth::{Identity, PeerGate, PeerKey, Question, offered_challenge};
 use crate::testing;
 use crate::token::Token;
 use tidegate_proxy::Ports;
@@ -46,10 +46,18 @@ fn key() -> PeerKey {
 
 /// Asks for a token, and knows peers by it.
 fn guarded() -> Access {
+    let identity = Identity::random().unwrap();
     Access {
         token: Some(token()),
-        peers: Some(PeerGate::new(key()).unwrap()),
+        peers: Some(PeerGate::new(key(), identity).unwrap()),
+        identity: Some(identity),
     }
+}
+
+/// What a peer asks.
+fn question(challenge: &str, target: &str) -> Question {
+    let asked = (HERE, 9900).into();
+    Question::new(challenge, Identity::random().unwrap(), asked, target).unwrap()
 }
 
 /// A server on a thread of its own, for as long as the test runs.
@@ -109,11 +117,7 @@ fn idle_and_slow_connections_keep_neither_health_checks_nor_operators_out() {
 
 #[test]
 fn halves_of_orders_keep_health_checks_out_no_more_where_everybody_may_order() {
-    let open = Access {
-        token: None,
-        peers: None,
-    };
-    let (_driver, address) = server(open);
+    let (_driver, address) = server(Access::default());
     let half = "POST /api/throttle HTTP/1.1\r\nHost: 127.0.0.1\r\ntidegate-override: 1\r\nContent-Length: 1000\r\n\r\n{";
     let held: Vec<_> = (0..SEATS_MAX * 2).map(|_| connect(address, half)).collect();
     for path in ["/livez", "/readyz"] {
@@ -406,16 +410,14 @@ fn judged(
 fn a_peers_proof_opens_the_exchange_and_nothing_else() {
     let access = guarded();
     let target = format!("{EXCHANGE}?after=3");
-    let prove = |challenge: &str, target: &str| {
-        Some(key().prove(challenge, &Nonce::random().unwrap(), target))
-    };
+    let prove = |challenge: &str, target: &str| Some(key().prove(&question(challenge, target)));
     let (status, challenge) =
         judged(&access, Method::GET, &target, prove("", &target)).unwrap_err();
     assert_eq!(status, StatusCode::UNAUTHORIZED);
     let challenge = challenge.unwrap();
     let proof = prove(&challenge, &target);
     let proven = judged(&access, Method::GET, &target, proof.clone());
-    assert!(matches!(proven, Ok(Right::Exchange(_))), "{proven:?}");
+    assert!(matches!(proven, Ok(Right::Exchange(Some(_)))), "{proven:?}");
     for (method, other) in [
         (Method::POST, target.as_str()),
         (Method::GET, "/api/status"),
@@ -480,8 +482,8 @@ fn an_answer_to_a_peer_carries_its_proof() {
         is_offer.then(|| offered_challenge(value)).flatten()
     });
     let challenge = offer.unwrap();
-    let nonce = Nonce::random().unwrap();
-    let proof = key().prove(challenge, &nonce, &target);
+    let question = question(challenge, &target);
+    let proof = key().prove(&question);
     let sealed = get(address, &target, &format!("Authorization: {proof}\r\n"));
     let (head, body) = sealed.split_once("\r\n\r\n").unwrap();
     let field = |name: &str| {
@@ -490,8 +492,46 @@ fn an_answer_to_a_peer_carries_its_proof() {
             .unwrap()
     };
     let mac = field("tidegate-peer-mac: ");
-    assert!(key().is_answer(challenge, &nonce, &target, body.as_bytes(), mac));
+    let identity = Identity::parse(field("tidegate-peer-identity: ")).unwrap();
+    assert!(key().is_answer(&question, identity, body.as_bytes(), mac));
     assert!(!field("tidegate-peer-challenge: ").is_empty());
     let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
     assert!(!get(address, &target, &bearer).contains("tidegate-peer-mac"));
+}
+
+/// Where no token is needed, peers are not proven but say which process they are.
+#[test]
+fn an_open_answer_to_a_peer_says_which_process_gave_it() {
+    let identity = Identity::random().unwrap();
+    let open = Access {
+        identity: Some(identity),
+        ..Access::default()
+    };
+    let (_driver, address) = server(open);
+    let get = |path: &str| {
+        let text = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+        answer(connect(address, &text))
+    };
+    let named = format!("tidegate-peer-identity: {identity}\r\n");
+    let exchanged = get(&format!("{EXCHANGE}?after=0"));
+    assert!(exchanged.contains(&named), "{exchanged}");
+    assert!(!exchanged.contains("tidegate-peer-mac"), "{exchanged}");
+    assert!(!get("/api/status").contains("tidegate-peer"));
+}
+
+/// A peer's first question has no challenge, which is no attack; one without the key is.
+#[test]
+fn a_peers_first_question_is_no_line_in_the_log() {
+    let access = guarded();
+    let target = format!("{EXCHANGE}?after=0");
+    let why = |key: PeerKey| {
+        let request = Request::get(&target);
+        let request = request.header(AUTHORIZATION, key.prove(&question("", &target)));
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let refused = access.judge(&head, Timestamp::from_millis(1000));
+        refused.unwrap_err().why
+    };
+    assert_eq!(why(key()), None);
+    let stranger = PeerKey::derived(&Token::parse("another-secret-of-it").unwrap());
+    assert_eq!(why(stranger), Some("no proof of a peer"));
 }
