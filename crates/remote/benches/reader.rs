@@ -122,6 +122,7 @@ fn run(transport: &str, nodes: usize, interval_us: u64, seconds: u64) {
     let targets = (0..nodes)
         .map(|node| Target {
             node: NodeId(node as u32),
+            generation: 0,
             transport: match responders.get(node % RESPONDERS) {
                 None => Transport::Shm { path: path.clone() },
                 Some(responder) => Transport::Udp {

@@ -42,7 +42,11 @@ impl Reads {
                 NodeRead::Shm { path } => Transport::Shm { path: path.clone() },
             };
             let node = NodeId(index as u32);
-            Some(Target { node, transport })
+            Some(Target {
+                node,
+                generation: 0,
+                transport,
+            })
         };
         let shared = reads.iter().map(|read| match read {
             NodeRead::Shm { path } => Some(path.clone()),

@@ -54,6 +54,11 @@ impl KeyChoice {
         }
     }
 
+    /// Whether a key is one of the node's, be it asked with or not.
+    pub(super) fn names(&self, key: usize) -> bool {
+        self.own.contains(&key)
+    }
+
     /// The key to use where only one that the node knows makes sense.
     pub(super) fn current(&self) -> Option<usize> {
         self.own.get(self.current).copied()

@@ -14,7 +14,8 @@
 //! | `atomics` | what the director asks of nodes' words |
 //! | `node` | one node: from an answer to the load table |
 //! | `worker` | the thread: sockets, batches, waiting |
-//! | `status` | what it tells meanwhile |
+//! | `targets` | nodes that come and go |
+//! | `status` | what it reports meanwhile |
 //!
 //! A node that does not answer costs its requests and nothing else: its load gets older, and
 //! old is unknown. After 64 reads in a row without a record it is read only every 16th round
@@ -28,18 +29,20 @@ mod node;
 mod peers;
 mod schedule;
 mod status;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tidegate_core::load::LoadTable;
+use tidegate_core::places::Places;
 use tidegate_core::topology::NodeId;
 
 use crate::privilege;
@@ -60,7 +63,7 @@ const FAULTS_MAX: u32 = 64;
 const BACKOFF: u64 = 16;
 
 /// How a node's region is reached.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// Shared memory on this host.
     Shm {
@@ -77,10 +80,12 @@ pub enum Transport {
 }
 
 /// A node to be read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its index in the load table.
+    /// Its place in the load table.
     pub node: NodeId,
+    /// Which of the nodes that have its place: nothing that is known of one is taken for another one's.
+    pub generation: u32,
     /// How it is reached.
     pub transport: Transport,
 }
@@ -137,14 +142,12 @@ impl Reader {
         table: Arc<LoadTable>,
         options: ReaderOptions,
     ) -> Result<ReaderHandle, ReaderError> {
-        check(&targets, &table, &options)?;
-        let nodes: Vec<_> = targets.iter().map(|target| target.node).collect();
-        let shared = Arc::new(ReaderState {
-            nodes: targets.iter().map(|_| Shared::default()).collect(),
-            stats: SharedStats::default(),
-            stop: AtomicBool::new(false),
-        });
-        let worker = Worker::new(targets, table, Arc::clone(&shared), &options)?;
+        if options.interval < INTERVAL_MIN {
+            return Err(ReaderError::Interval(options.interval));
+        }
+        check(&targets, &table)?;
+        let shared = Arc::new(ReaderState::new(table.nodes()));
+        let worker = Worker::new(targets, Arc::clone(&table), Arc::clone(&shared), &options)?;
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let wants_realtime = options.realtime;
         let thread = std::thread::Builder::new()
@@ -162,8 +165,8 @@ impl Reader {
         let realtime = told.recv().unwrap_or(Ok(Err(RealtimeRefused::Unwanted)));
         let realtime = realtime.map_err(RegionError::io("give the reader's privileges away"))?;
         Ok(ReaderHandle {
-            indices: indices(&nodes),
             shared,
+            table,
             realtime,
             thread: Some(thread),
         })
@@ -173,27 +176,72 @@ impl Reader {
 /// What thread and handle share.
 #[derive(Debug)]
 struct ReaderState {
-    /// In the order of the targets.
-    nodes: Box<[Shared]>,
+    /// By node.
+    nodes: Places<Shared>,
     stats: SharedStats,
     stop: AtomicBool,
+    /// What is to be read from now on, until the thread takes it over.
+    wanted: Mutex<Option<Wanted>>,
+    /// Whether there is something there.
+    is_wanted: AtomicBool,
+    /// The version of what is read.
+    followed: AtomicU64,
+}
+
+/// Targets, and a version of the asker's.
+#[derive(Debug)]
+struct Wanted {
+    targets: Vec<Target>,
+    version: u64,
+}
+
+impl ReaderState {
+    fn new(nodes: usize) -> Self {
+        Self {
+            nodes: Places::new(nodes, Shared::default),
+            stats: SharedStats::default(),
+            stop: AtomicBool::new(false),
+            wanted: Mutex::new(None),
+            is_wanted: AtomicBool::new(false),
+            followed: AtomicU64::new(0),
+        }
+    }
 }
 
 /// A running reader; it ends when this is dropped.
 #[derive(Debug)]
 pub struct ReaderHandle {
-    /// By node, the index of its target.
-    indices: Vec<Option<u32>>,
     shared: Arc<ReaderState>,
+    table: Arc<LoadTable>,
     realtime: Result<(), RealtimeRefused>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ReaderHandle {
+    /// These nodes are read from now on, in place of those before; what is known of those that stay is kept. The
+    /// thread takes it over within a slot, and then [follows](Self::followed) this version.
+    ///
+    /// # Errors
+    /// As of [`Reader::spawn`]; then all stays as it is.
+    pub fn set_targets(&self, targets: Vec<Target>, version: u64) -> Result<(), ReaderError> {
+        check(&targets, &self.table)?;
+        self.shared.nodes.reserve(self.table.nodes());
+        let wanted = self.shared.wanted.lock();
+        let mut wanted = wanted.unwrap_or_else(PoisonError::into_inner);
+        *wanted = Some(Wanted { targets, version });
+        self.shared.is_wanted.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// The version of the targets that are read: nothing is written any more for nodes that these lack.
+    pub fn followed(&self) -> u64 {
+        self.shared.followed.load(Ordering::Acquire)
+    }
+
     /// How the reads of a node go, if it is one of the targets.
     pub fn status(&self, node: NodeId) -> Option<NodeReadStatus> {
-        let index = (*self.indices.get(node.index())?)?;
-        Some(self.shared.nodes[index as usize].status())
+        let shared = self.shared.nodes.get(node.index())?;
+        shared.is_read().then(|| shared.status())
     }
 
     /// Front-ends that read the same nodes, ourselves included, as most nodes counted them within
@@ -223,16 +271,9 @@ impl Drop for ReaderHandle {
     }
 }
 
-fn check(
-    targets: &[Target],
-    table: &LoadTable,
-    options: &ReaderOptions,
-) -> Result<(), ReaderError> {
+fn check(targets: &[Target], table: &LoadTable) -> Result<(), ReaderError> {
     if targets.len() > TARGETS_MAX {
         return Err(ReaderError::Targets(targets.len()));
-    }
-    if options.interval < INTERVAL_MIN {
-        return Err(ReaderError::Interval(options.interval));
     }
     let mut seen = vec![false; table.nodes()];
     for target in targets {
@@ -243,14 +284,4 @@ fn check(
         }
     }
     Ok(())
-}
-
-/// By node, the index of its target.
-fn indices(nodes: &[NodeId]) -> Vec<Option<u32>> {
-    let length = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);
-    let mut indices = vec![None; length];
-    for (index, node) in nodes.iter().enumerate() {
-        indices[node.index()] = Some(index as u32);
-    }
-    indices
 }

@@ -12,6 +12,7 @@ use tidegate_core::record::{AGGREGATE_LINES, LINE_BYTES, LoadRecord, RecordError
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
+use super::Target;
 use super::atomics::Atomics;
 use super::front_ends::Counted;
 use super::in_flight::InFlightReads;
@@ -64,6 +65,8 @@ impl UdpPath {
 /// What is kept of one node.
 pub(super) struct Node {
     pub(super) id: NodeId,
+    /// What it was made from.
+    pub(super) target: Target,
     path: Path,
     history: History,
     /// Sequence and generation of the newest record that was believed; zero: none yet.
@@ -80,9 +83,10 @@ pub(super) struct Times {
 }
 
 impl Node {
-    pub(super) fn new(id: NodeId, path: Path) -> Self {
+    pub(super) fn new(target: Target, path: Path) -> Self {
         Self {
-            id,
+            id: target.node,
+            target,
             path,
             history: History::default(),
             sequence: 0,

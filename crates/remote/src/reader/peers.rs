@@ -77,6 +77,8 @@ pub(super) enum Asked {
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     all: Vec<Peer>,
+    /// Those that nothing is asked at any more, to be used again.
+    free: Vec<usize>,
     by_address: HashMap<SocketAddr, usize>,
     by_initiator: HashMap<u64, Asked>,
 }
@@ -93,22 +95,38 @@ impl Peers {
         let peer = match self.by_address.get(&address) {
             Some(known) => *known,
             None => {
-                let peer = self.all.len();
-                let initiator = self.draw(Asked::Reads(peer))?;
-                self.all.push(Peer {
+                let peer = self.free.last().copied().unwrap_or(self.all.len());
+                let new = Peer {
                     address,
                     name: address.into(),
                     socket,
-                    initiator,
+                    initiator: self.draw(Asked::Reads(peer))?,
                     nodes: Vec::new(),
                     number: 0,
-                });
+                };
+                match self.free.pop() {
+                    Some(free) => self.all[free] = new,
+                    None => self.all.push(new),
+                }
                 self.by_address.insert(address, peer);
                 peer
             }
         };
         self.all[peer].nodes.push(node);
         Ok((peer, self.draw(Asked::Atomics(node))?))
+    }
+
+    /// Takes a node away, which is asked at this peer and has this initiator of atomics. Answers that come late are to
+    /// nothing that was asked.
+    pub(super) fn remove(&mut self, node: usize, peer: usize, atomics: u64) {
+        self.by_initiator.remove(&atomics);
+        let at = &mut self.all[peer];
+        at.nodes.retain(|it| *it != node);
+        if at.nodes.is_empty() {
+            self.by_initiator.remove(&at.initiator);
+            self.by_address.remove(&at.address);
+            self.free.push(peer);
+        }
     }
 
     /// An initiator that is not taken.

@@ -53,6 +53,15 @@ impl Schedule {
         }
     }
 
+    /// Goes on with so many nodes.
+    pub(super) fn of(self, nodes: usize, interval: Duration, now: Timestamp) -> Self {
+        Self {
+            overruns: self.overruns,
+            rounds: self.rounds,
+            ..Self::new(nodes, interval, now)
+        }
+    }
+
     /// Begins a slot: the nodes to read in it, and whether a round of all nodes begins.
     pub(super) fn begin(&mut self, now: Timestamp) -> (Range<usize>, bool) {
         self.began = now;

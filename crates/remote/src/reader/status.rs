@@ -1,7 +1,7 @@
 //! What the reader tells about each node and about itself, while it runs.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::load::{Implausible, Rung};
@@ -134,6 +134,8 @@ pub(super) struct Shared {
     key: AtomicU32,
     /// What is known of the key of an agent that has another one than its node's.
     other_key: AtomicU64,
+    /// Whether the node is read.
+    is_read: AtomicBool,
 }
 
 /// The node's own, as far as known.
@@ -145,6 +147,52 @@ const REPLACED_KEY: u64 = 1;
 const RTT_SHARE: u64 = 8;
 
 impl Shared {
+    /// The node is read from now on: nothing is known of its reads.
+    pub(super) fn begin(&self) {
+        let Self {
+            reads,
+            unchanged,
+            timeouts,
+            torn,
+            implausible,
+            rtt_ns,
+            progress_at,
+            restarts,
+            consecutive,
+            rung_fault,
+            key,
+            other_key,
+            is_read,
+        } = self;
+        for word in [
+            reads,
+            unchanged,
+            timeouts,
+            torn,
+            implausible,
+            rtt_ns,
+            progress_at,
+            rung_fault,
+            other_key,
+        ] {
+            word.store(0, Ordering::Relaxed);
+        }
+        for word in [restarts, consecutive, key] {
+            word.store(0, Ordering::Relaxed);
+        }
+        is_read.store(true, Ordering::Release);
+    }
+
+    /// The node is not read any more.
+    pub(super) fn end(&self) {
+        self.is_read.store(false, Ordering::Release);
+    }
+
+    /// Whether the node is read.
+    pub(super) fn is_read(&self) -> bool {
+        self.is_read.load(Ordering::Acquire)
+    }
+
     /// A read gave a new record, made on this rung.
     pub(super) fn read(&self, rung: u8, rtt: Duration) {
         self.rung_fault.store(rung.into(), Ordering::Relaxed);

@@ -65,6 +65,7 @@ fn any_port() -> SocketAddr {
 fn udp(node: u32, address: SocketAddr) -> Target {
     Target {
         node: NodeId(node),
+        generation: 0,
         transport: Transport::Udp {
             address,
             keys: vec![key()],
@@ -75,6 +76,7 @@ fn udp(node: u32, address: SocketAddr) -> Target {
 fn shm(node: u32, path: PathBuf) -> Target {
     Target {
         node: NodeId(node),
+        generation: 0,
         transport: Transport::Shm { path },
     }
 }
@@ -382,6 +384,7 @@ fn an_agent_changes_over_to_a_new_key_without_the_reader() {
     let address = responder.address();
     let target = Target {
         node: NodeId(0),
+        generation: 0,
         transport: Transport::Udp {
             address,
             keys: vec![new.clone(), key()],

@@ -8,26 +8,24 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use tidegate_core::load::{LoadTable, Rung, WordReply};
+use tidegate_core::load::{LoadTable, WordReply};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::NodeId;
 
 use super::atomics::{Due, RequestIds};
 use super::front_ends;
 use super::in_flight::InFlightRead;
-use super::keys::{KeyChoice, Purpose};
-use super::node::{LINES, LINES_BYTES, Node, Path, Times, UdpPath};
+use super::keys::Purpose;
+use super::node::{LINES, LINES_BYTES, Node, Times};
 use super::peers::{Asked, Peers};
 use super::schedule::Schedule;
 use super::status::{ReadFault, ReaderStats};
-use super::{ReaderOptions, ReaderState, Target, Transport};
+use super::{ReaderOptions, ReaderState, Target};
 use crate::clock;
 use crate::region::RegionError;
-use crate::shm::ShmRegion;
 use crate::udp::Key;
 use crate::udp::batch::Batch;
 use crate::udp::nonces::Nonces;
-use crate::udp::socket::for_requests;
 use crate::udp::wire::{HEADER_BYTES, Reply, Request, Status, TRIAL, Unverified, message_bytes};
 
 /// Requests per system call. All of them count as sent when the call begins, so that more
@@ -46,9 +44,9 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 const STATS_EVERY: Duration = Duration::from_millis(100);
 
 /// One socket and what goes through it.
-struct Socket {
-    socket: UdpSocket,
-    ipv4: bool,
+pub(super) struct Socket {
+    pub(super) socket: UdpSocket,
+    pub(super) ipv4: bool,
 }
 
 impl Socket {
@@ -79,13 +77,14 @@ impl Buffers {
 
 /// What the thread owns.
 pub(super) struct Worker {
-    nodes: Vec<Node>,
-    sockets: Vec<Socket>,
-    peers: Peers,
-    keys: Vec<Key>,
+    /// None at an index that a node had which is read no more.
+    pub(super) nodes: Vec<Option<Node>>,
+    pub(super) sockets: Vec<Socket>,
+    pub(super) peers: Peers,
+    pub(super) keys: Vec<Key>,
     nonces: Nonces,
     table: Arc<LoadTable>,
-    shared: Arc<ReaderState>,
+    pub(super) shared: Arc<ReaderState>,
     interval: Duration,
     timeout: Duration,
     slot_began: Timestamp,
@@ -118,41 +117,9 @@ impl Worker {
             stats_at: Timestamp::ZERO,
         };
         for target in targets {
-            let path = match target.transport {
-                Transport::Shm { path } => {
-                    Path::Local(Box::new(ShmRegion::impatient(&path)), Rung::SharedMemory)
-                }
-                Transport::Udp { address, keys } => {
-                    let socket = worker.socket(address.is_ipv4())?;
-                    let node = worker.nodes.len();
-                    let (peer, initiator) = worker.peers.add(node, address, socket)?;
-                    let keys = keys.into_iter().map(|key| worker.key(key));
-                    let keys = KeyChoice::new(keys.collect());
-                    Path::Udp(Box::new(UdpPath::new(peer, keys, initiator)))
-                }
-            };
-            worker.nodes.push(Node::new(target.node, path));
+            worker.add(target)?;
         }
         Ok(worker)
-    }
-
-    /// The socket for a family of addresses.
-    fn socket(&mut self, ipv4: bool) -> Result<usize, RegionError> {
-        if let Some(socket) = self.sockets.iter().position(|socket| socket.ipv4 == ipv4) {
-            return Ok(socket);
-        }
-        let socket = for_requests(ipv4)?;
-        self.sockets.push(Socket { socket, ipv4 });
-        Ok(self.sockets.len() - 1)
-    }
-
-    /// The index of a key, which many nodes share.
-    fn key(&mut self, key: Key) -> usize {
-        let known = self.keys.iter().position(|known| *known == key);
-        known.unwrap_or_else(|| {
-            self.keys.push(key);
-            self.keys.len() - 1
-        })
     }
 
     pub(super) fn run(mut self) {
@@ -162,6 +129,9 @@ impl Worker {
         let mut buffers = Buffers::new();
         let mut schedule = Schedule::new(self.nodes.len(), self.interval, clock::now());
         while !self.stopped() {
+            if self.take_wanted() {
+                schedule = schedule.of(self.nodes.len(), self.interval, clock::now());
+            }
             self.slot_began = clock::now();
             self.awaited = 0;
             let (group, _) = schedule.begin(self.slot_began);
@@ -191,12 +161,14 @@ impl Worker {
     fn send(&mut self, buffers: &mut Buffers, socket: usize, group: Range<usize>, round: u64) {
         let mut now = clock::now();
         for index in group {
-            let node = &mut self.nodes[index];
+            let Some(node) = &mut self.nodes[index] else {
+                continue;
+            };
+            let shared = &self.shared.nodes[node.id.index()];
             let Some(path) = node.udp_mut() else {
                 continue;
             };
             let peer = self.peers.get_mut(path.peer);
-            let shared = &self.shared.nodes[index];
             if peer.socket != socket {
                 continue;
             }
@@ -249,7 +221,9 @@ impl Worker {
 
     /// Sends what is asked of a node's words, if anything is.
     fn ask(&mut self, buffers: &mut Buffers, index: usize, now: Timestamp) {
-        let node = &mut self.nodes[index];
+        let Some(node) = &mut self.nodes[index] else {
+            return;
+        };
         let id = node.id;
         let Some(path) = node.udp_mut() else {
             return;
@@ -293,11 +267,11 @@ impl Worker {
                 // No route, a full buffer, a filter: the others are sent all the same.
                 let (index, is_read) = sent[usize::from(slot)];
                 unsent += 1;
-                if is_read {
-                    if let Some(path) = nodes[index].udp_mut() {
+                if is_read && let Some(node) = &mut nodes[index] {
+                    if let Some(path) = node.udp_mut() {
                         path.in_flight.end_last();
                     }
-                    shared[index].faults(ReadFault::Unreachable, 1);
+                    shared[node.id.index()].faults(ReadFault::Unreachable, 1);
                 }
             });
         self.stats.sent += sent.len() as u64;
@@ -306,8 +280,10 @@ impl Worker {
     }
 
     fn read_local(&mut self, index: usize, round: u64) {
-        let node = &mut self.nodes[index];
-        let shared = &self.shared.nodes[index];
+        let Some(node) = &mut self.nodes[index] else {
+            return;
+        };
+        let shared = &self.shared.nodes[node.id.index()];
         if node.udp().is_none() && shared.is_due(index, round) {
             node.read_local(shared, &self.table);
             self.stats.sent += 1;
@@ -393,14 +369,19 @@ impl Worker {
         reply: &Unverified<'_>,
         received_at: Timestamp,
     ) {
-        let shared = &self.shared.nodes[index];
+        let Some(node) = &self.nodes[index] else {
+            return;
+        };
+        let shared = &self.shared.nodes[node.id.index()];
         let Ok((reply, lines)) = reply.verify(&self.keys[read.key]) else {
             // The true answer may still come.
             self.stats.forged += 1;
             shared.faults(ReadFault::WrongKey, 1);
             return;
         };
-        let node = &mut self.nodes[index];
+        let Some(node) = &mut self.nodes[index] else {
+            return;
+        };
         let Some(path) = node.udp_mut() else {
             return;
         };
@@ -447,7 +428,9 @@ impl Worker {
         reply: &Unverified<'_>,
         received_at: Timestamp,
     ) {
-        let node = &mut self.nodes[index];
+        let Some(node) = &mut self.nodes[index] else {
+            return;
+        };
         let id = node.id;
         let Some(path) = node.udp_mut() else { return };
         let Some(key) = path.keys.current() else {
@@ -483,12 +466,13 @@ impl Worker {
                     return None;
                 }
                 peer.nodes.iter().find_map(|index| {
-                    let read = self.nodes[*index].udp()?.in_flight.pending(reply.nonce())?;
+                    let path = self.nodes[*index].as_ref()?.udp()?;
+                    let read = path.in_flight.pending(reply.nonce())?;
                     Some(Expected::Read(*index, read))
                 })?
             }
             Asked::Atomics(index) => {
-                let path = self.nodes[index].udp()?;
+                let path = self.nodes[index].as_ref()?.udp()?;
                 if !self.peers.get(path.peer).is(source) {
                     return None;
                 }
@@ -501,7 +485,7 @@ impl Worker {
     /// The node that is asked with this key; none for one that was replaced.
     fn whose(&self, key: usize) -> Option<NodeId> {
         let has = |node: &&Node| node.udp().is_some_and(|path| path.keys.has(key));
-        let owner = self.nodes.iter().find(has);
+        let owner = self.nodes.iter().flatten().find(has);
         owner.map(|node| node.id)
     }
 
@@ -512,7 +496,7 @@ impl Worker {
         self.stats.overruns = schedule.overruns();
         (self.stats.cpu_user, self.stats.cpu_system) = clock::thread_cpu();
         self.shared.stats.store(&self.stats);
-        let counted = self.nodes.iter_mut().filter_map(Node::udp_mut);
+        let counted = self.nodes.iter_mut().flatten().filter_map(Node::udp_mut);
         let readers = front_ends::estimate(counted.map(|path| path.front_ends.current(now)));
         self.shared.stats.readers.store(readers, Ordering::Relaxed);
     }

@@ -5,8 +5,8 @@ use tidegate_core::load::{Implausible, WordOp};
 use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::topology::NodeId;
 
-use super::super::status::{NodeReadStatus, Shared, SharedStats};
-use super::super::{BACKOFF, FAULTS_MAX};
+use super::super::status::NodeReadStatus;
+use super::super::{BACKOFF, FAULTS_MAX, Transport, Wanted};
 use super::*;
 use crate::udp::wire::{MESSAGE_BYTES_MAX, Verb};
 
@@ -42,17 +42,14 @@ impl Network {
         let sockets: Vec<_> = (0..nodes).map(|_| loopback()).collect();
         let target = |(node, socket): (usize, &UdpSocket)| Target {
             node: NodeId(node as u32),
+            generation: 0,
             transport: Transport::Udp {
                 address: socket.local_addr().unwrap(),
                 keys: keys(node),
             },
         };
         let targets: Vec<_> = sockets.iter().enumerate().map(target).collect();
-        let shared = Arc::new(ReaderState {
-            nodes: targets.iter().map(|_| Shared::default()).collect(),
-            stats: SharedStats::default(),
-            stop: false.into(),
-        });
+        let shared = Arc::new(ReaderState::new(nodes));
         let table = Arc::new(LoadTable::new(nodes, 1));
         let options = ReaderOptions::default();
         Self {
@@ -524,4 +521,75 @@ fn a_node_with_another_nodes_key_is_found_and_not_believed() {
     let status = network.status(0);
     assert_eq!(status.last_error, Some(ReadFault::WrongKey));
     assert_eq!(status.key_of, Some(NodeId(2)));
+}
+
+/// What the reader reads of a network.
+fn targets(network: &Network, nodes: &[(usize, u32)]) -> Vec<Target> {
+    let target = |&(node, generation): &(usize, u32)| Target {
+        node: NodeId(node as u32),
+        generation,
+        transport: Transport::Udp {
+            address: network.nodes[node].local_addr().unwrap(),
+            keys: vec![key(node)],
+        },
+    };
+    nodes.iter().map(target).collect()
+}
+
+impl Network {
+    /// From now on these are read, each with its generation.
+    fn want(&mut self, nodes: &[(usize, u32)], version: u64) {
+        let targets = targets(self, nodes);
+        let shared = &self.worker.shared;
+        *shared.wanted.lock().unwrap() = Some(Wanted { targets, version });
+        shared.is_wanted.store(true, Ordering::Release);
+        assert!(self.worker.take_wanted());
+        assert_eq!(self.worker.shared.followed.load(Ordering::Acquire), version);
+    }
+
+    /// How many requests came to each node in a round.
+    fn asked(&mut self) -> Vec<usize> {
+        self.rounds += 1;
+        let indices = 0..self.worker.nodes.len();
+        self.worker.send(&mut self.buffers, 0, indices, self.rounds);
+        let nodes = 0..self.nodes.len();
+        nodes.map(|node| self.received(node).len()).collect()
+    }
+}
+
+#[test]
+fn nodes_come_and_go_and_what_is_known_of_those_that_stay_is_kept() {
+    let mut network = Network::of(4);
+    network.want(&[(0, 0), (1, 0)], 1);
+    assert_eq!(network.asked(), [1, 1, 0, 0]);
+    network.miss(0, 3);
+    network.miss(1, 3);
+    let initiator = network.worker.peers.get(1).initiator;
+    // One goes, one stays, one comes; another node has the place of the one that goes, later.
+    network.want(&[(1, 0), (3, 0)], 2);
+    assert_eq!(network.asked(), [0, 1, 0, 1]);
+    assert!(!network.worker.shared.nodes[0].is_read());
+    assert_eq!(network.status(1).consecutive_faults, 3);
+    assert_eq!(network.worker.peers.get(1).initiator, initiator);
+    network.want(&[(0, 1), (1, 0), (3, 0)], 3);
+    assert_eq!(network.asked(), [1, 1, 0, 1]);
+    assert_eq!(network.status(0).consecutive_faults, 0);
+    // Indices and keys are used again: nothing grows with the changes.
+    for version in 0..100 {
+        network.want(&[(0, version + 2), (2, version)], 4 + u64::from(version));
+    }
+    assert_eq!(network.asked(), [1, 0, 1, 0]);
+    assert!(network.worker.nodes.len() <= 4 && network.worker.keys.len() <= 4);
+    network.want(&[], 1000);
+    assert_eq!(network.asked(), [0; 4]);
+}
+
+#[test]
+fn an_answer_of_a_node_that_is_read_no_more_counts_for_none() {
+    let mut network = Network::of(2);
+    let asked = network.ask();
+    network.want(&[(1, 0)], 1);
+    network.answer(0, &answered(&asked[0][0], 7));
+    assert_eq!(network.receive(), (0, 1, 0));
+    assert_eq!(network.status(0).reads, 0);
 }
