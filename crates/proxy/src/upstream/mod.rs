@@ -269,12 +269,13 @@ impl Pool {
         // The youngest has the same marks, unless some of the node's requests have others.
         while let Some(place) = idle.iter().rposition(|it| it.key.marks == key.marks) {
             let upstream = idle.remove(place);
+            // A node that has moved is another server.
+            let serves = upstream.key == key;
             count(&upstream, |node| {
                 node.unparked.add(1);
+                node.reuses.add(serves.into());
             });
-            // A node that has moved is another server.
-            if upstream.key == key {
-                count(&upstream, |node| node.reuses.add(1));
+            if serves {
                 return Some(upstream);
             }
         }
