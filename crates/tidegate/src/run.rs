@@ -70,10 +70,10 @@ const PORT_PATIENCE: Duration = Duration::from_secs(2);
 /// Threads that work out answers of the admin interface, and one that waits for a drain.
 const BLOCKING_THREADS_MAX: usize = 3;
 
-/// Runs until it is asked to stop.
+/// Runs until it is asked to stop. Without a file everything came from the command line.
 pub(crate) fn run(
     config: Config,
-    file: &Path,
+    file: Option<&Path>,
     sharing: PortSharing,
     output: Output,
 ) -> Result<(), Failure> {
@@ -87,7 +87,7 @@ pub(crate) fn run(
     let mut front_end = front_end.ok_or_else(|| {
         Failure::Usage(format!(
             "{} is an agent's: it has no [[listener]], [[site]] and [[node]]",
-            file.display()
+            file.unwrap_or(Path::new("the configuration")).display()
         ))
     })?;
     front_end.ports = Ports {
@@ -96,10 +96,11 @@ pub(crate) fn run(
     };
     share_open_files(&mut front_end, output);
     if let Some(culprits) = &mut front_end.culprits {
-        culprits.state = state::of(&written.state, file).unwrap_or_else(|why| {
-            output.event("state", &why);
-            None
-        });
+        culprits.state =
+            state::of(&written.state, file.unwrap_or(Path::new(""))).unwrap_or_else(|why| {
+                output.event("state", &why);
+                None
+            });
     }
     let process = &written.process;
     let kept = Kept::of(&front_end, process.marks.value);
@@ -123,7 +124,7 @@ async fn serve(
     admin: Admin,
     front_end: FrontEnd,
     kept: Kept,
-    file: &Path,
+    file: Option<&Path>,
     output: Output,
 ) -> Result<(), Failure> {
     // Signals first: one that comes while we start is not lost.
@@ -450,7 +451,12 @@ fn apply_overrides(
 }
 
 /// SIGHUP: the file is looked at, and not taken over.
-fn recheck(file: &Path, output: Output) {
+fn recheck(file: Option<&Path>, output: Output) {
+    let Some(file) = file else {
+        let text = "there is no file to look at: this front-end has all from its command line";
+        output.event("checked", text);
+        return;
+    };
     match Config::load(file) {
         Ok(_) => output.event(
             "checked",

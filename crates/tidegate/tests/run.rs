@@ -583,3 +583,47 @@ fn the_example_serves_two_sites_on_real_nginx() {
     run.signal("-INT");
     assert_eq!(run.wait(), Some(0));
 }
+
+#[test]
+fn a_front_end_in_one_line_needs_no_file() {
+    let [a, b] = ["a", "b"].map(|name| server(name).to_string());
+    let words = [
+        "--listen",
+        "127.0.0.1:0",
+        "--to",
+        &a,
+        "--to",
+        &b,
+        "--admin",
+        "127.0.0.1:0",
+    ];
+    let front_end = Tidegate::start(&[&["run"], &words[..]].concat());
+    let address = last(&front_end.line("listening on "));
+    let admin = last(&front_end.line("page, API and metrics at "));
+    let (status_code, _) = get(&address, "whatever.example", "/");
+    assert_eq!(status_code, 200);
+    let status = status(&admin);
+    let nodes = status["sites"][0]["nodes"].as_array().unwrap();
+    let names = nodes.iter().map(|node| node["name"].as_str().unwrap());
+    let expected = [&a, &b].map(|address| address.replace(':', "_"));
+    assert!(names.eq(expected.iter().map(String::as_str)), "{status}");
+    front_end.signal("-HUP");
+    front_end.line("there is no file to look at");
+    front_end.signal("-TERM");
+    assert_eq!(front_end.wait(), Some(0));
+    // The same words as a file.
+    let config = tidegate(&[&["config"], &words[..]].concat());
+    let text = String::from_utf8(config.stdout).unwrap();
+    let file = folder("in-one-line").join("tidegate.toml");
+    std::fs::write(&file, &text).unwrap();
+    let check = tidegate(&["check", file.to_str().unwrap()]);
+    assert!(check.status.success(), "{text}\n{check:?}");
+    // A server that is none.
+    let wrong = tidegate(&["run", "--listen", "127.0.0.1:0", "--to", "no-port"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let why = String::from_utf8(wrong.stderr).unwrap();
+    assert!(
+        why.contains("--to no-port") && why.contains("expected HOST:PORT"),
+        "{why}"
+    );
+}

@@ -7,6 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::key;
+use super::quick::SourceArgs;
 use super::show;
 use super::throttle;
 use super::{Cli, Command, OverrideArgs};
@@ -24,12 +25,12 @@ use tidegate_proxy::PortSharing;
 /// Does it.
 pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
     match command {
-        Command::Run { file, reuse_port } => run_front_end(file.path(), reuse_port, output),
+        Command::Run { source, reuse_port } => run_front_end(&source, reuse_port, output),
         Command::Agent(command) => agent::command(*command, output),
         Command::Key(args) => key::run(args, output),
         Command::Demo(args) => demo::run(&args, output),
         Command::Check(file) => check(file.path(), output),
-        Command::Config(file) => effective(file.path(), output),
+        Command::Config(source) => effective(&source, output),
         Command::Status { admin } => status(&admin, output),
         Command::Why { name, top, admin } => why(&name, top, &admin, output),
         Command::Drain(order) => override_node(&order, "drain", output),
@@ -47,13 +48,13 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
     }
 }
 
-fn run_front_end(file: &Path, reuse_port: bool, output: Output) -> Result<(), Failure> {
-    let config = Config::load(file)?;
+fn run_front_end(source: &SourceArgs, reuse_port: bool, output: Output) -> Result<(), Failure> {
+    let config = source.load()?;
     let sharing = match reuse_port {
         true => PortSharing::Others,
         false => PortSharing::Own,
     };
-    crate::run::run(config, file, sharing, output)
+    crate::run::run(config, source.path(), sharing, output)
 }
 
 /// A number of things.
@@ -108,8 +109,8 @@ fn state_note(config: &Config, file: &Path) -> Option<String> {
     Some(format!("[state]: {why}"))
 }
 
-fn effective(file: &Path, output: Output) -> Result<(), Failure> {
-    let config = Config::load(file)?;
+fn effective(source: &SourceArgs, output: Output) -> Result<(), Failure> {
+    let config = source.load()?;
     let text = print::print(&config.file);
     // The same text for programs: no second way to write a configuration.
     let value: toml::Table = text

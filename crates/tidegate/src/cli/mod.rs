@@ -2,6 +2,7 @@
 
 mod commands;
 mod key;
+mod quick;
 mod show;
 mod throttle;
 
@@ -17,6 +18,7 @@ use crate::culprits::command::CulpritsArgs;
 use crate::demo::DemoArgs;
 use crate::output::Output;
 use crate::simulate::SimulateArgs;
+use quick::SourceArgs;
 
 /// A load-aware front tier for clusters of web servers.
 #[derive(Debug, Parser)]
@@ -34,7 +36,7 @@ enum Command {
     /// Serve: listen for HTTP and send each request where there is room.
     Run {
         #[command(flatten)]
-        file: FileArgs,
+        source: Box<SourceArgs>,
         /// Share ports with a tidegate of the same user that runs already: to replace it without a gap.
         #[arg(long)]
         reuse_port: bool,
@@ -48,7 +50,7 @@ enum Command {
     /// Say what is wrong with a configuration file.
     Check(FileArgs),
     /// Print a configuration with every default.
-    Config(FileArgs),
+    Config(Box<SourceArgs>),
     /// Show sites and nodes of a running front-end.
     Status {
         #[command(flatten)]
@@ -146,10 +148,9 @@ mod tests {
                 let cli = Cli::try_parse_from(all).unwrap();
                 let path = if let Command::Agent(agent) = &cli.command {
                     agent.args.settings()
-                } else if let Command::Run { file, .. }
-                | Command::Check(file)
-                | Command::Config(file) = &cli.command
-                {
+                } else if let Command::Run { source, .. } | Command::Config(source) = &cli.command {
+                    source.path()
+                } else if let Command::Check(file) = &cli.command {
                     Some(file.path())
                 } else {
                     None
@@ -161,6 +162,24 @@ mod tests {
             let both = Cli::try_parse_from(["tidegate", command, "f.toml", "-c", "g.toml"]);
             assert!(both.is_err(), "{command}");
         }
+    }
+
+    #[test]
+    fn a_front_end_has_a_file_or_addresses_and_not_both() {
+        let parses = |arguments: &str| {
+            let all = format!("tidegate run {arguments}");
+            Cli::try_parse_from(all.split(' ')).is_ok()
+        };
+        assert!(parses(
+            "--listen 127.0.0.1:8080 --to 10.0.0.1:80 --to web:80"
+        ));
+        assert!(!parses("--listen 127.0.0.1:8080"));
+        assert!(!parses("--to 10.0.0.1:80"));
+        assert!(!parses("--listen 8080 --to 10.0.0.1:80"));
+        assert!(!parses("f.toml --listen 127.0.0.1:8080 --to 10.0.0.1:80"));
+        assert!(!parses(
+            "-c f.toml --listen 127.0.0.1:8080 --to 10.0.0.1:80"
+        ));
     }
 
     #[test]

@@ -1,0 +1,136 @@
+//! A front-end without a file: `tidegate run --listen 127.0.0.1:8080 --to 10.0.0.11:80 --to web.internal:80`, or the
+//! file that stands for it.
+//!
+//! Everything else has its default: one site for all hosts, the policy `auto`, the page at the admin address. A host
+//! name is looked up once, at the start; each address that it has is a node.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use toml::Value;
+
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// What the text of such a front-end is called in messages.
+const NAME: &str = "the command line";
+/// The site that is served.
+const SITE: &str = "all";
+
+/// A configuration: a file, or a front-end in a few words.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SourceArgs {
+    /// The configuration file.
+    #[arg(value_name = "FILE", required_unless_present_any = ["config", "to"])]
+    file: Option<PathBuf>,
+    /// The same, as an option.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+    /// Without a file: listen here. As often as wanted.
+    #[arg(long, value_name = "ADDRESS", requires = "to", conflicts_with_all = ["file", "config"])]
+    listen: Vec<SocketAddr>,
+    /// Without a file: a server to send requests to, as `10.0.0.11:80` or `web.internal:80`. As often as wanted.
+    #[arg(long, value_name = "HOST:PORT", requires = "listen", conflicts_with_all = ["file", "config"])]
+    to: Vec<String>,
+    /// Without a file: page, API and metrics are here.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["file", "config"], default_value = "127.0.0.1:9900")]
+    admin: SocketAddr,
+}
+
+impl SourceArgs {
+    /// The file, if there is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.file.as_deref().or(self.config.as_deref())
+    }
+
+    /// What is configured.
+    pub(super) fn load(&self) -> Result<Config, Failure> {
+        match self.path() {
+            Some(path) => Ok(Config::load(path)?),
+            None => {
+                let text = text(self.admin, &self.listen, &self.servers()?);
+                Ok(Config::parse(&text, NAME, Path::new(""))?)
+            }
+        }
+    }
+
+    /// The addresses of all servers, each once, in their order.
+    fn servers(&self) -> Result<Vec<SocketAddr>, Failure> {
+        let mut known = BTreeSet::new();
+        let mut servers = Vec::new();
+        for server in &self.to {
+            let found = server.to_socket_addrs().map_err(|error| {
+                Failure::Usage(format!(
+                    "--to {server}: {error}; expected HOST:PORT, like 10.0.0.11:80"
+                ))
+            })?;
+            servers.extend(found.filter(|address| known.insert(*address)));
+        }
+        Ok(servers)
+    }
+}
+
+/// The configuration as a file would have it.
+fn text(admin: SocketAddr, listen: &[SocketAddr], servers: &[SocketAddr]) -> String {
+    let mut text = format!("[admin]\naddress = \"{admin}\"\n");
+    let mut table = |name: &str, keys: &[(&str, Value)]| {
+        // A string takes whatever is written to it.
+        writeln!(text, "[[{name}]]").ok();
+        for (key, value) in keys {
+            writeln!(text, "{key} = {value}").ok();
+        }
+    };
+    let string = |value: &dyn ToString| Value::String(value.to_string());
+    for address in listen {
+        table("listener", &[("address", string(address))]);
+    }
+    let hosts = Value::Array(vec![string(&"*")]);
+    table("site", &[("name", string(&SITE)), ("hosts", hosts)]);
+    for address in servers {
+        let keys = [
+            ("name", string(&name(address))),
+            ("address", string(address)),
+            ("site", string(&SITE)),
+        ];
+        table("node", &keys);
+    }
+    text
+}
+
+/// A node's name: its address in letters that names have.
+fn name(address: &SocketAddr) -> String {
+    let ip = address.ip().to_string().replace(':', "-");
+    format!("{ip}_{}", address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_front_end_in_a_few_words_is_one_for_all_hosts() {
+        let listen = [
+            "127.0.0.1:8080".parse().unwrap(),
+            "[::1]:8080".parse().unwrap(),
+        ];
+        let servers = [
+            "10.0.0.11:80".parse().unwrap(),
+            "[fd00::1]:80".parse().unwrap(),
+        ];
+        let admin = "127.0.0.1:1".parse().unwrap();
+        let config = Config::parse(&text(admin, &listen, &servers), NAME, Path::new("")).unwrap();
+        let front_end = config.front_end.unwrap();
+        assert_eq!(config.admin.address, admin);
+        assert_eq!(front_end.listeners, listen);
+        assert_eq!(front_end.cluster.sites[0].hosts, ["*"]);
+        let nodes = front_end.cluster.nodes.iter();
+        let nodes: Vec<_> = nodes.map(|it| (it.name.as_str(), it.address)).collect();
+        assert_eq!(
+            nodes,
+            [("10.0.0.11_80", servers[0]), ("fd00--1_80", servers[1])]
+        );
+    }
+}
