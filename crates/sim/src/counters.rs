@@ -18,8 +18,26 @@ pub enum Scope {
     Host,
     /// The requests' own cgroup: antagonists do not show.
     Requests,
-    /// Nothing: the node claims to be idle, whatever it does.
-    Idle,
+    /// Nothing: the node claims to be idle, whatever it does, and more.
+    Invented(Invention),
+}
+
+/// What a node claims that is always idle by its records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Invention {
+    /// CPUs; none: those that it has.
+    pub cores: Option<u32>,
+    /// Whether it claims to complete a request each microsecond, each in a nanosecond.
+    pub completions: bool,
+}
+
+impl Invention {
+    fn completions_at(self, t_ns: u64) -> u64 {
+        match self.completions {
+            true => t_ns / 1000,
+            false => 0,
+        }
+    }
 }
 
 /// See the module. CPU time is in thousandths of a nanosecond: CPUs are in thousandths.
@@ -116,15 +134,22 @@ impl NodeCounters {
             cores_milli: self.cores_milli,
             ..LoadRecord::default()
         };
-        if scope == Scope::Idle {
-            return idle;
+        if let Scope::Invented(invention) = scope {
+            return LoadRecord {
+                cores_milli: invention
+                    .cores
+                    .map_or(self.cores_milli, |cores| cores * 1000),
+                in_flight_ns: point.in_flight_ns,
+                completions: point.completions,
+                ..idle
+            };
         }
         LoadRecord {
             busy_ns: point.busy_ns,
             runnable: match scope {
                 Scope::Host => self.runnable(),
                 Scope::Requests => self.running,
-                Scope::Idle => 0,
+                Scope::Invented(_) => 0,
             },
             runnable_ns: point.runnable_ns,
             psi_cpu_ns: self.stalled_ns
@@ -147,7 +172,14 @@ impl NodeCounters {
             ..Point::default()
         };
         let (busy_milli_ns, runnable_ns) = match scope {
-            Scope::Idle => return idle,
+            Scope::Invented(invention) => {
+                let completions = invention.completions_at(idle.t_ns);
+                return Point {
+                    in_flight_ns: completions,
+                    completions,
+                    ..idle
+                };
+            }
             Scope::Host => (
                 self.busy_milli_ns + self.used_milli() * elapsed,
                 self.runnable_ns + u64::from(self.runnable()) * elapsed,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::topology::{AdminState, NodeId};
 
-pub use crate::counters::Scope;
+pub use crate::counters::{Invention, Scope};
 pub use crate::fault::{Fault, FaultKind, NodeOverride};
 use crate::model::{Antagonist, Arrivals, Demand};
 pub use crate::node_model::{Answer, Cold, NodeModel, Records};

@@ -9,7 +9,7 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::topology::{AdminState, NodeId};
 use tidegate_sim::model::{Antagonist, Demand};
 use tidegate_sim::report::Report;
-use tidegate_sim::scenario::{Fault, FaultKind, NodeOverride, Scenario, Scope};
+use tidegate_sim::scenario::{Fault, FaultKind, Invention, NodeOverride, Scenario, Scope};
 use tidegate_sim::world::run;
 
 fn seeds() -> std::ops::Range<u64> {
@@ -108,22 +108,56 @@ fn a_hanging_node_is_left_alone() {
     }
 }
 
-/// One node of eight always claims to be idle, whatever it does: what it gets, in fair shares.
-fn drawn_by_a_liar(seed: u64, kind: Option<FaultKind>) -> f64 {
-    let mut scenario = Scenario::new(8, 4, 0.6).seed(seed);
-    let rate = scenario.rate(0);
-    scenario = scenario.requests((rate * 20.0) as u32);
-    if let Some(records) = &mut scenario.nodes[1].records {
-        records.scope = Scope::Idle;
+/// The node that lies, and when it begins to count what it draws: it is new to everything before.
+const LIAR: usize = 1;
+const SETTLED: usize = 5;
+const SECONDS: usize = 20;
+
+/// A lie among honest nodes.
+#[derive(Clone, Copy, Debug)]
+struct Lie {
+    nodes: u32,
+    front_ends: u32,
+    invention: Invention,
+    kind: Option<FaultKind>,
+}
+
+impl Lie {
+    /// One node of eight always claims to be idle, whatever it does, before four front-ends.
+    fn idle(kind: Option<FaultKind>) -> Self {
+        Self {
+            nodes: 8,
+            front_ends: 4,
+            invention: Invention::default(),
+            kind,
+        }
     }
-    scenario.faults.extend(kind.map(|kind| Fault {
-        node: NodeId(1),
-        kind,
-        from: Duration::ZERO,
-        to: Duration::from_secs(60),
-    }));
+
+    /// What the node gets once all is settled, in fair shares.
+    fn drawn(&self, seed: u64) -> f64 {
+        let mut scenario = Scenario::new(self.nodes, self.front_ends, 0.6).seed(seed);
+        if let Some(records) = &mut scenario.nodes[LIAR].records {
+            records.scope = Scope::Invented(self.invention);
+        }
+        scenario.faults.extend(self.kind.map(|kind| Fault {
+            node: NodeId(LIAR as u32),
+            kind,
+            from: Duration::ZERO,
+            to: Duration::from_secs(3 * SECONDS as u64),
+        }));
+        settled_share(scenario, SETTLED) * f64::from(self.nodes)
+    }
+}
+
+/// The part of the requests that node [`LIAR`] gets from this second on.
+fn settled_share(mut scenario: Scenario, settled: usize) -> f64 {
+    scenario.requests = (scenario.rate(0) * SECONDS as f64) as u32;
     let report = ran(&scenario, PolicyKind::Auto);
-    report.sent[1] as f64 * 8.0 / report.sent.iter().sum::<u64>() as f64
+    let mut windows = report.sent_by_second.windows(SECONDS - settled);
+    let settled = windows.nth(settled - 1).expect("so many seconds");
+    let all: u32 = settled.iter().flatten().sum();
+    let its: u32 = settled.iter().map(|second| second[LIAR]).sum();
+    f64::from(its) / f64::from(all)
 }
 
 #[test]
@@ -137,9 +171,54 @@ fn a_node_that_always_claims_to_be_idle_draws_little_once_it_is_slow_or_fails() 
     ];
     for (kind, most) in cases {
         for seed in seeds() {
-            let share = drawn_by_a_liar(seed, kind);
+            let share = Lie::idle(kind).drawn(seed);
             assert!(share <= most, "{kind:?} seed {seed}: {share}");
         }
+    }
+}
+
+/// Its claims help a node as far as own responses bear them out: on three nodes and eight, whatever
+/// CPUs and completions it invents.
+#[test]
+fn what_an_idle_liar_invents_beside_draws_no_more_than_its_speed_deserves() {
+    let speeds = [
+        (None, 1.7),
+        (Some(FaultKind::Slow { times: 2 }), 0.5),
+        (Some(FaultKind::Slow { times: 10 }), 0.2),
+    ];
+    let cores = [None, Some(16), Some(64), Some(8192)];
+    let inventions = cores
+        .into_iter()
+        .flat_map(|cores| [false, true].map(|completions| Invention { cores, completions }));
+    let inventions: Vec<_> = inventions.collect();
+    let seed = seeds().start;
+    for (kind, most) in speeds {
+        for (nodes, front_ends) in [(3, 1), (3, 4), (8, 1), (8, 4)] {
+            for invention in inventions.iter().copied() {
+                let lie = Lie {
+                    nodes,
+                    front_ends,
+                    invention,
+                    kind,
+                };
+                let share = lie.drawn(seed);
+                assert!(share <= most, "{lie:?} seed {seed}: {share}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_machine_that_is_as_large_as_it_claims_has_its_share() {
+    for (seed, front_ends) in seeds().flat_map(|seed| [(seed, 1), (seed, 4), (seed, 16)]) {
+        let mut scenario = Scenario::new(8, front_ends, 0.6).seed(seed);
+        scenario.nodes[LIAR].cores = 64.0;
+        // 64 of 92 CPUs; among five of eight nodes drawn it is in 5/8 of the picks.
+        let share = settled_share(scenario, 2 * SETTLED) * 92.0 / 64.0;
+        assert!(
+            (0.7..1.1).contains(&share),
+            "{front_ends} front-ends, seed {seed}: {share}"
+        );
     }
 }
 

@@ -18,7 +18,8 @@
 //!
 //! Inputs: `base_time` and `completions` of load records. Failure case: records that come
 //! seldom. Over a window longer than a quarter of a second load and waiting change together,
-//! and their means no longer fit; such windows are left out.
+//! and their means no longer fit; such windows are left out. The counters are the node's word:
+//! `learn` believes them as far as own responses allow.
 //! Source: Little's law; batch means as in simulation practice.
 
 use super::learn::Keep;
@@ -106,6 +107,16 @@ pub(super) fn mean_ln(estimates: impl Iterator<Item = Estimate>) -> f64 {
     if weights > 0.0 { sum / weights } else { 0.0 }
 }
 
+/// The upper median: of two nodes the dearer one is the measure of the other; zero of none.
+pub(super) fn median_ln(estimates: impl Iterator<Item = Estimate>) -> f64 {
+    let mut all: Vec<f64> = estimates.map(|estimate| estimate.ln).collect();
+    if all.is_empty() {
+        return 0.0;
+    }
+    let middle = all.len() / 2;
+    *all.select_nth_unstable_by(middle, f64::total_cmp).1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +175,18 @@ mod tests {
             fed([f32::NAN, -1.0, f32::INFINITY, 0.0], WINDOW).windows,
             0.0
         );
+    }
+
+    #[test]
+    fn of_two_the_dearer_is_the_median() {
+        let median = |all: &[f64]| {
+            median_ln(all.iter().map(|ln| Estimate {
+                ln: *ln,
+                variance: 1.0,
+            }))
+        };
+        assert_eq!((median(&[]), median(&[2.0])), (0.0, 2.0));
+        assert_eq!((median(&[3.0, 1.0]), median(&[9.0, 1.0, 2.0])), (3.0, 2.0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What `auto` needs to know of a site and its nodes, worked out once a tick for all pickers.
 //!
 //! ```text
+//! C      = CPUs that the node is credited with       what it claims, as far as it is borne out (`credit`)
 //! lambda = own arrival rate, EWMA over 100 ms        M = front-ends        N = candidates
 //! K      = lambda * (M-1) * (record age + one-way)   unseen arrivals of the others, in all;
 //!                                                    the mean age is P/2 + w1, so the window P/2 + 2 w1
@@ -13,6 +14,7 @@
 //! rel    = clamp(exp(l), 1/4, 4)                     l = (P * mean(ln y - mu) + Q * (ln b - mean ln b)) / (P + Q + 1/0.04),
 //!                                                    P = cnt / var, Q = (M-1)/M / variance(ln b); no b: Q = 0,
 //!                                                    0 while |l| < 2.5 / sqrt(P + Q + 1/0.04); without b / sqrt(M) as well
+//! ln b  >= median ln b + l0 - 3 / sqrt(P + 1/0.04) - 0.4    whatever it tells; l0 = mean(ln y - mu) * P / (P + 1/0.04)
 //! factor = rel * (1 + 50 e^3)                        penalty = 1000 while e > 0.3
 //! prior_n = xbar * C * rel - h * r / M               prior_R = (counted ? r * rel : r) - h * r / M
 //! s      = min(1, 2 * (records / N) * exp(-(mean record age + one-way) / (2 Sbar)))
@@ -21,7 +23,10 @@
 //!
 //! y is a response's latency divided by the slowdown that was expected at its dispatch; its
 //! sums decay with 10 s. b is the base time that the node's own counters show of all front-ends'
-//! requests (`base_time`); with one front-end it is what y has shown already. e is the share of
+//! requests (`base_time`); with one front-end it is what y has shown already. A node may tell
+//! of any b: one that makes it cheaper than own responses allow, by three standard deviations and ln 1.5,
+//! counts as what they allow (invented completions of a microsecond drew 73 to 79 % of the requests to
+//! one of three nodes that was five times slower). e is the share of
 //! errors, an EWMA of 0.2 per response that decays with 5 s (0.15: a node that fails at once takes
 //! a third more requests of 64 front-ends with it; 0.1 and 1 s: four times those of 0.15). g and h
 //! are means of a gamma-Poisson posterior: an own request makes it likelier that others went the
@@ -55,6 +60,7 @@
 //! them 101).
 
 use super::base_time::{self, BaseTime, Estimate};
+use super::credit::{self, Claim, Served};
 use super::share::{self, Share, Standing};
 use crate::load::{LoadTable, NodeLoad, NodeTerms, Outcomes, OwnTraffic, SiteTerms};
 use crate::time::Timestamp;
@@ -62,6 +68,7 @@ use crate::topology::{NodeId, Site, SiteId, Topology};
 
 const RATE_SECONDS: f64 = 0.1;
 const SHARE_SECONDS: f64 = 1.0;
+const SERVED_SECONDS: f64 = 2.0;
 const LEARN_SECONDS: f64 = 10.0;
 const LEVEL_SECONDS: f64 = 1.0;
 const ERROR_SECONDS: f64 = 5.0;
@@ -74,6 +81,10 @@ const REL_PRIOR: f64 = 0.04;
 const REL_MAX: f64 = 4.0;
 /// Standard deviations that prove a difference, for one front-end.
 const REL_PROVEN: f64 = 2.5;
+/// By how many standard deviations of what own responses say, and by what logarithm beside, a node may
+/// tell that it is cheaper: ln 1.5.
+const TOLD_PROVEN: f64 = 3.0;
+const TOLD_LN: f64 = 0.4;
 const DRAWS_MIN: f64 = 5.0;
 const DRAWS_MAX: f64 = 8.0;
 /// Most nodes compared where front-ends know different things.
@@ -112,6 +123,7 @@ struct NodeLearner {
     share: Share,
     taught: Responses,
     seconds: f64,
+    served: Served,
     /// Its relative cost as of the last tick.
     rel: f64,
     /// Own requests that ended since the last tick.
@@ -119,6 +131,8 @@ struct NodeLearner {
     errors: f64,
     candidate: bool,
     base_time: BaseTime,
+    /// ln b, as of now.
+    told: Option<Estimate>,
 }
 
 /// Decayed sums over responses of ln y - mu and of its square.
@@ -132,6 +146,10 @@ struct Responses {
 /// A tick's view of one node.
 struct Known {
     load: Option<NodeLoad>,
+    /// CPUs that it claims, if it claims any.
+    claimed: Option<f64>,
+    weight: f64,
+    /// CPUs that it is credited with.
     capacity: f64,
     own: f64,
     candidate: bool,
@@ -164,13 +182,15 @@ impl SiteLearner {
         let seconds = self.last_tick.map_or(0.0, |last| now.seconds_since(last));
         self.last_tick = Some(now);
         let keep = Keep::of(seconds);
-        let known = known(site, topology, table, now);
+        let mut known = known(site, topology, table, now);
+        credited(&mut known, &self.nodes, front_ends);
         let totals = Totals::of(&known, now);
         let mut dispatched = 0;
         for (known, learner) in known.iter().zip(&mut self.nodes) {
             learner.on_candidate(known.candidate);
             dispatched += learner.on_traffic(table.own(learner.node), &keep);
             learner.base_time.on_tick(known.load.as_ref(), &keep);
+            learner.told = learner.base_time.estimate();
         }
         let recent = self.nodes.iter().filter(|node| node.candidate);
         let recent: f64 = recent.map(|node| node.share.recent()).sum();
@@ -243,11 +263,13 @@ impl SiteLearner {
     }
 }
 
-/// What the sums keep over the time between two ticks.
+/// The time between two ticks, and what the sums keep over it.
 pub(super) struct Keep {
+    seconds: f64,
     rate: f64,
     level: f64,
     pub(super) share: f64,
+    served: f64,
     pub(super) learned: f64,
     errors: f64,
 }
@@ -255,9 +277,11 @@ pub(super) struct Keep {
 impl Keep {
     pub(super) fn of(seconds: f64) -> Self {
         Self {
+            seconds,
             rate: (-seconds / RATE_SECONDS).exp(),
             level: (-seconds / LEVEL_SECONDS).exp(),
             share: (-seconds / SHARE_SECONDS).exp(),
+            served: (-seconds / SERVED_SECONDS).exp(),
             learned: (-seconds / LEARN_SECONDS).exp(),
             errors: (-seconds / ERROR_SECONDS).exp(),
         }
@@ -294,11 +318,13 @@ impl NodeLearner {
             share: Share::default(),
             taught: Responses::default(),
             seconds: 0.0,
+            served: Served::default(),
             rel: 1.0,
             ended: 0,
             errors: 0.0,
             candidate: true,
             base_time: BaseTime::default(),
+            told: None,
         }
     }
 
@@ -324,6 +350,7 @@ impl NodeLearner {
         let seen = &self.seen;
         let successes = outcomes.successes.saturating_sub(seen.successes) as f64;
         let failures = outcomes.failures.saturating_sub(seen.failures) as f64;
+        self.served.on_tick(successes, keep.seconds, keep.served);
         self.taught.age(keep);
         self.seconds *= keep.learned;
         let ln = grown(outcomes.sum_ln, seen.sum_ln);
@@ -374,6 +401,8 @@ struct Learned {
     mean_ln: f64,
     variance_ln: f64,
     service: f64,
+    /// Of ln b: the median that lies are measured by, and the mean of what is believed.
+    base_median: f64,
     base_ln: f64,
 }
 
@@ -381,36 +410,60 @@ impl Learned {
     fn of(nodes: &[NodeLearner]) -> Self {
         let sum = |part: fn(&NodeLearner) -> f64| nodes.iter().map(part).sum::<f64>();
         let count = sum(|node| node.taught.count);
-        let base_ln = base_time::mean_ln(nodes.iter().filter_map(|node| node.base_time.estimate()));
-        if count < COUNT_MIN {
-            return Self {
-                mean_ln: 0.0,
-                variance_ln: 1.0,
-                service: SERVICE_SECONDS,
-                base_ln,
+        let told = nodes.iter().filter_map(|node| node.told);
+        let mut learned = Self {
+            mean_ln: 0.0,
+            variance_ln: 1.0,
+            service: SERVICE_SECONDS,
+            base_median: base_time::median_ln(told),
+            base_ln: 0.0,
+        };
+        if count >= COUNT_MIN {
+            let mean_ln = sum(|node| node.taught.sum_ln) / count;
+            let variance = sum(|node| node.taught.sum_ln_squared) / count - mean_ln * mean_ln;
+            learned.mean_ln = mean_ln;
+            learned.variance_ln = variance.max(0.0);
+            learned.service = (sum(|node| node.seconds) / count).max(1e-6);
+        }
+        let believed = nodes.iter().filter_map(|node| learned.believed(node));
+        learned.base_ln = base_time::mean_ln(believed);
+        learned
+    }
+
+    /// What own responses say of a node's cost, as a logarithm, and how sure that is.
+    fn own(&self, node: &NodeLearner) -> Estimate {
+        let taught = &node.taught;
+        if taught.count < COUNT_MIN {
+            return Estimate {
+                ln: 0.0,
+                variance: f64::INFINITY,
             };
         }
-        let mean_ln = sum(|node| node.taught.sum_ln) / count;
-        let variance = sum(|node| node.taught.sum_ln_squared) / count - mean_ln * mean_ln;
-        Self {
-            mean_ln,
-            variance_ln: variance.max(0.0),
-            service: (sum(|node| node.seconds) / count).max(1e-6),
-            base_ln,
+        Estimate {
+            ln: taught.sum_ln / taught.count - self.mean_ln,
+            variance: self.variance_ln.max(VARIANCE_MIN) / taught.count,
         }
+    }
+
+    /// ln b, no less than own responses allow.
+    fn believed(&self, node: &NodeLearner) -> Option<Estimate> {
+        let told = node.told?;
+        let own = self.own(node);
+        let precision = 1.0 / own.variance + 1.0 / REL_PRIOR;
+        let least = own.ln / own.variance / precision - TOLD_PROVEN / precision.sqrt() - TOLD_LN;
+        Some(Estimate {
+            ln: told.ln.max(self.base_median + least),
+            ..told
+        })
     }
 
     /// The relative cost of a request at this node.
     fn rel(&self, node: &NodeLearner, front_ends: f64) -> f64 {
-        let taught = &node.taught;
-        if taught.count < COUNT_MIN {
+        if node.taught.count < COUNT_MIN {
             return 1.0;
         }
-        let own = Estimate {
-            ln: taught.sum_ln / taught.count - self.mean_ln,
-            variance: self.variance_ln.max(VARIANCE_MIN) / taught.count,
-        };
-        let base = node.base_time.estimate();
+        let own = self.own(node);
+        let base = self.believed(node);
         let others = (front_ends - 1.0) / front_ends;
         let (told, sureness) = base.map_or((0.0, 0.0), |base| {
             let sureness = others / base.variance;
@@ -519,33 +572,58 @@ fn measured(value: f32) -> Option<f64> {
     (value.is_finite() && value >= 0.0).then(|| f64::from(value))
 }
 
-/// What is known of the site's nodes, in their order. A capacity outlives its record; where it
-/// was never learned, the node has as much per weight as the others.
+/// What is known of the site's nodes, in their order. A claim outlives its record.
 fn known(site: &Site, topology: &Topology, table: &LoadTable, now: Timestamp) -> Vec<Known> {
-    let (mut told, mut weights) = (0.0, 0.0);
-    let mut known = Vec::with_capacity(site.nodes.len());
-    for node in &site.nodes {
+    let known = |node: &NodeId| {
         let last = table.last(*node);
-        let capacity = measured(last.capacity).filter(|capacity| *capacity > 0.0);
-        if let Some(capacity) = capacity {
-            told += capacity;
-            weights += weight(topology, *node);
-        }
-        known.push(Known {
+        Known {
             load: last.is_fresh(now).then_some(last),
-            capacity: capacity.unwrap_or(f64::NAN),
+            claimed: measured(last.capacity).filter(|capacity| *capacity > 0.0),
+            weight: weight(topology, *node),
+            capacity: 0.0,
             own: table.in_flight(*node) as f64,
             candidate: site.candidates.binary_search(node).is_ok(),
-        });
+        }
+    };
+    site.nodes.iter().map(known).collect()
+}
+
+/// Credits each node with CPUs. One that claims none has as much per weight as the others.
+fn credited(known: &mut [Known], learners: &[NodeLearner], front_ends: u32) {
+    let sum = |part: fn(&NodeLearner) -> f64| learners.iter().map(part).sum::<f64>();
+    let (count, seconds) = (sum(|node| node.taught.count), sum(|node| node.seconds));
+    let claim = |(known, learner): (&Known, &NodeLearner)| {
+        let others = count - learner.taught.count;
+        let claimed = known.claimed?;
+        Some(Claim {
+            claimed,
+            weight: known.weight,
+            young: learner.served.is_young(),
+            rate: f64::from(front_ends) * learner.served.rate(),
+            service: if others < COUNT_MIN {
+                0.0
+            } else {
+                (seconds - learner.seconds).max(0.0) / others
+            },
+        })
+    };
+    let claims: Vec<_> = known.iter().zip(learners).map(claim).collect();
+    let usual = credit::per_weight(claims.iter().flatten());
+    let (mut told, mut weights) = (0.0, 0.0);
+    for (known, claim) in known.iter_mut().zip(&claims) {
+        if let Some(claim) = claim {
+            known.capacity = claim.credit(usual);
+            told += known.capacity;
+            weights += known.weight;
+        }
     }
     let per_weight = if weights > 0.0 { told / weights } else { 1.0 };
-    for (known, node) in known.iter_mut().zip(&site.nodes) {
-        if known.capacity.is_nan() {
-            known.capacity = weight(topology, *node) * per_weight;
+    for known in known {
+        if known.claimed.is_none() {
+            known.capacity = known.weight * per_weight;
         }
         known.capacity = known.capacity.max(CAPACITY_MIN);
     }
-    known
 }
 
 /// A configured weight, unless it is none.

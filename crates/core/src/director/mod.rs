@@ -12,6 +12,7 @@
 //! | | events to log and count |
 
 mod base_time;
+mod credit;
 mod health;
 mod learn;
 mod members;

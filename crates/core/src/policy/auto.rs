@@ -6,6 +6,7 @@
 //! nhat   = max(0, W * (n + g * delta) + (1 - W) * (prior_n + h * o))      run queue
 //! Rhat   = max(0, W * (R + g * delta) + (1 - W) * (prior_R + h * o))      requests in flight
 //!          + (h - 1) * o                                                  and apart from the others
+//!          and h * o at least                                             whatever the record says
 //! x      = max(1, (nhat + 1) / C)                                         expected slowdown
 //! score  = (x + 0.5 * (Rhat + 1) / C) * factor + penalty                  least wins
 //! d      = 5 to 16 distinct nodes drawn at random; ties at random
@@ -202,7 +203,9 @@ impl Inputs<f32> {
             estimate.max(0.0)
         };
         let runnable = estimate(self.runnable, self.prior_runnable);
+        // A record that counts fewer than are in flight from here alone is late, or a lie.
         let in_flight = estimate(self.in_flight, self.prior_in_flight) + self.apart;
+        let in_flight = in_flight.max(self.own);
         let slowdown = ((runnable + 1.0) * self.per_core).max(1.0);
         let load = slowdown + (in_flight + 1.0) * (IN_FLIGHT_WEIGHT * self.per_core);
         Score {
@@ -455,6 +458,25 @@ mod tests {
         };
         assert!((check(&old, own(0), &terms).runnable - 6.0).abs() < 1e-3);
         assert!((check(&NodeLoad::UNKNOWN, own(0), &terms).runnable - 6.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn own_requests_in_flight_count_whatever_the_record_says() {
+        let idle = NodeLoad {
+            in_flight: 0.0,
+            unseen_from: own(8),
+            ..load(0.0)
+        };
+        let terms = NodeTerms {
+            inflight_inflation: 1.5,
+            ..NodeTerms::default()
+        };
+        assert_eq!(check(&idle, own(8), &terms).in_flight, 12.0);
+        let honest = NodeLoad {
+            in_flight: 20.0,
+            ..idle
+        };
+        assert_eq!(check(&honest, own(8), &terms).in_flight, 24.0);
     }
 
     #[test]

@@ -184,17 +184,37 @@ fn a_node_that_comes_back_is_judged_by_neither_what_it_did_before_nor_by_what_hu
     assert_eq!(terms.map(|terms| terms.factor), [1.0, 1.0]);
 }
 
+/// What the two nodes tell of how long requests take, and how long own ones took there, milliseconds.
+struct Windows {
+    base_ms: [f32; 2],
+    latency_ms: [f32; 2],
+    /// Own responses of each node in every fifth window of 100 ms.
+    own: usize,
+}
+
 /// Ten windows of 100 ms in which requests took this long at the two nodes, milliseconds, and
 /// never waited for a CPU; the front-end itself sees two of them.
 fn told(front_ends: u32, base_ms: [f32; 2]) -> [NodeTerms; 2] {
+    let windows = Windows {
+        base_ms,
+        latency_ms: base_ms,
+        own: 1,
+    };
+    after(front_ends, &windows)
+}
+
+/// Ten such windows.
+fn after(front_ends: u32, windows: &Windows) -> [NodeTerms; 2] {
     let mut world = world(front_ends);
     let mut terms = world.tick();
     for window in 0..10 {
         for node in [0, 1] {
-            let base_time = base_ms[node as usize] * 1e-3;
+            let base_time = windows.base_ms[node as usize] * 1e-3;
             if window % 5 == 0 {
-                let latency = Duration::from_secs_f32(base_time);
-                world.table.succeeded(NodeId(node), latency, 1.0);
+                let latency = Duration::from_secs_f32(windows.latency_ms[node as usize] * 1e-3);
+                for _ in 0..windows.own {
+                    world.table.succeeded(NodeId(node), latency, 1.0);
+                }
             }
             let load = NodeLoad {
                 observed_at: world.now,
@@ -220,6 +240,62 @@ fn the_nodes_own_counters_tell_of_slow_io_before_responses_do() {
     assert!(ratio > 2.0, "{} against {}", slow.factor, fast.factor);
     let [one, other] = told(64, [20.0, 22.0]);
     assert_eq!((one.factor, other.factor), (1.0, 1.0), "within the error");
+}
+
+#[test]
+fn no_node_is_cheaper_by_its_own_account_than_own_responses_allow() {
+    let honest = after(
+        4,
+        &Windows {
+            base_ms: [20.0, 100.0],
+            latency_ms: [20.0, 100.0],
+            own: 100,
+        },
+    );
+    for invented in [10.0, 1.0, 1e-6] {
+        let [fast, slow] = after(
+            4,
+            &Windows {
+                base_ms: [20.0, invented],
+                latency_ms: [20.0, 100.0],
+                own: 100,
+            },
+        );
+        let (lie, truth) = (
+            slow.factor / fast.factor,
+            honest[1].factor / honest[0].factor,
+        );
+        assert!(lie > 0.6 * truth, "{invented}: {lie} instead of {truth}");
+    }
+}
+
+#[test]
+fn claimed_cpus_count_as_far_as_own_responses_bear_them_out() {
+    let cpus = |millis: [f64; 2], claims: f32| {
+        let mut world = world(1);
+        world.load(0, 4.0, 0.0);
+        world.load(1, claims, 0.0);
+        let begin = world.tick()[1].per_core;
+        assert_eq!(begin, 0.125, "twice the other one");
+        let [other, its] = answered(&mut world, 10, 1, millis).map(|terms| 1.0 / terms.per_core);
+        assert_eq!(other, 4.0);
+        its
+    };
+    // Fifty requests a second.
+    assert_eq!(cpus([10.0, 10.0], 64.0), 4.0);
+    assert_eq!(
+        cpus([10.0, 1000.0], 8192.0),
+        4.0,
+        "as slow as that it does no more"
+    );
+    let ten = cpus([200.0, 200.0], 64.0);
+    assert!((36.0..44.0).contains(&ten), "{ten}");
+    assert_eq!(cpus([200.0, 200.0], 16.0), 16.0);
+    assert_eq!(
+        cpus([2000.0, 2000.0], 8192.0),
+        64.0,
+        "sixteen times the others'"
+    );
 }
 
 #[test]
