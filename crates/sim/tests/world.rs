@@ -116,6 +116,7 @@ const SECONDS: usize = 20;
 /// A lie among honest nodes.
 #[derive(Clone, Copy, Debug)]
 struct Lie {
+    load: f64,
     nodes: u32,
     front_ends: u32,
     invention: Invention,
@@ -126,6 +127,7 @@ impl Lie {
     /// One node of eight always claims to be idle, whatever it does, before four front-ends.
     fn idle(kind: Option<FaultKind>) -> Self {
         Self {
+            load: 0.6,
             nodes: 8,
             front_ends: 4,
             invention: Invention::default(),
@@ -135,7 +137,7 @@ impl Lie {
 
     /// What the node gets once all is settled, in fair shares.
     fn drawn(&self, seed: u64) -> f64 {
-        let mut scenario = Scenario::new(self.nodes, self.front_ends, 0.6).seed(seed);
+        let mut scenario = Scenario::new(self.nodes, self.front_ends, self.load).seed(seed);
         if let Some(records) = &mut scenario.nodes[LIAR].records {
             records.scope = Scope::Invented(self.invention);
         }
@@ -177,14 +179,13 @@ fn a_node_that_always_claims_to_be_idle_draws_little_once_it_is_slow_or_fails() 
     }
 }
 
-/// Its claims help a node as far as own responses bear them out: on three nodes and eight, whatever
-/// CPUs and completions it invents.
-#[test]
-fn what_an_idle_liar_invents_beside_draws_no_more_than_its_speed_deserves() {
+/// What a node draws at most at this load, by its speed: at that of the others, half of it, a tenth. On three
+/// nodes and eight, whatever CPUs and completions it invents.
+fn check_inventions(load: f64, [equal, half, tenth]: [f64; 3]) {
     let speeds = [
-        (None, 1.7),
-        (Some(FaultKind::Slow { times: 2 }), 0.5),
-        (Some(FaultKind::Slow { times: 10 }), 0.2),
+        (None, equal),
+        (Some(FaultKind::Slow { times: 2 }), half),
+        (Some(FaultKind::Slow { times: 10 }), tenth),
     ];
     let cores = [None, Some(16), Some(64), Some(8192)];
     let inventions = cores
@@ -196,6 +197,7 @@ fn what_an_idle_liar_invents_beside_draws_no_more_than_its_speed_deserves() {
         for (nodes, front_ends) in [(3, 1), (3, 4), (8, 1), (8, 4)] {
             for invention in inventions.iter().copied() {
                 let lie = Lie {
+                    load,
                     nodes,
                     front_ends,
                     invention,
@@ -206,6 +208,18 @@ fn what_an_idle_liar_invents_beside_draws_no_more_than_its_speed_deserves() {
             }
         }
     }
+}
+
+#[test]
+fn what_an_idle_liar_invents_beside_draws_no_more_than_its_speed_deserves() {
+    check_inventions(0.6, [1.7, 0.5, 0.2]);
+}
+
+/// Where little is asked, little is proven.
+#[test]
+fn with_less_to_do_a_liar_draws_more_but_little_once_it_is_slow() {
+    check_inventions(0.3, [3.0, 0.8, 0.2]);
+    check_inventions(0.1, [6.5, 1.4, 0.5]);
 }
 
 #[test]
