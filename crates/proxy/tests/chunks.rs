@@ -50,6 +50,8 @@ fn refused_bodies() -> Vec<(Vec<u8>, u16, &'static str)> {
     let trailer = [b"0\r\nx: ", &[b'y'; 8000][..], b"\r\n\r\n"].concat();
     cases.push((b"0".repeat(100), 413, "body_too_large"));
     cases.push((b"f".repeat(17), 413, "body_too_large"));
+    let huge: [&[u8]; 2] = [b"8000000000000000\r\nhello", b"ffffffffffffffff\r\nhello"];
+    cases.extend(huge.map(|body| (body.to_vec(), 413, "body_too_large")));
     cases.push((extension, 413, "body_too_large"));
     cases.push((trailer, 431, "head_too_large"));
     cases
@@ -173,6 +175,7 @@ fn an_answer_that_begins_with_a_bad_chunk_is_none() {
         "5\r\nhelloX",
         "5\r\nhello\r\n0\r\n\nx",
         "0\n\n",
+        "ffffffffffffffff\r\nhello",
     ];
     let node = Node::answering(move |request| {
         let number: usize = request.start[5..6].parse().unwrap();
@@ -188,7 +191,7 @@ fn an_answer_that_begins_with_a_bad_chunk_is_none() {
             "{body:?}"
         );
     }
-    assert_eq!(bench.settled().reason(Reason::BadResponse), 4);
+    assert_eq!(bench.settled().reason(Reason::BadResponse), 5);
 }
 
 #[test]
@@ -214,6 +217,9 @@ fn a_length_reaches_the_client_once_or_not_at_all() {
         ("GET", "5,5 , 5", Some("5")),
         ("GET", "5\r\ncontent-length: 5, 5", Some("5")),
         ("HEAD", "5, 5", Some("5")),
+        ("GET", "05", Some("5")),
+        ("HEAD", "9223372036854775807", Some("9223372036854775807")),
+        ("HEAD", "9223372036854775808", None),
         ("GET", "5, 6", None),
         ("HEAD", "5, 6", None),
         ("HEAD", "5, ", None),

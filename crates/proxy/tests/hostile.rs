@@ -79,6 +79,24 @@ const CASES: &[Case] = &[
         Refused(413, "body_too_large"),
     ),
     case(
+        "Content-Length of 2^63",
+        b"POST / HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 9223372036854775808\r\n\r\nhello",
+        Refused(413, "body_too_large"),
+    ),
+    case(
+        "Content-Length with a zero in front",
+        b"POST / HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 05\r\n\r\nhello",
+        Forwarded {
+            has: &["content-length: 5\r\n", "hello"],
+            lacks: &["content-length: 05"],
+        },
+    ),
+    case(
+        "a chunk of 2^64 - 1 bytes",
+        b"POST / HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nhello",
+        Refused(413, "body_too_large"),
+    ),
+    case(
         "a URL with a query and no path",
         b"GET http://shop.example?x=1 HTTP/1.1\r\nHost: shop.example\r\n\r\n",
         Forwarded {

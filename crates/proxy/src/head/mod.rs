@@ -12,6 +12,7 @@
 //! | absolute form without a path: `/`, before a query too; `*` for OPTIONS without a query | RFC 9112 §3.2.1, §3.2.4 |
 //! | CONNECT and TRACE are refused; `Max-Forwards` counts down for OPTIONS | RFC 9110 §7.6.2, §9.3.6, §9.3.8 |
 //! | `Transfer-Encoding` is exactly `chunked` | RFC 9112 §6.1, stricter |
+//! | a length is below 2^63 and goes on without zeros in front | servers that count in 63 bits, or take `010` for 8 |
 //! | `Connection`, what it names, and other hop-by-hop fields end here | RFC 9110 §7.6.1 |
 //! | `TE` keeps only `trailers` | RFC 9110 §10.1.4 |
 //! | `Trailer` ends here where trailers do: before a body that is not chunked, and before a client without `TE: trailers` | RFC 9110 §6.5.1 |
@@ -27,6 +28,7 @@
 pub(crate) mod classify;
 mod cookie;
 pub(crate) mod interim;
+mod length;
 
 use std::net::IpAddr;
 
@@ -39,6 +41,7 @@ use http::{HeaderMap, Method, Request, StatusCode, Uri, Version};
 
 use crate::config::{ForwardedConfig, Limits};
 use crate::record::reason::Reason;
+use length::{is_plain_length, one_length};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -72,8 +75,8 @@ pub(crate) struct HeadInfo {
     lengths: u8,
     /// A name is one of those that matter but for its underscores and the like.
     underscores: bool,
-    /// A `Content-Length` is more than a number.
-    length_is_list: bool,
+    /// A `Content-Length` is more than a number as we write it, or a long one.
+    length_is_odd: bool,
     has_host: bool,
     /// `Expect: 100-continue` is there, whether it counts or not.
     expect: bool,
@@ -266,6 +269,9 @@ pub(crate) fn check<'a, B>(
             name => facts.note(name, value)?,
         }
     }
+    if facts.rewrites_length() && one_length(request.headers()).is_none() {
+        return Err(Reason::BodyTooLarge);
+    }
     facts.has_host = host.is_some();
     facts.tunnel = facts.upgrade
         && facts.connection_upgrade
@@ -298,6 +304,11 @@ impl HeadInfo {
         self.has_host || self.absolute
     }
 
+    /// Whether what is said of the body's length is written anew.
+    fn rewrites_length(&self) -> bool {
+        (self.lengths > 1 || self.length_is_odd) && !self.chunked
+    }
+
     /// Notes what requests and responses have in common.
     fn note(&mut self, name: &str, value: &HeaderValue) -> Result<(), Reason> {
         match name {
@@ -305,7 +316,10 @@ impl HeadInfo {
                 self.connection = true;
                 self.note_connection(value)?;
             }
-            "content-length" => self.lengths = self.lengths.saturating_add(1),
+            "content-length" => {
+                self.lengths = self.lengths.saturating_add(1);
+                self.length_is_odd |= !is_plain_length(value.as_bytes());
+            }
             "keep-alive" => self.keep_alive = true,
             "proxy" => self.proxy = true,
             "proxy-connection" => self.proxy_connection = true,
@@ -533,6 +547,10 @@ pub(crate) fn prepare<B>(
     if facts.expect && !(facts.expects_continue && has_body) {
         headers.remove(EXPECT);
     }
+    if facts.rewrites_length() {
+        let length = one_length(headers).ok_or(Reason::BodyTooLarge)?;
+        headers.insert(CONTENT_LENGTH, length);
+    }
     if facts.max_forwards {
         count_down(headers);
     }
@@ -686,17 +704,6 @@ fn append_via(headers: &mut HeaderMap, name: &str, version: Version) {
     append(headers, VIA, ours, true);
 }
 
-/// The one value of all `Content-Length` fields and of the lists in them (RFC 9112 §6.3). Where a
-/// response has no body hyper has not looked.
-fn one_length(headers: &HeaderMap) -> Option<HeaderValue> {
-    let values = headers.get_all(CONTENT_LENGTH).iter();
-    let mut all = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    let length = all.next()?.trim_ascii();
-    let digits = !length.is_empty() && length.iter().all(u8::is_ascii_digit);
-    (digits && all.all(|other| other.trim_ascii() == length))
-        .then(|| HeaderValue::from_bytes(length).ok())?
-}
-
 /// Takes the names of trailers out of a response whose trailers end here.
 pub(crate) fn drop_trailer_names(headers: &mut HeaderMap, request: HeadInfo, response: HeadInfo) {
     if response.trailer && !(request.te_trailers && response.chunked) {
@@ -726,10 +733,6 @@ pub(crate) fn prepare_response(
                 facts.chunked = true;
             }
             "endpoint-load-metrics" => facts.load_metrics = true,
-            "content-length" => {
-                facts.lengths = facts.lengths.saturating_add(1);
-                facts.length_is_list |= !value.as_bytes().iter().all(u8::is_ascii_digit);
-            }
             name => facts.note(name, value).map_err(|_| Reason::BadResponse)?,
         }
     }
@@ -750,7 +753,7 @@ pub(crate) fn prepare_response(
             }
         }
     }
-    if (facts.lengths > 1 || facts.length_is_list) && !facts.chunked {
+    if facts.rewrites_length() {
         let length = one_length(headers).ok_or(Reason::BadResponse)?;
         headers.insert(CONTENT_LENGTH, length);
     }

@@ -8,12 +8,14 @@
 //! |---|---|
 //! | a line that ends in a bare LF or CR, digits that are none, a chunk that is longer than its size | §7.1; the next reader may see another message behind it |
 //! | spaces behind the size, in requests | §7.1.1 has none; old servers pad the size of their answers |
-//! | more than 16 digits, zeros included | a size fits 64 bits; HTTP sets no bound |
+//! | a size of 2^63 or more, or of more than 16 digits, zeros included | a size fits 63 bits, in which others count; HTTP sets no bound |
 //! | an extension of more than 1 KiB, more than 16 KiB of them and as much again as there is data | §7.1.1 asks for a limit; signed uploads have 85 bytes in each chunk |
 //! | trailers of more than 4 KiB or 64 fields | a limit as for heads |
 
 use std::ops::ControlFlow;
 
+/// The largest chunk, bytes.
+const SIZE_MAX: u64 = i64::MAX as u64;
 /// Digits of a chunk's size.
 const DIGITS_MAX: u8 = 16;
 /// Bytes of one chunk's extensions.
@@ -33,7 +35,7 @@ const RUN_DIGITS: usize = 8;
 pub(crate) enum ChunkError {
     /// It does not follow the grammar.
     Malformed,
-    /// A size has too many digits, or extensions too many bytes.
+    /// A size is too large or has too many digits, or extensions have too many bytes.
     LineTooLong,
     /// The trailer section is too large.
     TrailersTooLarge,
@@ -276,7 +278,9 @@ impl Chunks {
                 return self.extend();
             }
             byte => match char::from(byte).to_digit(16) {
-                Some(_) if self.digits == DIGITS_MAX => State::Failed(ChunkError::LineTooLong),
+                Some(_) if self.digits == DIGITS_MAX || self.size > SIZE_MAX >> 4 => {
+                    State::Failed(ChunkError::LineTooLong)
+                }
                 Some(digit) => {
                     self.digits += 1;
                     self.size = self.size << 4 | u64::from(digit);
@@ -467,7 +471,11 @@ mod tests {
 
     #[test]
     fn everything_has_a_limit() {
-        let sizes = [b"0".repeat(17), b"f".repeat(17)];
+        let sizes = [
+            b"0".repeat(17),
+            b"f".repeat(16),
+            b"8000000000000000".to_vec(),
+        ];
         for size in sizes {
             assert_eq!(error(&size), ChunkError::LineTooLong);
         }
@@ -588,7 +596,7 @@ mod tests {
     #[test]
     fn what_is_written_hardly_grows() {
         for raw in [&b"\r\na\r\n1\r\nb"[..], b"\n", b"\r\n0\r\n"] {
-            for size in ["1", "ffffffffffffffff", "0000000000000001"] {
+            for size in ["1", "7fffffffffffffff", "0000000000000001"] {
                 let mut chunks = Chunks::of_request();
                 let mut out = Vec::new();
                 chunks.rewrite(size.as_bytes(), &mut out).unwrap();

@@ -78,6 +78,14 @@ fn a_response_has_one_length_however_often_it_is_said() {
         (&["+5"], None),
         (&["x, x"], None),
         (&["5, x"], None),
+        (&["05"], Some("5")),
+        (&["000"], Some("0")),
+        (&["00000000000000000000000000000005"], Some("5")),
+        (&["0"], Some("0")),
+        (&["9223372036854775807"], Some("9223372036854775807")),
+        (&["9223372036854775808"], None),
+        (&["18446744073709551616"], None),
+        (&[""], None),
     ] {
         let mut headers = HeaderMap::new();
         for value in said {
