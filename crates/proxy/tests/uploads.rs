@@ -77,7 +77,7 @@ fn a_client_that_leaves_with_its_body_held_back_has_left() {
         heads.load(Ordering::SeqCst) == 1
     });
     drop(client);
-    assert_eq!(bench.settled().reason(Reason::ClientGone), 1);
+    assert_eq!(bench.settled().reason(Reason::BodyCut), 1);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_client_that_leaves_during_an_upgrade_has_left() {
     client.send(UPGRADING);
     has_agreed.recv().unwrap();
     drop(client);
-    assert_eq!(bench.settled().reason(Reason::ClientGone), 1);
+    assert_eq!(bench.settled().reason(Reason::BodyCut), 1);
 }
 
 #[test]
@@ -180,15 +180,27 @@ fn a_body_that_the_client_ends_early_is_a_bad_request() {
         "content-length: 10\r\n\r\nabc",
         "transfer-encoding: chunked\r\n\r\n5\r\nab",
     ] {
-        let bench = Bench::new(&[node.address]);
+        let bench = Bench::with(&[node.address], |config| config.log.recent = 1);
         let mut client = bench.client();
         client.send(&format!(
             "POST / HTTP/1.1\r\nhost: shop.example\r\n{framing}"
         ));
         client.shut();
-        let mut answer = String::new();
-        client.reader.read_to_string(&mut answer).ok();
-        assert!(answer.starts_with("HTTP/1.1 400 "), "{framing}: {answer:?}");
-        assert_eq!(bench.settled().reason(Reason::ClientGone), 1, "{framing}");
+        let answer = client.read_response(false);
+        assert_eq!(
+            (answer.status(), answer.reason()),
+            (400, Some("body_cut")),
+            "{framing}"
+        );
+        assert!(client.is_closed(), "{framing}");
+        let seen = bench.settled();
+        assert_eq!(seen.reason(Reason::BodyCut), 1, "{framing}");
+        assert_eq!(seen.nodes[0].failures, 0, "{framing}");
+        let logged = bench.shared.stats.recent();
+        assert_eq!(
+            (logged[0].status, logged[0].reason),
+            (400, Some(Reason::BodyCut)),
+            "{framing}"
+        );
     }
 }

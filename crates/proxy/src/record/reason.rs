@@ -94,6 +94,7 @@ reasons! {
     HeadTooLarge = "head_too_large", 431, Rejected, "a request head, or a body's trailers, above the limit";
     HeadTimeout = "head_timeout", 408, Rejected, "the request head did not come in time";
     BodyTimeout = "body_timeout", 408, Cancelled, "the client stopped sending its request body";
+    BodyCut = "body_cut", 400, Cancelled, "the client ended or left in the middle of its request body";
     TooManyConnections = "too_many_connections", 503, Rejected, "as many client connections are open as may be";
     TooManyTunnels = "too_many_tunnels", 503, Rejected, "as many tunnels are open as may be";
     ConnectFailed = "connect_failed", 502, Failed, "the node refused the connection";

@@ -93,6 +93,7 @@ fn code(reason: Reason) -> Option<&'static str> {
         | Reason::HeadTooLarge
         | Reason::HeadTimeout
         | Reason::BodyTimeout
+        | Reason::BodyCut
         | Reason::TooManyConnections
         | Reason::TooManyTunnels
         | Reason::ConnectFailed

@@ -34,8 +34,7 @@ pub(crate) fn answer(reason: Reason) -> Response<Bytes> {
     response
 }
 
-/// 499 is of logs only. A client that can still read it has ended its request before its end (RFC 9112
-/// §8).
+/// 499 is of logs only: hardly any client is left that could read the answer.
 fn on_the_wire(status: StatusCode) -> StatusCode {
     match status.as_u16() {
         CLIENT_CLOSED => StatusCode::BAD_REQUEST,

@@ -1,6 +1,7 @@
 //! A request body on its way to a node, one frame at a time: none is read before the node's connection wants it, so a
 //! slow node slows its client down and little is held in between.
 
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -66,6 +67,16 @@ impl RequestBody {
     }
 }
 
+/// Why a body that is in order so far does not go on. A client that has ended its side (RFC 9112 §8) may still read.
+#[cold]
+fn end_of(error: &hyper::Error) -> Reason {
+    let source = std::error::Error::source(error).and_then(|it| it.downcast_ref::<io::Error>());
+    match source.map(io::Error::kind) {
+        Some(io::ErrorKind::UnexpectedEof) => Reason::BodyCut,
+        Some(_) | None => Reason::ClientGone,
+    }
+}
+
 impl RequestStream {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Some(hold) = &mut self.hold {
@@ -91,9 +102,12 @@ impl RequestStream {
         }
         let polled = ready!(polled);
         connection.on_client();
-        let Ok(next) = polled.transpose() else {
-            let broken = connection.inflow.borrow().broken();
-            return self.fail(broken.map_or(Reason::ClientGone, Reason::from));
+        let next = match polled.transpose() {
+            Ok(next) => next,
+            Err(error) => {
+                let broken = connection.inflow.borrow().broken();
+                return self.fail(broken.map_or_else(|| end_of(&error), Reason::from));
+            }
         };
         if connection.poll_place(context).is_pending() {
             self.next = Some(next);
