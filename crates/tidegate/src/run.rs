@@ -32,8 +32,8 @@ use tidegate_core::throttle::SetBy;
 use tidegate_culprits::live::Watch;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{
-    DelayExperiments, Limits, ListenerConfig, PortSharing, Ports, Proxy, ProxyConfig, ProxyError,
-    Shared, Stats, Throttling, Timeouts, WorkerFailure,
+    DelayExperiments, Limits, ListenerConfig, LogReopener, PortSharing, Ports, Proxy, ProxyConfig,
+    ProxyError, Shared, Stats, Throttling, Timeouts, WorkerFailure,
 };
 use tidegate_remote::clock;
 use tidegate_remote::reader::ReaderOptions;
@@ -67,7 +67,7 @@ use crate::state;
 const EVENTS: usize = 16_384;
 /// How long a port is asked for that another process has: one that was asked to stop is about to give it up.
 const PORT_PATIENCE: Duration = Duration::from_secs(2);
-/// Threads that work out answers of the admin interface, and one that waits for a drain.
+/// Threads that work out answers of the admin interface or open the access log anew, and one that waits for a drain.
 const BLOCKING_THREADS_MAX: usize = 3;
 
 /// Runs until it is asked to stop. Without a file everything came from the command line.
@@ -158,10 +158,7 @@ async fn serve(
         tokio::select! {
             () = stop.wait() => break,
             _ = hang_up.recv() => recheck(file, output),
-            _ = reopen.recv() => {
-                running.proxy.reopen_log();
-                output.event("log_reopened", "access log: opened anew");
-            }
+            _ = reopen.recv() => reopen_log(running.proxy.log_reopener(), output),
             Some(failure) = failures.recv() => {
                 let WorkerFailure { worker, cause } = failure;
                 let text = format!("worker {worker} failed and was replaced; its connections are lost: {cause}");
@@ -236,7 +233,11 @@ async fn end(running: Running, drain: Duration, mut stop: Stop, output: Output) 
     tokio::select! {
         drained = drained => {
             let drained = drained.unwrap_or_default();
-            let text = format!("stopped: {} requests finished, {} cut off", drained.finished, drained.cut);
+            let log = match drained.log_cut {
+                true => "; the last lines of the access log were not written in time",
+                false => "",
+            };
+            let text = format!("stopped: {} requests finished, {} cut off{log}", drained.finished, drained.cut);
             output.event("stopped", &text);
         }
         () = stop.wait() => output.event("stopped", "stopped at once: told twice"),
@@ -464,6 +465,18 @@ fn recheck(file: Option<&Path>, output: Output) {
         ),
         Err(error) => output.event("broken", &error.render(output.colour())),
     }
+}
+
+/// SIGUSR1: the access log was renamed.
+fn reopen_log(log: LogReopener, output: Output) {
+    // The disk may not answer.
+    tokio::task::spawn_blocking(move || match log.reopen() {
+        Ok(()) => output.event("log_reopened", "access log: opened anew"),
+        Err(why) => output.event(
+            "log_not_reopened",
+            &format!("access log: not opened anew, the file that is open stays in use: {why}"),
+        ),
+    });
 }
 
 fn reader_options(front_end: &FrontEnd) -> ReaderOptions {

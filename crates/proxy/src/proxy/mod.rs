@@ -13,13 +13,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use socket2::Socket;
+use tidegate_core::time::Timestamp;
 use tokio::sync::{mpsc, watch};
 
 use crate::config::site::SiteConfig;
 use crate::config::{LogFormat, ProxyConfig, ProxyThread};
 use crate::head::classify::SessionTables;
 use crate::listen::Closer;
-use crate::record::log::Writer;
+use crate::record::log::{LogReopener, Writer};
 use crate::record::observed::Observed;
 use crate::record::reason::Reason;
 use crate::record::stats::{Snapshot, Stats};
@@ -75,7 +76,12 @@ pub struct Drained {
     pub finished: u64,
     /// Requests that were cut off at the deadline, tunnels among them.
     pub cut: u64,
+    /// Lines of the access log were still to be written at the deadline.
+    pub log_cut: bool,
 }
+
+/// Time for the last lines of the access log, whenever the workers have ended.
+const LOG_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The running data plane. Dropping it cuts everything off; [`Proxy::drain`] does not.
 #[derive(Debug)]
@@ -95,6 +101,7 @@ pub struct Proxy {
     failures: mpsc::Receiver<WorkerFailure>,
     /// Until the drain.
     closer: Option<Closer>,
+    clock: fn() -> Timestamp,
 }
 
 impl Proxy {
@@ -134,6 +141,7 @@ impl Proxy {
             observed: Mutex::default(),
             failures: failed,
             closer: Some(closer),
+            clock: config.clock,
         };
         let events = config.events;
         for (index, sockets) in sockets.into_iter().enumerate() {
@@ -203,11 +211,10 @@ impl Proxy {
         observed.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the access log's file anew: it was renamed by a log rotation.
-    pub fn reopen_log(&self) {
-        if let Some(writer) = &self.writer {
-            writer.reopen();
-        }
+    /// What opens the access log's file anew.
+    pub fn log_reopener(&self) -> LogReopener {
+        let writer = self.writer.as_ref();
+        writer.map(Writer::reopener).unwrap_or_default()
     }
 
     /// Batches of log lines that could not be written.
@@ -227,16 +234,22 @@ impl Proxy {
     }
 
     /// Takes in nothing new, lets what is in flight end, and cuts off what is left at the
-    /// deadline. The times count from [`Proxy::begin_drain`].
+    /// deadline; what is logged by then is written, if that takes no longer. The counts are from
+    /// [`Proxy::begin_drain`] on.
     pub fn drain(mut self, deadline: Duration) -> Drained {
         self.begin_drain();
+        let began = (self.clock)();
         self.join(deadline);
+        let left = deadline.saturating_sub((self.clock)().since(began));
+        let writer = self.writer.as_mut();
+        let log_cut = writer.is_some_and(|it| !it.end(left.max(LOG_PATIENCE)));
         let before = self.drained_from.take().unwrap_or_default();
         let after = self.shared.stats.snapshot();
         let cut = after.reason(Reason::Drained) - before.reason(Reason::Drained);
         Drained {
             finished: after.ended() - before.ended() - cut,
             cut,
+            log_cut,
         }
     }
 

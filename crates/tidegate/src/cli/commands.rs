@@ -1,5 +1,6 @@
 //! What each command does.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use clap::CommandFactory;
@@ -20,7 +21,7 @@ use crate::failure::Failure;
 use crate::models::{Overridden, Status, Why};
 use crate::output::Output;
 use crate::{privilege, state};
-use tidegate_proxy::PortSharing;
+use tidegate_proxy::{LogFormat, LogTarget, PortSharing, ProxyError, check_log_file};
 
 /// Does it.
 pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
@@ -84,6 +85,7 @@ fn check(file: &Path, output: Output) -> Result<(), Failure> {
     };
     let mut notes = config.notes.clone();
     notes.extend(state_note(&config, file));
+    notes.extend(log_note(&config)?);
     let value =
         json!({ "ok": true, "sites": sites, "nodes": nodes, "agent": agent, "notes": notes });
     let mut text = format!("{}: ok, {what}", file.display());
@@ -107,6 +109,31 @@ fn state_note(config: &Config, file: &Path) -> Option<String> {
         Err(why) => why,
     };
     Some(format!("[state]: {why}"))
+}
+
+/// Why a front-end cannot open its access log as things are here. The file itself may be one that it refuses.
+fn log_note(config: &Config) -> Result<Option<String>, Failure> {
+    let log = config.front_end.as_ref().map(|it| &it.log);
+    let Some((LogTarget::File(path), LogFormat::Json | LogFormat::Combined)) =
+        log.map(|log| (&log.target, log.format))
+    else {
+        return Ok(None);
+    };
+    let checked = match privilege::user_number(config.file.process.user.value.as_deref()) {
+        Ok(user) => check_log_file(path, user),
+        Err(why) => return Ok(Some(format!("[log]: {why}"))),
+    };
+    let Err(why) = checked else { return Ok(None) };
+    // Another machine or user may have such a folder.
+    let is_absent = matches!(
+        why.kind(),
+        ErrorKind::NotFound | ErrorKind::PermissionDenied
+    );
+    let why = ProxyError::Log(why).to_string();
+    match is_absent {
+        true => Ok(Some(format!("[log]: {why}"))),
+        false => Err(Failure::Failed(why)),
+    }
 }
 
 fn effective(source: &SourceArgs, output: Output) -> Result<(), Failure> {

@@ -63,6 +63,18 @@ impl Process {
         }
     }
 
+    /// What it said on standard error, once it has ended.
+    pub(crate) fn error_text(&mut self) -> String {
+        let mut text = String::new();
+        self.0
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
+        text
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }

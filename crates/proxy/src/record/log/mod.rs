@@ -16,6 +16,7 @@
 //! | `experiment_us` | by how much a delay experiment delayed it, if it did |
 //! | `reason` | why it did not end with the node's own answer, if it did not |
 
+mod file;
 mod format;
 mod ring;
 mod writer;
@@ -27,8 +28,10 @@ use http::HeaderMap;
 use http::header::{HOST, REFERER, USER_AGENT};
 use tidegate_core::picker::Why;
 
+pub use file::check_log_file;
 pub use ring::Recent;
 pub(crate) use ring::Ring;
+pub use writer::LogReopener;
 pub(crate) use writer::{Batch, Writer};
 
 use crate::config::LogFormat;

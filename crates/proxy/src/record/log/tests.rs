@@ -255,7 +255,7 @@ fn lines_reach_the_file_and_rotation_begins_a_new_one() {
         let writer = Writer::start(&target, |_| Ok(())).unwrap();
         if rotated {
             std::fs::rename(&path, folder.join("access.log.1")).unwrap();
-            writer.reopen();
+            writer.reopener().reopen().unwrap();
         }
         let mut logger = Logger::new(LogFormat::Json, writer.sender(), Arc::clone(&stats), 0);
         log_line(&mut logger);
@@ -269,6 +269,46 @@ fn lines_reach_the_file_and_rotation_begins_a_new_one() {
         assert_eq!(text.lines().count(), 1, "{name}");
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_link_that_was_planted_is_not_written_through_after_a_rotation() {
+    let folder = std::env::temp_dir().join(format!("tidegate-log-usr1-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (path, victim) = (folder.join("access.log"), folder.join("victim"));
+    std::fs::write(&victim, "precious").unwrap();
+    let stats = Arc::new(Stats::new(1, 0, 0));
+    let writer = Writer::start(&LogTarget::File(path.clone()), |_| Ok(())).unwrap();
+    std::fs::rename(&path, folder.join("access.log.1")).unwrap();
+    std::os::unix::fs::symlink(&victim, &path).unwrap();
+    std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let why = writer.reopener().reopen().unwrap_err().to_string();
+    assert!(why.contains("is a link in a folder"), "{why}");
+    let mut logger = Logger::new(LogFormat::Json, writer.sender(), stats, 0);
+    log_line(&mut logger);
+    drop(logger);
+    drop(writer);
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    assert_eq!(read("victim"), "precious");
+    assert_eq!(read("access.log.1").lines().count(), 1);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn the_end_does_not_wait_for_ever_for_a_reader() {
+    let (mut reader, pipe) = std::io::pipe().unwrap();
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    let mut writer = Writer::start(&LogTarget::File(path.into()), |_| Ok(())).unwrap();
+    drop(pipe);
+    let large = Batch {
+        bytes: vec![b'x'; 4 << 20],
+        lines: 1,
+    };
+    writer.sender().unwrap().try_send(large).unwrap();
+    assert!(!writer.end(Duration::ZERO));
+    let rest = std::thread::spawn(move || reader.read_to_end(&mut Vec::new()).unwrap());
+    assert!(writer.end(Duration::MAX));
+    assert_eq!(rest.join().unwrap(), 4 << 20);
 }
 
 /// docs/access-log.md names every field that a line can have, and every reason.

@@ -1,15 +1,18 @@
 //! The thread that writes the access log. It alone waits for the disk.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use super::file::append;
 use crate::config::{LogTarget, ProxyThread};
 
+/// Longest wait for what is still to be written, where no other time is set for it.
+const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Batches that wait for the writer, of all workers together.
 pub(super) const BATCHES_MAX: usize = 64;
 
@@ -20,34 +23,34 @@ pub(crate) struct Batch {
     pub(crate) lines: u64,
 }
 
-/// The writer thread's handle. Dropping it waits until all is written; all senders must be gone
+/// The writer thread's handle. Dropping it waits until all is written, but not for ever; all senders must be gone
 /// by then.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    thread: Option<JoinHandle<()>>,
+    path: Option<PathBuf>,
     sender: Option<SyncSender<Batch>>,
     shared: Arc<Shared>,
+    /// Closed once the thread has ended. The mutex makes the writer shareable.
+    running: Mutex<Receiver<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    reopen: AtomicBool,
+    /// What the next batch goes to.
+    next: Mutex<Option<File>>,
     errors: AtomicU64,
 }
 
 enum Output {
     Stdout(io::Stdout),
-    File { file: File, path: PathBuf },
+    File(File),
 }
 
 impl Output {
     fn open(target: &LogTarget) -> io::Result<Self> {
         match target {
             LogTarget::Stdout => Ok(Self::Stdout(io::stdout())),
-            LogTarget::File(path) => Ok(Self::File {
-                file: append(path)?,
-                path: path.clone(),
-            }),
+            LogTarget::File(path) => Ok(Self::File(append(path)?)),
         }
     }
 
@@ -57,21 +60,30 @@ impl Output {
                 stdout.write_all(bytes)?;
                 stdout.flush()
             }
-            Self::File { file, .. } => file.write_all(bytes),
+            Self::File(file) => file.write_all(bytes),
         }
-    }
-
-    fn reopen(&mut self) -> io::Result<()> {
-        match self {
-            Self::Stdout(_) => {}
-            Self::File { file, path } => *file = append(path)?,
-        }
-        Ok(())
     }
 }
 
-fn append(path: &PathBuf) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+/// Opens the log's file anew, from any thread that may wait for the disk.
+#[derive(Clone, Debug, Default)]
+pub struct LogReopener(Option<(PathBuf, Arc<Shared>)>);
+
+impl LogReopener {
+    /// The next lines go to what has the file's name by now: it was renamed by a log rotation. Without a file nothing
+    /// is to be done.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is refused. Lines go on into the file that is open.
+    pub fn reopen(&self) -> io::Result<()> {
+        let Some((path, shared)) = &self.0 else {
+            return Ok(());
+        };
+        let file = append(path)?;
+        let mut next = shared.next.lock().unwrap_or_else(PoisonError::into_inner);
+        *next = Some(file);
+        Ok(())
+    }
 }
 
 impl Writer {
@@ -85,7 +97,8 @@ impl Writer {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let (said, begun) = sync_channel(1);
-        let thread = std::thread::Builder::new()
+        let (alive, running) = sync_channel(0);
+        std::thread::Builder::new()
             .name("tidegate-log".into())
             .spawn(move || {
                 let begun = thread_start(ProxyThread::Log);
@@ -95,12 +108,17 @@ impl Writer {
                 if !failed {
                     run(output, &receiver, &theirs);
                 }
+                drop(alive);
             })?;
         begun.recv().unwrap_or(Ok(()))?;
         Ok(Self {
-            thread: Some(thread),
+            path: match target {
+                LogTarget::Stdout => None,
+                LogTarget::File(path) => Some(path.clone()),
+            },
             sender: Some(sender),
             shared,
+            running: Mutex::new(running),
         })
     }
 
@@ -109,9 +127,21 @@ impl Writer {
         self.sender.clone()
     }
 
-    /// Opens the file anew before the next batch: it was renamed by a log rotation.
-    pub(crate) fn reopen(&self) {
-        self.shared.reopen.store(true, Ordering::Release);
+    /// What opens the file anew.
+    pub(crate) fn reopener(&self) -> LogReopener {
+        let path = self.path.clone();
+        LogReopener(path.map(|path| (path, Arc::clone(&self.shared))))
+    }
+
+    /// Waits until all is written; says whether it was within this time. All senders must be gone by then. A thread
+    /// that still waits for a reader or a disk is left alone: it ends with the process.
+    pub(crate) fn end(&mut self, patience: Duration) -> bool {
+        self.sender = None;
+        let running = self.running.get_mut();
+        let ended = running
+            .unwrap_or_else(PoisonError::into_inner)
+            .recv_timeout(patience);
+        ended != Err(RecvTimeoutError::Timeout)
     }
 
     /// Batches that could not be written.
@@ -122,13 +152,13 @@ impl Writer {
 
 fn run(mut output: Output, receiver: &Receiver<Batch>, shared: &Shared) {
     for batch in receiver {
-        let reopened = if shared.reopen.swap(false, Ordering::AcqRel) {
-            output.reopen()
-        } else {
-            Ok(())
-        };
+        let mut next = shared.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = next.take() {
+            output = Output::File(file);
+        }
+        drop(next);
         // A full disk must not stop traffic: the error is counted, the next batch tries again.
-        if reopened.and_then(|()| output.write(&batch.bytes)).is_err() {
+        if output.write(&batch.bytes).is_err() {
             shared.errors.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -136,10 +166,8 @@ fn run(mut output: Output, receiver: &Receiver<Batch>, shared: &Shared) {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.sender = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+        // It was waited for already.
+        if self.sender.is_some() && !self.end(END_PATIENCE) {
             self.shared.errors.fetch_add(1, Ordering::Relaxed);
         }
     }
