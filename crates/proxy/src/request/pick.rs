@@ -42,6 +42,7 @@ pub(super) fn pick(
 }
 
 /// The request goes to the ticket's node.
+#[inline]
 pub(crate) fn dispatch(client: &Client, guard: &mut RequestGuard, ticket: Ticket, now: Timestamp) {
     let worker = &client.worker;
     let stats = worker.base.stats();

@@ -124,8 +124,10 @@ impl Upstream {
         self.watch.inflow.borrow_mut().expect_head();
         self.watch.capturing.set(capture);
         self.watch.sent.borrow_mut().clear();
-        let sender = &mut self.sender;
-        self.gate.quietly(|| sender.try_send_request(request))
+        let before = self.gate.hush();
+        let sent = self.sender.try_send_request(request);
+        self.gate.unhush(before);
+        sent
     }
 
     /// Lets the connection do what it can do now. True if it has ended.

@@ -32,10 +32,21 @@ impl Gate {
 
     /// Runs `work` with wake-ups noted only.
     pub(crate) fn quietly<T>(&self, work: impl FnOnce() -> T) -> T {
-        let before = self.quiet.swap_relaxed(true);
+        let before = self.hush();
         let done = work();
-        self.quiet.store(before, Ordering::Relaxed);
+        self.unhush(before);
         done
+    }
+
+    /// Wake-ups are noted only from now on. Says how it was before, for [`Gate::unhush`]: what is large goes to work without
+    /// a closure that it would have to move into.
+    pub(crate) fn hush(&self) -> bool {
+        self.quiet.swap_relaxed(true)
+    }
+
+    /// It is as before.
+    pub(crate) fn unhush(&self, before: bool) {
+        self.quiet.store(before, Ordering::Relaxed);
     }
 
     /// Whether a wake-up was noted since the last call.
