@@ -143,6 +143,7 @@ const CRATES: &[(&str, Layers)] = &[
             &["config", "peer_auth"],
             &["failure", "reads", "state"],
             &["client", "driver", "privilege", "resources", "signals"],
+            &["check"],
             &["agent", "culprits", "probe", "simulate"],
             &["admin"],
             &["run"],

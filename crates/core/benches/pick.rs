@@ -232,6 +232,7 @@ fn cluster(policy: PolicyConfig, admission: AdmissionConfig) -> ClusterSpec {
             paths: Vec::new(),
             policy,
             admission,
+            health: Default::default(),
         }],
         nodes: (0..NODES)
             .map(|node| NodeSpec {

@@ -22,6 +22,7 @@
 //! one begins to wait, when [`Picker::due`] says so, and when the director sees room that others left.
 
 mod groups;
+mod ramp;
 mod site;
 mod ticket;
 
@@ -221,6 +222,7 @@ impl Picker {
                     }
                     let nodes = topology.nodes.len();
                     kept.policy.on_nodes(nodes, &site.candidates);
+                    kept.ramps.on_site(site);
                     kept.set_admission(site.admission);
                 }
                 None => self.sites.push(PickerSite::new(&topology, site)),
@@ -287,6 +289,7 @@ impl Picker {
         }
         let view = view(&self.table, &self.weights, site, candidates, now);
         let state = &mut self.sites[site.index()];
+        state.ramps.on_request(&self.table);
         let verdict = state.admission.on_request(&view, priority, &mut self.prng);
         let contended = self.groups.is_contended(site);
         let kinds = self.table.kinds(site);
@@ -306,7 +309,7 @@ impl Picker {
         }
         self.table.no_room(site);
         if state.admits.dry_run {
-            let choice = state.policy.pick(&view, &mut self.prng);
+            let choice = state.pick(&view, &mut self.prng);
             return Decision::Forward(self.dispatch(site, waiter.into(), &choice, now));
         }
         let for_group = verdict == AdmissionVerdict::Admit && (contended || is_group_full(&view));
@@ -471,7 +474,7 @@ impl Picker {
             return Err(RejectReason::NoNode);
         }
         let view = view(&self.table, &self.weights, site, &self.left, now);
-        let choice = self.sites[site.index()].policy.pick(&view, &mut self.prng);
+        let choice = self.sites[site.index()].pick(&view, &mut self.prng);
         Ok(self.dispatch(site, Books::Retry, &choice, now))
     }
 

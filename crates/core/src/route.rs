@@ -268,6 +268,7 @@ mod tests {
             paths: owned(paths),
             policy: PolicyConfig::default(),
             admission: AdmissionConfig::default(),
+            health: Default::default(),
         }
     }
 

@@ -13,6 +13,7 @@ pub(crate) fn cluster(nodes: u32, policy: PolicyConfig) -> ClusterSpec {
             paths: Vec::new(),
             policy,
             admission: AdmissionConfig::default(),
+            health: Default::default(),
         }],
         nodes: (0..nodes)
             .map(|node| NodeSpec {

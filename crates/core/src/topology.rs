@@ -4,12 +4,16 @@
 //! goes to another one only when nothing means the old one any more; a site's only to a site of the same name.
 
 mod change;
+mod health;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::admission::AdmissionConfig;
 pub use change::{ChangeError, ClusterChange, Edit, GroupWanted, Named, NodeWanted};
+pub use health::{
+    CheckConfig, CheckFailure, CheckMethod, CheckRequest, CheckResult, HealthConfig, HttpCheck,
+};
 
 pub use crate::ids::{GroupId, NodeId, SiteId};
 pub use crate::load::Group;
@@ -29,6 +33,8 @@ pub struct SiteSpec {
     pub policy: PolicyConfig,
     /// What comes in at all.
     pub admission: AdmissionConfig,
+    /// How its nodes are looked after.
+    pub health: HealthConfig,
 }
 
 /// What the configuration says of a node.
@@ -105,7 +111,7 @@ pub enum Health {
     /// Answers.
     #[default]
     Up,
-    /// Taken out for a [`Cause`], until a probe is answered.
+    /// Taken out for a [`Cause`], until a probe is answered, or a check passed.
     Ejected,
 }
 
@@ -129,6 +135,8 @@ pub enum Cause {
     Silence,
     /// It answered, and far more of its answers than of the others' were errors or broke off.
     Errors,
+    /// Its site's check fails, or has not passed yet.
+    Check,
 }
 
 impl Cause {
@@ -137,6 +145,7 @@ impl Cause {
         (Self::Failures, "failures"),
         (Self::Silence, "silence"),
         (Self::Errors, "errors"),
+        (Self::Check, "check"),
     ];
 
     /// Its name in the API and the metrics.
@@ -145,6 +154,7 @@ impl Cause {
             Self::Failures => "failures",
             Self::Silence => "silence",
             Self::Errors => "errors",
+            Self::Check => "check",
         }
     }
 }
@@ -181,6 +191,8 @@ pub struct Node {
     pub health: Health,
     /// Why it is ejected, if it is.
     pub ejection: Option<Ejection>,
+    /// Whether it is out by its site's check, whatever else speaks against it.
+    pub fails_check: bool,
     /// How often it was ejected so far.
     pub ejections: u64,
 }
@@ -201,6 +213,10 @@ pub struct Site {
     /// No node is up, so ejected ones are candidates: those that answer with errors, or where there
     /// is none of them either, all that are ready.
     pub fail_open: bool,
+    /// Candidates that start slowly: they have a part of their share, which grows.
+    pub ramping: Vec<NodeId>,
+    /// How its nodes are looked after.
+    pub health: Arc<HealthConfig>,
     /// It is served no more.
     pub removed: bool,
 }
@@ -274,6 +290,15 @@ impl Topology {
     pub fn present(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         let nodes = (0..).map(NodeId).zip(&self.nodes);
         nodes.filter(|(_, node)| node.membership != Membership::Gone)
+    }
+
+    /// Nodes of a site that are ready and up, as they are now.
+    pub fn up(&self, site: SiteId) -> Vec<NodeId> {
+        let serves = |node: &Node| {
+            node.site == site && node.admin == AdminState::Ready && node.health == Health::Up
+        };
+        let members = self.members().filter(|(_, node)| serves(node));
+        members.map(|(id, _)| id).collect()
     }
 
     /// All sites that are served.

@@ -16,11 +16,20 @@ use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::prng::Prng;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
-    ClusterChange, ClusterSpec, GroupId, Membership, NodeId, NodeSpec, SiteId, SiteSpec, Topology,
+    CheckConfig, CheckFailure, CheckRequest, CheckResult, ClusterChange, ClusterSpec, GroupId,
+    HealthConfig, Membership, NodeId, NodeSpec, SiteId, SiteSpec, Topology,
 };
 
 const WORKERS: usize = 3;
 const STEPS: u32 = 3000;
+const CHECK: CheckConfig = CheckConfig {
+    request: CheckRequest::Tcp,
+    port: None,
+    interval: Duration::from_millis(20),
+    timeout: Duration::from_millis(10),
+    rise: 2,
+    fall: 2,
+};
 
 fn site(name: &str, kind: PolicyKind) -> SiteSpec {
     SiteSpec {
@@ -29,6 +38,7 @@ fn site(name: &str, kind: PolicyKind) -> SiteSpec {
         paths: Vec::new(),
         policy: PolicyConfig::new(kind),
         admission: AdmissionConfig::default(),
+        health: Default::default(),
     }
 }
 
@@ -123,6 +133,13 @@ impl World {
                 (node.address, node.site, node.weight) = (address, site, weight);
             }
             8 if self.below(2) == 0 => self.edit_groups(),
+            8 if self.below(2) == 0 => {
+                let (place, slow, checked) = (self.below(sites), self.below(2), self.below(2));
+                self.spec.sites[place].health = HealthConfig {
+                    slow_start: Duration::from_millis(100 * slow as u64),
+                    check: (checked == 0).then_some(CHECK),
+                };
+            }
             8 => {
                 let kinds = PolicyKind::ALL;
                 let kind = kinds[self.below(kinds.len())];
@@ -207,6 +224,13 @@ impl World {
         let versions = self.workers.iter().map(|it| it.topology().version);
         self.director.handle_followed(versions.min().unwrap());
         self.director.handle_tick(&self.table, self.now);
+        while let Some(due) = self.director.poll_check(self.now) {
+            let result = match self.prng.below(3) {
+                0 => CheckResult::Failed(CheckFailure::Timeout),
+                _ => CheckResult::Passed,
+            };
+            self.director.handle_check(due, result, self.now);
+        }
         if let Some(latest) = self.director.poll_topology() {
             self.latest = latest;
         }

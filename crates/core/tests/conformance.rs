@@ -84,6 +84,37 @@ fn drained_maint_and_ejected_nodes_are_never_picked() {
     }
 }
 
+/// A node that is back has no more than its part, whatever the policy; and its share in the end.
+#[test]
+fn a_node_that_starts_slowly_gets_its_share_little_by_little() {
+    for (name, config) in all() {
+        // One without a record: time alone counts.
+        let mut world = World::started_slowly(&[1.0; 8], config, Duration::from_secs(4), 13);
+        world.servers[3].records = Records::Missing;
+        world.run(Duration::from_secs(1), 0.5);
+        let order = |world: &mut World, state| {
+            for front in &mut world.fronts {
+                front.director.handle_override(NodeId(3), state);
+            }
+        };
+        order(&mut world, AdminState::Drain);
+        world.run(Duration::from_millis(200), 0.5);
+        order(&mut world, AdminState::Ready);
+        for (most, millis) in [(0.2, 400), (0.5, 1400), (1.1, 2200)] {
+            world.counts.fill(0);
+            world.run(Duration::from_millis(millis), 0.5);
+            let share = world.share(3);
+            assert!(share < most, "{name}, {millis} ms: {share:.2} of {most}");
+        }
+        world.servers[3].records = Records::Fresh;
+        world.run(Duration::from_millis(1500), 0.5);
+        world.counts.fill(0);
+        world.run(Duration::from_secs(3), 0.5);
+        let share = world.share(3);
+        assert!(share >= bounds(&config).0, "{name}, at the end: {share:.2}");
+    }
+}
+
 /// The least and the greatest share of the mean that a policy may give to equal nodes.
 ///
 /// Half is the bound that the design sets for `auto`; all keep it but `prequal` as it was

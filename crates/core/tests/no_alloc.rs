@@ -16,7 +16,7 @@ use tidegate_core::load::{LoadTable, NodeLoad};
 use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket, WaitId};
 use tidegate_core::policy::{LoadIndex, Parameters, PolicyConfig, PolicyKind, Probe};
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::{AdminState, ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
 
 thread_local! {
     /// Allocations of this thread; other tests and the harness have their own.
@@ -63,6 +63,7 @@ fn cluster(policy: PolicyConfig, admission: AdmissionConfig) -> ClusterSpec {
             paths: Vec::new(),
             policy,
             admission,
+            health: Default::default(),
         }],
         nodes: (0..NODES)
             .map(|node| NodeSpec {
@@ -159,6 +160,29 @@ fn no_policy_allocates_while_it_picks() {
         requests(&mut picker, &mut tickets, &mut now);
         let counted = allocations() - before;
         assert_eq!(counted, 0, "{}", config.kind.name());
+    }
+}
+
+#[test]
+fn no_policy_allocates_while_a_node_starts_slowly() {
+    for kind in PolicyKind::ALL {
+        let mut spec = cluster(PolicyConfig::new(*kind), AdmissionConfig::default());
+        spec.sites[0].health.slow_start = Duration::from_secs(60);
+        let mut director = Director::new(spec, 1);
+        let table = Arc::new(LoadTable::new(NODES, 1));
+        let mut now = Timestamp::from_millis(1000);
+        read(&table, now);
+        director.handle_tick(&table, now);
+        for state in [AdminState::Drain, AdminState::Ready] {
+            director.handle_override(NodeId(7), state);
+            director.handle_tick(&table, now);
+        }
+        assert_eq!(director.topology().site(SITE).ramping, [NodeId(7)]);
+        let mut picker = Picker::new(table, director.topology(), 1);
+        let mut tickets = Vec::with_capacity(200);
+        let before = allocations();
+        requests(&mut picker, &mut tickets, &mut now);
+        assert_eq!(allocations() - before, 0, "{}", kind.name());
     }
 }
 

@@ -67,6 +67,7 @@ fn cluster(nodes: &[SocketAddr], policy: PolicyKind, refuses: bool) -> ClusterSp
             paths: Vec::new(),
             policy: PolicyConfig::new(policy),
             admission: admission(refuses),
+            health: Default::default(),
         }],
         nodes: nodes.iter().enumerate().map(node).collect(),
         groups: Vec::new(),

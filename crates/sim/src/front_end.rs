@@ -229,6 +229,7 @@ fn cluster(scenario: &Scenario, policy: PolicyConfig, nodes: &[u32]) -> ClusterS
         paths: Vec::new(),
         policy,
         admission: scenario.sites[number].admission,
+        health: Default::default(),
     };
     ClusterSpec {
         sites: (0..scenario.sites.len()).map(site).collect(),

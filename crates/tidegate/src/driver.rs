@@ -16,9 +16,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidegate_core::director::{Cause, Director, Event};
+use tidegate_core::director::{Cause, CheckDue, Director, Event};
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{AdminState, NodeId, Topology};
+use tidegate_core::topology::{AdminState, CheckFailure, CheckResult, Health, NodeId, Topology};
 use tidegate_proxy::Shared;
 use tokio::sync::oneshot;
 
@@ -32,6 +32,15 @@ const TICK: Duration = Duration::from_millis(1);
 const SLOW_TICKS: u64 = 100;
 /// Most messages that wait for a tick; an override more is refused.
 const MESSAGES_MAX: usize = 1024;
+
+/// What the director wants of a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ask {
+    /// Whether it answers at all.
+    Probe(NodeId),
+    /// Whether it is well, as its site says what that is.
+    Check(CheckDue),
+}
 
 /// What has become of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +58,8 @@ pub(crate) enum Probed {
 enum Message {
     Override(NodeId, AdminState, oneshot::Sender<()>),
     Probed(NodeId, Probed),
+    /// Nothing: this machine could not ask.
+    Checked(CheckDue, Option<CheckResult>),
     Stop,
 }
 
@@ -81,6 +92,11 @@ impl Overrides {
     pub(crate) fn probed(&self, node: NodeId, probed: Probed) {
         self.0.try_send(Message::Probed(node, probed)).ok();
     }
+
+    /// A check has ended, or could not be made. One whose end is lost is made again.
+    pub(crate) fn checked(&self, due: CheckDue, result: Option<CheckResult>) {
+        self.0.try_send(Message::Checked(due, result)).ok();
+    }
 }
 
 /// Counters of the thread, for the metrics.
@@ -107,8 +123,8 @@ pub(crate) struct DriverParts {
     pub(crate) reads: Arc<Reads>,
     /// Front-ends that the configuration knows of.
     pub(crate) front_ends: u32,
-    /// Where probes are asked for.
-    pub(crate) probes: tokio::sync::mpsc::Sender<NodeId>,
+    /// Where probes and checks are asked for.
+    pub(crate) probes: tokio::sync::mpsc::Sender<Ask>,
     /// Where events go.
     pub(crate) output: Output,
     /// The process's clock.
@@ -211,6 +227,13 @@ impl Running {
                         Probed::Unsent => director.handle_unsent_probe(node, now),
                     }
                 }
+                Ok(Message::Checked(due, result)) => {
+                    let now = (self.parts.clock)();
+                    match result {
+                        Some(result) => self.parts.director.handle_check(due, result, now),
+                        None => self.parts.director.handle_unsent_check(due, now),
+                    }
+                }
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -250,12 +273,17 @@ impl Running {
             done.send(()).ok();
         }
         while let Some(node) = parts.director.poll_probe(now) {
-            if parts.probes.try_send(node).is_err() {
+            if parts.probes.try_send(Ask::Probe(node)).is_err() {
                 parts.director.handle_unsent_probe(node, now);
             }
         }
+        while let Some(due) = parts.director.poll_check(now) {
+            if parts.probes.try_send(Ask::Check(due)).is_err() {
+                parts.director.handle_unsent_check(due, now);
+            }
+        }
         while let Some(event) = parts.director.poll_event() {
-            if matches!(event, Event::Ejected(..)) {
+            if matches!(event, Event::Ejected(..) | Event::CheckFailed(..)) {
                 self.stats.ejections.fetch_add(1, Ordering::Relaxed);
             }
             let (name, text) = describe(event, &parts.director.topology());
@@ -314,17 +342,7 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
     let node = |id: NodeId| &topology.node(id).name;
     match event {
         Event::Ejected(id, cause) => {
-            let why = match cause {
-                Cause::Failures => {
-                    "because requests to it failed and it answered nothing, until it answers a probe"
-                }
-                Cause::Silence => {
-                    "because it answers neither requests nor a probe, until it answers one"
-                }
-                Cause::Errors => {
-                    "because most of its answers are errors and the others' are not, for a while"
-                }
-            };
+            let why = why_ejected(cause);
             let text = format!("node {}: ejected {why}", node(id));
             ("ejected", text)
         }
@@ -336,6 +354,35 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
             ),
         ),
         Event::Returned(id) => ("returned", format!("node {}: answers again", node(id))),
+        Event::CheckFailed(id, failure) => {
+            let what = wrong(failure);
+            let text = format!(
+                "node {}: its check fails, {what}: no requests until it passes",
+                node(id)
+            );
+            ("check_failed", text)
+        }
+        Event::CheckPassed(id) => {
+            let out = match topology.node(id).health {
+                Health::Up => "",
+                Health::Ejected => "; it is still ejected, and probed now",
+            };
+            (
+                "check_passed",
+                format!("node {}: passes its check{out}", node(id)),
+            )
+        }
+        Event::SlowStart(id) => {
+            let text = format!(
+                "node {}: starts slowly, with a part of its share that grows",
+                node(id)
+            );
+            ("slow_start", text)
+        }
+        Event::FullShare(id) => (
+            "full_share",
+            format!("node {}: has its full share", node(id)),
+        ),
         Event::FailOpen(id) => (
             "fail_open",
             format!(
@@ -356,6 +403,32 @@ fn describe(event: Event, topology: &Topology) -> (&'static str, String) {
             let text = format!("node {}: {}{last}", node(id), state.label());
             ("state", text)
         }
+    }
+}
+
+/// Why a node gets no requests, and until when.
+fn why_ejected(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Failures => {
+            "because requests to it failed and it answered nothing, until it answers a probe"
+        }
+        Cause::Silence => "because it answers neither requests nor a probe, until it answers one",
+        Cause::Errors => {
+            "because most of its answers are errors and the others' are not, for a while"
+        }
+        Cause::Check => "because its check fails, until it passes",
+    }
+}
+
+/// What is wrong with a node whose check fails.
+pub(crate) fn wrong(failure: CheckFailure) -> String {
+    match failure {
+        CheckFailure::Connect => "there was no connection".into(),
+        CheckFailure::Timeout => "no answer came in time".into(),
+        CheckFailure::Broken => "the connection broke off".into(),
+        CheckFailure::Malformed => "what came was no HTTP".into(),
+        CheckFailure::Status(status) => format!("the status was {status}"),
+        CheckFailure::Body => "the body had not what is wanted".into(),
     }
 }
 
@@ -388,7 +461,12 @@ mod tests {
             Event::Ejected(NodeId(0), Cause::Failures),
             Event::Ejected(NodeId(0), Cause::Silence),
             Event::Ejected(NodeId(0), Cause::Errors),
+            Event::Ejected(NodeId(0), Cause::Check),
             Event::Returned(NodeId(0)),
+            Event::CheckFailed(NodeId(0), CheckFailure::Status(503)),
+            Event::CheckPassed(NodeId(0)),
+            Event::SlowStart(NodeId(0)),
+            Event::FullShare(NodeId(0)),
             Event::FailOpen(site),
             Event::FailClosed(site),
             Event::Admin(NodeId(0), AdminState::Drain),

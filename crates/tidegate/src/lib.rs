@@ -2,6 +2,7 @@
 
 mod admin;
 mod agent;
+mod check;
 mod cli;
 mod client;
 mod config;

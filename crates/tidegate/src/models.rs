@@ -196,6 +196,12 @@ pub(crate) struct NodeStatus {
     pub(crate) trouble: Trouble,
     /// Whether requests may go there now.
     pub(crate) candidate: bool,
+    /// The part of its fair share that it may have while it starts slowly; null if it does not.
+    #[serde(default)]
+    pub(crate) slow_start: Option<f64>,
+    /// What its site's checks say of it; null if it is not checked.
+    #[serde(default)]
+    pub(crate) check: Option<CheckStatus>,
     /// Configured share.
     pub(crate) weight: f32,
     /// How its load is read now; `none` while it is not known.
@@ -214,6 +220,25 @@ pub(crate) struct NodeStatus {
     pub(crate) recent: Recent,
 }
 
+/// What checks say of a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CheckStatus {
+    /// Whether it is out by its checks.
+    pub(crate) failing: bool,
+    /// Checks that it passed.
+    pub(crate) passed: u64,
+    /// Checks that it failed, by what was wrong: connect, timeout, broken, malformed, status or body.
+    pub(crate) failed: BTreeMap<String, u64>,
+    /// What was wrong at the last one; null if it passed, or if there was none.
+    pub(crate) error: Option<String>,
+    /// How long ago the last one ended.
+    pub(crate) seconds_ago: Option<f64>,
+    /// How long that took.
+    pub(crate) took_seconds: Option<f64>,
+    /// How many in a row ended like it.
+    pub(crate) in_a_row: u64,
+}
+
 /// What speaks against a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Trouble {
@@ -227,7 +252,7 @@ pub(crate) struct Trouble {
     pub(crate) error_seconds_ago: Option<f64>,
     /// How often it was ejected so far.
     pub(crate) ejections: u64,
-    /// Why it is ejected, if it is: failures, silence or errors.
+    /// Why it is ejected, if it is: failures, silence, errors or check.
     pub(crate) ejected_for: Option<String>,
     /// Since when.
     pub(crate) ejected_seconds_ago: Option<f64>,

@@ -8,26 +8,51 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::director::probe_patience;
-use tidegate_core::topology::{NodeId, SiteSpec};
+use tidegate_core::topology::SiteSpec;
 use tidegate_proxy::{Shared, is_own_fault};
+use tidegate_remote::clock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
-use crate::driver::{Overrides, Probed};
+use crate::check::{self, Checks};
+use crate::driver::{Ask, Overrides, Probed};
 
-/// Probes that wait to be sent; the director asks again for those beyond.
+/// Probes and checks that wait to be sent; the director asks again for those beyond.
 pub(crate) const WAITING_MAX: usize = 256;
 
-/// Sends probes as they are asked for, until none is asked for any more.
-pub(crate) async fn run(
-    mut asked: Receiver<NodeId>,
-    shared: Arc<Shared>,
+/// Begins to send probes and checks. Gives what becomes of the checks. Needs a runtime around it.
+pub(crate) fn start(
+    asked: Receiver<Ask>,
+    shared: &Arc<Shared>,
     sites: Vec<SiteSpec>,
     overrides: Overrides,
+) -> Arc<Checks> {
+    let checks = Arc::new(Checks::default());
+    let (shared, known) = (Arc::clone(shared), Arc::clone(&checks));
+    tokio::spawn(run(asked, shared, sites, known, overrides));
+    checks
+}
+
+/// Sends probes and checks as they are asked for, until none is asked for any more.
+async fn run(
+    mut asked: Receiver<Ask>,
+    shared: Arc<Shared>,
+    sites: Vec<SiteSpec>,
+    checks: Arc<Checks>,
+    overrides: Overrides,
 ) {
-    while let Some(node) = asked.recv().await {
+    while let Some(ask) = asked.recv().await {
+        let node = match ask {
+            Ask::Probe(node) => node,
+            Ask::Check(due) => {
+                let (shared, checks) = (Arc::clone(&shared), Arc::clone(&checks));
+                let check = check::run(due, shared, checks, overrides.clone(), clock::now);
+                tokio::spawn(check);
+                continue;
+            }
+        };
         let topology = shared.topology.load();
         let known = topology.node(node);
         let host = host(sites.get(known.site.index()), known.address);
@@ -137,6 +162,7 @@ mod tests {
             paths: Vec::new(),
             policy: Default::default(),
             admission: AdmissionConfig::default(),
+            health: Default::default(),
         };
         assert_eq!(
             host(Some(&site(&["*.a.example", "b.example"])), address),

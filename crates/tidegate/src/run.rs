@@ -352,8 +352,7 @@ impl Running {
             clock: clock::now,
         });
         let driver = driver.map_err(|error| failed(&error))?;
-        let prober = probe::run(due, Arc::clone(&shared), specs.clone(), driver.overrides());
-        tokio::spawn(prober);
+        let checks = probe::start(due, &shared, specs.clone(), driver.overrides());
         let plane = Arc::new(Plane {
             clock: clock::now,
             started,
@@ -362,6 +361,7 @@ impl Running {
             window: Mutex::new(Window::new(started, shared.stats.snapshot())),
             shared,
             reads,
+            checks,
             names,
             overrides_file: kept_file,
             resources,

@@ -61,6 +61,7 @@ pub(crate) fn cluster() -> ClusterSpec {
         paths: Vec::new(),
         policy: PolicyConfig::default(),
         admission: AdmissionConfig::default(),
+        health: Default::default(),
     };
     let node = |number: u8, site| NodeSpec {
         name: format!("n{number}"),
@@ -164,6 +165,7 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         )),
         shared,
         reads: Arc::default(),
+        checks: Arc::default(),
         names: ClassNames::default(),
         overrides_file: OverridesFile::new(None),
         resources: Arc::default(),

@@ -248,7 +248,8 @@ impl NodeHealth {
 
     fn eject(&mut self, cause: Cause, now: Timestamp, prng: &mut Prng) {
         let wait = match (cause, self.trial) {
-            (Cause::Failures | Cause::Silence, _) => WAIT_FIRST,
+            // A check is none of ours.
+            (Cause::Failures | Cause::Silence | Cause::Check, _) => WAIT_FIRST,
             (Cause::Errors, Some((last, returned_at))) if now.since(returned_at) < last * 2 => {
                 (last * 2).min(TRIAL_MAX)
             }

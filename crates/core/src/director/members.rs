@@ -15,22 +15,38 @@
 //!
 //! Failure case: a worker that follows no more keeps the places of all that leave. Nothing else depends on them.
 
-use crate::load::{Group, LoadTable};
+use std::sync::Arc;
+
+use crate::load::{Group, LoadTable, Ramp};
 use crate::topology::{
-    AdminState, ChangeError, ClusterChange, Edit, GroupWanted, Health, Membership, Node, NodeId,
-    NodeWanted, SiteId, SiteSpec, Topology,
+    AdminState, ChangeError, ClusterChange, Edit, GroupWanted, Health, HealthConfig, Membership,
+    Node, NodeId, NodeWanted, SiteId, SiteSpec, Topology,
 };
 
+use super::check::NodeCheck;
 use super::health::NodeHealth;
 use super::learn::SiteLearner;
 use super::outliers::Outliers;
+use super::slow_start::SiteRamps;
 use super::{Director, Event, control};
 
 /// A site that is served, or was.
 #[derive(Debug)]
 pub(super) struct KnownSite {
     pub(super) spec: SiteSpec,
+    /// As snapshots have it.
+    pub(super) health: Arc<HealthConfig>,
     pub(super) removed: bool,
+}
+
+impl KnownSite {
+    pub(super) fn new(spec: SiteSpec) -> Self {
+        Self {
+            health: Arc::new(spec.health.clone()),
+            spec,
+            removed: false,
+        }
+    }
 }
 
 /// A node that leaves, and the first topology that says so.
@@ -98,10 +114,8 @@ impl Director {
             self.sites.push(SiteLearner::default());
             self.outliers.push(Outliers::default());
             self.controls.push(control(spec.admission));
-            self.known.push(KnownSite {
-                spec: spec.clone(),
-                removed: false,
-            });
+            self.ramps.push(SiteRamps::default());
+            self.known.push(KnownSite::new(spec.clone()));
             return;
         };
         let known = &mut self.known[index];
@@ -111,8 +125,14 @@ impl Director {
                 table.lift_limits(*node);
             }
         }
-        known.spec = spec.clone();
-        known.removed = false;
+        let checks_change = known.spec.health.check != spec.health.check;
+        *known = KnownSite::new(spec.clone());
+        if checks_change {
+            for node in self.topology.sites[index].nodes.clone() {
+                self.checks[node.index()].on_settings(spec.health.check.is_some());
+                self.judge(node);
+            }
+        }
     }
 
     fn known_site(&self, name: &str) -> Option<usize> {
@@ -129,7 +149,7 @@ impl Director {
         let Some(site) = self.known_site(&wanted.site) else {
             return;
         };
-        let nodes = &mut std::sync::Arc::make_mut(&mut self.topology).nodes;
+        let nodes = &mut Arc::make_mut(&mut self.topology).nodes;
         let free = nodes
             .iter()
             .position(|it| it.membership == Membership::Gone);
@@ -149,8 +169,27 @@ impl Director {
             None => {
                 nodes.push(node);
                 self.health.push(NodeHealth::default());
+                self.checks.push(NodeCheck::default());
             }
         }
+        self.begins(NodeId(place as u32));
+    }
+
+    /// A node joins its site: it is checked before it has requests where others have them, and starts slowly.
+    fn begins(&mut self, id: NodeId) {
+        let site = self.topology.node(id).site;
+        let checked = self.known[site.index()].spec.health.check.is_some();
+        let before = self.topology.sites.get(site.index());
+        let served = before.is_some_and(|site| {
+            let mut others = site.candidates.iter().filter(|it| **it != id);
+            !site.fail_open && others.next().is_some()
+        });
+        self.checks[id.index()] = match checked && served {
+            true => NodeCheck::joining(self.ticked_at),
+            false => NodeCheck::default(),
+        };
+        self.judge(id);
+        self.start_slowly(id);
     }
 
     fn change_node(&mut self, id: NodeId, wanted: &NodeWanted, table: &LoadTable) {
@@ -159,19 +198,23 @@ impl Director {
         };
         let node = self.node_mut(id);
         let moved = node.address != wanted.address;
+        let before = node.site;
         node.address = wanted.address;
         node.weight = wanted.weight;
         node.site = SiteId(site as u32);
         if moved {
-            node.health = Health::Up;
-            node.ejection = None;
             self.health[id.index()] = NodeHealth::default();
             table.forgive(id);
         }
+        if moved || before.index() != site {
+            self.ramps[before.index()].end(id);
+            table.set_ramp(id, Ramp::default());
+            self.begins(id);
+        }
     }
 
-    fn node_mut(&mut self, node: NodeId) -> &mut Node {
-        &mut std::sync::Arc::make_mut(&mut self.topology).nodes[node.index()]
+    pub(super) fn node_mut(&mut self, node: NodeId) -> &mut Node {
+        &mut Arc::make_mut(&mut self.topology).nodes[node.index()]
     }
 
     /// A group keeps its place, also while it is removed: requests in flight count for it.
@@ -189,7 +232,7 @@ impl Director {
             }
         }
         table.set_groups(&groups);
-        std::sync::Arc::make_mut(&mut self.topology).groups = groups.into();
+        Arc::make_mut(&mut self.topology).groups = groups.into();
     }
 
     fn group(&self, wanted: &GroupWanted) -> Group {
@@ -233,6 +276,7 @@ pub(super) fn new_node(wanted: &NodeWanted, site: SiteId) -> Node {
         admin: AdminState::default(),
         health: Health::default(),
         ejection: None,
+        fails_check: false,
         ejections: 0,
     }
 }

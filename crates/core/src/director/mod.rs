@@ -7,17 +7,19 @@
 //! | in | out |
 //! |---|---|
 //! | loads and outcomes, through the [`LoadTable`] | [`Topology`] snapshots |
-//! | answered and failed probes | probes to send |
+//! | answered and failed probes, checks | probes to send, checks to make |
 //! | changes of the cluster, runtime overrides | terms of nodes and sites, through the [`LoadTable`] |
 //! | | events to log and count |
 
 mod base_time;
+mod check;
 mod credit;
 mod health;
 mod learn;
 mod members;
 mod outliers;
 mod share;
+mod slow_start;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,13 +30,17 @@ use crate::prng::Prng;
 use crate::time::Timestamp;
 pub use crate::topology::Cause;
 use crate::topology::{
-    AdminState, ClusterSpec, GroupId, Health, Membership, Node, NodeId, Site, SiteId, Topology,
+    AdminState, CheckConfig, CheckFailure, CheckResult, ClusterSpec, GroupId, Health, Membership,
+    Node, NodeId, Site, SiteId, Topology,
 };
+pub use check::CheckDue;
+use check::{CheckTurn, NodeCheck};
 pub use health::probe_patience;
 use health::{Change, NodeHealth, NodeSigns};
 use learn::SiteLearner;
 use members::{KnownSite, Leaver};
 use outliers::Outliers;
+use slow_start::{RampTurn, SiteRamps};
 
 /// Most events kept for a shell that does not poll; older ones are dropped and counted.
 const EVENTS_MAX: usize = 1024;
@@ -47,6 +53,14 @@ pub enum Event {
     Ejected(NodeId, Cause),
     /// An ejected node answered a probe.
     Returned(NodeId),
+    /// The site's check of a node failed so often that it gets no requests until it passes.
+    CheckFailed(NodeId, CheckFailure),
+    /// It passes again.
+    CheckPassed(NodeId),
+    /// A node that is new or back gets its share little by little.
+    SlowStart(NodeId),
+    /// It has its full share from now on.
+    FullShare(NodeId),
     /// No node of a site is up, so ejected ones are used.
     FailOpen(SiteId),
     /// The ejections of a site are believed again.
@@ -68,6 +82,11 @@ pub struct Director {
     published: bool,
     changed: bool,
     health: Vec<NodeHealth>,
+    checks: Vec<NodeCheck>,
+    /// The last check's.
+    check_number: u64,
+    /// By [`SiteId`].
+    ramps: Vec<SiteRamps>,
     leaving: Vec<Leaver>,
     /// The oldest topology that a worker may still decide by.
     followed: u64,
@@ -76,6 +95,8 @@ pub struct Director {
     outliers: Vec<Outliers>,
     /// Of sites that admit by what their servers can use.
     controls: Vec<Option<Control>>,
+    /// When it ticked last.
+    ticked_at: Timestamp,
     events: VecDeque<Event>,
     events_dropped: u64,
     prng: Prng,
@@ -94,6 +115,7 @@ impl Director {
             admin: AdminState::default(),
             health: Health::default(),
             ejection: None,
+            fails_check: false,
             ejections: 0,
         });
         let nodes = nodes.collect();
@@ -111,6 +133,9 @@ impl Director {
             published: false,
             changed: false,
             health: spec.nodes.iter().map(|_| NodeHealth::default()).collect(),
+            checks: spec.nodes.iter().map(|_| NodeCheck::default()).collect(),
+            check_number: 0,
+            ramps: spec.sites.iter().map(|_| SiteRamps::default()).collect(),
             probing: 0,
             sites: spec.sites.iter().map(|_| SiteLearner::default()).collect(),
             outliers: spec.sites.iter().map(|_| Outliers::default()).collect(),
@@ -119,15 +144,11 @@ impl Director {
                 .iter()
                 .map(|site| control(site.admission))
                 .collect(),
+            ticked_at: Timestamp::ZERO,
             events: VecDeque::new(),
             events_dropped: 0,
             prng: Prng::new(seed),
-            known: (spec.sites.into_iter())
-                .map(|spec| KnownSite {
-                    spec,
-                    removed: false,
-                })
-                .collect(),
+            known: spec.sites.into_iter().map(KnownSite::new).collect(),
         };
         director.publish();
         director
@@ -145,6 +166,9 @@ impl Director {
             nodes[node.index()].admin = admin;
             self.changed = true;
             self.event(Event::Admin(node, admin));
+            if admin == AdminState::Ready {
+                self.start_slowly(node);
+            }
         }
     }
 
@@ -160,8 +184,8 @@ impl Director {
             return;
         }
         match self.health[node.index()].on_probe(answered, now, &mut self.prng) {
-            Some(Change::Returned) => self.take_back(node, now),
-            Some(Change::Ejected(cause)) => self.eject(node, cause),
+            Some(Change::Returned) => self.set_health(node, Event::Returned(node), now),
+            Some(Change::Ejected(cause)) => self.eject(node, cause, now),
             None => {}
         }
     }
@@ -171,8 +195,52 @@ impl Director {
         self.health[node.index()].on_unsent(now, &mut self.prng);
     }
 
+    /// A check has ended.
+    pub fn handle_check(&mut self, due: CheckDue, result: CheckResult, now: Timestamp) {
+        let Some(config) = self.awaited(due) else {
+            return;
+        };
+        let node = due.node;
+        let passed = result == CheckResult::Passed;
+        let check = &mut self.checks[node.index()];
+        let turn = check.on_result(passed, &config, now, &mut self.prng);
+        if passed {
+            // It may be reached again.
+            self.health[node.index()].hurry(now);
+        }
+        match (turn, result) {
+            (Some(CheckTurn::Failed), CheckResult::Failed(failure)) => {
+                self.set_health(node, Event::CheckFailed(node, failure), now);
+            }
+            (Some(CheckTurn::Passed), _) => self.set_health(node, Event::CheckPassed(node), now),
+            _ => {}
+        }
+    }
+
+    /// A check that was asked for could not be made.
+    pub fn handle_unsent_check(&mut self, due: CheckDue, now: Timestamp) {
+        if let Some(config) = self.awaited(due) {
+            self.checks[due.node.index()].on_unsent(&config, now, &mut self.prng);
+        }
+    }
+
+    /// How the node is checked whose check this is, if that is under way.
+    fn awaited(&self, due: CheckDue) -> Option<CheckConfig> {
+        let known = self.checks.get(due.node.index())?;
+        let config = self.check_of(due.node);
+        config.filter(|_| known.awaits(due.number))
+    }
+
+    /// How a member is checked, if it is.
+    fn check_of(&self, node: NodeId) -> Option<CheckConfig> {
+        let site = self.topology.node(node).site;
+        let check = self.known[site.index()].spec.health.check.clone();
+        check.filter(|_| self.topology.is_member(node))
+    }
+
     /// Looks at the table: ejects, learns, and publishes terms and topology.
     pub fn handle_tick(&mut self, table: &LoadTable, now: Timestamp) {
+        self.ticked_at = now;
         let mut probing = 0;
         for index in 0..self.health.len() {
             let node = NodeId(index as u32);
@@ -184,7 +252,7 @@ impl Director {
             }
             let seen = seen(table, node);
             if let Some(cause) = self.health[index].on_look(seen, now, &mut self.prng) {
-                self.eject(node, cause);
+                self.eject(node, cause, now);
             }
             probing += usize::from(self.health[index].wants_probe());
         }
@@ -194,7 +262,7 @@ impl Director {
             let outlier = self.outliers[index].on_tick(site, &self.topology, table, now);
             if let Some(node) = outlier {
                 self.health[node.index()].on_outlier(now, &mut self.prng);
-                self.eject(node, Cause::Errors);
+                self.eject(node, Cause::Errors, now);
                 self.probing += 1;
             }
         }
@@ -218,6 +286,7 @@ impl Director {
             };
             control.on_tick(&tick, table, &mut self.prng);
         }
+        self.tick_ramps(table, now);
         self.let_go(table);
         if self.changed {
             self.publish();
@@ -268,6 +337,20 @@ impl Director {
         Some(NodeId(due? as u32))
     }
 
+    /// A check to make now. The shell answers each with [`Director::handle_check`].
+    pub fn poll_check(&mut self, now: Timestamp) -> Option<CheckDue> {
+        let number = self.check_number + 1;
+        let checks = self.checks.iter_mut().zip(&self.topology.nodes);
+        let due = checks.into_iter().position(|(check, node)| {
+            let config = self.known[node.site.index()].spec.health.check.as_ref();
+            let expected = node.membership == Membership::Member && node.admin != AdminState::Maint;
+            expected && config.is_some_and(|it| check.poll(number, it, now, &mut self.prng))
+        });
+        let node = NodeId(due? as u32);
+        self.check_number = number;
+        Some(CheckDue { node, number })
+    }
+
     /// Something worth a line in the log.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -278,29 +361,79 @@ impl Director {
         self.events_dropped
     }
 
-    fn eject(&mut self, node: NodeId, cause: Cause) {
-        self.set_health(node, Health::Ejected, Event::Ejected(node, cause));
+    fn eject(&mut self, node: NodeId, cause: Cause, now: Timestamp) {
+        self.set_health(node, Event::Ejected(node, cause), now);
     }
 
-    /// A node has answered a probe. Where it is the first that is up, the others are asked at once:
-    /// alone it would have all of their requests.
-    fn take_back(&mut self, node: NodeId, now: Timestamp) {
-        self.set_health(node, Health::Up, Event::Returned(node));
-        let site = self.topology.site(self.topology.node(node).site);
+    /// Works out anew whether a node is up. Where it is the first that is, the others are asked at once: alone it
+    /// would have all of their requests.
+    fn set_health(&mut self, id: NodeId, event: Event, now: Timestamp) {
+        let before = self.topology.node(id).health;
+        self.judge(id);
+        let node = self.node_mut(id);
+        let (health, site) = (node.health, node.site);
+        node.ejections += u64::from(event.takes_out());
+        self.changed = true;
+        self.event(event);
+        if before == health || health == Health::Ejected {
+            return;
+        }
+        let site = self.topology.site(site);
         if site.fail_open {
             for other in &site.nodes {
                 self.health[other.index()].hurry(now);
             }
         }
+        self.start_slowly(id);
     }
 
-    fn set_health(&mut self, id: NodeId, health: Health, event: Event) {
-        let node = &mut Arc::make_mut(&mut self.topology).nodes[id.index()];
-        node.health = health;
-        node.ejection = self.health[id.index()].ejection();
-        node.ejections += u64::from(health == Health::Ejected);
-        self.changed = true;
-        self.event(event);
+    /// A node's health: neither requests and probes nor checks have it out.
+    fn judge(&mut self, id: NodeId) {
+        let by_check = self.checks[id.index()].ejection();
+        let ejection = self.health[id.index()].ejection().or(by_check);
+        let node = self.node_mut(id);
+        node.fails_check = by_check.is_some();
+        node.health = ejection.map_or(Health::Up, |_| Health::Ejected);
+        node.ejection = ejection;
+    }
+
+    /// A node is new or back: it has its share little by little, if its site wants that.
+    fn start_slowly(&mut self, id: NodeId) {
+        let node = self.topology.node(id);
+        let site = node.site.index();
+        let wanted = !self.known[site].spec.health.slow_start.is_zero();
+        let serves = node.admin == AdminState::Ready && node.health == Health::Up;
+        if wanted && serves {
+            self.ramps[site].begin(id);
+            self.changed = true;
+        }
+    }
+
+    fn tick_ramps(&mut self, table: &LoadTable, now: Timestamp) {
+        for index in 0..self.ramps.len() {
+            if self.ramps[index].is_empty() {
+                self.ramps[index].pass(now);
+                continue;
+            }
+            let nodes = self.topology.up(SiteId(index as u32));
+            let KnownSite { spec, .. } = &self.known[index];
+            let tick = slow_start::Tick {
+                slow_start: spec.health.slow_start,
+                policy: spec.policy,
+                nodes: &nodes,
+                topology: &self.topology,
+                table,
+                now,
+            };
+            for turn in self.ramps[index].on_tick(&tick) {
+                self.changed = true;
+                self.event(match turn {
+                    RampTurn::Began(node) => Event::SlowStart(node),
+                    RampTurn::Full(node) => Event::FullShare(node),
+                });
+            }
+            self.changed |= self.ramps[index].is_empty();
+        }
     }
 
     fn event(&mut self, event: Event) {
@@ -337,7 +470,11 @@ impl Director {
     }
 
     fn site(&self, id: SiteId) -> Site {
-        let KnownSite { spec, removed } = &self.known[id.index()];
+        let KnownSite {
+            spec,
+            health,
+            removed,
+        } = &self.known[id.index()];
         let of = |wanted: &dyn Fn(&Node) -> bool| -> Vec<NodeId> {
             let nodes = self.topology.members();
             nodes
@@ -349,11 +486,15 @@ impl Director {
         let is_up = |node: &&NodeId| self.topology.node(**node).health == Health::Up;
         let up: Vec<_> = ready.iter().filter(is_up).copied().collect();
         let fail_open = up.is_empty() && !ready.is_empty();
+        let ramps = &self.ramps[id.index()];
+        let ramping = up.iter().filter(|node| ramps.has(**node));
         Site {
             name: spec.name.clone(),
             policy: spec.policy,
             admission: spec.admission,
             nodes: of(&|_| true),
+            ramping: ramping.copied().collect(),
+            health: Arc::clone(health),
             candidates: if fail_open {
                 self.last_resort(ready)
             } else {
@@ -368,13 +509,20 @@ impl Director {
     fn last_resort(&self, ready: Vec<NodeId>) -> Vec<NodeId> {
         let answers = |node: &&NodeId| {
             let ejection = self.topology.node(**node).ejection;
-            ejection.is_none_or(|ejection| ejection.cause == Cause::Errors)
+            ejection.is_none_or(|it| matches!(it.cause, Cause::Errors | Cause::Check))
         };
         let answering: Vec<_> = ready.iter().filter(answers).copied().collect();
         match answering.is_empty() {
             true => ready,
             false => answering,
         }
+    }
+}
+
+impl Event {
+    /// Whether it is that a node gets no requests any more.
+    fn takes_out(self) -> bool {
+        matches!(self, Self::Ejected(..) | Self::CheckFailed(..))
     }
 }
 
@@ -394,5 +542,7 @@ fn seen(table: &LoadTable, node: NodeId) -> NodeSigns {
     }
 }
 
+#[cfg(test)]
+mod check_tests;
 #[cfg(test)]
 mod tests;

@@ -30,5 +30,5 @@ pub use plausible::Implausible;
 pub use rates::{Point, Rates};
 pub use rung::Rung;
 pub(crate) use table::Firsts;
-pub use table::{Compared, LoadReport, LoadTable, NodeTerms, Outcomes, RestKind, SiteTerms};
+pub use table::{Compared, LoadReport, LoadTable, NodeTerms, Outcomes, Ramp, RestKind, SiteTerms};
 pub use words::{Agreed, WordOp, WordReply, WordRequest};

@@ -117,6 +117,15 @@ pub enum RestKind {
     Unanswered,
 }
 
+/// What a node that starts slowly may have; see `director::slow_start`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ramp {
+    /// Of its fair share.
+    pub factor: f32,
+    /// Of its site's requests.
+    pub share: f32,
+}
+
 /// What the director works out for a whole site.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiteTerms {
@@ -150,6 +159,8 @@ pub struct LoadTable {
     spared: Places<AtomicU64>,
     /// The same when one comes whose kind has not surged while others have.
     steady: Places<AtomicU64>,
+    /// By node: what it may have of its site's requests while it starts slowly.
+    ramps: Places<AtomicU64>,
     accounts: Accounts,
     groups: Places<GroupSlot>,
 }
@@ -204,6 +215,7 @@ impl LoadTable {
             kinds: Places::new(sites, KindPlaces::default),
             spared: Places::new(nodes, AtomicU64::default),
             steady: Places::new(nodes, AtomicU64::default),
+            ramps: Places::new(nodes, AtomicU64::default),
             accounts: Accounts::new(nodes, sites),
             groups: Places::new(0, GroupSlot::default),
         }
@@ -216,6 +228,7 @@ impl LoadTable {
         self.counters.reserve(nodes);
         self.spared.reserve(nodes);
         self.steady.reserve(nodes);
+        self.ramps.reserve(nodes);
         self.sites.reserve(sites);
         self.kinds.reserve(sites);
         self.accounts.reserve(nodes, sites);
@@ -227,6 +240,7 @@ impl LoadTable {
         slot.clear();
         self.counters[node.index()].clear();
         self.words[node.index()].set_agreed(None);
+        self.ramps[node.index()].store(0, Ordering::Relaxed);
         self.lift_limits(node);
     }
 
@@ -570,6 +584,22 @@ impl LoadTable {
     #[inline]
     pub(crate) fn steady_limit(&self, node: NodeId) -> u64 {
         self.steady[node.index()].load(Ordering::Relaxed)
+    }
+
+    /// Publishes what a node that starts slowly may have.
+    pub(crate) fn set_ramp(&self, node: NodeId, ramp: Ramp) {
+        let word = (u64::from(ramp.factor.to_bits()) << 32) | u64::from(ramp.share.to_bits());
+        self.ramps[node.index()].store(word, Ordering::Relaxed);
+    }
+
+    /// What a node may have that starts slowly; of others it says nothing.
+    #[inline]
+    pub fn ramp(&self, node: NodeId) -> Ramp {
+        let word = self.ramps[node.index()].load(Ordering::Relaxed);
+        Ramp {
+            factor: f32::from_bits((word >> 32) as u32),
+            share: f32::from_bits(word as u32),
+        }
     }
 
     /// Asks for an atomic on a node's shared word, when the last one was answered.

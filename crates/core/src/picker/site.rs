@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::ramp::Ramps;
 use super::{Arrival, WaitId};
 use crate::admission::{
     Admission, AdmissionConfig, Kind, KindPlaces, LimitBy, Priority, WaitQueue, WaitRules,
@@ -74,6 +75,7 @@ impl Passes {
 pub(super) struct PickerSite {
     pub(super) config: PolicyConfig,
     pub(super) policy: Box<dyn Policy>,
+    pub(super) ramps: Ramps,
     pub(super) admits: AdmissionConfig,
     pub(super) admission: Box<dyn Admission>,
     pub(super) waiting: WaitQueue<Waiter>,
@@ -89,12 +91,15 @@ impl PickerSite {
     pub(super) fn new(topology: &Topology, site: &Site) -> Self {
         let mut policy = site.policy.build();
         policy.on_nodes(topology.nodes.len(), &site.candidates);
+        let mut ramps = Ramps::default();
+        ramps.on_site(site);
         let admits = site.admission;
         let admission = admits.build();
         let rules = wait_rules(admission.as_ref(), admits);
         Self {
             config: site.policy,
             policy,
+            ramps,
             admits,
             admission,
             waiting: WaitQueue::new(admits.queue as usize, rules),
@@ -104,8 +109,13 @@ impl PickerSite {
         }
     }
 
+    /// The policy's choice among all; a node that starts slowly gets no more than its share.
+    pub(super) fn pick(&mut self, view: &View<'_>, prng: &mut Prng) -> Choice {
+        self.ramps.pick(self.policy.as_mut(), view, prng)
+    }
+
     /// A node with room for the priority, or for one that passes beside it: the policy's choice among all, or else
-    /// among those that have room. `left` is scratch.
+    /// among those that have room, also if they start slowly. `left` is scratch.
     pub(super) fn choose(
         &mut self,
         view: &View<'_>,
@@ -114,7 +124,7 @@ impl PickerSite {
         prng: &mut Prng,
         left: &mut Vec<NodeId>,
     ) -> Option<Choice> {
-        let choice = self.policy.pick(view, prng);
+        let choice = self.pick(view, prng);
         let has_room = self.admits(view, choice.node, priority, passes);
         if has_room && view.table.has_group_room(choice.node) {
             return Some(choice);

@@ -279,6 +279,7 @@ mod tests {
             paths: Vec::new(),
             policy: PolicyConfig::default(),
             admission: AdmissionConfig::default(),
+            health: Default::default(),
         };
         let node = |(name, site): &(&str, &str)| NodeSpec {
             name: (*name).into(),

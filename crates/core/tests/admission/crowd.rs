@@ -57,6 +57,7 @@ pub(crate) fn cluster(nodes: u32, admission: AdmissionConfig) -> ClusterSpec {
             paths: Vec::new(),
             policy: PolicyConfig::new(PolicyKind::PowerOfTwo),
             admission,
+            health: Default::default(),
         }],
         nodes: (0..nodes)
             .map(|node| NodeSpec {

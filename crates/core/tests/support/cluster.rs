@@ -15,6 +15,7 @@ pub(crate) fn cluster(weights: &[f32], policy: PolicyConfig, front_ends: u32) ->
             paths: Vec::new(),
             policy,
             admission: AdmissionConfig::default(),
+            health: Default::default(),
         }],
         nodes: weights
             .iter()

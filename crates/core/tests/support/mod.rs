@@ -104,14 +104,31 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(weights: &[f32], policy: PolicyConfig, fronts: u32, seed: u64) -> Self {
-        let spec = cluster(weights, policy, fronts);
+        Self::of(&cluster(weights, policy, fronts), seed)
+    }
+
+    /// Two front-ends whose site starts nodes slowly.
+    pub(crate) fn started_slowly(
+        weights: &[f32],
+        policy: PolicyConfig,
+        slow_start: Duration,
+        seed: u64,
+    ) -> Self {
+        let mut spec = cluster(weights, policy, 2);
+        spec.sites[0].health.slow_start = slow_start;
+        Self::of(&spec, seed)
+    }
+
+    fn of(spec: &ClusterSpec, seed: u64) -> Self {
+        let weights = spec.nodes.iter().map(|node| node.weight);
+        let fronts = spec.front_ends;
         Self {
             now: Timestamp::from_millis(1000),
             fronts: (0..fronts)
-                .map(|front| Front::new(&spec, seed + u64::from(front)))
+                .map(|front| Front::new(spec, seed + u64::from(front)))
                 .collect(),
+            counts: vec![0; spec.nodes.len()],
             servers: weights
-                .iter()
                 .map(|weight| Server {
                     cores: CORES * weight,
                     records: Records::Fresh,
@@ -119,7 +136,6 @@ impl World {
                     tasks: Vec::new(),
                 })
                 .collect(),
-            counts: vec![0; weights.len()],
             choices: Vec::new(),
             probes: false,
             compared: 0,

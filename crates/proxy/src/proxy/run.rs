@@ -163,6 +163,7 @@ mod tests {
                     },
                     ..AdmissionConfig::new(AdmissionKind::Static)
                 },
+                health: Default::default(),
             }],
             nodes: vec![NodeSpec {
                 name: "n0".into(),

@@ -330,6 +330,7 @@ pub(crate) fn cluster(nodes: &[SocketAddr]) -> ClusterSpec {
             paths: Vec::new(),
             policy: PolicyConfig::new(PolicyKind::Random),
             admission: AdmissionConfig::default(),
+            health: Default::default(),
         }],
         nodes: nodes.iter().enumerate().map(node).collect(),
         groups: Vec::new(),

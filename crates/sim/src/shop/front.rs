@@ -90,6 +90,7 @@ impl Front {
                 paths: Vec::new(),
                 policy: PolicyConfig::new(PolicyKind::Auto),
                 admission: shop.admission,
+                health: Default::default(),
             }],
             nodes: vec![NodeSpec {
                 name: "web".into(),

@@ -12,6 +12,7 @@ use tidegate_core::load::{NodeLoad, Rung};
 use tidegate_core::topology::{AdminState, GroupId, Health, NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot};
 
+use super::checks;
 use super::exposition::{Family, Format, Kind, Labels, Text};
 use super::findings;
 use super::plane::{Look, Plane};
@@ -62,6 +63,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     scene.node_states(&mut text);
     scene.node_loads(&mut text);
     scene.reads(&mut text);
+    checks::metrics(plane, &topology, &mut text);
     throttles::metrics(plane, &mut text);
     findings::metrics(plane, &mut text);
     scene.delay_experiments(&mut text);

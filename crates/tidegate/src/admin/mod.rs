@@ -18,6 +18,7 @@
 
 mod access;
 mod api;
+mod checks;
 pub(crate) mod culprits;
 mod exposition;
 mod findings;

@@ -12,6 +12,7 @@ use tidegate_core::topology::SiteSpec;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{Shared, Snapshot};
 
+use crate::check::Checks;
 use crate::driver::{DriverStats, Overrides};
 use crate::overrides_file::OverridesFile;
 use crate::reads::Reads;
@@ -36,6 +37,8 @@ pub(crate) struct Plane {
     pub(crate) shared: Arc<Shared>,
     /// How loads are read.
     pub(crate) reads: Arc<Reads>,
+    /// What became of checks.
+    pub(crate) checks: Arc<Checks>,
     /// The classes that the configuration names.
     pub(crate) names: ClassNames,
     /// Where overrides of classes are kept.

@@ -8,6 +8,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{Health, NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot, Snapshot};
 
+use super::checks;
 use super::plane::{Look, Plane};
 use super::throttles;
 use super::trouble::trouble;
@@ -271,6 +272,8 @@ pub(super) fn node_status(
         },
         trouble,
         candidate: topology.site(node.site).candidates.contains(&id),
+        slow_start: checks::slow_start(plane, topology, id),
+        check: checks::status(plane, look, topology, id),
         weight: node.weight,
         rung: rung.label().into(),
         load,

@@ -5,6 +5,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{Cause, Ejection, NodeId, Topology};
 use tidegate_proxy::{NodeSnapshot, Reason};
 
+use super::checks;
 use super::plane::{Look, Plane};
 use crate::models::Trouble;
 
@@ -30,6 +31,9 @@ pub(super) fn trouble(plane: &Plane, look: &Look, topology: &Topology, id: NodeI
     };
     trouble.notes = notes(&trouble, ejected, look.now);
     trouble
+        .notes
+        .extend(checks::notes(plane, look, topology, id));
+    trouble
 }
 
 /// Errors by what they were, those that there are.
@@ -47,6 +51,7 @@ fn notes(trouble: &Trouble, ejected: Option<Ejection>, now: Timestamp) -> Vec<St
             Cause::Failures => "because requests to it failed and it answered nothing",
             Cause::Silence => "because it answered neither requests nor a probe",
             Cause::Errors => "because most of its answers were errors and the others' were not",
+            Cause::Check => "because its check fails",
         };
         let ago = spell(now.since(ejection.since).as_secs_f64());
         notes.push(format!("ejected {ago} ago {why}"));
@@ -84,10 +89,11 @@ fn back(ejection: Ejection, now: Timestamp) -> String {
         Cause::Failures | Cause::Silence | Cause::Errors => {
             "it returns when it answers a probe; one is sent each two seconds or more often".into()
         }
+        Cause::Check => "it returns when it passes its check".into(),
     }
 }
 
-fn spell(seconds: f64) -> String {
+pub(super) fn spell(seconds: f64) -> String {
     match seconds {
         ..10.0 => format!("{seconds:.1} s"),
         ..120.0 => format!("{seconds:.0} s"),

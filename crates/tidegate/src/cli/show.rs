@@ -241,7 +241,9 @@ fn row(node: &NodeStatus) -> [String; 13] {
 
 /// The operator's word first, then experience.
 fn state(node: &NodeStatus) -> String {
-    if node.state == "ready" {
+    if node.state == "ready" && node.slow_start.is_some() {
+        "starting".into()
+    } else if node.state == "ready" {
         node.health.clone()
     } else {
         node.state.clone()

@@ -4,6 +4,7 @@ use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::{size_units, time_units};
 
 use super::answers::{PriorityFile, RetryBudgetFile, SessionFile};
+use super::check::CheckFile;
 use super::culprits::CulpritsFile;
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, ForwardedFile, LimitsFile,
@@ -51,6 +52,7 @@ pub(crate) fn page() -> String {
             SessionFile::docs(),
         ),
         ("[[site]] retry_budget = { … }", RetryBudgetFile::docs()),
+        ("[site.check]", CheckFile::docs()),
         ("[[node]]", NodeFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),
         ("[[group]]", GroupFile::docs()),

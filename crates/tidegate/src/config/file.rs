@@ -9,6 +9,7 @@ use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Priority};
 use tidegate_core::units::Size;
 
 use super::answers::{PriorityFile, RetryAfter, RetryBudgetFile, SessionFile};
+use super::check::CheckFile;
 use super::culprits::CulpritsFile;
 use super::group::GroupFile;
 use super::policy::PolicySetting;
@@ -35,6 +36,8 @@ const WEIGHT_MAX: f32 = 1000.0;
 /// A time within which answers are wanted.
 const SLO_MIN: Duration = Duration::from_millis(5);
 const SLO_MAX: Duration = Duration::from_secs(600);
+/// A node is warm by then.
+const SLOW_START_MAX: Duration = Duration::from_secs(3600);
 /// Classes of requests, and requests that wait.
 const PRIORITIES_MAX: u32 = Priority::COUNT as u32;
 const QUEUE_MAX: u32 = 1_000_000;
@@ -130,6 +133,12 @@ table! {
         admission: AdmissionFile = defaults();
         /// Retries of requests that failed at a node.
         retry_budget: RetryBudgetFile = defaults();
+        /// How long a node that is new or back takes to get its full share of requests, while others serve the site: for
+        /// caches that fill, code that is compiled as it runs, pools. `0s`: it has it at once. A node whose load shows that it is
+        /// warm is there up to four times sooner.
+        slow_start: Duration = seconds(0), in seconds(0)..=SLOW_START_MAX;
+        /// How nodes are asked whether they are well; not set: not at all, and requests alone show it.
+        check: Option<CheckFile> = None;
         /// Its nodes report their load in the response header `endpoint-load-metrics`: read it
         /// for policies that use it, and take it out of the response.
         load_header: bool = false;

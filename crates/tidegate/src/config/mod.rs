@@ -12,6 +12,7 @@
 //! bound shows when it is bound.
 
 mod answers;
+mod check;
 pub(crate) mod culprits;
 #[cfg(test)]
 mod docs;

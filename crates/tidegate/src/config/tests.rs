@@ -51,6 +51,47 @@ fn the_effective_configuration_reads_back_to_itself() {
 }
 
 #[test]
+fn a_site_looks_after_its_nodes_as_it_is_told() {
+    use tidegate_core::topology::{CheckMethod, CheckRequest, HttpCheck};
+
+    let with = |keys: &str| {
+        let text = SMALL.replace("[[node]]", &format!("{keys}\n[[node]]"));
+        let config = parsed(&text);
+        let printed = print::print(&config.file);
+        assert_eq!(print::print(&parsed(&printed).file), printed);
+        let spec = &config.front_end.unwrap().cluster.sites[0];
+        spec.health.clone()
+    };
+    assert_eq!(with(""), Default::default(), "off");
+    let slow = with("slow_start = \"30s\"");
+    assert_eq!(slow.slow_start, Duration::from_secs(30));
+    let usual = HttpCheck {
+        method: CheckMethod::Get,
+        path: "/".into(),
+        host: Some("shop.example".into()),
+        statuses: vec![200..=399],
+        body: None,
+    };
+    let of = |keys: &str| with(keys).check.unwrap();
+    let plain = of("hosts = [\"*.example\", \"shop.example\"]\n[site.check]");
+    assert_eq!(plain.request, CheckRequest::Http(usual.clone()));
+    assert_eq!((plain.rise, plain.fall), (2, 3));
+    let tcp = of("check = { kind = \"tcp\", port = 81, interval = \"5s\" }");
+    assert_eq!((tcp.request, tcp.port), (CheckRequest::Tcp, Some(81)));
+    let full = of(
+        "check = { path = \"/a?b\", host = \"h:8\", status = [200, \"204-206\"], body = \"ok\" }",
+    );
+    let wanted = HttpCheck {
+        path: "/a?b".into(),
+        host: Some("h:8".into()),
+        statuses: vec![200..=200, 204..=206],
+        body: Some("ok".into()),
+        ..usual
+    };
+    assert_eq!(full.request, CheckRequest::Http(wanted));
+}
+
+#[test]
 fn every_key_is_printed() {
     let printed = print::print(&parsed(SMALL).file);
     for needed in [

@@ -19,6 +19,7 @@ use tidegate_proxy::{ForwardedConfig, LogConfig, LogTarget, Ports, SiteConfig};
 use tidegate_remote::udp::Network;
 use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, is_name};
 
+use super::check;
 use super::culprits::class_names;
 use super::file::{
     AdmissionFile, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile, LogFile,
@@ -364,14 +365,15 @@ impl Checker<'_> {
             self.routes(site, &mut served);
             self.limits(site);
         }
-        let spec = |site: &At<SiteFile>| SiteSpec {
+        let mut spec = |site: &At<SiteFile>| SiteSpec {
             name: site.name.value.clone(),
             hosts: site.hosts.iter().map(|host| host.value.clone()).collect(),
             paths: site.paths.iter().map(|path| path.value.clone()).collect(),
             policy: site.policy.value.0,
             admission: admission(&site.admission),
+            health: check::health(site, self.problems),
         };
-        Some(sites.iter().map(spec).collect())
+        Some(sites.iter().map(&mut spec).collect())
     }
 
     /// Shares are shares, and a mode has the limits that it is nothing without.
@@ -484,6 +486,7 @@ impl Checker<'_> {
             paths: vec![path.into()],
             policy: site.policy.value.0,
             admission: AdmissionConfig::default(),
+            health: Default::default(),
         };
         match Routes::new(&[alone]) {
             Ok(_) => true,

@@ -131,6 +131,7 @@ impl Cluster {
             paths: Vec::new(),
             policy: PolicyConfig::new(policy),
             admission: AdmissionConfig::default(),
+            health: Default::default(),
         });
         let nodes = self.nodes.iter().zip(addresses);
         let nodes = nodes.map(|(node, address)| NodeSpec {

@@ -154,6 +154,7 @@ fn topology() -> Arc<Topology> {
         paths: Vec::new(),
         policy: PolicyConfig::default(),
         admission: AdmissionConfig::default(),
+        health: Default::default(),
     };
     let node = |number: u8, site| NodeSpec {
         name: format!("n{number}"),

@@ -207,6 +207,7 @@ impl Shop {
                 paths: Vec::new(),
                 policy: PolicyConfig::new(PolicyKind::Auto),
                 admission: AdmissionConfig::default(),
+                health: Default::default(),
             }],
             nodes: nodes.collect(),
             groups: Vec::new(),
