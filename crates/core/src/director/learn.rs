@@ -14,7 +14,7 @@
 //! rel    = clamp(exp(l), 1/4, 4)                     l = (P * mean(ln y - mu) + Q * (ln b - mean ln b)) / (P + Q + 1/0.04),
 //!                                                    P = cnt / var, Q = (M-1)/M / variance(ln b); no b: Q = 0,
 //!                                                    0 while |l| < 2.5 / sqrt(P + Q + 1/0.04); without b / sqrt(M) as well
-//! ln b  >= median ln b + l0 - 3 / sqrt(P + 1/0.04) - 0.4    whatever it tells; l0 = mean(ln y - mu) * P / (P + 1/0.04)
+//! ln b  >= median ln b + l0 - 3 / sqrt(P + 1/0.04) - 0.4    whatever it claims; l0 = mean(ln y - mu) * P / (P + 1/0.04)
 //! factor = rel * (1 + 50 e^3)                        penalty = 1000 while e > 0.3
 //! prior_n = xbar * C * rel - h * r / M               prior_R = (counted ? r * rel : r) - h * r / M
 //! s      = min(1, 2 * (records / N) * exp(-(mean record age + one-way) / (2 Sbar)))
@@ -23,8 +23,8 @@
 //!
 //! y is a response's latency divided by the slowdown that was expected at its dispatch; its
 //! sums decay with 10 s. b is the base time that the node's own counters show of all front-ends'
-//! requests (`base_time`); with one front-end it is what y has shown already. A node may tell
-//! of any b: one that makes it cheaper than own responses allow, by three standard deviations and ln 1.5,
+//! requests (`base_time`); with one front-end it is what y has shown already. A node may claim
+//! any b: one that makes it cheaper than own responses allow, by three standard deviations and ln 1.5,
 //! counts as what they allow (invented completions of a microsecond drew 73 to 79 % of the requests to
 //! one of three nodes that was five times slower). e is the share of
 //! errors, an EWMA of 0.2 per response that decays with 5 s (0.15: a node that fails at once takes
@@ -82,9 +82,9 @@ const REL_MAX: f64 = 4.0;
 /// Standard deviations that prove a difference, for one front-end.
 const REL_PROVEN: f64 = 2.5;
 /// By how many standard deviations of what own responses say, and by what logarithm beside, a node may
-/// tell that it is cheaper: ln 1.5.
-const TOLD_PROVEN: f64 = 3.0;
-const TOLD_LN: f64 = 0.4;
+/// claim to be cheaper: ln 1.5.
+const CLAIMED_PROVEN: f64 = 3.0;
+const CLAIMED_LN: f64 = 0.4;
 const DRAWS_MIN: f64 = 5.0;
 const DRAWS_MAX: f64 = 8.0;
 /// Most nodes compared where front-ends know different things.
@@ -131,8 +131,8 @@ struct NodeLearner {
     errors: f64,
     candidate: bool,
     base_time: BaseTime,
-    /// ln b, as of now.
-    told: Option<Estimate>,
+    /// ln b by the node's own counters, as of now.
+    claimed_base: Option<Estimate>,
 }
 
 /// Decayed sums over responses of ln y - mu and of its square.
@@ -190,7 +190,7 @@ impl SiteLearner {
             learner.on_candidate(known.candidate);
             dispatched += learner.on_traffic(table.own(learner.node), &keep);
             learner.base_time.on_tick(known.load.as_ref(), &keep);
-            learner.told = learner.base_time.estimate();
+            learner.claimed_base = learner.base_time.estimate();
         }
         let recent = self.nodes.iter().filter(|node| node.candidate);
         let recent: f64 = recent.map(|node| node.share.recent()).sum();
@@ -324,7 +324,7 @@ impl NodeLearner {
             errors: 0.0,
             candidate: true,
             base_time: BaseTime::default(),
-            told: None,
+            claimed_base: None,
         }
     }
 
@@ -410,12 +410,12 @@ impl Learned {
     fn of(nodes: &[NodeLearner]) -> Self {
         let sum = |part: fn(&NodeLearner) -> f64| nodes.iter().map(part).sum::<f64>();
         let count = sum(|node| node.taught.count);
-        let told = nodes.iter().filter_map(|node| node.told);
+        let claimed = nodes.iter().filter_map(|node| node.claimed_base);
         let mut learned = Self {
             mean_ln: 0.0,
             variance_ln: 1.0,
             service: SERVICE_SECONDS,
-            base_median: base_time::median_ln(told),
+            base_median: base_time::median_ln(claimed),
             base_ln: 0.0,
         };
         if count >= COUNT_MIN {
@@ -447,13 +447,14 @@ impl Learned {
 
     /// ln b, no less than own responses allow.
     fn believed(&self, node: &NodeLearner) -> Option<Estimate> {
-        let told = node.told?;
+        let claimed = node.claimed_base?;
         let own = self.own(node);
         let precision = 1.0 / own.variance + 1.0 / REL_PRIOR;
-        let least = own.ln / own.variance / precision - TOLD_PROVEN / precision.sqrt() - TOLD_LN;
+        let least =
+            own.ln / own.variance / precision - CLAIMED_PROVEN / precision.sqrt() - CLAIMED_LN;
         Some(Estimate {
-            ln: told.ln.max(self.base_median + least),
-            ..told
+            ln: claimed.ln.max(self.base_median + least),
+            ..claimed
         })
     }
 
@@ -465,12 +466,12 @@ impl Learned {
         let own = self.own(node);
         let base = self.believed(node);
         let others = (front_ends - 1.0) / front_ends;
-        let (told, sureness) = base.map_or((0.0, 0.0), |base| {
+        let (claimed, sureness) = base.map_or((0.0, 0.0), |base| {
             let sureness = others / base.variance;
             ((base.ln - self.base_ln) * sureness, sureness)
         });
         let precision = 1.0 / own.variance + sureness + 1.0 / REL_PRIOR;
-        let ln = (own.ln / own.variance + told) / precision;
+        let ln = (own.ln / own.variance + claimed) / precision;
         let chances = if base.is_some() { 1.0 } else { front_ends };
         if ln * ln * precision * chances < REL_PROVEN * REL_PROVEN {
             return 1.0;
@@ -609,15 +610,19 @@ fn credited(known: &mut [Known], learners: &[NodeLearner], front_ends: u32) {
     };
     let claims: Vec<_> = known.iter().zip(learners).map(claim).collect();
     let usual = credit::per_weight(claims.iter().flatten());
-    let (mut told, mut weights) = (0.0, 0.0);
+    let (mut capacity, mut weights) = (0.0, 0.0);
     for (known, claim) in known.iter_mut().zip(&claims) {
         if let Some(claim) = claim {
             known.capacity = claim.credit(usual);
-            told += known.capacity;
+            capacity += known.capacity;
             weights += known.weight;
         }
     }
-    let per_weight = if weights > 0.0 { told / weights } else { 1.0 };
+    let per_weight = if weights > 0.0 {
+        capacity / weights
+    } else {
+        1.0
+    };
     for known in known {
         if known.claimed.is_none() {
             known.capacity = known.weight * per_weight;

@@ -194,7 +194,7 @@ struct Windows {
 
 /// Ten windows of 100 ms in which requests took this long at the two nodes, milliseconds, and
 /// never waited for a CPU; the front-end itself sees two of them.
-fn told(front_ends: u32, base_ms: [f32; 2]) -> [NodeTerms; 2] {
+fn claimed(front_ends: u32, base_ms: [f32; 2]) -> [NodeTerms; 2] {
     let windows = Windows {
         base_ms,
         latency_ms: base_ms,
@@ -235,10 +235,10 @@ fn after(front_ends: u32, windows: &Windows) -> [NodeTerms; 2] {
 
 #[test]
 fn the_nodes_own_counters_tell_of_slow_io_before_responses_do() {
-    let [fast, slow] = told(64, [20.0, 60.0]);
+    let [fast, slow] = claimed(64, [20.0, 60.0]);
     let ratio = slow.factor / fast.factor;
     assert!(ratio > 2.0, "{} against {}", slow.factor, fast.factor);
-    let [one, other] = told(64, [20.0, 22.0]);
+    let [one, other] = claimed(64, [20.0, 22.0]);
     assert_eq!((one.factor, other.factor), (1.0, 1.0), "within the error");
 }
 
