@@ -7,13 +7,12 @@ mod support;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::Stdio;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json as object};
-use support::culprits::{classes, command, culprits, json, logs, text};
+use support::culprits::{Folder, classes, command, culprits, json, logs, text};
 use tidegate_core::prng::Prng;
 
 struct Golden {
@@ -169,29 +168,6 @@ fn gzip_and_standard_input_are_read_like_files() {
     assert_eq!(value["classes"], of_file["classes"]);
     assert_eq!(value["resources"], of_file["resources"]);
     assert_eq!(value["inputs"]["access_logs"][0]["file"], "-");
-}
-
-/// A folder that goes away with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, bytes).unwrap();
-        path.to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap_or_default();
-    }
 }
 
 #[test]

@@ -5,38 +5,14 @@
 mod support;
 
 use std::io::Write as _;
-use std::path::PathBuf;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json as object};
-use support::culprits::{classes, culprits, json, logs, text};
+use support::culprits::{Folder, classes, culprits, json, logs, text};
 
 /// 31 May 2024, 10:00:00 UTC.
 const START: i64 = 1_717_149_600;
-
-/// A folder that goes away with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, bytes).unwrap();
-        path.to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap_or_default();
-    }
-}
 
 /// A line of JSON, so many seconds after [`START`].
 fn json_line(second: i64) -> String {

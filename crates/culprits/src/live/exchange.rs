@@ -152,11 +152,11 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::testing::at;
 
     /// As many as may be kept are shipped; of one more the oldest is lost, and that is said.
     #[test]
     fn so_many_are_kept_for_others_and_no_more() {
-        let at = |millis: u64| Timestamp::from_millis(1000 + millis);
         let mut outbox = Outbox::default();
         let shipped =
             |outbox: &mut Outbox, after, now| outbox.ship(after, &[], std::iter::empty(), now);

@@ -22,6 +22,8 @@ mod policy;
 mod requests;
 mod running;
 mod series;
+#[cfg(test)]
+mod testing;
 mod watch;
 mod watched;
 

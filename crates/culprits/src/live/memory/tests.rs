@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_core::admission::AdmissionConfig;
-use tidegate_core::culprits::{Basis, Limits, Request, ResourceId};
+use tidegate_core::culprits::{Basis, Limits, Request};
 use tidegate_core::director::Director;
 use tidegate_core::load::{Counters, LoadTable};
 use tidegate_core::policy::PolicyConfig;
@@ -13,18 +13,14 @@ use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec, T
 
 use super::*;
 use crate::live::front_end::{ResourceNodes, UnreadNode};
+use crate::live::testing::{CPU, at};
 use crate::live::watched::WatchedAll;
 
-const CPU: ResourceId = ResourceId(0);
 /// Two classes, and "other" before them.
 const NAMES: [&str; 3] = ["other", "shop GET /", "shop GET /report/{n}"];
 
 fn names() -> Vec<String> {
     NAMES.map(str::to_owned).to_vec()
-}
-
-fn at(millis: u64) -> Timestamp {
-    Timestamp::from_millis(100_000 + millis)
 }
 
 fn unix() -> Duration {

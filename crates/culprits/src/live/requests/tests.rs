@@ -1,12 +1,13 @@
 //! Requests as they come and go: what is counted, what is bounded, and what numbers bring with them.
 
-use tidegate_core::culprits::{EVERY, LearnedClass, Limits, ResourceId, UsagePoint};
+use tidegate_core::culprits::{EVERY, LearnedClass, Limits, UsagePoint};
 use tidegate_core::prng::Prng;
 
 use super::fare::{LATE_MAX, OthersFare};
 use super::shipped::AGE_MICROS_MAX;
 use super::*;
 use crate::live::exchange::{self, Shipment};
+use crate::live::testing::{CPU, at};
 
 /// Workers that say nothing.
 #[derive(Debug)]
@@ -16,10 +17,6 @@ impl RequestEvents for Silent {
     fn drain(&mut self, _take: &mut dyn FnMut(RequestEvent)) -> bool {
         false
     }
-}
-
-fn at(millis: u64) -> Timestamp {
-    Timestamp::from_millis(100_000 + millis)
 }
 
 fn sent(id: u64, millis: u64, target: &str) -> RequestEvent {
@@ -83,8 +80,6 @@ fn what_one_front_end_has_the_other_knows() {
     other.accept(there, Err("gone".into()), heard, &mut found_there);
     assert_eq!(other.silent().collect::<Vec<_>>(), [(there, "gone")]);
 }
-
-const CPU: ResourceId = ResourceId(0);
 
 /// What is known of the one class of a site after two minutes.
 fn learned() -> LearnedClass {
