@@ -75,8 +75,8 @@ static __always_inline struct key *key_of(const struct message *message)
     __u32 refused = DROP_KEY;
 
     for (__u32 i = 0; i < KEYS_MAX; i++) {
-        __u32 place = i;
-        struct key *key = bpf_map_lookup_elem(&keys, &place);
+        __u32 index = i;
+        struct key *key = bpf_map_lookup_elem(&keys, &index);
 
         if (!key || !key->used)
             break;
@@ -215,7 +215,7 @@ static __always_inline int forget_one(__u64 now)
     return 1;
 }
 
-/* A place for an initiator that is not known; nothing if there is no room. */
+/* An entry for an initiator that is not known; nothing if there is no room. */
 static __always_inline struct last *make_last(__u64 initiator, __u64 number, __u64 now)
 {
     /* Its first atomic has a greater number; and it does not look old meanwhile. */
@@ -314,36 +314,36 @@ static __always_inline __u64 first_word(void)
     return all ? all->word[0] : 0;
 }
 
-static __always_inline int allowed(const struct place *place)
+static __always_inline int allowed(const struct packet *packet)
 {
     if (set_allow_all)
         return 1;
-    struct network source = place->source;
+    struct network source = packet->source;
 
     return bpf_map_lookup_elem(&allow, &source) != 0;
 }
 
 /* Whether it is for this host, as far as its loader knows. */
-static __always_inline int is_local(__u32 interface, const struct place *place)
+static __always_inline int is_local(__u32 interface, const struct packet *packet)
 {
-    __u32 *alone = bpf_map_lookup_elem(&addresses, &place->destination);
+    __u32 *alone = bpf_map_lookup_elem(&addresses, &packet->destination);
 
     return alone && (!*alone || *alone == interface);
 }
 
 /* Whether the kernel would send it on: its address has moved since the loader looked. */
-static __always_inline int is_forwarded(void *ctx, __u32 interface, const struct place *place)
+static __always_inline int is_forwarded(void *ctx, __u32 interface, const struct packet *packet)
 {
     struct bpf_fib_lookup route = {.ifindex = interface, .l4_protocol = IPPROTO_UDP};
 
-    if (place->v6) {
+    if (packet->v6) {
         route.family = FAMILY_V6;
-        __builtin_memcpy(route.ipv6_src, place->source.address, 16);
-        __builtin_memcpy(route.ipv6_dst, place->destination.byte, 16);
+        __builtin_memcpy(route.ipv6_src, packet->source.address, 16);
+        __builtin_memcpy(route.ipv6_dst, packet->destination.byte, 16);
     } else {
         route.family = FAMILY_V4;
-        __builtin_memcpy(&route.ipv4_src, &place->source.address[12], 4);
-        __builtin_memcpy(&route.ipv4_dst, &place->destination.byte[12], 4);
+        __builtin_memcpy(&route.ipv4_src, &packet->source.address[12], 4);
+        __builtin_memcpy(&route.ipv4_dst, &packet->destination.byte[12], 4);
     }
     int fate = bpf_fib_lookup(ctx, &route, sizeof(route), 0);
 
@@ -376,7 +376,7 @@ static __always_inline int well_formed(const struct message *message, __u32 leng
 
 /* The request's header stands at the start of a scratch message; afterwards the answer does. */
 static __always_inline enum fate answer(void *ctx, __u32 interface, struct message *message,
-                                        const struct place *place, __u8 rung)
+                                        const struct packet *packet, __u8 rung)
 {
     __u64 now = bpf_ktime_get_ns();
 
@@ -385,13 +385,13 @@ static __always_inline enum fate answer(void *ctx, __u32 interface, struct messa
         return FATE_PASS;
     }
     /* Before anything may be dropped. */
-    if (!is_local(interface, place)) {
+    if (!is_local(interface, packet)) {
         count(COUNT_ELSEWHERE);
         return FATE_PASS;
     }
-    if (!well_formed(message, place->length))
+    if (!well_formed(message, packet->length))
         return FATE_PASS;
-    int stranger = !allowed(place);
+    int stranger = !allowed(packet);
 
     /* Before the MAC, and behind what costs less: what is no request uses up nothing, and strangers
      * use up their own rate alone. */
@@ -411,7 +411,7 @@ static __always_inline enum fate answer(void *ctx, __u32 interface, struct messa
 
     if (!key)
         return FATE_PASS;
-    if (is_forwarded(ctx, interface, place)) {
+    if (is_forwarded(ctx, interface, packet)) {
         count(COUNT_ELSEWHERE);
         return FATE_PASS;
     }

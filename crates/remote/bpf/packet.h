@@ -17,8 +17,8 @@ struct tag {
     __be16 protocol;
 };
 
-/* Where things are in a frame, bytes from its start. */
-struct place {
+/* A message in a frame: offsets are bytes from its start. */
+struct packet {
     __u32 network;
     __u32 payload;
     __u32 length; /* of the payload */
@@ -37,7 +37,7 @@ static __always_inline void map_v4(__u8 *address, const __be32 *v4)
 }
 
 /* Whether the frame holds a whole UDP datagram to our port, and where. */
-static __always_inline int find(void *data, void *end, struct place *place)
+static __always_inline int find(void *data, void *end, struct packet *packet)
 {
     struct ethhdr *eth = data;
     __u32 at = sizeof(*eth);
@@ -56,8 +56,8 @@ static __always_inline int find(void *data, void *end, struct place *place)
         protocol = tag->protocol;
         at += sizeof(*tag);
     }
-    place->network = at;
-    place->source.prefix = 128;
+    packet->network = at;
+    packet->source.prefix = 128;
     __u32 rest;
 
     if (protocol == bpf_htons(ETH_P_IP)) {
@@ -72,9 +72,9 @@ static __always_inline int find(void *data, void *end, struct place *place)
             return 0;
         if ((ip->daddr & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) || !~ip->daddr)
             return 0;
-        place->v6 = 0;
-        map_v4(place->source.address, &ip->saddr);
-        map_v4(place->destination.byte, &ip->daddr);
+        packet->v6 = 0;
+        map_v4(packet->source.address, &ip->saddr);
+        map_v4(packet->destination.byte, &ip->daddr);
         rest = bpf_ntohs(ip->tot_len) - sizeof(*ip);
         at += sizeof(*ip);
     } else if (protocol == bpf_htons(ETH_P_IPV6)) {
@@ -86,9 +86,9 @@ static __always_inline int find(void *data, void *end, struct place *place)
             return 0;
         if (ip->daddr.s6_addr[0] == 0xff)
             return 0;
-        place->v6 = 1;
-        __builtin_memcpy(place->source.address, &ip->saddr, 16);
-        __builtin_memcpy(place->destination.byte, &ip->daddr, 16);
+        packet->v6 = 1;
+        __builtin_memcpy(packet->source.address, &ip->saddr, 16);
+        __builtin_memcpy(packet->destination.byte, &ip->daddr, 16);
         rest = bpf_ntohs(ip->payload_len);
         at += sizeof(*ip);
     } else {
@@ -102,8 +102,8 @@ static __always_inline int find(void *data, void *end, struct place *place)
         return 0;
     if (bpf_ntohs(udp->len) != rest || rest < sizeof(*udp))
         return 0;
-    place->payload = at + sizeof(*udp);
-    place->length = rest - sizeof(*udp);
+    packet->payload = at + sizeof(*udp);
+    packet->length = rest - sizeof(*udp);
     return 1;
 }
 
@@ -117,20 +117,20 @@ static __always_inline __u16 fold(__u64 sum)
 }
 
 /* Sends the frame back to where it came from; its lengths stay. `sum` is that of the payload. */
-static __always_inline int turn_round(void *data, void *end, const struct place *place, __u32 sum)
+static __always_inline int turn_round(void *data, void *end, const struct packet *packet, __u32 sum)
 {
     struct ethhdr *eth = data;
     __u8 mac[ETH_ALEN];
     struct udphdr *udp;
     struct ipv6hdr *v6 = 0;
-    __u32 at = place->network;
+    __u32 at = packet->network;
 
     if ((void *)(eth + 1) > end || at > sizeof(*eth) + TAGS_MAX * sizeof(struct tag))
         return 0;
     __builtin_memcpy(mac, eth->h_source, ETH_ALEN);
     __builtin_memcpy(eth->h_source, eth->h_dest, ETH_ALEN);
     __builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
-    if (place->v6) {
+    if (packet->v6) {
         struct ipv6hdr *ip = data + at;
 
         if ((void *)(ip + 1) > end)

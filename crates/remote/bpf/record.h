@@ -127,7 +127,7 @@ static __always_inline void sums_of(const struct cpu *cpu, __u64 now, __u64 *bus
     try_sums(cpu, now, busy, runnable);
 }
 
-/* The place of a CPU's line: its own, or that of the least loaded CPU so far, if that is less. */
+/* Where a CPU's line goes: its own slot, or that of the least loaded CPU so far, if that is less. */
 static __always_inline struct tidegate_cpu_line *line_for(struct message *out, struct sums *sums,
                                                           __u32 runnable)
 {

@@ -54,20 +54,20 @@ static __always_inline __u32 opaque(__u32 number)
 SEC("xdp")
 int xdp_respond(struct xdp_md *ctx)
 {
-    struct place place = {};
+    struct packet packet = {};
 
-    if (!find((void *)(long)ctx->data, (void *)(long)ctx->data_end, &place))
+    if (!find((void *)(long)ctx->data, (void *)(long)ctx->data_end, &packet))
         return XDP_PASS;
     struct message *message = scratch_of(0);
 
     if (!message)
         return XDP_PASS;
-    if (place.length < HEADER_BYTES ||
-        bpf_xdp_load_bytes(ctx, place.payload, message, HEADER_BYTES)) {
+    if (packet.length < HEADER_BYTES ||
+        bpf_xdp_load_bytes(ctx, packet.payload, message, HEADER_BYTES)) {
         count(DROP_SHORT);
         return XDP_PASS;
     }
-    switch (answer(ctx, ctx->ingress_ifindex, message, &place, xdp_rung)) {
+    switch (answer(ctx, ctx->ingress_ifindex, message, &packet, xdp_rung)) {
     case FATE_ANSWER:
         break;
     case FATE_DROP:
@@ -75,18 +75,18 @@ int xdp_respond(struct xdp_md *ctx)
     default:
         return XDP_PASS;
     }
-    __u32 length = place.length;
+    __u32 length = packet.length;
 
     if (length < HEADER_BYTES || length > MESSAGE_BYTES_MAX)
         return XDP_PASS;
-    __u32 sum = place.v6 ? sum_of(message, length) : 0;
+    __u32 sum = packet.v6 ? sum_of(message, length) : 0;
 
     length = opaque(length);
     if (length < HEADER_BYTES || length > MESSAGE_BYTES_MAX)
         return XDP_PASS;
-    if (bpf_xdp_store_bytes(ctx, place.payload, message, length))
+    if (bpf_xdp_store_bytes(ctx, packet.payload, message, length))
         return XDP_PASS;
-    if (!turn_round((void *)(long)ctx->data, (void *)(long)ctx->data_end, &place, sum))
+    if (!turn_round((void *)(long)ctx->data, (void *)(long)ctx->data_end, &packet, sum))
         return XDP_DROP;
     return XDP_TX;
 }
@@ -101,27 +101,27 @@ int xdp_pass(struct xdp_md *ctx)
 SEC("tc")
 int tc_respond(struct __sk_buff *skb)
 {
-    struct place place = {};
+    struct packet packet = {};
 
-    if (!find((void *)(long)skb->data, (void *)(long)skb->data_end, &place)) {
+    if (!find((void *)(long)skb->data, (void *)(long)skb->data_end, &packet)) {
         /* Headers may lie outside of what is at hand; small packets are pulled whole. */
         if (skb->data_end - skb->data >= 128 || skb->data_end - skb->data >= skb->len)
             return TC_ACT_UNSPEC;
         if (bpf_skb_pull_data(skb, skb->len < 128 ? skb->len : 128))
             return TC_ACT_UNSPEC;
-        if (!find((void *)(long)skb->data, (void *)(long)skb->data_end, &place))
+        if (!find((void *)(long)skb->data, (void *)(long)skb->data_end, &packet))
             return TC_ACT_UNSPEC;
     }
     struct message *message = scratch_of(0);
 
     if (!message)
         return TC_ACT_UNSPEC;
-    if (place.length < HEADER_BYTES ||
-        bpf_skb_load_bytes(skb, place.payload, message, HEADER_BYTES)) {
+    if (packet.length < HEADER_BYTES ||
+        bpf_skb_load_bytes(skb, packet.payload, message, HEADER_BYTES)) {
         count(DROP_SHORT);
         return TC_ACT_UNSPEC;
     }
-    switch (answer(skb, skb->ifindex, message, &place, RUNG_TC)) {
+    switch (answer(skb, skb->ifindex, message, &packet, RUNG_TC)) {
     case FATE_ANSWER:
         break;
     case FATE_DROP:
@@ -129,20 +129,20 @@ int tc_respond(struct __sk_buff *skb)
     default:
         return TC_ACT_UNSPEC;
     }
-    __u32 length = place.length;
+    __u32 length = packet.length;
 
     if (length < HEADER_BYTES || length > MESSAGE_BYTES_MAX)
         return TC_ACT_UNSPEC;
-    __u32 sum = place.v6 ? sum_of(message, length) : 0;
+    __u32 sum = packet.v6 ? sum_of(message, length) : 0;
 
     length = opaque(length);
     if (length < HEADER_BYTES || length > MESSAGE_BYTES_MAX)
         return TC_ACT_UNSPEC;
-    if (bpf_skb_store_bytes(skb, place.payload, message, length, 0))
+    if (bpf_skb_store_bytes(skb, packet.payload, message, length, 0))
         return TC_ACT_UNSPEC;
-    if (bpf_skb_pull_data(skb, place.payload))
+    if (bpf_skb_pull_data(skb, packet.payload))
         return TC_ACT_SHOT;
-    if (!turn_round((void *)(long)skb->data, (void *)(long)skb->data_end, &place, sum))
+    if (!turn_round((void *)(long)skb->data, (void *)(long)skb->data_end, &packet, sum))
         return TC_ACT_SHOT;
     return bpf_redirect(skb->ifindex, 0);
 }
