@@ -10,7 +10,7 @@ use tidegate_core::picker::Picker;
 use tidegate_core::route::Routes;
 use tidegate_core::topology::{NodeId, SiteId, Topology};
 
-use crate::record::stats::Stats;
+use crate::record::stats::WorkerStats;
 
 /// What is published, as the cache of a worker has it.
 type Published<T> = RefCell<Cache<Arc<ArcSwap<T>>, Arc<T>>>;
@@ -20,8 +20,7 @@ pub(crate) struct Cluster {
     topology: Published<Topology>,
     routes: Published<Routes>,
     pub(crate) picker: RefCell<Picker>,
-    stats: Arc<Stats>,
-    worker: usize,
+    stats: Arc<WorkerStats>,
 }
 
 impl Cluster {
@@ -29,13 +28,11 @@ impl Cluster {
         topology: Arc<ArcSwap<Topology>>,
         routes: Arc<ArcSwap<Routes>>,
         picker: Picker,
-        stats: Arc<Stats>,
-        worker: usize,
+        stats: Arc<WorkerStats>,
     ) -> Self {
-        stats.worker(worker).on_topology(picker.topology());
+        stats.on_topology(picker.topology());
         Self {
             stats,
-            worker,
             topology: RefCell::new(Cache::new(topology)),
             routes: RefCell::new(Cache::new(routes)),
             picker: RefCell::new(picker),
@@ -49,7 +46,7 @@ impl Cluster {
         let mut picker = self.picker.borrow_mut();
         if !Arc::ptr_eq(latest, picker.topology()) {
             picker.handle_topology(Arc::clone(latest));
-            self.stats.worker(self.worker).on_topology(latest);
+            self.stats.on_topology(latest);
         }
     }
 

@@ -45,7 +45,7 @@ impl WorkerBase {
         }
     }
 
-    pub(crate) fn stats(&self) -> &WorkerStats {
+    pub(crate) fn stats(&self) -> &Arc<WorkerStats> {
         self.record.stats()
     }
 

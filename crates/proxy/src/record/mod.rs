@@ -13,12 +13,11 @@ use std::sync::Arc;
 use crate::config::{LogConfig, LogFormat};
 use log::{Line, Logger, Recent, Ring, Tail};
 use observed::Observer;
-use stats::{Stats, WorkerStats};
+use stats::WorkerStats;
 
 /// Where a worker counts and logs.
 pub(crate) struct WorkerRecord {
-    stats: Arc<Stats>,
-    worker: usize,
+    stats: Arc<WorkerStats>,
     logger: RefCell<Logger>,
     log_format: LogFormat,
     /// How many of the last requests are kept.
@@ -29,15 +28,13 @@ pub(crate) struct WorkerRecord {
 
 impl WorkerRecord {
     pub(crate) fn new(
-        stats: Arc<Stats>,
-        worker: usize,
+        stats: Arc<WorkerStats>,
         logger: Logger,
         config: &LogConfig,
         observer: Option<Rc<Observer>>,
     ) -> Self {
         let record = Self {
             stats,
-            worker,
             log_format: logger.format(),
             logger: RefCell::new(logger),
             recent: config.recent,
@@ -49,13 +46,8 @@ impl WorkerRecord {
         record
     }
 
-    pub(crate) fn stats(&self) -> &WorkerStats {
-        self.stats.worker(self.worker)
-    }
-
-    /// The counters of all workers, and this one's number among them.
-    pub(crate) fn shared_stats(&self) -> (&Arc<Stats>, usize) {
-        (&self.stats, self.worker)
+    pub(crate) fn stats(&self) -> &Arc<WorkerStats> {
+        &self.stats
     }
 
     pub(crate) fn log_format(&self) -> LogFormat {

@@ -215,6 +215,7 @@ pub(crate) fn enter_headless(client: &Client, reason: Reason) {
     let mut state = client.take_spare();
     state.arrived_at = now;
     state.dispatched_at = now;
+    state.words = Words::default();
     state.line.begin(
         worker.base.record.log_format(),
         &Head {

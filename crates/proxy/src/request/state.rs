@@ -49,6 +49,7 @@ pub(crate) struct RequestState {
     pub(crate) form: Form,
     pub(crate) status: u16,
     pub(super) bytes: u64,
+    /// Set with each head, where something reads them.
     pub(super) words: Words,
     /// Its number for discovery, until its end is written too.
     observed: Option<u64>,
@@ -281,7 +282,6 @@ impl RequestState {
         self.form = Form::Http;
         self.status = 0;
         self.bytes = 0;
-        self.words = Words::default();
     }
 }
 

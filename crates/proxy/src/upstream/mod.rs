@@ -26,7 +26,7 @@ use tidegate_core::throttle::Marks;
 use tidegate_core::topology::{Membership, NodeId, Topology};
 use tokio::net::TcpStream;
 
-use crate::record::stats::Stats;
+use crate::record::stats::WorkerStats;
 use crate::wire::inflow::Scratch;
 use body::RequestBody;
 use io::{NodeIo, UpstreamBytes};
@@ -65,16 +65,14 @@ pub(crate) struct Upstream {
     key: UpstreamKey,
     /// The tick at which it went into the pool.
     parked_at: u64,
-    stats: Arc<Stats>,
-    worker: usize,
+    stats: Arc<WorkerStats>,
 }
 
 /// What connections of one worker share.
 pub(crate) struct UpstreamParts<'a> {
     pub(crate) builder: &'a Builder,
     pub(crate) scratch: Rc<Scratch>,
-    pub(crate) stats: Arc<Stats>,
-    pub(crate) worker: usize,
+    pub(crate) stats: Arc<WorkerStats>,
 }
 
 impl Upstream {
@@ -88,13 +86,12 @@ impl Upstream {
             builder,
             scratch,
             stats,
-            worker,
         } = parts;
         let watch = Rc::new(UpstreamBytes::new(scratch));
         let io = NodeIo::new(stream, Rc::clone(&watch));
         let (sender, connection) = builder.handshake(io).await?;
         let gate = Arc::new(Gate::default());
-        if let Some(counters) = stats.worker(worker).node_of(key.node, key.generation) {
+        if let Some(counters) = stats.node_of(key.node, key.generation) {
             counters.connects.add(1);
         }
         Ok(Box::new(Self {
@@ -107,7 +104,6 @@ impl Upstream {
             key,
             parked_at: 0,
             stats,
-            worker,
         }))
     }
 
@@ -339,8 +335,8 @@ impl Drop for Pool {
 }
 
 fn count(upstream: &Upstream, with: impl FnOnce(&crate::record::stats::NodeStats)) {
-    let stats = upstream.stats.worker(upstream.worker);
-    if let Some(counters) = stats.node_of(upstream.key.node, upstream.key.generation) {
+    let key = &upstream.key;
+    if let Some(counters) = upstream.stats.node_of(key.node, key.generation) {
         with(counters);
     }
 }

@@ -83,9 +83,9 @@ impl Worker {
         let seed = config.seed.wrapping_add(index as u64);
         let picker = Picker::new(Arc::clone(&shared.table), shared.topology.load_full(), seed);
         let (topology, routes) = (Arc::clone(&shared.topology), Arc::clone(&shared.routes));
-        let stats = Arc::clone(&shared.stats);
-        let cluster = Cluster::new(topology, routes, picker, Arc::clone(&stats), index);
-        let record = WorkerRecord::new(stats, index, logger, &config.log, observer);
+        let stats = shared.stats.worker(index);
+        let cluster = Cluster::new(topology, routes, picker, Arc::clone(stats));
+        let record = WorkerRecord::new(Arc::clone(stats), logger, &config.log, observer);
         let base = Rc::new(WorkerBase::new(Arc::clone(&config), cluster, record));
         Rc::new(Self {
             throttles: Throttles::new(Rc::clone(&base), Arc::clone(&shared.throttles)),
@@ -144,12 +144,10 @@ impl Worker {
         stream: TcpStream,
         key: UpstreamKey,
     ) -> Result<Box<Upstream>, hyper::Error> {
-        let (stats, worker) = self.base.record.shared_stats();
         let parts = UpstreamParts {
             builder: &self.builder,
             scratch: Rc::clone(&self.base.scratch),
-            stats: Arc::clone(stats),
-            worker,
+            stats: Arc::clone(self.base.stats()),
         };
         Upstream::new(stream, key, parts).await
     }

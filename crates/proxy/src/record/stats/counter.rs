@@ -7,6 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
+    /// Nothing was counted.
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     /// Adds; only the one writer may.
     pub(crate) fn add(&self, more: u64) {
         let sum = self.0.load(Ordering::Relaxed).wrapping_add(more);

@@ -37,15 +37,31 @@ fn upper(bucket: usize) -> u64 {
 /// The writer's side.
 #[derive(Debug)]
 pub(crate) struct Histogram {
-    buckets: Box<[Counter]>,
+    buckets: Box<[Counter; BUCKETS]>,
     sum_micros: Counter,
+}
+
+/// A duration and its bucket, for histograms that count the same one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    micros: u64,
+    bucket: usize,
+}
+
+impl Sample {
+    pub(crate) fn of(micros: u64) -> Self {
+        Self {
+            micros,
+            bucket: bucket(micros),
+        }
+    }
 }
 
 impl Default for Histogram {
     fn default() -> Self {
         Self {
-            buckets: (0..BUCKETS).map(|_| Counter::default()).collect(),
-            sum_micros: Counter::default(),
+            buckets: Box::new([const { Counter::new() }; BUCKETS]),
+            sum_micros: Counter::new(),
         }
     }
 }
@@ -53,8 +69,13 @@ impl Default for Histogram {
 impl Histogram {
     /// Counts a duration.
     pub(crate) fn record(&self, micros: u64) {
-        self.buckets[bucket(micros)].add(1);
-        self.sum_micros.add(micros);
+        self.add(Sample::of(micros));
+    }
+
+    /// Counts a duration whose bucket is known.
+    pub(crate) fn add(&self, sample: Sample) {
+        self.buckets[sample.bucket].add(1);
+        self.sum_micros.add(sample.micros);
     }
 
     /// Begins anew.
@@ -65,7 +86,7 @@ impl Histogram {
 
     /// Adds what was counted so far to `total`.
     pub(crate) fn add_to(&self, total: &mut HistogramSnapshot) {
-        for (total, bucket) in total.counts.iter_mut().zip(&self.buckets) {
+        for (total, bucket) in total.counts.iter_mut().zip(&*self.buckets) {
             *total += bucket.get();
         }
         total.sum_micros += self.sum_micros.get();

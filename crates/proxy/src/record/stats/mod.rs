@@ -23,7 +23,7 @@ mod histogram;
 mod snapshot;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_core::places::Places;
 use tidegate_core::time::Timestamp;
@@ -31,8 +31,8 @@ use tidegate_core::topology::{NodeId, SiteId, Topology};
 
 pub(crate) use counter::Counter;
 pub use error::{LastError, NodeError};
-pub(crate) use histogram::Histogram;
 pub use histogram::HistogramSnapshot;
+pub(crate) use histogram::{Histogram, Sample};
 pub use snapshot::{NodeSnapshot, SiteSnapshot, Snapshot};
 
 use crate::record::log::{Recent, Ring};
@@ -85,12 +85,12 @@ impl Default for SiteStats {
 }
 
 impl SiteStats {
-    fn on_end(&self, status: u16, reason: Option<Reason>, micros: u64) {
+    fn on_end(&self, status: u16, reason: Option<Reason>, duration: Option<Duration>) {
         self.status_classes[status_class(status)].add(1);
-        match duration_of(status, reason) {
-            Some(Duration::Latency) => self.latency.record(micros),
-            Some(Duration::Refusal) => self.refusals.record(micros),
-            Some(Duration::Tunnel) => self.tunnels.record(micros),
+        match duration {
+            Some(Duration::Latency(sample)) => self.latency.add(sample),
+            Some(Duration::Refusal(sample)) => self.refusals.add(sample),
+            Some(Duration::Tunnel(sample)) => self.tunnels.add(sample),
             None => {}
         }
         match reason {
@@ -100,20 +100,22 @@ impl SiteStats {
     }
 }
 
-/// What the duration of an ended request says something about.
+/// The duration of an ended request, by what it says something about.
+#[derive(Clone, Copy)]
 enum Duration {
-    Latency,
-    Refusal,
-    Tunnel,
+    Latency(Sample),
+    Refusal(Sample),
+    Tunnel(Sample),
 }
 
 /// None for requests that failed or whose client left: how long that took is no speed of the site.
-fn duration_of(status: u16, reason: Option<Reason>) -> Option<Duration> {
+fn duration_of(status: u16, reason: Option<Reason>, micros: u64) -> Option<Duration> {
     let ending = reason.map_or(Ending::Completed, Reason::ending);
+    let sample = Sample::of(micros);
     match (status == SWITCHING_PROTOCOLS, ending) {
-        (true, _) => Some(Duration::Tunnel),
-        (false, Ending::Completed) => Some(Duration::Latency),
-        (false, Ending::Rejected) => Some(Duration::Refusal),
+        (true, _) => Some(Duration::Tunnel(sample)),
+        (false, Ending::Completed) => Some(Duration::Latency(sample)),
+        (false, Ending::Rejected) => Some(Duration::Refusal(sample)),
         (false, Ending::Failed | Ending::Cancelled) => None,
     }
 }
@@ -312,11 +314,12 @@ impl WorkerStats {
         reason: Option<Reason>,
         micros: u64,
     ) {
+        let duration = duration_of(status, reason, micros);
         if let Some(site) = site.and_then(|site| self.site(site)) {
-            site.on_end(status, reason, micros);
+            site.on_end(status, reason, duration);
         }
-        if let Some(Duration::Latency) = duration_of(status, reason) {
-            self.latency.record(micros);
+        if let Some(Duration::Latency(sample)) = duration {
+            self.latency.add(sample);
         }
         match reason {
             None => self.completed.add(1),
@@ -328,14 +331,14 @@ impl WorkerStats {
 /// The counters of all workers.
 #[derive(Debug)]
 pub struct Stats {
-    workers: Box<[WorkerStats]>,
+    workers: Box<[Arc<WorkerStats>]>,
 }
 
 impl Stats {
     /// Counters for `workers` workers, sites `0..sites` and nodes `0..nodes`. One set serves one
     /// running proxy at a time.
     pub fn new(workers: usize, sites: usize, nodes: usize) -> Self {
-        let workers = (0..workers.max(1)).map(|_| WorkerStats::new(sites, nodes));
+        let workers = (0..workers.max(1)).map(|_| Arc::new(WorkerStats::new(sites, nodes)));
         Self {
             workers: workers.collect(),
         }
@@ -363,7 +366,7 @@ impl Stats {
         self.workers.len()
     }
 
-    pub(crate) fn worker(&self, worker: usize) -> &WorkerStats {
+    pub(crate) fn worker(&self, worker: usize) -> &Arc<WorkerStats> {
         &self.workers[worker]
     }
 
