@@ -17,6 +17,17 @@ pub struct NodeOverride {
     pub state: AdminState,
 }
 
+/// A node is taken out of the cluster for a while, at every front-end at once. Those of one node may not overlap.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Leave {
+    /// Which node.
+    pub node: NodeId,
+    /// Since when.
+    pub from: Duration,
+    /// When it is added again.
+    pub to: Duration,
+}
+
 /// Something is wrong with a node for a while. Faults of one node may not overlap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {

@@ -17,7 +17,10 @@ use tidegate_core::load::{LoadTable, WordReply, WordRequest};
 use tidegate_core::picker::Picker;
 use tidegate_core::policy::{PolicyConfig, Signal};
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{ClusterSpec, Health, NodeId, NodeSpec, SiteId, SiteSpec};
+use tidegate_core::topology::{
+    ChangeError, ClusterChange, ClusterSpec, Edit, Health, HealthConfig, NodeId, NodeSpec,
+    NodeWanted, SiteId, SiteSpec,
+};
 
 use crate::fault::FaultKind;
 use crate::model::Stream;
@@ -84,6 +87,7 @@ impl FrontEnd {
         let tick = scenario.front_ends.tick;
         let waits = |site: &SiteModel| site.admission.build().waits().is_some();
         let limits = scenario.sites.iter().any(waits);
+        let ramps = (scenario.sites.iter()).any(|site| !site.slow_start.is_zero());
         Self {
             picker: Picker::new(Arc::clone(&table), director.topology(), chooser),
             director,
@@ -93,7 +97,7 @@ impl FrontEnd {
             local,
             tick,
             ticked_at: now - tick,
-            attentive: learned || pauses || limits,
+            attentive: learned || pauses || limits || ramps,
             limits,
             asked: vec![0; nodes.len()],
             nodes,
@@ -106,6 +110,30 @@ impl FrontEnd {
     pub(crate) fn local(&self, node: u32) -> Option<NodeId> {
         let local = self.local[node as usize];
         (local != NOT_SEEN).then_some(NodeId(local))
+    }
+
+    /// A node is no part of the cluster any more.
+    pub(crate) fn remove(&mut self, node: NodeId) -> Result<(), ChangeError> {
+        let name = self.director.topology().node(node).name.clone();
+        self.change(Edit::RemoveNode(name))
+    }
+
+    /// It is one again, in its place: this front-end does not let go of those that leave.
+    pub(crate) fn add(&mut self, node: NodeId) -> Result<(), ChangeError> {
+        let topology = self.director.topology();
+        let known = topology.node(node);
+        self.change(Edit::AddNode(NodeWanted {
+            name: known.name.clone(),
+            address: known.address,
+            site: topology.site(known.site).name.clone(),
+            weight: known.weight,
+        }))
+    }
+
+    fn change(&mut self, edit: Edit) -> Result<(), ChangeError> {
+        self.news = true;
+        let change = ClusterChange { edits: vec![edit] };
+        self.director.handle_change(&change, &self.table)
     }
 
     /// Makes up for reads and ticks; to be called before it chooses. Gives the nodes that its
@@ -229,7 +257,10 @@ fn cluster(scenario: &Scenario, policy: PolicyConfig, nodes: &[u32]) -> ClusterS
         paths: Vec::new(),
         policy,
         admission: scenario.sites[number].admission,
-        health: Default::default(),
+        health: HealthConfig {
+            slow_start: scenario.sites[number].slow_start,
+            check: None,
+        },
     };
     ClusterSpec {
         sites: (0..scenario.sites.len()).map(site).collect(),

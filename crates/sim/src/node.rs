@@ -48,6 +48,8 @@ pub(crate) struct Node {
     pub(crate) expected: u32,
     /// Mean time that a request spends here, seconds, decaying by [`LATENCY_STEP`].
     pub(crate) latency: f64,
+    /// Requests begun since its caches were empty.
+    begun: f64,
     /// When it had a request last.
     worked_at: Timestamp,
     /// When it answered nothing; the last one may last.
@@ -78,6 +80,7 @@ impl Node {
             barred: None,
             expected: 0,
             latency: 0.0,
+            begun: f64::INFINITY,
             worked_at: now,
             silences: Vec::new(),
             generation: 1,
@@ -111,6 +114,7 @@ impl Node {
         self.io = IoChannels::new(model.io_channels);
         self.workers = IoChannels::new(model.workers);
         self.words = Words::default();
+        self.chill();
         self.note();
     }
 
@@ -140,8 +144,29 @@ impl Node {
             .map(|(from, _)| *from)
     }
 
+    /// Its caches are empty.
+    pub(crate) fn chill(&mut self) {
+        self.begun = 0.0;
+    }
+
+    /// What a request of this demand takes that begins now.
+    pub(crate) fn demand(
+        &mut self,
+        model: &NodeModel,
+        demand: Duration,
+        now: Timestamp,
+    ) -> Duration {
+        let warm = demand + self.warming(model, now);
+        let cost = model.warming.map_or(1.0, |it| it.cost(self.begun));
+        self.begun += 1.0;
+        match cost > 1.0 {
+            true => warm.mul_f64(cost),
+            false => warm,
+        }
+    }
+
     /// What a request that begins now costs beside its demand.
-    pub(crate) fn warming(&self, model: &NodeModel, now: Timestamp) -> Duration {
+    fn warming(&self, model: &NodeModel, now: Timestamp) -> Duration {
         let is_cold =
             |cold: &Cold| self.processor.in_flight() == 0 && now.since(self.worked_at) > cold.after;
         let cold = model.cold.filter(is_cold);

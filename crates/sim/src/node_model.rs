@@ -41,6 +41,8 @@ pub struct NodeModel {
     pub overload: Overload,
     /// What the first request after a pause costs.
     pub cold: Option<Cold>,
+    /// What its requests cost until its caches are full; at the start of a run they are.
+    pub warming: Option<Warming>,
     /// How its load is read; none: not at all.
     pub records: Option<Records>,
     /// Whether its answers carry requests in flight and latency in a header (ORCA), which is
@@ -66,6 +68,7 @@ impl NodeModel {
             workers: None,
             overload: Overload::default(),
             cold: None,
+            warming: None,
             records: Some(Records::default()),
             reports: false,
         }
@@ -87,6 +90,22 @@ pub struct Cold {
     pub after: Duration,
     /// CPU time that the next request costs more.
     pub extra: Duration,
+}
+
+/// Caches of a node that starts, or comes back to its cluster, fill with its requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Warming {
+    /// How many times the demand the first request costs.
+    pub times: f64,
+    /// After so many requests the rest of the way is a third of what it was.
+    pub requests: f64,
+}
+
+impl Warming {
+    /// What a request costs after so many, in times of its demand.
+    pub fn cost(&self, served: f64) -> f64 {
+        1.0 + (self.times - 1.0) * (-served / self.requests).exp()
+    }
 }
 
 /// How a node's load is read: what tells the rungs apart.

@@ -56,6 +56,10 @@ pub(crate) enum Event {
     Window,
     /// An operator overrides a node.
     Override { index: u32 },
+    /// A node leaves the cluster.
+    Left { index: u32 },
+    /// It comes back.
+    Joined { index: u32 },
     /// A fault begins.
     Broke { index: u32 },
     /// A fault ends.

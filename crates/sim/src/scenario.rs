@@ -2,6 +2,9 @@
 //! Plain data; what chooses is given to the run beside it, so that every policy meets the same
 //! scenario.
 //!
+//! A node that leaves and comes back keeps its place in the tables here: places that others get are
+//! the core's random histories' business.
+//!
 //! Not in the data because the core has none of it yet: moves of a node to another site (the
 //! director's sites are fixed), and probes beside records. What policies call a probe is a read
 //! of the load table, so Prequal's probes are as old as the records are; the one path of their
@@ -13,9 +16,9 @@ use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::topology::{AdminState, NodeId};
 
 pub use crate::counters::{Invention, Scope};
-pub use crate::fault::{Fault, FaultKind, NodeOverride};
+pub use crate::fault::{Fault, FaultKind, Leave, NodeOverride};
 use crate::model::{Antagonist, Arrivals, Demand};
-pub use crate::node_model::{Answer, Cold, NodeModel, Records};
+pub use crate::node_model::{Answer, Cold, NodeModel, Records, Warming};
 
 /// One hosted site: which clients ask for what.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +38,8 @@ pub struct SiteModel {
     pub held: Option<Held>,
     /// What front-ends let in.
     pub admission: AdmissionConfig,
+    /// How long a node that is new or back takes to get its share.
+    pub slow_start: Duration,
     /// Requests of each priority, the highest first, as shares of all; empty: all of the lowest.
     pub priorities: Vec<f64>,
 }
@@ -50,6 +55,7 @@ impl SiteModel {
             io: None,
             held: None,
             admission: AdmissionConfig::default(),
+            slow_start: Duration::ZERO,
             priorities: Vec::new(),
         }
     }
@@ -181,6 +187,8 @@ pub struct Scenario {
     pub warm_up: f64,
     /// What operators do.
     pub overrides: Vec<NodeOverride>,
+    /// Nodes that go and come.
+    pub leaves: Vec<Leave>,
     /// What breaks.
     pub faults: Vec<Fault>,
     /// What must come true under `auto`.
@@ -221,6 +229,7 @@ impl Scenario {
             requests: 60_000,
             warm_up: 0.1,
             overrides: Vec::new(),
+            leaves: Vec::new(),
             faults: Vec::new(),
             expect: Expect::default(),
             series: None,
@@ -348,6 +357,16 @@ impl Scenario {
         for change in &self.overrides {
             if !known(change.node) {
                 return unknown(change.node);
+            }
+        }
+        for leave in &self.leaves {
+            if !known(leave.node) {
+                return unknown(leave.node);
+            }
+            let overlaps = |other: &Leave| other.from < leave.to && leave.from < other.to;
+            let same = |other: &&Leave| other.node == leave.node && *other != leave;
+            if leave.to <= leave.from || self.leaves.iter().filter(same).any(overlaps) {
+                return Some(format!("node {} leaves while it is gone", leave.node.0));
             }
         }
         for fault in &self.faults {

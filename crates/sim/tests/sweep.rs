@@ -16,8 +16,8 @@ use tidegate_sim::matrix::score::{Score, unmet};
 use tidegate_sim::model::{Antagonist, Arrivals, Demand};
 use tidegate_sim::report::Report;
 use tidegate_sim::scenario::{
-    Answer, Expect, Fault, FaultKind, Io, NodeModel, NodeOverride, Records, Scenario, Scope,
-    SiteModel,
+    Answer, Expect, Fault, FaultKind, Io, Leave, NodeModel, NodeOverride, Records, Scenario, Scope,
+    SiteModel, Warming,
 };
 use tidegate_sim::world::run;
 
@@ -143,6 +143,27 @@ impl Draw {
         }
     }
 
+    /// Nodes that leave and come back, cold or not, to sites that start them slowly or not.
+    fn leaves(&mut self, scenario: &mut Scenario, length: Duration) {
+        for node in (0..scenario.nodes.len() as u32).map(NodeId) {
+            if self.chance(0.2) {
+                let from = length.mul_f64(self.between(0.0, 0.7));
+                let to = from + length.mul_f64(self.between(0.05, 0.5));
+                scenario.leaves.push(Leave { node, from, to });
+            }
+            let warming = Warming {
+                times: 5.0,
+                requests: 10.0,
+            };
+            scenario.nodes[node.index()].warming = self.chance(0.3).then_some(warming);
+        }
+        for site in &mut scenario.sites {
+            if self.chance(0.5) {
+                site.slow_start = length.mul_f64(0.3);
+            }
+        }
+    }
+
     fn change(&mut self, node: NodeId, length: Duration) -> NodeOverride {
         let states = [AdminState::Drain, AdminState::Maint, AdminState::Ready];
         NodeOverride {
@@ -188,6 +209,7 @@ fn composed(seed: u64) -> Scenario {
             scenario.overrides.push(draw.change(node, length));
         }
     }
+    draw.leaves(&mut scenario, length);
     scenario
 }
 

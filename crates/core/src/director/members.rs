@@ -144,7 +144,9 @@ impl Director {
             // It is leaving, and stays.
             self.node_mut(node).membership = Membership::Member;
             self.leaving.retain(|it| it.node != node);
-            return self.change_node(node, wanted, table);
+            self.change_node(node, wanted, table);
+            table.set_ramp(node, Ramp::default());
+            return self.begins(node);
         }
         let Some(site) = self.known_site(&wanted.site) else {
             return;

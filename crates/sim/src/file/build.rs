@@ -13,12 +13,12 @@ use super::error::FileError;
 use super::nodes;
 use super::tables::{
     AdmissionTable, BurstsTable, DemandTable, ExpectTable, FaultName, FaultTable, FileTable,
-    FrontEndsTable, NetworkTable, Shape, SiteTable, Time,
+    FrontEndsTable, LeaveTable, NetworkTable, Shape, SiteTable, Time,
 };
 use super::{HOUR, ScenarioFile};
 use crate::model::{Arrivals, Demand};
 use crate::scenario::{
-    Expect, Fault, FaultKind, FrontEnds, Io, Network, NodeOverride, Scenario, SiteModel,
+    Expect, Fault, FaultKind, FrontEnds, Io, Leave, Network, NodeOverride, Scenario, SiteModel,
 };
 
 /// Bounds: beyond them a run would not end, or not fit into memory.
@@ -62,6 +62,7 @@ pub(super) fn build(file: FileTable) -> Checked<ScenarioFile> {
         requests,
         warm_up: warm_up.unwrap_or(Scenario::new(1, 1, 1.0).warm_up),
         overrides: Vec::new(),
+        leaves: leaves(&file.leave, count)?,
         faults: Vec::new(),
         expect: expect(&file.expect),
         series: None,
@@ -193,6 +194,13 @@ fn site(table: &SiteTable) -> Checked<SiteModel> {
             shape: shape.unwrap_or(Demand::Exponential),
         });
     }
+    if let Some(time) = maybe_time_within(
+        table.slow_start.as_ref(),
+        "slow_start",
+        Duration::ZERO..=HOUR,
+    )? {
+        site.slow_start = time;
+    }
     if let Some(priorities) = &table.priorities {
         site.priorities = shares(priorities)?;
     }
@@ -294,6 +302,24 @@ fn state(name: &Spanned<String>) -> Checked<AdminState> {
             format!("one of: {}", names.join(", ")),
         )
     })
+}
+
+fn leaves(tables: &[Spanned<LeaveTable>], count: usize) -> Checked<Vec<Leave>> {
+    let mut leaves: Vec<Leave> = Vec::new();
+    for table in tables {
+        let (at, table) = (table.span(), table.get_ref());
+        let Time(from) = *table.from.get_ref();
+        let to = time_within(&table.to, "to", from + MICROSECOND..=24 * HOUR)?;
+        for node in node_ids(&table.nodes, count)? {
+            let overlaps = |other: &Leave| other.node == node && other.from < to && from < other.to;
+            if leaves.iter().any(overlaps) {
+                let message = format!("node {} leaves while it is gone", node.0);
+                return Err(FileError::new(at, message, "the later one"));
+            }
+            leaves.push(Leave { node, from, to });
+        }
+    }
+    Ok(leaves)
 }
 
 fn faults(tables: &[Spanned<FaultTable>], count: usize, end: Duration) -> Checked<Vec<Fault>> {

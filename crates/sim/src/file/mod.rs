@@ -90,6 +90,10 @@ impl ScenarioFile {
         for change in &mut scenario.overrides {
             change.at = change.at.mul_f64(share);
         }
+        for leave in &mut scenario.leaves {
+            leave.from = leave.from.mul_f64(share);
+            leave.to = leave.to.mul_f64(share);
+        }
         for fault in &mut scenario.faults {
             fault.from = fault.from.mul_f64(share);
             fault.to = fault.to.mul_f64(share);

@@ -9,10 +9,12 @@ use toml::Spanned;
 use super::HOUR;
 use super::check::{Checked, maybe_time_within, maybe_within, time_within, within};
 use super::error::FileError;
-use super::tables::{AntagonistTable, NodesTable, OrFalse, RecordsTable, ScopeName, Spread};
+use super::tables::{
+    AntagonistTable, NodesTable, OrFalse, RecordsTable, ScopeName, Spread, WarmingTable,
+};
 use crate::model::Antagonist;
 use crate::processor::Overload;
-use crate::scenario::{Answer, NodeModel, Records, Scope};
+use crate::scenario::{Answer, NodeModel, Records, Scope, Warming};
 
 /// Most nodes of a scenario.
 pub(super) const COUNT_MAX: u32 = 100_000;
@@ -62,6 +64,7 @@ fn group(table: &NodesTable, sites: usize, nodes: &mut Vec<NodeModel>) -> Checke
         weight: maybe_within(table.weight.as_ref(), "weight", 0.001..=1000.0)?.unwrap_or(1.0),
         host: None,
         cold: None,
+        warming: table.warming.as_ref().map(warming).transpose()?,
         antagonist: table.antagonist.as_ref().map(antagonist).transpose()?,
         io_channels: maybe_within(table.io_channels.as_ref(), "io_channels", 1..=1_000_000)?,
         io_slowness: maybe_within(table.io_slowness.as_ref(), "io_slowness", 0.001..=SPEED_MAX)?
@@ -121,6 +124,13 @@ fn antagonist(table: &AntagonistTable) -> Checked<Antagonist> {
         shortest,
         longest,
         ..usual
+    })
+}
+
+fn warming(table: &WarmingTable) -> Checked<Warming> {
+    Ok(Warming {
+        times: within(&table.times, "times", 1.0..=1000.0)?,
+        requests: within(&table.requests, "requests", 1.0..=1e9)?,
     })
 }
 

@@ -139,6 +139,8 @@ pub(super) struct FileTable {
     #[serde(default)]
     pub(super) join: Vec<JoinTable>,
     #[serde(default)]
+    pub(super) leave: Vec<Spanned<LeaveTable>>,
+    #[serde(default)]
     pub(super) fault: Vec<Spanned<FaultTable>>,
     #[serde(default)]
     pub(super) expect: ExpectTable,
@@ -175,6 +177,7 @@ pub(super) struct SiteTable {
     pub(super) bursts: Option<BurstsTable>,
     pub(super) io: Option<IoTable>,
     pub(super) admission: Option<AdmissionTable>,
+    pub(super) slow_start: Option<Spanned<Time>>,
     pub(super) priorities: Option<Spanned<Vec<f64>>>,
 }
 
@@ -238,6 +241,7 @@ pub(super) struct NodesTable {
     pub(super) limit: Option<Spanned<u32>>,
     pub(super) workers: Option<Spanned<u32>>,
     pub(super) crowd_cost: Option<Spanned<f64>>,
+    pub(super) warming: Option<WarmingTable>,
     pub(super) records: Option<OrFalse<RecordsTable>>,
     #[serde(default)]
     pub(super) reports: bool,
@@ -282,6 +286,21 @@ pub(super) struct OverrideTable {
     pub(super) at: Time,
     pub(super) nodes: Spanned<Vec<u32>>,
     pub(super) state: Spanned<String>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WarmingTable {
+    pub(super) times: Spanned<f64>,
+    pub(super) requests: Spanned<f64>,
+}
+
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeaveTable {
+    pub(super) nodes: Spanned<Vec<u32>>,
+    pub(super) from: Spanned<Time>,
+    pub(super) to: Spanned<Time>,
 }
 
 #[derive(Debug, serde::Deserialize)]

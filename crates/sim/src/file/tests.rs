@@ -101,6 +101,24 @@ fn refused(text: &str) -> (String, String) {
 }
 
 #[test]
+fn a_node_that_leaves_while_it_is_gone_is_an_error() {
+    let of = |second: &str| {
+        let text = include_str!("../../scenarios/rolling-n20-m8-0.7-exp.toml");
+        ScenarioFile::parse(&format!("{text}\n[[leave]]\nnodes = [3]\n{second}\n"))
+    };
+    let sound = of("from = \"9s\"\nto = \"9100ms\"").unwrap().scenario;
+    assert_eq!(sound.leaves.len(), 21);
+    assert_eq!(sound.sites[0].slow_start, Duration::from_millis(600));
+    assert!(sound.nodes[0].warming.is_some());
+    let twice = of("from = \"1s\"\nto = \"9s\"").unwrap_err();
+    assert!(
+        twice.to_string().contains("node 3 leaves while it is gone"),
+        "{twice}"
+    );
+    assert!(of("from = \"9s\"\nto = \"8s\"").is_err());
+}
+
+#[test]
 fn what_is_not_said_is_the_base_of_the_policy_study() {
     let file = read(&format!("{HEAD}{BASE}"));
     let base = Scenario::new(4, 8, 0.9).requests(1000);

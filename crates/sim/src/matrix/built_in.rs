@@ -102,6 +102,8 @@ files! {
     "crash-n20-m64-0.8-ln2-ant",
     "restart-n20-m8-0.7-ln2",
     "restart-n20-m64-0.7-ln2-ant",
+    "rolling-n20-m8-0.7-exp",
+    "rolling-n20-m64-0.7-ln2",
     "jitter-n20-m8-0.9-1ms",
     "jitter-n20-m64-0.9-ln2-ant",
 }

@@ -1,8 +1,9 @@
 //! What operators do and what breaks.
 
-use tidegate_core::topology::AdminState;
+use tidegate_core::topology::{AdminState, ChangeError, NodeId};
 
-use super::{Choosers, World};
+use super::{Choosers, Violation, World};
+use crate::front_end::FrontEnd;
 use crate::node::Condition;
 use crate::requests::TryOutcome;
 
@@ -17,11 +18,45 @@ impl World<'_> {
                 }
             }
         }
+        if change.state == AdminState::Ready {
+            self.nodes[change.node.index()].chill();
+        }
         self.nodes[change.node.index()].barred = match change.state {
             AdminState::Ready => None,
             AdminState::Drain | AdminState::Maint => Some(self.now),
         };
         self.tell_oracle(change.node.0);
+    }
+
+    pub(super) fn on_left(&mut self, index: u32) -> Result<(), Violation> {
+        let node = self.scenario.leaves[index as usize].node;
+        self.nodes[node.index()].barred = Some(self.now);
+        self.tell_oracle(node.0);
+        self.change(node, FrontEnd::remove)
+    }
+
+    /// A node comes back with empty caches.
+    pub(super) fn on_joined(&mut self, index: u32) -> Result<(), Violation> {
+        let node = self.scenario.leaves[index as usize].node;
+        self.nodes[node.index()].barred = None;
+        self.nodes[node.index()].chill();
+        self.tell_oracle(node.0);
+        self.change(node, FrontEnd::add)
+    }
+
+    fn change(
+        &mut self,
+        node: NodeId,
+        change: impl Fn(&mut FrontEnd, NodeId) -> Result<(), ChangeError>,
+    ) -> Result<(), Violation> {
+        let Choosers::FrontEnds(front_ends) = &mut self.choosers else {
+            return Ok(());
+        };
+        let changed = front_ends.iter_mut().try_for_each(|front_end| {
+            let local = front_end.local(node.0);
+            local.map_or(Ok(()), |local| change(front_end, local))
+        });
+        changed.map_err(|error| self.violation(error.to_string()))
     }
 
     pub(super) fn on_broke(&mut self, index: u32) {

@@ -53,6 +53,7 @@ impl Measures {
         };
         let trouble = |node: &u32| {
             scenario.faults.iter().any(|fault| fault.node.0 == *node)
+                || scenario.leaves.iter().any(|leave| leave.node.0 == *node)
                 || scenario
                     .overrides
                     .iter()

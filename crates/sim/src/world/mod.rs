@@ -161,6 +161,12 @@ impl<'a> World<'a> {
             let at = START + change.at;
             self.queue.schedule(at, Event::Override { index });
         }
+        for (leave, index) in self.scenario.leaves.iter().zip(0..) {
+            self.queue
+                .schedule(START + leave.from, Event::Left { index });
+            self.queue
+                .schedule(START + leave.to, Event::Joined { index });
+        }
         for (spell, index) in self.spells.iter().zip(0..) {
             self.queue
                 .schedule(START + spell.from, Event::Broke { index });
@@ -235,6 +241,8 @@ impl<'a> World<'a> {
             Event::Wake { front_end } => self.on_wake(front_end)?,
             Event::Window => self.on_window()?,
             Event::Override { index } => self.on_override(index),
+            Event::Left { index } => self.on_left(index)?,
+            Event::Joined { index } => self.on_joined(index)?,
             Event::Broke { index } => self.on_broke(index),
             Event::Mended { index } => self.on_mended(index),
         }

@@ -95,7 +95,7 @@ impl World<'_> {
         let node = entry.node;
         let here = &mut self.nodes[node as usize];
         let model = &self.scenario.nodes[node as usize];
-        let demand = entry.wanted.demand + here.warming(model, self.now);
+        let demand = here.demand(model, entry.wanted.demand, self.now);
         if entry.wanted.io.is_zero() {
             entry.stage = TryStage::Last;
             here.processor.arrive(self.now, request.into(), demand);
