@@ -57,7 +57,7 @@ pub(crate) fn classes(value: &Value) -> Vec<(String, u64, i64)> {
 
 /// A folder that goes away with the test.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {
