@@ -147,7 +147,7 @@ const CRATES: &[(&str, Layers)] = &[
             &["agent", "culprits", "probe", "simulate"],
             &["admin"],
             &["run"],
-            &["demo"],
+            &["demo", "doctor"],
             &["cli", "fuzzing", "testing"],
         ],
     ),

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockFilter, Socket, TcpKeepalive, Type};
 
 /// Connections that the kernel holds until they are accepted; it may hold fewer.
-const BACKLOG: i32 = 4096;
+pub const BACKLOG: i32 = 4096;
 /// Between two tries to get a port that another process has.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Probes of a silent connection before it is given up.

@@ -93,6 +93,14 @@ pub fn keep(kept: CapabilitySet) -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
+/// What this thread may do.
+///
+/// # Errors
+/// If the system refuses.
+pub fn permitted() -> io::Result<CapabilitySet> {
+    Ok(capabilities(None)?.permitted)
+}
+
 /// What a program that is started could win. Without CAP_SETPCAP the set stays, and wins nothing either: no
 /// new privileges are taken.
 fn empty_bounding_set() -> io::Result<()> {

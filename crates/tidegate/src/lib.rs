@@ -8,6 +8,7 @@ mod client;
 mod config;
 mod culprits;
 mod demo;
+mod doctor;
 mod driver;
 mod failure;
 #[cfg(any(test, feature = "fuzzing"))]

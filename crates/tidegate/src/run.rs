@@ -514,7 +514,8 @@ fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
     }
 }
 
-fn workers(limits: &LimitsFile) -> usize {
+/// How many workers a front-end has.
+pub(crate) fn workers(limits: &LimitsFile) -> usize {
     match limits.workers.value {
         Auto::Auto => available_parallelism().map_or(1, usize::from),
         Auto::Set(workers) => workers as usize,

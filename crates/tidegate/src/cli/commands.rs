@@ -1,6 +1,5 @@
 //! What each command does.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
 use clap::CommandFactory;
@@ -17,11 +16,11 @@ use crate::client::AdminArgs;
 use crate::config::{Config, print};
 use crate::culprits;
 use crate::demo;
+use crate::doctor::{self, log_note, state_note};
 use crate::failure::Failure;
 use crate::models::{Overridden, Status, Why};
 use crate::output::Output;
-use crate::{privilege, state};
-use tidegate_proxy::{LogFormat, LogTarget, PortSharing, ProxyError, check_log_file};
+use tidegate_proxy::PortSharing;
 
 /// Does it.
 pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
@@ -31,6 +30,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Key(args) => key::run(args, output),
         Command::Demo(args) => demo::run(&args, output),
         Command::Check(file) => check(file.path(), output),
+        Command::Doctor(args) => doctor::run(&args, output),
         Command::Config(source) => effective(&source, output),
         Command::Status { admin } => status(&admin, output),
         Command::Why { name, top, admin } => why(&name, top, &admin, output),
@@ -93,47 +93,6 @@ fn check(file: &Path, output: Output) -> Result<(), Failure> {
         text.push_str(&format!("\nnote: {note}"));
     }
     Ok(output.result(&text, &value)?)
-}
-
-/// Why what a front-end learns is not kept over a restart, if it was meant to be. It would run nevertheless.
-fn state_note(config: &Config, file: &Path) -> Option<String> {
-    config.front_end.as_ref()?.culprits.as_ref()?;
-    let why = match state::of(&config.file.state, file) {
-        Ok(folder) => {
-            let folder = folder?;
-            match privilege::user_number(config.file.process.user.value.as_deref()) {
-                Ok(user) => state::unfit(&folder, user)?,
-                Err(why) => why.to_string(),
-            }
-        }
-        Err(why) => why,
-    };
-    Some(format!("[state]: {why}"))
-}
-
-/// Why a front-end cannot open its access log as things are here. The file itself may be one that it refuses.
-fn log_note(config: &Config) -> Result<Option<String>, Failure> {
-    let log = config.front_end.as_ref().map(|it| &it.log);
-    let Some((LogTarget::File(path), LogFormat::Json | LogFormat::Combined)) =
-        log.map(|log| (&log.target, log.format))
-    else {
-        return Ok(None);
-    };
-    let checked = match privilege::user_number(config.file.process.user.value.as_deref()) {
-        Ok(user) => check_log_file(path, user),
-        Err(why) => return Ok(Some(format!("[log]: {why}"))),
-    };
-    let Err(why) = checked else { return Ok(None) };
-    // Another machine or user may have such a folder.
-    let is_absent = matches!(
-        why.kind(),
-        ErrorKind::NotFound | ErrorKind::PermissionDenied
-    );
-    let why = ProxyError::Log(why).to_string();
-    match is_absent {
-        true => Ok(Some(format!("[log]: {why}"))),
-        false => Err(Failure::Failed(why)),
-    }
 }
 
 fn effective(source: &SourceArgs, output: Output) -> Result<(), Failure> {

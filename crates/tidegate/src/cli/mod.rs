@@ -16,6 +16,7 @@ use crate::agent::AgentCommand;
 use crate::client::AdminArgs;
 use crate::culprits::command::CulpritsArgs;
 use crate::demo::DemoArgs;
+use crate::doctor::DoctorArgs;
 use crate::output::Output;
 use crate::simulate::SimulateArgs;
 use quick::SourceArgs;
@@ -49,6 +50,8 @@ enum Command {
     Demo(DemoArgs),
     /// Say what is wrong with a configuration file.
     Check(FileArgs),
+    /// Say what could go wrong on this machine, and what to do about it; changes nothing.
+    Doctor(DoctorArgs),
     /// Print a configuration with every default.
     Config(Box<SourceArgs>),
     /// Show sites and nodes of a running front-end.

@@ -1,0 +1,218 @@
+//! `tidegate doctor`: what could go wrong on this machine, with the remedy. It looks and changes nothing.
+//!
+//! ```text
+//! /proc, /sys ──> Machine ──┐
+//! configuration file ───────┴─> checks (pure) ──> Diagnosis: ok, warn or FAIL ──> text or JSON, exit code
+//! ports, files, agents ─────────^
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `machine` | what the system says of itself |
+//! | `kernel` | the kernel, its clock, and what an agent needs of it |
+//! | `front_end` | open files, ports' privileges and system limits against a front-end's configuration |
+//! | `ports` | addresses to listen on: taken, or not this machine's |
+//! | `folders` | keys, state, access log |
+//! | `nodes` | which nodes and agents answer |
+//!
+//! Failure case: a limit or a privilege of the shell is not that of a service. Each line says what it looked at.
+
+mod folders;
+mod front_end;
+mod kernel;
+mod machine;
+mod nodes;
+mod ports;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use tidegate_node::AgentConfig;
+
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::output::Output;
+pub(crate) use folders::{log_note, state_note};
+use machine::Machine;
+
+/// What is to be examined.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// The configuration file of a front-end or an agent. Without one the machine alone is examined.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The same, as an option.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+}
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    /// All is well.
+    Ok,
+    /// It works, but not as well as it could.
+    Warn,
+    /// It does not work.
+    Fail,
+}
+
+impl Level {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "FAIL",
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Diagnosis {
+    /// What was looked at.
+    pub(crate) check: &'static str,
+    /// How it came out.
+    pub(crate) level: Level,
+    /// What was found.
+    pub(crate) text: String,
+    /// What to do about it; null where all is well.
+    pub(crate) remedy: Option<String>,
+}
+
+impl Diagnosis {
+    fn ok(check: &'static str, text: impl Into<String>) -> Self {
+        Self {
+            check,
+            level: Level::Ok,
+            text: text.into(),
+            remedy: None,
+        }
+    }
+
+    fn warn(check: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            level: Level::Warn,
+            remedy: Some(remedy.into()),
+            ..Self::ok(check, text)
+        }
+    }
+
+    fn fail(check: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            level: Level::Fail,
+            ..Self::warn(check, text, remedy)
+        }
+    }
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    ok: bool,
+    checks: &'a [Diagnosis],
+}
+
+/// Examines the machine, and what a configuration asks of it. Fails if a check does.
+pub(crate) fn run(args: &DoctorArgs, output: Output) -> Result<(), Failure> {
+    let file = args.file.as_deref().or(args.config.as_deref());
+    let all = examine(file);
+    let fails = all.iter().any(|it| it.level == Level::Fail);
+    let report = Report {
+        ok: !fails,
+        checks: &all,
+    };
+    output.result(&output.fit(&text(&all)), &report)?;
+    match fails {
+        true => Err(Failure::Told),
+        false => Ok(()),
+    }
+}
+
+fn examine(file: Option<&Path>) -> Vec<Diagnosis> {
+    let machine = Machine::of_system();
+    let Some(file) = file else {
+        let mut all = kernel::of_host(&machine);
+        all.extend(kernel::of_agent(&machine, &AgentConfig::new(Vec::new())));
+        return all;
+    };
+    let Ok(config) = Config::load(file) else {
+        let mut all = vec![Diagnosis::fail(
+            "configuration",
+            format!("{} is not sound", file.display()),
+            format!("`tidegate check {}` shows each error", file.display()),
+        )];
+        all.extend(kernel::of_host(&machine));
+        return all;
+    };
+    let mut all = vec![Diagnosis::ok(
+        "configuration",
+        format!("{} is sound", file.display()),
+    )];
+    let noted = config.notes.iter();
+    all.extend(noted.map(|it| Diagnosis::warn("configuration", it, "see docs/config.md")));
+    all.extend(kernel::of_host(&machine));
+    all.extend(folders::examine(&config, file));
+    if let Some(agent) = &config.agent {
+        all.extend(kernel::of_agent(&machine, agent));
+        all.extend(ports::of_agent(&ports::Taken::udp(), agent));
+    }
+    if let Some(front_end) = &config.front_end {
+        all.extend(front_end::examine(&machine, &config, front_end));
+        let wanted = ports::wanted(&config, front_end);
+        all.extend(ports::examine(&ports::Taken::tcp(), &wanted));
+        all.extend(nodes::examine(front_end));
+    }
+    all
+}
+
+/// A line for each check, with its remedy below it; and how many came out in which way.
+fn text(all: &[Diagnosis]) -> String {
+    let width = all.iter().map(|it| it.check.len()).max().unwrap_or(0);
+    let mut out = String::new();
+    for it in all {
+        let (level, check) = (it.level.label(), it.check);
+        out.push_str(&format!("{level:<4}  {check:<width$}  {}\n", it.text));
+        if let Some(remedy) = &it.remedy {
+            out.push_str(&format!("      {:width$}  remedy: {remedy}\n", ""));
+        }
+    }
+    let count = |level| all.iter().filter(|it| it.level == level).count();
+    out.push_str(&format!(
+        "{} checks: {} ok, {} with a warning, {} failed\n",
+        all.len(),
+        count(Level::Ok),
+        count(Level::Warn),
+        count(Level::Fail)
+    ));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_check_is_a_line_and_what_is_not_well_has_a_remedy() {
+        let all = [
+            Diagnosis::ok("kernel", "Linux 6.18"),
+            Diagnosis::warn("open files", "1024", "ulimit -n"),
+            Diagnosis::fail("port", "taken", "stop it"),
+        ];
+        let wanted = "ok    kernel      Linux 6.18\n\
+                      warn  open files  1024\n                  remedy: ulimit -n\n\
+                      FAIL  port        taken\n                  remedy: stop it\n\
+                      3 checks: 1 ok, 1 with a warning, 1 failed\n";
+        assert_eq!(text(&all), wanted);
+    }
+
+    #[test]
+    fn a_broken_file_fails_and_the_machine_is_examined_all_the_same() {
+        let all = examine(Some(Path::new("/nowhere/tidegate.toml")));
+        assert_eq!(all[0].level, Level::Fail);
+        assert!(all[0].remedy.as_ref().unwrap().contains("tidegate check"));
+        assert!(all.iter().any(|it| it.check == "clock"));
+    }
+}

@@ -1,0 +1,282 @@
+//! Addresses to listen on: whether another process has them, and whether they are this machine's. The kernel's tables
+//! are read; no socket is bound to a port.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+
+use tidegate_node::AgentConfig;
+
+use super::Diagnosis;
+use crate::config::{Config, FrontEnd};
+
+/// A TCP socket that listens, in the kernel's tables.
+const LISTENS: &str = "0A";
+/// What a front-end and an agent are called.
+const OWN_NAME: &str = "tidegate";
+
+/// A socket that has an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Socket {
+    address: SocketAddr,
+    inode: u64,
+}
+
+/// Addresses that sockets of this machine have already.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taken(Vec<Socket>);
+
+/// The process that has a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Owner {
+    name: String,
+    process: u32,
+}
+
+impl Taken {
+    /// Where TCP is listened to.
+    pub(super) fn tcp() -> Self {
+        Self::listed(&["/proc/net/tcp", "/proc/net/tcp6"], Some(LISTENS))
+    }
+
+    /// Where UDP comes in.
+    pub(super) fn udp() -> Self {
+        Self::listed(&["/proc/net/udp", "/proc/net/udp6"], None)
+    }
+
+    fn listed(files: &[&str], state: Option<&str>) -> Self {
+        let sockets = files.iter().flat_map(|file| {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            parse(&text, state)
+        });
+        Self(sockets.collect())
+    }
+
+    /// The socket that stands in the way of one at this address.
+    fn at(&self, wanted: SocketAddr) -> Option<&Socket> {
+        self.0.iter().find(|it| conflicts(it.address, wanted))
+    }
+}
+
+/// Sockets of a table, those in this state alone.
+fn parse(table: &str, state: Option<&str>) -> Vec<Socket> {
+    let lines = table.lines().skip(1);
+    let socket = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        if state.is_some_and(|state| words.get(3) != Some(&state)) {
+            return None;
+        }
+        Some(Socket {
+            address: address(words.get(1)?)?,
+            inode: words.get(9)?.parse().ok()?,
+        })
+    };
+    lines.filter_map(socket).collect()
+}
+
+/// An address as the kernel writes it: 32-bit words of the host's byte order in hexadecimal, and the port.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |at: usize| {
+        let word = u32::from_str_radix(ip.get(at..at + 8)?, 16).ok()?;
+        Some(word.to_ne_bytes())
+    };
+    let ip = match ip.len() {
+        8 => IpAddr::V4(Ipv4Addr::from(word(0)?)),
+        32 => {
+            let mut bytes = [0; 16];
+            for (index, part) in bytes.chunks_exact_mut(4).enumerate() {
+                part.copy_from_slice(&word(8 * index)?);
+            }
+            IpAddr::V6(Ipv6Addr::from(bytes))
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip.to_canonical(), port))
+}
+
+/// Whether two sockets cannot have these addresses at the same time. One for all addresses of IPv6 takes those of
+/// IPv4 too.
+fn conflicts(taken: SocketAddr, wanted: SocketAddr) -> bool {
+    if taken.port() != wanted.port() || wanted.port() == 0 {
+        return false;
+    }
+    let (one, other) = (taken.ip(), wanted.ip().to_canonical());
+    let all = |ip: IpAddr, other: IpAddr| ip.is_unspecified() && (ip.is_ipv6() || other.is_ipv4());
+    one == other || all(one, other) || all(other, one)
+}
+
+/// The process that has a socket, as far as this user can see it.
+fn owner(inode: u64) -> Option<Owner> {
+    let wanted = format!("socket:[{inode}]");
+    let entries = std::fs::read_dir("/proc").ok()?;
+    let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let has =
+        |process: &u32| {
+            let files = std::fs::read_dir(format!("/proc/{process}/fd"));
+            files.into_iter().flatten().flatten().any(|file| {
+                std::fs::read_link(file.path()).is_ok_and(|it| it == Path::new(&wanted))
+            })
+        };
+    let process = processes.into_iter().find(has)?;
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
+    Some(Owner {
+        name: name.trim().to_owned(),
+        process,
+    })
+}
+
+/// Whether a socket could have an address of this machine: tried with another port, of UDP.
+fn is_local(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// An address that a front-end listens on, and what for.
+#[derive(Clone, Debug)]
+pub(super) struct Listening {
+    what: &'static str,
+    address: SocketAddr,
+}
+
+/// Where a front-end listens.
+pub(super) fn wanted(config: &Config, front_end: &FrontEnd) -> Vec<Listening> {
+    let listeners = front_end.listeners.iter().map(|address| Listening {
+        what: "listener",
+        address: *address,
+    });
+    let admin = Listening {
+        what: "admin",
+        address: config.admin.address,
+    };
+    listeners.chain([admin]).collect()
+}
+
+/// Whether each can be had.
+pub(super) fn examine(taken: &Taken, wanted: &[Listening]) -> Vec<Diagnosis> {
+    let each = wanted.iter();
+    each.map(|it| {
+        let socket = taken.at(it.address);
+        let by = socket.map(|it| owner(it.inode));
+        of_address(it, is_local(it.address.ip()), by)
+    })
+    .collect()
+}
+
+/// Whether an agent's address can be had.
+pub(super) fn of_agent(taken: &Taken, agent: &AgentConfig) -> Vec<Diagnosis> {
+    let wanted = Listening {
+        what: "agent",
+        address: agent.listen,
+    };
+    examine(taken, &[wanted])
+}
+
+/// What is to be said of an address, given what has it: some process, or one that this user does not see.
+fn of_address(wanted: &Listening, is_local: bool, by: Option<Option<Owner>>) -> Diagnosis {
+    const CHECK: &str = "port";
+    let Listening { what, address } = wanted;
+    if !is_local {
+        return Diagnosis::fail(
+            CHECK,
+            format!("{what} {address}: this machine has no such address"),
+            "an address that `ip address` shows, or 0.0.0.0 or [::] for all of them",
+        );
+    }
+    let Some(by) = by else {
+        return Diagnosis::ok(CHECK, format!("{what} {address} is free"));
+    };
+    match by {
+        Some(Owner { name, process }) if name == OWN_NAME => Diagnosis::warn(
+            CHECK,
+            format!("{what} {address}: a tidegate has it (process {process})"),
+            "to replace it, start the new one with --reuse-port (docs/restart.md); or stop it first",
+        ),
+        Some(Owner { name, process }) => Diagnosis::fail(
+            CHECK,
+            format!("{what} {address}: {name} has it (process {process})"),
+            "stop that process, or give another port",
+        ),
+        None => Diagnosis::fail(
+            CHECK,
+            format!("{what} {address}: another process has it"),
+            format!(
+                "`ss -lnp 'sport = :{}'` as root names it; stop it, or give another port",
+                address.port()
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Level;
+    use super::*;
+
+    /// As the kernel of a machine with the lower byte first writes it.
+    const TCP: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+        \x20  0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 11 1 0\n\
+        \x20  1: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12 1 0\n\
+        \x20  2: 0100007F:9C40 0100007F:1F90 01 00000000:00000000 00:00000000 00000000     0        0 13 1 0\n";
+    const TCP6: &str = "  sl  local_address remote_address st tx_queue rx_queue tr tm->when retrnsmt uid timeout inode\n\
+        \x20  0: 00000000000000000000000001000000:0016 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 21 1 0\n";
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn the_kernels_tables_are_understood() {
+        let sockets = parse(TCP, Some(LISTENS));
+        let found: Vec<_> = sockets.iter().map(|it| (it.address, it.inode)).collect();
+        assert_eq!(found, [(at("127.0.0.1:8080"), 11), (at("0.0.0.0:80"), 12)]);
+        assert_eq!(parse(TCP, None).len(), 3);
+        assert_eq!(parse(TCP6, Some(LISTENS))[0].address, at("[::1]:22"));
+        assert_eq!(parse("broken\nlines\n 0: x y\n", None), []);
+    }
+
+    #[test]
+    fn an_address_stands_in_the_way_of_the_same_and_of_all() {
+        for (taken, wanted, expected) in [
+            ("127.0.0.1:80", "127.0.0.1:80", true),
+            ("127.0.0.1:80", "127.0.0.1:81", false),
+            ("127.0.0.1:80", "10.0.0.1:80", false),
+            ("0.0.0.0:80", "10.0.0.1:80", true),
+            ("10.0.0.1:80", "0.0.0.0:80", true),
+            ("[::]:80", "10.0.0.1:80", true),
+            ("10.0.0.1:80", "[::]:80", true),
+            ("0.0.0.0:80", "[::1]:80", false),
+            ("0.0.0.0:0", "0.0.0.0:0", false),
+        ] {
+            assert_eq!(
+                conflicts(at(taken), at(wanted)),
+                expected,
+                "{taken} {wanted}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_an_address_is_named_with_what_to_do() {
+        let wanted = Listening {
+            what: "listener",
+            address: at("127.0.0.1:80"),
+        };
+        let owner = |name: &str| {
+            Some(Some(Owner {
+                name: name.into(),
+                process: 7,
+            }))
+        };
+        assert_eq!(of_address(&wanted, true, None).level, Level::Ok);
+        assert_eq!(of_address(&wanted, false, None).level, Level::Fail);
+        let nginx = of_address(&wanted, true, owner("nginx"));
+        assert_eq!(nginx.level, Level::Fail);
+        assert!(nginx.text.contains("nginx") && nginx.text.contains("process 7"));
+        let own = of_address(&wanted, true, owner("tidegate"));
+        assert_eq!(own.level, Level::Warn);
+        assert!(own.remedy.unwrap().contains("--reuse-port"));
+        let unseen = of_address(&wanted, true, Some(None));
+        assert!(unseen.remedy.unwrap().contains("sport = :80"));
+    }
+}

@@ -1,0 +1,80 @@
+//! `tidegate doctor` on this machine, whatever that is: which checks there are, and what a port that is taken comes to.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+use support::{folder, free_address, tidegate};
+
+fn doctor(folder: &Path, listener: SocketAddr, node: SocketAddr, more: &[&str]) -> Output {
+    let file = folder.join("tidegate.toml");
+    let text = format!(
+        "[admin]\naddress = \"{}\"\n[[listener]]\naddress = \"{listener}\"\n\
+         [limits]\nconnections = 100\nworkers = 1\n[[site]]\nname = \"a\"\n\
+         [[node]]\nname = \"n1\"\naddress = \"{node}\"\nsite = \"a\"\n",
+        free_address()
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = tidegate();
+    command.args(["doctor", "-c"]).arg(&file).args(more);
+    command.output().unwrap()
+}
+
+fn of<'a>(value: &'a Value, check: &str) -> Vec<&'a Value> {
+    let all = value["checks"].as_array().unwrap().iter();
+    all.filter(|it| it["check"] == check).collect()
+}
+
+#[test]
+fn a_port_that_is_taken_fails_with_a_remedy_and_the_rest_is_examined() {
+    let folder = folder("doctor");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = taken.local_addr().unwrap();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ran = doctor(&folder, here, server.local_addr().unwrap(), &["--json"]);
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    let value: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(value["ok"], false);
+    let ports = of(&value, "port");
+    assert_eq!(ports.len(), 2, "{value}");
+    assert_eq!(ports[0]["level"], "fail", "{value}");
+    assert!(ports[0]["remedy"].is_string());
+    assert_eq!(ports[1]["level"], "ok", "{value}");
+    assert_eq!(of(&value, "node")[0]["level"], "ok", "{value}");
+    for check in [
+        "configuration",
+        "open files",
+        "low ports",
+        "cpus",
+        "access log",
+    ] {
+        assert_eq!(of(&value, check).len(), 1, "{check}: {value}");
+    }
+    // Nothing was changed: the port is still the other's, and there is no file but the configuration.
+    assert_eq!(taken.local_addr().unwrap(), here);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+}
+
+#[test]
+fn the_text_has_a_line_for_each_check_and_says_what_does_not_answer() {
+    let folder = folder("doctor-text");
+    let ran = doctor(&folder, free_address(), free_address(), &[]);
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{text}");
+    assert!(text.contains("n1 takes no connection at"), "{text}");
+    assert!(text.contains("remedy: start the server there"), "{text}");
+    assert!(text.trim_end().ends_with("0 failed"), "{text}");
+}
+
+#[test]
+fn without_a_file_the_machine_alone_is_examined() {
+    let ran = tidegate().args(["doctor", "--json"]).output().unwrap();
+    let value: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert!(!of(&value, "kernel").is_empty(), "{value}");
+    assert!(of(&value, "port").is_empty(), "{value}");
+}
