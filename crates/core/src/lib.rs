@@ -9,7 +9,7 @@
 //! * [`load`]: from records to what is known of each node, and the table that shares it.
 //! * [`request`]: what is known of a request: its priority, and which are alike.
 //! * [`topology`]: which nodes serve what, as an immutable snapshot; [`ids`]: its places.
-//! * [`route`]: which site a request belongs to.
+//! * [`topology::routes`]: which site a request belongs to.
 //! * [`director`]: control plane; takes outcomes, probes and orders in, puts topology and
 //!   terms out.
 //! * [`policy`]: which node gets the next request.
@@ -37,7 +37,6 @@ pub mod prng;
 pub mod record;
 pub mod request;
 pub mod retry_budget;
-pub mod route;
 pub mod stats;
 pub mod throttle;
 pub mod time;

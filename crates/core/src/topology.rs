@@ -5,6 +5,7 @@
 
 mod change;
 mod health;
+pub mod routes;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,13 +20,14 @@ pub use crate::ids::{GroupId, NodeId, SiteId};
 pub use crate::load::Group;
 use crate::policy::PolicyConfig;
 use crate::time::Timestamp;
+use routes::Routes;
 
 /// What the configuration says of a site.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SiteSpec {
     /// Its name.
     pub name: String,
-    /// Hosts that it serves: exact, `*.suffix`, or `*` for all others. See `route`.
+    /// Hosts that it serves: exact, `*.suffix`, or `*` for all others. See [`routes`].
     pub hosts: Vec<String>,
     /// Path prefixes that it serves; empty means all.
     pub paths: Vec<String>,
@@ -232,6 +234,8 @@ pub struct Topology {
     pub nodes: Vec<Node>,
     /// Groups by [`GroupId`].
     pub groups: Arc<[Group]>,
+    /// Which site a host and a path belong to.
+    pub routes: Arc<Routes>,
 }
 
 impl Node {

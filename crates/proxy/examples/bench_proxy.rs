@@ -14,7 +14,6 @@ use tidegate_core::admission::{AdmissionConfig, AdmissionKind, StaticLimits};
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
-use tidegate_core::route::Routes;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_proxy::{
@@ -87,11 +86,10 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let policy = PolicyKind::named(&policy).ok_or("no such policy")?;
     let refuses = std::env::var_os("REFUSE").is_some();
     let spec = cluster(nodes, policy, refuses);
-    let mut director = Director::new(spec.clone(), 1);
+    let mut director = Director::new(spec, 1);
     let shared = Arc::new(Shared {
         table: Arc::new(LoadTable::new(nodes.len(), 1)),
         topology: Arc::new(ArcSwap::new(director.topology())),
-        routes: Arc::new(ArcSwap::from_pointee(Routes::new(&spec.sites)?)),
         room_freed: Arc::default(),
         throttles: Arc::new(Throttling::new(1000)),
         delay_experiments: Arc::new(DelayExperiments::new(1000)),

@@ -66,4 +66,4 @@ pub use record::stats::{
     Stats,
 };
 pub use sockets::{BACKLOG, PortSharing, Ports, is_own_fault, listen_first};
-pub use worker::Shared;
+pub use worker::{Shared, SiteSetter};

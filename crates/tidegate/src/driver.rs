@@ -1,9 +1,10 @@
 //! The driver: the one thread that owns the [`Director`].
 //!
 //! ```text
-//!  overrides ─┐                            ┌──> Topology into the ArcSwap
-//!  probes ──┼──> channel ──> Director tick ─┼──> probes to send
-//!  readers ─┘                 each 1 ms     └──> events to report
+//!  overrides ─┐                            ┌──> Topology into the ArcSwap, nodes to the reader
+//!  changes  ──┤                            │
+//!  probes   ──┼──> channel ─> Director tick ┼──> probes to send
+//!  readers  ──┘                 each 1 ms   └──> events to report
 //! ```
 //!
 //! It decides nothing and waits for nothing: a probe is sent by the task that takes it from the
@@ -18,12 +19,14 @@ use std::time::Duration;
 
 use tidegate_core::director::{Cause, CheckDue, Director, Event};
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{AdminState, CheckFailure, CheckResult, Health, NodeId, Topology};
+use tidegate_core::topology::{
+    AdminState, ChangeError, CheckFailure, CheckResult, ClusterChange, Health, NodeId, Topology,
+};
 use tidegate_proxy::Shared;
 use tokio::sync::oneshot;
 
 use crate::output::Output;
-use crate::reads::Reads;
+use crate::reads::{ReadNode, Reads, WantedReads};
 use crate::rungs::{KeyWatch, RungWatch};
 
 /// Time between two ticks.
@@ -60,7 +63,34 @@ enum Message {
     Probed(NodeId, Probed),
     /// Nothing: this machine could not ask.
     Checked(CheckDue, Option<CheckResult>),
+    Change(Box<Change>),
     Stop,
+}
+
+/// What is to become of the cluster, and of its nodes' loads.
+#[derive(Debug)]
+struct Change {
+    change: ClusterChange,
+    reads: WantedReads,
+    done: oneshot::Sender<Result<Changed, ChangeError>>,
+}
+
+/// What a change has come to.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    /// The topology with the change.
+    pub(crate) topology: Arc<Topology>,
+    /// Why loads are not read as wanted; none if they are.
+    pub(crate) unread: Option<String>,
+}
+
+/// Why a change was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChangeFailure {
+    #[error(transparent)]
+    Refused(#[from] ChangeError),
+    #[error(transparent)]
+    Override(#[from] OverrideError),
 }
 
 /// Why an override was not carried out.
@@ -80,12 +110,30 @@ impl Overrides {
     /// Wants a node in this state; returns when the topology says so.
     pub(crate) async fn give(&self, node: NodeId, state: AdminState) -> Result<(), OverrideError> {
         let (done, published) = oneshot::channel();
-        let message = Message::Override(node, state, done);
+        self.send(Message::Override(node, state, done))?;
+        published.await.map_err(|_| OverrideError::Gone)
+    }
+
+    /// Wants the cluster changed; returns when the topology says so. Nothing of a change that is refused is done.
+    pub(crate) async fn change(
+        &self,
+        change: ClusterChange,
+        reads: WantedReads,
+    ) -> Result<Changed, ChangeFailure> {
+        let (done, published) = oneshot::channel();
+        self.send(Message::Change(Box::new(Change {
+            change,
+            reads,
+            done,
+        })))?;
+        Ok(published.await.map_err(|_| OverrideError::Gone)??)
+    }
+
+    fn send(&self, message: Message) -> Result<(), OverrideError> {
         self.0.try_send(message).map_err(|error| match error {
             TrySendError::Full(_) => OverrideError::Busy,
             TrySendError::Disconnected(_) => OverrideError::Gone,
-        })?;
-        published.await.map_err(|_| OverrideError::Gone)
+        })
     }
 
     /// A probe was answered or not. A probe whose answer is lost is sent again by the director.
@@ -121,8 +169,6 @@ pub(crate) struct DriverParts {
     pub(crate) shared: Arc<Shared>,
     /// How loads are read.
     pub(crate) reads: Arc<Reads>,
-    /// Front-ends that the configuration knows of.
-    pub(crate) front_ends: u32,
     /// Where probes and checks are asked for.
     pub(crate) probes: tokio::sync::mpsc::Sender<Ask>,
     /// Where events go.
@@ -192,16 +238,13 @@ struct Running {
 
 impl Running {
     fn new(parts: DriverParts, stats: Arc<DriverStats>) -> Self {
-        let rungs = RungWatch::new(parts.shared.table.nodes());
-        let keys = KeyWatch::new(parts.shared.table.nodes());
-        stats
-            .front_ends
-            .store(parts.front_ends.into(), Ordering::Relaxed);
+        let front_ends = parts.director.front_ends();
+        stats.front_ends.store(front_ends.into(), Ordering::Relaxed);
         Self {
             parts,
             stats,
-            rungs,
-            keys,
+            rungs: RungWatch::default(),
+            keys: KeyWatch::default(),
             waiting: Vec::new(),
             tick: 0,
             events_dropped: 0,
@@ -234,6 +277,7 @@ impl Running {
                         None => self.parts.director.handle_unsent_check(due, now),
                     }
                 }
+                Ok(Message::Change(change)) => self.handle_change(*change),
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -251,6 +295,30 @@ impl Running {
         }
     }
 
+    fn handle_change(&mut self, change: Change) {
+        let Change {
+            change,
+            reads,
+            done,
+        } = change;
+        let parts = &mut self.parts;
+        let applied = parts.director.handle_change(&change, &parts.shared.table);
+        let changed = applied.map(|()| {
+            if let Some(topology) = parts.director.poll_topology() {
+                parts.shared.publish(topology);
+            }
+            let topology = parts.director.topology();
+            let nodes = ReadNode::all(&topology);
+            let followed = parts.reads.follow(&reads, &nodes, topology.version);
+            Changed {
+                unread: followed.err().map(|error| error.to_string()),
+                topology,
+            }
+        });
+        // The one that asked may have left since.
+        done.send(changed).ok();
+    }
+
     fn handle_tick(&mut self, now: Timestamp) {
         self.tick += 1;
         self.stats.ticks.store(self.tick, Ordering::Relaxed);
@@ -258,9 +326,10 @@ impl Running {
             self.look_slowly(now);
         }
         let parts = &mut self.parts;
+        let followed = parts.shared.stats.followed();
         parts
             .director
-            .handle_followed(parts.shared.stats.followed());
+            .handle_followed(followed.min(parts.reads.followed()));
         parts.director.handle_tick(&parts.shared.table, now);
         if let Some(topology) = parts.director.poll_topology() {
             parts.shared.publish(topology);
@@ -295,8 +364,9 @@ impl Running {
         let parts = &mut self.parts;
         let readers = parts.reads.readers();
         parts.director.handle_front_ends(readers);
-        let front_ends = u64::from(readers.max(parts.front_ends).max(1));
-        self.stats.front_ends.store(front_ends, Ordering::Relaxed);
+        let front_ends = parts.director.front_ends();
+        let known = &self.stats.front_ends;
+        known.store(front_ends.into(), Ordering::Relaxed);
         let dropped = parts.director.events_dropped();
         if dropped > self.events_dropped {
             let text = format!(
@@ -320,13 +390,16 @@ impl Running {
             parts.output.event("unmarked", &text);
         }
         let topology = parts.director.topology();
-        for (index, node) in topology.nodes.iter().enumerate() {
-            let id = NodeId(index as u32);
+        for (id, node) in topology.members() {
             let load = parts.shared.table.fresh(id, now);
             let said = self
                 .rungs
-                .look(id, load.map(|load| load.rung), || parts.reads.trouble(id));
-            let key = (self.keys).look(id, load.is_some(), || parts.reads.wrong_key(id));
+                .look(id, node.generation, load.map(|load| load.rung), || {
+                    parts.reads.trouble(id)
+                });
+            let key = (self.keys).look(id, node.generation, load.is_some(), || {
+                parts.reads.wrong_key(id)
+            });
             for (event, text) in [("rung", said), ("wrong_key", key)] {
                 if let Some(text) = text {
                     let text = format!("node {}: {text}", node.name);

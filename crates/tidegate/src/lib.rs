@@ -22,6 +22,7 @@ mod peer_auth;
 mod privilege;
 mod probe;
 mod reads;
+mod reload;
 mod replace;
 mod resources;
 mod run;

@@ -49,11 +49,25 @@ pub(crate) struct Status {
     pub(crate) load_age: Quantiles,
     /// Sites in the order of the configuration.
     pub(crate) sites: Vec<SiteStatus>,
+    /// Nodes that were taken out of the cluster and have requests yet.
+    #[serde(default)]
+    pub(crate) leaving: Vec<LeavingStatus>,
     /// Classes of requests that are throttled.
     pub(crate) throttles: Vec<ThrottleStatus>,
     /// Nodes that serve nothing and are read, in the order of the configuration.
     #[serde(default)]
     pub(crate) resources: Vec<ResourceStatus>,
+}
+
+/// A node that was taken out of the cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LeavingStatus {
+    /// Its name.
+    pub(crate) name: String,
+    /// Where it serves HTTP.
+    pub(crate) address: String,
+    /// Requests of ours that it has yet.
+    pub(crate) in_flight: u64,
 }
 
 /// A node that serves nothing and is read.
@@ -569,4 +583,54 @@ pub(crate) fn grown_reason(kinds: &[GrownKind]) -> Option<String> {
         "where room is short these go last, since they grew more than all others: {}",
         named.join(", ")
     ))
+}
+
+/// `POST /api/reload`: what the configuration file as it is makes of the one in force.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reloaded {
+    /// It was done; not so with `?dry_run`.
+    pub(crate) applied: bool,
+    /// What takes effect without a restart.
+    pub(crate) changes: Vec<PlanLine>,
+    /// What needs a new process, as by `tidegate upgrade`.
+    pub(crate) restart: Vec<PlanLine>,
+    /// What is worth knowing besides, in sentences.
+    pub(crate) notes: Vec<String>,
+}
+
+/// One step of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PlanLine {
+    /// `node n1`, `[limits]`.
+    pub(crate) what: String,
+    /// Which key of it; null if it comes or goes as a whole.
+    pub(crate) key: Option<String>,
+    /// The value before; null if there was none.
+    pub(crate) before: Option<String>,
+    /// The value from now on; null if there is none.
+    pub(crate) after: Option<String>,
+}
+
+impl std::fmt::Display for PlanLine {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            what,
+            key,
+            before,
+            after,
+        } = self;
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "not set".into());
+        match (key, before, after) {
+            (Some(key), before, after) => {
+                write!(
+                    out,
+                    "~ {what}: {key} = {} -> {}",
+                    value(before),
+                    value(after)
+                )
+            }
+            (None, _, Some(after)) => write!(out, "+ {what} {after}"),
+            (None, before, None) => write!(out, "- {what} {}", before.as_deref().unwrap_or("")),
+        }
+    }
 }

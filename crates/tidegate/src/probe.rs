@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::director::probe_patience;
 use tidegate_core::topology::SiteSpec;
-use tidegate_proxy::{Shared, is_own_fault};
+use tidegate_proxy::is_own_fault;
 use tidegate_remote::clock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -17,49 +17,47 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use crate::check::{self, Checks};
-use crate::driver::{Ask, Overrides, Probed};
+use crate::driver::{Ask, Probed};
+use crate::reload::Reach;
 
 /// Probes and checks that wait to be sent; the director asks again for those beyond.
 pub(crate) const WAITING_MAX: usize = 256;
 
 /// Begins to send probes and checks. Gives what becomes of the checks. Needs a runtime around it.
-pub(crate) fn start(
-    asked: Receiver<Ask>,
-    shared: &Arc<Shared>,
-    sites: Vec<SiteSpec>,
-    overrides: Overrides,
-) -> Arc<Checks> {
+pub(crate) fn start(asked: Receiver<Ask>, reach: Reach) -> Arc<Checks> {
     let checks = Arc::new(Checks::default());
-    let (shared, known) = (Arc::clone(shared), Arc::clone(&checks));
-    tokio::spawn(run(asked, shared, sites, known, overrides));
+    tokio::spawn(run(asked, Arc::clone(&checks), reach));
     checks
 }
 
 /// Sends probes and checks as they are asked for, until none is asked for any more.
 async fn run(
     mut asked: Receiver<Ask>,
-    shared: Arc<Shared>,
-    sites: Vec<SiteSpec>,
     checks: Arc<Checks>,
-    overrides: Overrides,
+    Reach {
+        driver,
+        shared,
+        specs,
+        ..
+    }: Reach,
 ) {
     while let Some(ask) = asked.recv().await {
         let node = match ask {
             Ask::Probe(node) => node,
             Ask::Check(due) => {
                 let (shared, checks) = (Arc::clone(&shared), Arc::clone(&checks));
-                let check = check::run(due, shared, checks, overrides.clone(), clock::now);
+                let check = check::run(due, shared, checks, driver.clone(), clock::now);
                 tokio::spawn(check);
                 continue;
             }
         };
         let topology = shared.topology.load();
         let known = topology.node(node);
-        let host = host(sites.get(known.site.index()), known.address);
-        let (address, overrides) = (known.address, overrides.clone());
+        let host = host(specs.load().get(known.site.index()), known.address);
+        let (address, driver) = (known.address, driver.clone());
         let patience = probe_patience(&shared.table.outcomes(node));
         tokio::spawn(async move {
-            overrides.probed(node, probe(address, &host, patience).await);
+            driver.probed(node, probe(address, &host, patience).await);
         });
     }
 }

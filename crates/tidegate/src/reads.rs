@@ -1,11 +1,12 @@
-//! How loads are read, as the driver and the admin interface see it.
+//! How loads are read, as the driver and the admin interface see it: of the nodes that the cluster has now.
 
-use std::path::{Display, Path, PathBuf};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::load::LoadTable;
-use tidegate_core::topology::NodeId;
+use tidegate_core::topology::{Node, NodeId, Topology};
 use tidegate_remote::reader::{
     NodeReadStatus, ReadFault, Reader, ReaderError, ReaderHandle, ReaderOptions, Target, Transport,
 };
@@ -13,10 +14,51 @@ use tidegate_remote::reader::{
 use crate::config::NodeRead;
 use crate::models::ReadStatus;
 
-/// The reader, if there is anything to read.
-#[derive(Debug, Default)]
+/// What is wanted: how each node is read, by its name, and how often.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct WantedReads {
+    /// How; a node without an entry is not read.
+    pub(crate) nodes: BTreeMap<String, NodeRead>,
+    /// Time between two reads of a node.
+    pub(crate) interval: Duration,
+}
+
+/// A node that may be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadNode<'a> {
+    /// Its place in the load table.
+    pub(crate) id: NodeId,
+    /// Which of the nodes that have had its place.
+    pub(crate) generation: u32,
+    /// Its name.
+    pub(crate) name: &'a str,
+}
+
+impl<'t> ReadNode<'t> {
+    /// The nodes of a cluster.
+    pub(crate) fn all(topology: &'t Topology) -> Vec<Self> {
+        let node = |(id, node): (NodeId, &'t Node)| ReadNode {
+            id,
+            generation: node.generation,
+            name: &node.name,
+        };
+        topology.members().map(node).collect()
+    }
+}
+
+/// The reader, once there is anything to read.
+#[derive(Debug)]
 pub(crate) struct Reads {
-    handle: Option<ReaderHandle>,
+    table: Arc<LoadTable>,
+    options: ReaderOptions,
+    reader: OnceLock<ReaderHandle>,
+    known: Mutex<Known>,
+}
+
+/// What is read now.
+#[derive(Debug, Default)]
+struct Known {
+    /// Names by place.
     names: Vec<String>,
     /// Of each node that is read through shared memory, the name of that.
     shared: Vec<Option<PathBuf>>,
@@ -25,52 +67,78 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// Starts to read what the configuration wants read of the nodes with these names.
+    /// Starts to read what is wanted of these nodes.
     pub(crate) fn start(
-        reads: &[NodeRead],
-        names: Vec<String>,
+        wanted: &WantedReads,
+        nodes: &[ReadNode<'_>],
         options: ReaderOptions,
         table: &Arc<LoadTable>,
     ) -> Result<Self, ReaderError> {
-        let target = |(index, read): (usize, &NodeRead)| {
-            let transport = match read {
-                NodeRead::None => return None,
-                NodeRead::Udp { address, keys } => Transport::Udp {
-                    address: *address,
-                    keys: keys.clone(),
-                },
-                NodeRead::Shm { path } => Transport::Shm { path: path.clone() },
-            };
-            let node = NodeId(index as u32);
-            Some(Target {
-                node,
-                generation: 0,
-                transport,
-            })
+        let reads = Self {
+            table: Arc::clone(table),
+            options,
+            ..Self::default()
         };
-        let shared = reads.iter().map(|read| match read {
-            NodeRead::Shm { path } => Some(path.clone()),
-            NodeRead::None | NodeRead::Udp { .. } => None,
-        });
-        let shared = shared.collect();
-        let targets: Vec<_> = reads.iter().enumerate().filter_map(target).collect();
-        let nodes = targets.len() as u32;
-        let handle = match nodes {
-            0 => None,
-            _ => Some(Reader::spawn(targets, Arc::clone(table), options)?),
+        reads.follow(wanted, nodes, 0)?;
+        Ok(reads)
+    }
+
+    /// Reads what is wanted of these nodes, those of this version of the cluster, from the reader's next slot on. One
+    /// thread calls it.
+    pub(crate) fn follow(
+        &self,
+        wanted: &WantedReads,
+        nodes: &[ReadNode<'_>],
+        version: u64,
+    ) -> Result<(), ReaderError> {
+        let read = |node: &ReadNode<'_>| wanted.nodes.get(node.name).unwrap_or(&NodeRead::None);
+        let targets = nodes.iter().filter_map(|node| target(node, read(node)));
+        let targets: Vec<_> = targets.collect();
+        let mut known = Known {
+            nodes: targets.len() as u32,
+            interval: wanted.interval,
+            ..Known::default()
         };
-        Ok(Self {
-            handle,
-            names,
-            shared,
-            nodes,
-            interval: options.interval,
-        })
+        for node in nodes {
+            let place = node.id.index();
+            if known.names.len() <= place {
+                known.names.resize(place + 1, String::new());
+                known.shared.resize(place + 1, None);
+            }
+            known.names[place] = node.name.into();
+            if let NodeRead::Shm { path } = read(node) {
+                known.shared[place] = Some(path.clone());
+            }
+        }
+        match self.reader.get() {
+            Some(reader) => reader.set_targets(targets, wanted.interval, version)?,
+            None if targets.is_empty() => {}
+            None => {
+                let options = ReaderOptions {
+                    interval: wanted.interval,
+                    ..self.options
+                };
+                let reader = Reader::spawn(targets, Arc::clone(&self.table), options)?;
+                // One thread sets it.
+                self.reader.set(reader).ok();
+            }
+        }
+        *self.known() = known;
+        Ok(())
+    }
+
+    /// The version of the topology whose nodes are read: nothing is written for those that it lacks.
+    pub(crate) fn followed(&self) -> u64 {
+        self.reader.get().map_or(u64::MAX, ReaderHandle::followed)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Most front-ends that any agent says read it; zero while none says so.
     pub(crate) fn readers(&self) -> u32 {
-        self.handle.as_ref().map_or(0, ReaderHandle::readers)
+        self.reader.get().map_or(0, ReaderHandle::readers)
     }
 
     /// Why a node's load is not known; nothing for a node that is not read.
@@ -109,23 +177,23 @@ impl Reads {
 
     /// Nodes that are read.
     pub(crate) fn nodes(&self) -> u32 {
-        self.nodes
+        self.known().nodes
     }
 
     /// Time between two reads of a node.
     pub(crate) fn interval(&self) -> Duration {
-        self.interval
+        self.known().interval
     }
 
     /// CPU time of the reading thread so far; nothing without one.
     pub(crate) fn cpu(&self) -> Option<Duration> {
-        let stats = self.handle.as_ref()?.stats();
+        let stats = self.reader.get()?.stats();
         Some(stats.cpu_user + stats.cpu_system)
     }
 
     /// Whether the reader runs at real-time priority, or why not; nothing without a reader.
     pub(crate) fn realtime(&self) -> Option<Result<(), String>> {
-        let realtime = self.handle.as_ref()?.realtime();
+        let realtime = self.reader.get()?.realtime();
         Some(realtime.map_err(ToString::to_string))
     }
 
@@ -156,7 +224,8 @@ impl Reads {
             ReadFault::Torn => "the record changes each time while it is read",
             ReadFault::Record => "what is published there is no load record",
             ReadFault::WrongKey => {
-                let name = |node: NodeId| self.names.get(node.index()).map_or("", String::as_str);
+                let known = self.known();
+                let name = |node: NodeId| known.names.get(node.index()).map_or("", String::as_str);
                 let whose = match status.key_of {
                     Some(other) => format!("the agent there has the key of node {}", name(other)),
                     None => "the answer was made with a key that is not this node's".into(),
@@ -175,14 +244,46 @@ impl Reads {
     }
 
     /// Under which name a node's load is in shared memory.
-    fn shared_name(&self, node: NodeId) -> Display<'_> {
-        let path = self.shared.get(node.index()).and_then(Option::as_deref);
-        path.unwrap_or(Path::new("its shared memory")).display()
+    fn shared_name(&self, node: NodeId) -> String {
+        let known = self.known();
+        let path = known.shared.get(node.index()).and_then(Option::as_deref);
+        path.map_or_else(
+            || "its shared memory".into(),
+            |path| path.display().to_string(),
+        )
     }
 
     fn raw(&self, node: NodeId) -> Option<NodeReadStatus> {
-        self.handle.as_ref()?.status(node)
+        self.reader.get()?.status(node)
     }
+}
+
+impl Default for Reads {
+    fn default() -> Self {
+        Self {
+            table: Arc::new(LoadTable::new(0, 0)),
+            options: ReaderOptions::default(),
+            reader: OnceLock::new(),
+            known: Mutex::default(),
+        }
+    }
+}
+
+/// What the reader is given of a node, if it is read.
+fn target(node: &ReadNode<'_>, read: &NodeRead) -> Option<Target> {
+    let transport = match read {
+        NodeRead::None => return None,
+        NodeRead::Udp { address, keys } => Transport::Udp {
+            address: *address,
+            keys: keys.clone(),
+        },
+        NodeRead::Shm { path } => Transport::Shm { path: path.clone() },
+    };
+    Some(Target {
+        node: node.id,
+        generation: node.generation,
+        transport,
+    })
 }
 
 #[cfg(test)]
@@ -194,10 +295,8 @@ mod tests {
 
     #[test]
     fn shared_memory_that_is_refused_is_told_with_its_name_and_the_remedy() {
-        let reads = Reads {
-            shared: vec![None, Some("/dev/shm/n2".into())],
-            ..Reads::default()
-        };
+        let reads = Reads::default();
+        reads.known().shared = vec![None, Some("/dev/shm/n2".into())];
         let status = NodeReadStatus {
             rung: Rung::None,
             reads: 0,

@@ -13,9 +13,9 @@ use tidegate_core::load::{Counters, LoadTable, NodeLoad};
 use tidegate_core::topology::NodeId;
 use tidegate_remote::reader::{ReaderError, ReaderOptions};
 
-use crate::config::{NodeRead, Resource};
+use crate::config::Resource;
 use crate::models::ReadStatus;
-use crate::reads::Reads;
+use crate::reads::{ReadNode, Reads, WantedReads};
 
 /// Shortest time between two reads.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
@@ -35,18 +35,25 @@ impl Resources {
         options: ReaderOptions,
     ) -> Result<Self, ReaderError> {
         let table = Arc::new(LoadTable::new(resources.len(), 0));
-        let names = resources.iter().map(|it| it.name.clone()).collect();
-        let reads: Vec<NodeRead> = resources.iter().map(|it| it.read.clone()).collect();
-        let options = ReaderOptions {
+        let named = (0..).map(NodeId).zip(resources);
+        let nodes: Vec<_> = named
+            .map(|(id, it)| ReadNode {
+                id,
+                generation: 0,
+                name: &it.name,
+            })
+            .collect();
+        let reads = resources.iter();
+        let wanted = WantedReads {
+            nodes: reads.map(|it| (it.name.clone(), it.read.clone())).collect(),
             interval: options.interval.max(INTERVAL),
-            ..options
         };
         Ok(Self {
             named: resources
                 .iter()
                 .map(|it| (it.name.clone(), it.address))
                 .collect(),
-            reads: Reads::start(&reads, names, options, &table)?,
+            reads: Reads::start(&wanted, &nodes, options, &table)?,
             table,
         })
     }

@@ -14,8 +14,7 @@
 //! up, so that a successor can have it, what was learned is kept, and nothing new is accepted; requests in flight end by themselves,
 //! and idle connections behind their next answer, until the drain's time-out. A second signal ends at
 //! once. SIGUSR1 opens the
-//! access log anew after it was renamed. SIGHUP checks the configuration file and says what it
-//! finds; to take it over the process must be restarted in this version.
+//! access log anew after it was renamed. SIGHUP reads the configuration file again ([`crate::reload`]).
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -27,7 +26,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
-use tidegate_core::route::Routes;
 use tidegate_core::throttle::SetBy;
 use tidegate_culprits::live::Watch;
 use tidegate_culprits::names::ClassNames;
@@ -36,7 +34,7 @@ use tidegate_proxy::{
     ProxyError, Shared, Stats, Throttling, Timeouts, WorkerFailure,
 };
 use tidegate_remote::clock;
-use tidegate_remote::reader::ReaderOptions;
+use tidegate_remote::reader::{ReaderError, ReaderOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
@@ -46,8 +44,8 @@ use crate::admin::{Access, server};
 use crate::config::file::{LimitsFile, TimeoutsFile};
 use crate::config::throttle::Throttled;
 use crate::config::values::Auto;
-use crate::config::{Admin, Config, Culprits, FrontEnd};
-use crate::culprits::front_end::watch;
+use crate::config::{Admin, Config, Culprits, FrontEnd, NodeRead};
+use crate::culprits::front_end;
 use crate::culprits::heard::Heard;
 use crate::culprits::peers::{self, PeerClient};
 use crate::driver::{Driver, DriverParts};
@@ -58,7 +56,8 @@ use crate::overrides_file::OverridesFile;
 use crate::peer_auth::{Identity, PeerGate, PeerKey};
 use crate::privilege::{self, Kept};
 use crate::probe;
-use crate::reads::Reads;
+use crate::reads::{ReadNode, Reads, WantedReads};
+use crate::reload::{self, Begun, LiveCluster, Reach, Specs};
 use crate::resources::Resources;
 use crate::signals::{Stop, listen};
 use crate::state;
@@ -77,19 +76,20 @@ pub(crate) fn run(
     sharing: PortSharing,
     output: Output,
 ) -> Result<(), Failure> {
-    let Config {
-        admin,
-        front_end,
-        notes,
-        file: written,
-        ..
-    } = config;
-    let mut front_end = front_end.ok_or_else(|| {
+    let mut config = config;
+    let mut front_end = config.front_end.take().ok_or_else(|| {
         Failure::Usage(format!(
             "{} is an agent's: it has no [[listener]], [[site]] and [[node]]",
             file.unwrap_or(Path::new("the configuration")).display()
         ))
     })?;
+    let begun = Begun::of(file, &config, &front_end);
+    let Config {
+        admin,
+        notes,
+        file: written,
+        ..
+    } = config;
     front_end.ports = Ports {
         sharing,
         patience: PORT_PATIENCE,
@@ -114,7 +114,7 @@ pub(crate) fn run(
     for note in notes {
         output.event("note", &format!("note: {note}"));
     }
-    let ended = runtime.block_on(serve(admin, front_end, kept, file, output));
+    let ended = runtime.block_on(serve(admin, front_end, begun, kept, output));
     // A drain that a second signal cut short is not waited for.
     runtime.shutdown_background();
     ended
@@ -123,8 +123,8 @@ pub(crate) fn run(
 async fn serve(
     admin: Admin,
     front_end: FrontEnd,
+    begun: Begun,
     kept: Kept,
-    file: Option<&Path>,
     output: Output,
 ) -> Result<(), Failure> {
     // Signals first: one that comes while we start is not lost.
@@ -142,9 +142,12 @@ async fn serve(
         front_end.timeouts.drain.value,
     );
     let (peers, access) = exchange(&admin, front_end.culprits.as_ref())?;
-    let mut running = Running::start(front_end, kept, output)?;
+    let mut running = Running::start(front_end, Some(begun), kept, output)?;
     running.say(&listener, output);
     running.ask_peers(peers, output);
+    if let Some(cluster) = running.plane.cluster.as_ref().filter(|it| it.is_watched()) {
+        tokio::spawn(reload::watch::run(Arc::clone(cluster)));
+    }
     let plane = Arc::clone(&running.plane);
     let shown = Arc::clone(&plane);
     let admin = tokio::spawn(server::serve(
@@ -157,7 +160,7 @@ async fn serve(
     loop {
         tokio::select! {
             () = stop.wait() => break,
-            _ = hang_up.recv() => recheck(file, output),
+            _ = hang_up.recv() => hung_up(&plane),
             _ = reopen.recv() => reopen_log(running.proxy.log_reopener(), output),
             Some(failure) = failures.recv() => {
                 let WorkerFailure { worker, cause } = failure;
@@ -303,8 +306,14 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts everything but the admin interface. Needs a runtime around it, for health probes.
-    pub(crate) fn start(front_end: FrontEnd, kept: Kept, output: Output) -> Result<Self, Failure> {
+    /// Starts everything but the admin interface. Needs a runtime around it, for health probes. What it `begun` with can
+    /// be reloaded; without that it stays as it is.
+    pub(crate) fn start(
+        front_end: FrontEnd,
+        begun: Option<Begun>,
+        kept: Kept,
+        output: Output,
+    ) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
         let proxy_config = ProxyConfig {
             thread_start: kept.in_data_plane(),
@@ -313,7 +322,6 @@ impl Running {
         let options = reader_options(&front_end);
         let FrontEnd {
             cluster,
-            routes,
             reads,
             resources,
             throttles,
@@ -323,15 +331,13 @@ impl Running {
             ..
         } = front_end;
         let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
-        let (front_ends, specs) = (cluster.front_ends, cluster.sites.clone());
-        let node_names = cluster.nodes.iter().map(|node| node.name.clone()).collect();
+        let specs: Specs = Arc::new(ArcSwap::from_pointee(cluster.sites.clone()));
         let table = LoadTable::new(nodes, sites).grouped(&cluster.groups);
         let director = Director::new(cluster, proxy_config.seed);
-        let shared = shared(&proxy_config, table, &director, routes, sites);
+        let shared = shared(&proxy_config, table, &director, sites);
         let kept_file = OverridesFile::new(overrides_file);
         apply_overrides(&shared.throttles, throttles, &kept_file, &names, output)?;
-        let reads = Reads::start(&reads, node_names, options, &shared.table);
-        let reads = Arc::new(reads.map_err(|error| failed(&error))?);
+        let reads = start_reads(reads, options, &shared).map_err(|error| failed(&error))?;
         let resources = Resources::start(&resources, options).map_err(|error| failed(&error))?;
         let resources = Arc::new(resources);
         let started = clock::now();
@@ -339,21 +345,24 @@ impl Running {
         let mut proxy = proxy.map_err(|error| proxy_failure(&error))?;
         // The threads that follow need none.
         kept.settle()?;
-        let watching = |culprits| watch(culprits, proxy.observed(), &shared, &resources, output);
+        let watching =
+            |culprits| front_end::watch(culprits, proxy.observed(), &shared, &resources, output);
         let watch = culprits.map(watching).transpose()?;
         let (probes, due) = mpsc::channel(probe::WAITING_MAX);
         let driver = Driver::spawn(DriverParts {
             director,
             shared: Arc::clone(&shared),
             reads: Arc::clone(&reads),
-            front_ends,
             probes,
             output,
             clock: clock::now,
         });
         let driver = driver.map_err(|error| failed(&error))?;
-        let checks = probe::start(due, &shared, specs.clone(), driver.overrides());
+        let reach = reach(&driver, &proxy, &shared, &specs, output);
+        let checks = probe::start(due, reach.clone());
+        let cluster = begun.map(|begun| Arc::new(LiveCluster::new(begun, reach)));
         let plane = Arc::new(Plane {
+            cluster,
             clock: clock::now,
             started,
             listeners: proxy.addresses().to_vec(),
@@ -411,19 +420,50 @@ impl Running {
     }
 }
 
+/// What a change of the cluster reaches.
+fn reach(
+    driver: &Driver,
+    proxy: &Proxy,
+    shared: &Arc<Shared>,
+    specs: &Specs,
+    output: Output,
+) -> Reach {
+    Reach {
+        driver: driver.overrides(),
+        shared: Arc::clone(shared),
+        sites: proxy.site_setter(),
+        specs: Arc::clone(specs),
+        output,
+    }
+}
+
+/// Starts to read the nodes' loads, each in the way that the configuration has in its place.
+fn start_reads(
+    reads: Vec<NodeRead>,
+    options: ReaderOptions,
+    shared: &Shared,
+) -> Result<Arc<Reads>, ReaderError> {
+    let topology = shared.topology.load();
+    let names = topology.nodes.iter().map(|node| node.name.clone());
+    let wanted = WantedReads {
+        nodes: names.zip(reads).collect(),
+        interval: options.interval,
+    };
+    let nodes = ReadNode::all(&topology);
+    Reads::start(&wanted, &nodes, options, &shared.table).map(Arc::new)
+}
+
 /// What the data plane shares with all else.
 fn shared(
     config: &ProxyConfig,
     table: LoadTable,
     director: &Director,
-    routes: Routes,
     sites: usize,
 ) -> Arc<Shared> {
     let nodes = table.nodes();
     Arc::new(Shared {
         table: Arc::new(table),
         topology: Arc::new(ArcSwap::new(director.topology())),
-        routes: Arc::new(ArcSwap::from_pointee(routes)),
         room_freed: Arc::default(),
         throttles: Arc::new(Throttling::new(held_max(config))),
         delay_experiments: Arc::new(DelayExperiments::new(held_max(config) / 2)),
@@ -451,20 +491,13 @@ fn apply_overrides(
     Ok(())
 }
 
-/// SIGHUP: the file is looked at, and not taken over.
-fn recheck(file: Option<&Path>, output: Output) {
-    let Some(file) = file else {
-        let text = "there is no file to look at: this front-end has all from its command line";
-        output.event("checked", text);
+/// SIGHUP: the file is read again.
+fn hung_up(plane: &Plane) {
+    let Some(cluster) = plane.cluster.clone() else {
         return;
     };
-    match Config::load(file) {
-        Ok(_) => output.event(
-            "checked",
-            &format!("{} is sound; restart to take it over", file.display()),
-        ),
-        Err(error) => output.event("broken", &error.render(output.colour())),
-    }
+    // What comes of it is in the log.
+    tokio::spawn(async move { cluster.reload(false).await.ok() });
 }
 
 /// SIGUSR1: the access log was renamed.
@@ -556,6 +589,7 @@ fn proxy_timeouts(timeouts: &TimeoutsFile) -> Timeouts {
         request_body: timeouts.request_body.value,
         response_body: timeouts.response_body.value,
         tunnel_idle: timeouts.tunnel_idle.value,
+        leaving: timeouts.drain.value,
         upstream_idle: timeouts.upstream_idle.value,
         keepalive: timeouts.tcp_keepalive.value,
         ..Timeouts::default()

@@ -8,9 +8,9 @@ use tidegate_core::topology::NodeId;
 const SILENT_LOOKS: u32 = 20;
 
 /// What was said last of each node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RungWatch {
-    nodes: Vec<Said>,
+    nodes: Vec<(u32, Said)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -21,22 +21,16 @@ enum Said {
 }
 
 impl RungWatch {
-    /// Nothing was said of nodes `0..nodes`.
-    pub(crate) fn new(nodes: usize) -> Self {
-        Self {
-            nodes: vec![Said::Nothing { looks: 0 }; nodes],
-        }
-    }
-
     /// A look at one node: its rung if its load is known. `trouble` tells why it is not, or
     /// nothing for a node that is not read.
     pub(crate) fn look(
         &mut self,
         node: NodeId,
+        generation: u32,
         rung: Option<Rung>,
         trouble: impl Fn() -> Option<String>,
     ) -> Option<String> {
-        let said = self.nodes.get_mut(node.index())?;
+        let said = of(&mut self.nodes, node, generation);
         match (*said, rung) {
             (Said::Rung(last), Some(rung)) if last == rung => None,
             (_, Some(rung)) => {
@@ -61,37 +55,51 @@ impl RungWatch {
     }
 }
 
+impl Default for Said {
+    fn default() -> Self {
+        Self::Nothing { looks: 0 }
+    }
+}
+
 /// Says once that a node has a key of others, and again if that is so after its load was known.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct KeyWatch {
-    told: Vec<bool>,
+    said: Vec<(u32, bool)>,
 }
 
 impl KeyWatch {
-    /// Nothing was said of nodes `0..nodes`.
-    pub(crate) fn new(nodes: usize) -> Self {
-        Self {
-            told: vec![false; nodes],
-        }
-    }
-
     /// A look at one node: whether its load is known, and what is wrong with its key. An answer that
     /// another made is worth no word while the node's own come as well.
     pub(crate) fn look(
         &mut self,
         node: NodeId,
+        generation: u32,
         known: bool,
         wrong_key: impl Fn() -> Option<String>,
     ) -> Option<String> {
-        let told = self.told.get_mut(node.index())?;
-        if known || *told {
-            *told = *told && !known;
+        let said = of(&mut self.said, node, generation);
+        if known || *said {
+            *said = *said && !known;
             return None;
         }
         let text = wrong_key();
-        *told = text.is_some();
+        *said = text.is_some();
         text
     }
+}
+
+/// What was said of the node that has this place now.
+fn of<T: Clone + Default>(all: &mut Vec<(u32, T)>, node: NodeId, generation: u32) -> &mut T {
+    let place = node.index();
+    if all.len() <= place {
+        all.resize(place + 1, (generation, T::default()));
+    }
+    let (last, said) = &mut all[place];
+    if *last != generation {
+        *last = generation;
+        *said = T::default();
+    }
+    said
 }
 
 #[cfg(test)]
@@ -106,47 +114,62 @@ mod tests {
 
     #[test]
     fn a_rung_is_told_once_and_when_it_changes() {
-        let mut watch = RungWatch::new(1);
-        let first = watch.look(NODE, Some(Rung::Agent), why);
+        let mut watch = RungWatch::default();
+        let first = watch.look(NODE, 0, Some(Rung::Agent), why);
         assert_eq!(first.as_deref(), Some("load is read by agent"));
-        assert_eq!(watch.look(NODE, Some(Rung::Agent), why), None);
-        let lost = watch.look(NODE, None, why);
+        assert_eq!(watch.look(NODE, 0, Some(Rung::Agent), why), None);
+        let lost = watch.look(NODE, 0, None, why);
         assert_eq!(
             lost.as_deref(),
             Some("load is not known any more: no answer")
         );
-        assert_eq!(watch.look(NODE, None, why), None);
-        let back = watch.look(NODE, Some(Rung::AgentRealtime), why);
+        assert_eq!(watch.look(NODE, 0, None, why), None);
+        let back = watch.look(NODE, 0, Some(Rung::AgentRealtime), why);
         assert_eq!(back.as_deref(), Some("load is read by agent_realtime"));
     }
 
     #[test]
     fn the_first_reads_are_given_time() {
-        let mut watch = RungWatch::new(1);
+        let mut watch = RungWatch::default();
         for _ in 0..SILENT_LOOKS {
-            assert_eq!(watch.look(NODE, None, why), None);
+            assert_eq!(watch.look(NODE, 0, None, why), None);
         }
-        let text = watch.look(NODE, None, why).unwrap();
+        let text = watch.look(NODE, 0, None, why).unwrap();
         assert_eq!(text, "load is not known yet: no answer");
     }
 
     #[test]
     fn a_wrong_key_is_told_once_and_not_while_the_load_is_known() {
-        let mut watch = KeyWatch::new(1);
+        let mut watch = KeyWatch::default();
         let wrong = || Some("wrong key".into());
-        assert_eq!(watch.look(NODE, true, wrong), None);
-        assert_eq!(watch.look(NODE, false, || None), None);
-        assert_eq!(watch.look(NODE, false, wrong).as_deref(), Some("wrong key"));
-        assert_eq!(watch.look(NODE, false, wrong), None);
-        assert_eq!(watch.look(NODE, true, wrong), None);
-        assert_eq!(watch.look(NODE, false, wrong).as_deref(), Some("wrong key"));
+        assert_eq!(watch.look(NODE, 0, true, wrong), None);
+        assert_eq!(watch.look(NODE, 0, false, || None), None);
+        assert_eq!(
+            watch.look(NODE, 0, false, wrong).as_deref(),
+            Some("wrong key")
+        );
+        assert_eq!(watch.look(NODE, 0, false, wrong), None);
+        assert_eq!(watch.look(NODE, 0, true, wrong), None);
+        assert_eq!(
+            watch.look(NODE, 0, false, wrong).as_deref(),
+            Some("wrong key")
+        );
+    }
+
+    #[test]
+    fn the_next_node_of_a_place_is_spoken_of_anew() {
+        let mut watch = RungWatch::default();
+        let agent = Some(Rung::Agent);
+        assert!(watch.look(NODE, 0, agent, why).is_some());
+        assert!(watch.look(NODE, 1, agent, why).is_some());
+        assert_eq!(watch.look(NODE, 1, agent, why), None);
     }
 
     #[test]
     fn a_node_that_nobody_reads_is_said_to_be_so() {
-        let mut watch = RungWatch::new(1);
+        let mut watch = RungWatch::default();
         let texts: Vec<_> = (0..50)
-            .filter_map(|_| watch.look(NODE, None, || None))
+            .filter_map(|_| watch.look(NODE, 0, None, || None))
             .collect();
         assert_eq!(
             texts,

@@ -36,6 +36,12 @@ pub(crate) fn read_kept(path: &Path, most: usize) -> Result<Option<Vec<u8>>, Str
     }
 }
 
+/// Whether the system lets this process open a file no more, or never did.
+pub(crate) fn is_denied(path: &Path) -> bool {
+    let error = File::open(path).err();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
 /// What is in a file of at most `most` bytes that only the user `own` and root can read or write.
 fn contents(mut file: File, own: u32, most: usize) -> Result<Vec<u8>, String> {
     let about = file.metadata().map_err(|error| error.to_string())?;

@@ -11,7 +11,6 @@ use tidegate_core::culprits::Confidence;
 use tidegate_core::director::Director;
 use tidegate_core::load::{LoadTable, NodeLoad, Rung};
 use tidegate_core::policy::PolicyConfig;
-use tidegate_core::route::Routes;
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, Group, NodeId, NodeSpec, SiteId, SiteSpec};
 use tidegate_culprits::names::ClassNames;
@@ -88,9 +87,6 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
     let shared = Arc::new(Shared {
         table: Arc::new(LoadTable::new(3, 2).grouped(&cluster().groups)),
         topology: Arc::new(ArcSwap::new(director.topology())),
-        routes: Arc::new(ArcSwap::from_pointee(
-            Routes::new(&cluster().sites).unwrap(),
-        )),
         room_freed: Arc::default(),
         throttles: Arc::new(Throttling::new(100)),
         delay_experiments: Arc::new(DelayExperiments::new(100)),
@@ -100,7 +96,6 @@ pub(crate) fn driver() -> (Driver, Arc<Shared>) {
         director,
         shared: Arc::clone(&shared),
         reads: Arc::default(),
-        front_ends: 1,
         probes: tokio::sync::mpsc::channel(1).0,
         output: Output {
             json: false,
@@ -158,7 +153,8 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         clock: now,
         started: now() - Duration::from_secs(60),
         listeners: vec![([127, 0, 0, 1], 8080).into()],
-        sites: cluster().sites,
+        sites: Arc::new(ArcSwap::from_pointee(cluster().sites)),
+        cluster: None,
         window: Mutex::new(Window::new(
             now() - Duration::from_secs(5),
             shared.stats.snapshot(),

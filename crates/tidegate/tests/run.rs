@@ -608,7 +608,7 @@ fn a_front_end_in_one_line_needs_no_file() {
     let expected = [&a, &b].map(|address| address.replace(':', "_"));
     assert!(names.eq(expected.iter().map(String::as_str)), "{status}");
     front_end.signal("-HUP");
-    front_end.line("there is no file to look at");
+    front_end.line("there is no file to read again");
     front_end.signal("-TERM");
     assert_eq!(front_end.wait(), Some(0));
     // The same words as a file.

@@ -18,6 +18,7 @@
 use std::sync::Arc;
 
 use crate::load::{Group, LoadTable, Ramp};
+use crate::topology::routes::{RouteError, Routes};
 use crate::topology::{
     AdminState, ChangeError, ClusterChange, Edit, GroupWanted, Health, HealthConfig, Membership,
     Node, NodeId, NodeWanted, SiteId, SiteSpec, Topology,
@@ -64,13 +65,48 @@ impl Director {
         table: &LoadTable,
     ) -> Result<(), ChangeError> {
         change.check(&self.topology)?;
+        let routes = self.routes_after(change)?;
         for edit in &change.edits {
             self.apply(edit, table);
+        }
+        if let Some(routes) = routes {
+            Arc::make_mut(&mut self.topology).routes = routes.into();
         }
         if !change.is_empty() {
             self.publish();
         }
         Ok(())
+    }
+
+    /// Where requests go after a change; none if that stays.
+    fn routes_after(&self, change: &ClusterChange) -> Result<Option<Routes>, RouteError> {
+        let known = self.known.iter().map(|it| match it.removed {
+            true => unserved(&it.spec),
+            false => it.spec.clone(),
+        });
+        let before: Vec<_> = known.collect();
+        let mut sites = before.clone();
+        for edit in &change.edits {
+            match edit {
+                Edit::AddSite(spec) | Edit::ChangeSite(spec) => {
+                    match sites.iter_mut().find(|it| it.name == spec.name) {
+                        Some(site) => *site = spec.clone(),
+                        None => sites.push(spec.clone()),
+                    }
+                }
+                Edit::RemoveSite(name) => {
+                    if let Some(site) = sites.iter_mut().find(|it| it.name == *name) {
+                        *site = unserved(site);
+                    }
+                }
+                Edit::AddNode(_)
+                | Edit::ChangeNode(_)
+                | Edit::RemoveNode(_)
+                | Edit::SetGroups(_)
+                | Edit::SetFrontEnds(_) => {}
+            }
+        }
+        (sites != before).then(|| Routes::new(&sites)).transpose()
     }
 
     /// All workers decide by the topology of this version or by a newer one.
@@ -280,6 +316,14 @@ pub(super) fn new_node(wanted: &NodeWanted, site: SiteId) -> Node {
         ejection: None,
         fails_check: false,
         ejections: 0,
+    }
+}
+
+/// A site that no host leads to.
+fn unserved(site: &SiteSpec) -> SiteSpec {
+    SiteSpec {
+        hosts: Vec::new(),
+        ..site.clone()
     }
 }
 

@@ -29,6 +29,7 @@ use crate::load::LoadTable;
 use crate::prng::Prng;
 use crate::time::Timestamp;
 pub use crate::topology::Cause;
+use crate::topology::routes::Routes;
 use crate::topology::{
     AdminState, CheckConfig, CheckFailure, CheckResult, ClusterSpec, GroupId, Health, Membership,
     Node, NodeId, Site, SiteId, Topology,
@@ -103,7 +104,8 @@ pub struct Director {
 }
 
 impl Director {
-    /// A director of this cluster; all nodes are up and ready.
+    /// A director of this cluster; all nodes are up and ready. Sites whose hosts and paths contradict get no
+    /// requests: whatever reads a configuration refuses it before.
     pub fn new(spec: ClusterSpec, seed: u64) -> Self {
         let nodes = spec.nodes.iter().map(|node| Node {
             name: node.name.clone(),
@@ -129,6 +131,7 @@ impl Director {
                 sites: Vec::new(),
                 nodes,
                 groups: spec.groups.as_slice().into(),
+                routes: Routes::new(&spec.sites).unwrap_or_default().into(),
             }),
             published: false,
             changed: false,
@@ -176,6 +179,11 @@ impl Director {
     /// many of theirs.
     pub fn handle_front_ends(&mut self, front_ends: u32) {
         self.front_ends = front_ends.max(self.front_ends_configured).max(1);
+    }
+
+    /// Front-ends that serve these nodes, as far as is known; this one at least.
+    pub fn front_ends(&self) -> u32 {
+        self.front_ends
     }
 
     /// A probe was answered, with whatever status, or was not.

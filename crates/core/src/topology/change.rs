@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 
+use super::routes::RouteError;
 use super::{ClusterSpec, SiteSpec, Topology};
 
 /// What is wanted of a node.
@@ -79,6 +80,9 @@ pub enum ChangeError {
     /// A site that has nodes cannot end.
     #[error("site `{0}` still has node `{1}`")]
     HasNode(String, String),
+    /// Two sites would want the same requests.
+    #[error(transparent)]
+    Routes(#[from] RouteError),
 }
 
 /// What has a name.

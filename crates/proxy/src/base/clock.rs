@@ -27,6 +27,7 @@ pub(crate) struct Ticks {
     /// Bytes of a throttled request's bodies that buy a tick at its place.
     pub(crate) throttled_bytes: u64,
     pub(crate) tunnel_idle: u64,
+    pub(crate) leaving: u64,
     pub(crate) upstream_idle: u64,
     pub(crate) linger: u64,
     /// An answer that takes longer from its head on is a long one.
@@ -47,6 +48,7 @@ impl Ticks {
             throttled_idle: ticks(timeouts.throttled_idle),
             throttled_bytes: limits.throttled_rate.div_ceil(TICKS_PER_SECOND),
             tunnel_idle: ticks(timeouts.tunnel_idle),
+            leaving: ticks(timeouts.leaving),
             upstream_idle: ticks(timeouts.upstream_idle),
             linger: ticks(timeouts.linger),
             long_answer: ticks(LONG_ANSWER),

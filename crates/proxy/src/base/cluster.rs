@@ -1,5 +1,5 @@
-//! What a worker knows of the cluster: topology and routes as the control plane last published them, and the picker,
-//! which decides by them.
+//! What a worker knows of the cluster: the topology as the control plane last published it, and the picker,
+//! which decides by it.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,18 +7,14 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Cache};
 use tidegate_core::admission::Kind;
 use tidegate_core::picker::Picker;
-use tidegate_core::route::Routes;
 use tidegate_core::topology::{NodeId, SiteId, Topology};
 
 use crate::record::stats::WorkerStats;
 
-/// What is published, as the cache of a worker has it.
-type Published<T> = RefCell<Cache<Arc<ArcSwap<T>>, Arc<T>>>;
-
 /// See the module.
 pub(crate) struct Cluster {
-    topology: Published<Topology>,
-    routes: Published<Routes>,
+    /// What is published.
+    topology: RefCell<Cache<Arc<ArcSwap<Topology>>, Arc<Topology>>>,
     pub(crate) picker: RefCell<Picker>,
     stats: Arc<WorkerStats>,
 }
@@ -26,7 +22,6 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(
         topology: Arc<ArcSwap<Topology>>,
-        routes: Arc<ArcSwap<Routes>>,
         picker: Picker,
         stats: Arc<WorkerStats>,
     ) -> Self {
@@ -34,7 +29,6 @@ impl Cluster {
         Self {
             stats,
             topology: RefCell::new(Cache::new(topology)),
-            routes: RefCell::new(Cache::new(routes)),
             picker: RefCell::new(picker),
         }
     }
@@ -50,12 +44,9 @@ impl Cluster {
         }
     }
 
-    /// The site that serves this host and path. Routes may be newer than the topology; a site
-    /// that the topology does not know yet is none.
+    /// The site that serves this host and path.
     pub(crate) fn site(&self, host: &str, path: &str) -> Option<SiteId> {
-        let site = self.routes.borrow_mut().load().site(host, path)?;
-        let known = self.picker.borrow().topology().sites.len();
-        (site.index() < known).then_some(site)
+        self.picker.borrow().topology().routes.site(host, path)
     }
 
     /// What a request is, as far as its costs go.

@@ -68,10 +68,4 @@ impl WorkerBase {
         let after = self.cluster.picker.borrow().overdue_after(site);
         nanos(after).div_ceil(nanos(TICK))
     }
-
-    /// Whether the site's nodes report their load in responses.
-    pub(crate) fn reads_load_of(&self, site: SiteId) -> bool {
-        let site = self.config.sites.get(site.index());
-        site.is_some_and(|site| site.load_header)
-    }
 }

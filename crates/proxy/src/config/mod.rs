@@ -104,6 +104,8 @@ pub struct Timeouts {
     pub response_body: Option<Duration>,
     /// For a tunnel that carries nothing in either direction.
     pub tunnel_idle: Duration,
+    /// For requests that a node has when it is taken out of the cluster; then they are cut off.
+    pub leaving: Duration,
     /// For an idle upstream connection in the pool.
     pub upstream_idle: Duration,
     /// A TCP connection without a sign of life is probed after this time, and closed when probes stay
@@ -126,6 +128,7 @@ impl Default for Timeouts {
             request_body: None,
             response_body: None,
             tunnel_idle: Duration::from_secs(3600),
+            leaving: Duration::from_secs(30),
             upstream_idle: Duration::from_secs(30),
             keepalive: Duration::from_secs(60),
             linger: Duration::from_secs(1),

@@ -90,6 +90,8 @@ pub(crate) struct ClientConnection {
     late: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     repose: Cell<Repose>,
+    /// The node that has the present request.
+    pub(crate) at: Cell<Option<NodeId>>,
     /// The place of the present request, if it is of a throttled class.
     place: RefCell<Option<Box<Place>>>,
     pub(crate) upload: Cell<Upload>,
@@ -149,6 +151,7 @@ impl ClientConnection {
             late: Cell::new(false),
             waker: RefCell::new(None),
             repose: Cell::default(),
+            at: Cell::default(),
             place: RefCell::new(None),
             upload: Cell::new(Upload::Done),
             uploaded: Cell::new(0),
@@ -336,6 +339,14 @@ impl ClientConnection {
     pub(crate) fn rest(&self, node: NodeId, kind: RestKind) {
         let resting = self.base.cluster.picker.borrow().rest(node, kind);
         self.repose.set(Repose::Rests(resting));
+    }
+
+    /// Cuts the present request off if it is at one of these nodes.
+    pub(crate) fn cut_off_at(&self, is_over: impl Fn(NodeId) -> bool) {
+        if self.at.get().is_some_and(is_over) {
+            self.cut.set(true);
+            self.wake();
+        }
     }
 
     /// It is about to end, or to be sent again.

@@ -109,14 +109,14 @@ fn elsewhere(client: &Client, guard: &mut RequestGuard, reason: Reason) -> Resul
     if !worker.base.cluster.has_others(site, &state.tried) {
         return Err(reason);
     }
-    state.retry_denied = !worker.budgets.may_retry(site, false);
+    state.retry_denied = !worker.sites.may_retry(site, false);
     if state.retry_denied {
         return Err(reason);
     }
     let now = worker.base.now();
     let retried = (worker.base.cluster.picker.borrow_mut()).handle_retry(site, &state.tried, now);
     let ticket = retried.map_err(|_| reason)?;
-    worker.budgets.on_retry(site);
+    worker.sites.on_retry(site);
     dispatch(client, guard, ticket, now);
     Ok(())
 }
@@ -135,7 +135,7 @@ pub(crate) fn leave(client: &Client, guard: &mut RequestGuard) -> Option<Failure
         return None;
     }
     let request = client.upstream.borrow().as_ref()?.awaited_request()?;
-    state.retry_denied = !worker.budgets.may_retry(site, state.retry_denied);
+    state.retry_denied = !worker.sites.may_retry(site, state.retry_denied);
     if state.retry_denied {
         return None;
     }
@@ -148,7 +148,7 @@ pub(crate) fn leave(client: &Client, guard: &mut RequestGuard) -> Option<Failure
         counters.on_failure(Reason::ResponseTimeout, now);
     }
     drop(client.upstream.take());
-    worker.budgets.on_retry(site);
+    worker.sites.on_retry(site);
     dispatch(client, guard, ticket, now);
     Some(Failure {
         reason: Reason::ResponseTimeout,

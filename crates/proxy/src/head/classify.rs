@@ -90,7 +90,14 @@ impl PriorityRules {
 #[derive(Debug)]
 pub(crate) struct SessionTables {
     hasher: RandomState,
-    sites: Box<[Option<(SessionSource, Sessions)>]>,
+    sites: Box<[Option<Arc<SiteSessions>>]>,
+}
+
+/// Those of one site.
+#[derive(Debug)]
+struct SiteSessions {
+    config: SessionConfig,
+    sessions: Sessions,
 }
 
 /// A request's session.
@@ -98,28 +105,42 @@ pub(crate) struct SessionTables {
 pub(crate) struct SessionHash(u64);
 
 impl SessionTables {
-    pub(crate) fn new(sites: &[SiteConfig]) -> Arc<Self> {
-        let count = sites.iter().filter(|site| site.sessions.is_some()).count();
-        let slots = (SLOTS_OF_ALL / count.max(1)).clamp(SLOTS_MIN, Sessions::SLOTS);
-        let table = |session: &SessionConfig| {
-            let sessions = Sessions::new(slots, session.window);
-            (session.source.clone(), sessions)
-        };
-        let sites = sites.iter().map(|site| site.sessions.as_ref().map(table));
-        Arc::new(Self {
+    pub(crate) fn new(sites: &[SiteConfig]) -> Self {
+        let none = Self {
             hasher: RandomState::new(),
-            sites: sites.collect(),
-        })
+            sites: Box::default(),
+        };
+        none.next(sites)
     }
 
-    fn site(&self, site: SiteId) -> Option<&(SessionSource, Sessions)> {
-        self.sites.get(site.index())?.as_ref()
+    /// The tables for these sites, of which those that did not change keep their sessions.
+    pub(crate) fn next(&self, sites: &[SiteConfig]) -> Self {
+        let count = sites.iter().filter(|site| site.sessions.is_some()).count();
+        let slots = (SLOTS_OF_ALL / count.max(1)).clamp(SLOTS_MIN, Sessions::SLOTS);
+        let table = |(index, site): (usize, &SiteConfig)| {
+            let config = site.sessions.as_ref()?;
+            let kept = self.sites.get(index).and_then(Option::as_ref);
+            Some(match kept.filter(|kept| kept.config == *config) {
+                Some(kept) => Arc::clone(kept),
+                None => Arc::new(SiteSessions {
+                    sessions: Sessions::new(slots, config.window),
+                    config: config.clone(),
+                }),
+            })
+        };
+        Self {
+            hasher: self.hasher.clone(),
+            sites: sites.iter().enumerate().map(table).collect(),
+        }
+    }
+
+    fn site(&self, site: SiteId) -> Option<&SiteSessions> {
+        self.sites.get(site.index())?.as_deref()
     }
 
     /// The session of a request, if it has one.
     pub(crate) fn session(&self, site: SiteId, headers: &HeaderMap) -> Option<SessionHash> {
-        let (source, _) = self.site(site)?;
-        let name = match source {
+        let name = match &self.site(site)?.config.source {
             SessionSource::Header(header) => headers.get(header)?.as_bytes(),
             SessionSource::Cookie(cookie) => cookie::find(headers, cookie)?,
         };
@@ -135,13 +156,13 @@ impl SessionTables {
         now: Timestamp,
     ) -> bool {
         let site = self.site(site);
-        site.is_some_and(|(_, sessions)| sessions.is_established(session.0, now))
+        site.is_some_and(|site| site.sessions.is_established(session.0, now))
     }
 
     /// A request of the session was let in.
     pub(crate) fn mark(&self, site: SiteId, session: SessionHash, now: Timestamp) {
-        if let Some((_, sessions)) = self.site(site) {
-            sessions.mark(session.0, now);
+        if let Some(site) = self.site(site) {
+            site.sessions.mark(session.0, now);
         }
     }
 }

@@ -183,9 +183,9 @@ fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr) {
 fn refuse(clients: &Rc<Clients>, socket: Socket, reason: Reason) {
     clients.worker.base.stats().refused[reason.index()].add(1);
     let (worker, base) = (&clients.worker, &clients.worker.base);
-    let answer = worker.answers.unread(reason);
+    let answer = worker.sites.unread(reason);
     // More is to come: the answer leaves with the end of the stream, in one segment.
-    match rustix::net::send(&socket, answer, SendFlags::MORE | SendFlags::NOSIGNAL) {
+    match rustix::net::send(&socket, &answer, SendFlags::MORE | SendFlags::NOSIGNAL) {
         Ok(sent) if sent == answer.len() => {
             let until = base.due(base.ticks.linger);
             clients.lingering.borrow_mut().push(socket, until);

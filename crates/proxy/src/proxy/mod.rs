@@ -12,21 +12,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use socket2::Socket;
 use tidegate_core::time::Timestamp;
 use tokio::sync::{mpsc, watch};
 
 use crate::config::site::SiteConfig;
 use crate::config::{LogFormat, ProxyConfig, ProxyThread};
-use crate::head::classify::SessionTables;
 use crate::listen::Closer;
 use crate::record::log::{LogReopener, Writer};
 use crate::record::observed::Observed;
 use crate::record::reason::Reason;
 use crate::record::stats::{Snapshot, Stats};
 use crate::sockets::{listen_again, listen_first};
-use crate::worker::Shared;
 use crate::worker::seats::AllSeats;
+use crate::worker::sites::SiteSettings;
+use crate::worker::{Shared, SiteSetter};
 use run::Command;
 use thread::{WorkerSeed, runtime};
 
@@ -87,6 +88,7 @@ const LOG_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Proxy {
     addresses: Vec<SocketAddr>,
+    sites: SiteSetter,
     shared: Arc<Shared>,
     commands: watch::Sender<Command>,
     workers: Vec<JoinHandle<()>>,
@@ -122,9 +124,10 @@ impl Proxy {
                 Writer::start(&config.log.target, config.thread_start).map_err(ProxyError::Log)?,
             ),
         };
-        let sites = shared.topology.load().sites.len().max(config.sites.len());
-        config.sites.resize_with(sites, SiteConfig::default);
-        let session_tables = SessionTables::new(&config.sites);
+        let mut sites = std::mem::take(&mut config.sites);
+        let known = shared.topology.load().sites.len().max(sites.len());
+        sites.resize_with(known, SiteConfig::default);
+        let sites = Arc::new(ArcSwap::from_pointee(SiteSettings::new(sites)));
         let seats = Arc::new(AllSeats::new(&config.limits));
         let config = Arc::new(config);
         let (commands, receiver) = watch::channel(Command::Run);
@@ -132,6 +135,7 @@ impl Proxy {
         let (failures, failed) = mpsc::channel(FAILURES_MAX);
         let mut proxy = Self {
             addresses,
+            sites: SiteSetter::new(Arc::clone(&sites)),
             shared,
             commands,
             workers: Vec::with_capacity(count),
@@ -150,7 +154,7 @@ impl Proxy {
                 observer: Cell::new(observer),
                 config: Arc::clone(&config),
                 shared: Arc::clone(&proxy.shared),
-                session_tables: Arc::clone(&session_tables),
+                sites: Arc::clone(&sites),
                 seats: Arc::clone(&seats),
                 index,
                 sender: proxy.writer.as_ref().and_then(Writer::sender),
@@ -194,6 +198,11 @@ impl Proxy {
     /// Where it listens, one address per configured listener.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// What changes the settings of its sites.
+    pub fn site_setter(&self) -> SiteSetter {
+        self.sites.clone()
     }
 
     /// What it counts.

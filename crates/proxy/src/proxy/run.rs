@@ -133,7 +133,6 @@ mod tests {
     use tidegate_core::director::Director;
     use tidegate_core::load::LoadTable;
     use tidegate_core::policy::PolicyConfig;
-    use tidegate_core::route::Routes;
     use tidegate_core::time::Timestamp;
     use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
     use tokio::runtime::{Builder, LocalOptions};
@@ -143,10 +142,10 @@ mod tests {
     use crate::config::{LogFormat, ProxyConfig};
     use crate::gate::delay::DelayExperiments;
     use crate::gate::throttle::Throttling;
-    use crate::head::classify::SessionTables;
     use crate::record::log::Logger;
     use crate::record::stats::Stats;
     use crate::worker::seats::AllSeats;
+    use crate::worker::sites::SiteSettings;
     use crate::worker::{Parts, Shared};
 
     fn shared() -> Arc<Shared> {
@@ -176,8 +175,7 @@ mod tests {
         };
         Arc::new(Shared {
             table: Arc::new(LoadTable::new(1, 1)),
-            topology: Arc::new(ArcSwap::new(Director::new(spec.clone(), 1).topology())),
-            routes: Arc::new(ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap())),
+            topology: Arc::new(ArcSwap::new(Director::new(spec, 1).topology())),
             room_freed: Arc::new(Notify::new()),
             throttles: Arc::new(Throttling::new(0)),
             delay_experiments: Arc::new(DelayExperiments::new(0)),
@@ -195,13 +193,12 @@ mod tests {
             .build_local(LocalOptions::default())
             .unwrap();
         runtime.block_on(async move {
-            let tables = SessionTables::new(&config.sites);
             let seats = Arc::new(AllSeats::new(&config.limits));
             let connections = Arc::clone(&seats.connections);
             let worker = Worker::new(Parts {
                 config,
                 shared,
-                session_tables: tables,
+                sites: Arc::new(ArcSwap::from_pointee(SiteSettings::new(Vec::new()))),
                 seats,
                 index: 0,
                 observer: None,

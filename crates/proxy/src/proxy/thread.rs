@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use socket2::Socket;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, watch};
@@ -15,11 +16,11 @@ use tokio::sync::{mpsc, watch};
 use super::WorkerFailure;
 use super::run::{Command, Failed, run};
 use crate::config::ProxyConfig;
-use crate::head::classify::SessionTables;
 use crate::listen::Clients;
 use crate::record::log::{Batch, Logger};
 use crate::record::observed::Observer;
 use crate::worker::seats::AllSeats;
+use crate::worker::sites::SiteSettings;
 use crate::worker::{Parts, Shared, Worker};
 
 /// Before a worker that failed is replaced: one that fails at once shall not take the processor.
@@ -29,7 +30,7 @@ const RESTART_PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct WorkerSeed {
     pub(super) config: Arc<ProxyConfig>,
     pub(super) shared: Arc<Shared>,
-    pub(super) session_tables: Arc<SessionTables>,
+    pub(super) sites: Arc<ArcSwap<SiteSettings>>,
     pub(super) seats: Arc<AllSeats>,
     pub(super) index: usize,
     pub(super) sender: Option<SyncSender<Batch>>,
@@ -75,7 +76,7 @@ impl WorkerSeed {
         let worker = Worker::new(Parts {
             config: Arc::clone(&self.config),
             shared: Arc::clone(&self.shared),
-            session_tables: Arc::clone(&self.session_tables),
+            sites: Arc::clone(&self.sites),
             seats: Arc::clone(&self.seats),
             index: self.index,
             observer,

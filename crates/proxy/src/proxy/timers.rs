@@ -40,6 +40,13 @@ pub(super) async fn keep_time(clients: Rc<Clients>) {
             rescued_at = tick;
             rescue(worker, |each| clients.for_each(each));
         }
+        if worker.leavers.any_due(tick) {
+            clients.for_each(|client| {
+                client
+                    .connection
+                    .cut_off_at(|node| worker.leavers.is_due(node, tick))
+            });
+        }
         if room {
             worker.queue.serve_waiters();
         }

@@ -237,16 +237,16 @@ fn enter(
     if let Some(counters) = base.stats().site(site) {
         counters.requests.add(1);
     }
-    worker.budgets.on_request(site);
+    worker.sites.on_request(site);
     let now = state.arrived_at;
     let headers = request.headers();
-    state.session = worker.session_tables.session(site, headers);
+    state.session = worker.sites.session(site, headers);
     let established =
-        (state.session).is_some_and(|session| worker.is_established(site, session, now));
+        (state.session).is_some_and(|session| worker.sites.is_established(site, session, now));
     let of = target_of(request, site);
     let mut arrival = Arrival {
         site,
-        priority: worker
+        priority: (worker.sites)
             .priority(site, path, headers)
             .with_established(established),
         kind: base.cluster.kind(site, of.method.as_str(), of.target),

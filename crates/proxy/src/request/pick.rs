@@ -53,6 +53,7 @@ pub(crate) fn dispatch(client: &Client, guard: &mut RequestGuard, ticket: Ticket
     if let Some(counters) = stats.node(ticket.node) {
         counters.tries.add(1);
     }
+    client.connection.at.set(Some(ticket.node));
     // What failed elsewhere is at work anew: this ends its rest.
     match ticket.is_throttled() {
         true => client.connection.end_rest(),
@@ -63,7 +64,7 @@ pub(crate) fn dispatch(client: &Client, guard: &mut RequestGuard, ticket: Ticket
     }
     if let Some(state) = guard.state() {
         if let Some(session) = state.session.take() {
-            worker.session_tables.mark(ticket.site(), session, now);
+            worker.sites.mark(ticket.site(), session, now);
         }
         state.tries += 1;
         state.dispatched_at = now;

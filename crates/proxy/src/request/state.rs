@@ -195,6 +195,7 @@ impl RequestState {
             let recent = self.recent(client.connection.client, &ended, now);
             worker.base.record.remember(recent);
         }
+        client.connection.at.set(None);
         client.connection.end_rest();
         self.ticket = None;
         client.connection.leave_place(reason);

@@ -112,7 +112,7 @@ pub(crate) fn refused(mut guard: RequestGuard, reason: Reason) -> Response<Respo
         None => (None, Form::Http),
     };
     let mut response = match guard.client() {
-        Some(client) => client.worker.answers.answer(reason, site, form),
+        Some(client) => client.worker.sites.answer(reason, site, form),
         None => refusal::answer(reason),
     }
     .map(ResponseBody::from);
@@ -158,7 +158,7 @@ fn read_load(worker: &Worker, guard: &mut RequestGuard, headers: &mut http::Head
     let (Some(site), Some(ticket)) = (state.site, &state.ticket) else {
         return;
     };
-    if !worker.base.reads_load_of(site) {
+    if !worker.sites.read_load_of(site) {
         return;
     }
     let value = headers.remove(head::LOAD_METRICS);

@@ -1,20 +1,18 @@
 //! One worker's data: all that its requests need. Workers share nothing that is written on a request's way, so they
 //! never wait for each other.
 
-mod budgets;
+pub(crate) mod leavers;
 pub(crate) mod seats;
 mod shared;
+pub(crate) mod sites;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::HeaderMap;
+use arc_swap::ArcSwap;
 use hyper::client::conn::http1::Builder;
-use tidegate_core::admission::Priority;
 use tidegate_core::picker::Picker;
-use tidegate_core::time::Timestamp;
-use tidegate_core::topology::SiteId;
 use tokio::net::TcpStream;
 
 use crate::base::{Cluster, WorkerBase};
@@ -22,15 +20,15 @@ use crate::config::{FIELDS, Limits, ProxyConfig};
 use crate::gate::delay::Delays;
 use crate::gate::queue::Queue;
 use crate::gate::throttle::Throttles;
-use crate::head::classify::{PriorityRules, SessionHash, SessionTables};
 use crate::record::WorkerRecord;
 use crate::record::log::Logger;
 use crate::record::observed::Observer;
-use crate::refusal::Answers;
 use crate::upstream::{Pool, Upstream, UpstreamKey, UpstreamParts};
-use budgets::Budgets;
+use leavers::Leavers;
 use seats::{AllSeats, Seats};
 pub use shared::Shared;
+pub use sites::SiteSetter;
+use sites::{SiteSettings, Sites};
 
 /// Bytes that are read from a node beyond those of a buffer: a body that fills one comes in one read
 /// with its head, and goes out in one write.
@@ -46,11 +44,9 @@ pub(crate) struct Worker {
     pub(crate) delays: Rc<Delays>,
     pub(crate) queue: Rc<Queue>,
     pub(crate) pool: RefCell<Pool>,
-    pub(crate) budgets: Budgets,
-    pub(crate) session_tables: Arc<SessionTables>,
-    pub(crate) answers: Answers,
+    pub(crate) sites: Sites,
     pub(crate) tunnels: Arc<Seats>,
-    priorities: Box<[PriorityRules]>,
+    pub(crate) leavers: Leavers,
     /// Makes connections to nodes.
     builder: Builder,
     /// The version of the topology that is followed.
@@ -61,7 +57,7 @@ pub(crate) struct Worker {
 pub(crate) struct Parts {
     pub(crate) config: Arc<ProxyConfig>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) session_tables: Arc<SessionTables>,
+    pub(crate) sites: Arc<ArcSwap<SiteSettings>>,
     pub(crate) seats: Arc<AllSeats>,
     /// The worker's number.
     pub(crate) index: usize,
@@ -74,7 +70,7 @@ impl Worker {
         let Parts {
             config,
             shared,
-            session_tables,
+            sites,
             seats,
             index,
             observer,
@@ -82,9 +78,9 @@ impl Worker {
         } = parts;
         let seed = config.seed.wrapping_add(index as u64);
         let picker = Picker::new(Arc::clone(&shared.table), shared.topology.load_full(), seed);
-        let (topology, routes) = (Arc::clone(&shared.topology), Arc::clone(&shared.routes));
+        let topology = Arc::clone(&shared.topology);
         let stats = shared.stats.worker(index);
-        let cluster = Cluster::new(topology, routes, picker, Arc::clone(stats));
+        let cluster = Cluster::new(topology, picker, Arc::clone(stats));
         let record = WorkerRecord::new(Arc::clone(stats), logger, &config.log, observer);
         let base = Rc::new(WorkerBase::new(Arc::clone(&config), cluster, record));
         Rc::new(Self {
@@ -96,46 +92,14 @@ impl Worker {
             ),
             queue: Queue::new(Rc::clone(&base), Arc::clone(&shared.room_freed)),
             pool: RefCell::new(Pool::default()),
-            budgets: Budgets::new(Rc::clone(&base)),
-            session_tables,
             // Other numbers than the picker's.
-            answers: Answers::new(&config.sites, !seed),
+            sites: Sites::new(Rc::clone(&base), sites, !seed),
             tunnels: Arc::clone(&seats.tunnels),
-            priorities: (config.sites.iter())
-                .map(|site| PriorityRules::new(&site.priorities))
-                .collect(),
+            leavers: Leavers::default(),
             builder: builder(&config.limits),
             followed: Cell::new(0),
             base,
         })
-    }
-
-    /// The priority of a request.
-    pub(crate) fn priority(&self, site: SiteId, path: &str, headers: &HeaderMap) -> Priority {
-        let picker = self.base.cluster.picker.borrow();
-        let priorities = match picker.topology().sites.get(site.index()) {
-            Some(site) => site.admission.priorities,
-            None => 1,
-        };
-        drop(picker);
-        match self.priorities.get(site.index()) {
-            Some(rules) => rules.priority(priorities, path, headers),
-            None => PriorityRules::default().priority(priorities, path, headers),
-        }
-    }
-
-    /// Whether a request of the session was let in a moment ago; then it is counted as established.
-    pub(crate) fn is_established(
-        &self,
-        site: SiteId,
-        session: SessionHash,
-        now: Timestamp,
-    ) -> bool {
-        let established = self.session_tables.is_established(site, session, now);
-        if established && let Some(site) = self.base.stats().site(site) {
-            site.established.add(1);
-        }
-        established
     }
 
     /// Speaks HTTP on a new connection to a node.
@@ -152,14 +116,17 @@ impl Worker {
         Upstream::new(stream, key, parts).await
     }
 
-    /// Takes over the newest topology, and lets go of connections to nodes that have left or moved. Says so, when there is
+    /// Takes over the newest topology and settings, and lets go of connections to nodes that have left or moved. Says so, when there is
     /// nothing left of them.
     pub(crate) fn follow(&self) {
         self.base.cluster.refresh();
+        self.sites.follow();
         let picker = self.base.cluster.picker.borrow();
         let topology = picker.topology();
         if self.followed.replace(topology.version) != topology.version {
             self.pool.borrow_mut().keep(topology);
+            self.leavers
+                .follow(topology, self.base.due(self.base.ticks.leaving));
             self.base.stats().follow(topology.version);
         }
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tidegate_core::load::LoadTable;
-use tidegate_core::route::Routes;
 use tidegate_core::topology::Topology;
 use tokio::sync::Notify;
 
@@ -19,8 +18,6 @@ pub struct Shared {
     pub table: Arc<LoadTable>,
     /// Which nodes serve which sites. Workers take a new one over with their next request.
     pub topology: Arc<ArcSwap<Topology>>,
-    /// Which site a host and a path belong to.
-    pub routes: Arc<ArcSwap<Routes>>,
     /// To be notified when a request that waits may find room that another worker left. Requests of a worker are
     /// looked at in any case when another of its requests ends, and when their time is up.
     pub room_freed: Arc<Notify>,

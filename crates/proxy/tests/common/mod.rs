@@ -17,7 +17,6 @@ use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::director::Director;
 use tidegate_core::load::LoadTable;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
-use tidegate_core::route::Routes;
 use tidegate_core::time::{Timestamp, nanos};
 use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
 use tidegate_proxy::{
@@ -388,7 +387,6 @@ impl Bench {
         let shared = Arc::new(Shared {
             table: Arc::new(LoadTable::new(nodes.len(), 1)),
             topology: Arc::new(ArcSwap::new(Director::new(spec.clone(), 1).topology())),
-            routes: Arc::new(ArcSwap::from_pointee(Routes::new(&spec.sites).unwrap())),
             room_freed: Arc::default(),
             throttles: Arc::new(Throttling::new(1000)),
             delay_experiments: Arc::new(DelayExperiments::new(TEST_HELD_MAX)),

@@ -188,10 +188,11 @@ struct ReaderState {
     followed: AtomicU64,
 }
 
-/// Targets, and a version of the asker's.
+/// Targets, how often they are read, and a version of the asker's.
 #[derive(Debug)]
 struct Wanted {
     targets: Vec<Target>,
+    interval: Duration,
     version: u64,
 }
 
@@ -218,17 +219,29 @@ pub struct ReaderHandle {
 }
 
 impl ReaderHandle {
-    /// These nodes are read from now on, in place of those before; what is known of those that stay is kept. The
-    /// thread takes it over within a slot, and then [follows](Self::followed) this version.
+    /// These nodes are read from now on, in place of those before, each once in this interval; what is known of those
+    /// that stay is kept. The thread takes it over within a slot, and then [follows](Self::followed) this version.
     ///
     /// # Errors
     /// As of [`Reader::spawn`]; then all stays as it is.
-    pub fn set_targets(&self, targets: Vec<Target>, version: u64) -> Result<(), ReaderError> {
+    pub fn set_targets(
+        &self,
+        targets: Vec<Target>,
+        interval: Duration,
+        version: u64,
+    ) -> Result<(), ReaderError> {
+        if interval < INTERVAL_MIN {
+            return Err(ReaderError::Interval(interval));
+        }
         check(&targets, &self.table)?;
         self.shared.nodes.reserve(self.table.nodes());
         let wanted = self.shared.wanted.lock();
         let mut wanted = wanted.unwrap_or_else(PoisonError::into_inner);
-        *wanted = Some(Wanted { targets, version });
+        *wanted = Some(Wanted {
+            targets,
+            interval,
+            version,
+        });
         self.shared.is_wanted.store(true, Ordering::Release);
         Ok(())
     }

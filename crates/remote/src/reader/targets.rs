@@ -26,6 +26,7 @@ impl Worker {
         let Some(wanted) = wanted.unwrap_or_else(PoisonError::into_inner).take() else {
             return false;
         };
+        self.interval = wanted.interval;
         for index in 0..self.nodes.len() {
             let stays = |node: &Node| wanted.targets.contains(&node.target);
             if self.nodes[index].as_ref().is_some_and(|node| !stays(node)) {

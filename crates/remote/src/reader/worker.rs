@@ -85,7 +85,7 @@ pub(super) struct Worker {
     nonces: Nonces,
     table: Arc<LoadTable>,
     pub(super) shared: Arc<ReaderState>,
-    interval: Duration,
+    pub(super) interval: Duration,
     timeout: Duration,
     slot_began: Timestamp,
     /// Reads of this slot that are not answered yet.

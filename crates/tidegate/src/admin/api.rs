@@ -47,6 +47,12 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
             }
             override_node(plane, name, order).await
         }
+        ["api", "reload"] => {
+            if *request.method() != Method::POST {
+                return not_allowed("POST");
+            }
+            reload(plane, request.uri().query()).await
+        }
         ["api", order @ ("throttle" | "release")] => {
             if *request.method() != Method::POST {
                 return not_allowed("POST");
@@ -90,6 +96,25 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
             StatusCode::NOT_FOUND,
             "there is nothing here; see / and /api/status",
         ),
+    }
+}
+
+/// Puts the configuration file in force, or says what that would do.
+async fn reload(plane: &Plane, query: Option<&str>) -> Answer {
+    let dry_run = match query {
+        None | Some("") => false,
+        Some("dry_run") => true,
+        Some(_) => return error(StatusCode::BAD_REQUEST, "a reload knows `dry_run` only"),
+    };
+    let Some(cluster) = &plane.cluster else {
+        return error(
+            StatusCode::NOT_FOUND,
+            "this front-end has no configuration file",
+        );
+    };
+    match cluster.reload(dry_run).await {
+        Ok(reloaded) => json(StatusCode::OK, &reloaded),
+        Err(why) => error(StatusCode::BAD_REQUEST, &why.to_string()),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::admission::Rank;
 use tidegate_core::load::{NodeLoad, Rung};
-use tidegate_core::topology::{AdminState, GroupId, Health, NodeId, SiteId, Topology};
+use tidegate_core::topology::{AdminState, GroupId, Health, Membership, NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot};
 
 use super::checks;
@@ -49,6 +49,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     };
     let mut text = Text::new(format);
     scene.front_end(&mut text);
+    scene.reloads(&mut text);
     process::metrics(&mut text);
     scene.requests(&mut text);
     scene.connections(&mut text);
@@ -332,9 +333,8 @@ impl Scene<'_> {
         self.each_site(|name, _, site| family.sample(&[("site", name)], site.in_flight() as f64));
         let help = "Requests of the site that found no room at any of its nodes.";
         let mut family = text.family("tidegate_site_no_room", Kind::Counter, help);
-        let sites = self.topology.sites.iter().zip(0..);
-        for (site, number) in sites {
-            let count = self.plane.shared.table.found_no_room(SiteId(number));
+        for (id, site) in self.topology.served() {
+            let count = self.plane.shared.table.found_no_room(id);
             family.count(&[("site", &site.name)], count);
         }
         let help = "Answers to clients of the site by class of their status.";
@@ -647,6 +647,24 @@ impl Scene<'_> {
         }
     }
 
+    fn reloads(&self, text: &mut Text) {
+        let Some(cluster) = &self.plane.cluster else {
+            return;
+        };
+        let stats = cluster.stats();
+        let help = "Reloads of the configuration file by result.";
+        let mut family = text.family("tidegate_reloads", Kind::Counter, help);
+        for (result, count) in [("done", &stats.done), ("failed", &stats.failed)] {
+            family.count(&[("result", result)], count.load(Ordering::Relaxed));
+        }
+        gauge(
+            text,
+            "tidegate_reload_last_done",
+            "Whether the last reload was carried out; 1 before the first.",
+            flag(stats.last_done.load(Ordering::Relaxed)),
+        );
+    }
+
     fn reads(&self, text: &mut Text) {
         let help = "Load reads by result.";
         let mut family = text.family("tidegate_reads", Kind::Counter, help);
@@ -696,7 +714,7 @@ impl Scene<'_> {
 
     fn each_site(&self, mut each: impl FnMut(&str, SiteId, &SiteSnapshot)) {
         for (index, site) in self.look.snapshot.sites.iter().enumerate() {
-            if let Some(known) = self.topology.sites.get(index) {
+            if let Some(known) = self.topology.sites.get(index).filter(|it| !it.removed) {
                 each(&known.name, SiteId(index as u32), site);
             }
         }
@@ -704,7 +722,8 @@ impl Scene<'_> {
 
     fn each_node(&self, mut each: impl FnMut(Labels<'_>, NodeId, &NodeSnapshot)) {
         for (index, node) in self.look.snapshot.nodes.iter().enumerate() {
-            if let Some(known) = self.topology.nodes.get(index) {
+            let known = self.topology.nodes.get(index);
+            if let Some(known) = known.filter(|it| it.membership != Membership::Gone) {
                 let site = &self.topology.site(known.site).name;
                 let labels = [("site", site.as_str()), ("node", known.name.as_str())];
                 each(&labels, NodeId(index as u32), node);

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::SiteSpec;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{Shared, Snapshot};
 
@@ -16,6 +15,7 @@ use crate::check::Checks;
 use crate::driver::{DriverStats, Overrides};
 use crate::overrides_file::OverridesFile;
 use crate::reads::Reads;
+use crate::reload::{LiveCluster, Specs};
 use crate::resources::Resources;
 use tidegate_culprits::live::{Asks, Finding};
 
@@ -31,8 +31,10 @@ pub(crate) struct Plane {
     pub(crate) started: Timestamp,
     /// Where clients connect.
     pub(crate) listeners: Vec<SocketAddr>,
-    /// The sites as configured; the topology does not keep their hosts.
-    pub(crate) sites: Vec<SiteSpec>,
+    /// The sites as configured.
+    pub(crate) sites: Specs,
+    /// What changes the cluster; none if it stays as it is.
+    pub(crate) cluster: Option<Arc<LiveCluster>>,
     /// Loads, topology and counters of the data plane.
     pub(crate) shared: Arc<Shared>,
     /// How loads are read.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use tidegate_core::load::{NodeLoad, Rung};
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{Health, NodeId, SiteId, Topology};
+use tidegate_core::topology::{Health, Membership, NodeId, SiteId, Topology};
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot, Snapshot};
 
 use super::checks;
@@ -13,8 +13,8 @@ use super::plane::{Look, Plane};
 use super::throttles;
 use super::trouble::trouble;
 use crate::models::{
-    Apart, GrownKind, LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent, Requests,
-    ResourceStatus, SiteStatus, Status,
+    Apart, GrownKind, LeavingStatus, LoadStatus, NodeStatus, Quantiles, ReaderStatus, Recent,
+    Requests, ResourceStatus, SiteStatus, Status,
 };
 
 /// Names of the status classes, as the counters have them.
@@ -51,12 +51,26 @@ pub(crate) fn status(plane: &Plane) -> Status {
         accept_paused: look.snapshot.accept_paused,
         recent: all_recent(&look),
         load_age: quantiles(&look.snapshot.load_age.since(&look.earlier.load_age)),
-        sites: (0..topology.sites.len())
-            .map(|site| site_status(plane, &look, &topology, SiteId(site as u32)))
+        sites: topology
+            .served()
+            .map(|(site, _)| site_status(plane, &look, &topology, site))
             .collect(),
+        leaving: leaving(plane, &topology),
         throttles: throttles::all(plane),
         resources: resources(plane, look.now),
     }
+}
+
+/// Nodes that were taken out and have requests yet.
+fn leaving(plane: &Plane, topology: &Topology) -> Vec<LeavingStatus> {
+    let present = topology.present();
+    let leaving = present.filter(|(_, node)| node.membership == Membership::Leaving);
+    let status = leaving.map(|(id, node)| LeavingStatus {
+        name: node.name.clone(),
+        address: node.address.to_string(),
+        in_flight: plane.shared.table.in_flight(id),
+    });
+    status.collect()
 }
 
 fn resources(plane: &Plane, now: Timestamp) -> Vec<ResourceStatus> {
@@ -219,7 +233,8 @@ impl Look {
 
 fn site_status(plane: &Plane, look: &Look, topology: &Topology, id: SiteId) -> SiteStatus {
     let site = topology.site(id);
-    let spec = plane.sites.get(id.index());
+    let specs = plane.sites.load();
+    let spec = specs.get(id.index());
     let shares = look.shares(&site.nodes);
     let nodes = site.nodes.iter().zip(shares);
     SiteStatus {

@@ -18,7 +18,7 @@ use crate::culprits;
 use crate::demo;
 use crate::doctor::{self, log_note, state_note};
 use crate::failure::Failure;
-use crate::models::{Overridden, Status, Why};
+use crate::models::{Overridden, Reloaded, Status, Why};
 use crate::output::Output;
 use tidegate_proxy::PortSharing;
 
@@ -32,6 +32,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Check(file) => check(file.path(), output),
         Command::Doctor(args) => doctor::run(&args, output),
         Command::Config(source) => effective(&source, output),
+        Command::Reload { dry_run, admin } => reload(dry_run, &admin, output),
         Command::Status { admin } => status(&admin, output),
         Command::Why { name, top, admin } => why(&name, top, &admin, output),
         Command::Drain(order) => override_node(&order, "drain", output),
@@ -103,6 +104,15 @@ fn effective(source: &SourceArgs, output: Output) -> Result<(), Failure> {
         .parse()
         .map_err(|error| Failure::Failed(format!("cannot read the own output: {error}")))?;
     Ok(output.result(&text, &value)?)
+}
+
+fn reload(dry_run: bool, args: &AdminArgs, output: Output) -> Result<(), Failure> {
+    let path = match dry_run {
+        true => "/api/reload?dry_run",
+        false => "/api/reload",
+    };
+    let reloaded: Reloaded = args.client()?.post(path).map_err(Failure::Failed)?;
+    Ok(output.result(&show::reloaded(&reloaded), &reloaded)?)
 }
 
 fn status(args: &AdminArgs, output: Output) -> Result<(), Failure> {

@@ -54,6 +54,14 @@ enum Command {
     Doctor(DoctorArgs),
     /// Print a configuration with every default.
     Config(Box<SourceArgs>),
+    /// Have a running front-end read its configuration file again and put it in force.
+    Reload {
+        /// Only say what that would do.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
     /// Show sites and nodes of a running front-end.
     Status {
         #[command(flatten)]

@@ -3,8 +3,8 @@
 use tidegate_culprits::table;
 
 use crate::models::{
-    Apart, Decision, NodeStatus, Quantiles, SiteStatus, Status, TermStatus, ThrottleStatus,
-    Throttles, Why, WhySiteNode, grown_reason,
+    Apart, Decision, NodeStatus, Quantiles, Reloaded, SiteStatus, Status, TermStatus,
+    ThrottleStatus, Throttles, Why, WhySiteNode, grown_reason,
 };
 
 /// `tidegate status`.
@@ -67,10 +67,40 @@ pub(super) fn status(status: &Status) -> String {
     for site in &status.sites {
         out.push_str(&site_table(site));
     }
+    for node in &status.leaving {
+        out.push_str(&format!(
+            "leaving: {} ({}), {} requests in flight\n",
+            node.name, node.address, node.in_flight
+        ));
+    }
     if !status.throttles.is_empty() {
         out.push_str("\nthrottled\n");
         out.push_str(&throttle_table(&status.throttles));
     }
+    out
+}
+
+/// `tidegate reload`.
+pub(super) fn reloaded(reloaded: &Reloaded) -> String {
+    let mut out = String::new();
+    for line in &reloaded.changes {
+        out.push_str(&format!("{line}\n"));
+    }
+    if !reloaded.restart.is_empty() {
+        out.push_str("needs a restart:\n");
+        for line in &reloaded.restart {
+            out.push_str(&format!("{line}\n"));
+        }
+    }
+    for note in &reloaded.notes {
+        out.push_str(&format!("note: {note}\n"));
+    }
+    out.push_str(match (reloaded.applied, reloaded.changes.is_empty()) {
+        (false, true) => "nothing would change",
+        (false, false) => "nothing was done: a dry run",
+        (true, true) => "in force: nothing has changed",
+        (true, false) => "in force",
+    });
     out
 }
 

@@ -348,6 +348,19 @@ table! {
         /// A front-end's workers keep CAP_NET_ADMIN, for marks of throttles that are set at run time. Those of
         /// `[[throttle]]` keep it by themselves.
         marks: bool = false;
+        /// When the configuration file is read again: when asked, by `tidegate reload` or SIGHUP, or also when it
+        /// has changed.
+        reload: ReloadName = ReloadName::Asked;
+    }
+}
+
+names! {
+    /// When a configuration file is read again.
+    pub(crate) enum ReloadName as "kind of reload" {
+        /// When an operator asks for it.
+        Asked = "asked",
+        /// When it changes as well.
+        Watch = "watch",
     }
 }
 
@@ -440,7 +453,7 @@ table! {
         /// load balancer before Tidegate to notice.
         drain_delay: Duration = ms(0), in ms(0)..=seconds(3600);
         /// From then on, for requests in flight to end and for idle connections to close behind their next
-        /// answer.
+        /// answer. The same for requests of a node that a change takes out of the cluster.
         drain: Duration = seconds(30), in TIMEOUT_MIN..=TIMEOUT_MAX;
     }
 }

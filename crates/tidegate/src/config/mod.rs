@@ -35,17 +35,18 @@ pub(crate) mod values;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_core::load::Rung;
-use tidegate_core::route::Routes;
 use tidegate_core::topology::ClusterSpec;
 use tidegate_culprits::names::ClassNames;
 use tidegate_node::{AgentConfig, RUNGS, Scope};
 use tidegate_proxy::{ForwardedConfig, LogConfig, Ports, SiteConfig};
 use tidegate_remote::udp::Key;
+use tidegate_remote::udp::key_file::KeyFile;
 use toml::de::DeTable;
 
 use crate::open_files::Shares;
@@ -75,6 +76,19 @@ pub(crate) struct Config {
     pub(crate) agent: Option<AgentConfig>,
     /// What is sound and perhaps not meant, in sentences.
     pub(crate) notes: Vec<String>,
+    /// What was read of files for their owner alone.
+    pub(crate) secrets: Secrets,
+}
+
+/// What files for their owner alone hold. A process that gave its rights away cannot read them again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Secrets {
+    /// Of key files.
+    keys: BTreeMap<PathBuf, KeyFile>,
+    /// Of the admin token's.
+    token: Option<(PathBuf, Token)>,
+    /// Files that could not be read this time: what they held before goes on.
+    pub(crate) unread: Vec<PathBuf>,
 }
 
 /// The admin interface.
@@ -93,8 +107,6 @@ pub(crate) struct FrontEnd {
     pub(crate) listeners: Vec<SocketAddr>,
     /// Sites and nodes.
     pub(crate) cluster: ClusterSpec,
-    /// The sites' hosts and paths.
-    pub(crate) routes: Routes,
     /// How each node's load is read, in the order of the nodes.
     pub(crate) reads: Vec<NodeRead>,
     /// Nodes that serve nothing and are read.
@@ -178,21 +190,41 @@ pub(crate) fn parse_rung(text: &str) -> Option<Rung> {
     RUNGS.into_iter().find(|rung| rung.label() == text)
 }
 
+/// Time between two reads of nodes that are read so: as wanted, or as often as is affordable.
+pub(crate) fn read_interval(reads: &[NodeRead], wanted: Option<Duration>) -> Duration {
+    notes::interval(reads, wanted)
+}
+
 impl Config {
     /// Reads and checks a file.
     pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::load_again(path, Secrets::default())
+    }
+
+    /// The same in a process that has read it before. Keys and tokens that it may not read any more are those of
+    /// before.
+    pub(crate) fn load_again(path: &Path, before: Secrets) -> Result<Self, ConfigError> {
         let text = read(path).map_err(|reason| ConfigError::Unreadable {
             file: path.display().to_string(),
             reason,
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, &path.display().to_string(), folder)
+        Self::parse_again(&text, &path.display().to_string(), folder, before)
     }
 
     /// Checks a text; paths in it are relative to `folder`.
     pub(crate) fn parse(text: &str, name: &str, folder: &Path) -> Result<Self, ConfigError> {
+        Self::parse_again(text, name, folder, Secrets::default())
+    }
+
+    fn parse_again(
+        text: &str,
+        name: &str,
+        folder: &Path,
+        before: Secrets,
+    ) -> Result<Self, ConfigError> {
         let mut problems = Problems::default();
-        let config = parse(text, folder, &mut problems);
+        let config = parse(text, folder, before, &mut problems);
         match config {
             Some(config) if problems.is_empty() => Ok(config),
             _ => Err(problems.into_error(name, text)),
@@ -200,7 +232,7 @@ impl Config {
     }
 }
 
-fn parse(text: &str, folder: &Path, problems: &mut Problems) -> Option<Config> {
+fn parse(text: &str, folder: &Path, before: Secrets, problems: &mut Problems) -> Option<Config> {
     let (table, errors) = DeTable::parse_recoverable(text);
     // Behind the first one the parser guesses: a bracket that is missing makes dozens.
     let place = |error: &&toml::de::Error| error.span().map_or(0, |span| span.start);
@@ -222,7 +254,7 @@ fn parse(text: &str, folder: &Path, problems: &mut Problems) -> Option<Config> {
     if !problems.is_empty() {
         return None;
     }
-    validate::validate(file, folder, problems)
+    validate::validate(file, folder, before, problems)
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -11,7 +11,7 @@ use tidegate_core::admission::{
     AdmissionConfig, AdmissionKind, StaticLimits, StaticScope, WithoutRecords,
 };
 use tidegate_core::load::Rung;
-use tidegate_core::route::{RouteError, Routes};
+use tidegate_core::topology::routes::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_core::units::format_duration;
 use tidegate_node::{AgentConfig, RUNGS};
@@ -29,9 +29,10 @@ use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
 use super::values::Auto;
 use super::{
-    Admin, Config, FrontEnd, NodeRead, Resource, culprits, group, notes, parse_rung, parse_scope,
-    site, throttle,
+    Admin, Config, FrontEnd, NodeRead, Resource, Secrets, culprits, group, notes, parse_rung,
+    parse_scope, site, throttle,
 };
+use crate::secret_file;
 use crate::token::Token;
 
 /// Threads that serve requests.
@@ -44,14 +45,27 @@ const READS_UNDER_WAY_MAX: u32 = 16;
 struct Checker<'p> {
     folder: PathBuf,
     keys: BTreeMap<PathBuf, Result<KeyFile, String>>,
+    token: Option<(PathBuf, Token)>,
+    /// What was read of these files before.
+    before: Secrets,
+    /// Files of which that goes on.
+    unread: Vec<PathBuf>,
     problems: &'p mut Problems,
 }
 
 /// Checks a file; all that is wrong is among the problems.
-pub(super) fn validate(file: ConfigFile, folder: &Path, problems: &mut Problems) -> Option<Config> {
+pub(super) fn validate(
+    file: ConfigFile,
+    folder: &Path,
+    before: Secrets,
+    problems: &mut Problems,
+) -> Option<Config> {
     let mut checker = Checker {
         folder: folder.into(),
         keys: BTreeMap::new(),
+        token: None,
+        before,
+        unread: Vec::new(),
         problems,
     };
     let admin = checker.admin(&file);
@@ -67,7 +81,22 @@ pub(super) fn validate(file: ConfigFile, folder: &Path, problems: &mut Problems)
     let front_end = front_end.map_or(Some(None), |front_end| front_end.map(Some))?;
     let wanted = file.load.interval.value;
     let notes = front_end.as_ref().map(|it| notes::notes(it, wanted));
+    let Checker {
+        keys,
+        token,
+        unread,
+        ..
+    } = checker;
+    let read = keys.into_iter();
+    let secrets = Secrets {
+        keys: read
+            .filter_map(|(path, keys)| Some((path, keys.ok()?)))
+            .collect(),
+        token,
+        unread,
+    };
     Some(Config {
+        secrets,
         admin: admin?,
         front_end,
         notes: notes.unwrap_or_default(),
@@ -89,7 +118,7 @@ impl Checker<'_> {
         let address = file.admin.address.value;
         let token = match &file.admin.token_file.value {
             None => None,
-            Some(path) => match Token::load(&self.path(path)) {
+            Some(path) => match self.token(&self.path(path)) {
                 Ok(token) => Some(token),
                 Err(reason) => {
                     let at = file.admin.token_file.place();
@@ -111,6 +140,20 @@ impl Checker<'_> {
             return None;
         }
         Some(Admin { address, token })
+    }
+
+    fn token(&mut self, path: &Path) -> Result<Token, String> {
+        let before = self.before.token.take();
+        let before = before.filter(|(was, _)| was == path && secret_file::is_denied(path));
+        let token = match (Token::load(path), before) {
+            (Err(_), Some((_, token))) => {
+                self.unread.push(path.to_owned());
+                token
+            }
+            (read, _) => read?,
+        };
+        self.token = Some((path.to_owned(), token.clone()));
+        Ok(token)
     }
 
     fn reconfigure(&mut self, file: &ConfigFile) {
@@ -213,15 +256,12 @@ impl Checker<'_> {
         let sites = sites?;
         let (nodes, reads) = nodes?;
         // All that it can find wrong was looked for above, with places.
-        let routes = match Routes::new(&sites) {
-            Ok(routes) => routes,
-            Err(error) => {
-                if self.problems.is_empty() {
-                    self.problem(file.site.place(), error.to_string(), "in these sites");
-                }
-                return None;
+        if let Err(error) = Routes::new(&sites) {
+            if self.problems.is_empty() {
+                self.problem(file.site.place(), error.to_string(), "in these sites");
             }
-        };
+            return None;
+        }
         Some(FrontEnd {
             listeners: file.listener.iter().map(|one| one.address.value).collect(),
             cluster: ClusterSpec {
@@ -230,7 +270,6 @@ impl Checker<'_> {
                 groups,
                 front_ends: file.cluster.front_ends.value,
             },
-            routes,
             interval: notes::interval(&reads, file.load.interval.value),
             reads,
             resources: resources?,

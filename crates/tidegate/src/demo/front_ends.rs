@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::policy::PolicyKind;
-use tidegate_core::route::Routes;
 use tidegate_core::topology::ClusterSpec;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{ForwardedConfig, HistogramSnapshot, LogConfig, Ports};
@@ -45,9 +44,9 @@ impl FrontEnds {
         for index in 0..FRONT_ENDS {
             let seed = Stream::Picker(index).prng(seed).bits();
             let spec = cluster.spec(policy, machines.nodes.addresses());
-            let front_end = front_end(spec, machines, None, seed)?;
+            let front_end = front_end(spec, machines, None, seed);
             // Their events are everyday ones here, six times over.
-            running.push(Running::start(front_end, Kept::All, Output::QUIET)?);
+            running.push(Running::start(front_end, None, Kept::All, Output::QUIET)?);
         }
         Ok(Self { running })
     }
@@ -81,14 +80,11 @@ pub(super) fn front_end(
     machines: &Machines,
     culprits: Option<Culprits>,
     seed: u64,
-) -> Result<FrontEnd, Failure> {
-    let routes = Routes::new(&cluster.sites);
-    let routes = routes.map_err(|error| Failure::Failed(error.to_string()))?;
+) -> FrontEnd {
     let regions = machines.regions().cloned();
-    Ok(FrontEnd {
+    FrontEnd {
         listeners: vec![(Ipv4Addr::LOCALHOST, 0).into()],
         cluster,
-        routes,
         reads: regions.map(|path| NodeRead::Shm { path }).collect(),
         resources: Vec::new(),
         interval: INTERVAL,
@@ -111,5 +107,5 @@ pub(super) fn front_end(
         ports: Ports::default(),
         open_files: None,
         seed: Some(seed),
-    })
+    }
 }

@@ -540,8 +540,13 @@ impl Network {
     /// From now on these are read, each with its generation.
     fn want(&mut self, nodes: &[(usize, u32)], version: u64) {
         let targets = targets(self, nodes);
+        let interval = self.worker.interval;
         let shared = &self.worker.shared;
-        *shared.wanted.lock().unwrap() = Some(Wanted { targets, version });
+        *shared.wanted.lock().unwrap() = Some(Wanted {
+            targets,
+            interval,
+            version,
+        });
         shared.is_wanted.store(true, Ordering::Release);
         assert!(self.worker.take_wanted());
         assert_eq!(self.worker.shared.followed.load(Ordering::Acquire), version);

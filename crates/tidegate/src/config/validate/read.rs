@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tidegate_remote::udp::Key;
 use tidegate_remote::udp::key_file::{KeyFile, KeyFileError, Master, NodeKey, is_name};
@@ -11,7 +11,7 @@ use super::super::NodeRead;
 use super::super::file::{AGENT_PORT, NodeFile, NodeLoadFile, TransportName};
 use super::super::problem::Problem;
 use super::Checker;
-use crate::key_file;
+use crate::{key_file, secret_file};
 
 impl Checker<'_> {
     /// What a file holds, if it is of use there.
@@ -21,17 +21,27 @@ impl Checker<'_> {
         at: Range<usize>,
         wanted: impl Fn(KeyFile) -> Result<T, KeyFileError>,
     ) -> Option<T> {
-        let path = self.path(path);
-        let loaded = self
-            .keys
-            .entry(path)
-            .or_insert_with_key(|path| key_file::read(path))
-            .clone();
+        let loaded = self.key_file(self.path(path));
         let keys = loaded.and_then(|file| wanted(file).map_err(|error| error.to_string()));
         keys.map_err(|reason| {
             self.problem(at, format!("cannot use this key file: {reason}"), "here");
         })
         .ok()
+    }
+
+    fn key_file(&mut self, path: PathBuf) -> Result<KeyFile, String> {
+        if let Some(known) = self.keys.get(&path) {
+            return known.clone();
+        }
+        let mut loaded = key_file::read(&path);
+        if loaded.is_err()
+            && let Some(before) = self.before.keys.get(&path)
+            && secret_file::is_denied(&path)
+        {
+            self.unread.push(path.clone());
+            loaded = Ok(before.clone());
+        }
+        self.keys.entry(path).or_insert(loaded).clone()
     }
 
     pub(super) fn read(

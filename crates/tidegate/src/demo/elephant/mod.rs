@@ -160,8 +160,8 @@ fn start(machines: &Machines, seed: u64) -> Result<Running, Failure> {
         state: None,
     };
     let seed = Stream::Picker(0).prng(seed).bits();
-    let front_end = front_end(spec, machines, Some(culprits), seed)?;
-    Running::start(front_end, Kept::All, Output::QUIET)
+    let front_end = front_end(spec, machines, Some(culprits), seed);
+    Running::start(front_end, None, Kept::All, Output::QUIET)
 }
 
 /// The shop as this machine can carry it, and what is to be said of that.

@@ -20,7 +20,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::topology::{SiteId, SiteSpec};
+use super::{SiteId, SiteSpec};
 
 /// Longest host name, bytes (RFC 1035 §2.3.4: 255 on the wire, 253 as text).
 pub const HOST_BYTES_MAX: usize = 253;

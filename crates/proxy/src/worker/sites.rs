@@ -1,0 +1,233 @@
+//! The settings of all sites: as they are published for all workers, and what one worker has made ready of them.
+//!
+//! Sites come, go and change while requests run: a worker takes newer settings over with its next tick. What did not
+//! change keeps what it has: a retry budget its level, a table of sessions those that are known. A site that is newer
+//! than a worker's settings has the defaults until then.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use tidegate_core::admission::Priority;
+use tidegate_core::retry_budget::RetryBudget;
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::SiteId;
+
+use crate::base::WorkerBase;
+use crate::config::site::SiteConfig;
+use crate::head::classify::{PriorityRules, SessionHash, SessionTables};
+use crate::record::reason::Reason;
+use crate::refusal::{Answers, Form};
+
+/// The settings of all sites, by [`SiteId`], with what workers share of them.
+#[derive(Debug)]
+pub(crate) struct SiteSettings {
+    configs: Vec<SiteConfig>,
+    sessions: SessionTables,
+}
+
+impl SiteSettings {
+    /// As at the start.
+    pub(crate) fn new(configs: Vec<SiteConfig>) -> Self {
+        Self {
+            sessions: SessionTables::new(&configs),
+            configs,
+        }
+    }
+
+    /// Those that come after these.
+    fn next(&self, configs: Vec<SiteConfig>) -> Self {
+        Self {
+            sessions: self.sessions.next(&configs),
+            configs,
+        }
+    }
+}
+
+/// What changes the settings of a running data plane's sites.
+#[derive(Clone, Debug)]
+pub struct SiteSetter(Arc<ArcSwap<SiteSettings>>);
+
+impl SiteSetter {
+    pub(crate) fn new(published: Arc<ArcSwap<SiteSettings>>) -> Self {
+        Self(published)
+    }
+
+    /// These are the settings from each worker's next tick on, by [`SiteId`]; a site behind the last has the defaults.
+    pub fn set(&self, configs: Vec<SiteConfig>) {
+        let next = self.0.load().next(configs);
+        self.0.store(Arc::new(next));
+    }
+}
+
+/// See the module. Of one worker.
+pub(crate) struct Sites {
+    base: Rc<WorkerBase>,
+    published: Arc<ArcSwap<SiteSettings>>,
+    seed: Cell<u64>,
+    ready: RefCell<Ready>,
+}
+
+/// What is made of the settings.
+struct Ready {
+    settings: Arc<SiteSettings>,
+    answers: Answers,
+    priorities: Vec<PriorityRules>,
+    budgets: Vec<RetryBudget>,
+}
+
+impl Sites {
+    pub(crate) fn new(
+        base: Rc<WorkerBase>,
+        published: Arc<ArcSwap<SiteSettings>>,
+        seed: u64,
+    ) -> Self {
+        let settings = published.load_full();
+        let configs = &settings.configs;
+        let ready = Ready {
+            answers: Answers::new(configs, seed),
+            priorities: priorities(configs),
+            budgets: configs.iter().map(|it| budget(it, &base)).collect(),
+            settings,
+        };
+        Self {
+            base,
+            published,
+            seed: Cell::new(seed),
+            ready: RefCell::new(ready),
+        }
+    }
+
+    /// Takes newer settings over, if there are any.
+    pub(crate) fn follow(&self) {
+        let settings = self.published.load();
+        let mut ready = self.ready.borrow_mut();
+        if Arc::ptr_eq(&settings, &ready.settings) {
+            return;
+        }
+        let configs = &settings.configs;
+        let before = std::mem::take(&mut ready.budgets);
+        let mut kept = before.into_iter().zip(&ready.settings.configs);
+        let budgets = configs.iter().map(|config| match kept.next() {
+            Some((budget, was)) if was.retry == config.retry => budget,
+            Some(_) | None => budget(config, &self.base),
+        });
+        let budgets = budgets.collect();
+        self.seed.set(self.seed.get().wrapping_add(1));
+        *ready = Ready {
+            answers: Answers::new(configs, self.seed.get()),
+            priorities: priorities(configs),
+            budgets,
+            settings: Arc::clone(&settings),
+        };
+    }
+
+    /// The priority of a request.
+    pub(crate) fn priority(&self, site: SiteId, path: &str, headers: &HeaderMap) -> Priority {
+        let picker = self.base.cluster.picker.borrow();
+        let priorities = match picker.topology().sites.get(site.index()) {
+            Some(site) => site.admission.priorities,
+            None => 1,
+        };
+        drop(picker);
+        match self.ready.borrow().priorities.get(site.index()) {
+            Some(rules) => rules.priority(priorities, path, headers),
+            None => PriorityRules::default().priority(priorities, path, headers),
+        }
+    }
+
+    /// The session of a request, if it has one.
+    pub(crate) fn session(&self, site: SiteId, headers: &HeaderMap) -> Option<SessionHash> {
+        self.ready.borrow().settings.sessions.session(site, headers)
+    }
+
+    /// A request of the session was let in.
+    pub(crate) fn mark(&self, site: SiteId, session: SessionHash, now: Timestamp) {
+        (self.ready.borrow().settings.sessions).mark(site, session, now);
+    }
+
+    /// Whether a request of the session was let in a moment ago; then it is counted as established.
+    pub(crate) fn is_established(
+        &self,
+        site: SiteId,
+        session: SessionHash,
+        now: Timestamp,
+    ) -> bool {
+        let ready = self.ready.borrow();
+        let established = (ready.settings.sessions).is_established(site, session, now);
+        if established && let Some(site) = self.base.stats().site(site) {
+            site.established.add(1);
+        }
+        established
+    }
+
+    /// Whether the site's nodes report their load in responses.
+    pub(crate) fn read_load_of(&self, site: SiteId) -> bool {
+        let ready = self.ready.borrow();
+        let site = ready.settings.configs.get(site.index());
+        site.is_some_and(|site| site.load_header)
+    }
+
+    /// The answer to a request that is refused.
+    pub(crate) fn answer(
+        &self,
+        reason: Reason,
+        site: Option<SiteId>,
+        form: Form,
+    ) -> Response<Bytes> {
+        self.ready.borrow().answers.answer(reason, site, form)
+    }
+
+    /// The whole answer to a connection that is not read.
+    pub(crate) fn unread(&self, reason: Reason) -> Bytes {
+        self.ready.borrow().answers.unread(reason).clone()
+    }
+
+    /// A request of the site has come: it pays for retries.
+    pub(crate) fn on_request(&self, site: SiteId) {
+        if let Some(budget) = self.ready.borrow_mut().budgets.get_mut(site.index()) {
+            budget.on_request();
+        }
+    }
+
+    /// Whether a request of the site may be tried again; if so, it is paid for. A request that `was_denied`
+    /// one before is not counted again.
+    pub(crate) fn may_retry(&self, site: SiteId, was_denied: bool) -> bool {
+        let mut ready = self.ready.borrow_mut();
+        let budget = ready.budgets.get_mut(site.index());
+        let may = budget.is_some_and(|budget| budget.try_take(self.base.now()));
+        if !may && !was_denied {
+            let stats = self.base.stats();
+            stats.retries_denied.add(1);
+            if let Some(site) = stats.site(site) {
+                site.retries_denied.add(1);
+            }
+        }
+        may
+    }
+
+    /// A request of the site is tried again.
+    pub(crate) fn on_retry(&self, site: SiteId) {
+        let stats = self.base.stats();
+        stats.retries.add(1);
+        if let Some(site) = stats.site(site) {
+            site.retries.add(1);
+        }
+    }
+}
+
+fn priorities(configs: &[SiteConfig]) -> Vec<PriorityRules> {
+    let rules = configs.iter();
+    rules
+        .map(|site| PriorityRules::new(&site.priorities))
+        .collect()
+}
+
+/// A site's retry budget, of which a worker has its part.
+fn budget(site: &SiteConfig, base: &WorkerBase) -> RetryBudget {
+    let part = site.retry.share(base.config.workers);
+    RetryBudget::new(part, base.now())
+}

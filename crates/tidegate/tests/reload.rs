@@ -1,0 +1,548 @@
+//! A cluster that changes while it serves: `tidegate reload`, SIGHUP, a watched file.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use support::{FrontEnd, eventually, folder, tidegate};
+
+/// A server that answers every request with its name.
+fn server(name: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            std::thread::spawn(move || serve(&stream, name));
+        }
+    });
+    address
+}
+
+fn serve(mut stream: &TcpStream, name: &str) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{name}",
+            name.len()
+        );
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// A cluster as a configuration has it.
+#[derive(Clone, Debug, Default)]
+struct Cluster {
+    /// Hosts by site.
+    sites: BTreeMap<&'static str, &'static str>,
+    /// Address and site by node.
+    nodes: BTreeMap<&'static str, (SocketAddr, &'static str)>,
+    /// What else is in the file.
+    more: String,
+}
+
+impl Cluster {
+    fn site(mut self, name: &'static str, host: &'static str) -> Self {
+        self.sites.insert(name, host);
+        self
+    }
+
+    fn node(mut self, name: &'static str, address: SocketAddr, site: &'static str) -> Self {
+        self.nodes.insert(name, (address, site));
+        self
+    }
+
+    fn more(mut self, text: &str) -> Self {
+        self.more = text.into();
+        self
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{}\n", self.more);
+        for (name, host) in &self.sites {
+            text.push_str(&format!(
+                "[[site]]\nname = \"{name}\"\nhosts = [\"{host}\"]\n"
+            ));
+        }
+        for (name, (address, site)) in &self.nodes {
+            text.push_str(&format!(
+                "[[node]]\nname = \"{name}\"\naddress = \"{address}\"\nsite = \"{site}\"\n"
+            ));
+        }
+        text
+    }
+}
+
+/// A front-end whose file changes.
+struct Scene {
+    folder: PathBuf,
+    front_end: FrontEnd,
+}
+
+impl Scene {
+    fn start(name: &str, cluster: &Cluster) -> Self {
+        let folder = folder(name);
+        let front_end = FrontEnd::start(&folder, &cluster.text());
+        Self { folder, front_end }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join("tidegate.toml")
+    }
+
+    /// Writes the file anew; listener and admin stay.
+    fn write(&self, configuration: &str) {
+        let before = std::fs::read_to_string(self.file()).unwrap();
+        let end = &before[before.rfind("\n[admin]").unwrap()..];
+        let new = self.folder.join("new.toml");
+        std::fs::write(&new, format!("{configuration}{end}")).unwrap();
+        std::fs::rename(new, self.file()).unwrap();
+    }
+
+    fn command(&self, words: &[&str]) -> Output {
+        let admin = self.front_end.admin.to_string();
+        let mut command = tidegate();
+        command.args(words).args(["--admin", &admin]);
+        command.output().unwrap()
+    }
+
+    /// What `tidegate reload` prints.
+    fn reload(&self, words: &[&str]) -> String {
+        let done = self.command(&[&["reload"], words].concat());
+        let error = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success(), "{error}");
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// Which servers answer that many requests for a host.
+    fn answers(&self, host: &str, requests: usize) -> BTreeMap<String, usize> {
+        let mut answers = BTreeMap::new();
+        for _ in 0..requests {
+            let answer = self.front_end.get(host, "/");
+            *answers.entry(answer.body).or_default() += 1;
+        }
+        answers
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("front-end.log")).unwrap()
+    }
+}
+
+fn names(answers: &BTreeMap<String, usize>) -> Vec<&str> {
+    answers.keys().map(String::as_str).collect()
+}
+
+/// Asks over one connection until the test says enough; how often, and what was wrong.
+fn ask_for_ever(front_end: SocketAddr, host: &str, enough: &AtomicBool, asked: &AtomicUsize) {
+    let mut stream = TcpStream::connect(front_end).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    while !enough.load(Ordering::Relaxed) {
+        stream.write_all(request.as_bytes()).unwrap();
+        let (mut head, mut length) = (String::new(), 0);
+        while !head.ends_with("\r\n\r\n") {
+            let before = head.len();
+            assert_ne!(reader.read_line(&mut head).unwrap(), 0, "cut: {head}");
+            let line = head[before..].to_ascii_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{host}: {head}");
+        asked.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn nodes_and_sites_come_go_move_and_change_their_address_without_a_failed_request() {
+    let [a, b, c] = ["a", "b", "c"].map(server);
+    let usual = Cluster::default()
+        .site("shop", "shop.example")
+        .site("blog", "blog.example")
+        .node("n1", a, "shop")
+        .node("n2", b, "blog");
+    let scene = Scene::start("reload-traffic", &usual);
+    let all = [
+        usual.clone().node("n3", c, "shop"),
+        usual.clone().node("n3", c, "blog"),
+        usual.clone().node("n1", c, "shop"),
+        usual.clone().node("n4", b, "shop").node("n2", a, "blog"),
+        usual
+            .clone()
+            .site("wiki", "wiki.example")
+            .node("n5", c, "wiki"),
+        // The sites' names change, and with them all that they have.
+        Cluster::default()
+            .site("store", "shop.example")
+            .site("diary", "blog.example")
+            .node("n1", a, "store")
+            .node("n2", b, "diary"),
+        usual,
+    ];
+    let (enough, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let front_end = scene.front_end.address;
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = ["shop.example", "blog.example"]
+            .iter()
+            .cycle()
+            .take(4)
+            .map(|host| scope.spawn(|| ask_for_ever(front_end, host, &enough, &asked)))
+            .collect();
+        for round in 0..12 {
+            for cluster in &all {
+                let before = asked.load(Ordering::Relaxed);
+                scene.write(&cluster.text());
+                scene.reload(&[]);
+                eventually("requests go on", || {
+                    let ended = clients
+                        .iter()
+                        .any(std::thread::ScopedJoinHandle::is_finished);
+                    assert!(!ended, "round {round}: {}", scene.log());
+                    (asked.load(Ordering::Relaxed) > before + 20).then_some(())
+                });
+            }
+        }
+        enough.store(true, Ordering::Relaxed);
+        for client in clients {
+            client.join().unwrap();
+        }
+    });
+    let metric = |start: &str| scene.front_end.metric(start);
+    assert_eq!(
+        metric("tidegate_reloads_total{result=\"done\"}"),
+        Some(84.0)
+    );
+    assert_eq!(metric("tidegate_requests_in_flight"), Some(0.0));
+    // The books of the front-end agree with the clients', and nothing went wrong inside.
+    let requests = &scene.front_end.api("/api/status")["requests"];
+    assert_eq!(requests["completed"], asked.load(Ordering::Relaxed));
+    assert_eq!(requests["failed"], 0, "{requests}");
+    assert_eq!(names(&scene.answers("shop.example", 4)), ["a"]);
+    assert_eq!(names(&scene.answers("blog.example", 4)), ["b"]);
+}
+
+#[test]
+fn a_file_with_an_error_changes_nothing_and_says_so() {
+    let a = server("a");
+    let cluster = Cluster::default().site("shop", "*").node("n1", a, "shop");
+    let scene = Scene::start("reload-broken", &cluster);
+    let metric = |start: &str| scene.front_end.metric(start);
+    assert_eq!(metric("tidegate_reload_last_done"), Some(1.0));
+    let wrong = cluster.clone().node("n2", a, "shpo");
+    scene.write(&wrong.text());
+    for words in [&["reload"][..], &["reload", "--dry-run"]] {
+        let refused = scene.command(words);
+        assert_eq!(refused.status.code(), Some(1));
+        let why = String::from_utf8(refused.stderr).unwrap();
+        for part in ["tidegate.toml", "shpo", "did you mean \"shop\"?"] {
+            assert!(why.contains(part), "{part}: {why}");
+        }
+    }
+    assert_eq!(
+        metric("tidegate_reloads_total{result=\"failed\"}"),
+        Some(1.0)
+    );
+    assert_eq!(metric("tidegate_reload_last_done"), Some(0.0));
+    assert!(scene.log().contains("the configuration stays as it was: "));
+    assert_eq!(names(&scene.answers("any", 3)), ["a"]);
+    scene.write(&cluster.text());
+    assert!(scene.reload(&[]).contains("in force: nothing has changed"));
+    assert_eq!(metric("tidegate_reload_last_done"), Some(1.0));
+}
+
+#[test]
+fn a_dry_run_is_a_plan_and_what_needs_a_restart_is_named() {
+    let [a, b] = ["a", "b"].map(server);
+    let cluster = Cluster::default().site("shop", "*").node("n1", a, "shop");
+    let scene = Scene::start("reload-dry-run", &cluster);
+    let next = cluster
+        .node("n2", b, "shop")
+        .more("[limits]\nconnections = 99\n[cluster]\nfront_ends = 2\n");
+    scene.write(&next.text());
+    let plan = scene.reload(&["--dry-run"]);
+    let lines = [
+        &format!("+ node n2 \"{b}\""),
+        "~ [cluster]: front_ends = 1 -> 2",
+        "needs a restart:\n~ [limits]: connections = 7000 -> 99",
+        "nothing was done: a dry run",
+    ];
+    for line in lines {
+        assert!(plan.contains(line), "{line}: {plan}");
+    }
+    assert_eq!(names(&scene.answers("any", 20)), ["a"]);
+    scene.reload(&[]);
+    assert_eq!(names(&scene.answers("any", 40)), ["a", "b"]);
+    eventually("it counts two front-ends", || {
+        (scene.front_end.api("/api/status")["front_ends"] == 2).then_some(())
+    });
+}
+
+#[test]
+fn what_operators_have_set_survives() {
+    let [a, b, c] = ["a", "b", "c"].map(server);
+    let throttles = "[[throttle]]\nclass = \"GET /slow\"\nconcurrency = 2\n\
+                     [[throttle]]\nclass = \"GET /dear\"\nconcurrency = 3\n";
+    let cluster = Cluster::default()
+        .site("shop", "*")
+        .node("n1", a, "shop")
+        .node("n2", b, "shop");
+    let scene = Scene::start("reload-overrides", &cluster.clone().more(throttles));
+    assert!(scene.command(&["drain", "n1"]).status.success());
+    let order = ["throttle", "GET /slow", "--concurrency", "7"];
+    assert!(scene.command(&order).status.success());
+    let changed = throttles.replace("= 2", "= 4").replace("= 3", "= 5");
+    scene.write(&cluster.clone().node("n3", c, "shop").more(&changed).text());
+    let plan = scene.reload(&[]);
+    assert!(
+        plan.contains("GET /slow: stays throttled as an operator has set it"),
+        "{plan}"
+    );
+    let shown = |class: &str| {
+        let status = scene.front_end.api("/api/status");
+        let all = status["throttles"].as_array().unwrap().clone();
+        let found = all.iter().find(|it| it["class"] == class);
+        found.map(|it| it["limits"]["concurrency"].clone())
+    };
+    assert_eq!(shown("GET /slow").unwrap(), 7);
+    assert_eq!(shown("GET /dear").unwrap(), 5);
+    assert_eq!(
+        names(&scene.answers("any", 40)),
+        ["b", "c"],
+        "n1 is drained yet"
+    );
+    // Without the table its class is free; what the operator set stays.
+    scene.write(&cluster.text());
+    scene.reload(&[]);
+    assert_eq!(shown("GET /dear"), None);
+    assert_eq!(shown("GET /slow").unwrap(), 7);
+    assert_eq!(names(&scene.answers("any", 20)), ["b"]);
+}
+
+#[test]
+fn settings_of_a_site_change_at_once() {
+    let a = server("a");
+    let cluster = Cluster::default().site("shop", "shop.example");
+    let site = |answers: &str| {
+        let text = cluster.clone().node("n1", a, "shop").text();
+        text.replace("[[node]]", &format!("{answers}\n[[node]]"))
+    };
+    let folder = folder("reload-settings");
+    let open = site("admission = { mode = \"off\" }");
+    let front_end = FrontEnd::start(&folder, &open);
+    let scene = Scene { folder, front_end };
+    assert_eq!(scene.front_end.get("shop.example", "/").status, 200);
+    std::fs::write(scene.folder.join("sorry.txt"), "come back soon").unwrap();
+    scene.write(&site(
+        "admission = { mode = \"static\", connections = 0, status = 429, body = \"sorry.txt\" }",
+    ));
+    scene.reload(&[]);
+    eventually("the site refuses in its own words", || {
+        let answer = scene.front_end.get("shop.example", "/");
+        (answer.status == 429 && answer.body == "come back soon").then_some(())
+    });
+    // A file that the configuration names has other contents.
+    std::fs::write(scene.folder.join("sorry.txt"), "later").unwrap();
+    let plan = scene.reload(&[]);
+    assert!(
+        plan.contains("site shop has another body for refusals"),
+        "{plan}"
+    );
+    eventually("the other words", || {
+        (scene.front_end.get("shop.example", "/").body == "later").then_some(())
+    });
+    scene.write(&open);
+    scene.reload(&[]);
+    eventually("the site admits again", || {
+        (scene.front_end.get("shop.example", "/").status == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_signal_reloads_and_a_watched_file_does_so_by_itself() {
+    let [a, b, c] = ["a", "b", "c"].map(server);
+    let watched = "[process]\nreload = \"watch\"\n";
+    let cluster = |address| {
+        let cluster = Cluster::default().site("shop", "*");
+        cluster.node("n1", address, "shop").more(watched)
+    };
+    let scene = Scene::start("reload-watch", &cluster(a));
+    assert_eq!(names(&scene.answers("any", 3)), ["a"]);
+    scene.write(&cluster(b).text());
+    scene.front_end.process.signal("HUP");
+    let serves = |name: &str| {
+        eventually("the file is in force", || {
+            (scene.front_end.get("any", "/").body == name).then_some(())
+        });
+    };
+    serves("b");
+    scene.write(&cluster(c).text());
+    serves("c");
+    scene.write("[broken");
+    eventually("the error is in the log", || {
+        let log = scene.log();
+        log.contains("the configuration stays as it was: ")
+            .then_some(())
+    });
+    serves("c");
+    scene.write(&cluster(a).text());
+    serves("a");
+}
+
+#[test]
+fn what_a_removed_node_serves_goes_on_and_is_shown() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let held = listener.local_addr().unwrap();
+    let server_end = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+        }
+        let answer =
+            b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+        stream.write_all(answer).unwrap();
+        let mut byte = [0];
+        reader.read_exact(&mut byte).unwrap();
+        stream.write_all(&byte).unwrap();
+    });
+    let a = server("a");
+    let cluster = Cluster::default().site("shop", "*");
+    let scene = Scene::start("reload-leaving", &cluster.clone().node("old", held, "shop"));
+    let mut tunnel = TcpStream::connect(scene.front_end.address).unwrap();
+    tunnel
+        .write_all(b"GET / HTTP/1.1\r\nhost: any\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n")
+        .unwrap();
+    let mut head = [0; 12];
+    tunnel.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 101");
+    scene.write(&cluster.node("new", a, "shop").text());
+    scene.reload(&[]);
+    assert_eq!(names(&scene.answers("any", 5)), ["a"]);
+    let leaving = || scene.front_end.api("/api/status")["leaving"].clone();
+    assert_eq!(leaving()[0]["name"], "old");
+    assert_eq!(leaving()[0]["in_flight"], 1);
+    let shown = scene.command(&["status"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        shown.contains(&format!("leaving: old ({held}), 1 requests in flight")),
+        "{shown}"
+    );
+    tunnel.write_all(b"x").unwrap();
+    let mut rest = Vec::new();
+    tunnel.read_to_end(&mut rest).unwrap();
+    assert!(rest.ends_with(b"x"), "{rest:?}");
+    server_end.join().unwrap();
+    drop(tunnel);
+    eventually("it has left", || {
+        leaving().as_array().unwrap().is_empty().then_some(())
+    });
+    assert!(
+        scene
+            .log()
+            .contains("node old: has no requests any more, and is out of the cluster")
+    );
+}
+
+/// A request that never ends does not hold a node for ever.
+#[test]
+fn what_a_removed_node_has_at_the_deadline_is_cut_off() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let held = listener.local_addr().unwrap();
+    let server_end = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream);
+        // A request that is never answered; then its end.
+        let mut all = String::new();
+        reader.read_to_string(&mut all).unwrap_or_default();
+        all
+    });
+    let a = server("a");
+    let cluster = Cluster::default()
+        .site("shop", "*")
+        .more("[timeouts]\ndrain = \"300ms\"\n");
+    let before = cluster.clone().node("old", held, "shop");
+    let scene = Scene::start("reload-deadline", &before);
+    let mut client = TcpStream::connect(scene.front_end.address).unwrap();
+    client
+        .write_all(b"GET /held HTTP/1.1\r\nhost: any\r\n\r\n")
+        .unwrap();
+    eventually("the node has it", || {
+        (scene.front_end.metric("tidegate_requests_in_flight")? == 1.0).then_some(())
+    });
+    scene.write(&cluster.node("new", a, "shop").text());
+    scene.reload(&[]);
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).unwrap_or_default();
+    assert!(server_end.join().unwrap().starts_with("GET /held "));
+    eventually("it has left", || {
+        let status = scene.front_end.api("/api/status");
+        let left = status["leaving"].as_array().unwrap().is_empty();
+        (left && status["requests"]["in_flight"] == 0).then_some(())
+    });
+    assert_eq!(names(&scene.answers("any", 3)), ["a"]);
+}
+
+#[test]
+fn one_that_has_no_file_says_so() {
+    let a = server("a").to_string();
+    let [listen, admin] = [support::free_address(), support::free_address()];
+    let mut command = tidegate();
+    command
+        .args(["run", "--listen", &listen.to_string(), "--to", &a])
+        .args(["--admin", &admin.to_string()])
+        .stderr(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null());
+    let _process = support::Process::start(&mut command);
+    let why = eventually("the front-end answers", || {
+        let mut command = tidegate();
+        command.args(["reload", "--admin", &admin.to_string()]);
+        let why = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        why.contains("command line").then_some(why)
+    });
+    assert!(why.contains("there is no file to read again"), "{why}");
+}
+
+#[test]
+fn reloads_wait_for_each_other() {
+    let [a, b] = ["a", "b"].map(server);
+    let cluster = |address| {
+        Cluster::default()
+            .site("shop", "*")
+            .node("n1", address, "shop")
+    };
+    let scene = Arc::new(Scene::start("reload-many", &cluster(a)));
+    scene.write(&cluster(b).text());
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            let scene = Arc::clone(&scene);
+            scope.spawn(move || scene.reload(&[]));
+        }
+    });
+    let done = scene
+        .front_end
+        .metric("tidegate_reloads_total{result=\"done\"}");
+    assert_eq!(done, Some(8.0));
+    assert_eq!(names(&scene.answers("any", 3)), ["b"]);
+}
