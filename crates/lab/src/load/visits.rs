@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::client::ExchangeOutcome;
 use super::plan::{Pacing, Requests, Stream};
-use super::result::latencies;
+use super::result::{encode, latencies};
 use super::tally::EndedRequest;
 
 /// What came of one page. As with streams, requests due in the warm-up are in none of the counts, and
@@ -43,6 +43,9 @@ pub struct PageResult {
     pub amount: f64,
     /// Answers that had such a number.
     pub amounts: u64,
+    /// All times, see [`super::decode`].
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub histogram: String,
 }
 
 /// What came of sessions.
@@ -117,6 +120,7 @@ impl Visits {
             result.p50_ms = latencies.value_at_quantile(0.5) as f64 * 1e-3;
             result.p99_ms = latencies.value_at_quantile(0.99) as f64 * 1e-3;
             result.max_ms = latencies.max() as f64 * 1e-3;
+            result.histogram = encode(&latencies);
             result
         };
         (self.pages.into_iter().map(page).collect(), Some(sessions))

@@ -237,10 +237,9 @@ fn enter(
     if let Some(counters) = base.stats().site(site) {
         counters.requests.add(1);
     }
-    worker.sites.on_request(site);
     let now = state.arrived_at;
     let headers = request.headers();
-    state.session = worker.sites.session(site, headers);
+    state.session = worker.sites.on_request(site, headers);
     let established =
         (state.session).is_some_and(|session| worker.sites.is_established(site, session, now));
     let of = target_of(request, site);

@@ -133,15 +133,13 @@ impl Sites {
             None => 1,
         };
         drop(picker);
+        if priorities <= 1 {
+            return Priority::HIGHEST;
+        }
         match self.ready.borrow().priorities.get(site.index()) {
             Some(rules) => rules.priority(priorities, path, headers),
             None => PriorityRules::default().priority(priorities, path, headers),
         }
-    }
-
-    /// The session of a request, if it has one.
-    pub(crate) fn session(&self, site: SiteId, headers: &HeaderMap) -> Option<SessionHash> {
-        self.ready.borrow().settings.sessions.session(site, headers)
     }
 
     /// A request of the session was let in.
@@ -186,11 +184,13 @@ impl Sites {
         self.ready.borrow().answers.unread(reason).clone()
     }
 
-    /// A request of the site has come: it pays for retries.
-    pub(crate) fn on_request(&self, site: SiteId) {
-        if let Some(budget) = self.ready.borrow_mut().budgets.get_mut(site.index()) {
+    /// A request of the site has come: it pays for retries. Gives its session, if it has one.
+    pub(crate) fn on_request(&self, site: SiteId, headers: &HeaderMap) -> Option<SessionHash> {
+        let mut ready = self.ready.borrow_mut();
+        if let Some(budget) = ready.budgets.get_mut(site.index()) {
             budget.on_request();
         }
+        ready.settings.sessions.session(site, headers)
     }
 
     /// Whether a request of the site may be tried again; if so, it is paid for. A request that `was_denied`

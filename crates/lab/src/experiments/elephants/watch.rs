@@ -144,8 +144,20 @@ fn sorted_out(run: &Run<'_>, result: &LoadResult) -> Vec<(String, f64)> {
             ),
             (format!("{name}_longest_ms"), longest),
         ]);
+        let p95 = p95_ms(these());
+        metrics.extend(p95.map(|ms| (format!("{name}_p95_ms"), ms)));
     }
     metrics
+}
+
+/// The time that 95 of 100 requests of these pages took at most; none without a request.
+fn p95_ms<'a>(pages: impl Iterator<Item = &'a PageResult>) -> Option<f64> {
+    let mut pages = pages.filter_map(|page| decode(&page.histogram));
+    let mut all = pages.next()?;
+    for page in pages {
+        all.add(page).expect("all pages are counted alike");
+    }
+    (!all.is_empty()).then(|| all.value_at_quantile(0.95) as f64 * 1e-3)
 }
 
 /// Mean session times: of all, and of each kind of visitors.
