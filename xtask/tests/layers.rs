@@ -101,7 +101,7 @@ const CRATES: &[(&str, Layers)] = &[
     (
         "remote",
         &[
-            &["clock", "privilege", "region"],
+            &["clock", "inherited", "privilege", "region"],
             &["memory", "realtime"],
             &["shm", "udp"],
             &["kernel", "reader"],
@@ -144,6 +144,7 @@ const CRATES: &[(&str, Layers)] = &[
             &["failure", "reads", "state"],
             &["client", "driver", "privilege", "resources", "signals"],
             &["check"],
+            &["upgrade"],
             &["agent", "culprits", "reload", "simulate"],
             &["probe"],
             &["admin"],

@@ -65,5 +65,5 @@ pub use record::stats::{
     HistogramSnapshot, LastError, NodeError, NodeSnapshot, STATUS_CLASSES, SiteSnapshot, Snapshot,
     Stats,
 };
-pub use sockets::{BACKLOG, PortSharing, Ports, is_own_fault, listen_first};
+pub use sockets::{BACKLOG, ListenerSockets, PortSharing, Ports, is_own_fault, listen_first};
 pub use worker::{Shared, SiteSetter};

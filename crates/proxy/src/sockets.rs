@@ -7,9 +7,13 @@
 //! A socket that closes takes along the connections in its queue, and those whose handshake is under
 //! way. So a socket that is to close first takes no new handshakes ([`stop_new`]): their clients repeat
 //! the first packet after a second, and then reach a successor, or none. What has begun ends.
+//!
+//! A socket that another process has as well does not close here: it takes no filter, which would be that
+//! process's too, and whatever waits in its queue is accepted there.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -39,6 +43,27 @@ pub struct Ports {
     pub sharing: PortSharing,
     /// How long a port is asked for that another process has: it may be about to end.
     pub patience: Duration,
+}
+
+/// Sockets that listen at one address, whatever their worker.
+#[derive(Debug)]
+pub struct ListenerSockets {
+    /// The address as it was configured, maybe with port 0.
+    pub configured: SocketAddr,
+    /// Where they listen.
+    pub address: SocketAddr,
+    /// One or more.
+    pub sockets: Vec<OwnedFd>,
+}
+
+/// A socket that was made elsewhere and listens, as those that are made here.
+pub(crate) fn adopt(socket: OwnedFd, keepalive: Duration) -> io::Result<Socket> {
+    let socket = Socket::from(socket);
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_keepalive(&probes(keepalive))?;
+    // A service manager's has another one.
+    socket.listen(BACKLOG)?;
+    Ok(socket)
 }
 
 /// The first socket of a port: listens, accepts without blocking, and its connections are probed when they

@@ -18,6 +18,7 @@
 //! a record means is the business of `tidegate_core::load`.
 
 pub mod clock;
+pub mod inherited;
 pub mod kernel;
 mod memory;
 pub mod privilege;

@@ -26,7 +26,7 @@ const ADMIN_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr:
 /// Holds the admin token for commands that are given no file.
 const TOKEN_VARIABLE: &str = "TIDEGATE_TOKEN";
 /// Longest wait for an answer: all that it needs is in the front-end's memory.
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest answer, bytes: a status of ten thousand nodes.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
@@ -69,6 +69,7 @@ impl AdminArgs {
             address,
             named_by,
             token,
+            patience: TIMEOUT,
         })
     }
 }
@@ -116,9 +117,16 @@ pub(crate) struct Client {
     pub(crate) named_by: NamedBy,
     /// What it wants to see.
     pub(crate) token: Option<Token>,
+    /// How long an answer is waited for.
+    pub(crate) patience: Duration,
 }
 
 impl Client {
+    /// The same, waiting so long for an answer.
+    pub(crate) fn patient(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
     /// Asks for something.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
         self.ask(Method::GET, path, Bytes::new())
@@ -192,7 +200,7 @@ impl Client {
         }
         let request = request.body(Full::new(body));
         let request = request.map_err(|error| error.to_string())?;
-        let answer = send(self.address, request).await;
+        let answer = send_within(self.patience, self.address, request).await;
         let answer = answer.map_err(|error| self.said(&NoAnswer::Other(error)))?;
         Ok((answer.status(), answer.into_body()))
     }
@@ -203,7 +211,15 @@ pub(crate) async fn send(
     address: SocketAddr,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Bytes>, String> {
-    match timeout(TIMEOUT, exchange(address, request)).await {
+    send_within(TIMEOUT, address, request).await
+}
+
+async fn send_within(
+    patience: Duration,
+    address: SocketAddr,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Bytes>, String> {
+    match timeout(patience, exchange(address, request)).await {
         Ok(answer) => answer.map_err(|error| {
             format!(
                 "no front-end answers at {address}: {error}; is one running, with `address` in [admin] as this?"

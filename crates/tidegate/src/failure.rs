@@ -51,6 +51,16 @@ impl From<io::Error> for Failure {
 }
 
 impl Failure {
+    /// What went wrong.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Config(error) => error.render(false),
+            Self::Usage(text) | Self::Failed(text) => text.clone(),
+            Self::Told => "it has failed".into(),
+            Self::Output(error) => error.to_string(),
+        }
+    }
+
     /// Says it on standard error.
     pub(crate) fn report(self, output: Output) -> ExitCode {
         match self {

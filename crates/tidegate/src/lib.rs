@@ -34,6 +34,7 @@ mod state;
 #[cfg(test)]
 mod testing;
 mod token;
+mod upgrade;
 
 use std::process::ExitCode;
 

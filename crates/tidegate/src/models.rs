@@ -444,6 +444,13 @@ pub(crate) struct Overridden {
     pub(crate) warning: Option<String>,
 }
 
+/// `POST /api/upgrade`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Upgraded {
+    /// The process that serves from now on.
+    pub(crate) process: u32,
+}
+
 /// Any answer that is not 200.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ApiError {

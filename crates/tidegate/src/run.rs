@@ -13,14 +13,18 @@
 //! SIGTERM and SIGINT drain, in this order: `/readyz` says no; after a delay the admin address is given
 //! up, so that a successor can have it, what was learned is kept, and nothing new is accepted; requests in flight end by themselves,
 //! and idle connections behind their next answer, until the drain's time-out. A second signal ends at
-//! once. SIGUSR1 opens the
+//! once. SIGUSR2 has a successor take over ([`crate::upgrade`]). SIGUSR1 opens the
 //! access log anew after it was renamed. SIGHUP reads the configuration file again ([`crate::reload`]).
 
+mod settings;
+
+use std::convert::Infallible;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -30,25 +34,24 @@ use tidegate_core::throttle::SetBy;
 use tidegate_culprits::live::Watch;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{
-    DelayExperiments, Limits, ListenerConfig, LogReopener, PortSharing, Ports, Proxy, ProxyConfig,
-    ProxyError, Shared, Stats, Throttling, Timeouts, WorkerFailure,
+    DelayExperiments, ListenerSockets, LogReopener, PortSharing, Ports, Proxy, ProxyConfig,
+    ProxyError, Shared, Stats, Throttling, WorkerFailure,
 };
 use tidegate_remote::clock;
 use tidegate_remote::reader::{ReaderError, ReaderOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::admin::plane::{Plane, Window};
 use crate::admin::{Access, server};
-use crate::config::file::{LimitsFile, TimeoutsFile};
 use crate::config::throttle::Throttled;
-use crate::config::values::Auto;
 use crate::config::{Admin, Config, Culprits, FrontEnd, NodeRead};
 use crate::culprits::front_end;
 use crate::culprits::heard::Heard;
 use crate::culprits::peers::{self, PeerClient};
-use crate::driver::{Driver, DriverParts};
+use crate::driver::{Ask, Driver, DriverParts};
 use crate::failure::Failure;
 use crate::open_files;
 use crate::output::{self, Output};
@@ -61,11 +64,18 @@ use crate::reload::{self, Begun, LiveCluster, Reach, Specs};
 use crate::resources::Resources;
 use crate::signals::{Stop, listen};
 use crate::state;
+use crate::upgrade::successor::wait_for_loads;
+use crate::upgrade::{
+    self, Given, GivenSockets, Offer, Program, Role, Succession, Successor, Upgrader, notify,
+};
 
-/// Room for events of requests, per worker: half a second of 16 000 requests a second.
-const EVENTS: usize = 16_384;
+pub(crate) use settings::workers;
+use settings::{held_max, proxy_config, reader_options};
+
 /// How long a port is asked for that another process has: one that was asked to stop is about to give it up.
 const PORT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the last answers of the admin interface may take once a successor serves.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Threads that work out answers of the admin interface or open the access log anew, and one that waits for a drain.
 const BLOCKING_THREADS_MAX: usize = 3;
 
@@ -76,6 +86,8 @@ pub(crate) fn run(
     sharing: PortSharing,
     output: Output,
 ) -> Result<(), Failure> {
+    let program = Program::of_this_process();
+    let given = Given::receive()?;
     let mut config = config;
     let mut front_end = config.front_end.take().ok_or_else(|| {
         Failure::Usage(format!(
@@ -114,27 +126,62 @@ pub(crate) fn run(
     for note in notes {
         output.event("note", &format!("note: {note}"));
     }
-    let ended = runtime.block_on(serve(admin, front_end, begun, kept, output));
+    let start = Start {
+        begun: Some(begun),
+        kept,
+        given,
+    };
+    let ended = runtime.block_on(serve(admin, front_end, start, program, output));
     // A drain that a second signal cut short is not waited for.
     runtime.shutdown_background();
     ended
 }
 
+/// With what a front-end starts, besides what it serves.
+pub(crate) struct Start {
+    /// What can be reloaded; none: it stays as it is.
+    pub(crate) begun: Option<Begun>,
+    /// What its threads may do.
+    pub(crate) kept: Kept,
+    /// What a former process or the service manager gives.
+    pub(crate) given: Given,
+}
+
+impl Start {
+    /// With nothing.
+    pub(crate) fn plain() -> Self {
+        Self {
+            begun: None,
+            kept: Kept::All,
+            given: Given::default(),
+        }
+    }
+}
+
+/// Why a front-end ends.
+enum Ending {
+    /// It is asked to.
+    Asked,
+    /// Its successor serves.
+    Succeeded(Successor),
+    /// It was to be a successor, and the former process goes on.
+    Withdrawn,
+}
+
 async fn serve(
     admin: Admin,
     front_end: FrontEnd,
-    begun: Begun,
-    kept: Kept,
+    start: Start,
+    program: std::io::Result<Program>,
     output: Output,
 ) -> Result<(), Failure> {
+    let mut start = start;
     // Signals first: one that comes while we start is not lost.
     let mut stop = Stop::new()?;
     let mut hang_up = listen(SignalKind::hangup())?;
     let mut reopen = listen(SignalKind::user_defined1())?;
-    let listener = server::bind(admin.address, front_end.ports).map_err(|error| {
-        let what = format!("the admin address {}", admin.address);
-        cannot_listen(&what, &error)
-    })?;
+    let inherited = start.given.sockets.take(Role::Admin, admin.address);
+    let operators = AdminSocket::open(admin.address, inherited, front_end.ports)?;
     // From here on nothing waits for the reader of our events.
     output::run_in_background();
     let (delay, drain) = (
@@ -142,24 +189,30 @@ async fn serve(
         front_end.timeouts.drain.value,
     );
     let (peers, access) = exchange(&admin, front_end.culprits.as_ref())?;
-    let mut running = Running::start(front_end, Some(begun), kept, output)?;
-    running.say(&listener, output);
-    running.ask_peers(peers, output);
-    if let Some(cluster) = running.plane.cluster.as_ref().filter(|it| it.is_watched()) {
-        tokio::spawn(reload::watch::run(Arc::clone(cluster)));
-    }
+    let upgrades = start.given.upgrades;
+    let mut running = Running::start(front_end, start, output)?;
+    running.say(&operators.listener, output);
+    running.look_around(peers, output);
     let plane = Arc::clone(&running.plane);
     let shown = Arc::clone(&plane);
+    let AdminSocket { listener, copy, .. } = operators;
+    let (open, closed) = mpsc::channel(1);
     let admin = tokio::spawn(server::serve(
         listener,
         move || Arc::clone(&shown),
         access,
         output,
+        open,
     ));
     let mut failures = running.proxy.failures();
-    loop {
+    let mut upgrader = Upgrader::new(running.upgrades.take(), program, output)?;
+    let mut succession = Succession::ready(running.proxy.addresses().to_vec(), output)?;
+    notify::ready();
+    let mut ending = loop {
         tokio::select! {
-            () = stop.wait() => break,
+            () = stop.wait() => break Ending::Asked,
+            successor = upgrader.succeeded(|| copy.offer(&running, upgrades)) => break Ending::Succeeded(successor),
+            () = succession.withdrawn() => break Ending::Withdrawn,
             _ = hang_up.recv() => hung_up(&plane),
             _ = reopen.recv() => reopen_log(running.proxy.log_reopener(), output),
             Some(failure) = failures.recv() => {
@@ -168,29 +221,147 @@ async fn serve(
                 output.event("worker_failed", &text);
             }
         }
-    }
-    plane.draining.store(true, Ordering::Relaxed);
-    let at_once = if delay.is_zero() {
-        false
-    } else {
-        output.event("stopping", "told to stop: not ready any more");
-        tokio::select! {
-            () = tokio::time::sleep(delay) => false,
-            () = stop.wait() => true,
-        }
     };
-    // Its address is free before anything else is: connections that are open stay.
-    admin.abort();
-    // It ends as one that was aborted.
-    admin.await.unwrap_or_default();
-    end(
+    if let Ending::Asked = ending {
+        ending = upgrader
+            .withdraw()
+            .await
+            .map_or(Ending::Asked, Ending::Succeeded);
+    }
+    let last = LastSteps {
         running,
-        if at_once { Duration::ZERO } else { drain },
-        stop,
-        output,
-    )
-    .await;
-    Ok(())
+        admin,
+        copy,
+        closed,
+        shares_sockets: succession.is_open(),
+        drain_delay: delay,
+        drain,
+    };
+    last.take(ending, stop, output).await
+}
+
+/// What a front-end takes apart at its end.
+struct LastSteps {
+    running: Running,
+    admin: JoinHandle<()>,
+    copy: ListenerCopy,
+    /// Ends with the last connection of an operator.
+    closed: mpsc::Receiver<Infallible>,
+    /// The process that it was to succeed has its sockets as well.
+    shares_sockets: bool,
+    drain_delay: Duration,
+    drain: Duration,
+}
+
+impl LastSteps {
+    async fn take(self, ending: Ending, mut stop: Stop, output: Output) -> Result<(), Failure> {
+        let Self {
+            mut running,
+            admin,
+            copy,
+            mut closed,
+            shares_sockets,
+            drain_delay,
+            drain,
+        } = self;
+        let taken_over = match &ending {
+            Ending::Asked if !shares_sockets => Vec::new(),
+            Ending::Asked | Ending::Withdrawn => running.proxy.addresses().to_vec(),
+            Ending::Succeeded(successor) => successor.taken_over.clone(),
+        };
+        let is_succeeded = matches!(ending, Ending::Succeeded(_));
+        let mut patience = drain;
+        if is_succeeded {
+            running.plane.is_succeeded.store(true, Ordering::Relaxed);
+        } else {
+            running.plane.draining.store(true, Ordering::Relaxed);
+            notify::stopping();
+            if is_told_twice(drain_delay, &mut stop, output).await {
+                patience = Duration::ZERO;
+            }
+        }
+        // Its address is free before anything else is: connections that are open stay.
+        drop(copy);
+        admin.abort();
+        // It ends as one that was aborted.
+        admin.await.unwrap_or_default();
+        running.proxy.leave(&taken_over);
+        let answered = async {
+            if is_succeeded {
+                // What asked for the upgrade is answered, whatever else is open.
+                tokio::time::timeout(LAST_ANSWERS, closed.recv()).await.ok();
+            }
+        };
+        tokio::join!(answered, end(running, patience, stop, output));
+        match ending {
+            Ending::Asked | Ending::Succeeded(_) => Ok(()),
+            Ending::Withdrawn => Err(Failure::Failed("the former process goes on".into())),
+        }
+    }
+}
+
+/// Lets a load balancer notice that this front-end is to end; whether that is cut short.
+async fn is_told_twice(delay: Duration, stop: &mut Stop, output: Output) -> bool {
+    if delay.is_zero() {
+        return false;
+    }
+    output.event("stopping", "told to stop: not ready any more");
+    tokio::select! {
+        () = tokio::time::sleep(delay) => false,
+        () = stop.wait() => true,
+    }
+}
+
+/// The socket for operators, and a copy for a successor.
+struct AdminSocket {
+    listener: TcpListener,
+    copy: ListenerCopy,
+}
+
+/// See [`AdminSocket`].
+struct ListenerCopy {
+    configured: SocketAddr,
+    address: SocketAddr,
+    socket: OwnedFd,
+}
+
+impl AdminSocket {
+    /// One that was given, or a new one.
+    fn open(configured: SocketAddr, given: Vec<OwnedFd>, ports: Ports) -> Result<Self, Failure> {
+        let opened = match given.into_iter().next() {
+            Some(socket) => server::adopt(socket),
+            None => server::bind(configured, ports),
+        };
+        let copied = opened.and_then(|listener| {
+            let copy = ListenerCopy {
+                configured,
+                address: listener.local_addr()?,
+                socket: listener.as_fd().try_clone_to_owned()?,
+            };
+            Ok(Self { listener, copy })
+        });
+        copied.map_err(|error| cannot_listen(&format!("the admin address {configured}"), &error))
+    }
+}
+
+impl ListenerCopy {
+    /// What a successor is offered.
+    fn offer(&self, running: &Running, upgrades: u64) -> std::io::Result<Offer> {
+        Ok(Offer {
+            listeners: running.proxy.listening()?,
+            admin: self.try_clone()?,
+            learned: None,
+            upgrades,
+        })
+    }
+
+    fn try_clone(&self) -> std::io::Result<ListenerSockets> {
+        Ok(ListenerSockets {
+            configured: self.configured,
+            address: self.address,
+            sockets: vec![self.socket.try_clone()?],
+        })
+    }
 }
 
 /// The other front-ends, and which may ask this one for what. Front-ends know each other by a secret of their own, or
@@ -303,17 +474,18 @@ pub(crate) struct Running {
     pub(crate) watch: Option<Watch>,
     /// What the admin interface looks at.
     pub(crate) plane: Arc<Plane>,
+    /// Upgrades that are asked for; none once something carries them out.
+    pub(crate) upgrades: Option<upgrade::Requests>,
 }
 
 impl Running {
-    /// Starts everything but the admin interface. Needs a runtime around it, for health probes. What it `begun` with can
-    /// be reloaded; without that it stays as it is.
+    /// Starts everything but the admin interface. Needs a runtime around it, for health probes.
     pub(crate) fn start(
         front_end: FrontEnd,
-        begun: Option<Begun>,
-        kept: Kept,
+        start: Start,
         output: Output,
     ) -> Result<Self, Failure> {
+        let Start { begun, kept, given } = start;
         let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
         let proxy_config = ProxyConfig {
             thread_start: kept.in_data_plane(),
@@ -338,26 +510,22 @@ impl Running {
         let kept_file = OverridesFile::new(overrides_file);
         apply_overrides(&shared.throttles, throttles, &kept_file, &names, output)?;
         let reads = start_reads(reads, options, &shared).map_err(|error| failed(&error))?;
-        let resources = Resources::start(&resources, options).map_err(|error| failed(&error))?;
-        let resources = Arc::new(resources);
+        let resources = Resources::start(&resources, options).map(Arc::new);
+        let resources = resources.map_err(|error| failed(&error))?;
         let started = clock::now();
-        let proxy = Proxy::start(proxy_config, Arc::clone(&shared));
-        let mut proxy = proxy.map_err(|error| proxy_failure(&error))?;
+        let (desk, upgrades) = upgrade::desk(given.upgrades);
+        if given.is_successor {
+            wait_for_loads(&shared.table, reads.nodes(), clock::now);
+        }
+        let mut proxy = start_proxy(proxy_config, &shared, given.sockets, output)?;
         // The threads that follow need none.
         kept.settle()?;
         let watching =
             |culprits| front_end::watch(culprits, proxy.observed(), &shared, &resources, output);
         let watch = culprits.map(watching).transpose()?;
         let (probes, due) = mpsc::channel(probe::WAITING_MAX);
-        let driver = Driver::spawn(DriverParts {
-            director,
-            shared: Arc::clone(&shared),
-            reads: Arc::clone(&reads),
-            probes,
-            output,
-            clock: clock::now,
-        });
-        let driver = driver.map_err(|error| failed(&error))?;
+        let parts = driver_parts(director, &shared, &reads, probes, output);
+        let driver = Driver::spawn(parts).map_err(|error| failed(&error))?;
         let reach = reach(&driver, &proxy, &shared, &specs, output);
         let checks = probe::start(due, reach.clone());
         let cluster = begun.map(|begun| Arc::new(LiveCluster::new(begun, reach)));
@@ -378,17 +546,23 @@ impl Running {
             overrides: driver.overrides(),
             driver: driver.stats(),
             draining: AtomicBool::new(false),
+            upgrades: desk,
+            is_succeeded: AtomicBool::new(false),
         });
         Ok(Self {
             proxy,
             driver,
             watch,
             plane,
+            upgrades: Some(upgrades),
         })
     }
 
-    /// Begins to ask the other front-ends what requests they have.
-    fn ask_peers(&self, peers: Vec<PeerClient>, output: Output) {
+    /// Begins to watch the file, if that is wanted, and to ask the other front-ends what requests they have.
+    fn look_around(&self, peers: Vec<PeerClient>, output: Output) {
+        if let Some(cluster) = self.plane.cluster.as_ref().filter(|it| it.is_watched()) {
+            tokio::spawn(reload::watch::run(Arc::clone(cluster)));
+        }
         let Some(watch) = &self.watch else { return };
         for client in peers {
             tokio::spawn(peers::run(client, watch.asks(), output, clock::now));
@@ -417,6 +591,39 @@ impl Running {
             let text = format!("reading the load of {nodes} nodes every {interval}, at {priority}");
             output.event("reading", &text);
         }
+    }
+}
+
+/// Starts the data plane, with the sockets that are given for its listeners.
+fn start_proxy(
+    config: ProxyConfig,
+    shared: &Arc<Shared>,
+    mut given: GivenSockets,
+    output: Output,
+) -> Result<Proxy, Failure> {
+    let listeners = config.listeners.iter();
+    let adopted = listeners.map(|it| given.take(Role::Listener, it.address));
+    let adopted = adopted.collect();
+    given.close_rest(output);
+    let proxy = Proxy::start_with(config, Arc::clone(shared), adopted);
+    proxy.map_err(|error| proxy_failure(&error))
+}
+
+/// What the driver works on.
+fn driver_parts(
+    director: Director,
+    shared: &Arc<Shared>,
+    reads: &Arc<Reads>,
+    probes: mpsc::Sender<Ask>,
+    output: Output,
+) -> DriverParts {
+    DriverParts {
+        director,
+        shared: Arc::clone(shared),
+        reads: Arc::clone(reads),
+        probes,
+        output,
+        clock: clock::now,
     }
 }
 
@@ -510,120 +717,4 @@ fn reopen_log(log: LogReopener, output: Output) {
             &format!("access log: not opened anew, the file that is open stays in use: {why}"),
         ),
     });
-}
-
-fn reader_options(front_end: &FrontEnd) -> ReaderOptions {
-    ReaderOptions {
-        interval: front_end.interval,
-        timeout: front_end.timeout,
-        realtime: front_end.realtime,
-    }
-}
-
-fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
-    let mut limits = proxy_limits(&front_end.limits);
-    if let Some(shares) = front_end.open_files {
-        limits.connections = shares.connections;
-        limits.lingering = shares.lingering;
-    }
-    ProxyConfig {
-        listeners: front_end
-            .listeners
-            .iter()
-            .map(|address| ListenerConfig { address: *address })
-            .collect(),
-        ports: front_end.ports,
-        workers: workers(&front_end.limits),
-        seed: front_end.seed.unwrap_or_else(seed),
-        limits,
-        timeouts: proxy_timeouts(&front_end.timeouts),
-        sites: front_end.sites.clone(),
-        forwarded: front_end.forwarded.clone(),
-        log: front_end.log.clone(),
-        node_header: front_end.node_header,
-        events: front_end.culprits.as_ref().map_or(0, |_| EVENTS),
-        clock: clock::now,
-        thread_start: |_| Ok(()),
-    }
-}
-
-/// How many workers a front-end has.
-pub(crate) fn workers(limits: &LimitsFile) -> usize {
-    match limits.workers.value {
-        Auto::Auto => available_parallelism().map_or(1, usize::from),
-        Auto::Set(workers) => workers as usize,
-    }
-}
-
-/// Most requests that throttles hold. Each has a connection: half of them stay for all others, and of
-/// those a delay experiment has half at most.
-fn held_max(config: &ProxyConfig) -> usize {
-    config.limits.connections / 2
-}
-
-fn proxy_limits(limits: &LimitsFile) -> Limits {
-    Limits {
-        connections: limits.connections.value as usize,
-        tunnels: limits.tunnels.value as usize,
-        fields: limits.fields.value as usize,
-        head_bytes: limits.head.bytes(),
-        uri_bytes: limits.uri.bytes(),
-        body_rate: limits.body_rate.value.0,
-        throttled_rate: limits.throttled_rate.value.0,
-        body_bytes: limits.body.value.map(|size| size.0),
-        buffer_bytes: limits.buffer.bytes(),
-        pool_per_node: limits.pool_per_node.value as usize,
-        tries: limits.tries.value,
-        ..Limits::default()
-    }
-}
-
-fn proxy_timeouts(timeouts: &TimeoutsFile) -> Timeouts {
-    Timeouts {
-        client_head: timeouts.client_head.value,
-        client_idle: timeouts.client_idle.value,
-        connect: timeouts.connect.value,
-        response_head: timeouts.response_head.value,
-        body_idle: timeouts.body_idle.value,
-        throttled_idle: timeouts.throttled_idle.value,
-        request_body: timeouts.request_body.value,
-        response_body: timeouts.response_body.value,
-        tunnel_idle: timeouts.tunnel_idle.value,
-        leaving: timeouts.drain.value,
-        upstream_idle: timeouts.upstream_idle.value,
-        keepalive: timeouts.tcp_keepalive.value,
-        ..Timeouts::default()
-    }
-}
-
-/// A number that differs between front-ends: the standard library keys its hashers from the
-/// system's randomness.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use tidegate_core::retry_budget::RetryConfig;
-    use tidegate_proxy::{AnswerConfig, PriorityConfig};
-
-    use super::*;
-    use crate::config::file::{ConfigFile, defaults};
-
-    /// The file's defaults are the data plane's own: a change of one shows the other.
-    #[test]
-    fn defaults_are_those_of_the_data_plane() {
-        let file: ConfigFile = defaults();
-        assert_eq!(proxy_limits(&file.limits), Limits::default());
-        assert_eq!(proxy_timeouts(&file.timeouts), Timeouts::default());
-        let text = "[[listener]]\naddress = \"127.0.0.1:8080\"\n[[site]]\nname = \"a\"\n\
-                    [[node]]\nname = \"n\"\naddress = \"10.0.0.1:80\"\nsite = \"a\"\n";
-        let config = Config::parse(text, "test.toml", Path::new("")).unwrap();
-        let site = &config.front_end.unwrap().sites[0];
-        assert_eq!(site.answers, AnswerConfig::default());
-        assert_eq!(site.priorities, PriorityConfig::default());
-        assert_eq!(site.retry, RetryConfig::default());
-        assert_eq!(site.sessions, None);
-    }
 }

@@ -168,6 +168,8 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         culprits: Some(Asks::with(found())),
         overrides: driver.overrides(),
         driver: driver.stats(),
+        upgrades: crate::upgrade::desk(0).0,
+        is_succeeded: AtomicBool::new(false),
         draining: AtomicBool::new(false),
     };
     (driver, Arc::new(plane))

@@ -112,6 +112,12 @@ pub(crate) async fn accept(clients: Rc<Clients>, listener: Listener) {
         () = accept_for_ever(&clients, &listener) => {}
         () = clients.worker.base.drain.begun() => {}
     }
+    let address = listener.socket().local_addr();
+    let address = address.ok().and_then(|address| address.as_socket());
+    if address.is_some_and(|address| clients.worker.base.drain.is_taken_over(address)) {
+        // The other process serves whatever waits, and a filter would be on its socket, too.
+        return;
+    }
     // Clients that are connected already, or think so, would be reset when the socket closes.
     // Mostly the closer has put the filter there. Where neither may, those that are still new are served as well.
     stop_new(&listener.socket()).unwrap_or_default();

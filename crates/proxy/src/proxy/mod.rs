@@ -7,6 +7,7 @@ mod timers;
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -24,7 +25,7 @@ use crate::record::log::{LogReopener, Writer};
 use crate::record::observed::Observed;
 use crate::record::reason::Reason;
 use crate::record::stats::{Snapshot, Stats};
-use crate::sockets::{listen_again, listen_first};
+use crate::sockets::{ListenerSockets, adopt, listen_again, listen_first};
 use crate::worker::seats::AllSeats;
 use crate::worker::sites::SiteSettings;
 use crate::worker::{Shared, SiteSetter};
@@ -108,7 +109,17 @@ pub struct Proxy {
 
 impl Proxy {
     /// Opens the sockets and starts the workers.
-    pub fn start(mut config: ProxyConfig, shared: Arc<Shared>) -> Result<Self, ProxyError> {
+    pub fn start(config: ProxyConfig, shared: Arc<Shared>) -> Result<Self, ProxyError> {
+        Self::start_with(config, shared, Vec::new())
+    }
+
+    /// The same with sockets that listen already, in the order of the listeners: another process's, or the service
+    /// manager's. A listener without any opens its own.
+    pub fn start_with(
+        mut config: ProxyConfig,
+        shared: Arc<Shared>,
+        adopted: Vec<Vec<OwnedFd>>,
+    ) -> Result<Self, ProxyError> {
         let count = config.workers.max(1);
         if shared.stats.workers() < count {
             return Err(ProxyError::Counters {
@@ -116,8 +127,9 @@ impl Proxy {
                 want: count,
             });
         }
-        let (addresses, sockets) = listen(&config, count)?;
-        let closer = Closer::start(&sockets, config.thread_start).map_err(ProxyError::Worker)?;
+        let Listening { listeners, sockets } = listen(&config, count, adopted)?;
+        let addresses = listeners.iter().map(|listener| listener.address).collect();
+        let closer = Closer::start(listeners, config.thread_start).map_err(ProxyError::Worker)?;
         let writer = match config.log.format {
             LogFormat::Off => None,
             LogFormat::Json | LogFormat::Combined => Some(
@@ -205,6 +217,11 @@ impl Proxy {
         self.sites.clone()
     }
 
+    /// Its listening sockets, for a successor. None once it drains.
+    pub fn listening(&self) -> io::Result<Vec<ListenerSockets>> {
+        self.closer.as_ref().map_or(Ok(Vec::new()), Closer::sockets)
+    }
+
     /// What it counts.
     pub fn stats(&self) -> &Arc<Stats> {
         &self.shared.stats
@@ -233,12 +250,18 @@ impl Proxy {
 
     /// Takes in nothing new from now on.
     pub fn begin_drain(&mut self) {
+        self.leave(&[]);
+    }
+
+    /// The same where another process has the sockets at these addresses, and accepts there: to clients nothing changes.
+    pub fn leave(&mut self, taken_over: &[SocketAddr]) {
         if self.drained_from.is_none() {
             self.drained_from = Some(self.shared.stats.snapshot());
             if let Some(closer) = self.closer.take() {
-                closer.close();
+                closer.close(taken_over);
             }
-            self.commands.send_replace(Command::Drain);
+            let drain = Command::Drain(taken_over.to_vec());
+            self.commands.send_replace(drain);
         }
     }
 
@@ -288,29 +311,58 @@ impl Drop for Proxy {
     }
 }
 
-type Sockets = Vec<Vec<Socket>>;
+/// Where a data plane listens.
+struct Listening {
+    listeners: Vec<ListenerSockets>,
+    /// By worker.
+    sockets: Vec<Vec<Socket>>,
+}
 
-/// A socket per worker and listener. The first finds a free port where none is given.
-fn listen(config: &ProxyConfig, workers: usize) -> Result<(Vec<SocketAddr>, Sockets), ProxyError> {
-    let mut addresses = Vec::new();
-    let mut sockets: Sockets = (0..workers).map(|_| Vec::new()).collect();
+/// Sockets for each worker and listener. The first finds a free port where none is given. Of those that were adopted
+/// each has its worker, whose number may be another one than before: a connection that waits in one would be lost with it.
+fn listen(
+    config: &ProxyConfig,
+    workers: usize,
+    adopted: Vec<Vec<OwnedFd>>,
+) -> Result<Listening, ProxyError> {
     let keepalive = config.timeouts.keepalive;
+    let mut listening = Listening {
+        listeners: Vec::new(),
+        sockets: (0..workers).map(|_| Vec::new()).collect(),
+    };
+    let mut adopted = adopted.into_iter();
     for listener in &config.listeners {
-        let mut address = listener.address;
-        let failed = |error| ProxyError::Listen { address, error };
-        let mut first = Some(listen_first(address, config.ports, keepalive).map_err(failed)?);
-        let bound = first.as_ref().map(Socket::local_addr).transpose();
-        if let Some(bound) = bound.map_err(failed)?.and_then(|bound| bound.as_socket()) {
-            address = bound;
+        let configured = listener.address;
+        let failed = |error| ProxyError::Listen {
+            address: configured,
+            error,
+        };
+        let given = adopted.next().unwrap_or_default().into_iter();
+        let given = given.map(|socket| adopt(socket, keepalive));
+        let mut own = given.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+        let is_adopted = !own.is_empty();
+        if !is_adopted {
+            own.push(listen_first(configured, config.ports, keepalive).map_err(failed)?);
         }
-        for sockets in &mut sockets {
-            let socket = match first.take() {
-                Some(first) => Ok(first),
-                None => listen_again(address, keepalive),
+        let address = own[0].local_addr().map_err(failed)?;
+        let address = address.as_socket().unwrap_or(configured);
+        while own.len() < workers {
+            let more = match listen_again(address, keepalive) {
+                // Of a port that is another user's, or not shared: two workers accept at one socket.
+                Err(_) if is_adopted => own[0].try_clone(),
+                made => made,
             };
-            sockets.push(socket.map_err(|error| ProxyError::Listen { address, error })?);
+            own.push(more.map_err(|error| ProxyError::Listen { address, error })?);
         }
-        addresses.push(address);
+        let copies = own.iter().map(|socket| Ok(socket.try_clone()?.into()));
+        listening.listeners.push(ListenerSockets {
+            configured,
+            address,
+            sockets: copies.collect::<io::Result<_>>().map_err(failed)?,
+        });
+        for (index, socket) in own.into_iter().enumerate() {
+            listening.sockets[index % workers].push(socket);
+        }
     }
-    Ok((addresses, sockets))
+    Ok(listening)
 }

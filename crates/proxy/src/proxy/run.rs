@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use socket2::Socket;
@@ -14,12 +15,12 @@ use crate::record::reason::Reason;
 use crate::worker::Worker;
 
 /// What the workers are to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     /// Go on.
     Run,
-    /// Take in nothing new, and end when all is done.
-    Drain,
+    /// Take in nothing new, and end when all is done. At these addresses another process accepts.
+    Drain(Vec<SocketAddr>),
     /// End now.
     Cut,
 }
@@ -43,10 +44,11 @@ pub(super) async fn run(
     timers.spawn_local(Rc::clone(&worker.throttles).run_timers());
     let stopped = async {
         let command = tokio::select! {
-            command = commands.wait_for(|command| *command != Command::Run) => command,
+            command = commands.wait_for(|command| *command != Command::Run) => command.map(|it| it.clone()),
             failed = failure(&mut accepting) => return Err(failed),
         };
-        if command.is_ok_and(|command| *command == Command::Drain) {
+        if let Ok(Command::Drain(taken_over)) = command {
+            worker.base.drain.leave(&taken_over);
             tokio::select! {
                 () = drain(&clients, &mut accepting, sockets) => {}
                 _ = commands.wait_for(|command| *command == Command::Cut) => {}

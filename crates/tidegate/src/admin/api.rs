@@ -19,7 +19,7 @@ use super::exposition::Format;
 use super::page;
 use super::plane::Plane;
 use super::{metrics, status, throttles, why};
-use crate::models::{ApiError, Overridden};
+use crate::models::{ApiError, Overridden, Upgraded};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -59,6 +59,15 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
             }
             let (body, releases) = (request.body().clone(), *order == "release");
             apart(plane, move |plane| override_class(plane, &body, releases)).await
+        }
+        ["api", "upgrade"] => {
+            if *request.method() != Method::POST {
+                return not_allowed("POST");
+            }
+            match plane.upgrades.upgrade().await {
+                Ok(process) => json(StatusCode::OK, &Upgraded { process }),
+                Err(why) => error(StatusCode::SERVICE_UNAVAILABLE, &why),
+            }
         }
         ["api", "culprits", "experiment"] if *request.method() == Method::POST => {
             begin_experiment(plane, request.body()).await

@@ -159,6 +159,12 @@ impl Scene<'_> {
         );
         let ejections = driver.ejections.load(Ordering::Relaxed);
         counter(text, "tidegate_ejections", "Nodes ejected.", ejections);
+        let upgrades = &self.plane.upgrades;
+        let (done, failed) = (upgrades.done(), upgrades.failed());
+        let help = "Times that a new process has taken over, each from the one before.";
+        counter(text, "tidegate_upgrades", help, done);
+        let help = "Upgrades that this process has tried in vain.";
+        counter(text, "tidegate_upgrades_failed", help, failed);
     }
 
     fn requests(&self, text: &mut Text) {

@@ -11,6 +11,7 @@
 //! | `/api/why/NAME` | why a node gets what it gets, how a site chooses, what slows a class |
 //! | `/api/throttles` | which classes are throttled, and what that does |
 //! | `POST /api/nodes/NAME/{drain,ready,maint}` | runtime overrides of nodes |
+//! | `POST /api/upgrade` | a new process takes over |
 //! | `POST /api/throttle`, `POST /api/release` | runtime overrides of classes |
 //!
 //! It reads the shared tables and tells the driver; it decides nothing and no worker ever waits

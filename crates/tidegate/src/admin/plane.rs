@@ -17,6 +17,7 @@ use crate::overrides_file::OverridesFile;
 use crate::reads::Reads;
 use crate::reload::{LiveCluster, Specs};
 use crate::resources::Resources;
+use crate::upgrade::Desk;
 use tidegate_culprits::live::{Asks, Finding};
 
 /// The window of the last seconds is one to two of these long.
@@ -55,6 +56,10 @@ pub(crate) struct Plane {
     pub(crate) driver: Arc<DriverStats>,
     /// Asked to stop; requests in flight end by themselves.
     pub(crate) draining: AtomicBool,
+    /// Where an upgrade is asked for.
+    pub(crate) upgrades: Desk,
+    /// Another process has taken over: to clients of this interface nothing changes but the connection.
+    pub(crate) is_succeeded: AtomicBool,
     /// Counters of some seconds ago.
     pub(crate) window: Mutex<Window>,
 }

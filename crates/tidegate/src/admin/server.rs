@@ -6,12 +6,15 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::CONNECTION;
 use http::request::Parts;
-use http::{Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
@@ -19,6 +22,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tidegate_proxy::{Ports, listen_first};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::Sender;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -51,13 +55,21 @@ pub(crate) fn bind(address: SocketAddr, ports: Ports) -> std::io::Result<TcpList
     TcpListener::from_std(socket.into())
 }
 
+/// A socket that listens there already.
+pub(crate) fn adopt(socket: OwnedFd) -> std::io::Result<TcpListener> {
+    let socket = std::net::TcpListener::from(socket);
+    socket.set_nonblocking(true)?;
+    TcpListener::from_std(socket)
+}
+
 /// Serves, and keeps the window of the last seconds, until the task is dropped. Each request is
-/// answered from the plane that is shown at that moment.
+/// answered from the plane that is shown at that moment. `open` is dropped with the last connection.
 pub(crate) async fn serve(
     listener: TcpListener,
     plane: impl Fn() -> Arc<Plane> + Clone + Send + Sync + 'static,
     access: Access,
     output: Output,
+    open: Sender<Infallible>,
 ) {
     let shown = plane.clone();
     tokio::spawn(async move {
@@ -66,7 +78,9 @@ pub(crate) async fn serve(
             shown().turn_window();
         }
     });
-    let desk = Arc::new(Desk::new(plane, access, output));
+    let mut desk = Desk::new(plane, access, output);
+    desk.open = Some(open);
+    let desk = Arc::new(desk);
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -85,6 +99,8 @@ pub(super) struct Desk<P> {
     output: Output,
     seats: Mutex<Seats<AbortHandle>>,
     refusals: Mutex<RefusalLog>,
+    /// For what waits until all connections are closed.
+    open: Option<Sender<Infallible>>,
 }
 
 /// A connection's seat, given back however it ends.
@@ -105,6 +121,7 @@ impl<P> Desk<P> {
             output,
             seats: Mutex::new(Seats::new()),
             refusals: Mutex::default(),
+            open: None,
         }
     }
 
@@ -188,10 +205,15 @@ impl<P: Fn() -> Arc<Plane> + Send + Sync + 'static> Desk<P> {
             }
             Err(refusal) => refusal,
         };
-        let answer = match right {
+        let mut answer = match right {
             Right::Exchange(proven) => self.access.seal(answer, proven.as_ref(), now).await,
             Right::Open | Right::All => answer,
         };
+        if plane.is_succeeded.load(Ordering::Relaxed) {
+            // The next question goes to the process that has taken over.
+            let close = HeaderValue::from_static("close");
+            answer.headers_mut().insert(CONNECTION, close);
+        }
         if let Some(seat) = known {
             self.seats().end(seat);
         }

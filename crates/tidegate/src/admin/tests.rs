@@ -482,6 +482,7 @@ fn serve() -> (Driver, std::net::SocketAddr) {
                 move || Arc::clone(&plane),
                 Access::default(),
                 Output::QUIET,
+                tokio::sync::mpsc::channel(1).0,
             )
             .await;
         });
@@ -496,6 +497,7 @@ fn the_command_lines_client_is_understood() {
         address,
         named_by: crate::client::NamedBy::Default,
         token: None,
+        patience: crate::client::TIMEOUT,
     };
     let status: Status = client.get("/api/status").unwrap();
     assert_eq!(status.sites.len(), 2);

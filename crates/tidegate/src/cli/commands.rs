@@ -1,6 +1,7 @@
 //! What each command does.
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::CommandFactory;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -18,9 +19,12 @@ use crate::culprits;
 use crate::demo;
 use crate::doctor::{self, log_note, state_note};
 use crate::failure::Failure;
-use crate::models::{Overridden, Reloaded, Status, Why};
+use crate::models::{Overridden, Reloaded, Status, Upgraded, Why};
 use crate::output::Output;
 use tidegate_proxy::PortSharing;
+
+/// Longest wait for a new process that is to take over.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Does it.
 pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
@@ -40,6 +44,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Maint(order) => override_node(&order, "maint", output),
         Command::Throttle(args) => throttle::throttle(&args, output),
         Command::Release { class, admin } => throttle::release(class, &admin, output),
+        Command::Upgrade { admin } => upgrade(&admin, output),
         Command::Simulate(args) => crate::simulate::run(&args, output),
         Command::Culprits(args) => culprits::command::run(&args, output),
         Command::Completions { shell } => {
@@ -140,6 +145,13 @@ fn override_node(order: &OverrideArgs, state: &str, output: Output) -> Result<()
     if let Some(warning) = &done.warning {
         text.push_str(&format!("\nwarning: {warning}"));
     }
+    Ok(output.result(&text, &done)?)
+}
+
+fn upgrade(args: &AdminArgs, output: Output) -> Result<(), Failure> {
+    let client = args.client()?.patient(UPGRADE_TIMEOUT);
+    let done: Upgraded = client.post("/api/upgrade").map_err(Failure::Failed)?;
+    let text = format!("process {} has taken over", done.process);
     Ok(output.result(&text, &done)?)
 }
 

@@ -19,6 +19,7 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::output::Output;
 use crate::simulate::SimulateArgs;
+use crate::upgrade::successor;
 use quick::SourceArgs;
 
 /// A load-aware front tier for clusters of web servers.
@@ -92,6 +93,11 @@ enum Command {
         #[command(flatten)]
         admin: AdminArgs,
     },
+    /// Have a new process take a front-end's place, without a client noticing: after its program was replaced.
+    Upgrade {
+        #[command(flatten)]
+        admin: AdminArgs,
+    },
     /// Play policies against modelled clusters in virtual time.
     Simulate(SimulateArgs),
     /// Tell which requests load which resource: of a running front-end, or from access logs and sysstat.
@@ -133,6 +139,7 @@ struct OverrideArgs {
 
 /// Runs the command of the process's arguments.
 pub(crate) fn main() -> ExitCode {
+    successor::attend();
     let cli = Cli::parse();
     let output = Output {
         json: cli.json,
@@ -140,7 +147,10 @@ pub(crate) fn main() -> ExitCode {
     };
     match commands::run(cli.command, output) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(output),
+        Err(failure) => {
+            successor::fail(&failure.text());
+            failure.report(output)
+        }
     }
 }
 

@@ -20,8 +20,7 @@ use crate::config::values::Auto;
 use crate::config::{Culprits, FrontEnd, NodeRead};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::privilege::Kept;
-use crate::run::Running;
+use crate::run::{Running, Start};
 
 /// Time between two reads of a node's record, and for one read.
 const INTERVAL: Duration = Duration::from_millis(1);
@@ -46,7 +45,7 @@ impl FrontEnds {
             let spec = cluster.spec(policy, machines.nodes.addresses());
             let front_end = front_end(spec, machines, None, seed);
             // Their events are everyday ones here, six times over.
-            running.push(Running::start(front_end, None, Kept::All, Output::QUIET)?);
+            running.push(Running::start(front_end, Start::plain(), Output::QUIET)?);
         }
         Ok(Self { running })
     }

@@ -10,6 +10,7 @@ use crate::admin::{Access, server};
 use crate::failure::Failure;
 use crate::output::Output;
 use tidegate_proxy::Ports;
+use tokio::sync::mpsc;
 
 /// See the module.
 #[derive(Debug)]
@@ -30,7 +31,13 @@ impl Page {
         let plane = Arc::new(ArcSwap::new(plane));
         let shown = Arc::clone(&plane);
         let planes = move || shown.load_full();
-        let served = server::serve(listener, planes, Access::default(), Output::QUIET);
+        let served = server::serve(
+            listener,
+            planes,
+            Access::default(),
+            Output::QUIET,
+            mpsc::channel(1).0,
+        );
         tokio::spawn(served);
         Ok(Self { plane, address })
     }

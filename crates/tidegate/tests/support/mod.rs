@@ -28,6 +28,17 @@ impl Process {
         )
     }
 
+    /// The same with the input that the command has.
+    pub(crate) fn start_with_input(command: &mut Command) -> Self {
+        let name = format!("{command:?}");
+        let started = command.spawn();
+        Self(started.unwrap_or_else(|error| panic!("{name}: {error}")))
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
     /// Sends a signal by its name, as `kill` knows it.
     pub(crate) fn signal(&self, name: &str) {
         signal(self.0.id(), name);

@@ -68,7 +68,14 @@ fn server(access: Access) -> (Driver, SocketAddr) {
         testing::runtime().block_on(async move {
             let listener = bind((HERE, 0).into(), Ports::default()).unwrap();
             bound.send(listener.local_addr().unwrap()).unwrap();
-            serve(listener, move || Arc::clone(&plane), access, Output::QUIET).await;
+            serve(
+                listener,
+                move || Arc::clone(&plane),
+                access,
+                Output::QUIET,
+                tokio::sync::mpsc::channel(1).0,
+            )
+            .await;
         });
     });
     (driver, address.recv().unwrap())

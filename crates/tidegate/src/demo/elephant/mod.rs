@@ -36,8 +36,7 @@ use crate::config::Culprits;
 use crate::failure::Failure;
 use crate::models::{LimitsModel, ThrottleRequest};
 use crate::output::Output;
-use crate::privilege::Kept;
-use crate::run::Running;
+use crate::run::{Running, Start};
 use crate::signals::Stop;
 use report::{Phase, Summary, ThrottleSummary, ms, rounded};
 use shop::{NODES, Shop};
@@ -161,7 +160,7 @@ fn start(machines: &Machines, seed: u64) -> Result<Running, Failure> {
     };
     let seed = Stream::Picker(0).prng(seed).bits();
     let front_end = front_end(spec, machines, Some(culprits), seed);
-    Running::start(front_end, None, Kept::All, Output::QUIET)
+    Running::start(front_end, Start::plain(), Output::QUIET)
 }
 
 /// The shop as this machine can carry it, and what is to be said of that.
