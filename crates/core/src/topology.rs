@@ -4,6 +4,7 @@
 //! goes to another one only when nothing means the old one any more; a site's only to a site of the same name.
 
 mod change;
+pub mod discovered;
 mod health;
 pub mod routes;
 
