@@ -12,40 +12,8 @@ use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use support::server::server;
 use support::{FrontEnd, eventually, folder, tidegate};
-
-/// A server that answers every request with its name.
-fn server(name: &'static str) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let stream = stream.unwrap();
-            std::thread::spawn(move || serve(&stream, name));
-        }
-    });
-    address
-}
-
-fn serve(mut stream: &TcpStream, name: &str) {
-    let mut reader = BufReader::new(stream);
-    loop {
-        let mut line = String::new();
-        while line != "\r\n" {
-            line.clear();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-        }
-        let answer = format!(
-            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{name}",
-            name.len()
-        );
-        if stream.write_all(answer.as_bytes()).is_err() {
-            return;
-        }
-    }
-}
 
 /// A cluster as a configuration has it.
 #[derive(Clone, Debug, Default)]
@@ -284,6 +252,7 @@ fn a_dry_run_is_a_plan_and_what_needs_a_restart_is_named() {
         &format!("+ node n2 \"{b}\""),
         "~ [cluster]: front_ends = 1 -> 2",
         "needs a restart:\n~ [limits]: connections = 7000 -> 99",
+        "note: discovery of culprits goes on with the sites and nodes of the start",
         "nothing was done: a dry run",
     ];
     for line in lines {

@@ -5,13 +5,14 @@
 mod support;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use support::server::server;
 use support::{eventually, folder, free_address, request, signal, tidegate};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,44 +44,6 @@ impl Drop for FrontEnd {
     }
 }
 
-/// A node that answers every request with `ok`, and agrees to tunnels.
-fn node() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let stream = stream.unwrap();
-            std::thread::spawn(move || serve(stream));
-        }
-    });
-    address
-}
-
-fn serve(mut stream: TcpStream) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if reader.read_line(&mut head).unwrap_or(0) == 0 {
-                return;
-            }
-        }
-        let tunnel = head.contains("upgrade: x");
-        let answer = match tunnel {
-            true => "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
-            false => "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
-        };
-        if stream.write_all(answer.as_bytes()).is_err() {
-            return;
-        }
-        if tunnel {
-            // Until it is closed.
-            drop(reader.read_to_end(&mut Vec::new()));
-            return;
-        }
-    }
-}
-
 struct Scene {
     folder: PathBuf,
     config: PathBuf,
@@ -97,7 +60,7 @@ impl Scene {
             "admin = {{ address = \"{admin}\" }}\nlistener = [{{ address = \"{web}\" }}]\n\
              site = [{{ name = \"shop\" }}]\n\
              node = [{{ name = \"n1\", site = \"shop\", address = \"{}\" }}]\n{more}",
-            node()
+            server("ok")
         );
         std::fs::write(&config, text).unwrap();
         Self {

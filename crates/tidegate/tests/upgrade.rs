@@ -5,7 +5,7 @@
 mod support;
 
 use std::cell::RefCell;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -14,49 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
+use support::server::{head, server};
 use support::{PATIENCE, Process, Response, eventually, folder, free_address, request, signal};
 
 const TUNNEL: &str =
     "GET /socket HTTP/1.1\r\nhost: shop\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
-
-/// A node that answers every request with `ok`, and echoes what comes through a tunnel.
-fn node() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let stream = stream.unwrap();
-            std::thread::spawn(move || serve(stream));
-        }
-    });
-    address
-}
-
-fn serve(mut stream: TcpStream) -> Option<()> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
-    loop {
-        let head = head(&mut reader)?;
-        if head.contains("upgrade: x") {
-            let answer =
-                "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
-            stream.write_all(answer.as_bytes()).ok()?;
-            std::io::copy(&mut reader, &mut stream).ok()?;
-            return None;
-        }
-        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-        stream.write_all(answer.as_bytes()).ok()?;
-    }
-}
-
-fn head(reader: &mut impl BufRead) -> Option<String> {
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut head).unwrap_or(0) == 0 {
-            return None;
-        }
-    }
-    Some(head)
-}
 
 /// A front-end that is started by a name of its own, which may lead to another program later.
 struct Scene {
@@ -73,7 +35,7 @@ impl Scene {
     fn new(name: &str) -> Self {
         let folder = folder(&format!("upgrade-{name}"));
         let scene = Self {
-            node: node(),
+            node: server("ok"),
             web: free_address(),
             admin: free_address(),
             first: RefCell::new(None),

@@ -39,6 +39,10 @@ use crate::output::Output;
 use crate::reads::WantedReads;
 use plan::Plan;
 
+/// What is not followed yet.
+const UNWATCHED: &str = "discovery of culprits goes on with the sites and nodes of the start: a new process, as by \
+                         `tidegate upgrade`, has these";
+
 /// Sites as the configuration has them, by [`SiteId`]; the topology does not keep their hosts.
 pub(crate) type Specs = Arc<ArcSwap<Vec<SiteSpec>>>;
 
@@ -257,6 +261,13 @@ impl LiveCluster {
             format!("{path} cannot be read any more by this process: what it held before goes on")
         }));
         notes.extend(unseen(&state.begun, &next));
+        let watched = front_end.culprits.is_some();
+        notes.extend(
+            changes
+                .iter()
+                .find(|it| watched && it.is_members())
+                .map(|_| UNWATCHED.into()),
+        );
         let mut reloaded = Reloaded {
             applied: false,
             changes,
@@ -349,7 +360,7 @@ impl LiveCluster {
                     output.event("note", &format!("note: {note}"));
                 }
                 let text = format!(
-                    "the configuration is in force: {} changes, {} that need a restart",
+                    "the configuration is in force; changes: {}, and {} that need a restart",
                     reloaded.changes.len(),
                     reloaded.restart.len()
                 );

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
 pub(crate) mod culprits;
+pub(crate) mod server;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

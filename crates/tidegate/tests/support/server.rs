@@ -1,0 +1,46 @@
+//! A server of the tests' own.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+/// Answers every request with its name, and echoes what comes through a tunnel, until the test ends.
+pub(crate) fn server(name: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            std::thread::spawn(move || serve(stream, name));
+        }
+    });
+    address
+}
+
+/// Until the client has left.
+fn serve(mut stream: TcpStream, name: &str) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    loop {
+        let head = head(&mut reader)?;
+        if head.contains("upgrade: x") {
+            let answer =
+                "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+            stream.write_all(answer.as_bytes()).ok()?;
+            std::io::copy(&mut reader, &mut stream).ok()?;
+            return None;
+        }
+        let length = name.len();
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{name}");
+        stream.write_all(answer.as_bytes()).ok()?;
+    }
+}
+
+/// The next head; none once there is no more.
+pub(crate) fn head(reader: &mut impl BufRead) -> Option<String> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).unwrap_or(0) == 0 {
+            return None;
+        }
+    }
+    Some(head)
+}
