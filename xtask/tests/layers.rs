@@ -52,6 +52,15 @@ const CRATES: &[(&str, Layers)] = &[
             &["fuzzing", "search"],
         ],
     ),
+    (
+        "discover",
+        &[
+            &["backoff", "name", "source"],
+            &["dns", "file"],
+            &["sources"],
+            &["watch"],
+        ],
+    ),
     ("emulator", &[&["antagonist", "load", "server"], &["nodes"]]),
     (
         "lab",

@@ -18,6 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tidegate-proxy", &["tidegate-core"]),
     ("tidegate-sim", &["tidegate-core"]),
     ("tidegate-culprits", &["tidegate-core"]),
+    ("tidegate-discover", &["tidegate-core"]),
     (
         "tidegate-emulator",
         &["tidegate-core", "tidegate-remote", "tidegate-sim"],
@@ -38,6 +39,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "tidegate-core",
             "tidegate-culprits",
+            "tidegate-discover",
             "tidegate-remote",
             "tidegate-node",
             "tidegate-proxy",
