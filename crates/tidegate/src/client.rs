@@ -141,6 +141,12 @@ impl Client {
         }
     }
 
+    /// Asks for something, in a runtime that is there.
+    pub(crate) async fn get_soon<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+        let (status, body) = self.answer_soon(Method::GET, path, Bytes::new()).await?;
+        understood(self.address, status, &body).map_err(|error| self.said(&error))
+    }
+
     /// Asks for something.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
         self.ask(Method::POST, path, Bytes::new())

@@ -33,7 +33,9 @@ mod simulate;
 mod state;
 #[cfg(test)]
 mod testing;
+mod text;
 mod token;
+mod top;
 mod upgrade;
 
 use std::process::ExitCode;

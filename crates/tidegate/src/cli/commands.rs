@@ -38,6 +38,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Config(source) => effective(&source, output),
         Command::Reload { dry_run, admin } => reload(dry_run, &admin, output),
         Command::Status { admin } => status(&admin, output),
+        Command::Top(args) => crate::top::run(&args, output),
         Command::Why { name, top, admin } => why(&name, top, &admin, output),
         Command::Drain(order) => override_node(&order, "drain", output),
         Command::Ready(order) => override_node(&order, "ready", output),

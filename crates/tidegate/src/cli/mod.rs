@@ -19,6 +19,7 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::output::Output;
 use crate::simulate::SimulateArgs;
+use crate::top::TopArgs;
 use crate::upgrade::successor;
 use quick::SourceArgs;
 
@@ -68,6 +69,8 @@ enum Command {
         #[command(flatten)]
         admin: AdminArgs,
     },
+    /// Watch sites, nodes, loads and the last requests of a running front-end; `?` explains the keys.
+    Top(TopArgs),
     /// Say why a node gets the requests that it gets, how a site chooses, what slows a class.
     Why {
         /// A node, a site, or a throttled class like `GET /search/*`.

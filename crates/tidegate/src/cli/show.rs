@@ -3,9 +3,10 @@
 use tidegate_culprits::table;
 
 use crate::models::{
-    Apart, Decision, NodeStatus, Quantiles, Reloaded, SiteStatus, Status, TermStatus,
-    ThrottleStatus, Throttles, Why, WhySiteNode, grown_reason,
+    Apart, Decision, NodeStatus, Reloaded, SiteStatus, Status, TermStatus, ThrottleStatus,
+    Throttles, Why, WhySiteNode, grown_reason,
 };
+use crate::text::{duration, limits, percent, quantiles, queue, seconds, state};
 
 /// `tidegate status`.
 pub(super) fn status(status: &Status) -> String {
@@ -136,14 +137,6 @@ pub(super) fn throttles(throttles: &Throttles) -> String {
     out
 }
 
-/// A throttle in a line.
-pub(super) fn throttle_limits(throttle: &ThrottleStatus) -> String {
-    match throttle.limits.checked() {
-        Ok(limits) => limits.to_string(),
-        Err(error) => error,
-    }
-}
-
 fn throttle_table(throttles: &[ThrottleStatus]) -> String {
     let header = [
         "class",
@@ -163,7 +156,7 @@ fn throttle_table(throttles: &[ThrottleStatus]) -> String {
         let mean = (it.held > 0).then(|| it.delayed_seconds / it.held as f64);
         [
             it.class.clone(),
-            throttle_limits(it),
+            limits(it),
             it.set_by.clone(),
             it.seconds_left.map_or("-".into(), duration),
             it.in_flight.to_string(),
@@ -244,40 +237,21 @@ fn apart(apart: &Apart) -> String {
 
 fn row(node: &NodeStatus) -> [String; 13] {
     let load = node.load.as_ref().filter(|load| load.fresh);
-    let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.0}"));
-    let share =
-        |value: Option<f64>| value.map_or("-".into(), |value| format!("{:.0}%", value * 100.0));
-    let queue = match load.map(|load| (load.runnable, load.capacity)) {
-        Some((Some(queue), Some(capacity))) => format!("{queue:.0}/{capacity}"),
-        Some((queue, _)) => number(queue),
-        None => "-".into(),
-    };
     [
         node.name.clone(),
-        state(node),
+        state(node).to_owned(),
         node.rung.clone(),
         (node.reads.as_ref().and_then(|reads| reads.key)).map_or("-".into(), |key| key.to_string()),
-        queue,
-        share(load.and_then(|load| load.cpu)),
+        queue(node),
+        percent(load.and_then(|load| load.cpu)),
         seconds(node.load.as_ref().map(|load| load.age_seconds)),
         node.in_flight.to_string(),
-        share(node.share),
+        percent(node.share),
         format!("{:.1}", node.recent.requests_per_second),
         format!("{:.1}", node.recent.errors_per_second),
         seconds(node.recent.latency.p50_seconds),
         seconds(node.recent.latency.p99_seconds),
     ]
-}
-
-/// The operator's word first, then experience.
-fn state(node: &NodeStatus) -> String {
-    if node.state == "ready" && node.slow_start.is_some() {
-        "starting".into()
-    } else if node.state == "ready" {
-        node.health.clone()
-    } else {
-        node.state.clone()
-    }
 }
 
 /// A table below a headline: names and states are words, all else are numbers.
@@ -394,50 +368,10 @@ fn terms(terms: &[TermStatus]) -> String {
     table(&rows)
 }
 
-fn quantiles(quantiles: &Quantiles) -> String {
-    match (quantiles.p50_seconds, quantiles.p99_seconds) {
-        (None, None) => "-".into(),
-        (p50, p99) => format!("p50 {} p99 {}", seconds(p50), seconds(p99)),
-    }
-}
-
-/// A short time with the unit that reads best.
-fn seconds(seconds: Option<f64>) -> String {
-    match seconds {
-        None => "-".into(),
-        Some(seconds) if seconds < 1e-3 => format!("{:.0}us", seconds * 1e6),
-        Some(seconds) if seconds < 0.1 => format!("{:.1}ms", seconds * 1e3),
-        Some(seconds) if seconds < 1.0 => format!("{:.0}ms", seconds * 1e3),
-        Some(seconds) => format!("{seconds:.1}s"),
-    }
-}
-
-/// A long time in its two largest units.
-fn duration(seconds: f64) -> String {
-    let seconds = seconds as u64;
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, minutes) => format!("{minutes}m {}s", seconds % 60),
-        (0, hours, minutes) => format!("{hours}h {minutes}m"),
-        (days, hours, _) => format!("{days}d {hours}h"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::GrownKind;
-
-    #[test]
-    fn times_read_well() {
-        assert_eq!(seconds(Some(0.000_25)), "250us");
-        assert_eq!(seconds(Some(0.001_5)), "1.5ms");
-        assert_eq!(seconds(Some(0.25)), "250ms");
-        assert_eq!(seconds(Some(2.0)), "2.0s");
-        assert_eq!(duration(59.9), "59s");
-        assert_eq!(duration(90_061.0), "1d 1h");
-    }
+    use crate::models::{GrownKind, Quantiles};
 
     #[test]
     fn refusals_and_waits_have_a_line_of_their_own_where_there_are_any() {

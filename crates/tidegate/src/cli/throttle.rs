@@ -12,6 +12,7 @@ use crate::models::{
     LimitsModel, ReleaseRequest, ThrottleGiven, ThrottleRequest, ThrottleStatus, Throttles,
 };
 use crate::output::Output;
+use crate::text::limits;
 
 /// A class, and what is done to it.
 #[derive(Debug, Args)]
@@ -85,7 +86,7 @@ pub(super) fn throttle(args: &ThrottleArgs, output: Output) -> Result<(), Failur
         .post_json("/api/throttle", &wanted)
         .map_err(Failure::Failed)?;
     let throttle = &given.throttle;
-    let text = format!("{}: {}", throttle.class, show::throttle_limits(throttle));
+    let text = format!("{}: {}", throttle.class, limits(throttle));
     tell(&text, &given, output)
 }
 
