@@ -137,6 +137,13 @@ impl ExperimentRun {
         self.ended.is_some()
     }
 
+    /// Its class or its resource has left.
+    pub fn stop(&mut self, now: Timestamp) {
+        if self.ended.is_none() {
+            (self.stopped, self.ended) = (Some(DelayRefusal::Gone), Some(now));
+        }
+    }
+
     /// Whether it has shown that the class uses the resource.
     pub fn is_confirmed(&self) -> bool {
         matches!(self.last, ExperimentOutcome::Confirmed { .. })

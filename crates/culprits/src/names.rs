@@ -21,6 +21,11 @@ impl ClassNames {
         Self(patterns.into())
     }
 
+    /// Whether the configuration has a class of that name.
+    pub fn is_configured(&self, name: &str) -> bool {
+        self.0.iter().any(|it| it.name() == name)
+    }
+
     /// What a text means in an order.
     ///
     /// # Errors

@@ -618,13 +618,6 @@ pub(crate) struct PlanLine {
     pub(crate) after: Option<String>,
 }
 
-impl PlanLine {
-    /// Whether it is about a site or a node.
-    pub(crate) fn is_members(&self) -> bool {
-        self.what.starts_with("site ") || self.what.starts_with("node ")
-    }
-}
-
 impl std::fmt::Display for PlanLine {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {

@@ -526,7 +526,7 @@ impl Running {
         let (probes, due) = mpsc::channel(probe::WAITING_MAX);
         let parts = driver_parts(director, &shared, &reads, probes, output);
         let driver = Driver::spawn(parts).map_err(|error| failed(&error))?;
-        let reach = reach(&driver, &proxy, &shared, &specs, output);
+        let reach = reach(&driver, &proxy, &shared, &specs, &resources, output);
         let checks = probe::start(due, reach.clone());
         let cluster = begun.map(|begun| Arc::new(LiveCluster::new(begun, reach)));
         let plane = Arc::new(Plane {
@@ -633,6 +633,7 @@ fn reach(
     proxy: &Proxy,
     shared: &Arc<Shared>,
     specs: &Specs,
+    resources: &Arc<Resources>,
     output: Output,
 ) -> Reach {
     Reach {
@@ -640,6 +641,7 @@ fn reach(
         shared: Arc::clone(shared),
         sites: proxy.site_setter(),
         specs: Arc::clone(specs),
+        resources: Arc::clone(resources),
         output,
     }
 }

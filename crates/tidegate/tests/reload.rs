@@ -252,7 +252,6 @@ fn a_dry_run_is_a_plan_and_what_needs_a_restart_is_named() {
         &format!("+ node n2 \"{b}\""),
         "~ [cluster]: front_ends = 1 -> 2",
         "needs a restart:\n~ [limits]: connections = 7000 -> 99",
-        "note: discovery of culprits goes on with the sites and nodes of the start",
         "nothing was done: a dry run",
     ];
     for line in lines {

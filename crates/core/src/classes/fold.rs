@@ -104,6 +104,11 @@ impl Folder {
         &self.tree
     }
 
+    /// See [`PathTree::rename_site`].
+    pub(super) fn rename_site(&mut self, from: &str, to: &str) -> bool {
+        self.tree.rename_site(from, to)
+    }
+
     /// Makes what was counted so far count less.
     pub(super) fn decay(&mut self, factor: f64) {
         self.tree.decay(factor);

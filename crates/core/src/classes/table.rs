@@ -133,6 +133,20 @@ impl ClassTable {
         }
     }
 
+    /// The site of a class's requests; none for those of several sites, or of no class.
+    pub fn site(&self, class: ClassId) -> Option<&str> {
+        match self.slots.get(class.index())? {
+            Slot::Leaf(leaf) => Some(self.folder.tree().site(*leaf)),
+            Slot::Fixed | Slot::Free | Slot::Resting { .. } => None,
+        }
+    }
+
+    /// Calls a site otherwise: classes keep their numbers, and what has a name of the site's has another one. False if no
+    /// site is called so, or another one has the name.
+    pub fn rename_site(&mut self, from: &str, to: &str) -> bool {
+        self.folder.rename_site(from, to)
+    }
+
     /// Gives names to those that weigh enough by now and takes them from those that do not. Meant
     /// for every ten seconds or so; sorts all leaves.
     pub fn rank(&mut self, now: Timestamp) {

@@ -442,3 +442,27 @@ fn a_number_keeps_its_name_and_rests_before_it_gets_another() {
     assert!(named.len() <= 256);
     assert!(!retired.is_empty(), "some numbers were retired");
 }
+
+#[test]
+fn a_site_that_gets_a_name_keeps_its_classes_and_what_throttles_call_them() {
+    let mut table = ClassTable::new(Vec::new(), TreeConfig::default());
+    let class = table.add(&get("/search?q=1"), Weight::finished(0.1));
+    assert_eq!(table.site(class), Some(""));
+    assert!(
+        !table.rename_site("blog", "wiki"),
+        "there is none of that name"
+    );
+    assert!(table.rename_site("", "shop"));
+    assert_eq!(table.site(class), Some("shop"));
+    assert_eq!(table.name(class).as_deref(), Some("shop GET /search?q"));
+    let pattern = table.class_pattern(class);
+    assert_eq!(pattern.as_deref(), Some("shop GET /search?q"));
+    let of_shop = Request {
+        site: "shop",
+        ..get("/search?q=1")
+    };
+    assert_eq!(table.add(&of_shop, Weight::finished(0.1)), class);
+    assert_ne!(table.add(&get("/search?q=1"), Weight::finished(0.1)), class);
+    assert!(!table.rename_site("", "shop"), "another one has the name");
+    assert_eq!(table.site(ClassId::OTHER), None);
+}

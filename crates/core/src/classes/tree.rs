@@ -115,6 +115,8 @@ enum TreeNodeState {
 }
 
 const ROOT: u32 = 0;
+/// Depth of a site.
+const SITE: u8 = 1;
 /// Depth of the first segment.
 const FIRST_SEGMENT: u8 = 4;
 
@@ -229,6 +231,27 @@ impl PathTree {
             "" => Some(format!("{} {path}", method.name)),
             site => Some(format!("{site} {} {path}", method.name)),
         }
+    }
+
+    /// The site of a leaf's requests; empty where sites are not kept apart.
+    pub fn site(&self, leaf: Leaf) -> &str {
+        let mut at = leaf.index;
+        while self.node(at).depth > SITE {
+            at = self.node(at).parent;
+        }
+        match self.node(at).depth {
+            SITE => &self.node(at).name,
+            _ => "",
+        }
+    }
+
+    /// Calls a site otherwise from now on, all below it included; false if none is called so, or another one has the name.
+    pub fn rename_site(&mut self, from: &str, to: &str) -> bool {
+        let (Some(site), None) = (self.child(ROOT, from), self.child(ROOT, to)) else {
+            return false;
+        };
+        self.node_mut(site).name = to.into();
+        true
     }
 
     fn level(&self, at: u32) -> Level {

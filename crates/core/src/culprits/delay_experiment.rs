@@ -49,6 +49,9 @@ pub enum DelayRefusal {
     /// A site that is too slow already is not made slower.
     #[error("the site is above its SLO")]
     AboveSlo,
+    /// There is nothing to be found out any more.
+    #[error("its site or the resource is out of the cluster")]
+    Gone,
 }
 
 /// Whether the requests of a class may be delayed at all.

@@ -300,6 +300,15 @@ impl Discovery {
         self.confirmed.retain(|(_, of)| *of != class);
     }
 
+    /// A resource's number is another one's from now on: forgets what was read and found out of the one that had it.
+    pub fn forget_resource(&mut self, resource: ResourceId) {
+        if let Some(known) = self.resources.get_mut(usize::from(resource.0)) {
+            *known = Resource::default();
+        }
+        self.persistence.forget_resource(resource);
+        self.confirmed.retain(|(of, _)| *of != resource);
+    }
+
     /// The delay experiment has said whether a class uses a resource; it stands until it says otherwise.
     pub fn on_experiment(&mut self, resource: ResourceId, class: ClassId, guilty: bool) {
         match guilty {

@@ -40,6 +40,11 @@ impl Persistence {
         self.named.retain(|(_, of), _| *of != class);
     }
 
+    /// No evaluation of this resource has named any.
+    pub(super) fn forget_resource(&mut self, resource: ResourceId) {
+        self.named.retain(|(of, _), _| *of != resource);
+    }
+
     /// Whether the class is named.
     pub(super) fn is_flagged(&self, resource: ResourceId, class: ClassId) -> bool {
         let bits = self.named.get(&(resource, class));

@@ -443,3 +443,20 @@ fn a_number_that_is_given_away_anew_has_nothing_of_the_class_that_had_it() {
         assert_eq!(discovery.confirmed.len(), 0);
     }
 }
+
+#[test]
+fn a_resources_number_that_is_given_away_anew_has_nothing_of_the_one_that_had_it() {
+    let site = Site::new(&[(40.0, 20, 0.02), (3.0, 150, 0.5)], 60, 1);
+    let (mut discovery, verdicts) = site.evaluate(1.0, u64::from(WINDOWS_MIN));
+    assert!(verdict(&verdicts, 1).flagged);
+    discovery.on_experiment(DATABASE, ClassId(1), true);
+    discovery.forget_resource(DATABASE);
+    assert_eq!(discovery.learned(DATABASE), BTreeMap::new());
+    assert!(!discovery.persistence.is_flagged(DATABASE, ClassId(1)));
+    assert_eq!(discovery.confirmed.len(), 0);
+    let later = Timestamp::from_millis(START_MS + 60_000);
+    assert_eq!(discovery.basis(later, DATABASE), Basis::NotYet);
+    assert_eq!(discovery.evaluate(later, DATABASE).classes, []);
+    // One that never was is forgotten as well.
+    discovery.forget_resource(ResourceId(9));
+}

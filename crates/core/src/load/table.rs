@@ -235,7 +235,7 @@ impl LoadTable {
     }
 
     /// Another node has this place now, of which nothing is known. Counters go on: what counts is how they grow.
-    pub(crate) fn clear(&self, node: NodeId) {
+    pub fn clear(&self, node: NodeId) {
         let slot = self.slot(node);
         slot.clear();
         self.counters[node.index()].clear();

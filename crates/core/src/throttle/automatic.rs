@@ -242,6 +242,8 @@ pub enum WhyReleased {
     Acquitted,
     /// It was a trial, and others do as well without it.
     Spared,
+    /// Its site or its resource is out of the cluster.
+    Gone,
     /// Its resource has had no figures for a while.
     Unknown,
     /// Others suffer more for it.

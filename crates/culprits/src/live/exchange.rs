@@ -38,7 +38,7 @@ pub struct Shipment {
     pub next: u64,
     /// Requests that are not in any shipment: there were too many.
     pub lost: u64,
-    /// Names of sites; empty where there is only one.
+    /// Names of sites.
     pub sites: Vec<String>,
     /// Method and target of requests.
     pub words: Vec<(String, String)>,
@@ -91,7 +91,7 @@ impl Outbox {
     pub(super) fn ship(
         &mut self,
         after: u64,
-        sites: &[String],
+        sites: Vec<String>,
         unfinished: impl Iterator<Item = (Words, u32, Timestamp)>,
         now: Timestamp,
     ) -> Shipment {
@@ -118,7 +118,7 @@ impl Outbox {
         Shipment {
             next: end,
             lost: if known && after > 0 { skipped } else { 0 },
-            sites: sites.to_vec(),
+            sites,
             words: all.into_iter().collect(),
             ended,
             unfinished,
@@ -158,8 +158,9 @@ mod tests {
     #[test]
     fn so_many_are_kept_for_others_and_no_more() {
         let mut outbox = Outbox::default();
-        let shipped =
-            |outbox: &mut Outbox, after, now| outbox.ship(after, &[], std::iter::empty(), now);
+        let shipped = |outbox: &mut Outbox, after, now| {
+            outbox.ship(after, Vec::new(), std::iter::empty(), now)
+        };
         let words = Words::of("GET", "/a");
         outbox.add(words, 0, at(0), at(0));
         assert_eq!(

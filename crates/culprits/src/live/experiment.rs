@@ -94,6 +94,17 @@ impl RunningExperiment {
         over
     }
 
+    /// The number of the class that it is on.
+    pub(super) fn class(&self) -> ClassId {
+        self.class
+    }
+
+    /// Breaks it off: class or resource have left. How far it has come.
+    pub(super) fn stop(&mut self, now: Timestamp) -> ExperimentReport {
+        self.run.stop(now);
+        self.run.report(now)
+    }
+
     /// How far it has come.
     pub(super) fn report(&self, now: Timestamp) -> ExperimentReport {
         self.run.report(now)

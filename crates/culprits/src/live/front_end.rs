@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::culprits::RequestEvent;
@@ -69,14 +70,36 @@ pub trait Assignments: Debug + Send {
 
 /// Nodes that serve no requests and whose load is read all the same.
 pub trait ResourceNodes: Debug + Send + Sync {
-    /// Their names.
-    fn names(&self) -> Vec<String>;
+    /// Those that there are now.
+    fn nodes(&self) -> Arc<ResourceSet>;
 
-    /// The counters of one, as they were read last.
-    fn counters(&self, index: usize) -> Option<Counters>;
+    /// The counters of the one at a place, as they were read last.
+    fn counters(&self, place: u32) -> Option<Counters>;
 
     /// Those whose load is not read.
     fn unread(&self) -> Vec<UnreadNode>;
+}
+
+/// The nodes that are resources alone, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceSet {
+    /// Grows with each change.
+    pub version: u64,
+    /// All of them.
+    pub nodes: Vec<ResourceNode>,
+}
+
+/// A node that is a resource alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceNode {
+    /// Its name.
+    pub name: String,
+    /// Its host.
+    pub address: SocketAddr,
+    /// Where its counters are.
+    pub place: u32,
+    /// Which of the nodes that have had its place.
+    pub generation: u32,
 }
 
 /// A node whose load is not read.

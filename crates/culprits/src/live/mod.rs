@@ -10,9 +10,11 @@
 //! ```
 //!
 //! It decides nothing on a request's way; if it is slow or dies, traffic goes on. Resources are the nodes
-//! of each site together (a request may go to any of them), and each node with `role = "resource"`.
+//! of each site together (a request may go to any of them), and each node with `role = "resource"`. Both follow the
+//! cluster: what joins is watched, what leaves counts no more, and what stays keeps what was learned of it.
 
 mod asks;
+mod cluster;
 pub mod exchange;
 mod experiment;
 mod findings;

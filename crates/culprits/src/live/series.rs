@@ -8,11 +8,15 @@
 //! The nodes of a site are one resource: a request may go to any of them, so what one of them does is
 //! explained by a part of each class's requests, and what all of them do by all.
 //!
+//! Members come and go with the cluster. One that has left counts up to its last reading, and what its place reports
+//! after that is not its use. The total goes on, so what was learned of the resource stays.
+//!
 //! Nodes are read at moments of their own, so a grid is laid over them, some time ago: by then each has
 //! been read on both sides. Failure case: a node that is silent for longer is left out until it answers.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
+use super::cluster::Source;
 use crate::resource::Span;
 use tidegate_core::culprits::UsagePoint;
 use tidegate_core::load::Counters;
@@ -79,8 +83,11 @@ impl Kind {
 }
 
 /// One node's part.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Member {
+    source: Source,
+    /// Nothing is read of it any more.
+    has_left: bool,
     readings: VecDeque<Reading>,
 }
 
@@ -93,6 +100,19 @@ struct Reading {
 }
 
 impl Member {
+    fn new(source: Source) -> Self {
+        Self {
+            source,
+            has_left: false,
+            readings: VecDeque::new(),
+        }
+    }
+
+    /// Whether nothing of it will count any more.
+    fn is_over(&self, done: u64) -> bool {
+        self.has_left && self.readings.back().is_none_or(|last| last.at <= done)
+    }
+
     fn add(&mut self, reading: Reading) {
         match self.readings.back() {
             Some(last) if last.at >= reading.at => return,
@@ -154,11 +174,11 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Of so many members.
-    pub(super) fn new(kind: Kind, members: usize) -> Self {
+    /// Without members.
+    pub(super) fn new(kind: Kind) -> Self {
         Self {
             kind,
-            members: (0..members).map(|_| Member::default()).collect(),
+            members: Vec::new(),
             done: 0,
             total: 0.0,
             spans: VecDeque::new(),
@@ -169,6 +189,26 @@ impl Series {
     /// What of its members' counters it sums up.
     pub(super) fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// These are its members from now on. Places of members stay only until this is called again.
+    pub(super) fn follow(&mut self, sources: &BTreeSet<Source>) {
+        let done = self.done;
+        for member in &mut self.members {
+            member.has_left |= !sources.contains(&member.source);
+        }
+        self.members.retain(|it| !it.is_over(done));
+        let known: BTreeSet<_> = self.members().map(|(_, source)| source).collect();
+        let new = sources.difference(&known);
+        self.members.extend(new.map(|source| Member::new(*source)));
+    }
+
+    /// Those that are read, each with its place.
+    pub(super) fn members(&self) -> impl Iterator<Item = (usize, Source)> {
+        let members = self.members.iter().enumerate();
+        members
+            .filter(|(_, it)| !it.has_left)
+            .map(|(place, it)| (place, it.source))
     }
 
     /// What a member's counters say now; the same again changes nothing.
@@ -264,8 +304,25 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::cluster::Table;
 
     const MS: u64 = 1_000_000;
+
+    /// Of so many members.
+    fn with_members(kind: Kind, members: u32) -> Series {
+        let mut series = Series::new(kind);
+        series.follow(&(0..members).map(source).collect());
+        series
+    }
+
+    fn source(place: u32) -> Source {
+        Source {
+            table: Table::Nodes,
+            place,
+            generation: 0,
+            address: ([10, 0, 0, 1], 80).into(),
+        }
+    }
 
     fn counters(at_ms: u64, busy_ms: u64, generation: u64) -> Counters {
         Counters {
@@ -293,7 +350,7 @@ mod tests {
 
     #[test]
     fn members_that_are_read_at_moments_of_their_own_add_up() {
-        let mut series = Series::new(Kind::Cpu, 2);
+        let mut series = with_members(Kind::Cpu, 2);
         // One uses all of a CPU, the other a half of one.
         for step in 0..20 {
             series.add(0, &counters(1000 + step * 30, step * 30, 1));
@@ -309,7 +366,7 @@ mod tests {
 
     #[test]
     fn who_is_silent_is_left_out_and_a_restart_is_no_use() {
-        let mut series = Series::new(Kind::Cpu, 1);
+        let mut series = with_members(Kind::Cpu, 1);
         for step in 0..10 {
             series.add(0, &counters(1000 + step * 50, step * 50, 1));
         }
@@ -327,7 +384,7 @@ mod tests {
 
     #[test]
     fn what_has_no_capacity_is_told_per_second() {
-        let mut series = Series::new(Kind::Network, 1);
+        let mut series = with_members(Kind::Network, 1);
         for step in 0..4 {
             series.add(0, &counters(1000 + step * 50, step * 100, 1));
         }
@@ -335,7 +392,7 @@ mod tests {
         let means: Vec<_> = series.spans().map(|span| span.mean.round()).collect();
         assert_eq!(means, [4000.0; 3]);
         // What is not measured is no series.
-        let mut disk = Series::new(Kind::Disk, 1);
+        let mut disk = with_members(Kind::Disk, 1);
         disk.add(0, &counters(1000, 5, 1));
         assert_eq!(told(&mut disk, 2000), []);
     }

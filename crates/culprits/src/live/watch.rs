@@ -26,8 +26,8 @@ const ASKS_MAX: usize = 16;
 pub struct WatchParts {
     /// What workers say of requests.
     pub events: Box<dyn RequestEvents>,
-    /// Sites and nodes.
-    pub topology: Arc<Topology>,
+    /// Sites and nodes, as they are at each moment.
+    pub topology: Arc<ArcSwap<Topology>>,
     /// The nodes' loads.
     pub table: Arc<LoadTable>,
     /// Nodes that are resources alone.

@@ -2,15 +2,14 @@
 //! looked at next.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use tidegate_core::classes::ClassId;
 use tidegate_core::culprits::{Basis, Discovery, EVERY, ResourceId, Verdicts};
-use tidegate_core::load::{Counters, LoadTable};
+use tidegate_core::load::Counters;
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{NodeId, Topology};
 
-use super::front_end::{ResourceNodes, UnreadNode};
+use super::cluster::{Cluster, Members, Owned, Owner, Source};
+use super::front_end::UnreadNode;
 use super::policy::Pressed;
 use super::series::{Kind, Series};
 use crate::picture::ResourceMaterial;
@@ -26,6 +25,7 @@ pub(super) struct Watched {
     pub(super) name: String,
     /// The node that it belongs to; none if it is all of a site.
     node: Option<String>,
+    owner: Owner,
     series: Series,
     /// Its number.
     pub(super) id: ResourceId,
@@ -39,13 +39,6 @@ pub(super) struct Watched {
     pub(super) named_at: BTreeMap<ClassId, Timestamp>,
 }
 
-/// Whose counters they are.
-#[derive(Clone, Copy, Debug)]
-enum Source {
-    Node(NodeId),
-    Resource(usize),
-}
-
 /// A source and where it counts: which resource, which member of it.
 #[derive(Debug)]
 struct Tap {
@@ -56,104 +49,94 @@ struct Tap {
 }
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct WatchedAll {
+    /// By kind, and then by owner.
     all: Vec<Watched>,
     taps: Vec<Tap>,
-    resources: Arc<dyn ResourceNodes>,
+    /// Whose they are.
+    owned: Vec<Owned>,
+    /// Of which members.
+    version: (u64, u64),
     left_out: usize,
     /// Names of nodes whose CPU time is known to a tick only.
-    coarse: Vec<String>,
+    coarse: BTreeMap<Source, String>,
 }
 
 impl WatchedAll {
-    /// All sites' nodes, and all nodes that are resources alone.
-    pub(super) fn new(
-        topology: &Topology,
-        resources: Arc<dyn ResourceNodes>,
-        sites: &[String],
-    ) -> Self {
-        let mut owners: Vec<(String, Option<String>, Vec<usize>)> = Vec::new();
-        let mut taps = Vec::new();
-        let mut tap = |source, name: &str| {
-            taps.push(Tap {
-                source,
-                to: Vec::new(),
-                coarse: Some(name.to_owned()),
-            });
-            taps.len() - 1
-        };
-        for (index, site) in sites.iter().enumerate() {
-            let nodes = (0..).map(NodeId).zip(&topology.nodes);
-            let own = nodes.filter(|(_, node)| node.site.index() == index);
-            let members: Vec<_> = own
-                .map(|(id, node)| tap(Source::Node(id), &node.name))
-                .collect();
-            owners.push((site.clone(), None, members));
-        }
-        for (index, name) in resources.names().into_iter().enumerate() {
-            let member = tap(Source::Resource(index), &name);
-            owners.push((name.clone(), Some(name), vec![member]));
-        }
-        let mut watched = Self {
-            all: Vec::new(),
-            taps,
-            resources,
-            left_out: 0,
-            coarse: Vec::new(),
-        };
-        // All CPUs before all disks: where there is no room for all, CPUs tell more.
-        for kind in Kind::ALL {
-            for (name, node, members) in &owners {
-                watched.add(kind, name, node.clone(), members);
-            }
-        }
-        watched
-    }
-
-    fn add(&mut self, kind: Kind, owner: &str, node: Option<String>, members: &[usize]) {
-        if self.all.len() >= RESOURCES_MAX {
-            self.left_out += 1;
+    /// Watches what there is now: all sites' nodes, and all nodes that are resources alone. What is watched no more is
+    /// handed over before its number is another one's.
+    pub(super) fn follow(&mut self, members: &Members, mut gone: impl FnMut(Watched)) {
+        self.version = members.version();
+        let owned = members.owned();
+        if owned == self.owned {
             return;
         }
-        let mut name = format!("{owner} {}", kind.label());
-        while self.all.iter().any(|it| it.name == name) {
+        // All CPUs before all disks: where there is no room for all, CPUs tell more.
+        let kinds = Kind::ALL.into_iter();
+        let wanted = kinds.flat_map(|kind| owned.iter().map(move |owned| (kind, owned)));
+        self.left_out = (Kind::ALL.len() * owned.len()).saturating_sub(RESOURCES_MAX);
+        let wanted: Vec<_> = wanted.take(RESOURCES_MAX).collect();
+        let is_wanted = |it: &Watched| {
+            let mut wanted = wanted.iter();
+            wanted.any(|(kind, owned)| it.is_of(*kind, owned))
+        };
+        let leave = self.all.extract_if(.., |it| !is_wanted(it));
+        leave.for_each(&mut gone);
+        let mut all = Vec::new();
+        for (kind, owned) in &wanted {
+            let known = self.all.iter().position(|it| it.is_of(*kind, owned));
+            let mut watched = match known {
+                Some(place) => self.all.swap_remove(place),
+                None => self.begin(*kind, owned, &all),
+            };
+            let sources = owned.sources.iter().map(|(source, _)| *source);
+            watched.series.follow(&sources.collect());
+            all.push(watched);
+        }
+        self.all = all;
+        self.taps = taps(&self.all, &owned);
+        self.owned = owned;
+        let tapped = |source: &Source| self.taps.iter().any(|tap| tap.source == *source);
+        self.coarse.retain(|source, _| tapped(source));
+    }
+
+    /// One that is new, beside those that are kept and those that are done already.
+    fn begin(&self, kind: Kind, owned: &Owned, done: &[Watched]) -> Watched {
+        let others = || self.all.iter().chain(done);
+        let mut name = format!("{} {}", owned.name, kind.label());
+        while others().any(|it| it.name == name) {
             // A site and a database's host may have one name.
             name = format!("host {name}");
         }
-        let place = self.all.len();
-        for (member, tap) in members.iter().enumerate() {
-            self.taps[*tap].to.push((place, member));
-        }
-        self.all.push(Watched {
+        let mut numbers = (0..).map(ResourceId);
+        let free = numbers.find(|id| others().all(|it| it.id != *id));
+        Watched {
             name,
-            node,
-            series: Series::new(kind, members.len()),
-            id: ResourceId(place as u16),
+            node: match owned.owner {
+                Owner::Site(_) => None,
+                Owner::Resource(..) => Some(owned.name.clone()),
+            },
+            owner: owned.owner,
+            series: Series::new(kind),
+            id: free.unwrap_or(ResourceId(0)),
             due: Timestamp::ZERO,
             verdicts: None,
             basis: Basis::NotYet,
             named_at: BTreeMap::new(),
-        });
+        }
     }
 
     /// Takes in what the counters say now.
-    pub(super) fn read(&mut self, table: &LoadTable, discovery: &mut Discovery, now: Timestamp) {
-        for tap in &mut self.taps {
-            let counters: Option<Counters> = match tap.source {
-                Source::Node(node) => table.counters(node),
-                Source::Resource(index) => self.resources.counters(index),
-            };
-            let Some(counters) = counters else { continue };
-            for (place, member) in &tap.to {
-                self.all[*place].series.add(*member, &counters);
-            }
-            if counters.busy_ns.is_some()
-                && !counters.fine
-                && let Some(name) = tap.coarse.take()
-            {
-                self.coarse.push(name);
-            }
+    pub(super) fn read(&mut self, cluster: &Cluster, discovery: &mut Discovery, now: Timestamp) {
+        let readings: Vec<_> = self
+            .taps
+            .iter()
+            .map(|it| cluster.counters(it.source))
+            .collect();
+        // A place that is another node's since would count for the one that had it.
+        if cluster.version() == self.version {
+            self.take(&readings);
         }
         for watched in &mut self.all {
             let explains = watched.explains();
@@ -163,6 +146,21 @@ impl WatchedAll {
                     discovery.on_usage(id, point);
                 }
             });
+        }
+    }
+
+    fn take(&mut self, readings: &[Option<Counters>]) {
+        for (tap, counters) in self.taps.iter_mut().zip(readings) {
+            let Some(counters) = counters else { continue };
+            for (place, member) in &tap.to {
+                self.all[*place].series.add(*member, counters);
+            }
+            if counters.busy_ns.is_some()
+                && !counters.fine
+                && let Some(name) = tap.coarse.take()
+            {
+                self.coarse.insert(tap.source, name);
+            }
         }
     }
 
@@ -247,7 +245,7 @@ impl WatchedAll {
     }
 
     /// What is doubtful.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self, unread: &[UnreadNode]) -> Vec<String> {
         let mut notes = Vec::new();
         let early = self.all.iter().filter(|it| it.is_early());
         let early: Vec<&str> = early.map(|it| it.name.as_str()).collect();
@@ -258,17 +256,18 @@ impl WatchedAll {
                 early.join(", ")
             ));
         }
-        notes.extend(self.resources.unread().iter().map(silent));
+        notes.extend(unread.iter().map(silent));
         if self.left_out > 0 {
             notes.push(format!(
                 "{RESOURCES_MAX} resources are watched, and {} are not.",
                 self.left_out
             ));
         }
-        if !self.coarse.is_empty() {
+        let coarse: Vec<&str> = self.coarse.values().map(String::as_str).collect();
+        if !coarse.is_empty() {
             notes.push(format!(
                 "CPU time of {} is known to 10 ms only, so verdicts take longer and are less sure.",
-                self.coarse.join(", ")
+                coarse.join(", ")
             ));
         }
         notes
@@ -281,7 +280,31 @@ fn silent(node: &UnreadNode) -> String {
     format!("{name} ({address}) is not read, so whoever loads it is not known: {why}.")
 }
 
+/// What is to be read of them.
+fn taps(all: &[Watched], owned: &[Owned]) -> Vec<Tap> {
+    let mut to: BTreeMap<Source, Vec<(usize, usize)>> = BTreeMap::new();
+    for (place, watched) in all.iter().enumerate() {
+        for (member, source) in watched.series.members() {
+            to.entry(source).or_default().push((place, member));
+        }
+    }
+    let named = owned.iter().flat_map(|it| &it.sources);
+    let tap = |(source, name): &(Source, String)| {
+        Some(Tap {
+            source: *source,
+            to: to.remove(source)?,
+            coarse: Some(name.clone()),
+        })
+    };
+    named.filter_map(tap).collect()
+}
+
 impl Watched {
+    /// Whether it is that use of that owner.
+    fn is_of(&self, kind: Kind, owned: &Owned) -> bool {
+        self.series.kind() == kind && self.owner == owned.owner
+    }
+
     /// Whether its verdicts rest on too little.
     fn is_early(&self) -> bool {
         self.explains() && self.capacity() > 0.0 && self.basis == Basis::NotYet
@@ -322,3 +345,6 @@ impl Watched {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

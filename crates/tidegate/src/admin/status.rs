@@ -1,11 +1,11 @@
 //! `GET /api/status`: the state of everything, for the page, the command line and programs.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use tidegate_core::load::{NodeLoad, Rung};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{Health, Membership, NodeId, SiteId, Topology};
+use tidegate_culprits::live::front_end::ResourceNode;
 use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapshot, Snapshot};
 
 use super::checks;
@@ -74,17 +74,18 @@ fn leaving(plane: &Plane, topology: &Topology) -> Vec<LeavingStatus> {
 }
 
 fn resources(plane: &Plane, now: Timestamp) -> Vec<ResourceStatus> {
-    let resource = |(name, address, last, reads): (&str, SocketAddr, NodeLoad, _)| {
+    let resource = |(node, last, reads): (ResourceNode, NodeLoad, _)| {
         let load = load_status(&last, now);
         ResourceStatus {
-            name: name.into(),
-            address: address.to_string(),
+            name: node.name,
+            address: node.address.to_string(),
             rung: known_rung(load.as_ref(), &last).label().into(),
             load,
             reads,
         }
     };
-    plane.resources.iter().map(resource).collect()
+    let all = plane.resources.all();
+    all.into_iter().map(resource).collect()
 }
 
 /// How a load is read; none while it is not known.

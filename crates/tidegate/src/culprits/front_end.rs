@@ -1,6 +1,5 @@
 //! What discovery is given of this front-end.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +9,8 @@ use tidegate_core::load::{Counters, NodeLoad};
 use tidegate_core::throttle::{ClassPattern, SetBy, SetError, Throttle, ThrottleLimits};
 use tidegate_core::time::Timestamp;
 use tidegate_culprits::live::front_end::{
-    Assignments, Clocks, DelayExperiments, EventLog, KeptFile, RequestEvents, ResourceNodes,
-    Throttles, UnreadNode,
+    Assignments, Clocks, DelayExperiments, EventLog, KeptFile, RequestEvents, ResourceNode,
+    ResourceNodes, ResourceSet, Throttles, UnreadNode,
 };
 use tidegate_culprits::live::{LEARNED_FILE, Settings, Watch, WatchParts};
 use tidegate_proxy::{Observed, Shared};
@@ -38,7 +37,7 @@ pub(crate) fn watch(
     let kept = |folder| -> Box<dyn KeptFile> { Box::new(StateFile::new(folder, LEARNED_FILE)) };
     let watch = Watch::spawn(WatchParts {
         events: Box::new(Events(observed)),
-        topology: shared.topology.load_full(),
+        topology: Arc::clone(&shared.topology),
         table: Arc::clone(&shared.table),
         resources: Arc::<Resources>::clone(resources),
         throttles: Box::new(Gates(Arc::clone(shared))),
@@ -124,23 +123,21 @@ impl EventLog for Output {
 }
 
 impl ResourceNodes for Resources {
-    fn names(&self) -> Vec<String> {
-        self.names().map(str::to_owned).collect()
+    fn nodes(&self) -> Arc<ResourceSet> {
+        self.set()
     }
 
-    fn counters(&self, index: usize) -> Option<Counters> {
-        self.counters(index)
+    fn counters(&self, place: u32) -> Option<Counters> {
+        self.counters(place)
     }
 
     fn unread(&self) -> Vec<UnreadNode> {
-        self.iter().filter_map(unread).collect()
+        self.all().into_iter().filter_map(unread).collect()
     }
 }
 
 /// The node, if its load is not read.
-fn unread(
-    (name, address, _, reads): (&str, SocketAddr, NodeLoad, Option<ReadStatus>),
-) -> Option<UnreadNode> {
+fn unread((node, _, reads): (ResourceNode, NodeLoad, Option<ReadStatus>)) -> Option<UnreadNode> {
     let why = match reads {
         Some(ReadStatus {
             last_error: Some(why),
@@ -150,8 +147,8 @@ fn unread(
         Some(_) => return None,
     };
     Some(UnreadNode {
-        name: name.to_owned(),
-        address,
+        name: node.name,
+        address: node.address,
         why,
     })
 }

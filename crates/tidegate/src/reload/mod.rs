@@ -32,16 +32,13 @@ use tokio::sync::Mutex;
 
 use crate::config::file::{ConfigFile, ReloadName};
 use crate::config::throttle::Throttled;
-use crate::config::{Config, ConfigError, FrontEnd, NodeRead, Secrets, read_interval};
+use crate::config::{Config, ConfigError, FrontEnd, NodeRead, Resource, Secrets, read_interval};
 use crate::driver::{ChangeFailure, Overrides};
 use crate::models::Reloaded;
 use crate::output::Output;
 use crate::reads::WantedReads;
+use crate::resources::Resources;
 use plan::Plan;
-
-/// What is not followed yet.
-const UNWATCHED: &str = "discovery of culprits goes on with the sites and nodes of the start: a new process, as by \
-                         `tidegate upgrade`, has these";
 
 /// Sites as the configuration has them, by [`SiteId`]; the topology does not keep their hosts.
 pub(crate) type Specs = Arc<ArcSwap<Vec<SiteSpec>>>;
@@ -56,6 +53,8 @@ struct Wanted {
     /// Time between two reads; none: what is affordable.
     interval: Option<Duration>,
     throttles: Vec<Throttled>,
+    /// Nodes that serve nothing and are read.
+    resources: Vec<Resource>,
 }
 
 /// A node that another source than the file knows of.
@@ -147,6 +146,8 @@ pub(crate) struct Reach {
     pub(crate) sites: SiteSetter,
     /// Sites as views show them.
     pub(crate) specs: Specs,
+    /// Nodes that are resources alone.
+    pub(crate) resources: Arc<Resources>,
     /// Where it is said what was done.
     pub(crate) output: Output,
 }
@@ -261,13 +262,6 @@ impl LiveCluster {
             format!("{path} cannot be read any more by this process: what it held before goes on")
         }));
         notes.extend(unseen(&state.begun, &next));
-        let watched = front_end.culprits.is_some();
-        notes.extend(
-            changes
-                .iter()
-                .find(|it| watched && it.is_members())
-                .map(|_| UNWATCHED.into()),
-        );
         let mut reloaded = Reloaded {
             applied: false,
             changes,
@@ -306,10 +300,12 @@ impl LiveCluster {
         let unserved = specs.into_iter().zip(&changed.topology.sites);
         let specs = unserved.map(|(spec, site)| spec.unwrap_or_else(|| gone(site)));
         reach.specs.store(Arc::new(specs.collect()));
-        let unread = changed.unread;
+        let interval = after.wanted_reads().interval;
+        let followed = reach.resources.follow(&after.resources, interval);
+        let unread = followed.err().map(|error| error.to_string());
+        let unread = changed.unread.into_iter().chain(unread);
         Ok(unread
             .map(|why| format!("loads are read as before: {why}"))
-            .into_iter()
             .collect())
     }
 
@@ -387,6 +383,7 @@ impl Wanted {
             sites: front_end.sites.clone(),
             interval: file.load.interval.value,
             throttles: front_end.throttles.clone(),
+            resources: front_end.resources.clone(),
         }
     }
 

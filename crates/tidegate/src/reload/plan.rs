@@ -60,13 +60,13 @@ impl Plan {
     fn compare(&mut self, table: &str, before: &[Item], after: &[Item]) {
         for item in after {
             match before.iter().find(|it| it.name == item.name) {
-                None => self.push(table, None, Some(item), whole(table, item, true)),
+                None => self.push(table, whole(table, item, true)),
                 Some(was) => self.compare_keys(table, was, item),
             }
         }
         for item in before {
             if after.iter().all(|it| it.name != item.name) {
-                self.push(table, Some(item), None, whole(table, item, false));
+                self.push(table, whole(table, item, false));
             }
         }
     }
@@ -91,19 +91,14 @@ impl Plan {
                     before: was,
                     after: is,
                 };
-                self.push(table, Some(before), Some(after), line);
+                self.push(table, line);
             }
         }
     }
 
-    fn push(&mut self, table: &str, before: Option<&Item>, after: Option<&Item>, line: PlanLine) {
-        let is_resource = |item: &&Item| {
-            let mut keys = item.keys.iter();
-            keys.any(|(key, value)| key == "role" && value == "\"resource\"")
-        };
-        let serves = !(before.iter().chain(&after)).any(is_resource);
+    fn push(&mut self, table: &str, line: PlanLine) {
         let by_key = |key: &String| LIVE_KEYS.contains(&(table, key));
-        let live = LIVE.contains(&table) && serves || line.key.as_ref().is_some_and(by_key);
+        let live = LIVE.contains(&table) || line.key.as_ref().is_some_and(by_key);
         match live {
             true => self.changes.push(line),
             false => self.restart.push(line),
@@ -253,11 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_read_anew_by_a_new_process_only() {
+    fn resources_come_and_go_at_once() {
         let resource = "[[node]]\nname = \"db\"\naddress = \"10.0.0.8:0\"\nrole = \"resource\"\nload.transport = \"shm\"\nload.path = \"/dev/shm/db\"\n";
         let (changes, restart) = plan(&format!("{FILE}{resource}"));
-        assert_eq!(changes, [""; 0]);
-        assert_eq!(restart, ["+ node db \"10.0.0.8:0\""]);
+        assert_eq!(changes, ["+ node db \"10.0.0.8:0\""]);
+        assert_eq!(restart, [""; 0]);
     }
 
     #[test]

@@ -184,6 +184,28 @@ impl Automatic {
         self.own.remove(class);
     }
 
+    /// A class is called otherwise from now on, and has another throttle, which has counted nothing yet.
+    pub fn rename(&mut self, from: &str, to: &str) {
+        if let Some(own) = self.own.get_mut(from) {
+            (own.held, own.passed, own.passed_before) = (0, 0, 0);
+        }
+        rename(&mut self.own, from, to);
+        rename(&mut self.acquitted, from, to);
+        rename(&mut self.harmful, from, to);
+    }
+
+    /// Releases the classes that are no more, or whose resource is not: by class and resource.
+    pub fn leave(&mut self, is_gone: impl Fn(&str, &str) -> bool, now: Timestamp) -> Vec<Done> {
+        let own = self.own.iter();
+        let gone: Vec<_> = own
+            .filter(|(class, own)| is_gone(class, &own.resource))
+            .map(|(class, _)| class.clone())
+            .collect();
+        let gone = gone.into_iter();
+        gone.map(|class| self.release(&class, WhyReleased::Gone, now))
+            .collect()
+    }
+
     /// How the others do, and how they usually do.
     fn others(&mut self, heard: &Heard<'_>, now: Timestamp) -> Others {
         let before = self.looked_at.replace(now);
@@ -382,6 +404,7 @@ impl Automatic {
             WhyReleased::Cleared => "nobody accuses it any more, and it holds nobody",
             WhyReleased::Acquitted => "that made no difference",
             WhyReleased::Spared => "others do as well without it",
+            WhyReleased::Gone => "its site or its resource is out of the cluster",
             WhyReleased::Unknown => "its resource has no figures any more",
             WhyReleased::Harmful => "others wait longer for it",
             WhyReleased::Expired => "nothing has shown for long that it is needed",
@@ -478,6 +501,12 @@ impl Own {
             halved_at: self.halved_at,
             passing: self.passing,
         }
+    }
+}
+
+fn rename<T>(all: &mut BTreeMap<String, T>, from: &str, to: &str) {
+    if let Some(known) = all.remove(from) {
+        all.insert(to.into(), known);
     }
 }
 

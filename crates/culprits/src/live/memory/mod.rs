@@ -82,6 +82,15 @@ impl Memory {
         }
     }
 
+    /// A resource is watched no more: what is known of it stays for one of its name.
+    pub(super) fn leave(&mut self, watched: &Watched, names: &[String], discovery: &Discovery) {
+        self.recalled.retain(|(id, _), _| *id != watched.id.0);
+        if self.due.is_some() {
+            let unix = (self.unix)().as_secs();
+            self.note(std::iter::once(watched), names, discovery, unix);
+        }
+    }
+
     /// Whether a minute is over.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         self.due.is_some_and(|due| now >= due)

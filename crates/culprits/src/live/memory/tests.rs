@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use arc_swap::ArcSwap;
 use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::culprits::{Basis, Limits, Request};
 use tidegate_core::director::Director;
@@ -12,7 +13,8 @@ use tidegate_core::prng::Prng;
 use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec, Topology};
 
 use super::*;
-use crate::live::front_end::{ResourceNodes, UnreadNode};
+use crate::live::cluster::Cluster;
+use crate::live::front_end::{ResourceNodes, ResourceSet, UnreadNode};
 use crate::live::testing::{CPU, at};
 use crate::live::watched::WatchedAll;
 
@@ -42,11 +44,11 @@ impl EventLog for NoLog {
 struct NoResources;
 
 impl ResourceNodes for NoResources {
-    fn names(&self) -> Vec<String> {
-        Vec::new()
+    fn nodes(&self) -> Arc<ResourceSet> {
+        Arc::default()
     }
 
-    fn counters(&self, _index: usize) -> Option<Counters> {
+    fn counters(&self, _place: u32) -> Option<Counters> {
         None
     }
 
@@ -175,12 +177,16 @@ struct Life {
 
 impl Life {
     fn of(memory: &mut Memory, millis: u64) -> Self {
-        let table = LoadTable::new(3, 2);
-        let sites = ["shop".to_owned(), "blog".to_owned()];
+        let cluster = Cluster {
+            topology: Arc::new(ArcSwap::new(topology())),
+            table: Arc::new(LoadTable::new(3, 2)),
+            resources: Arc::new(NoResources),
+        };
         let mut life = Self {
-            watched: WatchedAll::new(&topology(), Arc::new(NoResources), &sites),
+            watched: WatchedAll::default(),
             discovery: Discovery::new(Limits::default()),
         };
+        life.watched.follow(&cluster.members(), drop);
         let mut prng = Prng::new(1);
         let mut busy_ns = 0;
         for ms in (0..millis).step_by(20) {
@@ -205,9 +211,9 @@ impl Life {
                 network: None,
                 context_switches: None,
             };
-            table.store_counters(NodeId(0), &counters);
+            cluster.table.store_counters(NodeId(0), &counters);
             let now = at(ms + 20);
-            life.watched.read(&table, &mut life.discovery, now);
+            life.watched.read(&cluster, &mut life.discovery, now);
             if let Some(due) = life.watched.due(now) {
                 memory.recall(life.watched.get(due), &names(), &mut life.discovery);
                 let then = life.watched.known_until();

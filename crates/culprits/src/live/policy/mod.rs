@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::throttle::{
-    AutoConfig, Automatic, Culprit, Done, Heard, SetBy, Throttle, UsedPart,
+    AutoConfig, Automatic, ClassPattern, Culprit, Done, Heard, SetBy, Throttle, UsedPart,
 };
 use tidegate_core::time::Timestamp;
 
@@ -138,9 +138,62 @@ impl Policy {
                 self.orders.entry(it.class.to_string()).or_insert(order);
             }
         }
+        self.forget_orders();
+        said
+    }
+
+    /// Releases what is on requests of sites that are served no more, or for resources that are watched no more.
+    pub(super) fn leave(
+        &mut self,
+        is_gone: &dyn Fn(&ClassPattern) -> bool,
+        resources: &[String],
+        throttling: &dyn Throttles,
+        now: Timestamp,
+    ) -> Vec<PolicyEvent> {
+        let (names, automatic) = (&self.names, &mut self.automatic);
+        let is_gone = |class: &str, resource: &str| {
+            resources.iter().any(|it| it == resource)
+                || names.pattern(class).is_ok_and(|it| is_gone(&it))
+        };
+        let done = automatic.leave(is_gone, now).into_iter();
+        let done = done.filter_map(|it| self.carry_out(it, throttling, now));
+        let done = done.collect();
+        self.forget_orders();
+        done
+    }
+
+    /// Classes that have no site in their names belong to this one, and are called by it from now on. A throttle without a
+    /// site would be for all.
+    pub(super) fn name_site(&mut self, site: &str, throttling: &dyn Throttles, now: Timestamp) {
+        let standing = throttling.all();
+        for (class, order) in std::mem::take(&mut self.orders) {
+            if self.names.is_configured(&order) {
+                self.orders.insert(class, order);
+                continue;
+            }
+            let named = format!("{site} {order}");
+            let throttle = standing.iter().find(|it| it.pattern.name() == order);
+            let own = throttle.filter(|it| it.set_by == SetBy::Policy);
+            let limits = own.map(|it| it.limits);
+            let set = self.names.pattern(&named).ok().zip(limits);
+            let set = set.is_some_and(|(pattern, limits)| {
+                throttling.set(pattern, limits, SetBy::Policy, now).is_ok()
+            });
+            if own.is_some() {
+                throttling.release(&order, now);
+            }
+            match set {
+                true => self.automatic.rename(&order, &named),
+                false => self.automatic.forget(&order),
+            }
+            self.orders.insert(format!("{site} {class}"), named);
+        }
+        self.forget_orders();
+    }
+
+    fn forget_orders(&mut self) {
         let automatic = &self.automatic;
         (self.orders).retain(|_, order| automatic.classes().any(|it| it == order));
-        said
     }
 
     /// Releases own orders on requests that an operator's order is for: the more exact one would count, which is ours.

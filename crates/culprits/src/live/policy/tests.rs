@@ -448,3 +448,55 @@ fn a_class_that_an_operator_releases_is_not_ours_any_more() {
     assert_eq!(calm, []);
     assert!(!policy.throttles("GET /a") && throttling.all().is_empty());
 }
+
+#[test]
+fn a_throttle_goes_on_under_its_sites_name_when_there_is_another_site() {
+    let (mut policy, throttling) = (policy(), Throttling::new(10));
+    let now = Timestamp::from_millis(100_000);
+    let found = [
+        finding("GET /search?q", Some(Confidence::Strong)),
+        finding("cart", Some(Confidence::Strong)),
+    ];
+    for seconds in [0, 10] {
+        let now = now + Duration::from_secs(seconds);
+        act(&mut policy, &found, &full(), others(2.0), &throttling, now);
+    }
+    let search = limit(&throttling, "GET /search?q");
+    assert!(search.is_some() && limit(&throttling, "cart").is_some());
+    policy.name_site("shop", &throttling, now);
+    assert_eq!(limit(&throttling, "shop GET /search?q"), search);
+    assert_eq!(limit(&throttling, "GET /search?q"), None);
+    assert!(limit(&throttling, "cart").is_some());
+    assert!(policy.throttles("shop GET /search?q") && policy.throttles("cart"));
+    // The class has its new name there too, and its throttle is the same to the policy.
+    let found = [finding("shop GET /search?q", Some(Confidence::Strong))];
+    let later = now + Duration::from_secs(20);
+    act(
+        &mut policy,
+        &found,
+        &full(),
+        others(2.0),
+        &throttling,
+        later,
+    );
+    assert!(limit(&throttling, "shop GET /search?q") < search);
+}
+
+#[test]
+fn what_has_left_is_throttled_no_more() {
+    for (gone, resources) in [("shop", vec![]), ("none", vec!["db cpu".to_owned()])] {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let now = Timestamp::from_millis(100_000);
+        let found = [finding("shop GET /search?q", Some(Confidence::Strong))];
+        act(&mut policy, &found, &full(), others(2.0), &throttling, now);
+        assert!(policy.throttles("shop GET /search?q"));
+        let nothing = policy.leave(&|_| false, &[], &throttling, now);
+        assert_eq!(nothing, []);
+        let is_gone = |pattern: &ClassPattern| pattern.site() == Some(gone);
+        let said = policy.leave(&is_gone, &resources, &throttling, now);
+        assert_eq!(said[0].event, "released");
+        assert!(said[0].text.ends_with("out of the cluster"), "{said:?}");
+        assert_eq!(throttling.all(), []);
+        assert!(!policy.throttles("shop GET /search?q"));
+    }
+}

@@ -58,7 +58,7 @@ impl Requests {
         now: Timestamp,
     ) -> OthersFare {
         let names = self.names();
-        let several = !self.sites.is_empty();
+        let several = self.are_several();
         let sites: Vec<Option<&str>> = (names.iter())
             .map(|name| {
                 let site = name.split(' ').next().filter(|_| several);

@@ -1,5 +1,8 @@
 //! Requests as they come and go: folded into classes, handed to discovery, and the last minute of them
 //! kept for the picture.
+//!
+//! Classes carry their site's name as soon as there has been more than one site. Those that there were before get that of
+//! the site that was alone, with their numbers and all that is known of them.
 
 mod fare;
 mod shipped;
@@ -34,8 +37,10 @@ const RANK_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Requests {
     table: ClassTable,
-    /// By number; empty where there is only one.
-    sites: Vec<String>,
+    /// By number; a place is a name's for good.
+    sites: Vec<SiteName>,
+    /// What was said of sites that are not known yet, and all that was said since.
+    early: Vec<RequestEvent>,
     in_progress: HashMap<u64, Begun>,
     ended: VecDeque<Lived>,
     /// How the last ones fared that ended or were refused.
@@ -50,6 +55,13 @@ pub(super) struct Requests {
     ranked: Timestamp,
 }
 
+/// A site.
+#[derive(Clone, Debug)]
+struct SiteName {
+    name: String,
+    is_served: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     class: ClassId,
@@ -60,12 +72,12 @@ struct Begun {
 }
 
 impl Requests {
-    /// Of these sites, with what operators want named, and of these other front-ends.
-    pub(super) fn new(sites: Vec<String>, patterns: Vec<Pattern>, peers: &[SocketAddr]) -> Self {
-        let sites = if sites.len() > 1 { sites } else { Vec::new() };
+    /// Of sites that are to follow, with what operators want named, and of these other front-ends.
+    pub(super) fn new(patterns: Vec<Pattern>, peers: &[SocketAddr]) -> Self {
         Self {
             table: ClassTable::new(patterns, TreeConfig::default()),
-            sites,
+            sites: Vec::new(),
+            early: Vec::new(),
             in_progress: HashMap::new(),
             ended: VecDeque::new(),
             late: VecDeque::new(),
@@ -78,6 +90,48 @@ impl Requests {
         }
     }
 
+    /// These are the sites from now on, by their numbers. The name of the site that was alone until now, if classes are
+    /// called by it from now on.
+    pub(super) fn follow<'a>(
+        &mut self,
+        sites: impl Iterator<Item = (&'a str, bool)>,
+    ) -> Option<String> {
+        let was_one = self.sites.len() == 1;
+        for (place, (name, is_served)) in sites.enumerate() {
+            match self.sites.get_mut(place) {
+                Some(site) => site.is_served = is_served,
+                None => self.sites.push(SiteName {
+                    name: name.to_owned(),
+                    is_served,
+                }),
+            }
+        }
+        let alone = self.sites.first().filter(|_| was_one && self.are_several());
+        let name = alone?.name.clone();
+        self.table.rename_site("", &name);
+        Some(name)
+    }
+
+    /// Whether classes carry their site's name.
+    fn are_several(&self) -> bool {
+        self.sites.len() > 1
+    }
+
+    /// Whether requests of a class may still come: its site is served.
+    pub(super) fn is_served(&self, class: ClassId) -> bool {
+        let name = self.table.site(class).unwrap_or_default();
+        let mut sites = self.sites.iter();
+        let site = sites.find(|it| it.name == name);
+        site.is_none_or(|it| it.is_served)
+    }
+
+    /// Takes in what waited for its site to be known; to be called after each [`drain`](Self::drain).
+    pub(super) fn take_early(&mut self, discovery: &mut Discovery) {
+        for event in std::mem::take(&mut self.early) {
+            self.take(event, discovery);
+        }
+    }
+
     /// Takes in what workers have said since.
     pub(super) fn drain(
         &mut self,
@@ -85,7 +139,7 @@ impl Requests {
         discovery: &mut Discovery,
         now: Timestamp,
     ) {
-        let full = events.drain(&mut |event| self.take(event, discovery));
+        let full = events.drain(&mut |event| self.hear(event, discovery));
         if full {
             // Ends are missing: what seems to be in progress may be over.
             self.overflows += 1;
@@ -137,6 +191,20 @@ impl Requests {
             .for_each(|it| *it = ClassId::OTHER);
         let count = std::mem::take(&mut self.counts[class.index()]);
         self.counts[ClassId::OTHER.index()] += count;
+    }
+
+    /// Takes an event of a site that is known; an end comes behind its begin, whatever site that is of.
+    fn hear(&mut self, event: RequestEvent, discovery: &mut Discovery) {
+        let is_known = match event {
+            RequestEvent::Sent { site, .. } | RequestEvent::Refused { site, .. } => {
+                site.index() < self.sites.len()
+            }
+            RequestEvent::Ended { .. } => true,
+        };
+        match is_known && self.early.is_empty() {
+            true => self.take(event, discovery),
+            false => self.early.push(event),
+        }
     }
 
     fn take(&mut self, event: RequestEvent, discovery: &mut Discovery) {
@@ -199,7 +267,8 @@ impl Requests {
     }
 
     fn fold(&mut self, site: u32, words: &Words, weight: Weight) -> ClassId {
-        let site = self.sites.get(site as usize).map_or("", String::as_str);
+        let own = self.sites.get(site as usize).filter(|_| self.are_several());
+        let site = own.map_or("", |it| it.name.as_str());
         let (method, target) = (words.method(), words.target());
         self.table.add(
             &classes::Request {

@@ -18,7 +18,8 @@ impl Requests {
     pub(in crate::live) fn ship(&mut self, after: u64, now: Timestamp) -> Shipment {
         let begun = self.in_progress.values();
         let unfinished = begun.map(|it| (it.words, it.site, it.sent));
-        self.outbox.ship(after, &self.sites, unfinished, now)
+        let sites = self.sites.iter().map(|it| it.name.clone());
+        self.outbox.ship(after, sites.collect(), unfinished, now)
     }
 
     /// Takes in what another front-end said, or why it did not.
@@ -61,7 +62,8 @@ impl Requests {
         peer.unfinished = unfinished;
     }
 
-    /// The class of what another front-end said; none if it makes no sense. Sites go by name.
+    /// The class of what another front-end said; none if it makes no sense, or is of a site that is not here. Sites go by
+    /// name; two front-ends that have one each have the same, whatever they call it.
     fn fold_told(
         &mut self,
         shipment: &Shipment,
@@ -70,9 +72,15 @@ impl Requests {
         weight: Weight,
     ) -> Option<ClassId> {
         let (method, target) = shipment.words.get(words as usize)?;
-        let told = shipment.sites.get(site as usize);
-        let site = told.map_or("", String::as_str);
-        let site = if self.sites.is_empty() { "" } else { site };
+        let told = shipment.sites.get(site as usize).map(String::as_str);
+        let site = match (self.are_several(), told) {
+            (true, told) => told.unwrap_or_default(),
+            (false, Some(told)) if shipment.sites.len() > 1 => {
+                let mut own = self.sites.iter();
+                own.any(|it| it.name == told).then_some("")?
+            }
+            (false, _) => "",
+        };
         let request = classes::Request {
             site,
             method,

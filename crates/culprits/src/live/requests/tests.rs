@@ -34,8 +34,8 @@ fn ended(id: u64, millis: u64) -> RequestEvent {
 }
 
 fn requests(sites: &[&str], peers: &[SocketAddr]) -> (Requests, Discovery) {
-    let sites = sites.iter().map(|site| (*site).to_owned()).collect();
-    let requests = Requests::new(sites, Vec::new(), peers);
+    let mut requests = Requests::new(Vec::new(), peers);
+    requests.follow(sites.iter().map(|site| (*site, true)));
     (requests, Discovery::new(Limits::default()))
 }
 
@@ -300,4 +300,82 @@ fn who_waits_for_room_or_is_refused_is_held_back() {
     // What was five seconds ago counts no more.
     let later = requests.others_fare(&|_| false, 0.05, at(5200));
     assert_eq!(later, OthersFare::default());
+}
+
+fn sent_to(site: u32, id: u64, millis: u64, target: &str) -> RequestEvent {
+    RequestEvent::Sent {
+        id,
+        asked: at(millis),
+        at: at(millis),
+        site: tidegate_core::topology::SiteId(site),
+        words: Words::of("GET", target),
+    }
+}
+
+/// Workers that have said this.
+#[derive(Debug)]
+struct Said(Vec<RequestEvent>);
+
+impl RequestEvents for Said {
+    fn drain(&mut self, take: &mut dyn FnMut(RequestEvent)) -> bool {
+        self.0.drain(..).for_each(take);
+        false
+    }
+}
+
+#[test]
+fn classes_of_the_site_that_was_alone_keep_their_numbers_when_there_is_another() {
+    let (mut requests, mut found) = requests(&["shop"], &[]);
+    requests.take(sent(1, 0, "/search"), &mut found);
+    requests.take(ended(1, 30), &mut found);
+    let number = |requests: &Requests, name: &str| {
+        let names = requests.names();
+        names.iter().position(|it| it == name)
+    };
+    let before = number(&requests, "GET /search").unwrap();
+    // A request of a site that is not known yet waits for its name, and its end for it.
+    let events = [
+        sent_to(1, 2, 40, "/search"),
+        ended(2, 50),
+        sent(3, 60, "/search"),
+        ended(3, 70),
+    ];
+    requests.drain(&mut Said(events.into()), &mut found, at(80));
+    assert_eq!(lived(&requests).len(), 1);
+    let sites = [("shop", true), ("blog", true)];
+    assert_eq!(requests.follow(sites.into_iter()).as_deref(), Some("shop"));
+    requests.take_early(&mut found);
+    assert_eq!(number(&requests, "shop GET /search"), Some(before));
+    assert_eq!(number(&requests, "GET /search"), None);
+    let all = [
+        ("shop GET /search".to_owned(), 30),
+        ("blog GET /search".to_owned(), 10),
+        ("shop GET /search".to_owned(), 10),
+    ];
+    assert_eq!(lived(&requests), all);
+    let patterns = requests.class_patterns();
+    assert_eq!(patterns[before].as_deref(), Some("shop GET /search?"));
+    // Once there have been several each goes on under its site's name.
+    let shop = ClassId(before as u16);
+    assert!(requests.is_served(shop));
+    assert_eq!(
+        requests.follow([("shop", false), ("blog", true)].into_iter()),
+        None
+    );
+    assert!(!requests.is_served(shop) && requests.is_served(ClassId::OTHER));
+    assert_eq!(number(&requests, "shop GET /search"), Some(before));
+}
+
+#[test]
+fn what_another_front_end_tells_of_a_site_that_is_not_here_counts_for_none_here() {
+    let there = "10.0.0.2:8100".parse().unwrap();
+    let (mut one, mut found) = requests(&["shop"], &[there]);
+    let (mut other, mut found_there) = requests(&["shop", "blog"], &[]);
+    other.ship(0, at(0));
+    for (site, id) in [(0, 1), (1, 2)] {
+        other.take(sent_to(site, id, 10, "/search"), &mut found_there);
+        other.take(ended(id, 20), &mut found_there);
+    }
+    one.accept(there, Ok(other.ship(0, at(100))), at(100), &mut found);
+    assert_eq!(lived(&one), [("GET /search".to_owned(), 10)]);
 }

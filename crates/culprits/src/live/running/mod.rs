@@ -1,6 +1,7 @@
 //! What the thread of discovery does: it takes in requests and counters, asks which classes are to blame, and answers.
 
 mod act;
+mod follow;
 mod report;
 
 use std::collections::BTreeMap;
@@ -11,10 +12,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tidegate_core::classes::{ClassId, SLOTS};
 use tidegate_core::culprits::{Confidence, Discovery, Limits};
-use tidegate_core::load::LoadTable;
 use tidegate_core::time::Timestamp;
 
 use super::asks::Ask;
+use super::cluster::Cluster;
 use super::experiment::RunningExperiment;
 use super::findings::{Finding, Findings};
 use super::front_end::{Clocks, DelayExperiments, EventLog, KeptFile, RequestEvents, Throttles};
@@ -33,7 +34,9 @@ const ACT_EVERY: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(super) struct Running {
-    table: Arc<LoadTable>,
+    cluster: Cluster,
+    /// Which of its versions is taken over.
+    followed: (u64, u64),
     throttles: Box<dyn Throttles>,
     delay_experiments: Box<dyn DelayExperiments>,
     clocks: Clocks,
@@ -81,16 +84,21 @@ impl Running {
             classes: SLOTS as u16,
             resources: RESOURCES_MAX as u16,
         };
-        let sites: Vec<_> = topology.sites.iter().map(|it| it.name.clone()).collect();
-        let watched = WatchedAll::new(&topology, resources, &sites);
         let policy = |bounds| Policy::new(bounds, names.clone());
-        Self {
+        let cluster = Cluster {
+            topology,
+            table,
+            resources,
+        };
+        let mut running = Self {
             policy: settings.automatic.map(policy),
             discovery: Discovery::new(limits),
             events,
-            requests: Requests::new(sites, settings.patterns.clone(), &settings.peers),
-            watched,
-            table,
+            requests: Requests::new(settings.patterns.clone(), &settings.peers),
+            watched: WatchedAll::default(),
+            cluster,
+            // No topology has this version.
+            followed: (u64::MAX, u64::MAX),
             throttles,
             delay_experiments,
             clocks,
@@ -106,7 +114,9 @@ impl Running {
             experimented_at: BTreeMap::new(),
             settings,
             log,
-        }
+        };
+        running.follow((running.clocks.now)());
+        running
     }
 
     /// Reads what was kept, on this thread: a slow disk holds no request up.
@@ -149,8 +159,7 @@ impl Running {
                 }
                 Ok(Ask::Requests(after, answer)) => {
                     let now = (self.clocks.now)();
-                    self.requests
-                        .drain(&mut *self.events, &mut self.discovery, now);
+                    self.hear(now);
                     answer.send(self.requests.ship(after, now)).ok();
                 }
                 Ok(Ask::Told(from, shipment, at)) => {
@@ -170,9 +179,8 @@ impl Running {
     }
 
     fn handle_tick(&mut self, now: Timestamp) {
-        self.requests
-            .drain(&mut *self.events, &mut self.discovery, now);
-        self.watched.read(&self.table, &mut self.discovery, now);
+        self.hear(now);
+        self.watched.read(&self.cluster, &mut self.discovery, now);
         self.evaluate_experiment(now);
         if now >= self.policy_due {
             self.policy_due = now + ACT_EVERY;
@@ -216,6 +224,7 @@ impl Running {
         let of = |watched: &Watched| -> Vec<Finding> {
             let resource: Arc<str> = watched.name.as_str().into();
             let verdicts = watched.verdicts.iter().flat_map(|it| &it.classes);
+            let verdicts = verdicts.filter(|it| self.requests.is_served(it.class));
             let found = verdicts.filter_map(|it| {
                 let class = names
                     .get(it.class.index())

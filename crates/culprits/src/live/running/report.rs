@@ -17,8 +17,7 @@ impl Running {
     /// The picture of the last minute.
     pub(super) fn report(&mut self) -> Report {
         let now = (self.clocks.now)();
-        self.requests
-            .drain(&mut *self.events, &mut self.discovery, now);
+        self.hear(now);
         let unix = (self.clocks.unix)().as_nanos() as i64;
         // The Unix time at the clock's zero.
         let base = unix - now.nanos() as i64;
@@ -75,7 +74,7 @@ impl Running {
                     .into(),
             );
         }
-        notes.extend(self.watched.notes());
+        notes.extend(self.watched.notes(&self.cluster.resources.unread()));
         notes.extend(
             self.last_experiment
                 .iter()
