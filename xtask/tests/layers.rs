@@ -155,7 +155,7 @@ const CRATES: &[(&str, Layers)] = &[
             &["check"],
             &["upgrade"],
             &["agent", "culprits", "reload", "simulate", "top"],
-            &["probe"],
+            &["discovery", "probe"],
             &["admin"],
             &["run"],
             &["demo", "doctor"],

@@ -11,12 +11,14 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::rdata::SRV;
-use hickory_resolver::proto::rr::{RData, Record, RecordType};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use hickory_resolver::{Hosts, TokioResolver};
 
 use crate::source::{Answer, Found, SourceError};
 
@@ -86,6 +88,10 @@ impl DnsSource {
     }
 
     pub(crate) async fn ask(&mut self) -> Result<Answer, SourceError> {
+        if let Some(nodes) = hosts_file(&self.config) {
+            let again = self.config.interval;
+            return Ok(Answer { nodes, again });
+        }
         // `/etc/resolv.conf` may be there later than this process.
         let resolver = match self.resolver.take() {
             Some(resolver) => resolver,
@@ -106,6 +112,26 @@ impl DnsSource {
             again: ttl.max(AGAIN_MIN).min(self.config.interval),
         })
     }
+}
+
+/// The addresses that `/etc/hosts` has: then no server is asked, as by the system's own resolver.
+fn hosts_file(config: &DnsConfig) -> Option<Vec<Found>> {
+    let RecordKind::Address { port } = config.records else {
+        return None;
+    };
+    if !config.servers.is_empty() {
+        return None;
+    }
+    let hosts = Hosts::from_system().ok()?;
+    let name = Name::from_utf8(&config.name).ok()?;
+    let of_kind = |kind| hosts.lookup_static_host(&Query::query(name.clone(), kind));
+    let found = [RecordType::A, RecordType::AAAA].map(of_kind);
+    let records = found.iter().flatten().flat_map(Lookup::answers);
+    let nodes = records.filter_map(|record| record.data.ip_addr());
+    let nodes: Vec<_> = nodes
+        .map(|ip| node(SocketAddr::new(ip, port), 1.0))
+        .collect();
+    (!nodes.is_empty()).then_some(nodes)
 }
 
 fn resolver(config: &DnsConfig) -> Result<TokioResolver, SourceError> {
@@ -505,6 +531,19 @@ mod tests {
             source.config.timeout = Duration::from_millis(150);
             assert!(source.ask().await.is_err(), "{number}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_name_of_the_hosts_file_needs_no_server() {
+        let mut source = DnsSource::new(DnsConfig {
+            name: "localhost".into(),
+            records: ADDRESS,
+            servers: Vec::new(),
+            interval: Duration::from_secs(30),
+            timeout: Duration::from_secs(2),
+        });
+        let answer = source.ask().await.unwrap();
+        assert!(shown(&answer).contains(&"127.0.0.1:80 1".to_owned()));
     }
 
     #[tokio::test]

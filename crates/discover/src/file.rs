@@ -235,6 +235,21 @@ mod tests {
     }
 
     #[test]
+    fn the_examples_of_the_page_are_understood() {
+        let page = include_str!("../../../docs/discovery.md");
+        let mut names = Vec::new();
+        for (fence, file) in [("```toml\n", "a.toml"), ("```json\n", "a.json")] {
+            let blocks = page.split(fence).skip(1);
+            let blocks = blocks.map(|it| it.split("```").next().unwrap());
+            // The others are configurations of a front-end.
+            for block in blocks.filter(|it| !it.contains("[[site]]")) {
+                names.push(parsed(file, block).unwrap().len());
+            }
+        }
+        assert_eq!(names, [2, 3]);
+    }
+
+    #[test]
     fn what_is_not_understood_is_an_error() {
         for (file, text) in [
             ("a.json", ""),

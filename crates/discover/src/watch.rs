@@ -121,9 +121,14 @@ impl WatchedSource {
         let answer = answer.map_err(|error| error.to_string());
         let count = answer.as_ref().map(Vec::len).map_err(Clone::clone);
         let nodes = answer.map(|found| self.named(found));
+        let events = self.discovered.observe((self.clock)(), nodes);
+        let unusable = || Err("no node in the answer that can be used".into());
         Asked {
-            answer: count,
-            events: self.discovered.observe((self.clock)(), nodes),
+            answer: match count {
+                Ok(_) if self.discovered.is_failing() => unusable(),
+                count => count,
+            },
+            events,
         }
     }
 

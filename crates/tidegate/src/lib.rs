@@ -8,6 +8,7 @@ mod client;
 mod config;
 mod culprits;
 mod demo;
+mod discovery;
 mod doctor;
 mod driver;
 mod failure;

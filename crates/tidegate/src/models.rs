@@ -5,6 +5,7 @@
 //! run from the start of the process.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -52,11 +53,46 @@ pub(crate) struct Status {
     /// Nodes that were taken out of the cluster and have requests yet.
     #[serde(default)]
     pub(crate) leaving: Vec<LeavingStatus>,
+    /// Where nodes come from besides the configuration file.
+    #[serde(default)]
+    pub(crate) sources: Vec<SourceStatus>,
     /// Classes of requests that are throttled.
     pub(crate) throttles: Vec<ThrottleStatus>,
     /// Nodes that serve nothing and are read, in the order of the configuration.
     #[serde(default)]
     pub(crate) resources: Vec<ResourceStatus>,
+}
+
+/// A source of nodes: a `[[discover]]`, or the host name of a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SourceStatus {
+    /// Its name; that of a host name is `node NAME`.
+    pub(crate) name: String,
+    /// What is asked: `file nodes.json`, `dns web.internal, port 80`.
+    pub(crate) what: String,
+    /// The site of its nodes.
+    pub(crate) site: String,
+    /// Nodes in its last answer.
+    pub(crate) nodes: u64,
+    /// Questions that it has answered.
+    pub(crate) answers: u64,
+    /// Questions that it has not answered.
+    pub(crate) failures: u64,
+    /// How long ago the last answer was; null if there was none.
+    pub(crate) answered_seconds_ago: Option<f64>,
+    /// Why the last question had no answer, or why its nodes were not taken over; null if all is well.
+    pub(crate) error: Option<String>,
+    /// What has changed, the last first.
+    pub(crate) events: Vec<SourceEventStatus>,
+}
+
+/// Something that has happened at a source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SourceEventStatus {
+    /// How long ago.
+    pub(crate) seconds_ago: f64,
+    /// What, in a sentence.
+    pub(crate) text: String,
 }
 
 /// A node that was taken out of the cluster.
@@ -442,6 +478,25 @@ pub(crate) struct Overridden {
     /// What the override has done to the site; null if it goes on as before.
     #[serde(default)]
     pub(crate) warning: Option<String>,
+}
+
+/// `POST /api/nodes`: a node that an operator adds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AddedNode {
+    /// Its name.
+    pub(crate) name: String,
+    /// Where it serves HTTP.
+    pub(crate) address: SocketAddr,
+    /// Its site.
+    pub(crate) site: String,
+    /// Its share relative to others.
+    #[serde(default = "one")]
+    pub(crate) weight: f32,
+}
+
+fn one() -> f32 {
+    1.0
 }
 
 /// `POST /api/upgrade`.

@@ -8,6 +8,7 @@
 //! | `culprits` | which requests load what: a tick each 20 ms |
 //! | `state` | writes what was learned of that, each minute |
 //! | the reader's | loads of the nodes |
+//! | `discovery` | where more nodes come from, if there is a source |
 //! | workers | data plane |
 //!
 //! SIGTERM and SIGINT drain, in this order: `/readyz` says no; after a delay the admin address is given
@@ -51,6 +52,8 @@ use crate::config::{Admin, Config, Culprits, FrontEnd, NodeRead};
 use crate::culprits::front_end;
 use crate::culprits::heard::Heard;
 use crate::culprits::peers::{self, PeerClient};
+use crate::discovery::Discovery;
+use crate::discovery::book::SourceBook;
 use crate::driver::{Ask, Driver, DriverParts};
 use crate::failure::Failure;
 use crate::open_files;
@@ -128,6 +131,7 @@ pub(crate) fn run(
     }
     let start = Start {
         begun: Some(begun),
+        sources: Arc::default(),
         kept,
         given,
     };
@@ -141,6 +145,8 @@ pub(crate) fn run(
 pub(crate) struct Start {
     /// What can be reloaded; none: it stays as it is.
     pub(crate) begun: Option<Begun>,
+    /// What is known of sources of nodes.
+    pub(crate) sources: Arc<SourceBook>,
     /// What its threads may do.
     pub(crate) kept: Kept,
     /// What a former process or the service manager gives.
@@ -152,6 +158,7 @@ impl Start {
     pub(crate) fn plain() -> Self {
         Self {
             begun: None,
+            sources: Arc::default(),
             kept: Kept::All,
             given: Given::default(),
         }
@@ -190,9 +197,12 @@ async fn serve(
     );
     let (peers, access) = exchange(&admin, front_end.culprits.as_ref())?;
     let upgrades = start.given.upgrades;
+    let mut front_end = front_end;
+    let discovery = discover(&mut front_end, &mut start, output).await?;
     let mut running = Running::start(front_end, start, output)?;
     running.say(&operators.listener, output);
     running.look_around(peers, output);
+    running.discover(discovery);
     let plane = Arc::clone(&running.plane);
     let shown = Arc::clone(&plane);
     let AdminSocket { listener, copy, .. } = operators;
@@ -238,6 +248,22 @@ async fn serve(
         drain,
     };
     last.take(ending, stop, output).await
+}
+
+/// Asks the sources of nodes for the first time, so that the first client finds some.
+async fn discover(
+    front_end: &mut FrontEnd,
+    start: &mut Start,
+    output: Output,
+) -> Result<Discovery, Failure> {
+    let mut discovery = Discovery::new(output);
+    if let Some(begun) = &mut start.begun {
+        let others = discovery.begin(begun.sources()).await;
+        let others = others.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+        begun.add(others, front_end);
+    }
+    start.sources = discovery.book();
+    Ok(discovery)
 }
 
 /// What a front-end takes apart at its end.
@@ -485,7 +511,7 @@ impl Running {
         start: Start,
         output: Output,
     ) -> Result<Self, Failure> {
-        let Start { begun, kept, given } = start;
+        let (begun, kept, given) = (start.begun, start.kept, start.given);
         let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
         let proxy_config = ProxyConfig {
             thread_start: kept.in_data_plane(),
@@ -528,9 +554,9 @@ impl Running {
         let driver = Driver::spawn(parts).map_err(|error| failed(&error))?;
         let reach = reach(&driver, &proxy, &shared, &specs, &resources, output);
         let checks = probe::start(due, reach.clone());
-        let cluster = begun.map(|begun| Arc::new(LiveCluster::new(begun, reach)));
         let plane = Arc::new(Plane {
-            cluster,
+            cluster: begun.map(|begun| Arc::new(LiveCluster::new(begun, reach))),
+            sources: start.sources,
             clock: clock::now,
             started,
             listeners: proxy.addresses().to_vec(),
@@ -566,6 +592,13 @@ impl Running {
         let Some(watch) = &self.watch else { return };
         for client in peers {
             tokio::spawn(peers::run(client, watch.asks(), output, clock::now));
+        }
+    }
+
+    /// Begins to follow the sources of nodes.
+    fn discover(&self, discovery: Discovery) {
+        if let Some(cluster) = &self.plane.cluster {
+            tokio::spawn(discovery.run(Arc::clone(cluster)));
         }
     }
 

@@ -155,6 +155,7 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         listeners: vec![([127, 0, 0, 1], 8080).into()],
         sites: Arc::new(ArcSwap::from_pointee(cluster().sites)),
         cluster: None,
+        sources: Arc::default(),
         window: Mutex::new(Window::new(
             now() - Duration::from_secs(5),
             shared.stats.snapshot(),

@@ -62,12 +62,21 @@ pub struct DiscoveryLimits {
     pub nodes_max: usize,
 }
 
+impl DiscoveryLimits {
+    /// Share of the nodes that may go at once: one of three.
+    pub const MAX_DROP: f64 = 0.34;
+    /// How long the others must be absent.
+    pub const HOLD: Duration = Duration::from_secs(30);
+    /// Most nodes.
+    pub const NODES_MAX: usize = 1000;
+}
+
 impl Default for DiscoveryLimits {
     fn default() -> Self {
         Self {
-            max_drop: 0.34,
-            hold: Duration::from_secs(30),
-            nodes_max: 1000,
+            max_drop: Self::MAX_DROP,
+            hold: Self::HOLD,
+            nodes_max: Self::NODES_MAX,
         }
     }
 }
@@ -161,6 +170,11 @@ impl Discovered {
     /// The nodes as they are now, in the order of their names.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &Announced> {
         self.members.values().map(|member| &member.node)
+    }
+
+    /// Whether the last answer was none, or had no node that can be used.
+    pub fn is_failing(&self) -> bool {
+        self.failed
     }
 
     /// The source has answered or failed. Each thing is said once, when it begins.

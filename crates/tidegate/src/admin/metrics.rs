@@ -17,6 +17,7 @@ use super::exposition::{Family, Format, Kind, Labels, Text};
 use super::findings;
 use super::plane::{Look, Plane};
 use super::process;
+use super::sources;
 use super::status::STATUS_CLASSES;
 use super::throttles;
 
@@ -65,6 +66,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     scene.node_loads(&mut text);
     scene.reads(&mut text);
     checks::metrics(plane, &topology, &mut text);
+    sources::metrics(plane, &mut text);
     throttles::metrics(plane, &mut text);
     findings::metrics(plane, &mut text);
     scene.delay_experiments(&mut text);

@@ -30,6 +30,7 @@ mod process;
 mod seats;
 pub(crate) mod server;
 mod shares;
+mod sources;
 mod status;
 #[cfg(test)]
 mod tests;

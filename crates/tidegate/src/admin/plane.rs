@@ -12,6 +12,7 @@ use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{Shared, Snapshot};
 
 use crate::check::Checks;
+use crate::discovery::book::SourceBook;
 use crate::driver::{DriverStats, Overrides};
 use crate::overrides_file::OverridesFile;
 use crate::reads::Reads;
@@ -36,6 +37,8 @@ pub(crate) struct Plane {
     pub(crate) sites: Specs,
     /// What changes the cluster; none if it stays as it is.
     pub(crate) cluster: Option<Arc<LiveCluster>>,
+    /// What is known of sources of nodes.
+    pub(crate) sources: Arc<SourceBook>,
     /// Loads, topology and counters of the data plane.
     pub(crate) shared: Arc<Shared>,
     /// How loads are read.

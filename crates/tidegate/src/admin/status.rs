@@ -10,6 +10,7 @@ use tidegate_proxy::{Ending, HistogramSnapshot, NodeSnapshot, Reason, SiteSnapsh
 
 use super::checks;
 use super::plane::{Look, Plane};
+use super::sources;
 use super::throttles;
 use super::trouble::trouble;
 use crate::models::{
@@ -56,6 +57,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
             .map(|(site, _)| site_status(plane, &look, &topology, site))
             .collect(),
         leaving: leaving(plane, &topology),
+        sources: sources::status(plane),
         throttles: throttles::all(plane),
         resources: resources(plane, look.now),
     }

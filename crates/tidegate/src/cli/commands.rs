@@ -17,6 +17,7 @@ use crate::client::AdminArgs;
 use crate::config::{Config, print};
 use crate::culprits;
 use crate::demo;
+use crate::discovery;
 use crate::doctor::{self, log_note, state_note};
 use crate::failure::Failure;
 use crate::models::{Overridden, Reloaded, Status, Upgraded, Why};
@@ -91,6 +92,7 @@ fn check(file: &Path, output: Output) -> Result<(), Failure> {
         (None, _) => "an agent".into(),
     };
     let mut notes = config.notes.clone();
+    notes.extend(config.front_end.iter().flat_map(discovery::notes));
     notes.extend(state_note(&config, file));
     notes.extend(log_note(&config)?);
     let value =

@@ -2,9 +2,8 @@
 //! file that stands for it.
 //!
 //! Everything else has its default: one site for all hosts, the policy `auto`, the page at the admin address. A host
-//! name is looked up once, at the start; each address that it has is a node.
+//! name is looked up again when its TTL is over; each address that it has is a node.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -13,12 +12,15 @@ use clap::Args;
 use toml::Value;
 
 use crate::config::Config;
+use crate::config::address::NodeAddress;
 use crate::failure::Failure;
 
 /// What the text of such a front-end is called in messages.
 const NAME: &str = "the command line";
 /// The site that is served.
 const SITE: &str = "all";
+/// Letters of a host name that a name begins with.
+const HOST_LETTERS: usize = 50;
 
 /// A configuration: a file, or a front-end in a few words.
 #[derive(Clone, Debug, Args)]
@@ -57,24 +59,29 @@ impl SourceArgs {
         }
     }
 
-    /// The addresses of all servers, each once, in their order.
-    fn servers(&self) -> Result<Vec<SocketAddr>, Failure> {
-        let mut known = BTreeSet::new();
+    /// All servers, each once, in their order. A name that leads nowhere is a mistake here.
+    fn servers(&self) -> Result<Vec<NodeAddress>, Failure> {
         let mut servers = Vec::new();
-        for server in &self.to {
-            let found = server.to_socket_addrs().map_err(|error| {
+        for text in &self.to {
+            let usage = |why: &dyn ToString| {
+                let why = why.to_string();
                 Failure::Usage(format!(
-                    "--to {server}: {error}; expected HOST:PORT, like 10.0.0.11:80"
+                    "--to {text}: {why}; expected HOST:PORT, like 10.0.0.11:80"
                 ))
-            })?;
-            servers.extend(found.filter(|address| known.insert(*address)));
+            };
+            let server = NodeAddress::parse(text);
+            let server = server.ok_or_else(|| usage(&"not an address with a port"))?;
+            text.to_socket_addrs().map_err(|error| usage(&error))?;
+            if !servers.contains(&server) {
+                servers.push(server);
+            }
         }
         Ok(servers)
     }
 }
 
 /// The configuration as a file would have it.
-fn text(admin: SocketAddr, listen: &[SocketAddr], servers: &[SocketAddr]) -> String {
+fn text(admin: SocketAddr, listen: &[SocketAddr], servers: &[NodeAddress]) -> String {
     let mut text = format!("[admin]\naddress = \"{admin}\"\n");
     let mut table = |name: &str, keys: &[(&str, Value)]| {
         // A string takes whatever is written to it.
@@ -89,21 +96,38 @@ fn text(admin: SocketAddr, listen: &[SocketAddr], servers: &[SocketAddr]) -> Str
     }
     let hosts = Value::Array(vec![string(&"*")]);
     table("site", &[("name", string(&SITE)), ("hosts", hosts)]);
-    for address in servers {
-        let keys = [
-            ("name", string(&name(address))),
-            ("address", string(address)),
-            ("site", string(&SITE)),
-        ];
-        table("node", &keys);
+    for server in servers {
+        let name = name(server);
+        match server {
+            NodeAddress::At(address) => {
+                let keys = [
+                    ("name", string(&name)),
+                    ("address", string(address)),
+                    ("site", string(&SITE)),
+                ];
+                table("node", &keys);
+            }
+            NodeAddress::Host { host, port } => {
+                let keys = [
+                    ("name", string(&name)),
+                    ("site", string(&SITE)),
+                    ("dns", string(host)),
+                    ("port", Value::Integer((*port).into())),
+                ];
+                table("discover", &keys);
+            }
+        }
     }
     text
 }
 
-/// A node's name: its address in letters that names have.
-fn name(address: &SocketAddr) -> String {
-    let ip = address.ip().to_string().replace(':', "-");
-    format!("{ip}_{}", address.port())
+/// A name: the address in letters that names have, and no more of them.
+fn name(server: &NodeAddress) -> String {
+    let host = match server {
+        NodeAddress::At(address) => address.ip().to_string().replace(':', "-"),
+        NodeAddress::Host { host, .. } => host[..host.len().min(HOST_LETTERS)].to_owned(),
+    };
+    format!("{host}_{}", server.port())
 }
 
 #[cfg(test)]
@@ -116,10 +140,8 @@ mod tests {
             "127.0.0.1:8080".parse().unwrap(),
             "[::1]:8080".parse().unwrap(),
         ];
-        let servers = [
-            "10.0.0.11:80".parse().unwrap(),
-            "[fd00::1]:80".parse().unwrap(),
-        ];
+        let servers = ["10.0.0.11:80", "[fd00::1]:80", "web.internal:80"];
+        let servers = servers.map(|text| NodeAddress::parse(text).unwrap());
         let admin = "127.0.0.1:1".parse().unwrap();
         let config = Config::parse(&text(admin, &listen, &servers), NAME, Path::new("")).unwrap();
         let front_end = config.front_end.unwrap();
@@ -128,9 +150,10 @@ mod tests {
         assert_eq!(front_end.cluster.sites[0].hosts, ["*"]);
         let nodes = front_end.cluster.nodes.iter();
         let nodes: Vec<_> = nodes.map(|it| (it.name.as_str(), it.address)).collect();
-        assert_eq!(
-            nodes,
-            [("10.0.0.11_80", servers[0]), ("fd00--1_80", servers[1])]
-        );
+        let at = |place: usize| servers[place].fixed().unwrap();
+        assert_eq!(nodes, [("10.0.0.11_80", at(0)), ("fd00--1_80", at(1))]);
+        let source = &front_end.sources[0];
+        assert_eq!(source.config.name, "web.internal_80");
+        assert_eq!(source.config.kind.to_string(), "dns web.internal, port 80");
     }
 }

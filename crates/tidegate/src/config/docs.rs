@@ -6,6 +6,7 @@ use tidegate_core::units::{size_units, time_units};
 use super::answers::{PriorityFile, RetryBudgetFile, SessionFile};
 use super::check::CheckFile;
 use super::culprits::CulpritsFile;
+use super::discover::{DiscoverFile, DiscoverLoadFile, DnsFile};
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, ForwardedFile, LimitsFile,
     ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ProcessFile, ReconfigureFile,
@@ -55,6 +56,9 @@ pub(crate) fn page() -> String {
         ("[site.check]", CheckFile::docs()),
         ("[[node]]", NodeFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),
+        ("[[discover]]", DiscoverFile::docs()),
+        ("[[discover]] load = { … }", DiscoverLoadFile::docs()),
+        ("[dns]", DnsFile::docs()),
         ("[[group]]", GroupFile::docs()),
         ("[[throttle]]", ThrottleFile::docs()),
         ("[culprits]", CulpritsFile::docs()),

@@ -8,9 +8,11 @@ use std::time::Duration;
 use tidegate_core::admission::{AdmissionConfig, AdmissionKind, Priority};
 use tidegate_core::units::Size;
 
+use super::address::NodeAddress;
 use super::answers::{PriorityFile, RetryAfter, RetryBudgetFile, SessionFile};
 use super::check::CheckFile;
 use super::culprits::CulpritsFile;
+use super::discover::{DiscoverFile, DnsFile};
 use super::group::GroupFile;
 use super::policy::PolicySetting;
 use super::setting::{At, names, table};
@@ -31,8 +33,8 @@ const INTERVAL_MAX: Duration = Duration::from_secs(10);
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// A node's weight beside another's.
-const WEIGHT_MIN: f32 = 0.001;
-const WEIGHT_MAX: f32 = 1000.0;
+pub(super) const WEIGHT_MIN: f32 = 0.001;
+pub(super) const WEIGHT_MAX: f32 = 1000.0;
 /// A time within which answers are wanted.
 const SLO_MIN: Duration = Duration::from_millis(5);
 const SLO_MAX: Duration = Duration::from_secs(600);
@@ -53,7 +55,7 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 table! {
-    /// The whole file. A front-end needs at least a listener, a site and a node; an agent
+    /// The whole file. A front-end needs at least a listener, a site and a node or a source of nodes; an agent
     /// needs `[agent]` alone.
     pub(crate) struct ConfigFile {
         /// The live page, the JSON API, metrics and health of Tidegate itself.
@@ -64,6 +66,10 @@ table! {
         site: Vec<At<SiteFile>> = Vec::new();
         /// The servers. One table each.
         node: Vec<At<NodeFile>> = Vec::new();
+        /// Where nodes come from while the front-end runs. One table each.
+        discover: Vec<At<DiscoverFile>> = Vec::new();
+        /// How host names are looked up.
+        dns: DnsFile = defaults();
         /// What nodes share and that bears only so many requests. One table each.
         group: Vec<At<GroupFile>> = Vec::new();
         /// Classes of requests that are slowed. One table each.
@@ -214,8 +220,10 @@ table! {
     pub(crate) struct NodeFile {
         /// Its name: letters, digits, `.`, `-` and `_`.
         name: String;
-        /// Where it serves HTTP; of a resource, its host.
-        address: SocketAddr;
+        /// Where it serves HTTP; of a resource, its host. A host name (`web.internal:80`) is looked up at the start and
+        /// again when its TTL is over: the node is at one of its addresses, and moves when that is not among them any more.
+        /// `[[discover]]` makes a node of each.
+        address: NodeAddress;
         /// What it is there for.
         role: RoleName = RoleName::Server;
         /// The site that it serves. A resource serves none.
@@ -238,10 +246,16 @@ names! {
 }
 
 impl ConfigFile {
-    /// The nodes that serve requests, each by its number.
+    /// The nodes that serve requests at an address that the file gives, each by its number.
     pub(super) fn servers(&self) -> impl Iterator<Item = &At<NodeFile>> {
         let nodes = self.node.value.iter();
-        nodes.filter(|node| node.role.value == RoleName::Server)
+        nodes.filter(|node| node.role.value == RoleName::Server && node.address.fixed().is_some())
+    }
+
+    /// The nodes that serve requests and whose address is to be looked up.
+    pub(crate) fn hosted(&self) -> impl Iterator<Item = &At<NodeFile>> {
+        let nodes = self.node.value.iter();
+        nodes.filter(|node| node.role.value == RoleName::Server && node.address.fixed().is_none())
     }
 }
 

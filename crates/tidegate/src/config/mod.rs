@@ -11,9 +11,11 @@
 //! What comes after checks nothing again. It does not know sockets: whether an address can be
 //! bound shows when it is bound.
 
+pub(crate) mod address;
 mod answers;
 mod check;
 pub(crate) mod culprits;
+pub(crate) mod discover;
 #[cfg(test)]
 mod docs;
 pub(crate) mod file;
@@ -55,6 +57,7 @@ use crate::token::Token;
 pub(crate) use problem::ConfigError;
 
 pub(crate) use culprits::Culprits;
+pub(crate) use discover::{NodeSource, ReadPlan};
 use file::{ConfigFile, LimitsFile, TimeoutsFile};
 use problem::{Problem, Problems};
 use setting::{Raw, Setting};
@@ -111,6 +114,10 @@ pub(crate) struct FrontEnd {
     pub(crate) reads: Vec<NodeRead>,
     /// Nodes that serve nothing and are read.
     pub(crate) resources: Vec<Resource>,
+    /// Where more nodes come from.
+    pub(crate) sources: Vec<NodeSource>,
+    /// How the load of nodes is read that operators add.
+    pub(crate) usual_read: ReadPlan,
     /// Seeds the choices; drawn from the system's randomness if not given, as it must be
     /// where several front-ends serve the same nodes.
     pub(crate) seed: Option<u64>,

@@ -294,3 +294,24 @@ fn a_key_in_the_wrong_place_is_said() {
         assert!(found.contains(wanted), "{load} {more}: {found}");
     }
 }
+
+#[test]
+fn examples_of_the_page_of_discovery_are_sound() {
+    let page = include_str!("../../../../docs/discovery.md");
+    let blocks = page.split("```toml\n").skip(1);
+    let blocks = blocks.map(|it| it.split("```").next().unwrap());
+    let mut sources = Vec::new();
+    for block in blocks.filter(|it| it.contains("[[site]]")) {
+        let config = Config::parse(block, "discovery.md", key_folder());
+        let config = config.map_err(|error| error.render(false));
+        let front_end = config.unwrap_or_else(|error| panic!("{error}")).front_end;
+        sources.extend(front_end.unwrap().sources);
+    }
+    let read = |it: &NodeSource| it.read != ReadPlan::NONE;
+    assert_eq!(sources.iter().filter(|it| read(it)).count(), 1);
+    let all: Vec<_> = sources
+        .iter()
+        .map(|it| it.config.kind.to_string())
+        .collect();
+    assert!(all.contains(&"dns web.internal, port 80".into()), "{all:?}");
+}

@@ -1,5 +1,6 @@
 //! From a file whose keys and types are right to a [`Config`]: what the values mean together.
 
+mod discover;
 mod read;
 
 use std::collections::BTreeMap;
@@ -21,9 +22,10 @@ use tidegate_remote::udp::key_file::{KeyFile, Master, NAME_MAX, is_name};
 
 use super::check;
 use super::culprits::class_names;
+use super::discover::{PlannedKeys, ReadPlan};
 use super::file::{
-    AdmissionFile, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile, LogFile,
-    LogFormat, NodeFile, RoleName, ScopeName, SiteFile, WithoutRecordsName,
+    AGENT_PORT, AdmissionFile, AgentFile, ConfigFile, ForwardedFile, ListenerFile, LoadFile,
+    LogFile, LogFormat, NodeFile, RoleName, ScopeName, SiteFile, WithoutRecordsName,
 };
 use super::problem::{Problem, Problems};
 use super::setting::{At, unknown_name};
@@ -72,7 +74,10 @@ pub(super) fn validate(
     checker.reconfigure(&file);
     let agent = file.agent.value.as_ref();
     let agent = agent.map(|agent| checker.agent(agent));
-    let serves = !file.listener.is_empty() || !file.site.is_empty() || !file.node.is_empty();
+    let serves = !file.listener.is_empty()
+        || !file.site.is_empty()
+        || !file.node.is_empty()
+        || !file.discover.is_empty();
     let front_end = if serves || agent.is_none() {
         Some(checker.front_end(&file))
     } else {
@@ -237,6 +242,7 @@ impl Checker<'_> {
             .and_then(|path| self.keys(path, key_file.place(), KeyFile::masters));
         let nodes = self.nodes(file, shared.as_deref());
         let resources = self.resources(file, shared.as_deref());
+        let sources = self.sources(file, shared.as_deref());
         self.every_site_has_a_node(file);
         self.load(&file.load);
         if let Auto::Set(workers) = file.limits.workers.value
@@ -273,6 +279,8 @@ impl Checker<'_> {
             interval: notes::interval(&reads, file.load.interval.value),
             reads,
             resources: resources?,
+            sources: sources?,
+            usual_read: usual_read(shared),
             seed: None,
             timeout: file.load.timeout.value,
             realtime: file.load.realtime.value,
@@ -364,7 +372,11 @@ impl Checker<'_> {
         let lists = [
             ("listener", file.listener.is_empty(), "a place to listen"),
             ("site", file.site.is_empty(), "a site"),
-            ("node", file.node.is_empty(), "a node"),
+            (
+                "node",
+                file.node.is_empty() && file.discover.is_empty(),
+                "a node, or a [[discover]] that finds some",
+            ),
         ];
         for (name, empty, what) in lists {
             if empty {
@@ -548,14 +560,22 @@ impl Checker<'_> {
     ) -> Option<(Vec<NodeSpec>, Vec<NodeRead>)> {
         let names: Vec<_> = file.node.iter().map(|node| &node.name).collect();
         self.names("node", &names);
+        let is_server = |it: &&At<NodeFile>| it.role.value == RoleName::Server;
+        for node in file.node.iter().filter(is_server) {
+            if node.address.port() == 0 {
+                let message = format!("node `{}` has port 0", node.name.value);
+                self.problem(node.address.place(), message, "nobody serves there");
+            }
+        }
         let shared_set = file.load.key_file.is_some();
         let nodes: Vec<_> = file
             .servers()
             .map(|node| {
+                let address = node.address.fixed()?;
                 self.no_loop(node, &file.listener);
                 let site = self.site_of(node, &file.site);
-                let read = self.read(node, shared, shared_set);
-                Some((self.node(node, site?), read?))
+                let read = self.read_at(node, address, shared, shared_set);
+                Some((self.node(node, address, site?), read?))
             })
             .collect();
         nodes
@@ -569,7 +589,7 @@ impl Checker<'_> {
         let address = &node.address;
         let own = listeners
             .iter()
-            .find(|own| own.address.value == address.value);
+            .find(|own| Some(own.address.value) == address.fixed());
         if let Some(own) = own {
             let message = format!("node `{}` is our own listener", node.name.value);
             self.problems.push(
@@ -579,14 +599,10 @@ impl Checker<'_> {
         }
     }
 
-    fn node(&mut self, node: &NodeFile, site: SiteId) -> NodeSpec {
-        if node.address.port() == 0 {
-            let message = format!("node `{}` has port 0", node.name.value);
-            self.problem(node.address.place(), message, "nobody serves there");
-        }
+    fn node(&self, node: &NodeFile, address: SocketAddr, site: SiteId) -> NodeSpec {
         NodeSpec {
             name: node.name.value.clone(),
-            address: node.address.value,
+            address,
             site,
             weight: node.weight.value,
         }
@@ -604,7 +620,12 @@ impl Checker<'_> {
                     let message = format!("`{name}` is a resource, which serves no site");
                     self.problem(node.site.place(), message, "means nothing here");
                 }
-                let read = self.read(node, shared, shared_set)?;
+                let Some(address) = node.address.fixed() else {
+                    let message = format!("the resource `{name}` has a host name");
+                    self.problem(node.address.place(), message, "a resource needs an address");
+                    return None;
+                };
+                let read = self.read_at(node, address, shared, shared_set)?;
                 if read == NodeRead::None {
                     let message = format!("nobody reads the resource `{name}`");
                     let label = "a resource is there to be read: it needs `load`";
@@ -612,7 +633,7 @@ impl Checker<'_> {
                 }
                 Some(Resource {
                     name: name.clone(),
-                    address: node.address.value,
+                    address,
                     read,
                 })
             })
@@ -620,7 +641,11 @@ impl Checker<'_> {
         resources.into_iter().collect()
     }
 
-    fn site_of(&mut self, node: &At<NodeFile>, sites: &[At<SiteFile>]) -> Option<SiteId> {
+    pub(super) fn site_of(
+        &mut self,
+        node: &At<NodeFile>,
+        sites: &[At<SiteFile>],
+    ) -> Option<SiteId> {
         let Some(name) = &node.site.value else {
             let label = "a server serves a site; a node that serves none is a resource";
             self.problem(node.place(), "`site` is missing", label);
@@ -653,13 +678,22 @@ impl Checker<'_> {
     fn every_site_has_a_node(&mut self, file: &ConfigFile) {
         for site in &file.site.value {
             let name = &site.name;
-            if !file.node.iter().any(|node| node.serves(&name.value)) {
+            let found = file.discover.iter().any(|it| it.site.value == name.value);
+            if !found && !file.node.iter().any(|node| node.serves(&name.value)) {
                 let message = format!("site `{}` has no nodes", name.value);
-                let label = "no [[node]] has this site";
+                let label = "no [[node]] and no [[discover]] has this site";
                 self.problem(name.place(), message, label);
             }
         }
     }
+}
+
+/// How the load of nodes is read that the file does not name: from their agents, if there is a key for them.
+fn usual_read(shared: Option<Vec<Master>>) -> ReadPlan {
+    shared.map_or(ReadPlan::NONE, |masters| ReadPlan::Agent {
+        port: AGENT_PORT,
+        keys: PlannedKeys::Derived(masters),
+    })
 }
 
 /// Whether two sockets cannot both listen: the same port, and the same or any address.

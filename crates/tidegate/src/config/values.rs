@@ -202,7 +202,7 @@ impl Setting for SocketAddr {
             } else if host.contains(|letter: char| letter.is_ascii_alphabetic())
                 && !host.contains(':')
             {
-                "host names are not looked up: write the address"
+                "a host name cannot be used here: write the address"
             } else {
                 "not an address"
             };

@@ -17,7 +17,7 @@ use crate::admin::plane::Plane;
 use crate::config::file::{LimitsFile, defaults};
 use crate::config::setting::At;
 use crate::config::values::Auto;
-use crate::config::{Culprits, FrontEnd, NodeRead};
+use crate::config::{Culprits, FrontEnd, NodeRead, ReadPlan};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::run::{Running, Start};
@@ -86,6 +86,8 @@ pub(super) fn front_end(
         cluster,
         reads: regions.map(|path| NodeRead::Shm { path }).collect(),
         resources: Vec::new(),
+        sources: Vec::new(),
+        usual_read: ReadPlan::NONE,
         interval: INTERVAL,
         timeout: TIMEOUT,
         // Readers above everything else would take a small machine from the workers.

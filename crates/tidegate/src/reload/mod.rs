@@ -12,65 +12,34 @@
 //! throttles. Changes come one after the other, and one that has begun is carried out even if its asker leaves.
 
 mod plan;
+mod wanted;
 pub(crate) mod watch;
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tidegate_core::throttle::SetBy;
-use tidegate_core::topology::{
-    ClusterChange, ClusterSpec, HealthConfig, NodeSpec, Site, SiteId, SiteSpec, Topology,
-};
-use tidegate_proxy::{Shared, SiteConfig, SiteSetter};
+use tidegate_core::topology::discovered::Announced;
+use tidegate_core::topology::{ClusterChange, SiteSpec};
+use tidegate_proxy::{Shared, SiteSetter};
 use tidegate_remote::clock;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch as channel};
 
 use crate::config::file::{ConfigFile, ReloadName};
 use crate::config::throttle::Throttled;
-use crate::config::{Config, ConfigError, FrontEnd, NodeRead, Resource, Secrets, read_interval};
+use crate::config::{Config, ConfigError, FrontEnd, NodeRead, NodeSource, Secrets};
 use crate::driver::{ChangeFailure, Overrides};
 use crate::models::Reloaded;
 use crate::output::Output;
-use crate::reads::WantedReads;
 use crate::resources::Resources;
 use plan::Plan;
+pub(crate) use wanted::OtherNodes;
+use wanted::{Wanted, WholeCluster, gone};
 
-/// Sites as the configuration has them, by [`SiteId`]; the topology does not keep their hosts.
+/// Sites as the configuration has them, by [`SiteId`](tidegate_core::topology::SiteId); the topology does not keep their hosts.
 pub(crate) type Specs = Arc<ArcSwap<Vec<SiteSpec>>>;
-
-/// What a configuration wants of a cluster.
-#[derive(Clone, Debug)]
-struct Wanted {
-    cluster: ClusterSpec,
-    /// By site, in the order of the cluster's.
-    sites: Vec<SiteConfig>,
-    reads: BTreeMap<String, NodeRead>,
-    /// Time between two reads; none: what is affordable.
-    interval: Option<Duration>,
-    throttles: Vec<Throttled>,
-    /// Nodes that serve nothing and are read.
-    resources: Vec<Resource>,
-}
-
-/// A node that another source than the file knows of.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Announced {
-    /// Its name.
-    pub(crate) name: String,
-    /// Where it serves HTTP.
-    pub(crate) address: SocketAddr,
-    /// Its site's name.
-    pub(crate) site: String,
-    /// Its share relative to others.
-    pub(crate) weight: f32,
-    /// How its load is read.
-    pub(crate) read: NodeRead,
-}
 
 /// Why a configuration is not in force.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +57,7 @@ pub(crate) enum ReloadError {
     #[error(transparent)]
     Change(#[from] ChangeFailure),
     /// It broke off; the log says why.
-    #[error("the reload broke off: see the log")]
+    #[error("the change broke off: see the log")]
     Broken,
 }
 
@@ -113,7 +82,7 @@ impl Default for ReloadStats {
     }
 }
 
-/// What a front-end began with.
+/// What a front-end began with, or goes on with.
 #[derive(Debug)]
 pub(crate) struct Begun {
     /// Of the file, if it has one.
@@ -121,6 +90,7 @@ pub(crate) struct Begun {
     file: ConfigFile,
     secrets: Secrets,
     wanted: Wanted,
+    others: OtherNodes,
 }
 
 impl Begun {
@@ -131,7 +101,27 @@ impl Begun {
             wanted: Wanted::of(&config.file, front_end),
             file: config.file.clone(),
             secrets: config.secrets.clone(),
+            others: OtherNodes::default(),
         }
+    }
+
+    fn whole(&self) -> WholeCluster {
+        self.wanted.with(&self.others)
+    }
+
+    /// Where more nodes come from.
+    pub(crate) fn sources(&self) -> &[NodeSource] {
+        &self.wanted.sources
+    }
+
+    /// With the nodes of others, which the front-end that is to start has then.
+    pub(crate) fn add(&mut self, others: OtherNodes, front_end: &mut FrontEnd) {
+        let WholeCluster { wanted, .. } = self.wanted.with(&others);
+        self.others = others;
+        let nodes = wanted.cluster.nodes.iter();
+        let reads = nodes.map(|node| wanted.reads[&node.name].clone());
+        front_end.reads = reads.collect();
+        front_end.cluster = wanted.cluster;
     }
 }
 
@@ -159,29 +149,24 @@ pub(crate) struct LiveCluster {
     is_watched: bool,
     reach: Reach,
     stats: ReloadStats,
-    state: Mutex<InForce>,
-}
-
-/// What is in force.
-#[derive(Debug)]
-struct InForce {
-    begun: Begun,
-    /// By source.
-    announced: BTreeMap<String, Vec<Announced>>,
+    /// What is in force.
+    state: Mutex<Begun>,
+    sources: channel::Sender<Vec<NodeSource>>,
 }
 
 impl LiveCluster {
     /// A cluster that is as it began.
     pub(crate) fn new(begun: Begun, reach: Reach) -> Self {
+        for text in &begun.whole().left_out {
+            reach.output.event("node_left_out", text);
+        }
         Self {
+            sources: channel::Sender::new(begun.wanted.sources.clone()),
             path: begun.path.clone(),
             is_watched: begun.file.process.reload.value == ReloadName::Watch,
             reach,
             stats: ReloadStats::default(),
-            state: Mutex::new(InForce {
-                begun,
-                announced: BTreeMap::new(),
-            }),
+            state: Mutex::new(begun),
         }
     }
 
@@ -193,6 +178,11 @@ impl LiveCluster {
     /// What became of reloads.
     pub(crate) fn stats(&self) -> &ReloadStats {
         &self.stats
+    }
+
+    /// Where more nodes come from, as that changes.
+    pub(crate) fn sources(&self) -> channel::Receiver<Vec<NodeSource>> {
+        self.sources.subscribe()
     }
 
     /// The file that is read again, if there is one.
@@ -216,26 +206,42 @@ impl LiveCluster {
         work.await.unwrap_or(Err(ReloadError::Broken))
     }
 
-    /// These are the nodes that a source knows of from now on.
+    /// These are the nodes that a source knows of from now on. Those of a source that the configuration has no more are
+    /// forgotten.
     ///
     /// # Errors
     /// The cluster is not changed then.
-    #[expect(dead_code, reason = "sources of nodes come next")]
     pub(crate) async fn announce(
         self: &Arc<Self>,
         source: String,
         nodes: Vec<Announced>,
     ) -> Result<(), ReloadError> {
+        self.change_others(move |others| {
+            others.announced.insert(source, nodes);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Changes what is known besides the file.
+    ///
+    /// # Errors
+    /// The cluster is not changed then.
+    pub(crate) async fn change_others<T: Send + 'static>(
+        self: &Arc<Self>,
+        edit: impl FnOnce(&mut OtherNodes) -> Result<T, ReloadError> + Send + 'static,
+    ) -> Result<T, ReloadError> {
         let own = Arc::clone(self);
         let work = tokio::spawn(async move {
             let mut state = own.state.lock().await;
-            let mut announced = state.announced.clone();
-            announced.insert(source, nodes);
-            let before = state.begun.wanted.with(&state.announced);
-            let after = state.begun.wanted.with(&announced);
-            own.change(&before, &after).await?;
-            state.announced = announced;
-            Ok(())
+            let mut others = state.others.clone();
+            let edited = edit(&mut others)?;
+            others.prune(&state.wanted);
+            let (before, after) = (state.whole(), state.wanted.with(&others));
+            own.change(&before.wanted, &after.wanted).await?;
+            own.say_left_out(&before, &after);
+            state.others = others;
+            Ok(edited)
         });
         work.await.unwrap_or(Err(ReloadError::Broken))
     }
@@ -243,25 +249,27 @@ impl LiveCluster {
     async fn read_and_apply(&self, dry_run: bool) -> Result<Reloaded, ReloadError> {
         let path = self.path.clone().ok_or(ReloadError::NoFile)?;
         let mut state = self.state.lock().await;
-        let secrets = state.begun.secrets.clone();
+        let secrets = state.secrets.clone();
         // The disk may not answer.
         let read = tokio::task::spawn_blocking(move || Config::load_again(&path, secrets));
         let config = read.await.map_err(|_| ReloadError::Broken)?;
         let config = config.map_err(ReloadError::Config)?;
         let front_end = config.front_end.ok_or(ReloadError::NoFrontEnd)?;
-        let next = Begun {
+        let mut next = Begun {
             path: self.path.clone(),
             wanted: Wanted::of(&config.file, &front_end),
             file: config.file,
             secrets: config.secrets,
+            others: state.others.clone(),
         };
-        let Plan { changes, restart } = Plan::between(&state.begun.file, &next.file);
+        next.others.prune(&next.wanted);
+        let Plan { changes, restart } = Plan::between(&state.file, &next.file);
         let mut notes = config.notes;
         notes.extend(next.secrets.unread.iter().map(|path| {
             let path = path.display();
             format!("{path} cannot be read any more by this process: what it held before goes on")
         }));
-        notes.extend(unseen(&state.begun, &next));
+        notes.extend(unseen(&state, &next));
         let mut reloaded = Reloaded {
             applied: false,
             changes,
@@ -271,14 +279,15 @@ impl LiveCluster {
         if dry_run {
             return Ok(reloaded);
         }
-        let before = state.begun.wanted.with(&state.announced);
-        let after = next.wanted.with(&state.announced);
-        reloaded.notes.extend(self.change(&before, &after).await?);
-        reloaded
-            .notes
-            .extend(self.throttle(&before.throttles, &after.throttles));
+        let (before, after) = (state.whole(), next.whole());
+        let undone = self.change(&before.wanted, &after.wanted).await?;
+        reloaded.notes.extend(undone);
+        let (were, are) = (&before.wanted.throttles, &after.wanted.throttles);
+        reloaded.notes.extend(self.throttle(were, are));
         reloaded.applied = true;
-        state.begun = next;
+        self.say_left_out(&before, &after);
+        self.sources.send_replace(next.wanted.sources.clone());
+        *state = next;
         Ok(reloaded)
     }
 
@@ -340,6 +349,12 @@ impl LiveCluster {
         notes
     }
 
+    fn say_left_out(&self, before: &WholeCluster, after: &WholeCluster) {
+        for text in after.left_out.difference(&before.left_out) {
+            self.reach.output.event("node_left_out", text);
+        }
+    }
+
     fn say(&self, done: &Result<Reloaded, ReloadError>) {
         let (stats, output) = (&self.stats, self.reach.output);
         stats.last_done.store(done.is_ok(), Ordering::Relaxed);
@@ -368,83 +383,6 @@ impl LiveCluster {
                 output.event("reload_failed", &text);
             }
         }
-    }
-}
-
-impl Wanted {
-    fn of(file: &ConfigFile, front_end: &FrontEnd) -> Self {
-        let nodes = front_end.cluster.nodes.iter();
-        let reads = nodes
-            .map(|node| node.name.clone())
-            .zip(front_end.reads.clone());
-        Self {
-            reads: reads.collect(),
-            cluster: front_end.cluster.clone(),
-            sites: front_end.sites.clone(),
-            interval: file.load.interval.value,
-            throttles: front_end.throttles.clone(),
-            resources: front_end.resources.clone(),
-        }
-    }
-
-    /// The same with the nodes of other sources: those whose site there is and whose name no other has.
-    fn with(&self, announced: &BTreeMap<String, Vec<Announced>>) -> Self {
-        let mut all = self.clone();
-        for node in announced.values().flatten() {
-            let mut sites = self.cluster.sites.iter();
-            let Some(site) = sites.position(|site| site.name == node.site) else {
-                continue;
-            };
-            if all.reads.contains_key(&node.name) {
-                continue;
-            }
-            all.reads.insert(node.name.clone(), node.read.clone());
-            all.cluster.nodes.push(NodeSpec {
-                name: node.name.clone(),
-                address: node.address,
-                site: SiteId(site as u32),
-                weight: node.weight,
-            });
-        }
-        all
-    }
-
-    fn wanted_reads(&self) -> WantedReads {
-        let reads: Vec<_> = self.reads.values().cloned().collect();
-        WantedReads {
-            nodes: self.reads.clone(),
-            interval: read_interval(&reads, self.interval),
-        }
-    }
-
-    /// What there is of each site, in the places that a topology gives them; new ones come behind those that it has.
-    fn by_place<T: Default>(
-        &self,
-        topology: &Topology,
-        of: impl Fn(&SiteSpec, &SiteConfig) -> T,
-    ) -> Vec<T> {
-        let mut all: Vec<T> = topology.sites.iter().map(|_| T::default()).collect();
-        let usual = SiteConfig::default();
-        for (index, spec) in self.cluster.sites.iter().enumerate() {
-            let value = of(spec, self.sites.get(index).unwrap_or(&usual));
-            match topology.sites.iter().position(|it| it.name == spec.name) {
-                Some(place) => all[place] = value,
-                None => all.push(value),
-            }
-        }
-        all
-    }
-}
-
-/// A site that is served no more.
-fn gone(site: &Site) -> SiteSpec {
-    SiteSpec {
-        name: site.name.clone(),
-        hosts: Vec::new(),
-        paths: Vec::new(),
-        policy: site.policy,
-        admission: site.admission,
-        health: HealthConfig::clone(&site.health),
     }
 }
 

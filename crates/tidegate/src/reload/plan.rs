@@ -2,7 +2,7 @@
 //! needed for.
 //!
 //! ```text
-//! file in force ─┐            ┌─> changes   sites, nodes, groups, throttles, keys, how often loads are read
+//! file in force ─┐            ┌─> changes   sites, nodes, sources, groups, throttles, keys, how often loads are read
 //! file as it is ─┴─> compare ─┤
 //!                             └─> restart   all else: `tidegate upgrade` takes it over without losing a request
 //! ```
@@ -16,7 +16,7 @@ use crate::config::setting::{Encoded, Setting, inline};
 use crate::models::PlanLine;
 
 /// Tables that a running front-end takes over whole.
-const LIVE: [&str; 4] = ["site", "node", "group", "throttle"];
+const LIVE: [&str; 6] = ["site", "node", "discover", "dns", "group", "throttle"];
 /// Keys that it takes over of other tables.
 const LIVE_KEYS: [(&str, &str); 3] = [
     ("load", "key_file"),

@@ -44,9 +44,11 @@ impl Checker<'_> {
         self.keys.entry(path).or_insert(loaded).clone()
     }
 
-    pub(super) fn read(
+    /// How a node at this address is read.
+    pub(super) fn read_at(
         &mut self,
         node: &NodeFile,
+        at: SocketAddr,
         shared: Option<&[Master]>,
         shared_set: bool,
     ) -> Option<NodeRead> {
@@ -56,7 +58,7 @@ impl Checker<'_> {
         self.read_keys_fit(load);
         let udp = || {
             let address = load.address.value;
-            let usual = SocketAddr::new(node.address.ip(), AGENT_PORT);
+            let usual = SocketAddr::new(at.ip(), AGENT_PORT);
             Some(NodeRead::Udp {
                 address: address.unwrap_or(usual),
                 keys: own?,
@@ -139,6 +141,6 @@ impl Checker<'_> {
 }
 
 /// A node's key under each master.
-fn derived(masters: &[Master], node: &str) -> Vec<NodeKey> {
+pub(super) fn derived(masters: &[Master], node: &str) -> Vec<NodeKey> {
     masters.iter().map(|master| master.derive(node)).collect()
 }

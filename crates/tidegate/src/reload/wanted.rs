@@ -1,0 +1,231 @@
+//! What is wanted of the cluster: what the file says, and the nodes that others know of.
+//!
+//! A name is a node's once. Where several want it, this is the order: the file, what operators have added, then the
+//! sources in the order of the file. A node that is left out is said, and comes in when its name is free.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidegate_core::topology::discovered::Announced;
+use tidegate_core::topology::{
+    ClusterSpec, HealthConfig, NodeId, NodeSpec, Site, SiteId, SiteSpec, Topology,
+};
+use tidegate_proxy::SiteConfig;
+
+use crate::config::discover::hosted_source;
+use crate::config::file::ConfigFile;
+use crate::config::setting::At;
+use crate::config::throttle::Throttled;
+use crate::config::{FrontEnd, NodeRead, NodeSource, ReadPlan, Resource, read_interval};
+use crate::models::AddedNode;
+use crate::reads::WantedReads;
+
+/// What the nodes that operators have added are called as a source.
+pub(crate) const OPERATORS: &str = "operators";
+
+/// What a configuration wants of a cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) cluster: ClusterSpec,
+    /// By site, in the order of the cluster's.
+    pub(super) sites: Vec<SiteConfig>,
+    pub(crate) reads: BTreeMap<String, NodeRead>,
+    /// Time between two reads; none: what is affordable.
+    interval: Option<Duration>,
+    pub(super) throttles: Vec<Throttled>,
+    /// Nodes that serve nothing and are read.
+    pub(super) resources: Vec<Resource>,
+    /// Where more nodes come from.
+    pub(super) sources: Vec<NodeSource>,
+    /// How the load of nodes is read that operators add.
+    usual_read: ReadPlan,
+    /// By group: the names of the nodes that share it; none: all of its sites.
+    group_nodes: Vec<Vec<String>>,
+    /// Where clients connect: no node is there.
+    listeners: Vec<SocketAddr>,
+    /// The nodes whose address is a host name: their names are taken while they have none.
+    hosted: BTreeSet<String>,
+}
+
+/// The nodes that others than the file know of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OtherNodes {
+    /// By source.
+    pub(crate) announced: BTreeMap<String, Vec<Announced>>,
+    /// By operators.
+    pub(crate) added: Vec<AddedNode>,
+}
+
+/// What is wanted in all.
+#[derive(Clone, Debug)]
+pub(crate) struct WholeCluster {
+    /// With the nodes of others.
+    pub(crate) wanted: Wanted,
+    /// Which of these are left out and why, in sentences.
+    pub(crate) left_out: BTreeSet<String>,
+}
+
+/// A node of another source than the file.
+struct OtherNode<'a> {
+    source: &'a str,
+    name: &'a str,
+    address: SocketAddr,
+    site: &'a str,
+    weight: f32,
+    read: &'a ReadPlan,
+}
+
+impl OtherNodes {
+    /// Forgets the nodes of sources that there are no more.
+    pub(super) fn prune(&mut self, wanted: &Wanted) {
+        let is_known = |name: &String| wanted.sources.iter().any(|it| it.config.name == *name);
+        self.announced.retain(|name, _| is_known(name));
+    }
+}
+
+impl Wanted {
+    pub(crate) fn of(file: &ConfigFile, front_end: &FrontEnd) -> Self {
+        let nodes = front_end.cluster.nodes.iter();
+        let reads = nodes
+            .map(|node| node.name.clone())
+            .zip(front_end.reads.clone());
+        Self {
+            reads: reads.collect(),
+            cluster: front_end.cluster.clone(),
+            sites: front_end.sites.clone(),
+            interval: file.load.interval.value,
+            throttles: front_end.throttles.clone(),
+            resources: front_end.resources.clone(),
+            sources: front_end.sources.clone(),
+            usual_read: front_end.usual_read.clone(),
+            group_nodes: file.group.iter().map(|it| names(&it.nodes)).collect(),
+            listeners: front_end.listeners.clone(),
+            hosted: file.hosted().map(|it| it.name.value.clone()).collect(),
+        }
+    }
+
+    /// The same with the nodes of others.
+    pub(crate) fn with(&self, others: &OtherNodes) -> WholeCluster {
+        let mut whole = WholeCluster {
+            wanted: self.clone(),
+            left_out: BTreeSet::new(),
+        };
+        let mut owners: BTreeMap<String, String> = BTreeMap::new();
+        for node in self.other_nodes(others) {
+            match whole.wanted.place(&node, &owners) {
+                Ok(()) => drop(owners.insert(node.name.into(), node.source.into())),
+                Err(why) => {
+                    let text = format!("node {} of {}: left out: {why}", node.name, node.source);
+                    whole.left_out.insert(text);
+                }
+            }
+        }
+        whole
+    }
+
+    /// All of them, those first that have a name before others.
+    fn other_nodes<'a>(&'a self, others: &'a OtherNodes) -> impl Iterator<Item = OtherNode<'a>> {
+        let added = others.added.iter().map(|node| OtherNode {
+            source: OPERATORS,
+            name: &node.name,
+            address: node.address,
+            site: &node.site,
+            weight: node.weight,
+            read: &self.usual_read,
+        });
+        let announced = self.sources.iter().flat_map(|source| {
+            let nodes = others.announced.get(&source.config.name);
+            nodes.into_iter().flatten().map(|node| OtherNode {
+                source: &source.config.name,
+                name: &node.name,
+                address: node.address,
+                site: &source.site,
+                weight: node.weight,
+                read: &source.read,
+            })
+        });
+        added.chain(announced)
+    }
+
+    /// Takes a node in, unless that is impossible.
+    fn place(
+        &mut self,
+        node: &OtherNode<'_>,
+        owners: &BTreeMap<String, String>,
+    ) -> Result<(), String> {
+        if let Some(owner) = owners.get(node.name) {
+            return Err(format!("a node of {owner} has its name"));
+        }
+        let is_its_own = node.source == hosted_source(node.name);
+        let is_named = self.reads.contains_key(node.name) || self.hosted.contains(node.name);
+        if is_named && !is_its_own {
+            return Err("a node of the configuration file has its name".into());
+        }
+        if self.listeners.contains(&node.address) {
+            return Err(format!("{} is our own listener", node.address));
+        }
+        let mut sites = self.cluster.sites.iter();
+        let Some(site) = sites.position(|site| site.name == node.site) else {
+            return Err(format!("there is no site {}", node.site));
+        };
+        let (site, id) = (SiteId(site as u32), NodeId(self.cluster.nodes.len() as u32));
+        let read = node.read.of(node.name, node.address.ip());
+        self.reads.insert(node.name.into(), read);
+        self.cluster.nodes.push(NodeSpec {
+            name: node.name.into(),
+            address: node.address,
+            site,
+            weight: node.weight,
+        });
+        for (group, names) in self.cluster.groups.iter_mut().zip(&self.group_nodes) {
+            let is_member = group.members.iter().any(|(member, _)| *member == site);
+            if is_member && (names.is_empty() || names.iter().any(|it| it == node.name)) {
+                group.nodes.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn wanted_reads(&self) -> WantedReads {
+        let reads: Vec<_> = self.reads.values().cloned().collect();
+        WantedReads {
+            nodes: self.reads.clone(),
+            interval: read_interval(&reads, self.interval),
+        }
+    }
+
+    /// What there is of each site, in the places that a topology gives them; new ones come behind those that it has.
+    pub(super) fn by_place<T: Default>(
+        &self,
+        topology: &Topology,
+        of: impl Fn(&SiteSpec, &SiteConfig) -> T,
+    ) -> Vec<T> {
+        let mut all: Vec<T> = topology.sites.iter().map(|_| T::default()).collect();
+        let usual = SiteConfig::default();
+        for (index, spec) in self.cluster.sites.iter().enumerate() {
+            let value = of(spec, self.sites.get(index).unwrap_or(&usual));
+            match topology.sites.iter().position(|it| it.name == spec.name) {
+                Some(place) => all[place] = value,
+                None => all.push(value),
+            }
+        }
+        all
+    }
+}
+
+/// A site that is served no more.
+pub(super) fn gone(site: &Site) -> SiteSpec {
+    SiteSpec {
+        name: site.name.clone(),
+        hosts: Vec::new(),
+        paths: Vec::new(),
+        policy: site.policy,
+        admission: site.admission,
+        health: HealthConfig::clone(&site.health),
+    }
+}
+
+fn names(names: &[At<String>]) -> Vec<String> {
+    names.iter().map(|name| name.value.clone()).collect()
+}

@@ -1,0 +1,389 @@
+//! Nodes that come from a file and from DNS while the front-end serves.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::print_stdout, reason = "a test that cannot run says why")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use support::server::server;
+use support::{FrontEnd, Process, eventually, folder, tidegate};
+
+const SITE: &str = "[[site]]\nname = \"shop\"\n";
+
+/// A front-end and the folder of its files.
+struct Scene {
+    folder: PathBuf,
+    front_end: FrontEnd,
+}
+
+impl Scene {
+    /// With these sources; `prepare` makes what they need.
+    fn start(name: &str, text: &str, prepare: impl FnOnce(&Path)) -> Self {
+        let folder = folder(name);
+        prepare(&folder);
+        let process = launch(&folder, text);
+        Self {
+            folder,
+            front_end: process,
+        }
+    }
+
+    /// What is asked of a front-end whose only source is the file `nodes.json`.
+    fn of_file(name: &str, more: &str, nodes: &[SocketAddr]) -> Self {
+        let text = format!(
+            "{SITE}[[discover]]\nname = \"shop\"\nsite = \"shop\"\nfile = \"nodes.json\"\nrefresh = \"100ms\"\n{more}"
+        );
+        Self::start(name, &text, |folder| write_nodes(folder, nodes))
+    }
+
+    fn write(&self, nodes: &[SocketAddr]) {
+        write_nodes(&self.folder, nodes);
+    }
+
+    /// Writes the configuration anew; listener and admin stay.
+    fn configure(&self, text: &str) {
+        let file = self.folder.join("tidegate.toml");
+        let before = std::fs::read_to_string(&file).unwrap();
+        let end = &before[before.rfind("\n[admin]").unwrap()..];
+        std::fs::write(file, format!("{text}{end}")).unwrap();
+    }
+
+    fn command(&self, words: &[&str]) -> Output {
+        let admin = self.front_end.admin.to_string();
+        let mut command = tidegate();
+        command.args(words).args(["--admin", &admin]);
+        command.output().unwrap()
+    }
+
+    fn reload(&self) {
+        let done = self.command(&["reload"]);
+        let error = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{error}");
+    }
+
+    /// Addresses of the nodes of the site.
+    fn nodes(&self) -> Vec<String> {
+        let status = self.front_end.api("/api/status");
+        let nodes = status["sites"][0]["nodes"].as_array().unwrap();
+        let text = |it: &serde_json::Value| it["address"].as_str().unwrap().to_owned();
+        let mut all: Vec<_> = nodes.iter().map(text).collect();
+        all.sort();
+        all
+    }
+
+    #[track_caller]
+    fn until(&self, wanted: &[SocketAddr]) {
+        let mut wanted: Vec<_> = wanted.iter().map(ToString::to_string).collect();
+        wanted.sort();
+        let mut last = Vec::new();
+        let what = format!("the nodes are {wanted:?}");
+        eventually(&what, || {
+            last = self.nodes();
+            (last == wanted).then_some(())
+        });
+    }
+
+    fn source(&self) -> serde_json::Value {
+        self.front_end.api("/api/status")["sources"][0].clone()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("front-end.log")).unwrap()
+    }
+}
+
+/// Starts a front-end that need not be ready.
+fn launch(folder: &Path, text: &str) -> FrontEnd {
+    let (address, admin) = (support::free_address(), support::free_address());
+    let file = folder.join("tidegate.toml");
+    let text =
+        format!("{text}\n[admin]\naddress = \"{admin}\"\n[[listener]]\naddress = \"{address}\"\n");
+    std::fs::write(&file, text).unwrap();
+    let log = std::fs::File::create(folder.join("front-end.log")).unwrap();
+    let mut command = tidegate();
+    command.args(["run", "-c"]).arg(&file);
+    command.stdout(Stdio::null()).stderr(log);
+    let process = Process::start(&mut command);
+    eventually("it answers", || TcpStream::connect(admin).ok());
+    eventually("it listens", || TcpStream::connect(address).ok());
+    FrontEnd {
+        address,
+        admin,
+        process,
+    }
+}
+
+fn write_nodes(folder: &Path, nodes: &[SocketAddr]) {
+    let entry = |it: &SocketAddr| format!("{{\"address\": \"{it}\"}}");
+    let entries: Vec<_> = nodes.iter().map(entry).collect();
+    write_text(folder, &format!("[{}]", entries.join(",")));
+}
+
+fn write_text(folder: &Path, text: &str) {
+    let new = folder.join("nodes.new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, folder.join("nodes.json")).unwrap();
+}
+
+/// Asks over one connection until the test says enough.
+fn ask_for_ever(front_end: SocketAddr, enough: &AtomicBool, asked: &AtomicUsize) {
+    let mut stream = TcpStream::connect(front_end).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    while !enough.load(Ordering::Relaxed) {
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            .unwrap();
+        let (mut head, mut length) = (String::new(), 0);
+        while !head.ends_with("\r\n\r\n") {
+            let before = head.len();
+            assert_ne!(reader.read_line(&mut head).unwrap(), 0, "cut: {head}");
+            let line = head[before..].to_ascii_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        asked.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn nodes_of_a_file_come_and_go_under_load_without_a_failed_request() {
+    let [a, b, c] = ["a", "b", "c"].map(server);
+    let scene = Scene::of_file("discover-file", "hold = \"0s\"\n", &[a, b]);
+    // Known before the first client came.
+    assert_eq!(scene.front_end.get("any", "/").status, 200);
+    let (enough, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let front_end = scene.front_end.address;
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| ask_for_ever(front_end, &enough, &asked)))
+            .collect();
+        for _ in 0..5 {
+            for nodes in [&[a, b, c][..], &[b, c], &[a, c], &[a, b]] {
+                let before = asked.load(Ordering::Relaxed);
+                scene.write(nodes);
+                scene.until(nodes);
+                eventually("requests go on", || {
+                    let ended = clients
+                        .iter()
+                        .any(std::thread::ScopedJoinHandle::is_finished);
+                    assert!(!ended, "{}", scene.log());
+                    (asked.load(Ordering::Relaxed) > before + 20).then_some(())
+                });
+            }
+        }
+        enough.store(true, Ordering::Relaxed);
+        for client in clients {
+            client.join().unwrap();
+        }
+    });
+    let requests = &scene.front_end.api("/api/status")["requests"];
+    assert_eq!(requests["completed"], asked.load(Ordering::Relaxed) + 1);
+    assert_eq!(requests["failed"], 0, "{requests}");
+    let log = scene.log();
+    assert!(log.contains("source shop: node shop-127.0.0.1-"), "{log}");
+}
+
+#[test]
+fn a_source_that_fails_lies_and_says_nothing_keeps_its_last_good_nodes() {
+    let servers = ["a", "b", "c", "d", "e", "f"].map(server);
+    let scene = Scene::of_file("discover-bad", "", &servers);
+    scene.until(&servers);
+    for text in [
+        "",
+        "[]",
+        "[{\"address\": \"web:80\"}]",
+        "{",
+        "[{\"address\": \"0.0.0.0:0\"}]",
+    ] {
+        let before = scene.source()["failures"].as_u64();
+        write_text(&scene.folder, text);
+        eventually("it is noticed", || {
+            let source = scene.source();
+            (source["error"].is_string() && source["failures"].as_u64() > before).then_some(())
+        });
+        scene.until(&servers);
+    }
+    std::fs::remove_file(scene.folder.join("nodes.json")).unwrap();
+    eventually("it is noticed", || {
+        let error = scene.source()["error"].as_str().map(str::to_owned);
+        error.filter(|it| it.contains("No such file"))
+    });
+    scene.until(&servers);
+    // Five of six are not gone at once.
+    scene.write(&servers[..1]);
+    eventually("two are gone", || (scene.nodes().len() == 4).then_some(()));
+    let log = scene.log();
+    assert!(
+        log.contains("source shop: 3 nodes that the answer lacks stay"),
+        "{log}"
+    );
+    let failed = "tidegate_source_answers_total{source=\"shop\",result=\"failed\"}";
+    assert!(scene.front_end.metric(failed).unwrap() >= 6.0);
+}
+
+#[test]
+fn a_site_may_begin_without_nodes_and_a_source_that_is_gone_takes_its_nodes_with_it() {
+    let [a, b] = ["a", "b"].map(server);
+    let sources = format!(
+        "{SITE}[[discover]]\nname = \"late\"\nsite = \"shop\"\nfile = \"nodes.json\"\nrefresh = \"100ms\"\n"
+    );
+    let scene = Scene::start("discover-late", &sources, |_| {});
+    let answer = scene.front_end.get("any", "/");
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(answer.head.contains("no_node"), "{answer:?}");
+    scene.write(&[a]);
+    scene.until(&[a]);
+    assert_eq!(scene.front_end.get("any", "/").body, "a");
+    // A node of the file has the name, and the source's is left out.
+    let name = format!("late-127.0.0.1-{}", a.port());
+    let node = |name: &str, address| {
+        format!("[[node]]\nname = \"{name}\"\naddress = \"{address}\"\nsite = \"shop\"\n")
+    };
+    scene.configure(&format!("{sources}{}", node(&name, b)));
+    scene.reload();
+    scene.until(&[b]);
+    let log = scene.log();
+    let left_out = format!("node {name} of late: left out: a node of the configuration file has");
+    assert!(log.contains(&left_out), "{log}");
+    scene.configure(&format!("{sources}{}", node("n1", b)));
+    scene.reload();
+    scene.until(&[a, b]);
+    scene.configure(&format!("{SITE}{}", node("n1", b)));
+    scene.reload();
+    scene.until(&[b]);
+    assert_eq!(
+        scene.front_end.api("/api/status")["sources"],
+        serde_json::json!([])
+    );
+    // What it said last is forgotten, too.
+    std::fs::remove_file(scene.folder.join("nodes.json")).unwrap();
+    scene.configure(&format!("{sources}{}", node("n1", b)));
+    scene.reload();
+    scene.until(&[b]);
+}
+
+/// A name server whose hosts change; none where there is none.
+struct Dns {
+    process: Process,
+    hosts: PathBuf,
+    address: SocketAddr,
+}
+
+impl Dns {
+    fn start(folder: &Path, hosts: &str) -> Option<Self> {
+        let programs = ["/usr/sbin/dnsmasq", "/usr/bin/dnsmasq"];
+        let Some(program) = programs.into_iter().find(|it| Path::new(it).exists()) else {
+            println!("SKIPPED: dnsmasq is not installed");
+            return None;
+        };
+        let file = folder.join("hosts");
+        std::fs::write(&file, hosts).unwrap();
+        let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let mut command = Command::new(program);
+        command
+            .args([
+                "--no-daemon",
+                "--conf-file=/dev/null",
+                "--no-resolv",
+                "--no-hosts",
+            ])
+            .args([
+                "--bind-interfaces",
+                "--listen-address=127.0.0.1",
+                "--user=root",
+            ])
+            .args(["--local=/test/", "--local-ttl=1"])
+            .arg(format!("--port={}", address.port()))
+            .arg(format!("--addn-hosts={}", file.display()))
+            .stderr(Stdio::null());
+        Some(Self {
+            process: Process::start(&mut command),
+            hosts: file,
+            address,
+        })
+    }
+
+    fn change(&self, hosts: &str) {
+        std::fs::write(&self.hosts, hosts).unwrap();
+        self.process.signal("HUP");
+    }
+}
+
+#[test]
+fn names_in_dns_are_followed_as_a_source_and_as_the_address_of_a_node() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let at = |host: u8| SocketAddr::from(([127, 0, 0, host], port));
+    let dns_folder = folder("discover-dns-server");
+    let hosts =
+        "127.0.0.2 shop.test\n127.0.0.3 shop.test\n127.0.0.4 web.test\n127.0.0.5 web.test\n";
+    let Some(dns) = Dns::start(&dns_folder, hosts) else {
+        return;
+    };
+    let text = format!(
+        "{SITE}[dns]\nservers = [\"{}\"]\n\
+         [[discover]]\nname = \"shop\"\nsite = \"shop\"\ndns = \"shop.test\"\nport = {port}\nhold = \"0s\"\n\
+         [[node]]\nname = \"web\"\nsite = \"shop\"\naddress = \"web.test:{port}\"\n",
+        dns.address
+    );
+    let scene = Scene::start("discover-dns", &text, |_| {});
+    let web = || {
+        let nodes = scene.nodes();
+        let found = [at(4), at(5)].map(|it| nodes.contains(&it.to_string()));
+        (nodes.len() == 3).then_some(found)
+    };
+    let first = eventually("three nodes", web);
+    assert_eq!(first.iter().filter(|found| **found).count(), 1, "one node");
+    let log = scene.log();
+    assert!(
+        log.contains("node web: its host name has 2 addresses"),
+        "{log}"
+    );
+    dns.change("127.0.0.3 shop.test\n127.0.0.6 shop.test\n127.0.0.7 web.test\n");
+    scene.until(&[at(3), at(6), at(7)]);
+    // A server that is gone changes nothing.
+    dns.process.signal("STOP");
+    let status = || scene.front_end.api("/api/status")["sources"].clone();
+    eventually("it is noticed", || {
+        let sources = status();
+        let all = sources.as_array().unwrap();
+        all.iter().all(|it| it["error"].is_string()).then_some(())
+    });
+    scene.until(&[at(3), at(6), at(7)]);
+    dns.process.signal("CONT");
+}
+
+#[test]
+fn a_check_notes_what_does_not_answer_and_is_content() {
+    let folder = folder("discover-check");
+    let file = folder.join("tidegate.toml");
+    let text = format!(
+        "[[listener]]\naddress = \"127.0.0.1:8080\"\n{SITE}[dns]\nservers = [\"127.0.0.1:9\"]\n\
+         [[discover]]\nname = \"one\"\nsite = \"shop\"\nfile = \"nodes.json\"\n\
+         [[discover]]\nname = \"two\"\nsite = \"shop\"\ndns = \"shop.test\"\nport = 80\ntimeout = \"100ms\"\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let checked = tidegate().arg("check").arg(&file).output().unwrap();
+    let said = String::from_utf8(checked.stdout).unwrap();
+    assert!(checked.status.success(), "{said}");
+    for part in [
+        "note: source one (file ",
+        "nodes.json) does not answer now: ",
+        "No such file",
+        "note: source two (dns shop.test, port 80) does not answer now: ",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
