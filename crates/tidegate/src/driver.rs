@@ -98,7 +98,7 @@ pub(crate) enum ChangeFailure {
 pub(crate) enum OverrideError {
     #[error("too many overrides are waiting")]
     Busy,
-    #[error("the control thread has ended")]
+    #[error("this process is about to end; after an upgrade another one answers")]
     Gone,
 }
 

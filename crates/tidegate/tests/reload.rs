@@ -7,7 +7,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -236,6 +236,38 @@ fn a_file_with_an_error_changes_nothing_and_says_so() {
     scene.write(&cluster.text());
     assert!(scene.reload(&[]).contains("in force: nothing has changed"));
     assert_eq!(metric("tidegate_reload_last_done"), Some(1.0));
+}
+
+/// A pipe would be waited for, and a device read without end, by each reload that is asked for.
+#[test]
+fn what_is_no_file_any_more_is_refused_and_holds_up_no_later_reload() {
+    let cluster = Cluster::default();
+    let cluster = cluster.site("shop", "*").node("n1", server("a"), "shop");
+    let scene = Scene::start("reload-pipe", &cluster);
+    let file = scene.file();
+    let right = std::fs::read_to_string(&file).unwrap();
+    let pipe = |path: &Path| {
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, path, kind, 0o600.into(), 0).unwrap();
+    };
+    let device = |path: &Path| std::os::unix::fs::symlink("/dev/zero", path).unwrap();
+    let large = |path: &Path| std::fs::write(path, vec![b'\n'; 20 << 20]).unwrap();
+    type Make<'a> = &'a dyn Fn(&Path);
+    let ways: [(Make<'_>, &str); 3] = [
+        (&pipe, "it is not a regular file"),
+        (&device, "it is not a regular file"),
+        (&large, "larger than"),
+    ];
+    for (make, why) in ways {
+        std::fs::remove_file(&file).unwrap();
+        make(&file);
+        let refused = scene.command(&["reload"]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.contains(why), "{said}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, right).unwrap();
+    assert!(scene.reload(&[]).contains("in force: nothing has changed"));
 }
 
 #[test]

@@ -123,6 +123,7 @@ async fn reload(plane: &Plane, query: Option<&str>) -> Answer {
     };
     match cluster.reload(dry_run).await {
         Ok(reloaded) => json(StatusCode::OK, &reloaded),
+        Err(why) if why.is_passing() => error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
         Err(why) => error(StatusCode::BAD_REQUEST, &why.to_string()),
     }
 }

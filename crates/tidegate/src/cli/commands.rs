@@ -13,7 +13,7 @@ use super::show;
 use super::throttle;
 use super::{Cli, Command, OverrideArgs};
 use crate::agent;
-use crate::client::AdminArgs;
+use crate::client::{AdminArgs, TIMEOUT};
 use crate::config::{Config, print};
 use crate::culprits;
 use crate::demo;
@@ -22,6 +22,7 @@ use crate::doctor::{self, log_note, state_note};
 use crate::failure::Failure;
 use crate::models::{Overridden, Reloaded, Status, Upgraded, Why};
 use crate::output::Output;
+use crate::reload::READ_MAX;
 use tidegate_proxy::PortSharing;
 
 /// Longest wait for a new process that is to take over.
@@ -119,7 +120,8 @@ fn reload(dry_run: bool, args: &AdminArgs, output: Output) -> Result<(), Failure
         true => "/api/reload?dry_run",
         false => "/api/reload",
     };
-    let reloaded: Reloaded = args.client()?.post(path).map_err(Failure::Failed)?;
+    let client = args.client()?.patient(READ_MAX + TIMEOUT);
+    let reloaded: Reloaded = client.post(path).map_err(Failure::Failed)?;
     Ok(output.result(&show::reloaded(&reloaded), &reloaded)?)
 }
 

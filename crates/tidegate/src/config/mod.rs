@@ -13,6 +13,7 @@
 
 pub(crate) mod address;
 mod answers;
+mod bounded;
 mod check;
 pub(crate) mod culprits;
 pub(crate) mod discover;
@@ -38,6 +39,7 @@ pub(crate) mod values;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -64,7 +66,7 @@ use setting::{Raw, Setting};
 use throttle::Throttled;
 
 /// Largest configuration file, bytes: ten thousand nodes fit.
-const FILE_BYTES_MAX: u64 = 8 << 20;
+const FILE_BYTES_MAX: usize = 8 << 20;
 
 /// A sound configuration.
 #[derive(Debug)]
@@ -203,15 +205,29 @@ pub(crate) fn read_interval(reads: &[NodeRead], wanted: Option<Duration>) -> Dur
 }
 
 impl Config {
-    /// Reads and checks a file.
+    /// Reads and checks a file, or what a pipe gives.
     pub(crate) fn load(path: &Path) -> Result<Self, ConfigError> {
-        Self::load_again(path, Secrets::default())
+        let text = File::open(path).map_err(|error| error.to_string());
+        Self::checked(
+            path,
+            text.and_then(|file| bounded::text(file, FILE_BYTES_MAX)),
+            Secrets::default(),
+        )
     }
 
-    /// The same in a process that has read it before. Keys and tokens that it may not read any more are those of
-    /// before.
+    /// The same in a process that has read it before, and of a file alone: a pipe may never give anything again. Keys
+    /// and tokens that it may not read any more are those of before.
     pub(crate) fn load_again(path: &Path, before: Secrets) -> Result<Self, ConfigError> {
-        let text = read(path).map_err(|reason| ConfigError::Unreadable {
+        let text = bounded::regular(path).and_then(|file| bounded::text(file, FILE_BYTES_MAX));
+        Self::checked(path, text, before)
+    }
+
+    fn checked(
+        path: &Path,
+        text: Result<String, String>,
+        before: Secrets,
+    ) -> Result<Self, ConfigError> {
+        let text = text.map_err(|reason| ConfigError::Unreadable {
             file: path.display().to_string(),
             reason,
         })?;
@@ -262,12 +278,4 @@ fn parse(text: &str, folder: &Path, before: Secrets, problems: &mut Problems) ->
         return None;
     }
     validate::validate(file, folder, before, problems)
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    let size = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if size.len() > FILE_BYTES_MAX {
-        return Err(format!("larger than {FILE_BYTES_MAX} bytes"));
-    }
-    std::fs::read_to_string(path).map_err(|error| error.to_string())
 }

@@ -13,6 +13,7 @@ use tidegate_proxy::{
 };
 
 use super::answers::{Named, PriorityFile, SessionFile};
+use super::bounded;
 use super::file::{AdmissionFile, SiteFile};
 use super::problem::{Problem, Problems};
 use super::setting::At;
@@ -249,17 +250,10 @@ impl Checker<'_, '_> {
 fn load_body(path: &Path) -> Result<CustomBody, String> {
     let most = CustomBody::BYTES_MAX;
     let content_type = content_type(path)?;
-    let size = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if size.len() > most as u64 {
-        return Err(format!("larger than {most} bytes"));
-    }
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    if std::str::from_utf8(&bytes).is_err() {
-        return Err("it is no UTF-8".into());
-    }
+    let body = bounded::regular(path).and_then(|file| bounded::text(file, most))?;
     Ok(CustomBody {
         content_type,
-        bytes: bytes.into(),
+        bytes: body.into(),
     })
 }
 

@@ -25,7 +25,8 @@ use tidegate_core::topology::discovered::Announced;
 use tidegate_core::topology::{ClusterChange, SiteSpec};
 use tidegate_proxy::{Shared, SiteSetter};
 use tidegate_remote::clock;
-use tokio::sync::{Mutex, watch as channel};
+use tokio::sync::{Mutex, Semaphore, watch as channel};
+use tokio::time::timeout;
 
 use crate::config::file::{ConfigFile, ReloadName};
 use crate::config::throttle::Throttled;
@@ -37,6 +38,9 @@ use crate::resources::Resources;
 use plan::Plan;
 pub(crate) use wanted::OtherNodes;
 use wanted::{Wanted, WholeCluster, gone};
+
+/// Longest time to read the file and those that it names.
+pub(crate) const READ_MAX: Duration = Duration::from_secs(10);
 
 /// Sites as the configuration has them, by [`SiteId`](tidegate_core::topology::SiteId); the topology does not keep their hosts.
 pub(crate) type Specs = Arc<ArcSwap<Vec<SiteSpec>>>;
@@ -56,9 +60,24 @@ pub(crate) enum ReloadError {
     /// The cluster cannot be changed so.
     #[error(transparent)]
     Change(#[from] ChangeFailure),
+    /// The disk does not answer.
+    #[error(
+        "the file, or one that it names, was not read within {READ_MAX:?}: its disk does not answer"
+    )]
+    Unread,
     /// It broke off; the log says why.
     #[error("the change broke off: see the log")]
     Broken,
+}
+
+impl ReloadError {
+    /// Whether nothing is wrong with the file: the same may succeed later, or elsewhere.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::Unread | Self::Broken | Self::Change(ChangeFailure::Override(_))
+        )
+    }
 }
 
 /// What became of reloads, for the metrics.
@@ -149,6 +168,8 @@ pub(crate) struct LiveCluster {
     is_watched: bool,
     reach: Reach,
     stats: ReloadStats,
+    /// To read the file.
+    turn: Arc<Semaphore>,
     /// What is in force.
     state: Mutex<Begun>,
     sources: channel::Sender<Vec<NodeSource>>,
@@ -166,6 +187,7 @@ impl LiveCluster {
             is_watched: begun.file.process.reload.value == ReloadName::Watch,
             reach,
             stats: ReloadStats::default(),
+            turn: Arc::new(Semaphore::new(1)),
             state: Mutex::new(begun),
         }
     }
@@ -250,10 +272,8 @@ impl LiveCluster {
         let path = self.path.clone().ok_or(ReloadError::NoFile)?;
         let mut state = self.state.lock().await;
         let secrets = state.secrets.clone();
-        // The disk may not answer.
-        let read = tokio::task::spawn_blocking(move || Config::load_again(&path, secrets));
-        let config = read.await.map_err(|_| ReloadError::Broken)?;
-        let config = config.map_err(ReloadError::Config)?;
+        let config = timeout(READ_MAX, self.read(path, secrets)).await;
+        let config = config.unwrap_or(Err(ReloadError::Unread))?;
         let front_end = config.front_end.ok_or(ReloadError::NoFrontEnd)?;
         let mut next = Begun {
             path: self.path.clone(),
@@ -289,6 +309,19 @@ impl LiveCluster {
         self.sources.send_replace(next.wanted.sources.clone());
         *state = next;
         Ok(reloaded)
+    }
+
+    /// One thread reads at a time. One whose disk does not answer stays behind, and the next waits for it.
+    async fn read(&self, path: PathBuf, secrets: Secrets) -> Result<Config, ReloadError> {
+        let turn = Arc::clone(&self.turn).acquire_owned().await;
+        let turn = turn.map_err(|_| ReloadError::Broken)?;
+        let read = tokio::task::spawn_blocking(move || {
+            let config = Config::load_again(&path, secrets);
+            drop(turn);
+            config
+        });
+        let config = read.await.map_err(|_| ReloadError::Broken)?;
+        config.map_err(ReloadError::Config)
     }
 
     /// Makes the one of the other; what was not done as wanted, in sentences.
