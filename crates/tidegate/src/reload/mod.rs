@@ -18,6 +18,7 @@ pub(crate) mod watch;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tidegate_core::throttle::SetBy;
