@@ -11,6 +11,7 @@ mod fuzz;
 mod generate;
 mod instructions;
 mod kernels;
+mod kubernetes;
 mod skips;
 mod test;
 mod web;
@@ -29,6 +30,7 @@ usage: cargo xtask COMMAND
               bundle the page of culprits anew; whether it is what its sources give, and
               whether they pass their tests
   kernels     test the kernel's programs under Debian's other kernels, in emulated machines
+  kubernetes  build a real kube-apiserver for the tests of discovery, once, into the cache folder
   instructions [--record|--compare]
               user instructions per proxied request and per refused connection against
               the recorded baseline; record a new one; compare with the HAProxy that is installed
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         ["web"] => web::run(&root()),
         ["web", "--check"] => web::check(&root()).map(Outcome::said),
         ["kernels"] => kernels::check(&root()).map(Outcome::said),
+        ["kubernetes"] => kubernetes::run(&root()),
         ["instructions"] => instructions::check(&root()).map(Outcome::said),
         ["instructions", "--compare"] => instructions::compare(&root()).map(Outcome::said),
         ["instructions", "--record"] => instructions::record(&root()),

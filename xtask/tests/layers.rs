@@ -56,7 +56,8 @@ const CRATES: &[(&str, Layers)] = &[
         "discover",
         &[
             &["backoff", "name", "source"],
-            &["dns", "file"],
+            &["http"],
+            &["consul", "dns", "file", "kubernetes"],
             &["sources"],
             &["watch"],
         ],

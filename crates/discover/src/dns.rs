@@ -90,7 +90,11 @@ impl DnsSource {
     pub(crate) async fn ask(&mut self) -> Result<Answer, SourceError> {
         if let Some(nodes) = hosts_file(&self.config) {
             let again = self.config.interval;
-            return Ok(Answer { nodes, again });
+            return Ok(Answer {
+                nodes,
+                ending: Vec::new(),
+                again,
+            });
         }
         // `/etc/resolv.conf` may be there later than this process.
         let resolver = match self.resolver.take() {
@@ -109,6 +113,7 @@ impl DnsSource {
         let ttl = Duration::from_secs(u64::from(found.ttl));
         Ok(Answer {
             nodes: found.records,
+            ending: Vec::new(),
             again: ttl.max(AGAIN_MIN).min(self.config.interval),
         })
     }

@@ -93,6 +93,7 @@ impl FileSource {
         self.read = Some(read);
         Ok(Answer {
             nodes,
+            ending: Vec::new(),
             again: self.config.interval,
         })
     }

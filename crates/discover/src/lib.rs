@@ -2,8 +2,10 @@
 //! nodes of a site by the rules of `tidegate_core::topology::discovered`.
 //!
 //! ```text
-//! file ┐
-//! DNS  ┴─ Source ── answer | failure ──> WatchedSource (Discovered) ── nodes, events ──> Sink
+//! file       ┐
+//! DNS        │
+//! Kubernetes │
+//! Consul     ┴─ Source ── answer | failure ──> WatchedSource (Discovered) ── nodes, events ──> Sink
 //! ```
 //!
 //! Each question has a time-out and each answer a limit on its size; a source that fails is asked again after a time
@@ -11,15 +13,21 @@
 //! in `sources.rs`.
 
 mod backoff;
+mod consul;
 mod dns;
 mod file;
+mod http;
+mod kubernetes;
 mod name;
 mod source;
 mod sources;
 mod watch;
 
+pub use consul::ConsulConfig;
 pub use dns::{DnsConfig, RecordKind};
 pub use file::FileConfig;
+pub use http::{ServerError, ServerUrl};
+pub use kubernetes::{KubernetesConfig, PortChoice};
 pub use source::SourceError;
 pub use sources::SourceKind;
 pub use watch::{Asked, Naming, Sink, SourceConfig, WatchedSource, check};

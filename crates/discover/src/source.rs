@@ -22,6 +22,8 @@ pub(crate) struct Found {
 pub(crate) struct Answer {
     /// The nodes in it.
     pub(crate) nodes: Vec<Found>,
+    /// Where nodes are that the source itself says will end: they get no more requests, whatever `max_drop` is.
+    pub(crate) ending: Vec<SocketAddr>,
     /// When to ask again. What takes nodes out little by little needs answers, so this is some seconds at most; a source
     /// that says by itself what has changed answers what it has said before.
     pub(crate) again: Duration,
@@ -42,6 +44,12 @@ pub enum SourceError {
     /// Its answer is too long.
     #[error("longer than {0} bytes")]
     TooLong(usize),
+    /// What it was asked about is too long ago: it is to be asked for everything.
+    #[error("what it has said before is out of date")]
+    Expired,
+    /// It says that none is ready, and will say so when one is.
+    #[error("{0}")]
+    NoneReady(String),
     /// It says that there is nothing.
     #[error("{0}")]
     Nothing(String),

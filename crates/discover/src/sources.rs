@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use crate::consul::{ConsulConfig, ConsulSource};
 use crate::dns::{DnsConfig, DnsSource};
 use crate::file::{FileConfig, FileSource};
+use crate::kubernetes::{KubernetesConfig, KubernetesSource};
 use crate::source::{Answer, SourceError};
 
 /// Makes the enums of sources. A source has `new(config)` and `async fn ask(&mut self) -> Result<Answer, SourceError>`,
@@ -43,4 +45,8 @@ sources! {
     File: FileConfig => FileSource,
     /// A name in DNS.
     Dns: DnsConfig => DnsSource,
+    /// The endpoints of a service in Kubernetes.
+    Kubernetes: KubernetesConfig => KubernetesSource,
+    /// The healthy instances of a service in Consul.
+    Consul: ConsulConfig => ConsulSource,
 }

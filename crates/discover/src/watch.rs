@@ -13,6 +13,8 @@ use crate::sources::{Source, SourceKind};
 /// First and longest time after which a source that fails is asked again.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// When a source is asked again of which no node is ready.
+const NONE_READY: Duration = Duration::from_millis(100);
 
 /// A source.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,13 +117,23 @@ impl WatchedSource {
                 self.backoff.answered();
                 answer.again
             }
+            // It is there, and waits for a change by itself.
+            Err(SourceError::NoneReady(_)) => {
+                self.backoff.answered();
+                NONE_READY
+            }
             Err(_) => self.backoff.failed(),
         };
-        let answer = answer.map(|answer| answer.nodes);
         let answer = answer.map_err(|error| error.to_string());
-        let count = answer.as_ref().map(Vec::len).map_err(Clone::clone);
-        let nodes = answer.map(|found| self.named(found));
-        let events = self.discovered.observe((self.clock)(), nodes);
+        let count = answer.as_ref().map(|answer| answer.nodes.len());
+        let count = count.map_err(Clone::clone);
+        let now = (self.clock)();
+        let mut events = Vec::new();
+        let nodes = answer.map(|answer| {
+            events = self.discovered.dismiss(&answer.ending);
+            self.named(answer.nodes)
+        });
+        events.extend(self.discovered.observe(now, nodes));
         let unusable = || Err("no node in the answer that can be used".into());
         Asked {
             answer: match count {

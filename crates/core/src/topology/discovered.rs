@@ -8,6 +8,8 @@
 //! * Each time that a node is let go its penalty p grows by 1, to 4 at the most, and p halves in 2 `hold`. Above
 //!   `CUT` a node that comes back waits until p is `REUSE`. At most `max_drop` of `A` wait, and never all of them.
 //!
+//! * A node of which the source itself says that it ends goes at once, counts in neither, and is never the last one.
+//!
 //! Inputs: answers and failures of the source, in order, each with its time. An answer is hostile: nodes with a name,
 //! address or weight that cannot be used are left out, an answer with too many nodes, or with none that can be used, is
 //! a failure. A failure changes nothing, so once there is a node there always is one.
@@ -88,6 +90,8 @@ pub enum Departure {
     Absent,
     /// Answers have lacked it for `hold`, and more than `max_drop` with it.
     AbsentForLong,
+    /// The source says that it ends.
+    Ends,
 }
 
 /// What an answer or a failure has changed, or would have.
@@ -195,6 +199,22 @@ impl Discovered {
                 if !std::mem::replace(&mut self.failed, true) {
                     events.push(DiscoveryEvent::Failed(reason));
                 }
+            }
+        }
+        events
+    }
+
+    /// The source says that the nodes at these addresses end: they go, but for the last one.
+    pub fn dismiss(&mut self, addresses: &[SocketAddr]) -> Vec<DiscoveryEvent> {
+        let mut events = Vec::new();
+        let addresses: BTreeSet<_> = addresses.iter().collect();
+        let ending = self.members.values().map(|member| &member.node);
+        let ending = ending.filter(|node| addresses.contains(&node.address));
+        let ending: Vec<_> = ending.map(|node| node.name.clone()).collect();
+        for name in ending {
+            if self.members.len() > 1 {
+                self.members.remove(&name);
+                events.push(DiscoveryEvent::Removed(name, Departure::Ends));
             }
         }
         events

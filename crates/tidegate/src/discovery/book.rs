@@ -175,6 +175,7 @@ pub(super) fn many(config: &SourceConfig, found: usize) -> Option<String> {
 fn describe(event: &DiscoveryEvent) -> (&'static str, String) {
     let why = |departure: &Departure| match departure {
         Departure::Absent => "",
+        Departure::Ends => ", which the source says will end",
         Departure::AbsentForLong => ", for long enough that more than max_drop go",
     };
     match event {

@@ -74,6 +74,29 @@ fn one_node_of_few_may_always_go() {
 }
 
 #[test]
+fn nodes_that_end_go_at_once_but_for_the_last_one() {
+    let mut discovered = of(DiscoveryLimits::default(), &[1, 2, 3, 4, 5, 6]);
+    let addresses = |numbers: &[usize]| -> Vec<_> {
+        let nodes = numbers.iter().map(|number| node(*number).address);
+        nodes.collect()
+    };
+    let events = discovered.dismiss(&addresses(&[1, 2, 3, 4, 9]));
+    let gone = |name: &str| DiscoveryEvent::Removed(name.into(), Departure::Ends);
+    assert_eq!(events, ["n1", "n2", "n3", "n4"].map(gone));
+    // They use up nothing of what may go at once.
+    let events = discovered.observe(at(1), nodes(&[6]));
+    assert_eq!(
+        events,
+        [DiscoveryEvent::Removed("n5".into(), Departure::Absent)]
+    );
+    assert_eq!(discovered.dismiss(&addresses(&[6])), []);
+    assert_eq!(names(&discovered), ["n6"]);
+    // Neither is it held against them when they come back.
+    discovered.observe(at(2), nodes(&[1, 6]));
+    assert_eq!(names(&discovered), ["n1", "n6"]);
+}
+
+#[test]
 fn another_address_counts_as_a_departure() {
     let mut discovered = of(DiscoveryLimits::default(), &[1, 2, 3]);
     let mut elsewhere = nodes(&[1, 2, 3]).unwrap();
