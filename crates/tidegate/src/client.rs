@@ -162,6 +162,11 @@ impl Client {
         self.ask(Method::POST, path, order.into())
     }
 
+    /// Asks for an end of something.
+    pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, String> {
+        self.ask(Method::DELETE, path, Bytes::new())
+    }
+
     fn ask<T: DeserializeOwned>(
         &self,
         method: Method,

@@ -480,7 +480,7 @@ pub(crate) struct Overridden {
     pub(crate) warning: Option<String>,
 }
 
-/// `POST /api/nodes`: a node that an operator adds.
+/// A node that an operator has added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AddedNode {
@@ -491,12 +491,53 @@ pub(crate) struct AddedNode {
     /// Its site.
     pub(crate) site: String,
     /// Its share relative to others.
-    #[serde(default = "one")]
     pub(crate) weight: f32,
 }
 
-fn one() -> f32 {
-    1.0
+/// `GET /api/nodes`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AddedNodes {
+    /// Those that operators have added.
+    pub(crate) nodes: Vec<AddedNode>,
+}
+
+/// What `POST /api/nodes` is given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeRequest {
+    /// Its name.
+    pub(crate) name: String,
+    /// Where it serves HTTP.
+    pub(crate) address: SocketAddr,
+    /// Its site; null where there is one only.
+    #[serde(default)]
+    pub(crate) site: Option<String>,
+    /// Its share relative to others; null: 1.
+    #[serde(default)]
+    pub(crate) weight: Option<f32>,
+}
+
+/// What `POST /api/nodes/NAME` is given; null: as it was.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct NodeSettings {
+    /// Where it serves HTTP.
+    pub(crate) address: Option<SocketAddr>,
+    /// Its site.
+    pub(crate) site: Option<String>,
+    /// Its share relative to others.
+    pub(crate) weight: Option<f32>,
+}
+
+/// `POST /api/nodes`, `POST` and `DELETE /api/nodes/NAME`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct NodeEdited {
+    /// The node as it is now, or was.
+    pub(crate) node: AddedNode,
+    /// Whether that outlives a restart.
+    pub(crate) kept: bool,
+    /// Why not.
+    pub(crate) note: Option<String>,
 }
 
 /// `POST /api/upgrade`.

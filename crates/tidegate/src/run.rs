@@ -98,7 +98,7 @@ pub(crate) fn run(
             file.unwrap_or(Path::new("the configuration")).display()
         ))
     })?;
-    let begun = Begun::of(file, &config, &front_end);
+    let mut begun = Begun::of(file, &config, &front_end);
     let Config {
         admin,
         notes,
@@ -110,13 +110,15 @@ pub(crate) fn run(
         patience: PORT_PATIENCE,
     };
     share_open_files(&mut front_end, output);
+    let folder = state::of(&written.state, file.unwrap_or(Path::new("")));
+    let folder = folder.unwrap_or_else(|why| {
+        output.event("state", &why);
+        None
+    });
     if let Some(culprits) = &mut front_end.culprits {
-        culprits.state =
-            state::of(&written.state, file.unwrap_or(Path::new(""))).unwrap_or_else(|why| {
-                output.event("state", &why);
-                None
-            });
+        culprits.state.clone_from(&folder);
     }
+    begun.keep_in(folder);
     let process = &written.process;
     let kept = Kept::of(&front_end, process.marks.value);
     let starting = kept.starting(&front_end, admin.address.port());
@@ -260,7 +262,7 @@ async fn discover(
     if let Some(begun) = &mut start.begun {
         let others = discovery.begin(begun.sources()).await;
         let others = others.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-        begun.add(others, front_end);
+        begun.add(others, front_end, output);
     }
     start.sources = discovery.book();
     Ok(discovery)

@@ -7,6 +7,7 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -363,6 +364,185 @@ fn names_in_dns_are_followed_as_a_source_and_as_the_address_of_a_node() {
     });
     scene.until(&[at(3), at(6), at(7)]);
     dns.process.signal("CONT");
+}
+
+/// What a command prints, and whether it succeeds.
+fn said(done: &Output) -> (bool, String) {
+    let text = [&done.stdout, &done.stderr].map(|it| String::from_utf8_lossy(it).into_owned());
+    (done.status.success(), text.concat())
+}
+
+#[test]
+fn nodes_that_operators_add_are_kept_and_give_way_to_the_file() {
+    let [a, b, c] = ["a", "b", "c"].map(server);
+    let node =
+        |name: &str| format!("[[node]]\nname = \"{name}\"\naddress = \"{a}\"\nsite = \"shop\"\n");
+    let state = "[state]\ndirectory = \"state\"\n";
+    let text = format!("{SITE}{state}{}", node("n1"));
+    let scene = Scene::start("discover-added", &text, |folder| {
+        let mut builder = std::fs::DirBuilder::new();
+        builder.mode(0o700).create(folder.join("state")).unwrap();
+    });
+    let node_command = |words: &[&str]| said(&scene.command(&[&["node"], words].concat()));
+    let (at_b, at_c) = (b.to_string(), c.to_string());
+    assert_eq!(
+        node_command(&["list"]),
+        (true, "no node was added\n".into())
+    );
+    let (done, text) = node_command(&["add", "n2", &at_b]);
+    assert!(done, "{text}");
+    assert_eq!(text, format!("added: n2 at {b}, of site shop, weight 1\n"));
+    scene.until(&[a, b]);
+    let (_, text) = node_command(&["set", "n2", "--address", &at_c, "--weight", "2.5"]);
+    assert_eq!(
+        text,
+        format!("changed: n2 at {c}, of site shop, weight 2.5\n")
+    );
+    scene.until(&[a, c]);
+    // A new process has it again.
+    let Scene { folder, front_end } = scene;
+    drop(front_end);
+    let text = format!("{SITE}{state}{}", node("n1"));
+    let front_end = launch(&folder, &text);
+    let scene = Scene { folder, front_end };
+    scene.until(&[a, c]);
+    // The file may have its name, and it comes back when that is over.
+    scene.configure(&format!("{SITE}{state}{}", node("n2")));
+    scene.reload();
+    scene.until(&[a]);
+    scene.configure(&text);
+    scene.reload();
+    scene.until(&[a, c]);
+    let (_, text) = said(&scene.command(&["node", "remove", "n2"]));
+    assert_eq!(
+        text,
+        format!("removed: n2 at {c}, of site shop, weight 2.5\n")
+    );
+    scene.until(&[a]);
+    let kept = std::fs::read_to_string(scene.folder.join("state/nodes.json")).unwrap();
+    assert_eq!(
+        kept.split_whitespace().collect::<String>(),
+        "{\"nodes\":[]}"
+    );
+}
+
+#[test]
+fn an_operator_cannot_have_a_node_that_is_none_or_anothers() {
+    let [a, b] = ["a", "b"].map(server);
+    let node = format!("[[node]]\nname = \"n1\"\naddress = \"{a}\"\nsite = \"shop\"\n");
+    let scene = Scene::start("discover-refused", &format!("{SITE}{node}"), |_| {});
+    let node_command = |words: &[&str]| said(&scene.command(&[&["node"], words].concat()));
+    let at_b = b.to_string();
+    assert!(node_command(&["add", "n2", &at_b]).0);
+    for (words, why) in [
+        (
+            &["add", "n1", &at_b][..],
+            "there is a node n1 of the configuration file",
+        ),
+        (&["add", "n2", &at_b], "there is a node n2 of operators"),
+        (&["add", "n 3", &at_b], "a name has 1 to 64 letters"),
+        (
+            &["add", "n3", "10.0.0.1:0"],
+            "no server can be at its address",
+        ),
+        (
+            &["add", "n3", &at_b, "--site", "shpo"],
+            "node n3: there is no site shpo",
+        ),
+        (
+            &["add", "n3", &at_b, "--weight", "0"],
+            "its weight is not from 0.001 to 1000",
+        ),
+        (
+            &["set", "n1", "--weight", "2"],
+            "node n1 is of the configuration file",
+        ),
+        (&["remove", "n1"], "node n1 is of the configuration file"),
+        (&["remove", "n9"], "there is no node of this name"),
+    ] {
+        let (done, text) = node_command(words);
+        assert!(!done && text.contains(why), "{words:?}: {text}");
+    }
+    scene.until(&[a, b]);
+}
+
+#[test]
+fn without_a_state_folder_an_added_node_is_said_to_end_with_the_process() {
+    let [a, b] = ["a", "b"].map(server);
+    let scene = Scene::of_file("discover-unkept", "", &[a]);
+    let (done, text) = said(&scene.command(&["node", "add", "n2", &b.to_string()]));
+    assert!(done, "{text}");
+    assert!(
+        text.contains("note: it is not kept over a restart: there is no state folder"),
+        "{text}"
+    );
+    scene.until(&[a, b]);
+    // A node of a source is its own.
+    let name = format!("shop-127.0.0.1-{}", a.port());
+    let (done, text) = said(&scene.command(&["node", "remove", &name]));
+    assert!(
+        !done && text.contains("is of shop, which changes it"),
+        "{text}"
+    );
+    // Without the header a page elsewhere could ask for it.
+    let request = format!(
+        "DELETE /api/nodes/n2 HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+        scene.front_end.admin
+    );
+    let refused = support::request(scene.front_end.admin, &request).unwrap();
+    assert_eq!(refused.status, 403, "{refused:?}");
+}
+
+#[test]
+fn a_successor_has_the_nodes_before_its_first_client() {
+    let [a, b] = ["a", "b"].map(server);
+    let scene = Scene::of_file("discover-upgrade", "", &[a, b]);
+    scene.until(&[a, b]);
+    let (enough, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let address = scene.front_end.address;
+    let bad = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut bad = Vec::new();
+            while !enough.load(Ordering::Relaxed) {
+                let text = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+                match support::request(address, text) {
+                    Some(answer) if answer.status == 200 => {
+                        asked.fetch_add(1, Ordering::Relaxed);
+                    }
+                    other => bad.push(other),
+                }
+            }
+            bad
+        });
+        let (done, text) = said(&scene.command(&["upgrade"]));
+        let before = asked.load(Ordering::Relaxed);
+        eventually("the successor serves", || {
+            (asked.load(Ordering::Relaxed) > before + 20).then_some(())
+        });
+        enough.store(true, Ordering::Relaxed);
+        let bad = client.join().unwrap();
+        assert!(done, "{text}");
+        let process = text.split_whitespace().nth(1).unwrap().parse().unwrap();
+        support::signal(process, "TERM");
+        bad
+    });
+    assert!(bad.is_empty(), "{bad:?}");
+}
+
+#[test]
+fn a_node_that_comes_and_goes_waits_and_says_so() {
+    let [a, b, c] = ["a", "b", "c"].map(server);
+    let scene = Scene::of_file("discover-flaps", "hold = \"5s\"\n", &[a, b, c]);
+    scene.write(&[a, b]);
+    scene.until(&[a, b]);
+    scene.write(&[a, b, c]);
+    scene.until(&[a, b, c]);
+    scene.write(&[a, b]);
+    scene.until(&[a, b]);
+    scene.write(&[a, b, c]);
+    let waits = format!("node shop-127.0.0.1-{} comes and goes too often", c.port());
+    eventually("it waits", || scene.log().contains(&waits).then_some(()));
+    scene.until(&[a, b]);
 }
 
 #[test]

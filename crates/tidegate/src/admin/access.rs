@@ -168,7 +168,8 @@ fn local(head: &Parts) -> Option<AccessRefusal> {
         let why = Some("another host's name");
         return Some(refuse(StatusCode::FORBIDDEN, why, text));
     }
-    if head.method == Method::POST && !head.headers.contains_key(OVERRIDE_HEADER) {
+    let reads = matches!(head.method, Method::GET | Method::HEAD);
+    if !reads && !head.headers.contains_key(OVERRIDE_HEADER) {
         let text = format!("a runtime override needs the header `{OVERRIDE_HEADER}: 1`");
         let why = Some("no override header");
         return Some(refuse(StatusCode::FORBIDDEN, why, &text));

@@ -16,6 +16,7 @@ use tidegate_core::topology::{AdminState, NodeId, Topology};
 
 use super::culprits;
 use super::exposition::Format;
+use super::nodes;
 use super::page;
 use super::plane::Plane;
 use super::{metrics, status, throttles, why};
@@ -30,9 +31,10 @@ pub(super) type Answer = Response<Full<Bytes>>;
 pub(super) fn takes_body(method: &Method, path: &str) -> bool {
     let words = matches!(
         path,
-        "/api/throttle" | "/api/release" | "/api/culprits/experiment"
+        "/api/throttle" | "/api/release" | "/api/culprits/experiment" | "/api/nodes"
     );
-    words && *method == Method::POST
+    let node = path.strip_prefix("/api/nodes/");
+    (words || node.is_some_and(|name| !name.contains('/'))) && *method == Method::POST
 }
 
 /// Answers one request that has the right to ask (`access`).
@@ -41,12 +43,7 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let segments: Vec<_> = path.split('/').skip(1).collect();
     match segments.as_slice() {
-        ["api", "nodes", name, order] => {
-            if *request.method() != Method::POST {
-                return not_allowed("POST");
-            }
-            override_node(plane, name, order).await
-        }
+        ["api", "nodes", rest @ ..] => nodes::answer(request, plane, rest).await,
         ["api", "reload"] => {
             if *request.method() != Method::POST {
                 return not_allowed("POST");
@@ -101,11 +98,13 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
             let name = percent_decode_str(name).decode_utf8_lossy().into_owned();
             apart(plane, move |plane| explain(plane, &name)).await
         }
-        _ => error(
-            StatusCode::NOT_FOUND,
-            "there is nothing here; see / and /api/status",
-        ),
+        _ => nothing(),
     }
+}
+
+pub(super) fn nothing() -> Answer {
+    let text = "there is nothing here; see / and /api/status";
+    error(StatusCode::NOT_FOUND, text)
 }
 
 /// Puts the configuration file in force, or says what that would do.
@@ -191,7 +190,7 @@ fn override_class(plane: &Plane, body: &[u8], releases: bool) -> Answer {
     }
 }
 
-fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+pub(super) fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| format!("the override is not understood: {error}"))
 }
 
@@ -217,7 +216,7 @@ fn explain(plane: &Plane, name: &str) -> Answer {
     }
 }
 
-async fn override_node(plane: &Plane, name: &str, order: &str) -> Answer {
+pub(super) async fn override_node(plane: &Plane, name: &str, order: &str) -> Answer {
     let state = AdminState::ALL.iter().find(|(_, label)| *label == order);
     let Some((state, _)) = state else {
         return error(
@@ -266,7 +265,7 @@ fn readyz(plane: &Plane) -> Answer {
     text(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
-fn not_allowed(methods: &'static str) -> Answer {
+pub(super) fn not_allowed(methods: &'static str) -> Answer {
     let mut answer = error(
         StatusCode::METHOD_NOT_ALLOWED,
         &format!("only {methods} here"),
@@ -299,7 +298,7 @@ fn text(status: StatusCode, text: &'static str) -> Answer {
     body(status, TEXT, text)
 }
 
-fn json(status: StatusCode, value: &impl Serialize) -> Answer {
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Answer {
     match serde_json::to_vec(value) {
         Ok(bytes) => body(status, "application/json", bytes),
         Err(error) => body(

@@ -11,6 +11,7 @@
 //! | `/api/why/NAME` | why a node gets what it gets, how a site chooses, what slows a class |
 //! | `/api/throttles` | which classes are throttled, and what that does |
 //! | `POST /api/nodes/NAME/{drain,ready,maint}` | runtime overrides of nodes |
+//! | `/api/nodes`, `POST`, `DELETE /api/nodes/NAME` | nodes that operators add, change and remove |
 //! | `POST /api/upgrade` | a new process takes over |
 //! | `POST /api/throttle`, `POST /api/release` | runtime overrides of classes |
 //!
@@ -24,6 +25,7 @@ pub(crate) mod culprits;
 mod exposition;
 mod findings;
 mod metrics;
+mod nodes;
 mod page;
 pub(crate) mod plane;
 mod process;

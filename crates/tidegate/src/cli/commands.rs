@@ -8,6 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::key;
+use super::node;
 use super::quick::SourceArgs;
 use super::show;
 use super::throttle;
@@ -45,6 +46,7 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Drain(order) => override_node(&order, "drain", output),
         Command::Ready(order) => override_node(&order, "ready", output),
         Command::Maint(order) => override_node(&order, "maint", output),
+        Command::Node(args) => node::run(args, output),
         Command::Throttle(args) => throttle::throttle(&args, output),
         Command::Release { class, admin } => throttle::release(class, &admin, output),
         Command::Upgrade { admin } => upgrade(&admin, output),
@@ -161,7 +163,7 @@ fn upgrade(args: &AdminArgs, output: Output) -> Result<(), Failure> {
 }
 
 /// A name as a segment of a path: names that no site or node can have are refused here.
-fn segment(name: &str) -> Result<&str, Failure> {
+pub(super) fn segment(name: &str) -> Result<&str, Failure> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if !name.is_empty() && name.bytes().all(fits) {
         Ok(name)

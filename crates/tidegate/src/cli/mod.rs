@@ -2,6 +2,7 @@
 
 mod commands;
 mod key;
+mod node;
 mod quick;
 mod show;
 mod throttle;
@@ -87,6 +88,8 @@ enum Command {
     Ready(OverrideArgs),
     /// Take a node out of service.
     Maint(OverrideArgs),
+    /// Add, change and remove nodes of a running front-end.
+    Node(node::NodeArgs),
     /// Slow a class of requests down, which still complete; or list what is slowed.
     Throttle(Box<throttle::ThrottleArgs>),
     /// Let a class of requests go as fast as it may.

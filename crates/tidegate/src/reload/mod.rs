@@ -11,6 +11,7 @@
 //! All or nothing: a file with an error changes nothing. What operators have set at run time stays: nodes that drain,
 //! throttles. Changes come one after the other, and one that has begun is carried out even if its asker leaves.
 
+mod operators;
 mod plan;
 mod wanted;
 pub(crate) mod watch;
@@ -36,6 +37,8 @@ use crate::driver::{ChangeFailure, Overrides};
 use crate::models::Reloaded;
 use crate::output::Output;
 use crate::resources::Resources;
+pub(crate) use operators::NodeEdit;
+use operators::NodeFile;
 use plan::Plan;
 pub(crate) use wanted::OtherNodes;
 use wanted::{Wanted, WholeCluster, gone};
@@ -66,6 +69,9 @@ pub(crate) enum ReloadError {
         "the file, or one that it names, was not read within {READ_MAX:?}: its disk does not answer"
     )]
     Unread,
+    /// An operator cannot have a node so.
+    #[error("{0}")]
+    Node(String),
     /// It broke off; the log says why.
     #[error("the change broke off: see the log")]
     Broken,
@@ -111,6 +117,7 @@ pub(crate) struct Begun {
     secrets: Secrets,
     wanted: Wanted,
     others: OtherNodes,
+    node_file: NodeFile,
 }
 
 impl Begun {
@@ -122,7 +129,13 @@ impl Begun {
             file: config.file.clone(),
             secrets: config.secrets.clone(),
             others: OtherNodes::default(),
+            node_file: NodeFile::default(),
         }
+    }
+
+    /// What operators add is kept in this folder.
+    pub(crate) fn keep_in(&mut self, folder: Option<PathBuf>) {
+        self.node_file = NodeFile::new(folder);
     }
 
     fn whole(&self) -> WholeCluster {
@@ -135,7 +148,9 @@ impl Begun {
     }
 
     /// With the nodes of others, which the front-end that is to start has then.
-    pub(crate) fn add(&mut self, others: OtherNodes, front_end: &mut FrontEnd) {
+    pub(crate) fn add(&mut self, others: OtherNodes, front_end: &mut FrontEnd, output: Output) {
+        let mut others = others;
+        others.added = self.node_file.load(output);
         let WholeCluster { wanted, .. } = self.wanted.with(&others);
         self.others = others;
         let nodes = wanted.cluster.nodes.iter();
@@ -171,6 +186,7 @@ pub(crate) struct LiveCluster {
     stats: ReloadStats,
     /// To read the file.
     turn: Arc<Semaphore>,
+    node_file: NodeFile,
     /// What is in force.
     state: Mutex<Begun>,
     sources: channel::Sender<Vec<NodeSource>>,
@@ -179,9 +195,10 @@ pub(crate) struct LiveCluster {
 impl LiveCluster {
     /// A cluster that is as it began.
     pub(crate) fn new(begun: Begun, reach: Reach) -> Self {
-        for text in &begun.whole().left_out {
-            reach.output.event("node_left_out", text);
+        for text in begun.whole().newly_left_out(None) {
+            reach.output.event("node_left_out", &text);
         }
+        let mut begun = begun;
         Self {
             sources: channel::Sender::new(begun.wanted.sources.clone()),
             path: begun.path.clone(),
@@ -189,6 +206,7 @@ impl LiveCluster {
             reach,
             stats: ReloadStats::default(),
             turn: Arc::new(Semaphore::new(1)),
+            node_file: std::mem::take(&mut begun.node_file),
             state: Mutex::new(begun),
         }
     }
@@ -239,7 +257,7 @@ impl LiveCluster {
         source: String,
         nodes: Vec<Announced>,
     ) -> Result<(), ReloadError> {
-        self.change_others(move |others| {
+        self.change_others(move |others, _| {
             others.announced.insert(source, nodes);
             Ok(())
         })
@@ -250,15 +268,15 @@ impl LiveCluster {
     ///
     /// # Errors
     /// The cluster is not changed then.
-    pub(crate) async fn change_others<T: Send + 'static>(
+    async fn change_others<T: Send + 'static>(
         self: &Arc<Self>,
-        edit: impl FnOnce(&mut OtherNodes) -> Result<T, ReloadError> + Send + 'static,
+        edit: impl FnOnce(&mut OtherNodes, &Wanted) -> Result<T, ReloadError> + Send + 'static,
     ) -> Result<T, ReloadError> {
         let own = Arc::clone(self);
         let work = tokio::spawn(async move {
             let mut state = own.state.lock().await;
             let mut others = state.others.clone();
-            let edited = edit(&mut others)?;
+            let edited = edit(&mut others, &state.wanted)?;
             others.prune(&state.wanted);
             let (before, after) = (state.whole(), state.wanted.with(&others));
             own.change(&before.wanted, &after.wanted).await?;
@@ -282,6 +300,7 @@ impl LiveCluster {
             file: config.file,
             secrets: config.secrets,
             others: state.others.clone(),
+            node_file: NodeFile::default(),
         };
         next.others.prune(&next.wanted);
         let Plan { changes, restart } = Plan::between(&state.file, &next.file);
@@ -384,8 +403,8 @@ impl LiveCluster {
     }
 
     fn say_left_out(&self, before: &WholeCluster, after: &WholeCluster) {
-        for text in after.left_out.difference(&before.left_out) {
-            self.reach.output.event("node_left_out", text);
+        for text in after.newly_left_out(Some(before)) {
+            self.reach.output.event("node_left_out", &text);
         }
     }
 

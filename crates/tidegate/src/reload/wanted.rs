@@ -22,7 +22,9 @@ use crate::models::AddedNode;
 use crate::reads::WantedReads;
 
 /// What the nodes that operators have added are called as a source.
-pub(crate) const OPERATORS: &str = "operators";
+pub(super) const OPERATORS: &str = "operators";
+/// The same of the configuration file.
+const FILE: &str = "the configuration file";
 
 /// What a configuration wants of a cluster.
 #[derive(Clone, Debug)]
@@ -62,8 +64,32 @@ pub(crate) struct OtherNodes {
 pub(crate) struct WholeCluster {
     /// With the nodes of others.
     pub(crate) wanted: Wanted,
-    /// Which of these are left out and why, in sentences.
-    pub(crate) left_out: BTreeSet<String>,
+    /// Which of these are left out and why.
+    left_out: BTreeMap<String, String>,
+    /// Of which source the others are.
+    owners: BTreeMap<String, String>,
+}
+
+impl WholeCluster {
+    /// What is left out and was not in the one before, in sentences.
+    pub(super) fn newly_left_out(&self, before: Option<&Self>) -> Vec<String> {
+        let known = |node: &String| before.is_some_and(|it| it.left_out.contains_key(node));
+        let left_out = self.left_out.iter().filter(|(node, _)| !known(node));
+        left_out
+            .map(|(node, why)| format!("{node}: left out: {why}"))
+            .collect()
+    }
+
+    /// Why this node of a source is left out, if it is.
+    pub(super) fn why_left_out(&self, source: &str, node: &str) -> Option<&str> {
+        self.left_out.get(&titled(source, node)).map(String::as_str)
+    }
+
+    /// What has the node of this name.
+    pub(super) fn owner(&self, node: &str) -> Option<&str> {
+        let owner = self.owners.get(node).map(String::as_str);
+        owner.or_else(|| self.wanted.is_named(node).then_some(FILE))
+    }
 }
 
 /// A node of another source than the file.
@@ -109,19 +135,21 @@ impl Wanted {
     pub(crate) fn with(&self, others: &OtherNodes) -> WholeCluster {
         let mut whole = WholeCluster {
             wanted: self.clone(),
-            left_out: BTreeSet::new(),
+            left_out: BTreeMap::new(),
+            owners: BTreeMap::new(),
         };
-        let mut owners: BTreeMap<String, String> = BTreeMap::new();
         for node in self.other_nodes(others) {
-            match whole.wanted.place(&node, &owners) {
-                Ok(()) => drop(owners.insert(node.name.into(), node.source.into())),
-                Err(why) => {
-                    let text = format!("node {} of {}: left out: {why}", node.name, node.source);
-                    whole.left_out.insert(text);
-                }
+            match whole.wanted.place(&node, &whole.owners) {
+                Ok(()) => drop(whole.owners.insert(node.name.into(), node.source.into())),
+                Err(why) => drop(whole.left_out.insert(titled(node.source, node.name), why)),
             }
         }
         whole
+    }
+
+    /// Whether a node of this name is there, or is to be there.
+    fn is_named(&self, node: &str) -> bool {
+        self.reads.contains_key(node) || self.hosted.contains(node)
     }
 
     /// All of them, those first that have a name before others.
@@ -158,9 +186,8 @@ impl Wanted {
             return Err(format!("a node of {owner} has its name"));
         }
         let is_its_own = node.source == hosted_source(node.name);
-        let is_named = self.reads.contains_key(node.name) || self.hosted.contains(node.name);
-        if is_named && !is_its_own {
-            return Err("a node of the configuration file has its name".into());
+        if self.is_named(node.name) && !is_its_own {
+            return Err(format!("a node of {FILE} has its name"));
         }
         if self.listeners.contains(&node.address) {
             return Err(format!("{} is our own listener", node.address));
@@ -224,6 +251,10 @@ pub(super) fn gone(site: &Site) -> SiteSpec {
         admission: site.admission,
         health: HealthConfig::clone(&site.health),
     }
+}
+
+fn titled(source: &str, node: &str) -> String {
+    format!("node {node} of {source}")
 }
 
 fn names(names: &[At<String>]) -> Vec<String> {

@@ -45,7 +45,7 @@ pub(super) fn sort(nodes: Vec<Announced>) -> (BTreeMap<String, Announced>, Vec<(
     let mut refused = Vec::new();
     let mut addresses = BTreeSet::new();
     for node in nodes {
-        let unfit = match check(&node) {
+        let unfit = match node.check() {
             Err(unfit) => Some(unfit),
             Ok(()) if fit.contains_key(&node.name) => Some(Unfit::SameName),
             Ok(()) if !addresses.insert(node.address) => Some(Unfit::SameAddress),
@@ -59,18 +59,21 @@ pub(super) fn sort(nodes: Vec<Announced>) -> (BTreeMap<String, Announced>, Vec<(
     (fit, refused)
 }
 
-fn check(node: &Announced) -> Result<(), Unfit> {
-    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-    let name = &node.name;
-    if !(1..=NAME_MAX).contains(&name.len()) || !name.bytes().all(letter) {
-        return Err(Unfit::Name);
-    }
-    if !can_serve(node.address) {
-        return Err(Unfit::Address);
-    }
-    match (WEIGHT_MIN..=WEIGHT_MAX).contains(&node.weight) {
-        true => Ok(()),
-        false => Err(Unfit::Weight),
+impl Announced {
+    /// Whether it can be used by itself.
+    pub fn check(&self) -> Result<(), Unfit> {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        let name = &self.name;
+        if !(1..=NAME_MAX).contains(&name.len()) || !name.bytes().all(letter) {
+            return Err(Unfit::Name);
+        }
+        if !can_serve(self.address) {
+            return Err(Unfit::Address);
+        }
+        match (WEIGHT_MIN..=WEIGHT_MAX).contains(&self.weight) {
+            true => Ok(()),
+            false => Err(Unfit::Weight),
+        }
     }
 }
 

@@ -1,0 +1,58 @@
+//! Nodes that operators add, change and remove, or have drain.
+
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode};
+
+use super::api::{Answer, error, json, not_allowed, nothing, override_node, parsed};
+use super::plane::Plane;
+use crate::models::AddedNodes;
+use crate::reload::NodeEdit;
+
+/// What stands behind `/api/nodes`: nothing, a name, or a name and an override.
+pub(super) async fn answer(
+    request: &Request<bytes::Bytes>,
+    plane: &Arc<Plane>,
+    rest: &[&str],
+) -> Answer {
+    let name = match rest {
+        [] => None,
+        [name] => Some(*name),
+        [name, order] => {
+            return match *request.method() == Method::POST {
+                true => override_node(plane, name, order).await,
+                false => not_allowed("POST"),
+            };
+        }
+        _ => return nothing(),
+    };
+    let Some(cluster) = &plane.cluster else {
+        return error(
+            StatusCode::NOT_FOUND,
+            "the nodes of this front-end stay as they are",
+        );
+    };
+    let body = request.body();
+    let edit = match (request.method(), name) {
+        (&Method::GET | &Method::HEAD, None) => {
+            let nodes = cluster.added().await;
+            return json(StatusCode::OK, &AddedNodes { nodes });
+        }
+        (&Method::POST, None) => parsed(body).map(NodeEdit::Add),
+        (&Method::POST, Some(name)) => parsed(body).map(|it| NodeEdit::Set(name.into(), it)),
+        (&Method::DELETE, Some(name)) => Ok(NodeEdit::Remove(name.into())),
+        (_, None) => return not_allowed("GET, HEAD, POST"),
+        (_, Some(_)) => return not_allowed("POST, DELETE"),
+    };
+    let edited = match edit {
+        Ok(edit) => cluster
+            .edit_node(edit)
+            .await
+            .map_err(|error| error.to_string()),
+        Err(why) => Err(why),
+    };
+    match edited {
+        Ok(edited) => json(StatusCode::OK, &edited),
+        Err(why) => error(StatusCode::BAD_REQUEST, &why),
+    }
+}
