@@ -546,6 +546,69 @@ fn a_node_that_comes_and_goes_waits_and_says_so() {
 }
 
 #[test]
+fn the_load_of_discovered_nodes_is_read_with_the_key_of_their_source() {
+    let a = server("a");
+    let folder = folder("discover-loads");
+    let master = support::master_key(&folder);
+    let agent = support::Agent::start(&support::node_key(&master, "image"));
+    let text = format!(
+        "{SITE}[load]\ninterval = \"5ms\"\ntimeout = \"50ms\"\nrealtime = false\n\
+         [[discover]]\nname = \"shop\"\nsite = \"shop\"\nfile = \"nodes.json\"\nrefresh = \"100ms\"\n\
+         load = {{ port = {}, key_file = \"{}\", key_name = \"image\" }}\n",
+        agent.address.port(),
+        master.display()
+    );
+    // Nothing is read at first.
+    let scene = Scene {
+        front_end: launch(&folder, &text),
+        folder,
+    };
+    scene.until(&[]);
+    scene.write(&[a]);
+    eventually("its load is read", || {
+        let node = &scene.front_end.api("/api/status")["sites"][0]["nodes"][0];
+        (node["load"]["fresh"] == true).then_some(())
+    });
+    let (_, text) = said(&scene.command(&["status"]));
+    assert!(
+        text.contains("nodes.json): 1 node of site shop; answered "),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_source_that_is_changed_keeps_its_nodes_and_takes_them_to_another_site() {
+    let a = server("a");
+    let source = |site: &str, file: &str| {
+        format!(
+            "[[site]]\nname = \"shop\"\nhosts = [\"shop.test\"]\n\
+             [[site]]\nname = \"blog\"\nhosts = [\"blog.test\"]\n\
+             [[discover]]\nname = \"one\"\nsite = \"{site}\"\nfile = \"{file}\"\nrefresh = \"100ms\"\n\
+             [[discover]]\nname = \"three\"\nsite = \"shop\"\nfile = \"none.json\"\n\
+             [[discover]]\nname = \"two\"\nsite = \"blog\"\nfile = \"none.json\"\n"
+        )
+    };
+    let scene = Scene::start(
+        "discover-changed",
+        &source("shop", "nodes.json"),
+        |folder| {
+            write_nodes(folder, &[a]);
+        },
+    );
+    assert_eq!(scene.front_end.get("shop.test", "/").body, "a");
+    scene.configure(&source("shop", "gone.json"));
+    scene.reload();
+    eventually("the new file is asked for", || {
+        scene.source()["error"].is_string().then_some(())
+    });
+    assert_eq!(scene.front_end.get("shop.test", "/").body, "a");
+    scene.configure(&source("blog", "gone.json"));
+    scene.reload();
+    assert_eq!(scene.front_end.get("shop.test", "/").status, 503);
+    assert_eq!(scene.front_end.get("blog.test", "/").body, "a");
+}
+
+#[test]
 fn a_check_notes_what_does_not_answer_and_is_content() {
     let folder = folder("discover-check");
     let file = folder.join("tidegate.toml");
@@ -559,6 +622,7 @@ fn a_check_notes_what_does_not_answer_and_is_content() {
     let said = String::from_utf8(checked.stdout).unwrap();
     assert!(checked.status.success(), "{said}");
     for part in [
+        "ok, a front-end of 1 site and 0 nodes, and more from 2 sources",
         "note: source one (file ",
         "nodes.json) does not answer now: ",
         "No such file",

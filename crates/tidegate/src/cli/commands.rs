@@ -15,7 +15,7 @@ use super::throttle;
 use super::{Cli, Command, OverrideArgs};
 use crate::agent;
 use crate::client::{AdminArgs, TIMEOUT};
-use crate::config::{Config, print};
+use crate::config::{Config, FrontEnd, NodeSource, print};
 use crate::culprits;
 use crate::demo;
 use crate::discovery;
@@ -24,6 +24,7 @@ use crate::failure::Failure;
 use crate::models::{Overridden, Reloaded, Status, Upgraded, Why};
 use crate::output::Output;
 use crate::reload::READ_MAX;
+use tidegate_discover::Naming;
 use tidegate_proxy::PortSharing;
 
 /// Longest wait for a new process that is to take over.
@@ -77,15 +78,25 @@ fn counted(number: usize, thing: &str) -> String {
     }
 }
 
+/// The nodes that a file names, and its sources of more of them.
+fn members(front_end: &FrontEnd) -> (usize, usize) {
+    let is_one = |it: &&NodeSource| matches!(it.config.naming, Naming::Single(_));
+    let hosted = front_end.sources.iter().filter(is_one).count();
+    let nodes = front_end.cluster.nodes.len() + hosted;
+    (nodes, front_end.sources.len() - hosted)
+}
+
 fn check(file: &Path, output: Output) -> Result<(), Failure> {
     let config = Config::load(file)?;
-    let (sites, nodes) = match &config.front_end {
-        Some(front_end) => (front_end.cluster.sites.len(), front_end.cluster.nodes.len()),
-        None => (0, 0),
-    };
+    let sites = (config.front_end.as_ref()).map_or(0, |it| it.cluster.sites.len());
+    let (nodes, sources) = config.front_end.as_ref().map_or((0, 0), members);
     let agent = config.agent.is_some();
+    let found = match sources {
+        0 => String::new(),
+        _ => format!(", and more from {}", counted(sources, "source")),
+    };
     let front_end = format!(
-        "a front-end of {} and {}",
+        "a front-end of {} and {}{found}",
         counted(sites, "site"),
         counted(nodes, "node")
     );
@@ -98,8 +109,9 @@ fn check(file: &Path, output: Output) -> Result<(), Failure> {
     notes.extend(config.front_end.iter().flat_map(discovery::notes));
     notes.extend(state_note(&config, file));
     notes.extend(log_note(&config)?);
-    let value =
-        json!({ "ok": true, "sites": sites, "nodes": nodes, "agent": agent, "notes": notes });
+    let value = json!({
+        "ok": true, "sites": sites, "nodes": nodes, "sources": sources, "agent": agent, "notes": notes
+    });
     let mut text = format!("{}: ok, {what}", file.display());
     for note in notes {
         text.push_str(&format!("\nnote: {note}"));

@@ -3,10 +3,24 @@
 use tidegate_culprits::table;
 
 use crate::models::{
-    Apart, Decision, NodeStatus, Reloaded, SiteStatus, Status, TermStatus, ThrottleStatus,
-    Throttles, Why, WhySiteNode, grown_reason,
+    Apart, Decision, NodeStatus, Reloaded, SiteStatus, SourceStatus, Status, TermStatus,
+    ThrottleStatus, Throttles, Why, WhySiteNode, grown_reason,
 };
 use crate::text::{duration, limits, percent, quantiles, queue, seconds, state};
+
+/// A source of nodes.
+fn source_line(source: &SourceStatus) -> String {
+    let last = match (&source.error, source.answered_seconds_ago) {
+        (Some(why), _) => format!("no answer: {why}"),
+        (None, None) => "not asked yet".to_owned(),
+        (None, Some(ago)) => format!("answered {} ago", seconds(Some(ago))),
+    };
+    let plural = if source.nodes == 1 { "" } else { "s" };
+    format!(
+        "source {} ({}): {} node{plural} of site {}; {last}\n",
+        source.name, source.what, source.nodes, source.site
+    )
+}
 
 /// `tidegate status`.
 pub(super) fn status(status: &Status) -> String {
@@ -65,6 +79,7 @@ pub(super) fn status(status: &Status) -> String {
             resource.name, resource.address
         ));
     }
+    out.extend(status.sources.iter().map(source_line));
     for site in &status.sites {
         out.push_str(&site_table(site));
     }

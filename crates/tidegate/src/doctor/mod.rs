@@ -31,10 +31,15 @@ use serde::Serialize;
 use tidegate_node::AgentConfig;
 
 use crate::config::Config;
+use crate::discovery;
 use crate::failure::Failure;
 use crate::output::Output;
 pub(crate) use folders::{log_note, state_note};
 use machine::Machine;
+
+/// What helps where nodes do not come.
+const SOURCE_REMEDY: &str =
+    "look at what is asked: docs/discovery.md says what each source must answer";
 
 /// What is to be examined.
 #[derive(Clone, Debug, Args)]
@@ -164,6 +169,8 @@ fn examine(file: Option<&Path>) -> Vec<Diagnosis> {
         let wanted = ports::wanted(&config, front_end);
         all.extend(ports::examine(&ports::Taken::tcp(), &wanted));
         all.extend(nodes::examine(front_end));
+        let sources = discovery::notes(front_end).into_iter();
+        all.extend(sources.map(|note| Diagnosis::warn("source", note, SOURCE_REMEDY)));
     }
     all
 }
