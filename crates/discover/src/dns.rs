@@ -1,8 +1,9 @@
 //! A name in DNS: the addresses of A and AAAA records, or the services of SRV records (RFC 2782).
 //!
 //! The name is asked for again when the shortest TTL of its records is over, after `interval` at the latest and
-//! [`AGAIN_MIN`] at the earliest. A name that does not exist, has no such records, or of which either kind of address is
-//! answered with an error, is a failure: half of an answer would be taken for nodes that went.
+//! [`AGAIN_MIN`] at the earliest. A name that does not exist or has no such records is a failure. So is one of which a kind
+//! of address is answered with an error that has had addresses before: half of an answer would be taken for nodes that
+//! went. A kind that never had any may be in error for ever, as where a resolver knows nothing of AAAA.
 //!
 //! Of SRV records those of the lowest priority number count. A weight of w there is w / 100 here, and 1 if all are 0.
 
@@ -70,6 +71,14 @@ impl fmt::Display for DnsConfig {
 pub(crate) struct DnsSource {
     config: DnsConfig,
     resolver: Option<TokioResolver>,
+    kinds: AddressKinds,
+}
+
+/// Which kinds of address there have been.
+#[derive(Clone, Copy, Debug, Default)]
+struct AddressKinds {
+    a: bool,
+    aaaa: bool,
 }
 
 /// Records, and how long they hold.
@@ -84,6 +93,7 @@ impl DnsSource {
         Self {
             config,
             resolver: None,
+            kinds: AddressKinds::default(),
         }
     }
 
@@ -103,7 +113,8 @@ impl DnsSource {
         };
         let resolver = self.resolver.insert(resolver);
         let limit = self.config.timeout;
-        let found = tokio::time::timeout(limit, nodes(&self.config, resolver)).await;
+        let found =
+            tokio::time::timeout(limit, nodes(&self.config, resolver, &mut self.kinds)).await;
         let found = found.map_err(|_| SourceError::TimedOut(limit));
         if !matches!(found, Ok(Ok(_))) {
             // The next question reads the configuration again and opens its own sockets.
@@ -170,17 +181,18 @@ fn resolver(config: &DnsConfig) -> Result<TokioResolver, SourceError> {
 async fn nodes(
     config: &DnsConfig,
     resolver: &TokioResolver,
+    kinds: &mut AddressKinds,
 ) -> Result<Records<Found>, SourceError> {
     match config.records {
         RecordKind::Address { port } => {
-            let found = addresses(resolver, &config.name).await?;
+            let found = addresses(resolver, &config.name, kinds).await?;
             let node = |ip| node(SocketAddr::new(ip, port), 1.0);
             Ok(Records {
                 records: found.records.into_iter().map(node).collect(),
                 ttl: found.ttl,
             })
         }
-        RecordKind::Service => services(config, resolver).await,
+        RecordKind::Service => services(config, resolver, kinds).await,
     }
 }
 
@@ -193,12 +205,30 @@ fn node(address: SocketAddr, weight: f32) -> Found {
 }
 
 /// The addresses of a name, of both kinds.
-async fn addresses(resolver: &TokioResolver, name: &str) -> Result<Records<IpAddr>, SourceError> {
+async fn addresses(
+    resolver: &TokioResolver,
+    name: &str,
+    kinds: &mut AddressKinds,
+) -> Result<Records<IpAddr>, SourceError> {
     let ip = |data: &RData| data.ip_addr();
-    let mut found = lookup(resolver, name, RecordType::A, ip).await?;
-    let other = lookup(resolver, name, RecordType::AAAA, ip).await?;
-    found.records.extend(other.records);
-    found.ttl = found.ttl.min(other.ttl);
+    let a = lookup(resolver, name, RecordType::A, ip).await;
+    let aaaa = lookup(resolver, name, RecordType::AAAA, ip).await;
+    let is_some = |found: &Result<Records<IpAddr>, _>| {
+        (found.as_ref()).is_ok_and(|found| !found.records.is_empty())
+    };
+    let (has_a, has_aaaa) = (is_some(&a), is_some(&aaaa));
+    let found = match (a, aaaa) {
+        (Ok(mut found), Ok(other)) => {
+            found.records.extend(other.records);
+            found.ttl = found.ttl.min(other.ttl);
+            found
+        }
+        (Ok(found), Err(_)) if has_a && !kinds.aaaa => found,
+        (Err(_), Ok(found)) if has_aaaa && !kinds.a => found,
+        (Err(error), _) | (_, Err(error)) => return Err(error),
+    };
+    kinds.a |= has_a;
+    kinds.aaaa |= has_aaaa;
     match found.records.is_empty() {
         true => Err(SourceError::Nothing(format!("{name} has no address"))),
         false => Ok(found),
@@ -208,6 +238,7 @@ async fn addresses(resolver: &TokioResolver, name: &str) -> Result<Records<IpAdd
 async fn services(
     config: &DnsConfig,
     resolver: &TokioResolver,
+    kinds: &mut AddressKinds,
 ) -> Result<Records<Found>, SourceError> {
     let service = |data: &RData| {
         let RData::SRV(service) = data else {
@@ -235,7 +266,7 @@ async fn services(
         };
         let target = service.target.to_utf8();
         if !targets.contains_key(&target) {
-            let found = addresses(resolver, &target).await?;
+            let found = addresses(resolver, &target, kinds).await?;
             all.ttl = all.ttl.min(found.ttl);
             targets.insert(target.clone(), found.records);
         }
@@ -298,6 +329,9 @@ fn is_negative(error: &NetError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use tokio::net::UdpSocket;
 
     use super::*;
@@ -447,12 +481,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn half_of_an_answer_and_none_are_failures() {
-        let half = asked(ADDRESS, |_, kind| match kind {
-            A => reply(OK, vec![address(1, 60)]),
-            _ => reply(SERVER_FAILURE, vec![]),
-        });
-        half.await.unwrap_err();
+    async fn half_of_an_answer_is_a_failure_once_there_was_a_whole_one() {
+        let fails = Arc::new(AtomicBool::new(true));
+        let now = Arc::clone(&fails);
+        let answer = move |asked: &[u8]| {
+            let reply = match question(asked).1 {
+                A => reply(OK, vec![address(1, 60)]),
+                _ if now.load(Ordering::Relaxed) => reply(SERVER_FAILURE, vec![]),
+                _ => reply(OK, vec![(AAAA, 60, vec![0xfd; 16])]),
+            };
+            Some(packet(asked, &reply))
+        };
+        let mut source = source(ADDRESS, answer).await;
+        // A resolver that knows nothing of the other kind.
+        assert_eq!(source.ask().await.unwrap().nodes.len(), 1);
+        fails.store(false, Ordering::Relaxed);
+        assert_eq!(source.ask().await.unwrap().nodes.len(), 2);
+        fails.store(true, Ordering::Relaxed);
+        source.ask().await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_an_address_is_a_failure() {
         for code in [OK, NO_SUCH_NAME] {
             let none = asked(ADDRESS, move |_, _| reply(code, vec![])).await;
             assert_eq!(none.unwrap_err(), "shop.test. has no address");
