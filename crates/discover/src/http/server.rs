@@ -32,7 +32,8 @@ impl ServerUrl {
         format!("https://{host}:{port}").parse()
     }
 
-    pub(crate) fn is_tls(&self) -> bool {
+    /// Whether it speaks TLS.
+    pub fn is_tls(&self) -> bool {
         self.tls
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 const TRIES: usize = 600;
 const PAUSE: Duration = Duration::from_millis(100);
 /// The operator's token.
-const ADMIN: &str = "an-operators-token";
+pub(crate) const ADMIN: &str = "an-operators-token";
 
 struct Process(Child);
 

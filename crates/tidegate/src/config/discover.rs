@@ -10,6 +10,7 @@ use tidegate_remote::udp::Key;
 use tidegate_remote::udp::key_file::Master;
 
 use super::NodeRead;
+use super::apis::{ConsulFile, KubernetesFile};
 use super::file::{AGENT_PORT, WEIGHT_MAX, WEIGHT_MIN, defaults};
 use super::setting::{At, names, table};
 
@@ -30,7 +31,7 @@ pub(super) const SOURCES_MAX: usize = 1000;
 
 table! {
     /// Where a site's nodes come from while the front-end runs, besides `[[node]]` ([discovery.md](discovery.md)): exactly one of
-    /// `file` and `dns`. A source that fails or answers nothing keeps its last good nodes.
+    /// `file`, `dns`, `kubernetes` and `consul`. A source that fails or answers nothing keeps its last good nodes.
     pub(crate) struct DiscoverFile {
         /// Its name: letters, digits, `.`, `-` and `_`. It stands in events, and before the addresses of nodes without a
         /// name.
@@ -41,10 +42,14 @@ table! {
         file: Option<PathBuf> = None;
         /// A name in DNS: of A and AAAA records where `port` is given, of SRV records where it is not.
         dns: Option<String> = None;
+        /// A service in Kubernetes.
+        kubernetes: Option<KubernetesFile> = None;
+        /// A service in Consul.
+        consul: Option<ConsulFile> = None;
         /// dns: the port of all its addresses.
         port: Option<u32> = None, in Some(1)..=Some(65_535);
         /// Time between two questions. Not set: `1s` for a file. A name in DNS is asked for when its TTL is over, after this
-        /// time at the latest; not set: `30s`.
+        /// time at the latest; not set: `30s`. Kubernetes and Consul say by themselves what has changed.
         refresh: Option<Duration> = None, in Some(REFRESH_MIN)..=Some(REFRESH_MAX);
         /// How long an answer may take.
         timeout: Duration = TIMEOUT, in TIMEOUT_MIN..=TIMEOUT_MAX;

@@ -4,6 +4,7 @@ use tidegate_core::admission::AdmissionKind;
 use tidegate_core::units::{size_units, time_units};
 
 use super::answers::{PriorityFile, RetryBudgetFile, SessionFile};
+use super::apis::{ConsulFile, KubernetesFile};
 use super::check::CheckFile;
 use super::culprits::CulpritsFile;
 use super::discover::{DiscoverFile, DiscoverLoadFile, DnsFile};
@@ -57,6 +58,8 @@ pub(crate) fn page() -> String {
         ("[[node]]", NodeFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),
         ("[[discover]]", DiscoverFile::docs()),
+        ("[[discover]] kubernetes = { … }", KubernetesFile::docs()),
+        ("[[discover]] consul = { … }", ConsulFile::docs()),
         ("[[discover]] load = { … }", DiscoverLoadFile::docs()),
         ("[dns]", DnsFile::docs()),
         ("[[group]]", GroupFile::docs()),

@@ -13,6 +13,7 @@
 
 pub(crate) mod address;
 mod answers;
+mod apis;
 mod bounded;
 mod check;
 pub(crate) mod culprits;

@@ -313,5 +313,24 @@ fn examples_of_the_page_of_discovery_are_sound() {
         .iter()
         .map(|it| it.config.kind.to_string())
         .collect();
-    assert!(all.contains(&"dns web.internal, port 80".into()), "{all:?}");
+    for wanted in [
+        "dns web.internal, port 80",
+        "kubernetes shop/web",
+        "consul web",
+    ] {
+        assert!(all.contains(&wanted.into()), "{all:?}");
+    }
+}
+
+/// The configuration within the Deployment that the page names.
+#[test]
+fn the_deployment_for_kubernetes_has_a_sound_configuration() {
+    let yaml = include_str!("../../../../contrib/kubernetes/deployment.yaml");
+    let text = yaml.split("tidegate.toml: |\n").nth(1).unwrap();
+    let lines = text.lines().take_while(|line| *line != "---");
+    let text: String = lines.map(|line| format!("{}\n", line.trim())).collect();
+    let config = Config::parse(&text, "tidegate.toml", key_folder());
+    let config = config.map_err(|error| error.render(false)).unwrap();
+    let sources = config.front_end.unwrap().sources;
+    assert_eq!(sources[0].config.kind.to_string(), "kubernetes shop/web");
 }

@@ -1,13 +1,19 @@
 //! Sources of nodes: `[[discover]]`, and nodes whose address is a host name.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use tidegate_core::topology::discovered::DiscoveryLimits;
-use tidegate_discover::{DnsConfig, FileConfig, Naming, RecordKind, SourceConfig, SourceKind};
+use tidegate_discover::{
+    ConsulConfig, DnsConfig, FileConfig, KubernetesConfig, Naming, PortChoice, RecordKind,
+    SourceConfig, SourceKind,
+};
 use tidegate_remote::udp::key_file::{KeyFile, Master, is_name};
 
 use super::super::NodeRead;
 use super::super::address::{NodeAddress, is_host};
+use super::super::apis::{ConsulFile, KubernetesFile};
 use super::super::discover::{
     DiscoverFile, DiscoverLoadFile, DiscoverTransportName, FILE_REFRESH, NodeSource, PlannedKeys,
     REFRESH, ReadPlan, SOURCES_MAX, TIMEOUT, hosted_source,
@@ -77,6 +83,8 @@ impl Checker<'_> {
         let kinds = [
             ("file", source.file.at.clone()),
             ("dns", source.dns.at.clone()),
+            ("kubernetes", source.kubernetes.at.clone()),
+            ("consul", source.consul.at.clone()),
         ];
         let mut set = kinds.iter().filter_map(|(_, at)| at.clone());
         let (first, second) = (set.next(), set.next());
@@ -84,7 +92,11 @@ impl Checker<'_> {
         match (first, second) {
             (None, _) => {
                 let message = format!("source `{name}` has nothing to ask");
-                let problem = Problem::new(source.name.place(), message, "needs `file` or `dns`");
+                let problem = Problem::new(
+                    source.name.place(),
+                    message,
+                    "needs `file`, `dns`, `kubernetes` or `consul`",
+                );
                 self.problems.push(problem);
                 return None;
             }
@@ -98,10 +110,7 @@ impl Checker<'_> {
             }
             (Some(_), None) => {}
         }
-        if let (Some(at), None) = (&source.port.at, &source.dns.value) {
-            let message = "a file gives each node its port".to_owned();
-            self.problem(at.clone(), message, "means nothing here");
-        }
+        self.means_nothing(source);
         let timeout = source.timeout.value;
         if let Some(path) = &source.file.value {
             return Some(SourceKind::File(FileConfig {
@@ -109,6 +118,12 @@ impl Checker<'_> {
                 interval: source.refresh.value.unwrap_or(FILE_REFRESH),
                 timeout,
             }));
+        }
+        if let Some(service) = &source.kubernetes.value {
+            return self.kubernetes(service, timeout);
+        }
+        if let Some(service) = &source.consul.value {
+            return self.consul(service, timeout);
         }
         let host = source.dns.value.clone()?;
         if !is_host(&host) {
@@ -125,6 +140,68 @@ impl Checker<'_> {
             records,
             servers: servers(file),
             interval: source.refresh.value.unwrap_or(REFRESH),
+            timeout,
+        }))
+    }
+
+    /// Keys that are for other kinds of sources.
+    fn means_nothing(&mut self, source: &DiscoverFile) {
+        let is_api = source.kubernetes.is_some() || source.consul.is_some();
+        if let (Some(at), None) = (&source.port.at, &source.dns.value) {
+            let message = match is_api {
+                true => "the port is a matter of the service, in its own table",
+                false => "a file gives each node its port",
+            };
+            self.problem(at.clone(), message.to_owned(), "means nothing here");
+        }
+        if let (Some(at), true) = (&source.refresh.at, is_api) {
+            let message = "the API says by itself what has changed".to_owned();
+            self.problem(at.clone(), message, "means nothing here");
+        }
+    }
+
+    fn kubernetes(&mut self, file: &KubernetesFile, timeout: Duration) -> Option<SourceKind> {
+        // Labels of names in DNS, as Kubernetes has them.
+        let label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        for name in [&file.namespace, &file.service] {
+            let fits = (1..=63).contains(&name.len()) && name.bytes().all(label);
+            if !fits {
+                let message = format!("bad name `{}`", name.value);
+                let label = "small letters, digits and `-`, 63 at most";
+                self.problem(name.place(), message, label);
+                return None;
+            }
+        }
+        let port = file.port.value.as_ref().map(|port| port.0.clone());
+        Some(SourceKind::Kubernetes(KubernetesConfig {
+            server: file.server.value.clone(),
+            token_file: self.path(&file.token_file),
+            ca_file: self.path(&file.ca_file),
+            namespace: file.namespace.value.clone(),
+            service: file.service.value.clone(),
+            port: port.unwrap_or(PortChoice::Only),
+            timeout,
+        }))
+    }
+
+    fn consul(&mut self, file: &ConsulFile, timeout: Duration) -> Option<SourceKind> {
+        if file.service.is_empty() {
+            self.problem(file.service.place(), "no service", "is empty");
+            return None;
+        }
+        if file.server.is_tls() && file.ca_file.is_none() {
+            let message = "https needs a file with the server's CA".to_owned();
+            self.problem(file.server.place(), message, "needs `ca_file`");
+            return None;
+        }
+        let path = |path: &At<Option<PathBuf>>| path.value.as_deref().map(|it| self.path(it));
+        Some(SourceKind::Consul(ConsulConfig {
+            server: file.server.value.clone(),
+            service: file.service.value.clone(),
+            tag: file.tag.value.clone(),
+            datacenter: file.datacenter.value.clone(),
+            token_file: path(&file.token_file),
+            ca_file: path(&file.ca_file),
             timeout,
         }))
     }
