@@ -609,6 +609,36 @@ fn a_source_that_is_changed_keeps_its_nodes_and_takes_them_to_another_site() {
 }
 
 #[test]
+fn a_source_takes_the_place_of_nodes_of_the_file_without_a_failed_request() {
+    let [a, b] = ["a", "b"].map(server);
+    let node = format!("{SITE}[[node]]\nname = \"n1\"\naddress = \"{a}\"\nsite = \"shop\"\n");
+    let source =
+        format!("{SITE}[[discover]]\nname = \"new\"\nsite = \"shop\"\nfile = \"nodes.json\"\n");
+    let scene = Scene::start("discover-replaces", &node, |folder| {
+        write_nodes(folder, &[a, b]);
+    });
+    let (enough, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let front_end = scene.front_end.address;
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| ask_for_ever(front_end, &enough, &asked));
+        for (text, nodes) in [(&source, &[a, b][..]), (&node, &[a])]
+            .iter()
+            .cycle()
+            .take(8)
+        {
+            scene.configure(text);
+            scene.reload();
+            scene.until(nodes);
+            assert!(!client.is_finished(), "{}", scene.log());
+        }
+        enough.store(true, Ordering::Relaxed);
+        client.join().unwrap();
+    });
+    let requests = &scene.front_end.api("/api/status")["requests"];
+    assert_eq!(requests["failed"], 0, "{requests}");
+}
+
+#[test]
 fn a_check_notes_what_does_not_answer_and_is_content() {
     let folder = folder("discover-check");
     let file = folder.join("tidegate.toml");

@@ -11,6 +11,7 @@
 //! All or nothing: a file with an error changes nothing. What operators have set at run time stays: nodes that drain,
 //! throttles. Changes come one after the other, and one that has begun is carried out even if its asker leaves.
 
+mod first;
 mod operators;
 mod plan;
 mod wanted;
@@ -136,6 +137,15 @@ impl Begun {
     /// What operators add is kept in this folder.
     pub(crate) fn keep_in(&mut self, folder: Option<PathBuf>) {
         self.node_file = NodeFile::new(folder);
+    }
+
+    /// Asks sources that have not answered yet.
+    async fn ask_new_sources(&mut self) {
+        let known = &self.others.announced;
+        let sources = self.wanted.sources.iter();
+        let new = sources.filter(|it| !known.contains_key(&it.config.name));
+        let answers = first::answers(new.cloned().collect()).await;
+        self.others.announced.extend(answers);
     }
 
     fn whole(&self) -> WholeCluster {
@@ -319,6 +329,7 @@ impl LiveCluster {
         if dry_run {
             return Ok(reloaded);
         }
+        next.ask_new_sources().await;
         let (before, after) = (state.whole(), next.whole());
         let undone = self.change(&before.wanted, &after.wanted).await?;
         reloaded.notes.extend(undone);
