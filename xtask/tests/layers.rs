@@ -153,7 +153,7 @@ const CRATES: &[(&str, Layers)] = &[
             &["config", "peer_auth"],
             &["failure", "reads", "state"],
             &["client", "driver", "privilege", "resources", "signals"],
-            &["check"],
+            &["check", "learned"],
             &["upgrade"],
             &["agent", "culprits", "reload", "simulate", "top"],
             &["discovery", "probe"],

@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tidegate_core::director::learned::LearnedCluster;
 use tidegate_core::director::{Cause, CheckDue, Director, Event};
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{
@@ -64,6 +65,7 @@ enum Message {
     /// Nothing: this machine could not ask.
     Checked(CheckDue, Option<CheckResult>),
     Change(Box<Change>),
+    Learned(oneshot::Sender<LearnedCluster>),
     Stop,
 }
 
@@ -127,6 +129,13 @@ impl Overrides {
             done,
         })))?;
         Ok(published.await.map_err(|_| OverrideError::Gone)??)
+    }
+
+    /// What is learned of nodes by now: it comes with the next tick.
+    pub(crate) fn learned(&self) -> Result<oneshot::Receiver<LearnedCluster>, OverrideError> {
+        let (tell, learned) = oneshot::channel();
+        self.send(Message::Learned(tell))?;
+        Ok(learned)
     }
 
     fn send(&self, message: Message) -> Result<(), OverrideError> {
@@ -278,6 +287,11 @@ impl Running {
                     }
                 }
                 Ok(Message::Change(change)) => self.handle_change(*change),
+                Ok(Message::Learned(tell)) => {
+                    let learned = self.parts.director.learned((self.parts.clock)());
+                    // The one that asked may have left since.
+                    tell.send(learned).ok();
+                }
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }

@@ -15,6 +15,7 @@ mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod key_file;
+mod learned;
 mod models;
 mod open_files;
 mod output;

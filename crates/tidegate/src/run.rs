@@ -56,6 +56,7 @@ use crate::discovery::Discovery;
 use crate::discovery::book::SourceBook;
 use crate::driver::{Ask, Driver, DriverParts};
 use crate::failure::Failure;
+use crate::learned::{Gatherer, Keeper};
 use crate::open_files;
 use crate::output::{self, Output};
 use crate::overrides_file::OverridesFile;
@@ -66,7 +67,7 @@ use crate::reads::{ReadNode, Reads, WantedReads};
 use crate::reload::{self, Begun, LiveCluster, Reach, Specs};
 use crate::resources::Resources;
 use crate::signals::{Stop, listen};
-use crate::state;
+use crate::state::{self, StateFolder};
 use crate::upgrade::successor::wait_for_loads;
 use crate::upgrade::{
     self, Given, GivenSockets, Offer, Program, Role, Succession, Successor, Upgrader, notify,
@@ -115,10 +116,8 @@ pub(crate) fn run(
         output.event("state", &why);
         None
     });
-    if let Some(culprits) = &mut front_end.culprits {
-        culprits.state.clone_from(&folder);
-    }
-    begun.keep_in(folder);
+    begun.keep_in(folder.clone());
+    let folder = folder.map(StateFolder::new);
     let process = &written.process;
     let kept = Kept::of(&front_end, process.marks.value);
     let starting = kept.starting(&front_end, admin.address.port());
@@ -136,6 +135,7 @@ pub(crate) fn run(
         sources: Arc::default(),
         kept,
         given,
+        folder,
     };
     let ended = runtime.block_on(serve(admin, front_end, start, program, output));
     // A drain that a second signal cut short is not waited for.
@@ -153,6 +153,8 @@ pub(crate) struct Start {
     pub(crate) kept: Kept,
     /// What a former process or the service manager gives.
     pub(crate) given: Given,
+    /// Where files are kept over a restart.
+    pub(crate) folder: Option<StateFolder>,
 }
 
 impl Start {
@@ -163,6 +165,7 @@ impl Start {
             sources: Arc::default(),
             kept: Kept::All,
             given: Given::default(),
+            folder: None,
         }
     }
 }
@@ -378,7 +381,7 @@ impl ListenerCopy {
         Ok(Offer {
             listeners: running.proxy.listening()?,
             admin: self.try_clone()?,
-            learned: None,
+            learned: running.gatherer().for_successor(),
             upgrades,
         })
     }
@@ -417,15 +420,18 @@ fn exchange(
 
 /// Lets what is in flight end.
 async fn end(running: Running, drain: Duration, mut stop: Stop, output: Output) {
+    let gatherer = running.gatherer();
     let Running {
         mut proxy,
         driver,
         watch,
+        keeper,
         ..
     } = running;
     if let Some(watch) = &watch {
         watch.keep();
     }
+    keeper.end(&gatherer).await;
     proxy.begin_drain();
     output.event(
         "draining",
@@ -502,6 +508,8 @@ pub(crate) struct Running {
     pub(crate) watch: Option<Watch>,
     /// What the admin interface looks at.
     pub(crate) plane: Arc<Plane>,
+    /// Where what is learned of nodes is kept.
+    pub(crate) keeper: Keeper,
     /// Upgrades that are asked for; none once something carries them out.
     pub(crate) upgrades: Option<upgrade::Requests>,
 }
@@ -513,32 +521,29 @@ impl Running {
         start: Start,
         output: Output,
     ) -> Result<Self, Failure> {
-        let (begun, kept, given) = (start.begun, start.kept, start.given);
+        let (begun, kept, given, folder) = (start.begun, start.kept, start.given, start.folder);
         let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
         let proxy_config = ProxyConfig {
             thread_start: kept.in_data_plane(),
             ..proxy_config(&front_end)
         };
         let options = reader_options(&front_end);
-        let FrontEnd {
-            cluster,
-            reads,
-            resources,
-            throttles,
-            overrides_file,
-            culprits,
-            class_names: names,
-            ..
-        } = front_end;
+        let (cluster, culprits) = (front_end.cluster, front_end.culprits);
+        let names = front_end.class_names;
         let (sites, nodes) = (cluster.sites.len(), cluster.nodes.len());
         let specs: Specs = Arc::new(ArcSwap::from_pointee(cluster.sites.clone()));
         let table = LoadTable::new(nodes, sites).grouped(&cluster.groups);
-        let director = Director::new(cluster, proxy_config.seed);
+        let mut director = Director::new(cluster, proxy_config.seed);
+        let keeper = Keeper::new(folder.as_ref(), culprits.is_some(), output);
+        let learned = keeper.begin(given.learned.as_deref(), &mut director, &table);
         let shared = shared(&proxy_config, table, &director, sites);
-        let kept_file = OverridesFile::new(overrides_file);
+        let kept_file = OverridesFile::new(front_end.overrides_file);
+        let throttles = front_end.throttles;
         apply_overrides(&shared.throttles, throttles, &kept_file, &names, output)?;
-        let reads = start_reads(reads, options, &shared).map_err(|error| failed(&error))?;
-        let resources = Resources::start(&resources, options).map(Arc::new);
+        learned.throttle(&shared.throttles, &names, output);
+        let reads = start_reads(front_end.reads, options, &shared);
+        let reads = reads.map_err(|error| failed(&error))?;
+        let resources = Resources::start(&front_end.resources, options).map(Arc::new);
         let resources = resources.map_err(|error| failed(&error))?;
         let started = clock::now();
         let (desk, upgrades) = upgrade::desk(given.upgrades);
@@ -548,8 +553,10 @@ impl Running {
         let mut proxy = start_proxy(proxy_config, &shared, given.sockets, output)?;
         // The threads that follow need none.
         kept.settle()?;
-        let watching =
-            |culprits| front_end::watch(culprits, proxy.observed(), &shared, &resources, output);
+        let watching = |culprits| {
+            let seen = seen(&mut proxy, &shared, &resources);
+            front_end::watch(culprits, seen, folder.as_ref(), output)
+        };
         let watch = culprits.map(watching).transpose()?;
         let (probes, due) = mpsc::channel(probe::WAITING_MAX);
         let parts = driver_parts(director, &shared, &reads, probes, output);
@@ -582,8 +589,17 @@ impl Running {
             driver,
             watch,
             plane,
+            keeper,
             upgrades: Some(upgrades),
         })
+    }
+
+    /// Asks for what is learned of nodes.
+    fn gatherer(&self) -> Gatherer {
+        Gatherer {
+            driver: self.plane.overrides.clone(),
+            shared: Arc::clone(&self.plane.shared),
+        }
     }
 
     /// Begins to watch the file, if that is wanted, and to ask the other front-ends what requests they have.
@@ -591,6 +607,7 @@ impl Running {
         if let Some(cluster) = self.plane.cluster.as_ref().filter(|it| it.is_watched()) {
             tokio::spawn(reload::watch::run(Arc::clone(cluster)));
         }
+        tokio::spawn(self.keeper.clone().run(self.gatherer()));
         let Some(watch) = &self.watch else { return };
         for client in peers {
             tokio::spawn(peers::run(client, watch.asks(), output, clock::now));
@@ -642,6 +659,19 @@ fn start_proxy(
     given.close_rest(output);
     let proxy = Proxy::start_with(config, Arc::clone(shared), adopted);
     proxy.map_err(|error| proxy_failure(&error))
+}
+
+/// What discovery of culprits looks at.
+fn seen(
+    proxy: &mut Proxy,
+    shared: &Arc<Shared>,
+    resources: &Arc<Resources>,
+) -> front_end::WatchedParts {
+    front_end::WatchedParts {
+        observed: proxy.observed(),
+        shared: Arc::clone(shared),
+        resources: Arc::clone(resources),
+    }
 }
 
 /// What the driver works on.

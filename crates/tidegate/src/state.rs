@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::fs::{Access, AtFlags, CWD, OFlags, RenameFlags, accessat, renameat_with};
 use rustix::process::geteuid;
@@ -124,29 +125,34 @@ fn refused_by_system(folder: &Path) -> Option<String> {
     Some(format!("{error}{hint}"))
 }
 
-/// A file in it.
-#[derive(Debug)]
-pub(crate) struct StateFile {
-    folder: PathBuf,
+/// A folder as the files of this process know it: they have its lock together.
+#[derive(Clone, Debug)]
+pub(crate) struct StateFolder {
     path: PathBuf,
-    /// What is there is set aside before the first write.
-    spared: bool,
-    /// Locked once this front-end has the folder for itself, and until this is dropped.
-    lock: Option<File>,
+    lock: Arc<Mutex<Weak<File>>>,
 }
 
-impl StateFile {
-    pub(crate) fn new(folder: PathBuf, name: &str) -> Self {
+impl StateFolder {
+    pub(crate) fn new(path: PathBuf) -> Self {
         Self {
-            path: folder.join(name),
-            folder,
-            spared: false,
-            lock: None,
+            path,
+            lock: Arc::default(),
         }
     }
 
-    fn locked(&self) -> Result<File, String> {
-        let path = self.folder.join(LOCK);
+    /// The lock, be it that another file of this process has it already.
+    fn locked(&self) -> Result<Arc<File>, String> {
+        let mut known = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = known.upgrade() {
+            return Ok(lock);
+        }
+        let lock = Arc::new(self.take_lock()?);
+        *known = Arc::downgrade(&lock);
+        Ok(lock)
+    }
+
+    fn take_lock(&self) -> Result<File, String> {
+        let path = self.path.join(LOCK);
         let cannot = |error: std::io::Error| {
             let why = match secret_file::is_link(&error) {
                 true => "it is a link, which is not followed; remove it".into(),
@@ -175,10 +181,37 @@ impl StateFile {
             Err(TryLockError::WouldBlock) => Err(format!(
                 "another front-end keeps files in {}: this one does once that one has ended; if it is not its \
                  successor, name a folder of its own as `directory` in [state]",
-                self.folder.display()
+                self.path.display()
             )),
             Err(TryLockError::Error(error)) => Err(cannot(error)),
         }
+    }
+}
+
+/// A file in it.
+#[derive(Debug)]
+pub(crate) struct StateFile {
+    folder: StateFolder,
+    path: PathBuf,
+    /// What is there is set aside before the first write.
+    spared: bool,
+    /// Locked once this front-end has the folder for itself, and until this is dropped.
+    lock: Option<Arc<File>>,
+}
+
+impl StateFile {
+    pub(crate) fn new(folder: &StateFolder, name: &str) -> Self {
+        Self {
+            path: folder.path.join(name),
+            folder: folder.clone(),
+            spared: false,
+            lock: None,
+        }
+    }
+
+    /// The folder is another front-end's from now on, if no other file of this process is in it.
+    pub(crate) fn give_up(&mut self) {
+        self.lock = None;
     }
 
     fn set_aside(&self) -> Result<(), String> {
@@ -212,7 +245,7 @@ impl KeptFile for StateFile {
     }
 
     fn folder(&self) -> &Path {
-        &self.folder
+        &self.folder.path
     }
 
     fn aside(&self) -> PathBuf {
@@ -232,11 +265,11 @@ impl KeptFile for StateFile {
     }
 
     fn take_folder(&mut self) -> Result<(), String> {
-        if let Some(why) = unfit(&self.folder, geteuid().as_raw()) {
+        if let Some(why) = unfit(&self.folder.path, geteuid().as_raw()) {
             return Err(why);
         }
         if self.lock.is_none() {
-            self.lock = Some(self.locked()?);
+            self.lock = Some(self.folder.locked()?);
         }
         Ok(())
     }
@@ -349,7 +382,7 @@ mod tests {
         let file = unfit(&folder.join("file"), own).unwrap();
         assert!(file.ends_with("it is not a folder"), "{file}");
         set_mode(&folder, 0o777);
-        let mut file = StateFile::new(folder.clone(), "learned");
+        let mut file = StateFile::new(&StateFolder::new(folder.clone()), "learned");
         let why = file.write(b"one").unwrap_err();
         assert!(why.contains("mode 0777"), "{why}");
         assert_eq!(file.read(9), Ok(None));
@@ -359,7 +392,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let folder = scratch("again");
-        let mut file = StateFile::new(folder.clone(), "learned");
+        let mut file = StateFile::new(&StateFolder::new(folder.clone()), "learned");
         assert_eq!(file.read(9), Ok(None));
         assert_eq!(file.write(b"one"), Ok(()));
         assert_eq!(file.read(9), Ok(Some(b"one".to_vec())));
@@ -373,8 +406,8 @@ mod tests {
     #[test]
     fn one_front_end_at_a_time_has_the_folder() {
         let folder = scratch("one");
-        let mut first = StateFile::new(folder.clone(), "learned");
-        let mut second = StateFile::new(folder.clone(), "learned");
+        let mut first = StateFile::new(&StateFolder::new(folder.clone()), "learned");
+        let mut second = StateFile::new(&StateFolder::new(folder.clone()), "learned");
         assert_eq!(first.take_folder(), Ok(()));
         let busy = second.write(b"two").unwrap_err();
         assert!(
@@ -393,7 +426,7 @@ mod tests {
         drop(second);
         std::fs::remove_file(folder.join(LOCK)).unwrap();
         symlink("elsewhere", folder.join(LOCK)).unwrap();
-        let mut third = StateFile::new(folder.clone(), "learned");
+        let mut third = StateFile::new(&StateFolder::new(folder.clone()), "learned");
         let why = third.take_folder().unwrap_err();
         assert!(
             why.starts_with("cannot lock")
@@ -407,7 +440,7 @@ mod tests {
     #[test]
     fn what_was_not_read_is_set_aside_once_and_never_lost() {
         let folder = scratch("aside");
-        let mut file = StateFile::new(folder.clone(), "x.learned");
+        let mut file = StateFile::new(&StateFolder::new(folder.clone()), "x.learned");
         std::fs::write(file.path(), "precious").unwrap();
         file.spare();
         assert_eq!((file.write(b"one"), file.write(b"two")), (Ok(()), Ok(())));
@@ -436,7 +469,7 @@ mod tests {
     #[test]
     fn a_file_that_others_could_have_written_is_not_used() {
         let folder = scratch("others");
-        let mut file = StateFile::new(folder.clone(), "learned");
+        let mut file = StateFile::new(&StateFolder::new(folder.clone()), "learned");
         file.write(b"one").unwrap();
         set_mode(file.path(), 0o644);
         assert!(file.read(9).unwrap_err().contains("mode 0644"));

@@ -138,11 +138,13 @@ impl Scene {
         set_mode(&self.file(), mode);
     }
 
-    /// What the folder has beside the lock.
+    /// What the folder has beside the lock and what was learned of nodes.
     fn files(&self) -> usize {
         let files = std::fs::read_dir(&self.state).unwrap();
         let files = files.map(|it| it.unwrap().file_name());
-        files.filter(|it| it != "lock").count()
+        files
+            .filter(|it| it != "lock" && it != "nodes.learned")
+            .count()
     }
 }
 

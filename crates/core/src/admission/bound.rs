@@ -173,6 +173,11 @@ impl Bound {
         }
     }
 
+    /// One that goes on from what was allowed before.
+    pub(super) fn with_limit(self, limit: f64) -> Self {
+        Self { limit, ..self }
+    }
+
     /// The bound.
     pub(super) fn limit(&self) -> f64 {
         self.limit

@@ -28,6 +28,8 @@
 //!
 //! Source: the admission study, "Specification".
 
+mod recall;
+
 use std::time::Duration;
 
 use super::bound::Pressure;
@@ -43,6 +45,8 @@ use crate::load::{Agreed, LimitBy, LoadTable};
 use crate::prng::Prng;
 use crate::request::{KindPlaces, Tenants};
 use crate::time::Timestamp;
+
+pub use recall::LearnedAdmission;
 
 /// A limit binds for so long after a request found no room.
 const BINDS: Duration = Duration::from_millis(20);

@@ -201,6 +201,16 @@ impl Default for Downstream {
 }
 
 impl Downstream {
+    /// B of the unloaded site, for the next process; none before it was seen unloaded.
+    pub(super) fn unloaded_base(&self) -> Option<f64> {
+        self.base.filter(|_| self.unloaded)
+    }
+
+    /// It was seen unloaded before, and that was its B.
+    pub(super) fn recall(&mut self, base: f64) {
+        (self.base, self.unloaded) = (Some(base), true);
+    }
+
     /// Time in service, seconds; zero if not known.
     pub(super) fn residence(&self) -> f64 {
         match self.ended > 0.0 {

@@ -58,6 +58,16 @@ impl InherentLatency {
         }
     }
 
+    /// Time and number of such requests, and since when they are seen, for the next process.
+    pub(super) fn learned(&self) -> [f64; 3] {
+        [self.time, self.ended, self.since]
+    }
+
+    /// As it was before; it counts once the first of them is seen again.
+    pub(super) fn recall(&mut self, [time, ended, since]: [f64; 3]) {
+        (self.time, self.ended, self.since) = (time, ended, since);
+    }
+
     /// How long a request takes on the average that waits for no other, seconds; zero until it is known.
     pub(super) fn alone(&self) -> f64 {
         self.alone

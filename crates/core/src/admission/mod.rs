@@ -41,7 +41,7 @@ use std::time::Duration;
 pub use crate::load::LimitBy;
 pub use crate::request::{Kind, KindPlaces, Priority, Rank, SurgedKind};
 pub use accept_gate::AcceptGate;
-pub use control::{Control, Tick};
+pub use control::{Control, LearnedAdmission, Tick};
 pub use fair_share::FairShare;
 pub use sessions::Sessions;
 pub use slots::SLOT_WORDS;

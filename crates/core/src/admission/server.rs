@@ -36,6 +36,8 @@ const PROMPT: f64 = 0.25;
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) node: NodeId,
+    /// The limit that another process had, until a law goes on from it.
+    recalled: Option<f64>,
     /// While records tell of it.
     bound: Option<Bound>,
     /// While none does.
@@ -124,6 +126,7 @@ impl Server {
     pub(super) fn new(node: NodeId, table: &LoadTable) -> Self {
         Self {
             node,
+            recalled: None,
             bound: None,
             latency: None,
             observed_at: Timestamp::ZERO,
@@ -150,6 +153,11 @@ impl Server {
             near: false,
             asked_for: Priority::HIGHEST,
         }
+    }
+
+    /// It goes on from a limit that was known before.
+    pub(super) fn recall(&mut self, limit: f64) {
+        self.recalled = Some(limit);
     }
 
     /// Whether a record tells of it.
@@ -274,7 +282,8 @@ impl Server {
             self.limit = f64::INFINITY;
             return;
         }
-        let before = self.limit * share;
+        let known = self.recalled.take();
+        let before = known.unwrap_or(self.limit) * share;
         let law = self
             .latency
             .get_or_insert_with(|| match before.is_finite() {
@@ -295,9 +304,14 @@ impl Server {
         pressure: &Pressure,
     ) -> &mut Bound {
         self.latency = None;
-        let bound = self
-            .bound
-            .get_or_insert_with(|| Bound::new(load.capacity.into()));
+        let recalled = self.recalled.take();
+        let bound = self.bound.get_or_insert_with(|| {
+            let fresh = Bound::new(load.capacity.into());
+            match recalled {
+                Some(limit) => fresh.with_limit(limit),
+                None => fresh,
+            }
+        });
         if load.observed_at > self.observed_at {
             let since = match self.observed_at {
                 Timestamp::ZERO => dt,

@@ -76,6 +76,22 @@ impl BaseTime {
         }
     }
 
+    /// Its sums, for the next process.
+    pub(super) fn learned(&self) -> [f64; 4] {
+        [self.windows, self.completed, self.seconds, self.squares]
+    }
+
+    /// Of what was known before.
+    pub(super) fn recalled([windows, completed, seconds, squares]: [f64; 4]) -> Self {
+        Self {
+            windows,
+            completed,
+            seconds,
+            squares,
+            observed_at: Timestamp::ZERO,
+        }
+    }
+
     fn on_window(&mut self, base: f64, completed: f64) {
         self.windows += 1.0;
         self.completed += completed;

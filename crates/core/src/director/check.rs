@@ -82,6 +82,20 @@ impl NodeCheck {
         }
     }
 
+    /// How long it has failed, for the next process.
+    pub(super) fn failing_for(&self, now: Timestamp) -> Option<Duration> {
+        self.failing.map(|since| now.since(since))
+    }
+
+    /// It fails since then, and is checked at once.
+    pub(super) fn recall(&mut self, since: Timestamp, now: Timestamp) {
+        *self = Self {
+            judged: true,
+            ..Self::joining(now)
+        };
+        self.failing = Some(since);
+    }
+
     /// The site is checked in another way, or not at all.
     pub(super) fn on_settings(&mut self, checked: bool) {
         *self = Self {

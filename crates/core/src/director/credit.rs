@@ -53,6 +53,16 @@ impl Served {
         self.seconds = self.seconds * keep + seconds;
     }
 
+    /// Successes and seconds, for the next process.
+    pub(super) fn learned(&self) -> [f64; 2] {
+        [self.successes, self.seconds]
+    }
+
+    /// Of what was known before.
+    pub(super) fn recalled([successes, seconds]: [f64; 2]) -> Self {
+        Self { successes, seconds }
+    }
+
     /// Whether there was no time yet to show anything.
     pub(super) fn is_young(&self) -> bool {
         self.seconds < YOUNG

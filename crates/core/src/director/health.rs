@@ -35,6 +35,7 @@
 
 use std::time::Duration;
 
+use super::learned::{LearnedEjection, LearnedTrial};
 use crate::load::Outcomes;
 use crate::prng::Prng;
 use crate::time::Timestamp;
@@ -158,6 +159,43 @@ impl NodeHealth {
     /// It answers far worse than the others.
     pub(super) fn on_outlier(&mut self, now: Timestamp, prng: &mut Prng) {
         self.eject(Cause::Errors, now, prng);
+    }
+
+    /// Why it is out and how long it is waited for, for the next process.
+    pub(super) fn learned_ejection(&self, now: Timestamp) -> Option<LearnedEjection> {
+        self.ejected.as_ref().map(|it| LearnedEjection {
+            cause: it.cause,
+            age: now.since(it.since),
+            wait: it.wait,
+            left: it.probe_at.since(now),
+        })
+    }
+
+    /// The last time that it was tried again, for the next process.
+    pub(super) fn learned_trial(&self, now: Timestamp) -> Option<LearnedTrial> {
+        let trial = self.trial.map(|(wait, at)| (wait, now.since(at)));
+        trial.map(|(wait, age)| LearnedTrial { wait, age })
+    }
+
+    /// As it was before; `ago` gives the moment of an age.
+    pub(super) fn recall(
+        &mut self,
+        ejection: Option<&LearnedEjection>,
+        trial: Option<&LearnedTrial>,
+        ago: impl Fn(Duration) -> Timestamp,
+        now: Timestamp,
+    ) {
+        let wait = |wait: Duration| wait.clamp(WAIT_FIRST, TRIAL_MAX);
+        self.trial = trial.map(|it| (wait(it.wait), ago(it.age)));
+        // A check is none of ours.
+        let ejection = ejection.filter(|it| it.cause != Cause::Check);
+        self.ejected = ejection.map(|it| Ejected {
+            cause: it.cause,
+            since: ago(it.age),
+            wait: wait(it.wait),
+            probe_at: now + it.left.min(wait(it.wait)),
+            asked: None,
+        });
     }
 
     /// Why it is out, if it is.

@@ -59,12 +59,16 @@
 //! from its own few responses (slow IO on a fifth of 20 nodes, 64 front-ends: p99 134 ms, with
 //! them 101).
 
+mod recall;
+
 use super::base_time::{self, BaseTime, Estimate};
 use super::credit::{self, Claim, Served};
 use super::share::{self, Share, Standing};
 use crate::load::{LoadTable, NodeLoad, NodeTerms, Outcomes, OwnTraffic, SiteTerms};
 use crate::time::Timestamp;
 use crate::topology::{NodeId, Site, SiteId, Topology};
+
+pub use recall::LearnedCosts;
 
 const RATE_SECONDS: f64 = 0.1;
 const SHARE_SECONDS: f64 = 1.0;

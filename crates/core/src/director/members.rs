@@ -211,6 +211,7 @@ impl Director {
             }
         }
         self.begins(NodeId(place as u32));
+        self.recall_joining(NodeId(place as u32), table);
     }
 
     /// A node joins its site: it is checked before it has requests where others have them, and starts slowly.

@@ -16,12 +16,13 @@ mod check;
 mod credit;
 mod health;
 mod learn;
+pub mod learned;
 mod members;
 mod outliers;
 mod share;
 mod slow_start;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::admission::{AdmissionConfig, AdmissionKind, Control, Priority, Rank, Tick};
@@ -38,7 +39,9 @@ pub use check::CheckDue;
 use check::{CheckTurn, NodeCheck};
 pub use health::probe_patience;
 use health::{Change, NodeHealth, NodeSigns};
+pub use learn::LearnedCosts;
 use learn::SiteLearner;
+use learned::Expected;
 use members::{KnownSite, Leaver};
 use outliers::Outliers;
 use slow_start::{RampTurn, SiteRamps};
@@ -89,6 +92,8 @@ pub struct Director {
     /// By [`SiteId`].
     ramps: Vec<SiteRamps>,
     leaving: Vec<Leaver>,
+    /// Nodes of which something is known from before the start, by name, and that are not there yet.
+    expected: BTreeMap<String, Expected>,
     /// The oldest topology that a worker may still decide by.
     followed: u64,
     probing: usize,
@@ -125,6 +130,7 @@ impl Director {
             front_ends: spec.front_ends.max(1),
             front_ends_configured: spec.front_ends,
             leaving: Vec::new(),
+            expected: BTreeMap::new(),
             followed: 0,
             topology: Arc::new(Topology {
                 version: 0,

@@ -103,6 +103,33 @@ impl Default for Share {
 }
 
 impl Share {
+    /// For the next process: recent requests, seconds apart and with its share, patience, the highest cost, and whether it
+    /// had its share once.
+    pub(super) fn learned(&self) -> [f64; 6] {
+        let arrived = f64::from(u8::from(self.arrived));
+        [
+            self.recent,
+            self.apart,
+            self.compared,
+            self.patience,
+            self.dear,
+            arrived,
+        ]
+    }
+
+    /// Of what was known before. Requests that it had then are another process's.
+    pub(super) fn recalled([recent, apart, compared, patience, dear, arrived]: [f64; 6]) -> Self {
+        Self {
+            recent,
+            apart,
+            compared,
+            patience: patience.clamp(PATIENCE_FIRST, PATIENCE_MAX),
+            dear: dear.max(1.0),
+            owed: 0,
+            arrived: arrived > 0.5,
+        }
+    }
+
     pub(super) fn on_dispatches(&mut self, dispatched: u64, keep: &Keep) {
         self.recent = self.recent * keep.share + dispatched as f64;
     }

@@ -121,6 +121,20 @@ impl SiteRamps {
         });
     }
 
+    /// How far a node is that ramps, for the next process.
+    pub(super) fn progress(&self, node: NodeId) -> Option<f64> {
+        let ramp = self.ramps.iter().find(|ramp| ramp.node == node);
+        ramp.map(|ramp| ramp.progress)
+    }
+
+    /// A node goes on from there.
+    pub(super) fn resume(&mut self, node: NodeId, progress: f64) {
+        self.begin(node);
+        if let Some(ramp) = self.ramps.last_mut() {
+            (ramp.progress, ramp.began) = (progress, true);
+        }
+    }
+
     /// A node ramps no more.
     pub(super) fn end(&mut self, node: NodeId) {
         self.ramps.retain(|ramp| ramp.node != node);

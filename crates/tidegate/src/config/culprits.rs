@@ -68,8 +68,6 @@ pub(crate) struct Culprits {
     pub(crate) slo: Duration,
     /// The bounds of what it does by itself, be it that culprits go last where requests wait; none: nothing.
     pub(crate) automatic: Option<AutoConfig>,
-    /// Where what was learned is kept; none: nowhere. The service manager may say so, too.
-    pub(crate) state: Option<PathBuf>,
 }
 
 /// The classes that the file names, but for those that are wrong.
@@ -155,7 +153,6 @@ pub(super) fn culprits(
         delay_experiments: file.delay_experiments.value,
         slo: file.slo.value,
         automatic,
-        state: None,
     })
 }
 

@@ -21,27 +21,41 @@ use crate::failure::Failure;
 use crate::models::ReadStatus;
 use crate::output::Output;
 use crate::resources::Resources;
-use crate::state::StateFile;
+use crate::state::{StateFile, StateFolder};
 
-/// Begins to watch for culprits.
+/// What is watched.
+pub(crate) struct WatchedParts {
+    /// What workers say of requests.
+    pub(crate) observed: Observed,
+    /// Topology, loads, throttles.
+    pub(crate) shared: Arc<Shared>,
+    /// Nodes that are resources alone.
+    pub(crate) resources: Arc<Resources>,
+}
+
+/// Begins to watch for culprits. What is learned is kept in the folder, if there is one.
 ///
 /// # Errors
 /// There is no thread for it.
 pub(crate) fn watch(
     config: Culprits,
-    observed: Observed,
-    shared: &Arc<Shared>,
-    resources: &Arc<Resources>,
+    seen: WatchedParts,
+    folder: Option<&StateFolder>,
     output: Output,
 ) -> Result<Watch, Failure> {
+    let WatchedParts {
+        observed,
+        shared,
+        resources,
+    } = seen;
     let kept = |folder| -> Box<dyn KeptFile> { Box::new(StateFile::new(folder, LEARNED_FILE)) };
     let watch = Watch::spawn(WatchParts {
         events: Box::new(Events(observed)),
         topology: Arc::clone(&shared.topology),
         table: Arc::clone(&shared.table),
-        resources: Arc::<Resources>::clone(resources),
-        throttles: Box::new(Gates(Arc::clone(shared))),
-        delay_experiments: Box::new(Gates(Arc::clone(shared))),
+        resources,
+        throttles: Box::new(Gates(Arc::clone(&shared))),
+        delay_experiments: Box::new(Gates(Arc::clone(&shared))),
         settings: Settings {
             patterns: config.patterns,
             peers: config.peers,
@@ -49,7 +63,7 @@ pub(crate) fn watch(
             slo: config.slo,
             automatic: config.automatic,
         },
-        kept: config.state.map(kept),
+        kept: folder.map(kept),
         log: Arc::new(output),
         clocks: Clocks {
             now: clock::now,

@@ -17,6 +17,7 @@ use super::channel::{Channel, FILES_MAX, Offered, Role, Word};
 use super::program::Program;
 use super::sockets::VARIABLES;
 use super::successor::{VARIABLE, VERSION};
+use crate::learned::Pending;
 
 /// How long a successor may take until it serves.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -32,8 +33,8 @@ pub(crate) struct Offer {
     pub(crate) listeners: Vec<ListenerSockets>,
     /// The socket for operators.
     pub(crate) admin: ListenerSockets,
-    /// What was learned, if it is kept nowhere else.
-    pub(crate) learned: Option<Vec<u8>>,
+    /// What was learned.
+    pub(crate) learned: Pending,
     /// Hand-overs before this one.
     pub(crate) upgrades: u64,
 }
@@ -241,7 +242,7 @@ fn give(channel: &Channel, offer: Offer) -> Result<(), Unready> {
             send(channel, &Word::Sockets(vec![offered; files.len()]), &files)?;
         }
     }
-    let learned = learned.map(file_of).transpose()?;
+    let learned = learned.wait().map(file_of).transpose()?;
     let whole = Word::Whole {
         version: VERSION,
         upgrades,
@@ -316,7 +317,7 @@ mod tests {
         Offer {
             listeners: vec![listens()],
             admin: listens(),
-            learned: Some(b"something".to_vec()),
+            learned: Pending::default(),
             upgrades: 0,
         }
     }

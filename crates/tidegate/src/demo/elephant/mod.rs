@@ -156,7 +156,6 @@ fn start(machines: &Machines, seed: u64) -> Result<Running, Failure> {
         automatic: None,
         delay_experiments: false,
         slo: Duration::from_millis(500),
-        state: None,
     };
     let seed = Stream::Picker(0).prng(seed).bits();
     let front_end = front_end(spec, machines, Some(culprits), seed);
