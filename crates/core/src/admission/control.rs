@@ -43,7 +43,7 @@ use super::{AdmissionConfig, Priority, Rank, WithoutRecords};
 use crate::ids::{NodeId, SiteId};
 use crate::load::{Agreed, LimitBy, LoadTable};
 use crate::prng::Prng;
-use crate::request::{KindPlaces, Tenants};
+use crate::request::{KindPlaces, PLACES, Tenants};
 use crate::time::Timestamp;
 
 pub use recall::LearnedAdmission;
@@ -172,7 +172,8 @@ impl Control {
         let new = self.tenants.on_tick(dt, places);
         let answers = |place| places.answers(place);
         self.kinds.forget(new, answers);
-        self.kinds.on_tick(dt, answers, room);
+        let waiting = (0..PLACES).map(|place| places.waiting(place)).sum::<u64>();
+        self.kinds.on_tick(dt, answers, waiting as f64, room);
         self.surges.forget(new);
         self.surges.on_tick(dt, |place| places.waiting(place), room);
         let (spared, surged) = (self.kinds.spared(), self.surges.surged());

@@ -5,7 +5,10 @@
 //! kind      what a request costs, as far as its head tells (`request::kind`); each has a place of its own, up
 //!           to 63 (`request::kind_places`)
 //! T         mean time to the answer's head: of the last 0.5 s
-//! B         the same while no limit binds: of the last 10 s or 64 requests, whichever is longer
+//! B         the same while no limit binds and the site is not crowded: of the last 10 s or 64 requests, whichever
+//!           is longer; the first 16 of a kind also while it is crowded
+//! crowded   in the first 10 s without a limit that binds, slowdown >= 1.15, and more than twice as many requests wait
+//!           for an answer as did in that time, and 2 more
 //! slowdown  sum of time that requests took / sum of B over the same requests, of kinds whose B is known
 //! mix       mean of B over requests that ended of late: what one should take now
 //! spared    kinds with T < 1.15 B, until T > 1.25 B, while the site is slowed by 1.3 or held back for what is
@@ -16,6 +19,10 @@
 //! does not. And where something behind the servers is full, a kind that waits for it takes longer, and one that
 //! does not is no slower than ever: no matter what it is, a database, a lock or a service of others, and
 //! whether anybody watches it.
+//!
+//! A limit that grows as fast as requests gather binds none of them, though there is no room: times of such moments would
+//! teach that a full database is the usual thing, and the limit would grow for as long as that is learned. Later what
+//! came with room weighs more than a moment of that.
 //!
 //! Inputs: per kind how many requests were answered and how long they took, as counters; whether limits bind.
 //!
@@ -31,6 +38,11 @@ use crate::request::{Answered, PLACES};
 const KIND_SEEN_TAU_S: f64 = 0.5;
 /// Time constant of its base, its time with room, seconds.
 const KIND_BASE_TAU_S: f64 = 10.0;
+/// Time constant of how many requests usually wait for an answer, seconds; so many times as many, and so many more, are
+/// a crowd.
+const CROWD_USUAL_TAU_S: f64 = 10.0;
+const CROWD: f64 = 2.0;
+const CROWD_MORE: f64 = 2.0;
 /// Least requests that a base rests on.
 const BASE_LEAST: f64 = 64.0;
 /// Least requests of a kind from which its base is known, and its time of late.
@@ -61,6 +73,16 @@ struct Known {
 }
 
 impl Known {
+    /// Takes in so many answers that came with room.
+    fn learn(&mut self, many: f64, time: f64, kept: f64) {
+        if self.base_many > BASE_LEAST {
+            self.base_many *= kept;
+            self.base_time *= kept;
+        }
+        self.base_many += many;
+        self.base_time += time;
+    }
+
     fn base(&self) -> Option<f64> {
         (self.base_many >= KNOWN).then(|| self.base_time / self.base_many)
     }
@@ -92,6 +114,38 @@ pub(super) struct Kinds {
     well: f64,
     slowdown: Option<f64>,
     mix: Option<f64>,
+    usual: UsualCrowd,
+}
+
+/// How many requests wait for an answer while no limit binds.
+#[derive(Clone, Copy, Debug, Default)]
+struct UsualCrowd {
+    mean: f64,
+    /// For how long it was seen, seconds, up to its time constant.
+    known: f64,
+}
+
+impl UsualCrowd {
+    /// Takes in a tick, as slowly as when all is known while there is a crowd.
+    fn add(&mut self, dt: f64, waiting: f64, crowded: bool) {
+        let over = match crowded {
+            true => CROWD_USUAL_TAU_S,
+            false => {
+                self.known = (self.known + dt).min(CROWD_USUAL_TAU_S);
+                self.known
+            }
+        };
+        self.mean += (waiting - self.mean) * (dt / over).min(1.0);
+    }
+
+    /// Whether it was seen for so short that what came with room hardly weighs more than what comes now.
+    fn is_new(&self) -> bool {
+        self.known < CROWD_USUAL_TAU_S
+    }
+
+    fn is_exceeded(&self, waiting: f64) -> bool {
+        waiting > CROWD * self.mean + CROWD_MORE
+    }
 }
 
 impl Default for Kinds {
@@ -104,6 +158,7 @@ impl Default for Kinds {
             well: f64::INFINITY,
             slowdown: None,
             mix: None,
+            usual: UsualCrowd::default(),
         }
     }
 }
@@ -137,8 +192,20 @@ impl Kinds {
         self.unhurt &= !places;
     }
 
-    /// A tick: its length, what was answered so far at each place, how the site stands.
-    pub(super) fn on_tick(&mut self, dt: f64, answered: impl Fn(usize) -> Answered, room: Room) {
+    /// A tick: its length, what was answered so far at each place, how many requests wait for an answer, how the site
+    /// stands.
+    pub(super) fn on_tick(
+        &mut self,
+        dt: f64,
+        answered: impl Fn(usize) -> Answered,
+        waiting: f64,
+        room: Room,
+    ) {
+        let slowed = self.slowdown.is_some_and(|it| it >= UNHURT);
+        let crowded = slowed && self.usual.is_new() && self.usual.is_exceeded(waiting);
+        if room == Room::Free {
+            self.usual.add(dt, waiting, crowded);
+        }
         let kept = 1.0 - weight(dt, KIND_SEEN_TAU_S);
         let kept_base = 1.0 - weight(dt, KIND_BASE_TAU_S);
         let mut spared = 0;
@@ -153,13 +220,8 @@ impl Kinds {
             }
             kind.many = kind.many * kept + many;
             kind.time = kind.time * kept + time;
-            if room == Room::Free {
-                if kind.base_many > BASE_LEAST {
-                    kind.base_many *= kept_base;
-                    kind.base_time *= kept_base;
-                }
-                kind.base_many += many;
-                kind.base_time += time;
+            if room == Room::Free && (!crowded || kind.base_many < KNOWN) {
+                kind.learn(many, time, kept_base);
             }
             all += kind.many;
             let bit = 1 << place;
@@ -206,6 +268,7 @@ mod tests {
     struct Site {
         kinds: Kinds,
         answered: [(f64, f64); PLACES],
+        waiting: f64,
     }
 
     impl Site {
@@ -213,6 +276,7 @@ mod tests {
             Self {
                 kinds: Kinds::default(),
                 answered: [(0.0, 0.0); PLACES],
+                waiting: 1.0,
             }
         }
 
@@ -226,7 +290,7 @@ mod tests {
                     let (many, time) = self.answered[place];
                     (many as u64, time as u64)
                 };
-                self.kinds.on_tick(1e-3, answered, room);
+                self.kinds.on_tick(1e-3, answered, self.waiting, room);
             }
         }
     }
@@ -259,6 +323,22 @@ mod tests {
         assert_eq!(site.kinds.spared(), 3);
         site.run(12_000, Room::Bound, &calm);
         assert_eq!(site.kinds.spared(), 0);
+    }
+
+    #[test]
+    fn a_crowd_before_a_limit_that_grows_with_it_does_not_teach_that_it_is_usual() {
+        let after = |calm| {
+            let mut site = Site::new();
+            site.run(calm, Room::Free, &[(40.0, 10.0)]);
+            site.waiting = 20.0;
+            site.run(3000, Room::Free, &[(40.0, 40.0)]);
+            site.kinds.slowdown().unwrap()
+        };
+        let new = after(1000);
+        assert!(new > 3.0, "{new}");
+        // What has come with room for long weighs more than a moment; the base follows what lasts.
+        let known = after(20_000);
+        assert!((2.0..2.6).contains(&known), "{known}");
     }
 
     #[test]
