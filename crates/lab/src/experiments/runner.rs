@@ -32,6 +32,9 @@ pub trait RunHook {
     /// `run.total` has passed.
     fn during(&mut self, cluster: &mut Cluster, run: &Run<'_>) -> Result<(), ExperimentError>;
 
+    /// What the arm's first process has written by the end of the run, the last of it: its events.
+    fn heard(&mut self, _: &str) {}
+
     /// What the run adds to the table, as metrics without the point's label.
     fn metrics(&mut self, run: &Run<'_>, result: &LoadResult) -> Vec<(String, f64)>;
 
@@ -342,6 +345,9 @@ impl<'a> Runner<'a> {
         let watched = hook.during(cluster, &Run { admin, ..*run });
         let result = running.wait()?;
         watched?;
+        if let Some(front) = fronts.processes.first() {
+            hook.heard(&front.told());
+        }
         let usage = count(&fronts.processes, cluster).since(&before);
         if let Some(why) = fronts.processes.iter_mut().find_map(FrontEnd::ended) {
             return Err(ExperimentError::Unfit(why));

@@ -1,5 +1,5 @@
-//! What is seen while the site is visited: the database's accounts, the report of culprits, and what came of
-//! elephants and of all others.
+//! What is seen while the site is visited: the database's accounts, the report of culprits, what the front-end said
+//! of throttles, and what came of elephants and of all others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub(super) struct Accounts {
     used: [Duration; 2],
     statements: Vec<Statement>,
     report: Option<Value>,
+    /// What the front-end said, each with its time: which classes it throttled, eased and released.
+    events: Vec<String>,
     estimates: Costs,
     correlated: Costs,
     truth: Costs,
@@ -57,6 +59,10 @@ impl RunHook for Accounts {
         self.correlated = self.report.as_ref().map(correlated).unwrap_or_default();
         self.statements = statements(&database.ask_database(STATEMENTS)?);
         Ok(())
+    }
+
+    fn heard(&mut self, events: &str) {
+        self.events = events.lines().map(str::to_owned).collect();
     }
 
     fn metrics(&mut self, run: &Run<'_>, result: &LoadResult) -> Vec<(String, f64)> {
@@ -98,6 +104,7 @@ impl RunHook for Accounts {
             "estimates_ms": self.estimates,
             "pearson_r": self.correlated,
             "report": self.report,
+            "events": self.events,
         })
     }
 }
