@@ -19,7 +19,7 @@ fn main() {
     let automatic = Some(AutoConfig::default());
     match std::env::args().nth(2).as_deref() {
         Some("worn-out") => return from_the_start(&worn_out(adaptive, automatic, seed)),
-        Some("queueing") => return from_the_start(&queueing(390, automatic, seed)),
+        Some("queueing") => return from_the_start(&queueing(390, adaptive, automatic, seed)),
         _ => {}
     }
     println!("                     static              other pages         searches");

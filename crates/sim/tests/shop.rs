@@ -145,7 +145,7 @@ fn where_nobody_is_throttled_the_culprit_waits_first() {
         for tally in [&alone, &last] {
             for classes in [&STATIC[..], &PAGES] {
                 let part = over(tally, classes);
-                assert!(part < 0.003, "seed {seed}, {classes:?}: {part}");
+                assert!(part < 0.001, "seed {seed}, {classes:?}: {part}");
             }
             assert!(over(tally, &SEARCHES) > 0.5, "seed {seed}");
         }
@@ -252,17 +252,14 @@ fn a_page_that_waits_for_something_else_is_slowed_for_moments_at_the_most() {
 #[test]
 fn searches_are_slowed_although_hundreds_of_requests_wait_at_the_servers_already() {
     let round = |searchers, automatic, seed| {
-        let mut shop = queueing(searchers, automatic, seed);
+        let off = AdmissionConfig::new(AdmissionKind::Off);
+        let mut shop = queueing(searchers, off, automatic, seed);
         shop.length = Duration::from_secs(90);
         run(&shop)
     };
     let alone = round(390, None, 1).over(&OTHERS, 40.0, 80.0);
     assert!(alone.p95_ms > 5000.0, "{alone:?}");
-    for (searchers, seed) in [360, 390]
-        .map(|it| (1..=4).map(move |seed| (it, seed)))
-        .into_iter()
-        .flatten()
-    {
+    for (searchers, seed) in seeds_of([360, 390], 4) {
         let tally = round(searchers, Some(AutoConfig::default()), seed);
         let then = tally.over(&OTHERS, 40.0, 80.0);
         println!("{searchers} searchers, seed {seed}: {then:?}");
@@ -270,6 +267,48 @@ fn searches_are_slowed_although_hundreds_of_requests_wait_at_the_servers_already
         let searches = tally.over(&DEAR, 40.0, 60.0);
         assert!(searches.answered > 200, "seed {seed}: {searches:?}");
     }
+}
+
+/// Each of these numbers of searchers with each of so many seeds.
+fn seeds_of(searchers: [u32; 2], seeds: u64) -> impl Iterator<Item = (u32, u64)> {
+    let rounds = searchers.map(|it| (1..=seeds).map(move |seed| (it, seed)));
+    rounds.into_iter().flatten()
+}
+
+/// The same site with the default admission, which sees nothing of the workers' queue. With seed 1 of 390 searchers no class
+/// is suspected, since what is let in is so little and so even; with seeds 3, 4 and 13 of 360 the searches are tried one
+/// after the other in vain, and acquitted.
+#[test]
+fn searches_that_admission_holds_back_before_a_full_database_are_slowed_as_well() {
+    let (mut refused_then, mut all_then) = (0, 0);
+    for (searchers, seed) in seeds_of([360, 390], 13) {
+        let adaptive = AdmissionConfig::new(AdmissionKind::Adaptive);
+        let mut shop = queueing(searchers, adaptive, Some(AutoConfig::default()), seed);
+        shop.length = Duration::from_secs(125);
+        let tally = run(&shop);
+        let last = tally.over(&OTHERS, 85.0, 125.0);
+        let then = tally.over(&OTHERS, 40.0, 125.0);
+        println!("{searchers} searchers, seed {seed}: {last:?} {then:?}");
+        assert!(last.p95_ms < 50.0, "seed {seed}: {last:?} {:?}", tally.said);
+        // A search that takes a second makes all others slower for a moment, and admission refuses some of them.
+        assert!(
+            refused(then) < 0.01,
+            "seed {seed}: {then:?} {:?}",
+            tally.said
+        );
+        refused_then += then.refused;
+        all_then += then.refused + then.answered;
+        let held = DEAR.map(|class| {
+            let path = shop.classes[class].path;
+            throttled(&tally, &format!("GET {path}"), 125.0)
+        });
+        let held = held
+            .iter()
+            .any(|it| it.last().is_some_and(|it| it.1 == 125.0));
+        assert!(held, "seed {seed}: {:?}", tally.said);
+    }
+    let part = f64::from(refused_then as u32) / f64::from(all_then as u32);
+    assert!(part < 0.001, "{refused_then} of {all_then}");
 }
 
 /// Two dear classes, and a third now and then, that set in where there was room.

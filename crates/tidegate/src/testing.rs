@@ -119,6 +119,7 @@ fn found() -> Findings {
         in_progress: 2.0,
         flagged,
         suspected: None,
+        presumed: None,
     };
     let since = now() - Duration::from_secs(8);
     Findings {

@@ -679,6 +679,7 @@ impl Discovery {
                 false => Vec::new(),
             },
             suspected: seen.suspected,
+            presumed: seen.presumed,
             flagged: self.persistence.is_flagged(resource, class),
         }
     }

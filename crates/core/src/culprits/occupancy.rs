@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The use is constant then and tells nothing; lives do, since under processor sharing they go with
-//! work. W is the wait for a slot of a pool, which all share.
+//! work. W is the wait for a slot of a pool, which all share; none where it is asked what there would be without one.
 //!
 //! Inputs: lives of all classes. Failure case: neither equal sharing nor a pool in order of arrival;
 //! a class that is slow for another reason looks guilty, which is why the verdict says so.
@@ -36,14 +36,32 @@ pub(super) struct Occupied {
     pub(super) cleared: bool,
 }
 
+/// What all requests waited for before they used the resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommonWait {
+    /// A slot of a pool.
+    Pool,
+    /// Nothing.
+    Nothing,
+}
+
+impl CommonWait {
+    /// Either.
+    pub(super) const ALL: [Self; 2] = [Self::Pool, Self::Nothing];
+}
+
 /// For each class its finished lives, and its unfinished ones with the end that they are thought to have.
 pub(super) fn occupancy(
     window: Window,
     classes: &[(Vec<Life>, Vec<Life>)],
     full: &[bool],
     capacity: f64,
+    wait: CommonWait,
 ) -> Vec<Occupied> {
-    let waits = waits(window, classes.iter().flat_map(|(finished, _)| finished));
+    let waits = match wait {
+        CommonWait::Pool => waits(window, classes.iter().flat_map(|(finished, _)| finished)),
+        CommonWait::Nothing => vec![0; window.bins],
+    };
     let now = window.end_ns();
     let mut left = Vec::with_capacity(classes.len());
     for (finished, unfinished) in classes {
@@ -139,16 +157,40 @@ mod tests {
                 .collect()
         };
         let classes = [(lives(510), Vec::new()), (lives(990), Vec::new())];
-        let found = occupancy(window, &classes, &[true; 100], 1.0);
+        let found = occupancy(window, &classes, &[true; 100], 1.0, CommonWait::Pool);
         assert!(found[1].share > 0.8 && found[0].share < 0.05, "{found:?}");
         // Full for 10 s: 8.4 s of it after the first that waited, by 80 requests.
         assert!((found[1].cost - 0.105).abs() < 0.01, "{found:?}");
     }
 
     #[test]
+    fn a_few_that_take_far_longer_do_not_hide_the_rest_where_there_is_no_pool() {
+        let window = Window {
+            first: 0,
+            bins: 100,
+        };
+        let lives = |every: i64, life: i64| -> Vec<Life> {
+            let many = 10_000 / every;
+            let sent = (0..many).map(|k| k * every * MS);
+            sent.map(|sent| (sent, sent + life * MS)).collect()
+        };
+        let classes = [(lives(100, 70), Vec::new()), (lives(1000, 900), Vec::new())];
+        let found = |wait| occupancy(window, &classes, &[true; 100], 1.0, wait);
+        let [pool, alone] = CommonWait::ALL.map(|wait| found(wait)[0].share);
+        assert!(pool < 0.05, "{pool}");
+        assert!((0.3..0.6).contains(&alone), "{alone}");
+    }
+
+    #[test]
     fn nothing_is_used_by_nobody() {
         let window = Window { first: 0, bins: 10 };
-        let found = occupancy(window, &[(Vec::new(), Vec::new())], &[false; 10], 1.0);
+        let found = occupancy(
+            window,
+            &[(Vec::new(), Vec::new())],
+            &[false; 10],
+            1.0,
+            CommonWait::Pool,
+        );
         assert_eq!(found, [Occupied::default()]);
     }
 }

@@ -49,8 +49,6 @@ const VIRTUAL_FITS: usize = 2;
 const SHIFT_WORTH: f64 = 0.85;
 /// Part of a window's time, 0 to 1, in which the resource is full, above which occupancy by lives decides.
 pub(super) const FULL_TIME_SHARE: f64 = 0.7;
-/// The same, above which they give suspects where little is known.
-const SUSPECTED_FULL: f64 = 0.25;
 /// Standard deviations of what is not explained at which a class is seen.
 const DETECTED: f64 = 5.0;
 /// Demand over the capacity from which on requests slow each other.
@@ -93,6 +91,8 @@ pub(super) struct ClassFinding {
     pub(super) alone: bool,
     /// The share for which it is worth a trial.
     pub(super) suspected: Option<f64>,
+    /// The share that lives alone tell, whatever is known of it, if it is great.
+    pub(super) presumed: Option<f64>,
     /// Classes that it cannot be separated from.
     pub(super) with: Vec<usize>,
     pub(super) by_occupancy: bool,
@@ -288,10 +288,7 @@ impl<'a> Student<'a> {
             self.by_occupancy();
         } else if dot(&self.y, &self.y) > 0.0 {
             self.by_regression();
-            if self.study.full > SUSPECTED_FULL && self.is_little_known() {
-                let occupied = self.occupied();
-                self.suspect(&occupied);
-            }
+            self.suspect();
         }
         self.study.scatter = self.scatter_of_late();
         self.note_bounds();
@@ -659,6 +656,7 @@ impl<'a> Student<'a> {
                 named,
                 alone: named && takes_its_cost(&evidence),
                 suspected: is_suspected(&evidence).then_some(evidence.share),
+                presumed: None,
                 with,
                 by_occupancy: false,
                 cleared: false,

@@ -78,6 +78,9 @@ pub struct Verdict {
     pub ambiguous_with: Vec<ClassId>,
     /// The share of which this evaluation suspects it: a few seconds are enough, where much is at stake.
     pub suspected: Option<f64>,
+    /// The share that its requests' lives alone tell of a full resource, whatever is known of the class, if it is great:
+    /// worth a trial when nothing else helps.
+    pub presumed: Option<f64>,
     /// Whether two of the last three evaluations named it: then the operator sees it.
     pub flagged: bool,
 }
@@ -114,6 +117,12 @@ impl Verdicts {
     pub fn suspected(&self) -> impl Iterator<Item = &Verdict> {
         let suspected = |it: &&Verdict| it.suspected.is_some() && !it.flagged;
         self.classes.iter().filter(suspected)
+    }
+
+    /// Classes that are neither flagged nor suspected, and are worth a trial when nothing else helps.
+    pub fn presumed(&self) -> impl Iterator<Item = &Verdict> {
+        let classes = self.classes.iter().filter(|it| it.presumed.is_some());
+        classes.filter(|it| it.suspected.is_none() && !it.flagged)
     }
 
     /// Adjusts the p values of verdicts that are shown together: all classes, all resources.

@@ -405,6 +405,7 @@ impl OfClass {
                 .filter(|_| culprit == Some(Confidence::Ambiguous))
                 .map_or(Vec::new(), Episode::often_with),
             suspected: None,
+            presumed: None,
             flagged: episode.is_some(),
         }
     }
@@ -434,6 +435,7 @@ mod tests {
             shift_curve: vec![0.0, 1.0, 0.0],
             window: WINDOW,
             suspected: None,
+            presumed: None,
             flagged: culprit.is_some(),
             culprit,
             ambiguous_with: vec![ClassId(2); usize::from(ambiguous)],

@@ -24,6 +24,8 @@
 //!             share, 10 % and more, of those that are suspected or fill the resource as far as lives tell; as `set`
 //! acquit    of trials: still pressed, 5 s at the least without what was at the servers before, pain > 0.8 x what it was, none else to try: release, not
 //!             again soon
+//! resort    while nothing that is known helps, for 15 s: acquitted classes are tried again, and others that are long in flight
+//!             (`last_resort`)
 //! let go    a trial that helped beside others, when others are well: one after the other (`trials`)
 //! doubt     pressed, it is not accused and nothing has changed for 60 s: eased by as much again, and that
 //!             is taken back if it makes things worse; released if none is held for 30 s
@@ -62,6 +64,7 @@
 
 mod harm;
 mod keeper;
+mod last_resort;
 mod trials;
 
 use std::time::Duration;
@@ -69,7 +72,7 @@ use std::time::Duration;
 use crate::culprits::Confidence;
 use crate::time::Timestamp;
 pub use harm::Before;
-pub use keeper::{Automatic, Done, Heard, UsedPart};
+pub use keeper::{Automatic, Done, Heard, Present, UsedPart};
 use trials::LettingGo;
 pub use trials::Passing;
 
@@ -115,6 +118,8 @@ pub struct Culprit<'a> {
     pub share: f64,
     /// How sure that is; none: it is only suspected, one window's fit says so.
     pub confidence: Option<Confidence>,
+    /// Whether it is not even suspected, only long in flight for what it is: tried when nothing else helps.
+    pub presumed: bool,
     /// Its requests in flight, on average.
     pub in_flight: f64,
     /// Part of its own requests that admission refused, or let wait for long.

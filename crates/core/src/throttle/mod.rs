@@ -35,7 +35,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use automatic::{
-    AutoConfig, Automatic, Before, Culprit, Done, Eased, Heard, Others, Passing, Pressure,
+    AutoConfig, Automatic, Before, Culprit, Done, Eased, Heard, Others, Passing, Present, Pressure,
     Standing, Step, UsedPart, WhyReleased, steps,
 };
 pub use bandwidth::Piece;

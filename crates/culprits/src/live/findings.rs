@@ -31,6 +31,8 @@ pub struct Finding {
     pub flagged: Option<(Confidence, Timestamp)>,
     /// The share for which it is worth a trial, though it is not named.
     pub suspected: Option<f64>,
+    /// The share that its requests' lives alone tell, for which it is worth a trial when nothing else helps.
+    pub presumed: Option<f64>,
 }
 
 /// What others see of it.

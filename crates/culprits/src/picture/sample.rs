@@ -75,6 +75,7 @@ pub(super) fn verdict(class: u16, share: f64, culprit: Option<Confidence>) -> Ve
         culprit,
         ambiguous_with: Vec::new(),
         suspected: None,
+        presumed: None,
         flagged,
     }
 }

@@ -10,19 +10,20 @@ use tidegate_core::culprits::{
     Discovery, EVERY, Limits, Request, ResourceId, UsagePoint, Verdicts,
 };
 use tidegate_core::director::Director;
-use tidegate_core::load::{History, LoadTable, Progress, Reading};
-use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Ticket, WaitId};
+use tidegate_core::load::{History, LoadTable, Progress, Reading, RestKind};
+use tidegate_core::picker::{Arrival, Decision, Outcome, Picker, Resting, Ticket, WaitId};
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
+use tidegate_core::record::LoadRecord;
 use tidegate_core::stats::quantile;
 use tidegate_core::throttle::{
-    Automatic, ClassPattern, Culprit, Entry, Heard, HeldId, HeldOutcome, SetBy, ThrottleId,
-    Throttles, UsedPart, lowered,
+    Automatic, ClassPattern, Culprit, Entry, Heard, HeldId, HeldOutcome, Present, SetBy,
+    ThrottleId, Throttles, UsedPart, lowered,
 };
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{ClusterSpec, NodeId, NodeSpec, SiteId, SiteSpec};
 
-use super::Shop;
 use super::server::Server;
+use super::{Shop, Sight, TICK};
 
 /// The network, one way.
 const DELAY: Duration = Duration::from_micros(50);
@@ -49,6 +50,8 @@ struct Open {
     sent: Option<Timestamp>,
     ticket: Option<Ticket>,
     throttle: Option<ThrottleId>,
+    /// Since its answer is long overdue.
+    rest: Option<Resting>,
 }
 
 /// How one fared that ended or was refused: class, when, time waited and time in all.
@@ -76,7 +79,14 @@ pub(super) struct Front {
     /// Readings of both counters, seconds.
     read: VecDeque<(Timestamp, [f64; 2])>,
     cores: [f64; 2],
-    due: [Timestamp; 3],
+    sight: Sight,
+    /// When a record is read next, the counters, and when it is evaluated and acted.
+    due: [Timestamp; 4],
+    /// When an answer is overdue, by the order in which requests were sent.
+    overdue: VecDeque<(Timestamp, u64)>,
+    /// By class: requests at the server, and the same smoothed.
+    sent: Vec<u32>,
+    levels: Vec<f64>,
     /// What `automatic` did, and when.
     pub(super) said: Vec<(Timestamp, String)>,
 }
@@ -125,7 +135,11 @@ impl Front {
             late: VecDeque::new(),
             read: VecDeque::new(),
             cores: shop.cpus,
-            due: [Timestamp::ZERO; 3],
+            sight: shop.sight,
+            due: [Timestamp::ZERO; 4],
+            overdue: VecDeque::new(),
+            sent: vec![0; shop.classes.len()],
+            levels: vec![0.0; shop.classes.len()],
             said: Vec::new(),
         }
     }
@@ -142,6 +156,7 @@ impl Front {
             sent: None,
             ticket: None,
             throttle: entry.filter(|it| it.1 == Entry::Passed).map(|it| it.0),
+            rest: None,
         };
         self.open.insert(number, open);
         match entry {
@@ -188,6 +203,11 @@ impl Front {
         if let Some(open) = self.open.get_mut(&number) {
             open.sent = Some(now);
             open.ticket = Some(ticket);
+            self.sent[open.class] += 1;
+            if self.sight.overdue_rest {
+                let overdue = now + self.picker.overdue_after(SITE);
+                self.overdue.push_back((overdue, number));
+            }
             self.told.push_back((number, true));
         }
     }
@@ -207,7 +227,9 @@ impl Front {
         let Some(open) = self.open.remove(&number) else {
             return;
         };
+        drop(open.rest);
         if let Some(ticket) = open.ticket {
+            self.sent[open.class] -= 1;
             self.picker.handle_outcome(&ticket, Outcome::Success, now);
         }
         if let Some(throttle) = open.throttle {
@@ -247,24 +269,29 @@ impl Front {
     /// Reads what is due, and lets the director, the discovery and `automatic` think.
     pub(super) fn handle_tick(&mut self, server: &mut Server, now: Timestamp) {
         let [web, database] = server.records(now);
-        let own = self.table.own(NODE);
-        self.history.note_poll(now - DELAY, own);
-        let reading = Reading {
-            record: &web,
-            sent_at: now - DELAY * 2,
-            received_at: now,
-            node_now_ns: Some(web.t_ns),
-        };
-        if let Progress::Advanced(load) = self.history.accept(&reading, own) {
-            self.table.store(NODE, &load);
+        let [record, read, evaluate, act] = self.due;
+        if now >= record {
+            self.due[0] = now + self.sight.record_every;
+            self.take_in(&web, now);
+        }
+        while let Some((_, number)) = self.overdue.pop_front_if(|it| it.0 <= now) {
+            if let Some(open) = self.open.get_mut(&number) {
+                open.rest = Some(self.picker.rest(NODE, RestKind::Unanswered));
+            }
         }
         self.director.handle_tick(&self.table, now);
         if let Some(topology) = self.director.poll_topology() {
             self.picker.handle_topology(topology);
         }
-        let [read, evaluate, act] = self.due;
+        let part = match self.sight.smoothed_over {
+            Duration::ZERO => 1.0,
+            over => TICK.as_secs_f64() / over.as_secs_f64(),
+        };
+        for (level, sent) in self.levels.iter_mut().zip(&self.sent) {
+            *level += part * (f64::from(*sent) - *level);
+        }
         if now >= read {
-            self.due[0] = now + READ_EVERY;
+            self.due[1] = now + READ_EVERY;
             let busy = [web.busy_ns, database.busy_ns];
             self.read.push_back((now, busy.map(|ns| ns as f64 * 1e-9)));
             for ((id, busy_ns), cores) in (0..).zip(busy).zip(self.cores) {
@@ -277,12 +304,27 @@ impl Front {
             }
         }
         if now >= evaluate {
-            self.due[1] = now + EVERY;
+            self.due[2] = now + EVERY;
             self.evaluate(now);
         }
         if now >= act {
-            self.due[2] = now + ACT_EVERY;
+            self.due[3] = now + ACT_EVERY;
             self.act(now);
+        }
+    }
+
+    /// Takes in the web server's record.
+    fn take_in(&mut self, web: &LoadRecord, now: Timestamp) {
+        let own = self.table.own(NODE);
+        self.history.note_poll(now - DELAY, own);
+        let reading = Reading {
+            record: web,
+            sent_at: now - DELAY * 2,
+            received_at: now,
+            node_now_ns: Some(web.t_ns),
+        };
+        if let Progress::Advanced(load) = self.history.accept(&reading, own) {
+            self.table.store(NODE, &load);
         }
     }
 
@@ -308,7 +350,8 @@ impl Front {
     pub(super) fn culprits(&self, now: Timestamp) -> Vec<Culprit<'_>> {
         let found = self.verdicts.iter().zip(RESOURCES);
         let found = found.flat_map(|(verdicts, resource)| {
-            let all = verdicts.flagged().chain(verdicts.suspected());
+            let unsure = verdicts.suspected().chain(verdicts.presumed());
+            let all = verdicts.flagged().chain(unsure);
             all.map(move |it| (it, resource))
         });
         found
@@ -318,20 +361,17 @@ impl Front {
                     false => None,
                 };
                 let class = usize::from(it.class.0);
-                let sent = self
-                    .open
-                    .values()
-                    .filter(|open| open.class == class && open.sent.is_some());
                 let (_, held_back) = self.fared(now, |it| it == class);
                 Some(Culprit {
                     class: &self.names[class],
                     resource,
                     share: match confidence.is_some() {
                         true => it.share,
-                        false => it.suspected.unwrap_or_default(),
+                        false => it.suspected.or(it.presumed).unwrap_or_default(),
                     },
                     confidence,
-                    in_flight: sent.count() as f64,
+                    presumed: !it.flagged && it.suspected.is_none(),
+                    in_flight: self.levels[class],
                     held_back,
                 })
             })
@@ -390,8 +430,16 @@ impl Front {
         let mut but: Vec<&str> = flagged.map(|it| it.class).collect();
         but.extend(automatic.classes());
         let (latency, held_back) = self.fared(now, |it| !but.contains(&&*self.names[it]));
+        let levels = self.names.iter().zip(&self.levels);
+        let present: Vec<_> = levels
+            .map(|(class, in_flight)| Present {
+                class,
+                in_flight: *in_flight,
+            })
+            .collect();
         let heard = Heard {
             culprits: &culprits,
+            present: &present,
             resources: &self.usage(now),
             latency,
             held_back,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! All that decides is the core, unchanged; what a shell does between its parts is modelled here. The
-//! database is read as a resource each 10 ms, the web server's record each millisecond.
+//! database is read as a resource each 10 ms, the web server's record as often as the shop says.
 //!
 //! Known to be unlike real sites: no locks (but for one class's answers that others rest on), no disks, no connections, fair processors, one server.
 
@@ -18,7 +18,7 @@ mod tally;
 
 use std::time::Duration;
 
-use tidegate_core::admission::{AdmissionConfig, AdmissionKind};
+use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::prng::Prng;
 use tidegate_core::throttle::AutoConfig;
 use tidegate_core::time::Timestamp;
@@ -72,6 +72,37 @@ pub struct Cache {
     pub cold: f64,
 }
 
+/// What the front-end sees of the site.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sight {
+    /// Whether the web server's record does not show requests that wait for a worker, as where a server in front of the
+    /// workers has accepted them all.
+    pub hidden_queue: bool,
+    /// Between two records of the web server; zero: each is made as it is read.
+    pub record_every: Duration,
+    /// Over which time what a class has in flight is a mean; zero: it is that of the moment.
+    pub smoothed_over: Duration,
+    /// Whether a request whose answer is overdue may rest, see [`tidegate_core::picker::Picker::rest`].
+    pub overdue_rest: bool,
+}
+
+impl Sight {
+    /// All of it at once.
+    pub const EXACT: Self = Self {
+        hidden_queue: false,
+        record_every: Duration::ZERO,
+        smoothed_over: Duration::ZERO,
+        overdue_rest: false,
+    };
+    /// As in the lab's `elephants`.
+    pub const REAL: Self = Self {
+        hidden_queue: true,
+        record_every: Duration::from_millis(10),
+        smoothed_over: Duration::from_secs(5),
+        overdue_rest: true,
+    };
+}
+
 /// A run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shop {
@@ -83,6 +114,8 @@ pub struct Shop {
     pub cpus: [f64; 2],
     /// Requests that the web server works on at once; the others wait there, in order of arrival.
     pub workers: u32,
+    /// What the front-end sees of it.
+    pub sight: Sight,
     /// What the front-end lets in.
     pub admission: AdmissionConfig,
     /// Whether it slows culprits by itself.
@@ -122,6 +155,7 @@ pub fn auction(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed: 
         cache: None,
         cpus: [2.0, 2.0],
         workers: u32::MAX,
+        sight: Sight::EXACT,
         admission,
         automatic,
         length: Duration::from_secs(240),
@@ -154,6 +188,7 @@ pub fn worn_out(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed:
         cache: None,
         cpus: [0.2, 0.75],
         workers: u32::MAX,
+        sight: Sight::EXACT,
         admission,
         automatic,
         length: Duration::from_secs(120),
@@ -161,15 +196,24 @@ pub fn worn_out(admission: AdmissionConfig, automatic: Option<AutoConfig>, seed:
     }
 }
 
-/// The same site with 80 workers of the web server, so many searchers, and all let in: searches take the workers, and
-/// hundreds of requests wait for one.
-pub fn queueing(searchers: u32, automatic: Option<AutoConfig>, seed: u64) -> Shop {
-    let mut shop = worn_out(AdmissionConfig::new(AdmissionKind::Off), automatic, seed);
+/// The same site with 80 workers of the web server and so many searchers: let in, searches take the workers, and
+/// hundreds of requests wait for one, of which a record each 10 ms shows nothing.
+pub fn queueing(
+    searchers: u32,
+    admission: AdmissionConfig,
+    automatic: Option<AutoConfig>,
+    seed: u64,
+) -> Shop {
+    let mut shop = worn_out(admission, automatic, seed);
     let think = Duration::from_secs(7);
     shop.classes[4].come = Come::Closed(searchers * 2 / 3, think);
     shop.classes[5].come = Come::Closed(searchers / 3, think);
+    shop.classes[4].database = Duration::from_millis(28);
+    shop.classes[5].database = Duration::from_millis(21);
+    shop.classes[6].database = Duration::from_millis(590);
     Shop {
         workers: 80,
+        sight: Sight::REAL,
         ..shop
     }
 }
@@ -231,6 +275,7 @@ pub fn stocktaking(admission: AdmissionConfig, automatic: Option<AutoConfig>, se
         }),
         cpus: [40.0, 2.0],
         workers: u32::MAX,
+        sight: Sight::EXACT,
         admission,
         automatic,
         length: ONSET + Duration::from_secs(120),
@@ -250,7 +295,7 @@ pub fn run(shop: &Shop) -> ShopRun {
         now: START,
         prng: Prng::new(Prng::new(shop.seed).bits()),
         front: Front::new(shop),
-        server: Server::new(shop.cpus, shop.workers, START),
+        server: Server::new(shop, START),
         coming: Vec::new(),
         tally: ShopRun::new(START, shop.classes.len()),
         requests: Vec::new(),

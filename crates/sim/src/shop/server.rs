@@ -7,8 +7,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use tidegate_core::record::LoadRecord;
-use tidegate_core::time::Timestamp;
+use tidegate_core::time::{Timestamp, nanos};
 
+use super::{Shop, Sight};
 use crate::processor::Processor;
 
 /// What a request wants: time at the web server, waiting for something else, and at the database.
@@ -21,6 +22,7 @@ pub(super) struct Server {
     idle: u32,
     /// Requests that wait for one, by their numbers.
     unaccepted: VecDeque<(u64, Stations)>,
+    sight: Sight,
     web: Processor,
     database: Processor,
     /// Of requests that go to the database: what they want there, and at the web server then.
@@ -33,10 +35,12 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new([web, database]: [f64; 2], workers: u32, now: Timestamp) -> Self {
+    pub(super) fn new(shop: &Shop, now: Timestamp) -> Self {
+        let [web, database] = shop.cpus;
         Self {
-            idle: workers,
+            idle: shop.workers,
             unaccepted: VecDeque::new(),
+            sight: shop.sight,
             web: Processor::new(web, 1.0, 1, now),
             database: Processor::new(database, 1.0, 1, now),
             after: HashMap::new(),
@@ -61,7 +65,9 @@ impl Server {
             self.idle -= 1;
             self.work(number, stations, now);
         }
-        self.web.set_unaccepted(now, self.unaccepted.len() as u32);
+        if !self.sight.hidden_queue {
+            self.web.set_unaccepted(now, self.unaccepted.len() as u32);
+        }
     }
 
     fn work(&mut self, number: u64, [web, elsewhere, database]: Stations, now: Timestamp) {
@@ -130,6 +136,8 @@ impl Server {
 
     /// The records of both.
     pub(super) fn records(&mut self, now: Timestamp) -> [LoadRecord; 2] {
-        [self.web.record(now), self.database.record(now)]
+        let interval_ns = nanos(self.sight.record_every);
+        let web = self.web.record(now);
+        [LoadRecord { interval_ns, ..web }, self.database.record(now)]
     }
 }

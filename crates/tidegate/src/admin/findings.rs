@@ -134,6 +134,7 @@ mod tests {
             in_progress: 3.0,
             flagged: Some((Confidence::Strong, Timestamp::from_millis(2000))),
             suspected: None,
+            presumed: None,
         }
     }
 
@@ -149,6 +150,7 @@ mod tests {
             share: 0.02,
             flagged: None,
             suspected: None,
+            presumed: None,
             ..finding()
         };
         assert!(

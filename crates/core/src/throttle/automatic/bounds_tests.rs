@@ -79,6 +79,7 @@ fn provoked(seed: u64) -> (Loop, Timestamp) {
                 resource: ["db", "disk", "gone"][prng.below(3)],
                 share: prng.below(100) as f64 / 50.0,
                 confidence: Some(sure[prng.below(3)]),
+                presumed: false,
                 in_flight: prng.below(1000) as f64,
                 held_back: prng.below(10) as f64 / 10.0,
             });
@@ -92,7 +93,8 @@ fn provoked(seed: u64) -> (Loop, Timestamp) {
             culprits: &accused,
             resources: &resources[..prng.below(3)],
             latency: (prng.below(4) > 0).then(|| prng.below(500) as f64 / 100.0),
-            held_back: prng.below(10) as f64 / 100.0,
+            held_back: prng.below(30) as f64 / 100.0,
+            present: &[],
         };
         tried.look(&heard, now);
     }
@@ -122,6 +124,7 @@ fn every_order_ends_with_calm_or_with_the_figures_of_its_resource() {
                     resources,
                     latency: Some(0.1),
                     held_back: 0.0,
+                    present: &[],
                 };
                 tried.look(&heard, now);
             }

@@ -56,6 +56,19 @@ impl Trial {
     }
 }
 
+/// A full database, before which others wait.
+const FULL: Heard<'static> = Heard {
+    culprits: &[],
+    resources: &[UsedPart {
+        resource: "db",
+        usage: 0.97,
+        capacity: 1.0,
+    }],
+    latency: Some(4.0),
+    held_back: 0.0,
+    present: &[],
+};
+
 /// One look while others wait, whether the class is suspected still or not.
 fn look(
     automatic: &mut Automatic,
@@ -68,19 +81,13 @@ fn look(
         resource: "db",
         share: 0.9,
         confidence: None,
+        presumed: false,
         in_flight,
         held_back: 0.0,
     });
-    let used = UsedPart {
-        resource: "db",
-        usage: 0.97,
-        capacity: 1.0,
-    };
     let heard = Heard {
         culprits: suspect.as_slice(),
-        resources: &[used],
-        latency: Some(4.0),
-        held_back: 0.0,
+        ..FULL
     };
     let standing: Vec<_> = throttles.all().collect();
     let mut done = automatic.look(&heard, &standing, at(second));
@@ -112,4 +119,47 @@ fn a_trial_is_judged_after_a_minute_if_its_class_does_not_drain() {
     assert_eq!(waits_for_room(Trial::new()).ends(|_| None, None), 60);
     let one_ends = Trial::new().ends(|second| Some(if second < 40 { 2.1 } else { 2.0 }), Some(9));
     assert_eq!(one_ends, 45);
+}
+
+/// What a class that is not suspected any more has in flight says when it has drained, too.
+#[test]
+fn a_class_that_is_not_accused_any_more_has_drained_when_as_few_are_in_flight_as_may() {
+    let mut trial = Trial::new();
+    let ends = (1..100).find(|second| {
+        let present = Present {
+            class: CLASS,
+            in_flight: if *second < 30 { 40.0 } else { 1.0 },
+        };
+        let heard = Heard {
+            present: &[present],
+            ..FULL
+        };
+        let standing: Vec<_> = trial.throttles.all().collect();
+        let done = trial.automatic.look(&heard, &standing, at(*second));
+        done.iter().any(|it| it.limits.is_none())
+    });
+    assert_eq!(ends, Some(35));
+}
+
+/// Refusals that only begin when a class is slowed are not of its making: it is to better the worst until it has drained.
+#[test]
+fn a_trial_is_compared_with_the_worst_until_its_class_has_drained() {
+    let ends = |worst: f64| {
+        let mut trial = Trial::new();
+        (1..60).find(|second| {
+            let heard = Heard {
+                latency: Some(if *second < 20 { worst } else { 4.0 }),
+                present: &[Present {
+                    class: CLASS,
+                    in_flight: if *second < 20 { 40.0 } else { 1.0 },
+                }],
+                ..FULL
+            };
+            let standing: Vec<_> = trial.throttles.all().collect();
+            let done = trial.automatic.look(&heard, &standing, at(*second));
+            done.iter().any(|it| it.limits.is_none())
+        })
+    };
+    assert_eq!(ends(4.0), Some(25));
+    assert_eq!(ends(5.5), None, "it helps");
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! going to   pain when it was set + its rise in a second then x seconds since
-//! harm       for 15 s at half of what was in flight or less,  pain > 1.1 x what it was going to be,
+//! harm       for 15 s at half of what was in flight or less, and drained,  pain > 1.1 x what it was going to be,
 //!            and no less of the resource is used:  use > 0.95 x what it was
 //! over       pain <= 0.8 x what it was, or calm, for 15 s: it helps;  or 60 s after it was set
 //! again      not for 5 minutes; twice as long after each time, up to 160 minutes
@@ -85,11 +85,14 @@ impl Before {
 
 /// Whether others suffer more for a throttle.
 pub(super) fn is_harmful(standing: &Standing<'_>, pressure: &Pressure<'_>, now: Timestamp) -> bool {
-    let (Some(before), Some(halved_at)) = (standing.before, standing.halved_at) else {
+    let Some(before) = standing.before else {
+        return false;
+    };
+    let (Some(halved_at), Some(drained_at)) = (standing.halved_at, standing.drained_at) else {
         return false;
     };
     let going_to = before.pain + before.rising * now.seconds_since(before.at);
-    now.since(halved_at) >= HALVED
+    now.since(halved_at.max(drained_at)) >= HALVED
         && pressure.pain() > WORSE * going_to
         && pressure.usage > SAME_USE * before.usage
 }
@@ -182,6 +185,7 @@ mod tests {
                 in_flight: 10.0,
             }),
             halved_at: Some(ago(15)),
+            drained_at: Some(ago(15)),
             ..Standing::of("a", 5, NOW)
         }
     }

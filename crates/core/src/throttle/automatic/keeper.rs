@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::harm::{Before, LeftAlone, Trend};
+use super::last_resort::{LastResort, Tried};
 use super::{
     AutoConfig, Culprit, Eased, Others, Passing, Pressure, Standing, Step, USAGE_CALM, WhyReleased,
     steps,
@@ -45,6 +46,15 @@ pub struct UsedPart<'a> {
     pub capacity: f64,
 }
 
+/// What a class has at the servers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Present<'a> {
+    /// The class, by the name that its throttle has.
+    pub class: &'a str,
+    /// Its requests in flight, on average.
+    pub in_flight: f64,
+}
+
 /// What is heard at a look.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard<'a> {
@@ -57,6 +67,8 @@ pub struct Heard<'a> {
     pub latency: Option<f64>,
     /// Part of them that was refused, or waited for long.
     pub held_back: f64,
+    /// What classes have at the servers, also those that are not accused.
+    pub present: &'a [Present<'a>],
 }
 
 /// Something that was done.
@@ -131,6 +143,7 @@ pub struct Automatic {
     /// Classes that were slowed to others' harm.
     harmful: BTreeMap<String, LeftAlone>,
     trend: Trend,
+    last_resort: LastResort,
     /// What the others take with room, over the SLO.
     usual: Option<f64>,
     looked_at: Option<Timestamp>,
@@ -145,6 +158,7 @@ impl Automatic {
             acquitted: BTreeMap::new(),
             harmful: BTreeMap::new(),
             trend: Trend::default(),
+            last_resort: LastResort::default(),
             usual: None,
             looked_at: None,
         }
@@ -168,8 +182,9 @@ impl Automatic {
                 others,
             })
             .collect();
+        let tried = self.last_resort.look(&pressures, now);
         let culprits: Vec<_> = (heard.culprits.iter().copied())
-            .filter(|it| !self.is_acquitted(it) && !self.is_left_alone(it, now))
+            .filter(|it| self.counts(it, tried, now))
             .collect();
         self.watch(&pressures, now);
         let own = self.own.clone();
@@ -240,13 +255,26 @@ impl Automatic {
         (self.harmful.get(it.class)).is_some_and(|left| left.is_on(now))
     }
 
-    /// Ends the watch over throttles that help.
+    /// Whether a class may be slowed, or is and is accused.
+    fn counts(&self, it: &Culprit<'_>, tried: Tried, now: Timestamp) -> bool {
+        let harmful = self.is_left_alone(it, now);
+        match tried {
+            Tried::NoMore => !it.presumed && !self.is_acquitted(it) && !harmful,
+            Tried::Acquitted => !harmful,
+            Tried::All => true,
+        }
+    }
+
+    /// Ends the watch over throttles that help. A trial is to better the worst that came until its class had drained:
+    /// refusals that only begin when it is set are not of its making.
     fn watch(&mut self, pressures: &[Pressure<'_>], now: Timestamp) {
         for own in self.own.values_mut() {
             let pressure = pressures.iter().find(|it| it.resource == own.resource);
-            let (Some(pressure), Some(before)) = (pressure, own.before) else {
-                continue;
-            };
+            let Some(pressure) = pressure else { continue };
+            if own.drained_at.is_none() {
+                own.trial = own.trial.map(|pain| pain.max(pressure.pain()));
+            }
+            let Some(before) = own.before else { continue };
             let since = own.well_since.unwrap_or(now);
             own.well_since = before.is_helped(pressure).then_some(since);
             if before.is_over(own.well_since, now) {
@@ -309,7 +337,10 @@ impl Automatic {
             own.passing.waits = set.waiting > 0;
             own.passed = set.counters.passed;
             let accused = heard.culprits.iter().filter(|it| it.class == class);
-            own.in_flight = accused.clone().map(|it| it.in_flight).reduce(f64::max);
+            let present = heard.present.iter().filter(|it| it.class == class);
+            let present = present.map(|it| it.in_flight);
+            let in_flight = present.chain(accused.clone().map(|it| it.in_flight));
+            own.in_flight = in_flight.reduce(f64::max);
             own.note_drained(set.counters.ended, now);
             let confidence = accused.filter_map(|it| it.confidence).max();
             if confidence.is_some() {

@@ -2,7 +2,7 @@
 //! again one by one.
 //!
 //! ```text
-//! round     all trials of a resource.  in vain  pain > 0.8 x what it was when the trial was set
+//! round     all trials of a resource.  in vain  pain > 0.8 x the worst from when the trial was set until it had drained
 //! next      no trial is in vain, or each that is has had its time: at its least for 5 s; where 10 % of the others
 //!           are held back, a second is enough
 //! drained   no more than the limit are in flight, or twice as many and one that was let on since has ended (which
@@ -39,7 +39,7 @@ use super::{AutoConfig, Culprit, Eased, Pressure, SETTLE, Standing, Step, WhyRel
 use super::{PATIENCE_MAX, TRIAL_HELPS};
 
 /// Part of the others that is held back from which on a round grows each second.
-const MANY_HELD_BACK: f64 = 0.1;
+pub(super) const MANY_HELD_BACK: f64 = 0.1;
 /// How long a trial stands before the next one then.
 const NEXT: Duration = Duration::from_secs(1);
 /// How long each step is looked at while a class is let go.
@@ -239,6 +239,7 @@ mod tests {
             resource: "db",
             share,
             confidence: None,
+            presumed: false,
             in_flight: 10.0,
             held_back: 0.0,
         }

@@ -1,7 +1,8 @@
 //! Slowing culprits down by itself: what the core's [`Automatic`] is given, and what is done of what it says.
 //!
 //! ```text
-//! findings ──> Culprit              named or suspected; all but those that an operator throttles
+//! findings ──> Culprit              named, suspected or presumed; all but those that an operator throttles
+//! findings ──> Present              what each class has at the servers
 //! series ──> UsedPart               use of the last 5 s
 //! requests ──> Others               p95 of all other classes, and what admission held back of them
 //! throttles ──> Automatic ──> concurrency orders, set by "policy"
@@ -13,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::throttle::{
-    AutoConfig, Automatic, ClassPattern, Culprit, Done, Heard, SetBy, Throttle, UsedPart,
+    AutoConfig, Automatic, ClassPattern, Culprit, Done, Heard, Present, SetBy, Throttle, UsedPart,
 };
 use tidegate_core::time::Timestamp;
 
@@ -120,8 +121,10 @@ impl Policy {
                 capacity: it.capacity,
             })
             .collect();
+        let present = present(found, &orders);
         let heard = Heard {
             culprits: &culprits,
+            present: &present,
             resources: &resources,
             latency: others.latency,
             held_back: others.held_back,
@@ -221,7 +224,7 @@ impl Policy {
         set.or(it.pattern.as_deref()).map(str::to_owned)
     }
 
-    /// What the core is given of a finding; nothing if it is neither named nor suspected, cannot be ordered, or is
+    /// What the core is given of a finding; nothing if it is neither named, suspected nor presumed, cannot be ordered, or is
     /// an operator's already.
     fn culprit<'a>(
         &self,
@@ -231,7 +234,7 @@ impl Policy {
     ) -> Option<Culprit<'a>> {
         let (confidence, share) = match &it.flagged {
             Some((confidence, _)) => (Some(*confidence), it.share),
-            None => (None, it.suspected?),
+            None => (None, it.suspected.or(it.presumed)?),
         };
         let pattern = self.names.pattern(order).ok()?;
         let mut others = standing.iter().filter(|it| it.set_by != SetBy::Policy);
@@ -243,6 +246,7 @@ impl Policy {
             resource: &it.resource,
             share,
             confidence,
+            presumed: it.flagged.is_none() && it.suspected.is_none(),
             in_flight: it.in_progress,
             held_back: 0.0,
         })
@@ -277,6 +281,17 @@ impl Policy {
         }
         Some(PolicyEvent { event, text })
     }
+}
+
+/// What each class has at the servers, by the names that orders have.
+fn present<'a>(found: &[Finding], orders: &'a [Option<String>]) -> Vec<Present<'a>> {
+    let present = found.iter().zip(orders).filter_map(|(it, order)| {
+        Some(Present {
+            class: order.as_deref()?,
+            in_flight: it.in_progress,
+        })
+    });
+    present.collect()
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ fn finding(class: &str, flagged: Option<Confidence>) -> Finding {
         in_progress: 10.0,
         flagged: flagged.map(|sure| (sure, Timestamp::ZERO)),
         suspected: None,
+        presumed: None,
     }
 }
 
@@ -174,6 +175,22 @@ fn a_class_that_is_only_suspected_is_tried_while_others_are_refused() {
 }
 
 #[test]
+fn a_class_that_is_only_presumed_is_tried_when_others_have_been_refused_for_a_while() {
+    let (mut policy, throttling) = (policy(), Throttling::new(10));
+    let found = [Finding {
+        presumed: Some(0.5),
+        ..finding("GET /search?q", None)
+    }];
+    let refused = fare(0.4, 0.3, &|_| 0.0);
+    let mut tried_at = (100..130).filter(|second| {
+        let now = Timestamp::from_millis(1000 * second);
+        let said = act(&mut policy, &found, &full(), refused, &throttling, now);
+        said.iter().any(|it| it.text.contains("on trial"))
+    });
+    assert_eq!(tried_at.next(), Some(115));
+}
+
+#[test]
 fn what_admission_refuses_others_is_enough_to_act() {
     let (mut policy, throttling) = (policy(), Throttling::new(10));
     let found = [finding("GET /search?q", Some(Confidence::Strong))];
@@ -291,12 +308,13 @@ fn a_trial_ends_by_proof_or_in_vain() {
         .collect();
     let [throttled, released] = ["throttled", "released"];
     assert_eq!(said, [throttled, throttled, throttled, throttled, released]);
-    assert_eq!(act(400, Confidence::FromOccupancy), [""; 0]);
-    assert_eq!(act(431, Confidence::FromOccupancy), [throttled]);
+    assert_eq!(act(130, Confidence::FromOccupancy), [""; 0]);
+    // The last resort's second round.
+    assert_eq!(act(136, Confidence::FromOccupancy), [throttled]);
     // Sure by now, so it stays.
-    let stays = (0..6).flat_map(|step| act(436 + 5 * step, Confidence::Strong));
+    let stays = (0..6).flat_map(|step| act(141 + 5 * step, Confidence::Strong));
     assert!(stays.count() > 0);
-    assert_eq!(act(470, Confidence::FromOccupancy), [""; 0]);
+    assert_eq!(act(175, Confidence::FromOccupancy), [""; 0]);
     assert_eq!(limit(&throttling, "GET /slow?"), Some(1));
 }
 

@@ -242,6 +242,7 @@ impl Running {
                     in_progress: self.requests.in_progress(it.class),
                     flagged: since.map(|since| (confidence, *since)),
                     suspected: it.suspected,
+                    presumed: it.presumed,
                 })
             });
             found.collect()
