@@ -9,6 +9,7 @@
 mod accuracy;
 mod admission;
 pub mod arms;
+mod changes;
 mod crash;
 mod culprits_suite;
 mod drive;
@@ -61,6 +62,8 @@ pub const ALL: &[&Experiment] = &[
     &proxy_cost::EXPERIMENT,
     &tail::EXPERIMENT,
     &crash::EXPERIMENT,
+    &changes::reload::EXPERIMENT,
+    &changes::upgrade::EXPERIMENT,
     &admission::response::EXPERIMENT,
     &admission::instant::EXPERIMENT,
     &admission::qos::EXPERIMENT,

@@ -32,6 +32,8 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
         "proxy-cost",
         "tail",
         "crash",
+        "reload",
+        "upgrade",
         "admission",
         "admission-instant",
         "qos",

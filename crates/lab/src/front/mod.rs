@@ -9,6 +9,7 @@
 
 mod agent_check;
 mod apache;
+mod change;
 mod envoy;
 mod haproxy;
 mod layout;
@@ -33,7 +34,7 @@ pub use envoy::EnvoyFilter;
 pub use haproxy::HaproxyBalance;
 pub use layout::{Layout, Load, Server, Site};
 pub use nginx::NginxBalance;
-pub use start::{helpers, start, start_many, start_under};
+pub use start::{helpers, server, start, start_many, start_to_change, start_under};
 pub use throttle::report;
 pub use tidegate::{Throttled, TidegateArm};
 
@@ -125,6 +126,14 @@ pub enum FrontError {
         /// The node.
         node: String,
     },
+    /// It was to change while it runs, and did not.
+    #[error("{name} does not change: {why}")]
+    Unchanged {
+        /// The arm.
+        name: String,
+        /// What it answers, or why it cannot be asked.
+        why: String,
+    },
     /// The place.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
@@ -153,6 +162,8 @@ pub struct FrontEnd {
     /// Tidegate's admin interface.
     pub admin: Option<SocketAddr>,
     name: String,
+    kind: FrontKind,
+    layout: Layout,
     process: Process,
     _folder: start::Folder,
 }

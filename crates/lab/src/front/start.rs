@@ -10,8 +10,8 @@ use crate::cluster::{AgentAt, Cluster, LoadAt, Node, Place, Process, lab};
 
 use super::layout::{Layout, Load, Server, Site};
 use super::{
-    FrontEnd, FrontError, FrontKind, HaproxyBalance, SiteTargets, TidegateArm, apache, envoy,
-    haproxy, nginx, ports, programs, ready, throttle, tidegate, two_sided,
+    FrontEnd, FrontError, FrontKind, HaproxyBalance, SiteTargets, TidegateArm, apache, change,
+    envoy, haproxy, nginx, ports, programs, ready, throttle, tidegate, two_sided,
 };
 
 /// Front-ends that this process has started: each has a folder of its own.
@@ -51,12 +51,25 @@ pub fn start_under(
     under: &[String],
 ) -> Result<FrontEnd, FrontError> {
     let starter = Starter {
-        place,
-        kind,
-        sites,
-        cluster,
         under,
-        front_ends: 1,
+        ..Starter::new(place, kind, sites_of(kind, sites, cluster)?, cluster)
+    };
+    starter.spawn(starter.ports(1)?[0])?.ready(&starter)
+}
+
+/// One that will be changed while it runs, before any servers; where a program has a master process for that, with one.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_to_change(
+    place: &Place,
+    kind: &FrontKind,
+    sites: Vec<Site>,
+    cluster: &Cluster,
+) -> Result<FrontEnd, FrontError> {
+    let starter = Starter {
+        changes: true,
+        ..Starter::new(place, kind, sites, cluster)
     };
     starter.spawn(starter.ports(1)?[0])?.ready(&starter)
 }
@@ -73,12 +86,8 @@ pub fn start_many(
     front_ends: u32,
 ) -> Result<Vec<FrontEnd>, FrontError> {
     let starter = Starter {
-        place,
-        kind,
-        sites,
-        cluster,
-        under: &[],
         front_ends,
+        ..Starter::new(place, kind, sites_of(kind, sites, cluster)?, cluster)
     };
     let ports = starter.ports(front_ends as usize)?;
     let spawned: Vec<_> = ports
@@ -98,10 +107,12 @@ type Ports = [SocketAddr; 2];
 struct Starter<'a> {
     place: &'a Place,
     kind: &'a FrontKind,
-    sites: &'a [SiteTargets],
+    sites: Vec<Site>,
     cluster: &'a Cluster,
     under: &'a [String],
     front_ends: u32,
+    /// Whether it is changed while it runs.
+    changes: bool,
 }
 
 /// A process that was started and may not proxy yet.
@@ -111,7 +122,20 @@ struct Spawned {
     folder: Folder,
 }
 
-impl Starter<'_> {
+impl<'a> Starter<'a> {
+    /// Of one process.
+    fn new(place: &'a Place, kind: &'a FrontKind, sites: Vec<Site>, cluster: &'a Cluster) -> Self {
+        Self {
+            place,
+            kind,
+            sites,
+            cluster,
+            under: &[],
+            front_ends: 1,
+            changes: false,
+        }
+    }
+
     /// Ports without a listener, each once.
     fn ports(&self, front_ends: usize) -> Result<Vec<Ports>, FrontError> {
         let pair = |_| {
@@ -137,7 +161,10 @@ impl Starter<'_> {
         let program = programs::find(self.kind.program()).map_err(FrontError::Absent)?;
         let folder = Folder::make(self.cluster.folder())?;
         let layout = self.layout(ports, folder.path.clone())?;
-        let arguments = write_config(self.kind, &layout)?;
+        let mut arguments = write_config(self.kind, &layout)?;
+        if self.changes {
+            arguments.extend(change::master(self.kind));
+        }
         let mut command = match self.under.split_first() {
             None => self.place.command(&program),
             Some((first, rest)) => {
@@ -156,20 +183,10 @@ impl Starter<'_> {
     }
 
     fn layout(&self, [listen, admin]: Ports, folder: PathBuf) -> Result<Layout, FrontError> {
-        let site = |site: &SiteTargets| {
-            let servers = site
-                .nodes
-                .iter()
-                .map(|node| server(self.kind, site, self.cluster, *node));
-            Ok::<_, FrontError>(Site {
-                name: site.name.clone(),
-                servers: servers.collect::<Result<_, _>>()?,
-            })
-        };
         Ok(Layout {
             listen,
             admin,
-            sites: self.sites.iter().map(site).collect::<Result<_, _>>()?,
+            sites: self.sites.clone(),
             resources: resources(self.kind, self.cluster)?,
             front_ends: self.front_ends,
             folder,
@@ -221,6 +238,8 @@ impl Spawned {
             address: listen,
             admin: tidegate.then_some(self.layout.admin),
             name,
+            kind: starter.kind.clone(),
+            layout: self.layout,
             process: self.process,
             _folder: self.folder,
         })
@@ -248,7 +267,7 @@ pub fn helpers(kind: &FrontKind, cluster: &Cluster) -> Result<Vec<Process>, Fron
 }
 
 /// Writes the configuration; the program's arguments.
-fn write_config(kind: &FrontKind, layout: &Layout) -> Result<Vec<String>, FrontError> {
+pub(super) fn write_config(kind: &FrontKind, layout: &Layout) -> Result<Vec<String>, FrontError> {
     let root = rustix::process::geteuid().is_root();
     let user = |user| root.then_some(user);
     let write = |name: &str, text: String| {
@@ -310,9 +329,30 @@ fn told(process: &Process, folder: &Path) -> String {
     )
 }
 
-fn server(
+/// Sites with what a front-end of this kind knows of their nodes.
+fn sites_of(
     kind: &FrontKind,
-    site: &SiteTargets,
+    targets: &[SiteTargets],
+    cluster: &Cluster,
+) -> Result<Vec<Site>, FrontError> {
+    let site = |site: &SiteTargets| {
+        let nodes = site.nodes.iter();
+        let servers = nodes.map(|node| server(kind, &site.name, cluster, *node));
+        Ok(Site {
+            name: site.name.clone(),
+            servers: servers.collect::<Result<_, FrontError>>()?,
+        })
+    };
+    targets.iter().map(site).collect()
+}
+
+/// What a front-end of this kind knows of a node that serves this site.
+///
+/// # Errors
+/// If the node has not the agent that the front-end reads.
+pub fn server(
+    kind: &FrontKind,
+    site: &str,
     cluster: &Cluster,
     node: usize,
 ) -> Result<Server, FrontError> {
@@ -331,7 +371,7 @@ fn server(
     };
     let agent_check = SocketAddr::new(node.address.ip(), AGENT_CHECK_PORT);
     Ok(Server {
-        name: format!("{}-{}", site.name, node.name),
+        name: format!("{site}-{}", node.name),
         address: node.address,
         load,
         agent_check: kind.needs_agent_check().then_some(agent_check),

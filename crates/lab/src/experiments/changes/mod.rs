@@ -1,0 +1,221 @@
+//! Front-ends that change while they run: `reload` gives them other servers, `upgrade` another process.
+//!
+//! ```text
+//! CPU 0   front-end, load generators, those that change it
+//! CPU 1   nodes with the test server
+//! ```
+//!
+//! All arms stand in turn within a round, and an arm that changes is compared with the same one that does not, in the
+//! same round. HAProxy is changed as its manual says, by SIGUSR2 to its master (`-W`), and not as often: it starts a process
+//! for each change.
+
+pub(super) mod reload;
+mod shuffle;
+mod tunnels;
+pub(super) mod upgrade;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate_core::time::Timestamp;
+use tidegate_remote::clock;
+
+use crate::cluster::{Cluster, Mode};
+use crate::front::{self, FrontKind, HaproxyBalance, Site};
+use crate::load::StreamResult;
+use crate::results::Report;
+
+use super::measured::Measured;
+use super::plan::Arm;
+use super::report::{ExperimentFindings, report_of};
+use super::{Experiment, ExperimentError, Lab, arms};
+
+/// How long an arm takes to come up and to go, about.
+const SET_UP: Duration = Duration::from_secs(2);
+
+/// An arm, and how often it is changed.
+#[derive(Clone, Debug)]
+struct Changed {
+    arm: Arm,
+    /// Time between two changes; none: it stays as it is.
+    every: Option<Duration>,
+}
+
+impl Changed {
+    /// An arm that is left alone.
+    fn never(kind: FrontKind) -> Self {
+        Self {
+            arm: Arm::of(kind),
+            every: None,
+        }
+    }
+
+    /// The same under another name, changed so often.
+    fn each(mut self, name: &str, every: Duration) -> Self {
+        self.arm.name = name.into();
+        self.every = Some(every);
+        self
+    }
+}
+
+fn auto() -> Changed {
+    Changed::never(arms::auto().kind)
+}
+
+fn haproxy() -> Changed {
+    Changed::never(FrontKind::Haproxy(HaproxyBalance::LeastConn))
+}
+
+/// A site that these nodes serve.
+fn site(
+    name: &str,
+    nodes: Range<usize>,
+    arm: &Changed,
+    cluster: &Cluster,
+) -> Result<Site, ExperimentError> {
+    let server = |node| front::server(&arm.arm.kind, name, cluster, node);
+    Ok(Site {
+        name: name.into(),
+        servers: nodes.map(server).collect::<Result<_, _>>()?,
+    })
+}
+
+/// What both experiments do with their arms.
+struct Rounds<'a> {
+    lab: &'a Lab,
+    cluster: &'a Cluster,
+    measured: Measured,
+}
+
+/// What a run of an arm has measured: figures for the table, and everything.
+struct Figures {
+    table: Vec<(&'static str, f64)>,
+    raw: Value,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(lab: &'a Lab, cluster: &'a Cluster) -> Result<Self, ExperimentError> {
+        if cluster.mode() == Mode::Loopback {
+            let why =
+                "front-ends that change need namespaces mode: sockets and processes are counted";
+            return Err(ExperimentError::Unfit(why.into()));
+        }
+        Ok(Self {
+            lab,
+            cluster,
+            measured: Measured {
+                mode: cluster.mode().name().into(),
+                emulated: cluster.emulated(),
+                ..Measured::default()
+            },
+        })
+    }
+
+    /// Runs the arms that are there, in turn.
+    fn run(
+        &mut self,
+        arms: &[Changed],
+        rounds: u32,
+        one: impl Fn(&Lab, &Cluster, &Changed) -> Result<Figures, ExperimentError>,
+    ) {
+        let mut present = Vec::new();
+        for arm in arms {
+            if !self.lab.part.has_arm(&arm.arm.name) {
+                continue;
+            }
+            let note = match front::available(&arm.arm.kind) {
+                Ok(version) => {
+                    present.push(arm);
+                    format!("Version: {version}.")
+                }
+                Err(why) => format!("SKIPPED {}: {why}", arm.arm.name),
+            };
+            if !self.measured.notes.contains(&note) {
+                self.measured.notes.push(note);
+            }
+        }
+        for round in 0..rounds {
+            for arm in &present {
+                let name = &arm.arm.name;
+                let text = format!("{name} round {}", round + 1);
+                self.lab.progress.message(&text);
+                match one(self.lab, self.cluster, arm) {
+                    Ok(figures) => self.take(name, round, figures),
+                    Err(error) => self.measured.notes.push(format!("FAILED {text}: {error}")),
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, arm: &str, round: u32, figures: Figures) {
+        let table = self.measured.table.entry(arm.into()).or_default();
+        for (metric, value) in figures.table {
+            table.entry(metric.into()).or_default().push(value);
+        }
+        self.measured
+            .raw
+            .push(json!({ "arm": arm, "round": round, "run": figures.raw }));
+    }
+
+    fn report(
+        self,
+        experiment: &Experiment,
+        arms: &[Changed],
+        findings: impl Fn(&super::judge::Table) -> ExperimentFindings,
+        started: Timestamp,
+    ) -> Result<Report, ExperimentError> {
+        let measured = self.measured;
+        if measured.table.is_empty() {
+            return Err(ExperimentError::Nothing(measured.notes.join("; ")));
+        }
+        let arms: Vec<_> = arms.iter().map(|it| it.arm.clone()).collect();
+        let findings = findings(&measured.table);
+        let took = clock::now().since(started);
+        Ok(report_of(
+            experiment, self.lab, &arms, measured, findings, took,
+        ))
+    }
+}
+
+/// What is said of every load.
+fn load_figures(total: &StreamResult) -> Vec<(&'static str, f64)> {
+    vec![
+        ("requests", total.offered as f64),
+        ("failed", (total.failed + total.refused) as f64),
+        ("p50_ms", total.p50_ms),
+        ("p99_ms", total.p99_ms),
+        ("p999_ms", total.p999_ms),
+    ]
+}
+
+/// Does something each time that it is due, so many times at the most, until the end; how long each took.
+fn repeat(
+    every: Duration,
+    end: Timestamp,
+    mut act: impl FnMut() -> Result<(), ExperimentError>,
+) -> Result<Vec<Duration>, ExperimentError> {
+    let mut took = Vec::new();
+    let mut due = clock::now();
+    while due < end {
+        clock::sleep_until(due);
+        let begun = clock::now();
+        act()?;
+        took.push(clock::now().since(begun));
+        // What takes longer than its turn is not made up for.
+        due = (due + every).max(begun);
+    }
+    Ok(took)
+}
+
+/// How many changes there were, and the mean and greatest time that one took.
+fn change_figures(took: &[Duration]) -> Vec<(&'static str, f64)> {
+    let ms = |it: Duration| it.as_secs_f64() * 1e3;
+    let sum: Duration = took.iter().sum();
+    let count = took.len();
+    vec![
+        ("changes", count as f64),
+        ("change_mean_ms", ms(sum) / (count as f64).max(1.0)),
+        ("change_max_ms", took.iter().max().copied().map_or(0.0, ms)),
+    ]
+}
