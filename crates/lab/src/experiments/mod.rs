@@ -64,6 +64,7 @@ pub const ALL: &[&Experiment] = &[
     &crash::EXPERIMENT,
     &changes::reload::EXPERIMENT,
     &changes::upgrade::EXPERIMENT,
+    &changes::discovery::EXPERIMENT,
     &admission::response::EXPERIMENT,
     &admission::instant::EXPERIMENT,
     &admission::qos::EXPERIMENT,

@@ -34,6 +34,7 @@ fn every_experiment_of_the_papers_and_of_the_design_is_there() {
         "crash",
         "reload",
         "upgrade",
+        "discovery",
         "admission",
         "admission-instant",
         "qos",

@@ -5,9 +5,10 @@
 //! seconds by HTTP, three failures down and two successes up (the defaults of `check`). The
 //! agent check asks each two seconds, its default, and the answer scales the server's weight.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::layout::{IDLE, Layout, Server, Site, push};
+use super::layout::{Discovered, IDLE, Layout, Server, Site, push};
 
 /// How HAProxy balances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,9 @@ pub enum HaproxyBalance {
 /// Requests at a server at once, of all front-ends together where that is possible: a node has a part
 /// of one CPU, so one request is served and the next one is at hand.
 const MAXCONN: u32 = 2;
+
+/// Servers of a site that a name server may name.
+const FOUND_MAX: usize = 16;
 
 impl HaproxyBalance {
     fn keyword(self) -> &'static str {
@@ -96,8 +100,19 @@ frontend in
     }
     for site in &layout.sites {
         backend(&mut text, site, balance, layout.front_ends);
+        if let Some(Discovered::Dns { server, .. }) = &site.discovered {
+            resolvers(&mut text, *server);
+        }
     }
     text
+}
+
+/// The name server, asked each second; what was answered holds as long as by default.
+fn resolvers(text: &mut String, server: SocketAddr) {
+    push(
+        text,
+        format_args!("resolvers lab\n    nameserver one {server}\n    timeout resolve 1s"),
+    );
 }
 
 fn backend(text: &mut String, site: &Site, balance: HaproxyBalance, front_ends: u32) {
@@ -114,6 +129,15 @@ fn backend(text: &mut String, site: &Site, balance: HaproxyBalance, front_ends: 
         push(
             text,
             format_args!("    server {name} {address} check{more}"),
+        );
+    }
+    if let Some(Discovered::Dns { port, .. }) = site.discovered {
+        let name = Discovered::NAME;
+        push(
+            text,
+            format_args!(
+                "    server-template found {FOUND_MAX} {name}:{port} check resolvers lab init-addr none"
+            ),
         );
     }
 }

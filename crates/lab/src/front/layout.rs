@@ -34,6 +34,39 @@ pub struct Site {
     pub name: String,
     /// Its servers.
     pub servers: Vec<Server>,
+    /// Where more of them come from while it runs.
+    pub discovered: Option<Discovered>,
+}
+
+/// Where servers come from while a front-end runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Discovered {
+    /// A watched file.
+    File(PathBuf),
+    /// The addresses of a name, [`Discovered::NAME`].
+    Dns {
+        /// The name server that is asked.
+        server: SocketAddr,
+        /// Of all servers.
+        port: u16,
+    },
+}
+
+impl Discovered {
+    /// The name that is asked for.
+    pub const NAME: &str = "shop.lab";
+}
+
+impl Site {
+    /// A site with these servers and no others.
+    #[must_use]
+    pub fn of(name: &str, servers: Vec<Server>) -> Self {
+        Self {
+            name: name.into(),
+            servers,
+            discovered: None,
+        }
+    }
 }
 
 /// A server of one site.
@@ -114,14 +147,11 @@ pub(super) mod sample {
             admin: SocketAddr::from(([127, 0, 0, 1], 9900)),
             folder: "/run/lab".into(),
             sites: vec![
-                Site {
-                    name: "shop".into(),
-                    servers: vec![server("shop-n1", 11, udp), server("shop-n2", 12, shm)],
-                },
-                Site {
-                    name: "blog".into(),
-                    servers: vec![server("blog-n1", 11, Load::None)],
-                },
+                Site::of(
+                    "shop",
+                    vec![server("shop-n1", 11, udp), server("shop-n2", 12, shm)],
+                ),
+                Site::of("blog", vec![server("blog-n1", 11, Load::None)]),
             ],
             resources: Vec::new(),
             front_ends: 2,

@@ -32,7 +32,7 @@ use crate::cluster::{Cluster, ClusterError, Mode, Process};
 pub use agent_check::{AgentCheckArgs, run as agent_check};
 pub use envoy::EnvoyFilter;
 pub use haproxy::HaproxyBalance;
-pub use layout::{Layout, Load, Server, Site};
+pub use layout::{Discovered, Layout, Load, Server, Site};
 pub use nginx::NginxBalance;
 pub use start::{helpers, server, start, start_many, start_to_change, start_under};
 pub use throttle::report;

@@ -338,10 +338,8 @@ fn sites_of(
     let site = |site: &SiteTargets| {
         let nodes = site.nodes.iter();
         let servers = nodes.map(|node| server(kind, &site.name, cluster, *node));
-        Ok(Site {
-            name: site.name.clone(),
-            servers: servers.collect::<Result<_, FrontError>>()?,
-        })
+        let servers = servers.collect::<Result<_, FrontError>>()?;
+        Ok(Site::of(&site.name, servers))
     };
     targets.iter().map(site).collect()
 }

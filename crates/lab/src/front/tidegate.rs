@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::layout::{Layout, Load, Server, push};
+use super::layout::{Discovered, Layout, Load, Server, push};
 
 /// One way to run Tidegate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +161,9 @@ timeout = \"{}\"
         for server in &site.servers {
             node(&mut text, server, &format!("site = \"{name}\""));
         }
+        if let Some(discovered) = &site.discovered {
+            discover(&mut text, name, discovered);
+        }
     }
     for resource in &layout.resources {
         node(&mut text, resource, "role = \"resource\"");
@@ -179,6 +182,23 @@ fn node(text: &mut String, server: &Server, what_for: &str) {
             load(&server.load)
         ),
     );
+}
+
+/// More nodes of a site, from a source that is looked at each second.
+fn discover(text: &mut String, site: &str, discovered: &Discovered) {
+    let source = match discovered {
+        Discovered::File(path) => format!("file = \"{}\"", path.display()),
+        Discovered::Dns { port, .. } => format!("dns = \"{}\"\nport = {port}", Discovered::NAME),
+    };
+    push(
+        text,
+        format_args!(
+            "\n[[discover]]\nname = \"{site}\"\nsite = \"{site}\"\nrefresh = \"1s\"\n{source}"
+        ),
+    );
+    if let Discovered::Dns { server, .. } = discovered {
+        push(text, format_args!("\n[dns]\nservers = [\"{server}\"]"));
+    }
 }
 
 fn policy(arm: &TidegateArm) -> String {
@@ -235,6 +255,20 @@ mod tests {
             text.contains("\n[culprits]\nautomatic = true\n\n[[site]]\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_site_has_the_nodes_of_a_source() {
+        let mut layout = sample::single();
+        layout.sites[0].servers.clear();
+        layout.sites[0].discovered = Some(Discovered::Dns {
+            server: SocketAddr::from(([10, 77, 0, 1], 5300)),
+            port: 8000,
+        });
+        let text = config(&layout, &TidegateArm::blind("auto"));
+        let end = "\n[[discover]]\nname = \"shop\"\nsite = \"shop\"\nrefresh = \"1s\"\ndns = \"shop.lab\"\nport = 8000\n\
+                   \n[dns]\nservers = [\"10.77.0.1:5300\"]\n";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Front-ends that change while they run: `reload` gives them other servers, `upgrade` another process.
+//! Front-ends that change while they run: `reload` gives them other servers, `upgrade` another process, and `discovery` has them
+//! find their servers.
 //!
 //! ```text
 //! CPU 0   front-end, load generators, those that change it
@@ -9,6 +10,8 @@
 //! same round. HAProxy is changed as its manual says, by SIGUSR2 to its master (`-W`), and not as often: it starts a process
 //! for each change.
 
+pub(super) mod discovery;
+mod name_server;
 pub(super) mod reload;
 mod shuffle;
 mod tunnels;
@@ -75,10 +78,8 @@ fn site(
     cluster: &Cluster,
 ) -> Result<Site, ExperimentError> {
     let server = |node| front::server(&arm.arm.kind, name, cluster, node);
-    Ok(Site {
-        name: name.into(),
-        servers: nodes.map(server).collect::<Result<_, _>>()?,
-    })
+    let servers = nodes.map(server).collect::<Result<_, _>>()?;
+    Ok(Site::of(name, servers))
 }
 
 /// What both experiments do with their arms.

@@ -118,10 +118,7 @@ mod tests {
 
     #[test]
     fn no_site_ever_has_fewer_servers_than_at_the_start_and_none_serves_twice() {
-        let site = |name: &str, numbers: [u16; 3]| Site {
-            name: name.into(),
-            servers: numbers.map(server).into(),
-        };
+        let site = |name: &str, numbers: [u16; 3]| Site::of(name, numbers.map(server).into());
         let sites = vec![site("shop", [1, 2, 3]), site("blog", [4, 5, 6])];
         let mut shuffle = Shuffle::new(sites, vec![server(7), server(8)], 1);
         let (mut moved, mut re_addressed) = (BTreeSet::new(), 0);

@@ -140,10 +140,7 @@ fn start(cluster: &Cluster, changed: &Changed, echo: &Echo) -> Result<FrontEnd, 
         load: Load::None,
         agent_check: None,
     };
-    let tunnels = Site {
-        name: TUNNEL_SITE.into(),
-        servers: vec![echo],
-    };
+    let tunnels = Site::of(TUNNEL_SITE, vec![echo]);
     let sites = vec![site(SITE, 0..NODES, changed, cluster)?, tunnels];
     let kind = &changed.arm.kind;
     Ok(front::start_to_change(
