@@ -5,7 +5,7 @@
 //! answer     ID  0x8580 or with an error code, the question again, one record of 16 bytes per address, TTL 1 s
 //! ```
 //!
-//! Questions for other types than A are answered with no record: there is none. What it does not know: who asks.
+//! Questions for other types than A are answered with no record: there is none. What it does not know: what asks.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
