@@ -5,13 +5,13 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use support::client::ask_for_ever;
 use support::server::server;
 use support::{FrontEnd, Process, eventually, folder, tidegate};
 
@@ -132,30 +132,6 @@ fn write_text(folder: &Path, text: &str) {
     std::fs::rename(new, folder.join("nodes.json")).unwrap();
 }
 
-/// Asks over one connection until the test says enough.
-fn ask_for_ever(front_end: SocketAddr, enough: &AtomicBool, asked: &AtomicUsize) {
-    let mut stream = TcpStream::connect(front_end).unwrap();
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    while !enough.load(Ordering::Relaxed) {
-        stream
-            .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
-            .unwrap();
-        let (mut head, mut length) = (String::new(), 0);
-        while !head.ends_with("\r\n\r\n") {
-            let before = head.len();
-            assert_ne!(reader.read_line(&mut head).unwrap(), 0, "cut: {head}");
-            let line = head[before..].to_ascii_lowercase();
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
-        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-        asked.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn nodes_of_a_file_come_and_go_under_load_without_a_failed_request() {
     let [a, b, c] = ["a", "b", "c"].map(server);
@@ -166,7 +142,7 @@ fn nodes_of_a_file_come_and_go_under_load_without_a_failed_request() {
     let front_end = scene.front_end.address;
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| ask_for_ever(front_end, &enough, &asked)))
+            .map(|_| scope.spawn(|| ask_for_ever(front_end, "a", &enough, &asked)))
             .collect();
         for _ in 0..5 {
             for nodes in [&[a, b, c][..], &[b, c], &[a, c], &[a, b]] {
@@ -620,7 +596,7 @@ fn a_source_takes_the_place_of_nodes_of_the_file_without_a_failed_request() {
     let (enough, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
     let front_end = scene.front_end.address;
     std::thread::scope(|scope| {
-        let client = scope.spawn(|| ask_for_ever(front_end, &enough, &asked));
+        let client = scope.spawn(|| ask_for_ever(front_end, "a", &enough, &asked));
         for (text, nodes) in [(&source, &[a, b][..]), (&node, &[a])]
             .iter()
             .cycle()

@@ -34,10 +34,10 @@ use crate::results::{Axis, Report};
 
 use super::super::judge::{Table, at_most, median};
 use super::super::report::{ExperimentFindings, Sketch};
-use super::super::{Experiment, ExperimentError, Lab, Scale, arms, workload};
+use super::super::{Experiment, ExperimentError, Lab, Scale, arms};
 use super::super::{drive, plan::Arm};
 use super::name_server::{NameServer, Reply};
-use super::{Changed, Figures, Rounds, SET_UP, haproxy, load_figures};
+use super::{Changed, Figures, WARM_UP, carry_out, estimated, haproxy, load_figures};
 
 /// See the module.
 pub(in super::super) const EXPERIMENT: Experiment = Experiment {
@@ -57,7 +57,6 @@ const HAPROXY_DNS: &str = "haproxy, dns";
 const SITE: &str = "shop";
 /// Requests per second; six servers bear about 1000, and one about 170.
 const RATE: f64 = 100.0;
-const WARM_UP: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(5);
 const WINDOW: Duration = Duration::from_millis(100);
 /// Between two looks at the source and at the servers.
@@ -68,8 +67,6 @@ const FLAP: Duration = Duration::from_secs(1);
 const NOWHERE: [u8; 3] = [201, 202, 203];
 /// CPU time after which a server has worked.
 const WORKED: Duration = Duration::from_millis(2);
-const ROUNDS: u32 = 2;
-
 /// What the source does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -172,18 +169,11 @@ fn all() -> Vec<Changed> {
 }
 
 fn estimate(scale: Scale) -> Duration {
-    let run = SET_UP + WARM_UP + length(scale);
-    Duration::from_secs(3) + run * all().len() as u32 * ROUNDS
+    estimated(&all(), length(scale))
 }
 
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
-    let started = clock::now();
-    let mut plan = workload::cluster(&[]);
-    plan.mode = lab.mode;
-    let cluster = Cluster::start(&plan)?;
-    let mut rounds = Rounds::new(lab, &cluster)?;
-    rounds.run(&all(), ROUNDS, one);
-    rounds.report(&EXPERIMENT, &all(), findings, started)
+    carry_out(lab, &EXPERIMENT, &[], &all(), one, findings)
 }
 
 /// The source of an arm.

@@ -24,16 +24,23 @@ use serde_json::{Value, json};
 use tidegate_core::time::Timestamp;
 use tidegate_remote::clock;
 
-use crate::cluster::{Cluster, Mode};
+use crate::cluster::{AgentPlan, Cluster, Mode};
 use crate::front::{self, FrontKind, HaproxyBalance, Site};
 use crate::load::StreamResult;
 use crate::results::Report;
 
+use super::judge::Table;
 use super::measured::Measured;
 use super::plan::Arm;
 use super::report::{ExperimentFindings, report_of};
-use super::{Experiment, ExperimentError, Lab, arms};
+use super::{Experiment, ExperimentError, Lab, arms, workload};
 
+/// Of every experiment here.
+const ROUNDS: u32 = 2;
+/// Of every load, before anything counts and changes.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// How long the cluster takes to come up, about.
+const CLUSTER: Duration = Duration::from_secs(3);
 /// How long an arm takes to come up and to go, about.
 const SET_UP: Duration = Duration::from_secs(2);
 
@@ -117,7 +124,6 @@ impl<'a> Rounds<'a> {
     fn run(
         &mut self,
         arms: &[Changed],
-        rounds: u32,
         one: impl Fn(&Lab, &Cluster, &Changed) -> Result<Figures, ExperimentError>,
     ) {
         let mut present = Vec::new();
@@ -136,7 +142,7 @@ impl<'a> Rounds<'a> {
                 self.measured.notes.push(note);
             }
         }
-        for round in 0..rounds {
+        for round in 0..ROUNDS {
             for arm in &present {
                 let name = &arm.arm.name;
                 let text = format!("{name} round {}", round + 1);
@@ -163,7 +169,7 @@ impl<'a> Rounds<'a> {
         self,
         experiment: &Experiment,
         arms: &[Changed],
-        findings: impl Fn(&super::judge::Table) -> ExperimentFindings,
+        findings: impl Fn(&Table) -> ExperimentFindings,
         started: Timestamp,
     ) -> Result<Report, ExperimentError> {
         let measured = self.measured;
@@ -177,6 +183,29 @@ impl<'a> Rounds<'a> {
             experiment, self.lab, &arms, measured, findings, took,
         ))
     }
+}
+
+/// Runs the arms on a cluster whose nodes have these agents.
+fn carry_out(
+    lab: &Lab,
+    experiment: &Experiment,
+    agents: &[AgentPlan],
+    arms: &[Changed],
+    one: impl Fn(&Lab, &Cluster, &Changed) -> Result<Figures, ExperimentError>,
+    findings: impl Fn(&Table) -> ExperimentFindings,
+) -> Result<Report, ExperimentError> {
+    let started = clock::now();
+    let mut plan = workload::cluster(agents);
+    plan.mode = lab.mode;
+    let cluster = Cluster::start(&plan)?;
+    let mut rounds = Rounds::new(lab, &cluster)?;
+    rounds.run(arms, one);
+    rounds.report(experiment, arms, findings, started)
+}
+
+/// How long all arms take with a load of this length, about.
+fn estimated(arms: &[Changed], length: Duration) -> Duration {
+    CLUSTER + (SET_UP + WARM_UP + length) * arms.len() as u32 * ROUNDS
 }
 
 /// What is said of every load.

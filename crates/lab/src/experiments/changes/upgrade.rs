@@ -28,7 +28,8 @@ use super::super::report::{ExperimentFindings, Sketch};
 use super::super::{Experiment, ExperimentError, Lab, Scale, arms, drive, workload};
 use super::tunnels::{self, Echo, Tunnels};
 use super::{
-    Changed, Figures, Rounds, SET_UP, auto, change_figures, haproxy, load_figures, repeat, site,
+    Changed, Figures, WARM_UP, auto, carry_out, change_figures, estimated, haproxy, load_figures,
+    repeat, site,
 };
 
 /// See the module.
@@ -54,7 +55,6 @@ const PER_REQUEST: u32 = 8;
 const THINK: Duration = Duration::from_millis(50);
 const TUNNELS: usize = 20;
 const TUNNEL_SITE: &str = "tunnel";
-const WARM_UP: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_millis(300);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -68,8 +68,6 @@ fn length(scale: Scale) -> Duration {
     scale.pick(Duration::from_secs(8), Duration::from_secs(32))
 }
 
-const ROUNDS: u32 = 2;
-
 fn all() -> Vec<Changed> {
     vec![
         auto(),
@@ -80,22 +78,17 @@ fn all() -> Vec<Changed> {
 }
 
 fn estimate(scale: Scale) -> Duration {
-    let run = SET_UP + WARM_UP + length(scale);
-    Duration::from_secs(3) + run * all().len() as u32 * ROUNDS
+    estimated(&all(), length(scale))
 }
 
 fn run(lab: &Lab) -> Result<Report, ExperimentError> {
-    let started = clock::now();
-    let mut plan = workload::cluster(&[arms::beside_agent()]);
-    plan.mode = lab.mode;
-    let cluster = Cluster::start(&plan)?;
-    let mut rounds = Rounds::new(lab, &cluster)?;
-    rounds.run(&all(), ROUNDS, one);
-    rounds.report(
+    carry_out(
+        lab,
         &EXPERIMENT,
+        &[arms::beside_agent()],
         &all(),
+        one,
         |table| findings(table, lab.scale),
-        started,
     )
 }
 
