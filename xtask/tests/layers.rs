@@ -23,7 +23,7 @@ const CRATES: &[(&str, Layers)] = &[
                 "stats",
                 "time",
             ],
-            &["request", "retry_budget", "units"],
+            &["moves", "request", "retry_budget", "units"],
             &["classes", "load"],
             &["culprits", "policy"],
             &["admission", "throttle"],

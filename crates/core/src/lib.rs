@@ -17,6 +17,7 @@
 //! * [`picker`]: data plane; asks both for each request.
 //! * [`classes`]: which requests are alike, and what they are called.
 //! * [`culprits`]: which classes of requests explain the load of a resource.
+//! * [`moves`]: nodes that change their site, by words that front-ends share.
 //! * [`places`]: tables that grow while they are read.
 //! * [`retry_budget`]: which failed requests may be tried again.
 //! * [`stats`]: quantile, median and mean, as all crates take them.
@@ -30,6 +31,7 @@ pub mod culprits;
 pub mod director;
 pub mod ids;
 pub mod load;
+pub mod moves;
 pub mod picker;
 pub mod places;
 pub mod policy;
