@@ -13,13 +13,14 @@ use std::time::Duration;
 use namespaces::{Hosts, Kept, NODE_SECOND, NODE_V4, PATIENT, PORT};
 use tidegate_core::load::Rung;
 use tidegate_core::record::AGGREGATE_LINES;
+use tidegate_core::time::{Timestamp, nanos};
 use tidegate_node::{Agent, AgentConfig, AgentError, AgentHandle, RUNGS};
-use tidegate_remote::Region;
 use tidegate_remote::kernel::{KernelResponder, pass_at, uninstall};
 use tidegate_remote::shm::ShmRegion;
 use tidegate_remote::udp::UdpRegion;
 use tidegate_remote::udp::key_file::NodeKey;
 use tidegate_remote::udp::wire::{Reply, Request, Status, Verb, message_bytes};
+use tidegate_remote::{LATE_MAX, Refusal, Region, RegionError, clock};
 
 /// An answer that has not come by then is lost.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -72,14 +73,14 @@ fn at(address: &str) -> SocketAddr {
 }
 
 /// A handle by each way.
-fn ways(hosts: &Hosts, key: &NodeKey) -> Vec<(&'static str, Box<dyn Region + Send>)> {
+fn ways(hosts: &Hosts, key: &NodeKey, shm: &str) -> Vec<(&'static str, Box<dyn Region + Send>)> {
     let udp = |address: &str| UdpRegion::connect(at(address), key.key.clone(), PATIENT).unwrap();
     let front = |address: &str| Box::new(hosts.at_front(|| udp(address)));
     vec![
         ("XDP", front(NODE_V4)),
         ("TC", front(NODE_SECOND)),
         ("responder", Box::new(hosts.at_node(|| udp(NODE_V4)))),
-        ("shared memory", Box::new(ShmRegion::new(&path("ways")))),
+        ("shared memory", Box::new(ShmRegion::new(&path(shm)))),
     ]
 }
 
@@ -107,7 +108,7 @@ fn additions_by_all_four_ways_add_up_in_one_epoch() {
     for answers in ["node0 (xdp_generic)", "node1 (tc)"] {
         assert!(why.contains(answers), "{why}");
     }
-    let mut handles = ways(&hosts, &key);
+    let mut handles = ways(&hosts, &key, "ways");
     let before = epoch(&mut handles);
     let mut seen = std::thread::scope(|scope| {
         let add = |way: &mut Box<dyn Region + Send>| {
@@ -136,9 +137,33 @@ fn additions_by_all_four_ways_add_up_in_one_epoch() {
     // Another life of the agent: it shows by every way at once.
     drop(agent);
     let _agent = start();
-    assert_ne!(epoch(&mut ways(&hosts, &key)), before);
-    for (name, way) in &mut ways(&hosts, &key) {
+    assert_ne!(epoch(&mut ways(&hosts, &key, "ways")), before);
+    for (name, way) in &mut ways(&hosts, &key, "ways") {
         assert_eq!(way.fetch_and_add(WORD, 0).unwrap(), 0, "{name}");
+    }
+}
+
+#[test]
+fn word_0_is_one_word_by_whichever_way_it_is_swapped_and_read() {
+    let Some(hosts) = hosts() else { return };
+    let key = NodeKey::random("n1").unwrap();
+    let _other = hosts.at_node(|| pass_at("node1").unwrap());
+    let _agent = agent(&hosts, &RUNGS, &key, Some(path("first")));
+    let mut ways = ways(&hosts, &key, "first");
+    for turn in 0..ways.len() {
+        let held = turn as u64;
+        for (name, way) in &mut ways {
+            let told = way.read(AGGREGATE_LINES).unwrap().first_word;
+            assert_eq!(told, held, "{name}");
+        }
+        let (name, way) = &mut ways[turn];
+        // One that was decided too long ago does not happen.
+        let late = Timestamp::from_nanos(clock::now().nanos() - nanos(LATE_MAX) - 1);
+        let refused = way.compare_and_swap_since(0, held, 99, late).unwrap_err();
+        let too_old = matches!(refused, RegionError::Refused(Refusal::TooOld));
+        assert!(too_old, "{name}: {refused}");
+        let swapped = way.compare_and_swap_since(0, held, held + 1, clock::now());
+        assert_eq!(swapped.unwrap(), held, "{name}");
     }
 }
 

@@ -29,4 +29,4 @@ pub mod shm;
 pub mod udp;
 
 pub use memory::{KernelWords, MODE_DEFAULT, RegionMemory, WORDS};
-pub use region::{Read, Refusal, Region, RegionError};
+pub use region::{LATE_MAX, Read, Refusal, Region, RegionError};

@@ -2,9 +2,19 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tidegate_core::record::{LINE_BYTES, LINES_MAX, LoadRecord, RECORD_BYTES_MAX, RecordError};
 use tidegate_core::time::Timestamp;
+
+/// Oldest number of an atomic that a node carries out. Part of the protocol of moves: a
+/// compare-and-swap that was delayed longer than this never happens.
+pub(crate) const AGE_MAX: Duration = Duration::from_millis(200);
+/// How much later than it was decided a swap may be numbered that has to come in time: it must be greater than all
+/// of its handle's numbers before.
+pub(crate) const NUMBERED_LATE_MAX: Duration = Duration::from_millis(50);
+/// How late such a swap may come.
+pub const LATE_MAX: Duration = AGE_MAX.saturating_add(NUMBERED_LATE_MAX);
 
 /// One front-end's handle to one node's memory.
 ///
@@ -17,6 +27,18 @@ pub trait Region {
 
     /// Sets the word to `new` if it holds `expected`; gives the value that it held.
     fn compare_and_swap(&mut self, word: u32, expected: u64, new: u64) -> Result<u64, RegionError>;
+
+    /// The same, for a swap that was decided at `since`: more than [`LATE_MAX`] later it is not carried out any more, however
+    /// long this process stood still or a datagram was on its way, and [`Refusal::TooOld`] says so.
+    ///
+    /// Shared memory has no clock that could refuse: the process looks at its own right before the swap.
+    fn compare_and_swap_since(
+        &mut self,
+        word: u32,
+        expected: u64,
+        new: u64,
+        since: Timestamp,
+    ) -> Result<u64, RegionError>;
 
     /// Adds to the word, wrapping; gives the value that it held.
     fn fetch_and_add(&mut self, word: u32, delta: u64) -> Result<u64, RegionError>;
@@ -33,6 +55,8 @@ pub struct Read {
     pub received_at: Timestamp,
     /// The node's clock when it answered, where the transport tells.
     pub node_now_ns: Option<u64>,
+    /// What word 0 held.
+    pub first_word: u64,
     /// Front-ends that read this node within the last second, where the transport tells.
     pub readers: Option<u32>,
     /// The life of the node's words: another one, and they have started anew.
@@ -48,6 +72,7 @@ impl Read {
             sent_at,
             received_at: sent_at,
             node_now_ns: None,
+            first_word: 0,
             readers: None,
             epoch: None,
         })

@@ -23,7 +23,7 @@ use crate::memory::{
     EPOCH, IDENTITY, IDENTITY_VALUE, Mapping, REGION_BYTES, RETIRED, Visitor, WORDS_BYTES,
     compare_and_swap, word_at,
 };
-use crate::region::{Read, Region, RegionError};
+use crate::region::{LATE_MAX, Read, Refusal, Region, RegionError};
 
 /// A record that has not changed for this long makes the reader look at the region's name again,
 /// and again after the same time: 50 lookups a second at most.
@@ -193,11 +193,26 @@ impl Region for ShmRegion {
         read.node_now_ns = Some(read.received_at.nanos());
         let epoch = self.current()?.region.words()[EPOCH].load(Ordering::Relaxed);
         read.epoch = Some(epoch as u32);
+        read.first_word = self.current()?.word(0)?.load(Ordering::SeqCst);
         Ok(read)
     }
 
     fn compare_and_swap(&mut self, word: u32, expected: u64, new: u64) -> Result<u64, RegionError> {
         let word = self.words()?.word(word)?;
+        Ok(compare_and_swap(word, expected, new))
+    }
+
+    fn compare_and_swap_since(
+        &mut self,
+        word: u32,
+        expected: u64,
+        new: u64,
+        since: Timestamp,
+    ) -> Result<u64, RegionError> {
+        let word = self.words()?.word(word)?;
+        if clock::now().since(since) > LATE_MAX {
+            return Err(RegionError::Refused(Refusal::TooOld));
+        }
         Ok(compare_and_swap(word, expected, new))
     }
 

@@ -9,15 +9,17 @@ mod shared;
 mod support;
 
 use std::net::UdpSocket;
+use std::time::Duration;
 
 use attacks::Raw;
 use support::*;
 use tidegate_core::record::{AGGREGATE_LINES, LINE_BYTES, LINES_MAX};
+use tidegate_core::time::{Timestamp, nanos};
 use tidegate_remote::udp::wire::{
     DropReason, MESSAGE_BYTES_MAX, Reply, Request, Status, TRIAL, Verb, message_bytes,
 };
 use tidegate_remote::udp::{Key, ResponderOptions, UdpOptions, UdpRegion};
-use tidegate_remote::{Refusal, Region, RegionError, RegionMemory, WORDS};
+use tidegate_remote::{LATE_MAX, Refusal, Region, RegionError, RegionMemory, WORDS, clock};
 
 /// The suite for one transport.
 macro_rules! conforms {
@@ -34,6 +36,7 @@ macro_rules! transports {
         $( conforms! { $transport: $node;
             what_is_published_is_read
             a_record_that_stands_still_is_read_again
+            every_read_tells_word_0
             nothing_is_absent_until_it_is_published
             a_torn_record_is_never_given_out
             a_reader_beside_a_writer_sees_whole_records_in_order
@@ -48,6 +51,7 @@ macro_rules! words {
     ($($transport:ident: $node:ty,)*) => {
         $( conforms! { $transport: $node;
             compare_and_swap_swaps_only_what_was_expected
+            a_swap_that_comes_too_late_is_not_carried_out
             fetch_and_add_wraps
             a_word_that_does_not_exist_is_refused
             lines_that_no_record_has_are_refused
@@ -96,6 +100,19 @@ fn a_record_that_stands_still_is_read_again<N: Node>() {
     let second = handle.read(AGGREGATE_LINES).unwrap();
     assert_eq!(first.bytes(), second.bytes());
     assert!(second.sent_at >= first.received_at);
+}
+
+fn every_read_tells_word_0<N: Node>() {
+    let node = N::start();
+    let mut handle = node.handle();
+    node.memory().publish(&record(1), &[]);
+    assert_eq!(handle.read(AGGREGATE_LINES).unwrap().first_word, 0);
+    node.memory().compare_and_swap(0, 0, 77).unwrap();
+    for lines in [AGGREGATE_LINES, LINES_MAX] {
+        assert_eq!(handle.read(lines).unwrap().first_word, 77, "{lines}");
+    }
+    handle.compare_and_swap(0, 77, 78).unwrap();
+    assert_eq!(node.handle().read(AGGREGATE_LINES).unwrap().first_word, 78);
 }
 
 fn nothing_is_absent_until_it_is_published<N: Node>() {
@@ -202,6 +219,25 @@ fn compare_and_swap_swaps_only_what_was_expected<W: Words>() {
     assert_eq!(other.compare_and_swap(3, 10, u64::MAX).unwrap(), 10);
     assert_eq!(node.word(3), u64::MAX);
     assert_eq!(node.word(2), 0);
+}
+
+/// A swap that was decided this long ago, as after a pause of its process.
+fn decided_ago(ago: Duration) -> Timestamp {
+    Timestamp::from_nanos(clock::now().nanos() - nanos(ago))
+}
+
+fn a_swap_that_comes_too_late_is_not_carried_out<W: Words>() {
+    let Some(node) = W::begin() else { return };
+    let mut handle = node.initiator();
+    let late = decided_ago(LATE_MAX + Duration::from_millis(1));
+    let mut swap = |since| handle.compare_and_swap_since(3, 0, 10, since);
+    let refused = swap(late).unwrap_err();
+    let too_old = matches!(refused, RegionError::Refused(Refusal::TooOld));
+    assert!(too_old, "{refused}");
+    assert_eq!(node.word(3), 0);
+    // On a machine that stands still for as long as that, one that is decided now comes too late as well.
+    assert_eq!(until_in_time(|| swap(clock::now())), 0);
+    assert_eq!(node.word(3), 10);
 }
 
 fn fetch_and_add_wraps<W: Words>() {
@@ -448,7 +484,7 @@ fn a_network_that_doubles_and_loses_changes_nothing() {
     let node = UdpNode::start();
     let network = BadNetwork::before(node.address());
     let options = UdpOptions {
-        wait: std::time::Duration::from_millis(20),
+        wait: Duration::from_millis(20),
         tries: 16,
     };
     let mut handle = UdpRegion::connect(network.address(), key(), options).unwrap();
@@ -570,7 +606,7 @@ fn an_agent_can_publish_at_the_moment_of_the_read() {
     let publisher = Arc::clone(&memory);
     let mut number = 0;
     let before_read = tidegate_remote::udp::BeforeRead {
-        every: std::time::Duration::ZERO,
+        every: Duration::ZERO,
         hook: Box::new(move |_| {
             number += 1;
             publisher.publish(&record(number), &[]);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::accounts::Accounts;
 use super::counters::{CounterSlot, Counters};
 use super::slot::Slot;
-use super::words::{Agreed, WordBox, WordOp, WordReply, WordRequest};
+use super::words::{Agreed, FirstWord, WordBox, WordOp, WordReply, WordRequest};
 use super::{Group, LimitBy, LoadBrief, NodeLoad, OwnTraffic};
 use crate::ids::{GroupId, NodeId, SiteId};
 use crate::places::Places;
@@ -151,6 +151,8 @@ pub struct LoadTable {
     nodes: Places<Slot>,
     /// By node.
     words: Places<WordBox>,
+    /// By node: its word 0, as reads tell it.
+    first_words: Places<FirstWord>,
     counters: Places<CounterSlot>,
     sites: Places<SiteSlot>,
     /// By site.
@@ -210,6 +212,7 @@ impl LoadTable {
         Self {
             nodes: Places::new(nodes, Slot::unknown),
             words: Places::new(nodes, WordBox::default),
+            first_words: Places::new(nodes, FirstWord::default),
             counters: Places::new(nodes, CounterSlot::default),
             sites: Places::new(sites, SiteSlot::new),
             kinds: Places::new(sites, KindPlaces::default),
@@ -225,6 +228,7 @@ impl LoadTable {
     pub fn reserve(&self, nodes: usize, sites: usize) {
         self.nodes.reserve(nodes);
         self.words.reserve(nodes);
+        self.first_words.reserve(nodes);
         self.counters.reserve(nodes);
         self.spared.reserve(nodes);
         self.steady.reserve(nodes);
@@ -240,6 +244,7 @@ impl LoadTable {
         slot.clear();
         self.counters[node.index()].clear();
         self.words[node.index()].set_agreed(None);
+        self.first_words[node.index()].clear();
         self.ramps[node.index()].store(0, Ordering::Relaxed);
         self.lift_limits(node);
     }
@@ -621,6 +626,17 @@ impl LoadTable {
     /// The answer to what was asked under this number, if it is here.
     pub fn answered_word(&self, node: NodeId, ticket: u32) -> Option<WordReply> {
         self.words[node.index()].answered(ticket)
+    }
+
+    /// A read that was sent at this moment found this in the node's word 0. One writer per node.
+    #[inline]
+    pub fn note_first_word(&self, node: NodeId, held: u64, sent_at: Timestamp) {
+        self.first_words[node.index()].note(held, sent_at);
+    }
+
+    /// What the node's word 0 held at some moment since this one; none before the first read.
+    pub fn first_word(&self, node: NodeId) -> Option<(u64, Timestamp)> {
+        self.first_words[node.index()].get()
     }
 
     /// Publishes what front-ends have agreed upon at a node, if anything.

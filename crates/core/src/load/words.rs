@@ -181,9 +181,47 @@ impl WordBox {
     }
 }
 
+/// A node's word 0, which every read tells beside the record. What it held, and when the read was sent, are each
+/// whole by themselves; the time is never later than what it belongs to.
+#[derive(Debug, Default)]
+pub(super) struct FirstWord {
+    held: AtomicU64,
+    /// 0: nothing was read yet.
+    sent_at: AtomicU64,
+}
+
+impl FirstWord {
+    /// Written by the node's reader alone.
+    pub(super) fn note(&self, held: u64, sent_at: Timestamp) {
+        self.held.store(held, Ordering::Release);
+        self.sent_at.store(sent_at.nanos(), Ordering::Release);
+    }
+
+    /// Another node has the place.
+    pub(super) fn clear(&self) {
+        self.sent_at.store(0, Ordering::Release);
+    }
+
+    pub(super) fn get(&self) -> Option<(u64, Timestamp)> {
+        let sent_at = self.sent_at.load(Ordering::Acquire);
+        let held = self.held.load(Ordering::Acquire);
+        (sent_at != 0).then_some((held, Timestamp::from_nanos(sent_at)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn word_0_is_what_the_last_read_found() {
+        let word = FirstWord::default();
+        assert_eq!(word.get(), None);
+        word.note(7, Timestamp::from_millis(5));
+        assert_eq!(word.get(), Some((7, Timestamp::from_millis(5))));
+        word.clear();
+        assert_eq!(word.get(), None);
+    }
 
     #[test]
     fn a_question_is_answered_once() {

@@ -7,7 +7,7 @@ use libbpf_rs::ProgramInput;
 
 use super::*;
 use crate::memory::WORDS;
-use crate::udp::initiators::AGE_MAX;
+use crate::region::AGE_MAX;
 use crate::udp::wire::{
     DropReason, HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, Status, VERSION, Verb,
     message_bytes,

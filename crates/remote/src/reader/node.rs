@@ -128,6 +128,7 @@ impl Node {
         }
         match read {
             Ok(read) => {
+                table.note_first_word(self.id, read.first_word, read.sent_at);
                 self.note_poll(read.sent_at, table);
                 let times = Times {
                     sent_at: read.sent_at,

@@ -8,9 +8,9 @@ use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_core::time::Timestamp;
 
 use super::*;
-use crate::RegionMemory;
 use crate::udp::wire::{MESSAGE_BYTES_MAX, Reply, Request, Status};
 use crate::udp::{Responder, ResponderOptions};
+use crate::{RegionMemory, clock};
 
 /// Far beyond anything that a slow machine needs: a test that waits so long has failed.
 const GIVE_UP: Duration = Duration::from_secs(60);
@@ -404,4 +404,37 @@ fn an_agent_changes_over_to_a_new_key_without_the_reader() {
     // Its words are the same memory, but of another life of the responder.
     assert_eq!(asked(&table, 0, add), WordReply::Lost);
     assert_eq!(held(asked(&table, 0, add)), 3);
+}
+
+#[test]
+fn every_read_tells_word_0_beside_the_load() {
+    let table = Arc::new(LoadTable::new(3, 1));
+    let memory = Arc::new(RegionMemory::anonymous().unwrap());
+    let silent = Arc::new(RegionMemory::anonymous().unwrap());
+    let path = shm_path("word-0");
+    let shared = RegionMemory::create(&path).unwrap();
+    memory.publish(&record(1, 7), &[]);
+    shared.publish(&record(1, 7), &[]);
+    let responders = [serve(&memory, any_port()), serve(&silent, any_port())];
+    let targets = vec![
+        udp(0, responders[0].address()),
+        shm(1, path),
+        udp(2, responders[1].address()),
+    ];
+    assert_eq!(table.first_word(NodeId(0)), None);
+    let _reader = Reader::spawn(targets, Arc::clone(&table), options()).unwrap();
+    // One record stands still, one is not there at all: the word comes all the same.
+    for held in [0, 5, 9] {
+        let words = [(0, &*memory), (1, &shared), (2, &*silent)];
+        for (node, region) in words {
+            let before = region.word(0).unwrap();
+            region.compare_and_swap(0, before, held).unwrap();
+            let swapped_at = clock::now();
+            until("the word comes", || {
+                table
+                    .first_word(NodeId(node))
+                    .is_some_and(|(found, at)| found == held && at >= swapped_at)
+            });
+        }
+    }
 }

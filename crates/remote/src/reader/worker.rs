@@ -405,6 +405,10 @@ impl Worker {
             received_at,
             node_now_ns: reply.node_now_ns,
         };
+        if let Status::Done | Status::Absent | Status::Torn = reply.status {
+            self.table
+                .note_first_word(node.id, reply.value, read.sent_at);
+        }
         match reply.status {
             Status::Done => node.accept(lines, times, None, shared, &self.table),
             Status::Absent => shared.faults(ReadFault::Absent, 1),

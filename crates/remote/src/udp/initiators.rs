@@ -23,10 +23,8 @@ use std::time::Duration;
 use tidegate_core::time::{Timestamp, nanos};
 
 use super::wire::{Request, Status, Verb};
+use crate::region::AGE_MAX;
 
-/// Oldest number of an atomic that is carried out. Part of the protocol of moves: a
-/// compare-and-swap that was delayed longer than this never happens.
-pub(crate) const AGE_MAX: Duration = Duration::from_millis(200);
 /// Farthest that a number may lie ahead of the node's clock. Initiators count on from an answer,
 /// so only a node that stood still for a while is behind their numbers.
 pub(super) const AHEAD_MAX: Duration = Duration::from_millis(100);

@@ -28,6 +28,11 @@ impl NodeClock {
         }
     }
 
+    /// Whether an answer has come.
+    pub(crate) fn is_known(&self) -> bool {
+        self.offset.is_some()
+    }
+
     /// The node's clock as far as known, ns; 0: not yet.
     pub(crate) fn at(&self, now: Timestamp) -> u64 {
         let node_now = self.offset.map(|offset| i128::from(now.nanos()) + offset);

@@ -9,6 +9,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use tidegate_core::load::WordOp;
 use tidegate_core::time::Timestamp;
 
 use super::Key;
@@ -210,22 +211,29 @@ impl UdpRegion {
         }
     }
 
-    fn atomic(
-        &mut self,
-        verb: Verb,
-        word: u32,
-        operand: u64,
-        expected: u64,
-    ) -> Result<u64, RegionError> {
+    /// Carries an atomic out that is numbered as one of `since`, or else of now.
+    fn atomic(&mut self, op: WordOp, since: Option<Timestamp>) -> Result<u64, RegionError> {
+        let (verb, word, operand, expected) = match op {
+            WordOp::FetchAndAdd { word, delta } => (Verb::FetchAndAdd, word, delta, 0),
+            WordOp::CompareAndSwap {
+                word,
+                expected,
+                new,
+            } => (Verb::CompareAndSwap, word, new, expected),
+        };
         let Ok(narrow) = u16::try_from(word) else {
             return Err(RegionError::Refused(Refusal::Word(word)));
         };
         debug_assert!(WORDS <= usize::from(u16::MAX));
         let mut renewals = 0;
         loop {
+            let sequence = match since {
+                Some(since) => self.sequences.next_since(since),
+                None => Some(self.sequences.next(clock::now())),
+            };
             let request = Request {
                 verb,
-                sequence: self.sequences.next(clock::now()),
+                sequence: sequence.ok_or(RegionError::Refused(Refusal::TooOld))?,
                 word: narrow,
                 epoch: self.sequences.epoch(),
                 operand,
@@ -235,6 +243,9 @@ impl UdpRegion {
             let Answer { reply, sent, .. } = self.exchange(request)?;
             match self.sequences.settle(&reply, word, sent) {
                 Settled::Done(held) => return Ok(held),
+                Settled::Renew(Refusal::TooOld) if since.is_some() => {
+                    return Err(RegionError::Refused(Refusal::TooOld));
+                }
                 Settled::Renew(_) if renewals < RENEWALS_MAX => renewals += 1,
                 Settled::Renew(refusal) => return Err(RegionError::Refused(refusal)),
                 Settled::Lost(error) => return Err(error),
@@ -254,6 +265,7 @@ impl Region for UdpRegion {
         let mut read = Read::empty(lines, answer.sent_at)?;
         read.received_at = answer.received_at;
         read.node_now_ns = Some(answer.reply.node_now_ns);
+        read.first_word = answer.reply.value;
         read.readers = Some(answer.reply.readers);
         read.epoch = Some(answer.reply.epoch);
         match answer.reply.status {
@@ -279,11 +291,35 @@ impl Region for UdpRegion {
     }
 
     fn compare_and_swap(&mut self, word: u32, expected: u64, new: u64) -> Result<u64, RegionError> {
-        self.atomic(Verb::CompareAndSwap, word, new, expected)
+        let op = WordOp::CompareAndSwap {
+            word,
+            expected,
+            new,
+        };
+        self.atomic(op, None)
+    }
+
+    fn compare_and_swap_since(
+        &mut self,
+        word: u32,
+        expected: u64,
+        new: u64,
+        since: Timestamp,
+    ) -> Result<u64, RegionError> {
+        if !self.sequences.knows_clock() {
+            // A number of the node's clock, which any answer brings.
+            self.atomic(WordOp::FetchAndAdd { word, delta: 0 }, None)?;
+        }
+        let op = WordOp::CompareAndSwap {
+            word,
+            expected,
+            new,
+        };
+        self.atomic(op, Some(since))
     }
 
     fn fetch_and_add(&mut self, word: u32, delta: u64) -> Result<u64, RegionError> {
-        self.atomic(Verb::FetchAndAdd, word, delta, 0)
+        self.atomic(WordOp::FetchAndAdd { word, delta }, None)
     }
 }
 

@@ -1,7 +1,8 @@
 //! How atomics are numbered, and what follows from a node's answer to one. Pure: time and answers come in.
 //!
 //! ```text
-//! sequence  the node's clock as far as known, and more than the last one
+//! sequence  the node's clock as far as known, and more than the last one; of an atomic that has to come in time, the
+//!           clock when it was decided
 //! done      its value
 //! epoch     the first time the node's life is learned, and the atomic made anew; later it has restarted
 //! stale     made anew: our numbers lie behind those that the node knows of us; the answer has brought its clock
@@ -12,11 +13,11 @@
 //!
 //! An atomic is made anew at most [`RENEWALS_MAX`] times.
 
-use tidegate_core::time::Timestamp;
+use tidegate_core::time::{Timestamp, nanos};
 
 use super::node_clock::NodeClock;
 use super::wire::{Reply, Status};
-use crate::region::{Refusal, RegionError};
+use crate::region::{NUMBERED_LATE_MAX, Refusal, RegionError};
 
 /// Times that an atomic is made anew because the node said that it was not carried out: to learn the epoch, to
 /// learn the node's clock, and one to spare.
@@ -70,6 +71,23 @@ impl Sequences {
         self.last
     }
 
+    /// Whether the node's clock is known.
+    pub(crate) fn knows_clock(&self) -> bool {
+        self.clock.is_known()
+    }
+
+    /// The sequence of an atomic that was decided at this moment: it ages from then on. None if it is too late for it,
+    /// since later ones were numbered by now.
+    pub(crate) fn next_since(&mut self, since: Timestamp) -> Option<u64> {
+        let decided = self.node_clock(since);
+        let next = decided.max(self.last.saturating_add(1));
+        if next - decided > nanos(NUMBERED_LATE_MAX) {
+            return None;
+        }
+        self.last = next;
+        Some(next)
+    }
+
     /// Sequence of the last atomic.
     #[cfg(test)]
     pub(crate) fn last(&self) -> u64 {
@@ -102,5 +120,38 @@ impl Sequences {
                 Settled::Lost(RegionError::Refused(Refusal::Other(number)))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(5_000 + ms)
+    }
+
+    #[test]
+    fn a_number_ages_from_when_the_atomic_was_decided() {
+        let mut sequences = Sequences::default();
+        assert!(!sequences.knows_clock());
+        sequences.note_clock(20 * SECOND, at(0), at(0));
+        assert!(sequences.knows_clock());
+        // However late it is numbered.
+        assert_eq!(sequences.next_since(at(0)), Some(20 * SECOND));
+        assert_eq!(sequences.next_since(at(0)), Some(20 * SECOND + 1));
+    }
+
+    #[test]
+    fn what_would_be_numbered_much_later_than_it_was_decided_has_no_number() {
+        let mut sequences = Sequences::default();
+        sequences.note_clock(20 * SECOND, at(0), at(0));
+        let late = u64::try_from(NUMBERED_LATE_MAX.as_millis()).unwrap();
+        let last = sequences.next(at(late));
+        assert_eq!(sequences.next_since(at(0)), None);
+        assert_eq!(sequences.last(), last, "nothing was numbered");
+        assert_eq!(sequences.next_since(at(1)), Some(last + 1));
     }
 }
