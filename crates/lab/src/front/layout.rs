@@ -50,11 +50,25 @@ pub enum Discovered {
         /// Of all servers.
         port: u16,
     },
+    /// The endpoints of a service in Kubernetes, [`Discovered::SERVICE`].
+    Kubernetes {
+        /// The API server, without TLS.
+        server: SocketAddr,
+        /// The file with the token.
+        token: PathBuf,
+    },
+    /// The instances of a service in Consul, [`Discovered::SERVICE`].
+    Consul {
+        /// The agent that is asked.
+        server: SocketAddr,
+    },
 }
 
 impl Discovered {
     /// The name that is asked for.
     pub const NAME: &str = "shop.lab";
+    /// The service that is asked for.
+    pub const SERVICE: &str = "shop";
 }
 
 impl Site {

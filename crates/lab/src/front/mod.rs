@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cluster::{Cluster, ClusterError, Mode, Process};
+use crate::cluster::{Cluster, ClusterError, Mode, Place, Process};
 
 pub use agent_check::{AgentCheckArgs, run as agent_check};
 pub use envoy::EnvoyFilter;
@@ -134,6 +134,14 @@ pub enum FrontError {
         /// What it answers, or why it cannot be asked.
         why: String,
     },
+    /// It was asked about itself, and has not answered.
+    #[error("{name} does not say what it has: {why}")]
+    Unknown {
+        /// The arm.
+        name: String,
+        /// What it answers, or why it cannot be asked.
+        why: String,
+    },
     /// The place.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
@@ -231,6 +239,24 @@ impl FrontEnd {
             self.name,
             said(&self.process.told())
         ))
+    }
+
+    /// How many nodes of this site Tidegate sends requests to, by its metrics; none of a front-end without them. `place` is
+    /// where it runs.
+    ///
+    /// # Errors
+    /// If it does not answer, or knows no such site.
+    pub fn candidates(&self, place: &Place, site: &str) -> Result<Option<f64>, FrontError> {
+        let Some(admin) = self.admin else {
+            return Ok(None);
+        };
+        let name = format!("tidegate_site_candidates{{site=\"{site}\"}}");
+        let count = place.inside(|| ready::metric(admin, &name))?;
+        let unknown = |error: std::io::Error| FrontError::Unknown {
+            name: self.name.clone(),
+            why: error.to_string(),
+        };
+        count.map(Some).map_err(unknown)
     }
 
     /// CPU time of all its threads that still run.

@@ -3,6 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::str::FromStr;
 use std::time::Duration;
 
 use tidegate_remote::clock;
@@ -102,14 +103,19 @@ pub(super) fn exchange(
 
 /// As its metrics say.
 fn counted(admin: SocketAddr) -> io::Result<u32> {
+    metric(admin, "tidegate_front_ends")
+}
+
+/// What its metrics say of this name, with its labels if it has any.
+pub(super) fn metric<T: FromStr>(admin: SocketAddr, name: &str) -> io::Result<T> {
     let text = get(admin, "/metrics", METRICS_MAX)?;
     let mut lines = text.lines();
-    let count = lines.find_map(|line| line.strip_prefix("tidegate_front_ends "));
-    count
-        .and_then(|count| count.trim().parse().ok())
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value
+        .and_then(|value| value.trim().parse().ok())
         .ok_or_else(|| {
             let first = text.lines().next().unwrap_or_default();
-            io::Error::other(format!("its metrics tell of no front-ends: {first}"))
+            io::Error::other(format!("its metrics say nothing of {name}: {first}"))
         })
 }
 

@@ -184,17 +184,26 @@ fn node(text: &mut String, server: &Server, what_for: &str) {
     );
 }
 
-/// More nodes of a site, from a source that is looked at each second.
+/// More nodes of a site. A source that is looked at is so each second; the others say what has changed.
 fn discover(text: &mut String, site: &str, discovered: &Discovered) {
+    let service = Discovered::SERVICE;
     let source = match discovered {
-        Discovered::File(path) => format!("file = \"{}\"", path.display()),
-        Discovered::Dns { port, .. } => format!("dns = \"{}\"\nport = {port}", Discovered::NAME),
+        Discovered::File(path) => format!("refresh = \"1s\"\nfile = \"{}\"", path.display()),
+        Discovered::Dns { port, .. } => {
+            let name = Discovered::NAME;
+            format!("refresh = \"1s\"\ndns = \"{name}\"\nport = {port}")
+        }
+        Discovered::Kubernetes { server, token } => format!(
+            "kubernetes = {{ namespace = \"lab\", service = \"{service}\", server = \"http://{server}\", token_file = \"{}\" }}",
+            token.display()
+        ),
+        Discovered::Consul { server } => {
+            format!("consul = {{ service = \"{service}\", server = \"http://{server}\" }}")
+        }
     };
     push(
         text,
-        format_args!(
-            "\n[[discover]]\nname = \"{site}\"\nsite = \"{site}\"\nrefresh = \"1s\"\n{source}"
-        ),
+        format_args!("\n[[discover]]\nname = \"{site}\"\nsite = \"{site}\"\n{source}"),
     );
     if let Discovered::Dns { server, .. } = discovered {
         push(text, format_args!("\n[dns]\nservers = [\"{server}\"]"));
@@ -259,16 +268,34 @@ mod tests {
 
     #[test]
     fn a_site_has_the_nodes_of_a_source() {
-        let mut layout = sample::single();
-        layout.sites[0].servers.clear();
-        layout.sites[0].discovered = Some(Discovered::Dns {
-            server: SocketAddr::from(([10, 77, 0, 1], 5300)),
-            port: 8000,
-        });
-        let text = config(&layout, &TidegateArm::blind("auto"));
-        let end = "\n[[discover]]\nname = \"shop\"\nsite = \"shop\"\nrefresh = \"1s\"\ndns = \"shop.lab\"\nport = 8000\n\
-                   \n[dns]\nservers = [\"10.77.0.1:5300\"]\n";
-        assert!(text.ends_with(end), "{text}");
+        let server = SocketAddr::from(([10, 77, 0, 1], 5300));
+        let text = |discovered| {
+            let mut layout = sample::single();
+            layout.sites[0].servers.clear();
+            layout.sites[0].discovered = Some(discovered);
+            let text = config(&layout, &TidegateArm::blind("auto"));
+            let (_, end) = text
+                .split_once("\n[[discover]]\nname = \"shop\"\nsite = \"shop\"\n")
+                .unwrap();
+            end.to_owned()
+        };
+        let dns = text(Discovered::Dns { server, port: 8000 });
+        assert_eq!(
+            dns,
+            "refresh = \"1s\"\ndns = \"shop.lab\"\nport = 8000\n\n[dns]\nservers = [\"10.77.0.1:5300\"]\n"
+        );
+        let token = "/run/lab/token".into();
+        let kubernetes = text(Discovered::Kubernetes { server, token });
+        assert_eq!(
+            kubernetes,
+            "kubernetes = { namespace = \"lab\", service = \"shop\", server = \"http://10.77.0.1:5300\", \
+             token_file = \"/run/lab/token\" }\n"
+        );
+        let consul = text(Discovered::Consul { server });
+        assert_eq!(
+            consul,
+            "consul = { service = \"shop\", server = \"http://10.77.0.1:5300\" }\n"
+        );
     }
 
     #[test]

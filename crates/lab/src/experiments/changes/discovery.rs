@@ -12,9 +12,11 @@
 //!
 //! * **failed**: requests without a right answer, refusals included; also by phase.
 //! * **follow**: from the beginning of *others* until both new servers have worked; the whole phase if they never do.
+//! * **candidates**: the fewest servers that Tidegate sent requests to at any time. `max_drop` lets two of six go at once.
 //!
-//! The source is a file, or a name server (`name_server.rs`) with a TTL of a second. HAProxy has the same name by
-//! `server-template` and `resolvers` that ask each second, with all `hold` times as by default.
+//! The source is a file, a name server (`name_server.rs`) with a TTL of a second, or the API of Kubernetes or Consul
+//! (`api_server.rs`). HAProxy has the same name by `server-template` and `resolvers` that ask each second, with all `hold`
+//! times as by default.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,17 +34,19 @@ use crate::front::{self, Discovered, FrontEnd, Site};
 use crate::load::{Arrivals, LoadPlan, LoadResult, Pacing, Requests, Stream};
 use crate::results::{Axis, Report};
 
-use super::super::judge::{Table, at_most, median};
+use super::super::judge::{Table, at_least, at_most, median};
 use super::super::report::{ExperimentFindings, Sketch};
 use super::super::{Experiment, ExperimentError, Lab, Scale, arms};
 use super::super::{drive, plan::Arm};
-use super::name_server::{NameServer, Reply};
+use super::api_server::{Api, ApiServer};
+use super::name_server::NameServer;
+use super::reply::Reply;
 use super::{Changed, Figures, WARM_UP, carry_out, estimated, haproxy, load_figures};
 
 /// See the module.
 pub(in super::super) const EXPERIMENT: Experiment = Experiment {
     name: "discovery",
-    about: "what requests lose while the source of servers (a file, a name server) hangs, lies and flaps",
+    about: "what requests lose while the source of servers (a file, a name server, an API) hangs, lies and flaps",
     source: "design goals",
     needs: "namespaces (root); haproxy for its arm",
     estimate,
@@ -52,6 +56,8 @@ pub(in super::super) const EXPERIMENT: Experiment = Experiment {
 
 const BY_FILE: &str = "auto, file";
 const BY_DNS: &str = "auto, dns";
+const BY_KUBERNETES: &str = "auto, kubernetes";
+const BY_CONSUL: &str = "auto, consul";
 const HAPROXY_DNS: &str = "haproxy, dns";
 
 const SITE: &str = "shop";
@@ -61,10 +67,14 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const WINDOW: Duration = Duration::from_millis(100);
 /// Between two looks at the source and at the servers.
 const LOOK: Duration = Duration::from_millis(20);
+/// Between two looks at how many servers get requests.
+const COUNT: Duration = Duration::from_millis(200);
 /// How long a source that flaps stays as it is.
 const FLAP: Duration = Duration::from_secs(1);
 /// Where nothing listens: behind the nodes in their network.
 const NOWHERE: [u8; 3] = [201, 202, 203];
+/// Servers that a source which lies must leave: `max_drop` is a third of six.
+const LEFT: f64 = 4.0;
 /// CPU time after which a server has worked.
 const WORKED: Duration = Duration::from_millis(2);
 /// What the source does.
@@ -145,7 +155,7 @@ enum NoAnswer {
 }
 
 fn each(scale: Scale) -> Duration {
-    scale.pick(Duration::from_secs(2), Duration::from_secs(4))
+    scale.pick(Duration::from_millis(1500), Duration::from_secs(4))
 }
 
 fn length(scale: Scale) -> Duration {
@@ -164,6 +174,8 @@ fn all() -> Vec<Changed> {
     vec![
         named(Changed::never(kind()), BY_FILE),
         named(Changed::never(kind()), BY_DNS),
+        named(Changed::never(kind()), BY_KUBERNETES),
+        named(Changed::never(kind()), BY_CONSUL),
         named(haproxy(), HAPROXY_DNS),
     ]
 }
@@ -180,6 +192,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
 enum Source {
     File(PathBuf),
     Dns(NameServer),
+    Api(Api, ApiServer),
 }
 
 /// A source among the cluster's nodes.
@@ -200,15 +213,42 @@ impl Told<'_> {
                 let unfit = |error: io::Error| ExperimentError::Unfit(format!("the file: {error}"));
                 self.write(path, &named).map_err(unfit)?;
             }
-            Source::Dns(server) => server.order(match &named {
-                Ok(named) => Reply::Addresses(named.iter().map(|it| self.address(*it)).collect()),
-                Err(NoAnswer::Silence) => Reply::Silence,
-                Err(NoAnswer::Empty) => Reply::NoSuchName,
-                Err(NoAnswer::Garbage) => Reply::Garbage,
-            }),
+            Source::Dns(server) => server.order(self.reply(&named)),
+            Source::Api(_, server) => server.order(self.reply(&named)),
         }
         self.said = Some(named);
         Ok(())
+    }
+
+    fn reply(&self, named: &Result<Vec<Named>, NoAnswer>) -> Reply {
+        match named {
+            Ok(named) => Reply::Addresses(named.iter().map(|it| self.address(*it)).collect()),
+            Err(NoAnswer::Silence) => Reply::Silence,
+            Err(NoAnswer::Empty) => Reply::Empty,
+            Err(NoAnswer::Garbage) => Reply::Garbage,
+        }
+    }
+
+    /// How a front-end finds it.
+    fn discovered(&self) -> io::Result<Discovered> {
+        Ok(match &self.source {
+            Source::File(path) => Discovered::File(path.clone()),
+            Source::Dns(server) => Discovered::Dns {
+                server: server.address(),
+                port: self.port(),
+            },
+            Source::Api(Api::Kubernetes, server) => {
+                let token = self.cluster.folder().join("token");
+                fs::write(&token, "secret")?;
+                Discovered::Kubernetes {
+                    server: server.address(),
+                    token,
+                }
+            }
+            Source::Api(Api::Consul, server) => Discovered::Consul {
+                server: server.address(),
+            },
+        })
     }
 
     fn write(&self, path: &PathBuf, named: &Result<Vec<Named>, NoAnswer>) -> io::Result<()> {
@@ -251,47 +291,64 @@ impl Told<'_> {
 /// One run of an arm.
 fn one(lab: &Lab, cluster: &Cluster, changed: &Changed) -> Result<Figures, ExperimentError> {
     let place = cluster.front();
-    let source = match changed.arm.name.as_str() {
-        BY_FILE => Source::File(cluster.folder().join("discovered.json")),
-        _ => Source::Dns(NameServer::start(place, Reply::Silence)?),
-    };
     let mut told = Told {
+        source: source(&changed.arm.name, cluster)?,
         cluster,
-        source,
         said: None,
     };
     told.say(Phase::Right.named(Duration::ZERO))?;
-    let discovered = match &told.source {
-        Source::File(path) => Discovered::File(path.clone()),
-        Source::Dns(server) => Discovered::Dns {
-            server: server.address(),
-            port: told.port(),
-        },
-    };
+    let unfit = |error: io::Error| ExperimentError::Unfit(format!("the source: {error}"));
     let site = Site {
         name: SITE.into(),
         servers: Vec::new(),
-        discovered: Some(discovered),
+        discovered: Some(told.discovered().map_err(unfit)?),
     };
     let mut front = front::start_to_change(place, &changed.arm.kind, vec![site], cluster)?;
     let running = drive::run_load(cluster, &load(lab.scale, &front))?;
     let begin = clock::now() + WARM_UP;
-    let follow = course(&mut told, begin, each(lab.scale))?;
+    let seen = course(&mut told, &front, begin, each(lab.scale))?;
     let result = running.wait()?;
     if let Some(why) = front.ended() {
         return Err(ExperimentError::Unfit(why));
     }
-    Ok(figures(&result, follow, each(lab.scale)))
+    Ok(figures(&result, &seen, each(lab.scale)))
 }
 
-/// Takes the source through its phases; how long the last one took to be followed.
+fn source(arm: &str, cluster: &Cluster) -> Result<Source, ExperimentError> {
+    let place = cluster.front();
+    let port = cluster.nodes()[0].address.port();
+    let api = |api| {
+        let server = ApiServer::start(place, api, port, Reply::Silence)?;
+        Ok(Source::Api(api, server))
+    };
+    match arm {
+        BY_FILE => Ok(Source::File(cluster.folder().join("discovered.json"))),
+        BY_KUBERNETES => api(Api::Kubernetes),
+        BY_CONSUL => api(Api::Consul),
+        _ => Ok(Source::Dns(NameServer::start(place, Reply::Silence)?)),
+    }
+}
+
+/// What was seen of a course.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct CourseFigures {
+    /// How long the last phase took to be followed.
+    follow: Duration,
+    /// Fewest servers that got requests, of a front-end that says so.
+    candidates: Option<f64>,
+}
+
+/// Takes the source through its phases.
 fn course(
     told: &mut Told<'_>,
+    front: &FrontEnd,
     begin: Timestamp,
     each: Duration,
-) -> Result<Duration, ExperimentError> {
+) -> Result<CourseFigures, ExperimentError> {
     let new = |cluster: &Cluster| [6, 7].map(|node| cluster.cpu_time(node));
     let mut follow = None;
+    let mut candidates: Option<f64> = None;
+    let mut count_due = begin;
     let mut before = new(told.cluster);
     for (index, phase) in PHASES.into_iter().enumerate() {
         let start = begin + each * index as u32;
@@ -300,6 +357,11 @@ fn course(
             clock::sleep_until(due);
             let since = clock::now().since(start);
             told.say(phase.named(since))?;
+            if due >= count_due {
+                let now = front.candidates(told.cluster.front(), SITE)?;
+                candidates = candidates.into_iter().chain(now).reduce(f64::min);
+                count_due = due + COUNT;
+            }
             if phase == Phase::Others {
                 let used = new(told.cluster).into_iter().zip(before);
                 let both = used
@@ -312,13 +374,17 @@ fn course(
             due = due + LOOK;
         }
     }
-    Ok(follow.unwrap_or(each))
+    Ok(CourseFigures {
+        follow: follow.unwrap_or(each),
+        candidates,
+    })
 }
 
-fn figures(result: &LoadResult, follow: Duration, each: Duration) -> Figures {
+fn figures(result: &LoadResult, seen: &CourseFigures, each: Duration) -> Figures {
     let total = result.total();
     let mut table = load_figures(&total);
-    table.push(("follow_ms", follow.as_secs_f64() * 1e3));
+    table.push(("follow_ms", seen.follow.as_secs_f64() * 1e3));
+    table.extend(seen.candidates.map(|count| ("candidates", count)));
     let series = result.streams.iter().flat_map(|stream| &stream.series);
     let series: Vec<_> = series.collect();
     for (index, phase) in PHASES.into_iter().enumerate() {
@@ -356,14 +422,25 @@ fn load(scale: Scale, front: &FrontEnd) -> LoadPlan {
 
 fn findings(table: &Table) -> ExperimentFindings {
     let failed = |arm: &str| median(table, arm, "failed");
-    let goals = [BY_FILE, BY_DNS, HAPROXY_DNS];
-    let lost = goals.map(|arm| at_most(format!("requests lost, {arm}"), failed(arm), 0.0));
+    let ours = [BY_FILE, BY_DNS, BY_KUBERNETES, BY_CONSUL];
+    let goals = ours.into_iter().chain([HAPROXY_DNS]);
+    let lost = goals
+        .clone()
+        .map(|arm| at_most(format!("requests lost, {arm}"), failed(arm), 0.0));
     let follow = goals.map(|arm| {
         let follow = median(table, arm, "follow_ms");
         at_most(
             format!("time to follow the source when it is right again, {arm}, ms"),
             follow,
             3000.0,
+        )
+    });
+    let left = ours.map(|arm| {
+        let fewest = median(table, arm, "candidates");
+        at_least(
+            format!("fewest servers that got requests, {arm}"),
+            fewest,
+            LEFT,
         )
     });
     let groups = PHASES.map(|phase| {
@@ -375,7 +452,7 @@ fn findings(table: &Table) -> ExperimentFindings {
     });
     ExperimentFindings {
         paper: BTreeMap::new(),
-        verdicts: lost.into_iter().chain(follow).collect(),
+        verdicts: lost.chain(follow).chain(left).collect(),
         notes: vec![format!(
             "An open loop of {RATE:.0} requests/s; one of the eight servers bears more. A request that ends in a phase counts for it."
         )],
@@ -419,7 +496,11 @@ mod tests {
             streams: vec![stream],
             ..LoadResult::default()
         };
-        let figures = figures(&result, Duration::ZERO, Duration::from_secs(4));
+        let seen = CourseFigures {
+            follow: Duration::ZERO,
+            candidates: Some(4.0),
+        };
+        let figures = figures(&result, &seen, Duration::from_secs(4));
         let of = |name| figures.table.iter().find(|it| it.0 == name).unwrap().1;
         assert_eq!(of("right_failed"), 1.0);
         assert_eq!(of("silent_failed"), 2.0);

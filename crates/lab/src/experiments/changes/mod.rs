@@ -10,9 +10,12 @@
 //! same round. HAProxy is changed as its manual says, by SIGUSR2 to its master (`-W`), and not as often: it starts a process
 //! for each change.
 
+mod api_server;
 pub(super) mod discovery;
 mod name_server;
 pub(super) mod reload;
+mod reply;
+mod service;
 mod shuffle;
 mod tunnels;
 pub(super) mod upgrade;

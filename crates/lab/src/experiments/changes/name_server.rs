@@ -17,6 +17,7 @@ use std::time::Duration;
 use crate::cluster::Place;
 
 use super::super::ExperimentError;
+use super::reply::Reply;
 
 /// Length of a message's head.
 const HEAD: usize = 12;
@@ -33,19 +34,6 @@ const TTL_S: u32 = 1;
 const NAME: u16 = 0xc000 | HEAD as u16;
 /// How often it looks whether it is over.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// What it answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reply {
-    /// These addresses.
-    Addresses(Vec<Ipv4Addr>),
-    /// That there is no such name.
-    NoSuchName,
-    /// Bytes that mean nothing.
-    Garbage,
-    /// Nothing.
-    Silence,
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -116,7 +104,7 @@ fn answer(question: &[u8], reply: &Reply) -> Option<Vec<u8>> {
     let (code, addresses): (u16, &[Ipv4Addr]) = match reply {
         Reply::Silence => return None,
         Reply::Garbage => return Some(vec![0xff; BYTES_MAX]),
-        Reply::NoSuchName => (NO_SUCH_NAME, &[]),
+        Reply::Empty => (NO_SUCH_NAME, &[]),
         Reply::Addresses(all) if asked.ends_with(&[A.to_be_bytes(), IN.to_be_bytes()].concat()) => {
             (0, all)
         }
@@ -173,7 +161,7 @@ mod tests {
         assert!(found.ends_with(&[0, 0, 0, 1, 0, 4, 10, 0, 0, 2]));
         let other = answer(&question(28), &two).unwrap();
         assert_eq!(other[6..8], [0, 0]);
-        let none = answer(&question(A), &Reply::NoSuchName).unwrap();
+        let none = answer(&question(A), &Reply::Empty).unwrap();
         assert_eq!(none[2..4], [0x85, 0x83]);
         assert_eq!(answer(&question(A), &Reply::Silence), None);
         assert_eq!(answer(&question(A)[..14], &two), None, "it is cut off");

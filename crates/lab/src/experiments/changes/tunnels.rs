@@ -12,10 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use tidegate_core::time::Timestamp;
@@ -24,6 +21,7 @@ use tidegate_remote::clock;
 use crate::cluster::Place;
 
 use super::super::ExperimentError;
+use super::service::{Service, head};
 
 /// Echoes of one tunnel.
 const ECHOES: usize = 20;
@@ -33,8 +31,6 @@ const PACE: Duration = Duration::from_millis(50);
 const MESSAGE: [u8; 64] = [b'x'; 64];
 /// Longest wait for anything.
 const WAIT: Duration = Duration::from_secs(5);
-/// Longest head that is read.
-const HEAD_MAX: usize = 4096;
 /// How the answer that begins a tunnel begins.
 const SWITCHED: &str = "HTTP/1.1 101 ";
 /// The key of all clients, and its answer: the example of RFC 6455 §1.3.
@@ -59,60 +55,9 @@ impl Tunnels {
     }
 }
 
-/// A server that begins a tunnel at each request and sends back what comes.
-#[derive(Debug)]
-pub(super) struct Echo {
-    address: SocketAddr,
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-    place: Place,
-}
-
-impl Echo {
-    /// One at this place.
-    pub(super) fn start(place: &Place) -> Result<Self, ExperimentError> {
-        let unfit = |error: io::Error| ExperimentError::Unfit(format!("the echo: {error}"));
-        let bind = |ip: IpAddr| TcpListener::bind((ip, 0));
-        let listener = place.inside(|| bind(place.address()))?.map_err(unfit)?;
-        let address = listener.local_addr().map_err(unfit)?;
-        let over = Arc::new(AtomicBool::new(false));
-        let until = Arc::clone(&over);
-        let serve = move || {
-            for stream in listener.incoming() {
-                if until.load(Ordering::Acquire) {
-                    return;
-                }
-                // A client that goes away ends its own tunnel only.
-                if let Ok(stream) = stream {
-                    std::thread::spawn(move || echo(stream));
-                }
-            }
-        };
-        Ok(Self {
-            address,
-            over,
-            thread: Some(std::thread::spawn(serve)),
-            place: place.clone(),
-        })
-    }
-
-    /// Where it is.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl Drop for Echo {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Release);
-        let wake = || TcpStream::connect(self.address).is_ok();
-        if matches!(self.place.inside(wake), Ok(true))
-            && let Some(thread) = self.thread.take()
-        {
-            // It ends at this connection; a panic of its own was reported already.
-            thread.join().ok();
-        }
-    }
+/// A server at this place that begins a tunnel at each request and sends back what comes.
+pub(super) fn start_echo(place: &Place) -> Result<Service, ExperimentError> {
+    Service::start(place, place.address(), echo)
 }
 
 fn echo(mut stream: TcpStream) -> io::Result<()> {
@@ -134,20 +79,6 @@ fn echo(mut stream: TcpStream) -> io::Result<()> {
             length => stream.write_all(&bytes[..length])?,
         }
     }
-}
-
-/// A head to its empty line, byte by byte: what follows belongs to the tunnel.
-fn head(stream: &mut TcpStream) -> io::Result<String> {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        if head.len() == HEAD_MAX {
-            return Err(io::Error::other("the head is too long"));
-        }
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
-    }
-    Ok(String::from_utf8_lossy(&head).into_owned())
 }
 
 /// So many clients, each with one tunnel after the other until the end.
@@ -225,6 +156,8 @@ fn tunnel(to: SocketAddr, host: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]

@@ -26,7 +26,8 @@ use crate::results::Report;
 use super::super::judge::{Table, at_least, at_most, median, ratio};
 use super::super::report::{ExperimentFindings, Sketch};
 use super::super::{Experiment, ExperimentError, Lab, Scale, arms, drive, workload};
-use super::tunnels::{self, Echo, Tunnels};
+use super::service::Service;
+use super::tunnels::{self, Tunnels};
 use super::{
     Changed, Figures, WARM_UP, auto, carry_out, change_figures, estimated, haproxy, load_figures,
     repeat, site,
@@ -95,7 +96,7 @@ fn run(lab: &Lab) -> Result<Report, ExperimentError> {
 /// One run of an arm.
 fn one(lab: &Lab, cluster: &Cluster, changed: &Changed) -> Result<Figures, ExperimentError> {
     let place = cluster.front();
-    let echo = Echo::start(place)?;
+    let echo = tunnels::start_echo(place)?;
     let mut front = start(cluster, changed, &echo)?;
     let per_request = drive::run_load(cluster, &load(lab.scale, &front, true))?;
     let kept = drive::run_load(cluster, &load(lab.scale, &front, false))?;
@@ -126,7 +127,11 @@ fn one(lab: &Lab, cluster: &Cluster, changed: &Changed) -> Result<Figures, Exper
 }
 
 /// A front-end before the nodes and the echo.
-fn start(cluster: &Cluster, changed: &Changed, echo: &Echo) -> Result<FrontEnd, ExperimentError> {
+fn start(
+    cluster: &Cluster,
+    changed: &Changed,
+    echo: &Service,
+) -> Result<FrontEnd, ExperimentError> {
     let echo = Server {
         name: "echo".into(),
         address: echo.address(),
