@@ -249,7 +249,8 @@ async fn services(
     let found = lookup(resolver, &config.name, RecordType::SRV, service).await?;
     let services = first_choice(found.records);
     if services.is_empty() {
-        let message = format!("{} has no service", config.name);
+        let name = &config.name;
+        let message = format!("{name} has no SRV record; with `port` its addresses are asked for");
         return Err(SourceError::Nothing(message));
     }
     let no_weights = services.iter().all(|it| it.weight == 0);
@@ -549,7 +550,10 @@ mod tests {
         let none = asked(RecordKind::Service, |_, _| {
             reply(OK, vec![service(1, 1, 80, ".")])
         });
-        assert_eq!(none.await.unwrap_err(), "shop.test. has no service");
+        assert_eq!(
+            none.await.unwrap_err(),
+            "shop.test. has no SRV record; with `port` its addresses are asked for"
+        );
     }
 
     #[tokio::test]

@@ -17,7 +17,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -148,10 +149,25 @@ struct Document {
     node: Vec<Entry>,
 }
 
+/// An address as a text, with an error that says what is wanted.
+#[derive(Clone, Copy, Debug)]
+struct Address(SocketAddr);
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map(Self).map_err(|_| {
+            D::Error::custom(format!(
+                "`{text}` is not an IP address with a port, like 10.0.0.11:80"
+            ))
+        })
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
-    address: SocketAddr,
+    address: Address,
     name: Option<String>,
     weight: Option<f32>,
 }
@@ -159,7 +175,7 @@ struct Entry {
 /// One of Prometheus' target groups.
 #[derive(Debug, Deserialize)]
 struct TargetGroup {
-    targets: Vec<SocketAddr>,
+    targets: Vec<Address>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
 }
@@ -170,36 +186,61 @@ fn parse(path: &Path, text: &[u8]) -> Result<Vec<Found>, SourceError> {
     let is_toml = path.extension().is_some_and(|it| it == "toml");
     let entries = match is_toml {
         true => {
-            toml::from_str::<Document>(text)
-                .map_err(|error| SourceError::malformed(error.message()))?
-                .node
+            let document = toml::from_str::<Document>(text);
+            document.map_err(|error| placed(text, &error))?.node
         }
         false => json(text)?,
     };
     let node = |entry: Entry| Found {
         name: entry.name,
-        address: entry.address,
+        address: entry.address.0,
         weight: entry.weight,
     };
     Ok(entries.into_iter().map(node).collect())
 }
 
+/// An error of TOML with its line.
+fn placed(text: &str, error: &toml::de::Error) -> SourceError {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map(|before| 1 + before.matches('\n').count());
+    SourceError::malformed(match line {
+        Some(line) => format!("line {line}: {}", error.message()),
+        None => error.message().to_owned(),
+    })
+}
+
 fn json(text: &str) -> Result<Vec<Entry>, SourceError> {
-    let items: Vec<Value> = serde_json::from_str(text).map_err(SourceError::malformed)?;
+    let items: Value = serde_json::from_str(text).map_err(SourceError::malformed)?;
+    let Value::Array(items) = items else {
+        let why = "a list is expected, like [{\"address\": \"10.0.0.11:80\"}]";
+        return Err(SourceError::malformed(why));
+    };
     let mut entries = Vec::new();
-    for item in items {
+    for (index, item) in items.into_iter().enumerate() {
+        let bad = |why: String| SourceError::malformed(format!("entry {}: {why}", index + 1));
+        if !item.is_object() {
+            return Err(bad(
+                "an object with `address` or `targets` is expected".into()
+            ));
+        }
         match item.get("targets") {
-            Some(_) => entries.extend(targets(item)?),
-            None => entries.push(serde_json::from_value(item).map_err(SourceError::malformed)?),
+            Some(_) => entries.extend(targets(item).map_err(bad)?),
+            None => {
+                let entry = serde_json::from_value(item);
+                entries.push(entry.map_err(|error| bad(error.to_string()))?);
+            }
         }
     }
     Ok(entries)
 }
 
-fn targets(group: Value) -> Result<Vec<Entry>, SourceError> {
-    let group: TargetGroup = serde_json::from_value(group).map_err(SourceError::malformed)?;
-    let weight = group.labels.get("weight").map(|text| text.parse::<f32>());
-    let weight = weight.transpose().map_err(SourceError::malformed)?;
+fn targets(group: Value) -> Result<Vec<Entry>, String> {
+    let group: TargetGroup = serde_json::from_value(group).map_err(|error| error.to_string())?;
+    let number = |text: &String| match text.parse::<f32>() {
+        Ok(weight) => Ok(weight),
+        Err(_) => Err(format!("the weight `{text}` is no number")),
+    };
+    let weight = group.labels.get("weight").map(number).transpose()?;
     let entry = |address| Entry {
         address,
         name: None,
@@ -251,25 +292,58 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_an_error() {
-        for (file, text) in [
-            ("a.json", ""),
-            ("a.json", "{}"),
-            ("a.json", "[1]"),
-            ("a.json", r#"[{"address": "web:80"}]"#),
-            ("a.json", r#"[{"address": "10.0.0.1:80", "wieght": 1}]"#),
-            ("a.json", r#"[{"targets": "10.0.0.1:80"}]"#),
+    fn what_is_not_understood_is_an_error_with_its_place() {
+        let like = "is not an IP address with a port, like 10.0.0.11:80";
+        for (file, text, wanted) in [
+            ("a.json", "", "EOF while parsing a value at line 1 column 0"),
+            ("a.json", "{}", "a list is expected, like"),
+            (
+                "a.json",
+                "[1]",
+                "entry 1: an object with `address` or `targets`",
+            ),
+            (
+                "a.json",
+                r#"[{"address": "10.0.0.1:80"}, {"address": "web:80"}]"#,
+                &format!("entry 2: `web:80` {like}"),
+            ),
+            (
+                "a.json",
+                r#"[{"address": "10.0.0.1:80", "wieght": 1}]"#,
+                "entry 1: unknown field `wieght`",
+            ),
+            (
+                "a.json",
+                r#"[{"targets": "10.0.0.1:80"}]"#,
+                "entry 1: invalid type: string",
+            ),
+            (
+                "a.json",
+                r#"[{"targets": ["10.0.0.1:80", "10.0.0.2"]}]"#,
+                &format!("entry 1: `10.0.0.2` {like}"),
+            ),
             (
                 "a.json",
                 r#"[{"targets": ["10.0.0.1:80"], "labels": {"weight": "x"}}]"#,
+                "entry 1: the weight `x` is no number",
             ),
-            ("a.json", r#"[{"targets": ["10.0.0.1:80"#),
-            ("a.toml", "[[node]]\nname = \"a\""),
-            ("a.toml", "[[nodes]]\n"),
-            ("a.toml", "[[node]]\naddress = \"10.0.0.1:80"),
+            ("a.json", r#"[{"targets": ["10.0.0.1:80"#, "EOF"),
+            (
+                "a.toml",
+                "[[node]]\nname = \"a\"",
+                "line 1: missing field `address`",
+            ),
+            ("a.toml", "[[nodes]]\n", "line 1: unknown field `nodes`"),
+            (
+                "a.toml",
+                "[[node]]\naddress = \"10.0.0.1:80\"\n[[node]]\naddress = \"web\"\n",
+                &format!("line 4: `web` {like}"),
+            ),
+            ("a.toml", "[[node]]\naddress = \"10.0.0.1:80", "line 2: "),
         ] {
             let error = parsed(file, text).unwrap_err();
-            assert!(error.starts_with("not understood: "), "{text}: {error}");
+            let wanted = format!("not understood: {wanted}");
+            assert!(error.starts_with(&wanted), "{text}: {error}");
         }
         let deep = "[".repeat(100_000);
         assert!(parsed("a.json", &deep).is_err());

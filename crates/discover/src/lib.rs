@@ -30,4 +30,4 @@ pub use http::{ServerError, ServerUrl};
 pub use kubernetes::{KubernetesConfig, PortChoice};
 pub use source::SourceError;
 pub use sources::SourceKind;
-pub use watch::{Asked, Naming, Sink, SourceConfig, WatchedSource, check};
+pub use watch::{Asked, Naming, Sink, SourceConfig, WatchedSource};

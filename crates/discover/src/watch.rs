@@ -45,6 +45,8 @@ pub enum Naming {
 pub struct Asked {
     /// How many nodes were in the answer, or why there was none.
     pub answer: Result<usize, String>,
+    /// How many of these cannot be used.
+    pub refused: usize,
     /// What has changed by it.
     pub events: Vec<DiscoveryEvent>,
 }
@@ -61,17 +63,6 @@ pub trait Sink: Send + Sync {
         source: &str,
         nodes: Vec<Announced>,
     ) -> impl Future<Output = Result<(), String>> + Send;
-}
-
-/// Asks a source once: how many nodes it has.
-///
-/// # Errors
-/// It has not answered.
-pub async fn check(kind: SourceKind) -> Result<usize, SourceError> {
-    Source::new(kind)
-        .ask()
-        .await
-        .map(|answer| answer.nodes.len())
 }
 
 /// A source, and what is known of it.
@@ -92,7 +83,7 @@ impl WatchedSource {
         Self {
             source: Source::new(config.kind.clone()),
             discovered: Discovered::new(config.limits),
-            backoff: Backoff::new(RETRY_FIRST, RETRY_MAX, seed),
+            backoff: Backoff::new(RETRY_FIRST, retry_max(&config.kind), seed),
             again: Duration::ZERO,
             config,
             clock,
@@ -134,12 +125,12 @@ impl WatchedSource {
             self.named(answer.nodes)
         });
         events.extend(self.discovered.observe(now, nodes));
-        let unusable = || Err("no node in the answer that can be used".into());
         Asked {
-            answer: match count {
-                Ok(_) if self.discovered.is_failing() => unusable(),
-                count => count,
+            answer: match self.discovered.failure() {
+                Some(why) => Err(why.into()),
+                None => count,
             },
+            refused: self.discovered.refused(),
             events,
         }
     }
@@ -184,6 +175,14 @@ impl WatchedSource {
             }
         }
     }
+}
+
+/// A look at a file costs little, and the one that mends it waits for it.
+fn retry_max(kind: &SourceKind) -> Duration {
+    if let SourceKind::File(file) = kind {
+        return file.interval.min(RETRY_MAX);
+    }
+    RETRY_MAX
 }
 
 #[cfg(test)]
@@ -306,6 +305,37 @@ mod tests {
         std::fs::remove_dir(&scene.path).unwrap();
         assert!(folder.ends_with("not a file"), "{folder}");
         assert_eq!(scene.names(), good);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_was_mended_is_read_as_soon_as_one_that_was_good() {
+        let mut scene = Scene::new("mended", prefix());
+        for _ in 0..10 {
+            assert!(scene.ask().await.answer.is_err());
+            assert!(scene.source.again <= Duration::from_millis(1));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_a_node_that_can_be_used_says_why() {
+        let mut scene = Scene::new("unusable", prefix());
+        let entries = vec!["{\"address\": \"10.0.0.1:80\"}"; 1001].join(",");
+        for (text, wanted) in [
+            (format!("[{entries}]"), "1001 nodes, more than 1000"),
+            ("[]".into(), "no node in the answer"),
+            (
+                "[{\"address\": \"10.0.0.1:0\"}]".into(),
+                "no node in the answer that can be used",
+            ),
+        ] {
+            scene.write_text(&text);
+            for _ in 0..2 {
+                assert_eq!(scene.ask().await.answer.unwrap_err(), wanted);
+            }
+        }
+        scene.write_text("[{\"address\": \"10.0.0.1:0\"}, {\"address\": \"10.0.0.1:80\"}]");
+        let asked = scene.ask().await;
+        assert_eq!((asked.answer, asked.refused), (Ok(2), 1));
     }
 
     #[tokio::test]

@@ -74,6 +74,9 @@ pub(crate) struct SourceStatus {
     pub(crate) site: String,
     /// Nodes in its last answer.
     pub(crate) nodes: u64,
+    /// How many of these cannot be used.
+    #[serde(default)]
+    pub(crate) refused: u64,
     /// Questions that it has answered.
     pub(crate) answers: u64,
     /// Questions that it has not answered.

@@ -621,18 +621,23 @@ fn a_check_notes_what_does_not_answer_and_is_content() {
     let text = format!(
         "[[listener]]\naddress = \"127.0.0.1:8080\"\n{SITE}[dns]\nservers = [\"127.0.0.1:9\"]\n\
          [[discover]]\nname = \"one\"\nsite = \"shop\"\nfile = \"nodes.json\"\n\
-         [[discover]]\nname = \"two\"\nsite = \"shop\"\ndns = \"shop.test\"\nport = 80\ntimeout = \"100ms\"\n"
+         [[discover]]\nname = \"two\"\nsite = \"shop\"\ndns = \"shop.test\"\nport = 80\ntimeout = \"100ms\"\n\
+         [[discover]]\nname = \"three\"\nsite = \"shop\"\nfile = \"three.json\"\n"
     );
     std::fs::write(&file, text).unwrap();
+    let three =
+        "[{\"address\": \"10.0.0.1:80\"}, {\"name\": \"a b\", \"address\": \"10.0.0.2:80\"}]";
+    std::fs::write(folder.join("three.json"), three).unwrap();
     let checked = tidegate().arg("check").arg(&file).output().unwrap();
     let said = String::from_utf8(checked.stdout).unwrap();
     assert!(checked.status.success(), "{said}");
     for part in [
-        "ok, a front-end of 1 site and 0 nodes, and more from 2 sources",
+        "ok, a front-end of 1 site and 0 nodes, and more from 3 sources",
         "note: source one (file ",
-        "nodes.json) does not answer now: ",
+        "nodes.json) gives no nodes now: ",
         "No such file",
-        "note: source two (dns shop.test, port 80) does not answer now: ",
+        "note: source two (dns shop.test, port 80) gives no nodes now: ",
+        "three.json): node a?b cannot be used: a name has 1 to 64",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }

@@ -148,7 +148,8 @@ pub struct Discovered {
     penalties: BTreeMap<String, Penalty>,
     /// When nodes were let go without having been absent for long.
     departures: VecDeque<Timestamp>,
-    failed: bool,
+    /// Why the last answer was none.
+    failure: Option<String>,
     refused: BTreeSet<String>,
     held_back: BTreeSet<String>,
     kept: usize,
@@ -163,7 +164,7 @@ impl Discovered {
             members: BTreeMap::new(),
             penalties: BTreeMap::new(),
             departures: VecDeque::new(),
-            failed: false,
+            failure: None,
             refused: BTreeSet::new(),
             held_back: BTreeSet::new(),
             kept: 0,
@@ -176,9 +177,14 @@ impl Discovered {
         self.members.values().map(|member| &member.node)
     }
 
-    /// Whether the last answer was none, or had no node that can be used.
-    pub fn is_failing(&self) -> bool {
-        self.failed
+    /// Why the last answer was none, or cannot be used.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// How many nodes of the last answer cannot be used.
+    pub fn refused(&self) -> usize {
+        self.refused.len()
     }
 
     /// The source has answered or failed. Each thing is said once, when it begins.
@@ -190,13 +196,13 @@ impl Discovered {
         let mut events = Vec::new();
         match answer.and_then(|nodes| self.usable(nodes, &mut events)) {
             Ok(answer) => {
-                if std::mem::take(&mut self.failed) {
+                if self.failure.take().is_some() {
                     events.push(DiscoveryEvent::Recovered);
                 }
                 self.follow(now, &answer, &mut events);
             }
             Err(reason) => {
-                if !std::mem::replace(&mut self.failed, true) {
+                if self.failure.replace(reason.clone()).is_none() {
                     events.push(DiscoveryEvent::Failed(reason));
                 }
             }
@@ -239,8 +245,9 @@ impl Discovered {
             self.refused.insert(name);
         }
         match fit.is_empty() {
-            true => Err("no node in the answer".into()),
             false => Ok(fit),
+            true if self.refused.is_empty() => Err("no node in the answer".into()),
+            true => Err("no node in the answer that can be used".into()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Where an API is: `https://10.0.0.1:6443`, `http://127.0.0.1:8500`.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use hyper::Uri;
@@ -35,6 +36,12 @@ impl ServerUrl {
     /// Whether it speaks TLS.
     pub fn is_tls(&self) -> bool {
         self.tls
+    }
+
+    /// Whether it speaks no TLS and is not this machine, as far as that can be seen: a host name may be.
+    pub fn is_plain_elsewhere(&self) -> bool {
+        let ip: Option<IpAddr> = self.host().parse().ok();
+        !self.tls && ip.is_some_and(|ip| !ip.to_canonical().is_loopback())
     }
 
     /// The host, an IPv6 address without brackets.
@@ -124,6 +131,21 @@ mod tests {
             "https://a b",
         ] {
             assert!(text.parse::<ServerUrl>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_elsewhere_without_tls_is_seen_by_its_address() {
+        for (text, elsewhere) in [
+            ("http://10.0.0.1:6443", true),
+            ("http://[fd00::1]:6443", true),
+            ("http://127.0.0.2:6443", false),
+            ("http://[::1]:6443", false),
+            ("http://localhost:6443", false),
+            ("https://10.0.0.1:6443", false),
+        ] {
+            let server: ServerUrl = text.parse().unwrap();
+            assert_eq!(server.is_plain_elsewhere(), elsewhere, "{text}");
         }
     }
 

@@ -13,6 +13,7 @@ pub(super) fn status(plane: &Plane) -> Vec<SourceStatus> {
         what: state.what,
         site: state.site,
         nodes: state.found as u64,
+        refused: state.refused as u64,
         answers: state.answers,
         failures: state.failures,
         answered_seconds_ago: state.answered.map(|at| now.since(at).as_secs_f64()),

@@ -24,12 +24,13 @@ enum NodeCommand {
         /// Its name.
         name: String,
         /// Where it serves HTTP, like 10.0.0.13:80.
+        #[arg(value_parser = address)]
         address: SocketAddr,
         /// Its site; may be left out where there is one.
         #[arg(long)]
         site: Option<String>,
         /// Its share relative to others.
-        #[arg(long)]
+        #[arg(long, allow_negative_numbers = true)]
         weight: Option<f32>,
         #[command(flatten)]
         admin: AdminArgs,
@@ -39,13 +40,13 @@ enum NodeCommand {
         /// Its name.
         name: String,
         /// Where it serves HTTP from now on.
-        #[arg(long)]
+        #[arg(long, value_parser = address)]
         address: Option<SocketAddr>,
         /// Its site from now on.
         #[arg(long)]
         site: Option<String>,
         /// Its share relative to others.
-        #[arg(long)]
+        #[arg(long, allow_negative_numbers = true)]
         weight: Option<f32>,
         #[command(flatten)]
         admin: AdminArgs,
@@ -62,6 +63,13 @@ enum NodeCommand {
         #[command(flatten)]
         admin: AdminArgs,
     },
+}
+
+/// An address; a node that is added has no host name.
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| {
+        "expected an IP address and a port, like 10.0.0.13:80; host names are for the configuration file"
+    })
 }
 
 /// Does what is asked for.

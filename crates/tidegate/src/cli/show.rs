@@ -16,8 +16,12 @@ fn source_line(source: &SourceStatus) -> String {
         (None, Some(ago)) => format!("answered {} ago", seconds(Some(ago))),
     };
     let plural = if source.nodes == 1 { "" } else { "s" };
+    let refused = match source.refused {
+        0 => String::new(),
+        count => format!(", {count} of which cannot be used"),
+    };
     format!(
-        "source {} ({}): {} node{plural} of site {}; {last}\n",
+        "source {} ({}): {} node{plural} of site {}{refused}; {last}\n",
         source.name, source.what, source.nodes, source.site
     )
 }

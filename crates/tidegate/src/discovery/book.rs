@@ -34,8 +34,9 @@ pub(crate) struct SourceState {
     pub(crate) failures: u64,
     /// The last answer.
     pub(crate) answered: Option<Timestamp>,
-    /// How many nodes were in it.
+    /// How many nodes were in it, and how many of these cannot be used.
     pub(crate) found: usize,
+    pub(crate) refused: usize,
     /// Why the last question had no answer, or its nodes were not taken over.
     pub(crate) error: Option<String>,
     /// What has changed, the last first.
@@ -62,6 +63,7 @@ impl SourceState {
             failures: 0,
             answered: None,
             found: 0,
+            refused: 0,
             error: None,
             events: VecDeque::new(),
             many: false,
@@ -103,6 +105,7 @@ impl SourceBook {
                     state.answers += 1;
                     state.answered = Some(now);
                     state.found = *found;
+                    state.refused = asked.refused;
                     state.error = None;
                     let many = many(&state.config, *found);
                     if many.is_some() != state.many {
@@ -172,7 +175,7 @@ pub(super) fn many(config: &SourceConfig, found: usize) -> Option<String> {
 }
 
 /// An event's name and its text.
-fn describe(event: &DiscoveryEvent) -> (&'static str, String) {
+pub(super) fn describe(event: &DiscoveryEvent) -> (&'static str, String) {
     let why = |departure: &Departure| match departure {
         Departure::Absent => "",
         Departure::Ends => ", which the source says will end",

@@ -18,7 +18,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::topology::discovered::Announced;
+use tidegate_core::topology::discovered::{Announced, DiscoveryEvent};
 use tidegate_discover::{Asked, Sink, SourceConfig, WatchedSource};
 use tidegate_remote::clock;
 use tidegate_remote::privilege;
@@ -33,6 +33,8 @@ use book::SourceBook;
 
 /// Longest wait for first answers before the front-end starts without them.
 const FIRST_ANSWERS: Duration = Duration::from_secs(2);
+/// Nodes of a source that cannot be used, of which each is said.
+const REFUSED_MAX: usize = 5;
 /// Threads that look at files: each source has one look under way at most.
 const LOOKS_MAX: usize = 64;
 
@@ -255,10 +257,11 @@ pub(crate) fn notes(front_end: &FrontEnd) -> Vec<String> {
         let sources = front_end.sources.iter();
         let asking: Vec<_> = sources
             .map(|source| {
-                let (config, source) = (source.config.clone(), source.clone());
+                let source = source.clone();
                 tokio::spawn(async move {
-                    let answer = tidegate_discover::check(config.kind).await;
-                    note(&source, answer.map_err(|error| error.to_string()))
+                    let config = source.config.clone();
+                    let asked = WatchedSource::new(config, 0, clock::now).ask().await;
+                    objections(&source, &asked)
                 })
             })
             .collect();
@@ -273,14 +276,27 @@ pub(crate) fn notes(front_end: &FrontEnd) -> Vec<String> {
     notes
 }
 
-fn note(source: &NodeSource, answer: Result<usize, String>) -> Option<String> {
+/// What a source's first answer has against it.
+fn objections(source: &NodeSource, asked: &Asked) -> Vec<String> {
     let name = book::called(&source.config.name);
     let what = &source.config.kind;
-    match answer {
-        Err(why) => Some(format!(
-            "{name} ({what}) does not answer now: {why}; its nodes come once it does"
-        )),
-        Ok(0) => Some(format!("{name} ({what}) has no nodes now")),
-        Ok(count) => book::many(&source.config, count),
+    let count = match &asked.answer {
+        Err(why) => {
+            let why = format!("{name} ({what}) gives no nodes now: {why}; they come once it does");
+            return vec![why];
+        }
+        Ok(count) => *count,
+    };
+    let refused = asked.events.iter();
+    let refused = refused.filter(|event| matches!(event, DiscoveryEvent::Refused(..)));
+    let refused = refused.map(|event| format!("{name} ({what}): {}", book::describe(event).1));
+    let mut notes: Vec<_> = refused.take(REFUSED_MAX).collect();
+    if asked.refused > notes.len() {
+        let more = asked.refused - notes.len();
+        notes.push(format!(
+            "{name} ({what}): and {more} more that cannot be used"
+        ));
     }
+    notes.extend(book::many(&source.config, count));
+    notes
 }

@@ -1,13 +1,14 @@
 //! Sources of nodes: `[[discover]]`, and nodes whose address is a host name.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_core::topology::discovered::DiscoveryLimits;
 use tidegate_discover::{
     ConsulConfig, DnsConfig, FileConfig, KubernetesConfig, Naming, PortChoice, RecordKind,
-    SourceConfig, SourceKind,
+    ServerUrl, SourceConfig, SourceKind,
 };
 use tidegate_remote::udp::key_file::{KeyFile, Master, is_name};
 
@@ -113,11 +114,7 @@ impl Checker<'_> {
         self.means_nothing(source);
         let timeout = source.timeout.value;
         if let Some(path) = &source.file.value {
-            return Some(SourceKind::File(FileConfig {
-                path: self.path(path),
-                interval: source.refresh.value.unwrap_or(FILE_REFRESH),
-                timeout,
-            }));
+            return self.watched_file(source, path, timeout);
         }
         if let Some(service) = &source.kubernetes.value {
             return self.kubernetes(service, timeout);
@@ -142,6 +139,36 @@ impl Checker<'_> {
             interval: source.refresh.value.unwrap_or(REFRESH),
             timeout,
         }))
+    }
+
+    fn watched_file(
+        &mut self,
+        source: &DiscoverFile,
+        path: &Path,
+        timeout: Duration,
+    ) -> Option<SourceKind> {
+        let is = |end: &str| path.extension().is_some_and(|it| it == end);
+        if !is("toml") && !is("json") {
+            let message = format!("`{}` has no known format", path.display());
+            let label = "ends in neither `.toml` nor `.json`";
+            self.problem(source.file.place(), message, label);
+            return None;
+        }
+        Some(SourceKind::File(FileConfig {
+            path: self.path(path),
+            interval: source.refresh.value.unwrap_or(FILE_REFRESH),
+            timeout,
+        }))
+    }
+
+    /// A token would go to another machine for all to see.
+    fn betrays(&mut self, server: &ServerUrl, at: Range<usize>) -> bool {
+        let betrays = server.is_plain_elsewhere();
+        if betrays {
+            let message = "a token is sent over https only, or to this machine".to_owned();
+            self.problem(at, message, "needs https");
+        }
+        betrays
     }
 
     /// Keys that are for other kinds of sources.
@@ -172,6 +199,11 @@ impl Checker<'_> {
                 return None;
             }
         }
+        if let Some(server) = &file.server.value
+            && self.betrays(server, file.server.place())
+        {
+            return None;
+        }
         let port = file.port.value.as_ref().map(|port| port.0.clone());
         Some(SourceKind::Kubernetes(KubernetesConfig {
             server: file.server.value.clone(),
@@ -192,6 +224,9 @@ impl Checker<'_> {
         if file.server.is_tls() && file.ca_file.is_none() {
             let message = "https needs a file with the server's CA".to_owned();
             self.problem(file.server.place(), message, "needs `ca_file`");
+            return None;
+        }
+        if file.token_file.is_some() && self.betrays(&file.server, file.server.place()) {
             return None;
         }
         let path = |path: &At<Option<PathBuf>>| path.value.as_deref().map(|it| self.path(it));
