@@ -12,6 +12,8 @@
 //!  foot        the keys
 //! ```
 
+use std::time::Duration;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -39,12 +41,16 @@ pub(super) struct Frame<'a> {
     pub(super) view: &'a View,
     /// Why there is no newer sample.
     pub(super) trouble: Option<&'a str>,
+    /// When the question was asked that has no answer yet.
+    pub(super) asked: Option<Timestamp>,
     /// Now.
     pub(super) now: Timestamp,
     /// Whether a person looks at it: then it ends with the keys.
     pub(super) has_keys: bool,
 }
 
+/// A question that is open for longer is said.
+const LATE: Duration = Duration::from_secs(2);
 /// Titles of tables.
 const TITLES: Style = Style::new().add_modifier(Modifier::BOLD);
 /// Least lines of each part, in the order of the frame, where it has so many.
@@ -118,6 +124,11 @@ impl Frame<'_> {
                 format!(", what is shown is {age:.0} s old")
             });
             let text = format!("asking again{shown}: {}", clean(trouble));
+            all.push(Line::from(Span::raw(text)).style(attention));
+        }
+        let open = self.asked.map(|at| self.now.since(at));
+        if let Some(open) = open.filter(|it| self.trouble.is_none() && *it >= LATE) {
+            let text = format!("no answer for {} s", open.as_secs());
             all.push(Line::from(Span::raw(text)).style(attention));
         }
         if self.view.paused {

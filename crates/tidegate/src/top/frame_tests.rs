@@ -1,6 +1,7 @@
 //! Frames as a terminal shows them, beside the files of `frames/`; `UPDATE_EXPECT=1` writes those anew.
 
 use std::path::Path;
+use std::time::Duration;
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -56,6 +57,7 @@ fn frame<'a>(samples: &'a (Sample, Sample), events: &'a Events, view: &'a View) 
         events,
         view,
         trouble: None,
+        asked: None,
         now: NOW,
         has_keys: true,
     }
@@ -194,6 +196,7 @@ fn the_first_sample_has_the_rates_that_the_front_end_gives() {
         events: &events,
         view: &view,
         trouble: None,
+        asked: None,
         now: NOW,
         has_keys: false,
     };
@@ -203,4 +206,20 @@ fn the_first_sample_has_the_rates_that_the_front_end_gives() {
             .to_string()
             .starts_with("751.5 req/s · 3.0 errors/s · 24.7 refused/s")
     );
+}
+
+#[test]
+fn a_question_without_an_answer_is_said_after_two_seconds() {
+    let (samples, events, view) = (two_samples(), Events::default(), View::default());
+    let mut frame = frame(&samples, &events, &view);
+    let says = |frame: &Frame<'_>| {
+        let lines = frame.lines(120, None);
+        lines.iter().any(|it| it.to_string() == "no answer for 3 s")
+    };
+    frame.now = NOW + Duration::from_secs(3);
+    assert!(!says(&frame));
+    frame.asked = Some(NOW);
+    assert!(says(&frame));
+    frame.asked = Some(NOW + Duration::from_millis(1500));
+    assert!(!says(&frame));
 }

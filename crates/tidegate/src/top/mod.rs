@@ -26,6 +26,7 @@ use clap::Args;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::Event as TerminalEvent;
 use ratatui::layout::Rect;
+use tidegate_core::time::Timestamp;
 use tidegate_core::units::parse_duration;
 use tidegate_remote::clock;
 use tokio::signal::unix::SignalKind;
@@ -137,12 +138,15 @@ struct Shown {
     events: Events,
     view: View,
     trouble: Option<String>,
+    /// When the question was asked that is open.
+    asked: Option<Timestamp>,
 }
 
 impl Shown {
     /// Takes the end of a question.
     fn take(&mut self, taken: Result<Sample, String>) {
         let now = clock::now();
+        self.asked = None;
         match taken {
             Ok(sample) => {
                 if let Some(before) = &self.current {
@@ -174,6 +178,7 @@ impl Shown {
             events: &self.events,
             view: &self.view,
             trouble: self.trouble.as_deref(),
+            asked: self.asked,
             now: clock::now(),
             has_keys,
         }
@@ -256,6 +261,7 @@ impl Top {
             let (client, culprits) = (Arc::clone(&self.client), self.shown.culprits());
             let take = async move { Sample::take(&client, culprits).await };
             self.asked = Some(tokio::spawn(take));
+            self.shown.asked = Some(clock::now());
         }
     }
 }
