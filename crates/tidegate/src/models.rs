@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use tidegate_core::topology::discovered::Announced;
 
 /// The header that a runtime override must carry if there is no token.
 pub(crate) const OVERRIDE_HEADER: &str = "tidegate-override";
@@ -495,6 +496,24 @@ pub(crate) struct AddedNode {
     pub(crate) site: String,
     /// Its share relative to others.
     pub(crate) weight: f32,
+}
+
+impl AddedNode {
+    /// Most nodes of operators.
+    pub(crate) const MAX: usize = 10_000;
+
+    /// Whether there can be such a node.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn fit(&self) -> Result<(), String> {
+        let announced = Announced {
+            name: self.name.clone(),
+            address: self.address,
+            weight: self.weight,
+        };
+        announced.check().map_err(|unfit| unfit.to_string())
+    }
 }
 
 /// `GET /api/nodes`.

@@ -17,12 +17,11 @@
 //! once. SIGUSR2 has a successor take over ([`crate::upgrade`]). SIGUSR1 opens the
 //! access log anew after it was renamed. SIGHUP reads the configuration file again ([`crate::reload`]).
 
+mod admin_socket;
 mod settings;
 
 use std::convert::Infallible;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -35,8 +34,8 @@ use tidegate_core::throttle::SetBy;
 use tidegate_culprits::live::Watch;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::{
-    DelayExperiments, ListenerSockets, LogReopener, PortSharing, Ports, Proxy, ProxyConfig,
-    ProxyError, Shared, Stats, Throttling, WorkerFailure,
+    DelayExperiments, LogReopener, PortSharing, Ports, Proxy, ProxyConfig, ProxyError, Shared,
+    Stats, Throttling, WorkerFailure,
 };
 use tidegate_remote::clock;
 use tidegate_remote::reader::{ReaderError, ReaderOptions};
@@ -56,7 +55,7 @@ use crate::discovery::Discovery;
 use crate::discovery::book::SourceBook;
 use crate::driver::{Ask, Driver, DriverParts};
 use crate::failure::Failure;
-use crate::learned::{Gatherer, Keeper};
+use crate::learned::{Gatherer, Keeper, Learned};
 use crate::open_files;
 use crate::output::{self, Output};
 use crate::overrides_file::OverridesFile;
@@ -70,9 +69,10 @@ use crate::signals::{Stop, listen};
 use crate::state::{self, StateFolder};
 use crate::upgrade::successor::wait_for_loads;
 use crate::upgrade::{
-    self, Given, GivenSockets, Offer, Program, Role, Succession, Successor, Upgrader, notify,
+    self, Given, GivenSockets, Program, Role, Succession, Successor, Upgrader, notify,
 };
 
+use admin_socket::{AdminSocket, ListenerCopy};
 pub(crate) use settings::workers;
 use settings::{held_max, proxy_config, reader_options};
 
@@ -116,8 +116,8 @@ pub(crate) fn run(
         output.event("state", &why);
         None
     });
-    begun.keep_in(folder.clone());
     let folder = folder.map(StateFolder::new);
+    begun.keep_in(folder.as_ref());
     let process = &written.process;
     let kept = Kept::of(&front_end, process.marks.value);
     let starting = kept.starting(&front_end, admin.address.port());
@@ -135,6 +135,7 @@ pub(crate) fn run(
         sources: Arc::default(),
         kept,
         given,
+        learned: Learned::default(),
         folder,
     };
     let ended = runtime.block_on(serve(admin, front_end, start, program, output));
@@ -153,6 +154,8 @@ pub(crate) struct Start {
     pub(crate) kept: Kept,
     /// What a former process or the service manager gives.
     pub(crate) given: Given,
+    /// What a process before this one has learned.
+    pub(crate) learned: Learned,
     /// Where files are kept over a restart.
     pub(crate) folder: Option<StateFolder>,
 }
@@ -165,6 +168,7 @@ impl Start {
             sources: Arc::default(),
             kept: Kept::All,
             given: Given::default(),
+            learned: Learned::default(),
             folder: None,
         }
     }
@@ -201,13 +205,16 @@ async fn serve(
         front_end.timeouts.drain.value,
     );
     let (peers, access) = exchange(&admin, front_end.culprits.as_ref())?;
-    let upgrades = start.given.upgrades;
+    let (upgrades, is_successor) = (start.given.upgrades, start.given.is_successor);
     let mut front_end = front_end;
+    let keeper = Keeper::new(start.folder.as_ref(), front_end.culprits.is_some(), output);
+    start.learned = keeper.recall(start.given.learned.as_ref());
     let discovery = discover(&mut front_end, &mut start, output).await?;
     let mut running = Running::start(front_end, start, output)?;
     running.say(&operators.listener, output);
     running.look_around(peers, output);
     running.discover(discovery);
+    let no_change = (is_successor.then(|| running.plane.upgrades.close())).flatten();
     let plane = Arc::clone(&running.plane);
     let shown = Arc::clone(&plane);
     let AdminSocket { listener, copy, .. } = operators;
@@ -221,12 +228,12 @@ async fn serve(
     ));
     let mut failures = running.proxy.failures();
     let mut upgrader = Upgrader::new(running.upgrades.take(), program, output)?;
-    let mut succession = Succession::ready(running.proxy.addresses().to_vec(), output)?;
+    let mut succession = Succession::ready(running.proxy.addresses().to_vec(), no_change, output)?;
     notify::ready();
     let mut ending = loop {
         tokio::select! {
             () = stop.wait() => break Ending::Asked,
-            successor = upgrader.succeeded(|| copy.offer(&running, upgrades)) => break Ending::Succeeded(successor),
+            successor = upgrader.succeeded(|| copy.offer(&running, upgrades, output)) => break Ending::Succeeded(successor),
             () = succession.withdrawn() => break Ending::Withdrawn,
             _ = hang_up.recv() => hung_up(&plane),
             _ = reopen.recv() => reopen_log(running.proxy.log_reopener(), output),
@@ -265,7 +272,7 @@ async fn discover(
     if let Some(begun) = &mut start.begun {
         let others = discovery.begin(begun.sources()).await;
         let others = others.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-        begun.add(others, front_end, output);
+        begun.add(others, start.learned.added.take(), front_end, output);
     }
     start.sources = discovery.book();
     Ok(discovery)
@@ -343,58 +350,6 @@ async fn is_told_twice(delay: Duration, stop: &mut Stop, output: Output) -> bool
     }
 }
 
-/// The socket for operators, and a copy for a successor.
-struct AdminSocket {
-    listener: TcpListener,
-    copy: ListenerCopy,
-}
-
-/// See [`AdminSocket`].
-struct ListenerCopy {
-    configured: SocketAddr,
-    address: SocketAddr,
-    socket: OwnedFd,
-}
-
-impl AdminSocket {
-    /// One that was given, or a new one.
-    fn open(configured: SocketAddr, given: Vec<OwnedFd>, ports: Ports) -> Result<Self, Failure> {
-        let opened = match given.into_iter().next() {
-            Some(socket) => server::adopt(socket),
-            None => server::bind(configured, ports),
-        };
-        let copied = opened.and_then(|listener| {
-            let copy = ListenerCopy {
-                configured,
-                address: listener.local_addr()?,
-                socket: listener.as_fd().try_clone_to_owned()?,
-            };
-            Ok(Self { listener, copy })
-        });
-        copied.map_err(|error| cannot_listen(&format!("the admin address {configured}"), &error))
-    }
-}
-
-impl ListenerCopy {
-    /// What a successor is offered.
-    fn offer(&self, running: &Running, upgrades: u64) -> std::io::Result<Offer> {
-        Ok(Offer {
-            listeners: running.proxy.listening()?,
-            admin: self.try_clone()?,
-            learned: running.gatherer().for_successor(),
-            upgrades,
-        })
-    }
-
-    fn try_clone(&self) -> std::io::Result<ListenerSockets> {
-        Ok(ListenerSockets {
-            configured: self.configured,
-            address: self.address,
-            sockets: vec![self.socket.try_clone()?],
-        })
-    }
-}
-
 /// The other front-ends, and which may ask this one for what. Front-ends know each other by a secret of their own, or
 /// by one that is made from the admin token.
 fn exchange(
@@ -420,6 +375,9 @@ fn exchange(
 
 /// Lets what is in flight end.
 async fn end(running: Running, drain: Duration, mut stop: Stop, output: Output) {
+    if let Some(cluster) = &running.plane.cluster {
+        cluster.give_up_folder();
+    }
     let gatherer = running.gatherer();
     let Running {
         mut proxy,
@@ -535,12 +493,12 @@ impl Running {
         let table = LoadTable::new(nodes, sites).grouped(&cluster.groups);
         let mut director = Director::new(cluster, proxy_config.seed);
         let keeper = Keeper::new(folder.as_ref(), culprits.is_some(), output);
-        let learned = keeper.begin(given.learned.as_deref(), &mut director, &table);
+        start.learned.begin(&mut director, &table, output);
         let shared = shared(&proxy_config, table, &director, sites);
         let kept_file = OverridesFile::new(front_end.overrides_file);
         let throttles = front_end.throttles;
         apply_overrides(&shared.throttles, throttles, &kept_file, &names, output)?;
-        learned.throttle(&shared.throttles, &names, output);
+        start.learned.throttle(&shared.throttles, &names, output);
         let reads = start_reads(front_end.reads, options, &shared);
         let reads = reads.map_err(|error| failed(&error))?;
         let resources = Resources::start(&front_end.resources, options).map(Arc::new);
@@ -599,6 +557,7 @@ impl Running {
         Gatherer {
             driver: self.plane.overrides.clone(),
             shared: Arc::clone(&self.plane.shared),
+            added: self.plane.cluster.as_ref().map(|it| it.added_now()),
         }
     }
 
@@ -618,6 +577,7 @@ impl Running {
     fn discover(&self, discovery: Discovery) {
         if let Some(cluster) = &self.plane.cluster {
             tokio::spawn(discovery.run(Arc::clone(cluster)));
+            tokio::spawn(Arc::clone(cluster).follow_folder());
         }
     }
 

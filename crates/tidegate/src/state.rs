@@ -125,6 +125,17 @@ fn refused_by_system(folder: &Path) -> Option<String> {
     Some(format!("{error}{hint}"))
 }
 
+/// Why a front-end does not have a folder.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Untaken {
+    /// It cannot keep files there.
+    #[error("{0}")]
+    Unfit(String),
+    /// Another front-end does.
+    #[error("{0}")]
+    Elsewhere(String),
+}
+
 /// A folder as the files of this process know it: they have its lock together.
 #[derive(Clone, Debug)]
 pub(crate) struct StateFolder {
@@ -141,7 +152,7 @@ impl StateFolder {
     }
 
     /// The lock, be it that another file of this process has it already.
-    fn locked(&self) -> Result<Arc<File>, String> {
+    fn locked(&self) -> Result<Arc<File>, Untaken> {
         let mut known = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lock) = known.upgrade() {
             return Ok(lock);
@@ -151,14 +162,14 @@ impl StateFolder {
         Ok(lock)
     }
 
-    fn take_lock(&self) -> Result<File, String> {
+    fn take_lock(&self) -> Result<File, Untaken> {
         let path = self.path.join(LOCK);
         let cannot = |error: std::io::Error| {
             let why = match secret_file::is_link(&error) {
                 true => "it is a link, which is not followed; remove it".into(),
                 false => error.to_string(),
             };
-            format!("cannot lock {}: {why}", path.display())
+            Untaken::Unfit(format!("cannot lock {}: {why}", path.display()))
         };
         // Others cannot open it, so they cannot hold it. A pipe in its place does not hold us up.
         let lock = OpenOptions::new()
@@ -172,17 +183,17 @@ impl StateFolder {
             .map_err(cannot)?;
         if !lock.metadata().map_err(cannot)?.is_file() {
             let path = path.display();
-            return Err(format!(
+            return Err(Untaken::Unfit(format!(
                 "cannot lock {path}: it is not a regular file; remove it"
-            ));
+            )));
         }
         match lock.try_lock() {
             Ok(()) => Ok(lock),
-            Err(TryLockError::WouldBlock) => Err(format!(
+            Err(TryLockError::WouldBlock) => Err(Untaken::Elsewhere(format!(
                 "another front-end keeps files in {}: this one does once that one has ended; if it is not its \
                  successor, name a folder of its own as `directory` in [state]",
                 self.path.display()
-            )),
+            ))),
             Err(TryLockError::Error(error)) => Err(cannot(error)),
         }
     }
@@ -212,6 +223,17 @@ impl StateFile {
     /// The folder is another front-end's from now on, if no other file of this process is in it.
     pub(crate) fn give_up(&mut self) {
         self.lock = None;
+    }
+
+    /// Takes the folder, until this is dropped or gives it up.
+    pub(crate) fn take(&mut self) -> Result<(), Untaken> {
+        if let Some(why) = unfit(&self.folder.path, geteuid().as_raw()) {
+            return Err(Untaken::Unfit(why));
+        }
+        if self.lock.is_none() {
+            self.lock = Some(self.folder.locked()?);
+        }
+        Ok(())
     }
 
     fn set_aside(&self) -> Result<(), String> {
@@ -265,13 +287,7 @@ impl KeptFile for StateFile {
     }
 
     fn take_folder(&mut self) -> Result<(), String> {
-        if let Some(why) = unfit(&self.folder.path, geteuid().as_raw()) {
-            return Err(why);
-        }
-        if self.lock.is_none() {
-            self.lock = Some(self.folder.locked()?);
-        }
-        Ok(())
+        self.take().map_err(|why| why.to_string())
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), String> {

@@ -9,6 +9,7 @@
 //! | a node | sums of its responses, base times and errors, its share, its limit of requests, its slow start | its name, address and site |
 //! | | that it is ejected, why, and how long it is waited for; that its check fails | its name and address |
 //! | a site | what requests take that wait for no other, and all of them while it is not loaded | its name |
+//! | operators | whether a node is to get requests | its name |
 //!
 //! Sums do not fade while there is no director: nothing has been seen that says otherwise. Durations are ages, since
 //! clocks of processes differ.
@@ -25,7 +26,7 @@ use super::{Director, control};
 use crate::admission::LearnedAdmission;
 use crate::load::LoadTable;
 use crate::time::Timestamp;
-use crate::topology::{Cause, Node, NodeId, SiteId};
+use crate::topology::{AdminState, Cause, Node, NodeId, SiteId};
 
 /// Longest age, and longest wait, that is believed.
 const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -39,6 +40,8 @@ pub struct LearnedCluster {
     pub sites: Vec<LearnedSite>,
     /// Nodes that are members.
     pub nodes: Vec<LearnedNode>,
+    /// Nodes that operators have taken out, by name.
+    pub taken_out: Vec<(String, AdminState)>,
 }
 
 /// Of a site.
@@ -107,15 +110,22 @@ pub struct Recalled {
 /// A node that is not there yet, as one that another source than the configuration announces.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
-    node: LearnedNode,
+    node: Option<LearnedNode>,
+    /// What an operator wants of it.
+    admin: AdminState,
     elapsed: Duration,
     at: Timestamp,
 }
 
 impl Expected {
-    fn new(node: &LearnedNode, elapsed: Duration, at: Timestamp) -> Self {
-        let node = node.clone();
-        Self { node, elapsed, at }
+    /// Nothing is known of it.
+    fn new(elapsed: Duration, at: Timestamp) -> Self {
+        Self {
+            node: None,
+            admin: AdminState::Ready,
+            elapsed,
+            at,
+        }
     }
 }
 
@@ -128,10 +138,15 @@ impl Director {
             admission: self.controls[id.index()].as_ref().map(|it| it.learned()),
         };
         let nodes = self.topology.members();
+        let taken_out = self.topology.members();
+        let taken_out = taken_out.filter(|(_, node)| node.admin != AdminState::Ready);
         LearnedCluster {
             sites: sites.map(|(id, known)| site((id, &known.name))).collect(),
             nodes: nodes
                 .map(|(id, node)| self.learned_of(id, node, now))
+                .collect(),
+            taken_out: taken_out
+                .map(|(_, node)| (node.name.clone(), node.admin))
                 .collect(),
         }
     }
@@ -178,8 +193,7 @@ impl Director {
         }
         for known in &learned.nodes {
             let Some(id) = self.topology.node_named(&known.name) else {
-                self.expected
-                    .insert(known.name.clone(), Expected::new(known, elapsed, now));
+                self.expect(&known.name, elapsed, now).node = Some(known.clone());
                 continue;
             };
             if self.recall_node(id, known, elapsed, table, now) {
@@ -187,8 +201,19 @@ impl Director {
                 recalled.ejected += usize::from(self.topology.node(id).ejection.is_some());
             }
         }
+        for (name, admin) in &learned.taken_out {
+            match self.topology.node_named(name) {
+                Some(id) => self.handle_override(id, *admin),
+                None => self.expect(name, elapsed, now).admin = *admin,
+            }
+        }
         self.publish();
         recalled
+    }
+
+    fn expect(&mut self, name: &str, elapsed: Duration, now: Timestamp) -> &mut Expected {
+        let expected = self.expected.entry(name.into());
+        expected.or_insert_with(|| Expected::new(elapsed, now))
     }
 
     /// A node joins that was not there at the start; it goes on from what was known of it, if that is not long ago.
@@ -197,10 +222,15 @@ impl Director {
         self.expected
             .retain(|_, it| now.since(it.at) < EXPECTED_FOR);
         let name = &self.topology.node(id).name;
-        let Some(Expected { node, elapsed, at }) = self.expected.remove(name) else {
+        let Some(expected) = self.expected.remove(name) else {
             return;
         };
-        let known = self.recall_node(id, &node, elapsed + now.since(at), table, now);
+        self.handle_override(id, expected.admin);
+        let Some(node) = expected.node else {
+            return;
+        };
+        let elapsed = expected.elapsed + now.since(expected.at);
+        let known = self.recall_node(id, &node, elapsed, table, now);
         if known && node.ramp.is_none() && node.costs.is_some() {
             // It is no new one, and was warm.
             let site = self.topology.node(id).site;

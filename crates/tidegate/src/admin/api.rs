@@ -54,8 +54,8 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
             if *request.method() != Method::POST {
                 return not_allowed("POST");
             }
-            let (body, releases) = (request.body().clone(), *order == "release");
-            apart(plane, move |plane| override_class(plane, &body, releases)).await
+            let releases = *order == "release";
+            order_class(plane, request.body().clone(), releases).await
         }
         ["api", "upgrade"] => {
             if *request.method() != Method::POST {
@@ -178,7 +178,21 @@ async fn requests(plane: &Arc<Plane>, query: Option<&str>) -> Answer {
     }
 }
 
-/// Throttles a class or releases it.
+/// Throttles a class or releases it, once no upgrade is under way.
+async fn order_class(plane: &Arc<Plane>, body: Bytes, releases: bool) -> Answer {
+    let change = match plane.upgrades.change().await {
+        Ok(change) => change,
+        Err(why) => return error(StatusCode::SERVICE_UNAVAILABLE, &why),
+    };
+    apart(plane, move |plane| {
+        let answer = override_class(plane, &body, releases);
+        drop(change);
+        answer
+    })
+    .await
+}
+
+/// Does it.
 fn override_class(plane: &Plane, body: &[u8], releases: bool) -> Answer {
     let given = match releases {
         true => parsed(body).and_then(|wanted| throttles::release(plane, &wanted)),
@@ -228,8 +242,17 @@ pub(super) async fn override_node(plane: &Plane, name: &str, order: &str) -> Ans
         let text = format!("there is no node `{}`", printable(name));
         return error(StatusCode::NOT_FOUND, &text);
     };
-    if let Err(reason) = plane.overrides.give(node, *state).await {
-        return error(StatusCode::SERVICE_UNAVAILABLE, &reason.to_string());
+    // The driver has it before it is asked what a successor is to know.
+    let given = match plane.upgrades.change().await {
+        Ok(change) => {
+            let given = plane.overrides.give(node, *state).await;
+            drop(change);
+            given.map_err(|error| error.to_string())
+        }
+        Err(why) => Err(why),
+    };
+    if let Err(reason) = given {
+        return error(StatusCode::SERVICE_UNAVAILABLE, &reason);
     }
     let topology = plane.shared.topology.load();
     let done = Overridden {

@@ -44,15 +44,17 @@ pub(super) async fn answer(
         (_, None) => return not_allowed("GET, HEAD, POST"),
         (_, Some(_)) => return not_allowed("POST, DELETE"),
     };
-    let edited = match edit {
-        Ok(edit) => cluster
-            .edit_node(edit)
-            .await
-            .map_err(|error| error.to_string()),
-        Err(why) => Err(why),
+    let edit = match edit {
+        Ok(edit) => edit,
+        Err(why) => return error(StatusCode::BAD_REQUEST, &why),
     };
-    match edited {
+    let change = match plane.upgrades.change().await {
+        Ok(change) => change,
+        Err(why) => return error(StatusCode::SERVICE_UNAVAILABLE, &why),
+    };
+    match cluster.edit_node(edit, change).await {
         Ok(edited) => json(StatusCode::OK, &edited),
-        Err(why) => error(StatusCode::BAD_REQUEST, &why),
+        Err(why) if why.is_passing() => error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
+        Err(why) => error(StatusCode::BAD_REQUEST, &why.to_string()),
     }
 }

@@ -3,18 +3,17 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::director::Director;
+use arc_swap::ArcSwap;
 use tidegate_core::director::learned::LearnedCluster;
-use tidegate_core::load::LoadTable;
 use tidegate_core::throttle::{SetBy, Throttle};
-use tidegate_core::topology::AdminState;
 use tidegate_culprits::live::front_end::KeptFile;
 use tidegate_proxy::Shared;
 use tidegate_remote::clock;
 use tokio::sync::oneshot;
 
-use super::{BYTES_MAX, EVENT, FILE, Learned, LearnedError, OperatorThrottle, written};
+use super::{BYTES_MAX, EVENT, FILE, Learned, OperatorThrottle, written};
 use crate::driver::Overrides;
+use crate::models::AddedNode;
 use crate::output::Output;
 use crate::state::{StateFile, StateFolder};
 
@@ -30,22 +29,21 @@ pub(crate) struct Gatherer {
     pub(crate) driver: Overrides,
     /// Topology and throttles.
     pub(crate) shared: Arc<Shared>,
+    /// Nodes of operators.
+    pub(crate) added: Option<Arc<ArcSwap<Vec<AddedNode>>>>,
 }
 
 /// What a successor is given, once the driver has said what it knows.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     cluster: Option<oneshot::Receiver<LearnedCluster>>,
-    drained: Vec<(String, AdminState)>,
     throttles: Vec<OperatorThrottle>,
+    added: Option<Vec<AddedNode>>,
 }
 
 impl Gatherer {
-    /// For a successor: with what operators have set.
+    /// For a successor: with what operators have set. To be called while nothing changes that.
     pub(crate) fn for_successor(&self) -> Pending {
-        let topology = self.shared.topology.load_full();
-        let out = topology.members();
-        let out = out.filter(|(_, node)| node.admin != AdminState::Ready);
         let now = clock::now();
         let throttles = self.shared.throttles.all();
         let own = throttles.iter().filter(|it| it.set_by == SetBy::Operator);
@@ -57,17 +55,17 @@ impl Gatherer {
         Pending {
             // A driver that has ended has nothing to say.
             cluster: self.driver.learned().ok(),
-            drained: out
-                .map(|(_, node)| (node.name.clone(), node.admin))
-                .collect(),
             throttles: own.map(throttle).collect(),
+            added: self.added.as_ref().map(|it| it.load().to_vec()),
         }
     }
 
     /// For the file; nothing from a driver that has ended or has too much to do.
     async fn for_file(&self) -> Option<Vec<u8>> {
+        let mut cluster = self.driver.learned().ok()?.await.ok()?;
+        cluster.taken_out.clear();
         let learned = Learned {
-            cluster: self.driver.learned().ok()?.await.ok()?,
+            cluster,
             ..Learned::default()
         };
         written::encode(&learned, clock::unix()).ok()
@@ -76,14 +74,19 @@ impl Gatherer {
 
 impl Pending {
     /// As text, once the driver has answered. To be called on a thread that may wait.
-    pub(crate) fn wait(self) -> Option<Vec<u8>> {
+    ///
+    /// # Errors
+    /// It cannot be put into text.
+    pub(crate) fn wait(self) -> Result<Vec<u8>, String> {
+        // Of a driver that has ended nothing is known; what operators have set is handed over all the same.
+        let cluster = self.cluster.and_then(|it| it.blocking_recv().ok());
         let learned = Learned {
-            cluster: self.cluster?.blocking_recv().ok()?,
-            drained: self.drained,
+            cluster: cluster.unwrap_or_default(),
             throttles: self.throttles,
+            added: self.added,
             ..Learned::default()
         };
-        written::encode(&learned, clock::unix()).ok()
+        written::encode(&learned, clock::unix())
     }
 }
 
@@ -120,46 +123,44 @@ impl Keeper {
         }
     }
 
-    /// A director goes on from what was learned before, if there is anything; that is said.
-    pub(crate) fn begin(
-        &self,
-        handed_over: Option<&[u8]>,
-        director: &mut Director,
-        table: &LoadTable,
-    ) -> Learned {
-        let learned = self.recall(handed_over).unwrap_or_default();
-        if let Some(text) = learned.begin(director, table) {
-            self.output.event(EVENT, &text);
-        }
-        learned
-    }
-
     /// What a process has learned before this one: the one that it succeeds, or the last one in the folder. What is of no use
     /// is said.
-    fn recall(&self, handed_over: Option<&[u8]>) -> Option<Learned> {
+    pub(crate) fn recall(&self, handed_over: Option<&Result<Vec<u8>, String>>) -> Learned {
         let read = match handed_over {
-            Some(bytes) => Some((
+            Some(read) => Some((
                 "what the former process has learned".to_owned(),
-                Ok(bytes.to_vec()),
+                read.clone(),
             )),
             None => self.read(),
         };
-        let (what, bytes) = read?;
-        let learned = bytes.and_then(|bytes| {
+        let Some((what, bytes)) = read else {
+            return Learned::default();
+        };
+        let refuse = |why: &str| {
+            let text = format!("{what} is not used: {why}; it is learned anew");
+            self.output.event(EVENT, &text);
+        };
+        let decoded = bytes.and_then(|bytes| {
             let decoded = written::decode(&bytes, clock::unix());
-            decoded.map_err(|why: LearnedError| why.to_string())
+            decoded.map_err(|why| why.to_string())
         });
-        let mut learned = learned
-            .inspect_err(|why| {
-                let text = format!("{what} is not used: {why}; it is learned anew");
-                self.output.event(EVENT, &text);
-            })
-            .ok()?;
+        let mut learned = decoded.unwrap_or_else(|why| {
+            refuse(&why);
+            Learned::default()
+        });
+        if let Some(why) = &learned.refused {
+            refuse(&why.to_string());
+        }
+        for ignored in &learned.ignored {
+            let text = format!("{what}: ignored: {ignored}");
+            self.output.event(EVENT, &text);
+        }
         if handed_over.is_none() {
             // A file has nothing of operators'.
-            (learned.drained, learned.throttles) = (Vec::new(), Vec::new());
+            learned.cluster.taken_out.clear();
+            (learned.throttles, learned.added) = (Vec::new(), None);
         }
-        Some(learned)
+        learned
     }
 
     fn read(&self) -> Option<(String, Result<Vec<u8>, String>)> {
@@ -240,6 +241,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
 
+    use tidegate_core::topology::AdminState;
+
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
@@ -269,18 +272,26 @@ mod tests {
     fn the_file_is_read_by_the_next_process_and_has_nothing_of_operators() {
         let path = folder("file");
         let first = keeper(&path);
-        assert_eq!(first.recall(None), None, "nothing was written yet");
+        let nothing = Learned::default();
+        assert_eq!(first.recall(None), nothing, "nothing was written yet");
         let mut learned = Learned::default();
-        learned.drained.push(("n1".into(), AdminState::Drain));
+        let taken_out = ("n1".into(), AdminState::Drain);
+        learned.cluster.taken_out.push(taken_out);
+        learned.added = Some(Vec::new());
         let bytes = written::encode(&learned, clock::unix()).unwrap();
         assert_eq!(write(&first, &bytes, true), None);
         let next = keeper(&path);
-        assert_eq!(next.recall(None).unwrap().drained, []);
-        assert_eq!(next.recall(Some(b"{")), None, "damaged");
+        let of_operators = |learned: Learned| (learned.cluster.taken_out.len(), learned.added);
+        assert_eq!(of_operators(next.recall(None)), (0, None));
+        let handed_over = next.recall(Some(&Ok(bytes.clone())));
+        assert_eq!(of_operators(handed_over), (1, Some(Vec::new())));
+        assert_eq!(next.recall(Some(&Ok(b"{".to_vec()))), nothing, "damaged");
+        let unread = Err("it cannot be read".to_owned());
+        assert_eq!(next.recall(Some(&unread)), nothing);
         // The folder is free, and what ends writes no more.
         assert_eq!(write(&next, b"{}", false), None);
         assert_eq!(write(&first, &bytes, false), None);
-        assert_eq!(next.recall(None), None);
+        assert!(next.recall(None).refused.is_some());
         std::fs::remove_dir_all(path).unwrap();
     }
 

@@ -2,13 +2,14 @@
 //! folder for a restart.
 //!
 //! ```text
-//! director ── LearnedCluster ──┐                ┌── channel of the upgrade ──┐
-//! operators ── drains, orders ─┴─ written.rs ───┤                            ├──> Learned ──> the next director
+//! director ── LearnedCluster ──────┐            ┌── channel of the upgrade ──┐
+//! operators ── throttles, nodes ───┴ written.rs ┤                            ├──> Learned ──> the next director
 //!                                               └── nodes.learned, each minute, at a drain ──┘
 //! ```
 //!
 //! What operators have set goes with an upgrade, and not into the file: a restart begins as the configuration and the
-//! overrides file say. What is too old, damaged or of another version is not used, and that is said.
+//! files say in which operators' throttles and nodes are kept. What was learned and is too old or of another version is not
+//! used, nor is a part that is not understood; that is said, and stops neither a start nor an upgrade.
 
 mod keeper;
 mod written;
@@ -19,11 +20,11 @@ use tidegate_core::director::Director;
 use tidegate_core::director::learned::{LearnedCluster, Recalled};
 use tidegate_core::load::LoadTable;
 use tidegate_core::throttle::{SetBy, ThrottleLimits};
-use tidegate_core::topology::AdminState;
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::Throttling;
 use tidegate_remote::clock;
 
+use crate::models::AddedNode;
 use crate::output::Output;
 
 pub(crate) use keeper::{Gatherer, Keeper, Pending};
@@ -42,12 +43,16 @@ const EVENT: &str = "learned";
 pub(crate) struct Learned {
     /// How long ago.
     pub(crate) age: Duration,
-    /// Nodes and sites.
+    /// Nodes and sites; what operators want of nodes only from a process that is succeeded.
     pub(crate) cluster: LearnedCluster,
-    /// Nodes that operators have taken out, by name; only from a process that is succeeded.
-    pub(crate) drained: Vec<(String, AdminState)>,
     /// Throttles that operators have set; likewise.
     pub(crate) throttles: Vec<OperatorThrottle>,
+    /// Nodes that operators have added; none if nothing is said of them.
+    pub(crate) added: Option<Vec<AddedNode>>,
+    /// Why what was learned is not in here.
+    refused: Option<LearnedError>,
+    /// What else is not, in sentences.
+    ignored: Vec<String>,
 }
 
 /// A throttle that an operator has set.
@@ -82,27 +87,20 @@ pub(crate) enum LearnedError {
 }
 
 impl Learned {
-    /// A director goes on from it, before anything else is asked of that. What is to be said.
-    fn begin(&self, director: &mut Director, table: &LoadTable) -> Option<String> {
-        if self.cluster.nodes.is_empty() {
-            return None;
-        }
-        let topology = director.topology();
-        for (name, state) in &self.drained {
-            if let Some(node) = topology.node_named(name) {
-                director.handle_override(node, *state);
-            }
-        }
+    /// A director goes on from it, before anything else is asked of that; that is said.
+    pub(crate) fn begin(&self, director: &mut Director, table: &LoadTable, output: Output) {
         let now = clock::now();
         let recalled = director.recall(&self.cluster, self.age, table, now);
-        Some(said(recalled, self.age))
+        if !self.cluster.nodes.is_empty() {
+            output.event(EVENT, &said(recalled, self.age));
+        }
     }
 
     /// Sets the throttles of operators again, and says which cannot be set.
     pub(crate) fn throttle(&self, throttling: &Throttling, names: &ClassNames, output: Output) {
         let now = clock::now();
         for it in &self.throttles {
-            let until = it.left.map(|left| now + left);
+            let until = it.left.map(|left| now + left.saturating_sub(self.age));
             let class = names.pattern(&it.class).map_err(|error| error.to_string());
             let set = class.and_then(|class| {
                 let set = throttling.set(class, it.limits, SetBy::Operator, until, now);

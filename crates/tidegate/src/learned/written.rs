@@ -1,39 +1,85 @@
-//! What was learned, as JSON.
+//! What was learned, and what operators have set, as JSON.
+//!
+//! Each part is read by itself: one that is not understood, as another version of this program may write it, is left out and
+//! named, and the others are used. What operators have set is read whatever the version and age of the rest.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tidegate_core::admission::LearnedAdmission;
 use tidegate_core::director::LearnedCosts;
-use tidegate_core::director::learned::{
-    LearnedCluster, LearnedEjection, LearnedNode, LearnedSite, LearnedTrial,
-};
+use tidegate_core::director::learned::{LearnedEjection, LearnedNode, LearnedSite, LearnedTrial};
 use tidegate_core::topology::{AdminState, Cause};
 
 use super::{AGE_MAX, BYTES_MAX, Learned, LearnedError, OperatorThrottle};
-use crate::models::LimitsModel;
+use crate::models::{AddedNode, LimitsModel};
 
-/// Of this form. Another one is not read: numbers are in a fixed order.
+/// Of this form. What was learned in another one is not read: numbers are in a fixed order.
 pub(super) const VERSION: u32 = 1;
 /// A time that is so far ahead is none of ours.
 const AHEAD_MAX: Duration = Duration::from_secs(5);
 
-/// All of it.
-#[derive(Serialize, Deserialize)]
+/// All of it, as it is written.
+#[derive(Serialize)]
 struct Written {
     version: u32,
     /// Seconds of the Unix epoch.
     at: f64,
     sites: Vec<SiteWritten>,
     nodes: Vec<NodeWritten>,
-    throttles: Vec<ThrottleWritten>,
+    operators: OperatorsWritten,
 }
 
-/// What tells which form it is, whatever else there is.
+/// What operators have set.
+#[derive(Serialize)]
+struct OperatorsWritten {
+    taken_out: Vec<TakenOutWritten>,
+    throttles: Vec<ThrottleWritten>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    added: Option<Vec<AddedNode>>,
+}
+
+/// The same as it is read, part by part.
 #[derive(Deserialize)]
-struct Versioned {
-    version: u32,
+struct Parts<'a> {
+    #[serde(borrow)]
+    version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    at: Option<&'a RawValue>,
+    #[serde(borrow)]
+    sites: Option<&'a RawValue>,
+    #[serde(borrow)]
+    nodes: Option<&'a RawValue>,
+    #[serde(borrow)]
+    operators: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct OperatorParts<'a> {
+    #[serde(borrow)]
+    taken_out: Option<&'a RawValue>,
+    #[serde(borrow)]
+    throttles: Option<&'a RawValue>,
+    #[serde(borrow)]
+    added: Option<&'a RawValue>,
+}
+
+/// A node that an operator has added, maybe with more of a later version.
+#[derive(Deserialize)]
+struct AddedParts {
+    name: String,
+    address: SocketAddr,
+    site: String,
+    weight: f32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TakenOutWritten {
+    name: String,
+    state: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,8 +105,6 @@ struct NodeWritten {
     ejected: Option<EjectionWritten>,
     trial: Option<TrialWritten>,
     check_failing: Option<f64>,
-    /// What an operator wants, unless it takes requests.
-    admin: Option<String>,
 }
 
 /// Durations in seconds, as all here.
@@ -99,10 +143,10 @@ pub(super) fn encode(learned: &Learned, unix: Duration) -> Result<Vec<u8>, Strin
         }),
     });
     let nodes = learned.cluster.nodes.iter();
-    let nodes = nodes.map(|node| {
-        let mut drained = learned.drained.iter();
-        let admin = drained.find(|(name, _)| *name == node.name);
-        node_written(node, admin.map(|(_, state)| *state))
+    let taken_out = learned.cluster.taken_out.iter();
+    let taken_out = taken_out.map(|(name, state)| TakenOutWritten {
+        name: name.clone(),
+        state: state.label().into(),
     });
     let throttles = learned.throttles.iter().map(|it| ThrottleWritten {
         class: it.class.clone(),
@@ -113,13 +157,17 @@ pub(super) fn encode(learned: &Learned, unix: Duration) -> Result<Vec<u8>, Strin
         version: VERSION,
         at: unix.as_secs_f64(),
         sites: sites.collect(),
-        nodes: nodes.collect(),
-        throttles: throttles.collect(),
+        nodes: nodes.map(node_written).collect(),
+        operators: OperatorsWritten {
+            taken_out: taken_out.collect(),
+            throttles: throttles.collect(),
+            added: learned.added.clone(),
+        },
     };
     serde_json::to_vec(&written).map_err(|error| error.to_string())
 }
 
-fn node_written(node: &LearnedNode, admin: Option<AdminState>) -> NodeWritten {
+fn node_written(node: &LearnedNode) -> NodeWritten {
     NodeWritten {
         name: node.name.clone(),
         address: node.address,
@@ -138,44 +186,119 @@ fn node_written(node: &LearnedNode, admin: Option<AdminState>) -> NodeWritten {
             age: it.age.as_secs_f64(),
         }),
         check_failing: node.check_failing.map(|it| it.as_secs_f64()),
-        admin: admin.map(|it| it.label().into()),
     }
 }
 
-/// Of text, as it is at this time. A part that makes no sense is left out.
+/// Of text, as it is at this time.
+///
+/// # Errors
+/// It is no such text at all.
 pub(super) fn decode(bytes: &[u8], unix: Duration) -> Result<Learned, LearnedError> {
     if bytes.len() > BYTES_MAX {
         return Err(LearnedError::Long);
     }
     let damaged = |error: serde_json::Error| LearnedError::Damaged(error.to_string());
-    let Versioned { version } = serde_json::from_slice(bytes).map_err(damaged)?;
+    let parts: Parts<'_> = serde_json::from_slice(bytes).map_err(damaged)?;
+    let mut ignored = Ignored::default();
+    let mut learned = Learned::default();
+    match age(&parts, unix) {
+        Ok(age) => {
+            learned.age = age;
+            let sites = ignored.items("sites", parts.sites, |it| Ok(site(it)));
+            let nodes = ignored.items("nodes", parts.nodes, |it| Ok(node(it)));
+            (learned.cluster.sites, learned.cluster.nodes) = (sites, nodes);
+        }
+        Err(why) => learned.refused = Some(why),
+    }
+    let operators = ignored.one("what operators have set", parts.operators);
+    let operators: OperatorParts<'_> = operators.unwrap_or_default();
+    learned.cluster.taken_out = ignored.items("drained nodes", operators.taken_out, taken_out);
+    learned.throttles = ignored.items("throttles", operators.throttles, throttle);
+    let added = operators
+        .added
+        .map(|added| ignored.items("added nodes", Some(added), added_node));
+    learned.added = added.map(|added| ignored.named_once(added));
+    learned.ignored = ignored.0;
+    Ok(learned)
+}
+
+/// How old what was learned is, if it can be used.
+fn age(parts: &Parts<'_>, unix: Duration) -> Result<Duration, LearnedError> {
+    let damaged = |what: &str| LearnedError::Damaged(format!("its {what} is none"));
+    let version = parts.version.and_then(|it| parsed(it).ok());
+    let version: u32 = version.ok_or_else(|| damaged("version"))?;
     if version != VERSION {
         return Err(LearnedError::Version(version));
     }
-    let written: Written = serde_json::from_slice(bytes).map_err(damaged)?;
-    let at = seconds(written.at).ok_or(LearnedError::Damaged("its time is none".into()))?;
+    let at = parts.at.and_then(|it| parsed(it).ok());
+    let at = at.and_then(seconds).ok_or_else(|| damaged("time"))?;
     let ahead = at.saturating_sub(unix);
     if ahead > AHEAD_MAX {
         return Err(LearnedError::Future(ahead.as_secs()));
     }
     let age = unix.saturating_sub(at);
-    if age > AGE_MAX {
-        return Err(LearnedError::Old(age.as_secs()));
+    match age > AGE_MAX {
+        true => Err(LearnedError::Old(age.as_secs())),
+        false => Ok(age),
     }
-    let drained = written.nodes.iter().filter_map(|node| {
-        let state = named(AdminState::ALL, node.admin.as_deref()?)?;
-        Some((node.name.clone(), state))
-    });
-    let throttles = written.throttles.iter().filter_map(throttle);
-    Ok(Learned {
-        age,
-        drained: drained.collect(),
-        throttles: throttles.collect(),
-        cluster: LearnedCluster {
-            sites: written.sites.into_iter().map(site).collect(),
-            nodes: written.nodes.into_iter().map(node).collect(),
-        },
-    })
+}
+
+fn parsed<'a, T: Deserialize<'a>>(part: &'a RawValue) -> Result<T, String> {
+    serde_json::from_str(part.get()).map_err(|error| error.to_string())
+}
+
+/// What is not understood, in sentences.
+#[derive(Default)]
+struct Ignored(Vec<String>);
+
+impl Ignored {
+    /// A part as a whole; none if it is not there or not understood.
+    fn one<'a, T: Deserialize<'a>>(&mut self, what: &str, part: Option<&'a RawValue>) -> Option<T> {
+        let part = parsed(part?);
+        part.inspect_err(|why| self.0.push(format!("{what}: {why}")))
+            .ok()
+    }
+
+    /// The items of a part, those left out that make no sense.
+    fn items<T: DeserializeOwned, U>(
+        &mut self,
+        what: &str,
+        part: Option<&RawValue>,
+        of: impl Fn(T) -> Result<U, String>,
+    ) -> Vec<U> {
+        let items: Vec<&RawValue> = self.one(what, part).unwrap_or_default();
+        let all = items.len();
+        let (mut good, mut first) = (Vec::new(), None);
+        for (place, item) in items.into_iter().enumerate() {
+            match parsed(item).and_then(&of) {
+                Ok(item) => good.push(item),
+                Err(why) => first = first.or(Some((place, why))),
+            }
+        }
+        if let Some((place, why)) = first {
+            let left_out = all - good.len();
+            let text = format!("{left_out} of {all} {what}: the one at place {place}: {why}");
+            self.0.push(text);
+        }
+        good
+    }
+
+    /// Of nodes with the same name the first one, and no more of them than there may be.
+    fn named_once(&mut self, nodes: Vec<AddedNode>) -> Vec<AddedNode> {
+        let all = nodes.len();
+        let mut names = std::collections::BTreeSet::new();
+        let once = nodes.into_iter().filter(|it| names.insert(it.name.clone()));
+        let nodes: Vec<_> = once.take(AddedNode::MAX).collect();
+        if nodes.len() < all {
+            let left_out = all - nodes.len();
+            let text = format!(
+                "{left_out} of {all} added nodes: a name is a node's once, and {} the most",
+                AddedNode::MAX
+            );
+            self.0.push(text);
+        }
+        nodes
+    }
 }
 
 fn site(site: SiteWritten) -> LearnedSite {
@@ -215,15 +338,38 @@ fn node(node: NodeWritten) -> LearnedNode {
     }
 }
 
-fn throttle(written: &ThrottleWritten) -> Option<OperatorThrottle> {
-    let left = written.left.map(seconds);
-    Some(OperatorThrottle {
-        class: written.class.clone(),
-        limits: written.limits.checked().ok()?,
-        left: match left {
-            Some(left) => Some(left?),
-            None => None,
-        },
+fn taken_out(written: TakenOutWritten) -> Result<(String, AdminState), String> {
+    match named(AdminState::ALL, &written.state) {
+        Some(state) => Ok((written.name, state)),
+        None => Err("it is neither drained nor in maintenance".into()),
+    }
+}
+
+fn added_node(parts: AddedParts) -> Result<AddedNode, String> {
+    let AddedParts {
+        name,
+        address,
+        site,
+        weight,
+    } = parts;
+    let node = AddedNode {
+        name,
+        address,
+        site,
+        weight,
+    };
+    node.fit().map(|()| node)
+}
+
+fn throttle(written: ThrottleWritten) -> Result<OperatorThrottle, String> {
+    let left = match written.left {
+        Some(left) => Some(seconds(left).ok_or("its time is none")?),
+        None => None,
+    };
+    Ok(OperatorThrottle {
+        class: written.class,
+        limits: written.limits.checked()?,
+        left,
     })
 }
 
@@ -238,6 +384,7 @@ fn named<T: Copy>(all: &[(T, &str)], name: &str) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::director::learned::LearnedCluster;
     use tidegate_core::throttle::ThrottleLimits;
 
     use super::*;
@@ -276,8 +423,8 @@ mod tests {
                     }),
                 }],
                 nodes: vec![node],
+                taken_out: vec![("n1".into(), AdminState::Drain)],
             },
-            drained: vec![("n1".into(), AdminState::Drain)],
             throttles: vec![OperatorThrottle {
                 class: "GET /search".into(),
                 limits: ThrottleLimits {
@@ -286,7 +433,25 @@ mod tests {
                 },
                 left: Some(60 * second),
             }],
+            added: Some(vec![added("n7")]),
+            ..Learned::default()
         }
+    }
+
+    fn added(name: &str) -> AddedNode {
+        AddedNode {
+            name: name.into(),
+            address: ([10, 0, 0, 7], 80).into(),
+            site: "shop".into(),
+            weight: 1.5,
+        }
+    }
+
+    /// What is read of a text in which this stands in the place of that.
+    fn with(from: &str, to: &str) -> Learned {
+        let text = String::from_utf8(encode(&learned(), NOW).unwrap()).unwrap();
+        assert!(text.contains(from), "{from}: {text}");
+        decode(text.replacen(from, to, 1).as_bytes(), NOW).unwrap()
     }
 
     #[test]
@@ -307,11 +472,21 @@ mod tests {
         let limit = NOW + AGE_MAX;
         assert!(decode(&bytes, limit).is_ok());
         let late = limit + Duration::from_secs(1);
-        assert_eq!(decode(&bytes, late), Err(LearnedError::Old(301)));
         let early = NOW - Duration::from_secs(6);
-        assert_eq!(decode(&bytes, early), Err(LearnedError::Future(6)));
+        let refused = |bytes: &[u8], at| decode(bytes, at).unwrap().refused;
+        assert_eq!(refused(&bytes, late), Some(LearnedError::Old(301)));
+        assert_eq!(refused(&bytes, early), Some(LearnedError::Future(6)));
         let other = br#"{"version":2,"numbers":"in another order"}"#;
-        assert_eq!(decode(other, NOW), Err(LearnedError::Version(2)));
+        assert_eq!(refused(other, NOW), Some(LearnedError::Version(2)));
+        for none in [
+            &b"{}"[..],
+            br#"{"version":1}"#,
+            br#"{"version":1,"at":-1}"#,
+            br#"{"version":[1],"at":1}"#,
+        ] {
+            let why = refused(none, NOW);
+            assert!(matches!(why, Some(LearnedError::Damaged(_))), "{why:?}");
+        }
         let long = vec![b' '; BYTES_MAX + 1];
         assert_eq!(decode(&long, NOW), Err(LearnedError::Long));
         for end in 0..bytes.len() {
@@ -321,7 +496,7 @@ mod tests {
                 "{end}: {cut:?}"
             );
         }
-        for hostile in [&b"[]"[..], b"{}", b"\xff\xfe", b"{\"version\":1}"] {
+        for hostile in [&b"[]"[..], b"", b"7", b"\xff\xfe", b"{\"version\":1"] {
             let refused = decode(hostile, NOW);
             assert!(
                 matches!(refused, Err(LearnedError::Damaged(_))),
@@ -332,20 +507,80 @@ mod tests {
 
     #[test]
     fn parts_that_make_no_sense_are_left_out() {
-        let text = String::from_utf8(encode(&learned(), NOW).unwrap()).unwrap();
-        let with = |from: &str, to: &str| {
-            assert!(text.contains(from), "{from}: {text}");
-            decode(text.replace(from, to).as_bytes(), NOW).unwrap()
-        };
         let node = |learned: Learned| learned.cluster.nodes[0].clone();
         assert_eq!(node(with("\"errors\"", "\"envy\"")).ejected, None);
-        assert_eq!(node(with("\"wait\":10.0", "\"wait\":-10.0")).trial, None);
+        assert_eq!(
+            node(with(
+                "\"wait\":10.0,\"age\":20",
+                "\"wait\":-10.0,\"age\":20"
+            ))
+            .trial,
+            None
+        );
         assert_eq!(
             node(with("\"check_failing\":1.0", "\"check_failing\":1e99")).check_failing,
             None
         );
         assert_eq!(node(with("\"costs\":[", "\"costs\":[7.0,")).costs, None);
-        assert_eq!(with("\"drain\"", "\"gone\"").drained, []);
+        assert_eq!(with("\"drain\"", "\"gone\"").cluster.taken_out, []);
         assert_eq!(with("\"rate\":null", "\"rate\":-3.0").throttles, []);
+        // A node that nothing can be made of costs no other.
+        let limits = with("\"limit\":12.5", "\"limit\":\"many\"");
+        assert_eq!(
+            (limits.cluster.nodes.len(), limits.cluster.sites.len()),
+            (0, 1)
+        );
+        assert!(
+            limits.ignored[0].starts_with("1 of 1 nodes: the one at place 0: invalid type"),
+            "{:?}",
+            limits.ignored
+        );
+        let weight = with("\"weight\":1.5", "\"weight\":0");
+        assert_eq!(weight.added, Some(Vec::new()));
+        assert!(weight.ignored[0].contains("weight"), "{:?}", weight.ignored);
+    }
+
+    #[test]
+    fn what_operators_have_set_is_read_whatever_the_version_and_the_rest() {
+        let known = learned();
+        for (from, to) in [
+            ("\"version\":1", "\"version\":2"),
+            ("\"version\":1", "\"version\":\"next\""),
+            ("\"at\":", "\"when\":"),
+            ("\"at\":", "\"more\":{\"of\":[1]},\"at\":"),
+            ("\"nodes\":[", "\"nodes\":[null,7,"),
+            ("\"sites\":[", "\"sites\":{},\"former\":["),
+        ] {
+            let read = with(from, to);
+            let operators = (&read.cluster.taken_out, &read.throttles, &read.added);
+            let wanted = (&known.cluster.taken_out, &known.throttles, &known.added);
+            assert_eq!(operators, wanted, "{from} {to}");
+            assert_ne!(
+                read.refused.is_some(),
+                read.cluster.nodes == known.cluster.nodes
+            );
+        }
+        let none = with("\"operators\":{", "\"operators\":7,\"others\":{");
+        assert_eq!((none.added, none.throttles), (None, Vec::new()));
+        assert_eq!(none.cluster.nodes, known.cluster.nodes);
+        assert!(none.ignored[0].starts_with("what operators have set: "));
+        // Of an older program nothing is said, and nothing is wrong.
+        let older = with("\"operators\":{", "\"others\":{");
+        assert_eq!((older.added, older.ignored), (None, Vec::new()));
+    }
+
+    #[test]
+    fn a_name_is_an_added_nodes_once_and_there_are_only_so_many() {
+        let mut many = learned();
+        many.added = Some(["a", "b", "a"].map(added).into());
+        let bytes = encode(&many, NOW).unwrap();
+        let read = decode(&bytes, NOW).unwrap();
+        assert_eq!(read.added, Some(["a", "b"].map(added).into()));
+        assert!(read.ignored[0].starts_with("1 of 3 added nodes"));
+        let names = (0..AddedNode::MAX + 5).map(|number| added(&format!("n{number}")));
+        many.added = Some(names.collect());
+        let bytes = encode(&many, NOW).unwrap();
+        let read = decode(&bytes, NOW).unwrap();
+        assert_eq!(read.added.map(|it| it.len()), Some(AddedNode::MAX));
     }
 }

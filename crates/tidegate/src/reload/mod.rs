@@ -12,6 +12,7 @@
 //! throttles. Changes come one after the other, and one that has begun is carried out even if its asker leaves.
 
 mod first;
+mod node_file;
 mod operators;
 mod plan;
 mod wanted;
@@ -35,11 +36,12 @@ use crate::config::file::{ConfigFile, ReloadName};
 use crate::config::throttle::Throttled;
 use crate::config::{Config, ConfigError, FrontEnd, NodeRead, NodeSource, Secrets};
 use crate::driver::{ChangeFailure, Overrides};
-use crate::models::Reloaded;
+use crate::models::{AddedNode, Reloaded};
 use crate::output::Output;
 use crate::resources::Resources;
+use crate::state::StateFolder;
+use node_file::NodeFile;
 pub(crate) use operators::NodeEdit;
-use operators::NodeFile;
 use plan::Plan;
 pub(crate) use wanted::OtherNodes;
 use wanted::{Wanted, WholeCluster, gone};
@@ -73,6 +75,9 @@ pub(crate) enum ReloadError {
     /// An operator cannot have a node so.
     #[error("{0}")]
     Node(String),
+    /// Nodes of operators are another front-end's to change.
+    #[error("{0}")]
+    Elsewhere(String),
     /// It broke off; the log says why.
     #[error("the change broke off: see the log")]
     Broken,
@@ -83,7 +88,10 @@ impl ReloadError {
     pub(crate) fn is_passing(&self) -> bool {
         matches!(
             self,
-            Self::Unread | Self::Broken | Self::Change(ChangeFailure::Override(_))
+            Self::Unread
+                | Self::Broken
+                | Self::Elsewhere(_)
+                | Self::Change(ChangeFailure::Override(_))
         )
     }
 }
@@ -135,7 +143,7 @@ impl Begun {
     }
 
     /// What operators add is kept in this folder.
-    pub(crate) fn keep_in(&mut self, folder: Option<PathBuf>) {
+    pub(crate) fn keep_in(&mut self, folder: Option<&StateFolder>) {
         self.node_file = NodeFile::new(folder);
     }
 
@@ -157,10 +165,18 @@ impl Begun {
         &self.wanted.sources
     }
 
-    /// With the nodes of others, which the front-end that is to start has then.
-    pub(crate) fn add(&mut self, others: OtherNodes, front_end: &mut FrontEnd, output: Output) {
+    /// With the nodes of others, which the front-end that is to start has then. Those that operators have added are the
+    /// ones of the process that it succeeds, or else those that are kept.
+    pub(crate) fn add(
+        &mut self,
+        others: OtherNodes,
+        handed_over: Option<Vec<AddedNode>>,
+        front_end: &mut FrontEnd,
+        output: Output,
+    ) {
         let mut others = others;
-        others.added = self.node_file.load(output);
+        let kept = self.node_file.load(output);
+        others.added = handed_over.unwrap_or(kept);
         let WholeCluster { wanted, .. } = self.wanted.with(&others);
         self.others = others;
         let nodes = wanted.cluster.nodes.iter();
@@ -199,6 +215,8 @@ pub(crate) struct LiveCluster {
     node_file: NodeFile,
     /// What is in force.
     state: Mutex<Begun>,
+    /// The nodes of operators in it.
+    added: Arc<ArcSwap<Vec<AddedNode>>>,
     sources: channel::Sender<Vec<NodeSource>>,
 }
 
@@ -217,6 +235,7 @@ impl LiveCluster {
             stats: ReloadStats::default(),
             turn: Arc::new(Semaphore::new(1)),
             node_file: std::mem::take(&mut begun.node_file),
+            added: Arc::new(ArcSwap::from_pointee(begun.others.added.clone())),
             state: Mutex::new(begun),
         }
     }
@@ -291,6 +310,7 @@ impl LiveCluster {
             let (before, after) = (state.whole(), state.wanted.with(&others));
             own.change(&before.wanted, &after.wanted).await?;
             own.say_left_out(&before, &after);
+            own.added.store(Arc::new(others.added.clone()));
             state.others = others;
             Ok(edited)
         });

@@ -1,29 +1,17 @@
-//! Nodes that operators add while the front-end runs, and the file in which they are kept over a restart.
+//! Nodes that operators add, change and remove while the front-end runs.
 //!
-//! Only these are theirs to change and to remove: a node of the configuration file is changed there, one of a source
-//! at its source. The file is `nodes.json` in the state folder; it is replaced as a whole, after the change is in force.
+//! Only these are theirs: a node of the configuration file is changed there, one of a source at its source. They are kept
+//! in a file (`node_file`).
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::process::geteuid;
-use serde::{Deserialize, Serialize};
-use tidegate_core::topology::discovered::Announced;
-use tokio::sync::Mutex;
+use arc_swap::ArcSwap;
 
+use super::node_file::{EVERY, Folder, merged};
 use super::wanted::{OPERATORS, OtherNodes, Wanted, WholeCluster};
 use super::{LiveCluster, ReloadError};
 use crate::models::{AddedNode, NodeEdited, NodeRequest, NodeSettings};
-use crate::output::Output;
-use crate::replace::replace_private;
-use crate::{secret_file, state};
-
-/// The file.
-const FILE: &str = "nodes.json";
-/// Largest file, bytes: as many nodes as there may be.
-const BYTES_MAX: usize = 4 << 20;
-/// Most nodes of operators.
-const ADDED_MAX: usize = 10_000;
+use crate::upgrade::Change;
 
 /// What an operator wants.
 #[derive(Clone, Debug)]
@@ -36,123 +24,96 @@ pub(crate) enum NodeEdit {
     Remove(String),
 }
 
-/// Where the nodes are kept.
-#[derive(Debug, Default)]
-pub(super) struct NodeFile {
-    /// The state folder; none: nowhere.
-    folder: Option<PathBuf>,
-    /// What changes and writes.
-    writing: Mutex<()>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Kept {
-    nodes: Vec<AddedNode>,
-}
-
-impl NodeFile {
-    pub(super) fn new(folder: Option<PathBuf>) -> Self {
-        Self {
-            folder,
-            writing: Mutex::default(),
-        }
-    }
-
-    /// The nodes that are kept.
-    pub(super) fn load(&self, output: Output) -> Vec<AddedNode> {
-        let Some(folder) = &self.folder else {
-            return Vec::new();
-        };
-        let path = folder.join(FILE);
-        let kept = secret_file::read_kept(&path, BYTES_MAX).and_then(|bytes| match bytes {
-            None => Ok(Vec::new()),
-            Some(bytes) => parse(&bytes),
-        });
-        kept.unwrap_or_else(|why| {
-            // What is in there may still be of use, and the next change replaces it.
-            let aside = path.with_extension("broken");
-            let moved = std::fs::rename(&path, &aside).is_ok();
-            let path = if moved { aside } else { path };
-            let text = format!("{}: nodes are not added again: {why}", path.display());
-            output.event("nodes_not_read", &text);
-            Vec::new()
-        })
-    }
-
-    /// Keeps the nodes; why it does not, if so.
-    async fn save(&self, nodes: Vec<AddedNode>) -> Option<String> {
-        let Some(folder) = self.folder.clone() else {
-            return Some(
-                "it is not kept over a restart: there is no state folder (`directory` in [state])"
-                    .into(),
-            );
-        };
-        // The disk may not answer.
-        let written = tokio::task::spawn_blocking(move || {
-            if let Some(why) = state::unfit(&folder, geteuid().as_raw()) {
-                return Err(why);
-            }
-            let text = serde_json::to_vec_pretty(&Kept { nodes });
-            let text = text.map_err(|error| error.to_string())?;
-            let path = folder.join(FILE);
-            let written = replace_private(&path, &text);
-            written.map_err(|error| format!("cannot write {}: {error}", path.display()))
-        });
-        let written = written.await.unwrap_or_else(|error| Err(error.to_string()));
-        let why = written.err()?;
-        Some(format!("it is not kept over a restart: {why}"))
-    }
-}
-
-fn parse(bytes: &[u8]) -> Result<Vec<AddedNode>, String> {
-    let kept: Kept = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    if kept.nodes.len() > ADDED_MAX {
-        return Err(format!("more than {ADDED_MAX} nodes"));
-    }
-    match kept.nodes.iter().find_map(|node| fit(node).err()) {
-        Some(why) => Err(why),
-        None => Ok(kept.nodes),
-    }
-}
-
-fn fit(node: &AddedNode) -> Result<(), String> {
-    let announced = Announced {
-        name: node.name.clone(),
-        address: node.address,
-        weight: node.weight,
-    };
-    announced.check().map_err(|unfit| unfit.to_string())
-}
-
 impl LiveCluster {
     /// The nodes of operators.
     pub(crate) async fn added(&self) -> Vec<AddedNode> {
         self.state.lock().await.others.added.clone()
     }
 
-    /// Does what an operator wants, and keeps it.
+    /// The same as it is at each moment, also while a change is under way.
+    pub(crate) fn added_now(&self) -> Arc<ArcSwap<Vec<AddedNode>>> {
+        Arc::clone(&self.added)
+    }
+
+    /// Does what an operator wants, and keeps it. No upgrade begins meanwhile.
     ///
     /// # Errors
     /// Nothing is changed then.
     pub(crate) async fn edit_node(
         self: &Arc<Self>,
         wanted: NodeEdit,
+        change: Change,
     ) -> Result<NodeEdited, ReloadError> {
         let own = Arc::clone(self);
         // Carried out and kept even if its asker leaves.
         let work = tokio::spawn(async move {
             let _writing = own.node_file.writing.lock().await;
+            let unkept = own.take_folder().await?;
             let edited = own.change_others(move |others, cluster| edit(others, cluster, wanted));
             let node = edited.await?;
-            let note = own.node_file.save(own.added().await).await;
+            let unkept = match unkept {
+                None => own.node_file.save(own.added.load().to_vec()).await.err(),
+                unfit => unfit,
+            };
+            drop(change);
             Ok(NodeEdited {
                 node,
-                kept: note.is_none(),
-                note,
+                kept: unkept.is_none(),
+                note: unkept.map(|why| format!("it is not kept over a restart: {why}")),
             })
         });
         work.await.unwrap_or(Err(ReloadError::Broken))
+    }
+
+    /// Takes over what another front-end has kept in the state folder, once that is ours.
+    pub(crate) async fn follow_folder(self: Arc<Self>) {
+        while self.node_file.is_waiting() {
+            let writing = self.node_file.writing.lock().await;
+            let folder = self.node_file.take().await;
+            if let Err(why) = self.take_over(folder).await {
+                let text = format!("nodes in the state folder are not taken over: {why}");
+                self.reach.output.event("nodes_not_read", &text);
+            }
+            drop(writing);
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    /// The state folder is another front-end's from now on.
+    pub(crate) fn give_up_folder(&self) {
+        self.node_file.give_up();
+    }
+
+    /// Takes the folder before a change; why what is changed cannot be kept, if so.
+    async fn take_folder(self: &Arc<Self>) -> Result<Option<String>, ReloadError> {
+        let folder = self.node_file.take_patiently().await;
+        self.take_over(folder).await
+    }
+
+    /// Takes over what came into a folder that is newly ours; why there is none.
+    async fn take_over(self: &Arc<Self>, folder: Folder) -> Result<Option<String>, ReloadError> {
+        let (known, theirs) = match folder {
+            Folder::Ours(None) => return Ok(None),
+            Folder::Ours(Some(read)) => read,
+            Folder::Unfit(why) => return Ok(Some(why)),
+            Folder::Elsewhere(why) => return Err(ReloadError::Elsewhere(why)),
+        };
+        let ours = self.added().await;
+        let all = merged(&known, &theirs, &ours);
+        if all != ours {
+            let added = all.clone();
+            let changed = self.change_others(move |others, _| {
+                others.added = added;
+                Ok(())
+            });
+            changed.await?;
+            let text = "nodes that operators have given another front-end are taken over from the state folder";
+            self.reach.output.event("nodes_taken_over", text);
+        }
+        match all == theirs {
+            true => Ok(None),
+            false => Ok(self.node_file.save(all).await.err()),
+        }
     }
 }
 
@@ -166,8 +127,8 @@ fn edit(
     let node = match wanted {
         NodeEdit::Add(request) => {
             let node = added(&before, request)?;
-            if others.added.len() >= ADDED_MAX {
-                let text = format!("there are {ADDED_MAX} nodes of operators already");
+            if others.added.len() >= AddedNode::MAX {
+                let text = format!("there are {} nodes of operators already", AddedNode::MAX);
                 return Err(ReloadError::Node(text));
             }
             others.added.push(node.clone());
@@ -186,7 +147,7 @@ fn edit(
             node.clone()
         }
     };
-    fit(&node).map_err(ReloadError::Node)?;
+    node.fit().map_err(ReloadError::Node)?;
     match cluster.with(others).why_left_out(OPERATORS, &node.name) {
         Some(why) => Err(ReloadError::Node(format!("node {}: {why}", node.name))),
         None => Ok(node),

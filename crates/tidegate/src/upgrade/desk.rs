@@ -1,12 +1,15 @@
 //! Where an upgrade is asked for: SIGUSR2, and the admin interface. One at a time; what became of it is answered,
 //! logged and counted.
+//!
+//! What operators change meanwhile would reach one of the two processes only. So changes wait until the upgrade is over:
+//! in the process that is succeeded, which refuses them then, and in its successor until it is on its own.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, mpsc, oneshot};
 
 use super::notify;
 use super::predecessor::{HandOver, Offer, Successor};
@@ -24,6 +27,23 @@ struct Counts {
     under_way: AtomicBool,
     done: AtomicU64,
     failed: AtomicU64,
+    /// Whether changes are for another process; locked by each change, and by an upgrade.
+    is_elsewhere: Arc<RwLock<bool>>,
+}
+
+/// A change that an operator makes; no upgrade begins before it ends.
+#[derive(Debug)]
+pub(crate) struct Change(#[expect(dead_code, reason = "it is held")] OwnedRwLockReadGuard<bool>);
+
+/// No change begins before it ends.
+#[derive(Debug)]
+pub(crate) struct NoChange(OwnedRwLockWriteGuard<bool>);
+
+impl NoChange {
+    /// Another process has it all: changes that have waited are refused.
+    pub(super) fn forever(mut self) {
+        *self.0 = true;
+    }
 }
 
 /// Asks for upgrades.
@@ -67,6 +87,24 @@ impl Desk {
         answered.await.unwrap_or_else(|_| Err(none.into()))
     }
 
+    /// Begins a change, once no upgrade is under way.
+    ///
+    /// # Errors
+    /// Another process has taken over meanwhile.
+    pub(crate) async fn change(&self) -> Result<Change, String> {
+        let change = Arc::clone(&self.counts.is_elsewhere).read_owned().await;
+        match *change {
+            true => Err("another process has taken over meanwhile: ask again, it answers".into()),
+            false => Ok(Change(change)),
+        }
+    }
+
+    /// Has changes wait; none if one is under way.
+    pub(crate) fn close(&self) -> Option<NoChange> {
+        let closed = Arc::clone(&self.counts.is_elsewhere).try_write_owned();
+        closed.ok().map(NoChange)
+    }
+
     /// Upgrades in a row before this process.
     pub(crate) fn done(&self) -> u64 {
         self.counts.done.load(Ordering::Relaxed)
@@ -84,14 +122,20 @@ pub(crate) struct Upgrader {
     requests: Requests,
     signal: Signal,
     program: io::Result<Program>,
+    /// It begins once no change is under way.
+    asked: Option<Asked>,
     current: Option<Current>,
     output: Output,
 }
 
+/// What is waited for; nothing waits for an upgrade that a signal asked for.
+type Asked = Option<oneshot::Sender<Upgraded>>;
+
 #[derive(Debug)]
 struct Current {
     hand_over: HandOver,
-    answer: Option<oneshot::Sender<Upgraded>>,
+    answer: Asked,
+    no_change: NoChange,
 }
 
 impl Upgrader {
@@ -106,6 +150,7 @@ impl Upgrader {
             requests: requests.unwrap_or_else(|| desk(0).1),
             signal: listen(SignalKind::user_defined2())?,
             program,
+            asked: None,
             current: None,
             output,
         })
@@ -123,9 +168,15 @@ impl Upgrader {
                         continue;
                     }
                 };
-                let answer = self.current.take().and_then(|it| it.answer);
+                let Some(Current {
+                    answer, no_change, ..
+                }) = self.current.take()
+                else {
+                    continue;
+                };
                 match ended {
                     Ok(successor) => {
+                        no_change.forever();
                         self.on_success(&successor, answer);
                         return successor;
                     }
@@ -133,16 +184,24 @@ impl Upgrader {
                 }
                 continue;
             }
-            let answer = tokio::select! {
-                Some(answer) = self.requests.asked.recv() => Some(answer),
-                _ = self.signal.recv() => None,
-            };
-            self.requests
-                .counts
-                .under_way
-                .store(true, Ordering::Release);
+            if self.asked.is_none() {
+                self.asked = Some(tokio::select! {
+                    Some(answer) = self.requests.asked.recv() => Some(answer),
+                    _ = self.signal.recv() => None,
+                });
+            }
+            let counts = &self.requests.counts;
+            counts.under_way.store(true, Ordering::Release);
+            let no_change = Arc::clone(&counts.is_elsewhere).write_owned().await;
+            let answer = self.asked.take().flatten();
             match self.begin(&offer) {
-                Ok(hand_over) => self.current = Some(Current { hand_over, answer }),
+                Ok(hand_over) => {
+                    self.current = Some(Current {
+                        hand_over,
+                        answer,
+                        no_change: NoChange(no_change),
+                    });
+                }
                 Err(why) => self.on_failure(&why, answer),
             }
         }
@@ -151,10 +210,14 @@ impl Upgrader {
     /// This process is to end without a successor. One that has everything already is returned; any other has ended
     /// when this returns.
     pub(crate) async fn withdraw(&mut self) -> Option<Successor> {
+        if let Some(answer) = self.asked.take() {
+            self.on_failure("this process was asked to stop meanwhile", answer);
+        }
         let mut current = self.current.take()?;
         current.hand_over.withdraw();
         match current.hand_over.ended().await {
             Ok(successor) => {
+                current.no_change.forever();
                 self.on_success(&successor, current.answer);
                 Some(successor)
             }

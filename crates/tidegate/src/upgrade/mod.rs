@@ -36,7 +36,7 @@ mod sockets;
 pub(crate) mod successor;
 
 pub(crate) use channel::Role;
-pub(crate) use desk::{Desk, Requests, Upgrader, desk};
+pub(crate) use desk::{Change, Desk, Requests, Upgrader, desk};
 pub(crate) use predecessor::{Offer, Successor};
 pub(crate) use program::Program;
 pub(crate) use sockets::GivenSockets;

@@ -18,6 +18,7 @@ use super::program::Program;
 use super::sockets::VARIABLES;
 use super::successor::{VARIABLE, VERSION};
 use crate::learned::Pending;
+use crate::output::Output;
 
 /// How long a successor may take until it serves.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -37,6 +38,8 @@ pub(crate) struct Offer {
     pub(crate) learned: Pending,
     /// Hand-overs before this one.
     pub(crate) upgrades: u64,
+    /// Where it is said what cannot be handed over.
+    pub(crate) output: Output,
 }
 
 /// A successor that serves.
@@ -229,6 +232,7 @@ fn give(channel: &Channel, offer: Offer) -> Result<(), Unready> {
         admin,
         learned,
         upgrades,
+        output,
     } = offer;
     let listeners = listeners.into_iter().map(|it| (Role::Listener, it));
     for (role, listener) in listeners.chain([(Role::Admin, admin)]) {
@@ -242,7 +246,16 @@ fn give(channel: &Channel, offer: Offer) -> Result<(), Unready> {
             send(channel, &Word::Sockets(vec![offered; files.len()]), &files)?;
         }
     }
-    let learned = learned.wait().map(file_of).transpose()?;
+    // The sockets are what matters; without the rest it is learned anew.
+    let learned = learned.wait().and_then(|bytes| {
+        let file = file_of(bytes);
+        file.map_err(|error| error.to_string())
+    });
+    let learned = learned.inspect_err(|why| {
+        let text = format!("nothing that was learned or set by operators is handed over: {why}");
+        output.event("learned", &text);
+    });
+    let learned = learned.ok();
     let whole = Word::Whole {
         version: VERSION,
         upgrades,
@@ -319,6 +332,7 @@ mod tests {
             admin: listens(),
             learned: Pending::default(),
             upgrades: 0,
+            output: Output::QUIET,
         }
     }
 

@@ -16,6 +16,7 @@ use tidegate_core::topology::NodeId;
 use tokio::sync::oneshot;
 
 use super::channel::{Channel, Word};
+use super::desk::NoChange;
 use super::sockets::GivenSockets;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -72,8 +73,8 @@ pub(crate) fn fail(why: &str) {
 pub(crate) struct Given {
     /// Listening sockets.
     pub(crate) sockets: GivenSockets,
-    /// What the former process learned.
-    pub(crate) learned: Option<Vec<u8>>,
+    /// What the former process learned, or why that cannot be read.
+    pub(crate) learned: Option<Result<Vec<u8>, String>>,
     /// Hand-overs so far, this one included.
     pub(crate) upgrades: u64,
     /// Whether there is a former process.
@@ -114,13 +115,8 @@ impl Given {
                     learned,
                 } => {
                     given.upgrades = upgrades + 1;
-                    if let Some(file) = received.files.into_iter().next().filter(|_| learned) {
-                        let mut bytes = Vec::new();
-                        let file = File::from(file)
-                            .take(LEARNED_BYTES_MAX)
-                            .read_to_end(&mut bytes);
-                        given.learned = file.map_err(broken).map(|_| Some(bytes))?;
-                    }
+                    let file = received.files.into_iter().next().filter(|_| learned);
+                    given.learned = file.map(|file| contents(file.into()));
                     return Ok(given);
                 }
                 other @ (Word::Whole { .. }
@@ -133,6 +129,13 @@ impl Given {
             }
         }
     }
+}
+
+/// What is in a file that was given. Whatever that is, it does not stop a hand-over.
+fn contents(file: File) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let read = file.take(LEARNED_BYTES_MAX).read_to_end(&mut bytes);
+    read.map(|_| bytes).map_err(|error| error.to_string())
 }
 
 /// Waits for a first load of each node that is read, but not for long: what decides on requests shall know something.
@@ -157,15 +160,25 @@ pub(crate) struct Succession {
 
 impl Succession {
     /// Says to the former process, if there is one, that this one serves with its sockets at these addresses.
-    pub(crate) fn ready(taken_over: Vec<SocketAddr>, output: Output) -> Result<Self, Failure> {
+    /// Until that one has said its last word there is no change.
+    pub(crate) fn ready(
+        taken_over: Vec<SocketAddr>,
+        no_change: Option<NoChange>,
+        output: Output,
+    ) -> Result<Self, Failure> {
         let Some(channel) = predecessor().take() else {
             return Ok(Self::default());
         };
         let (tell, verdict) = oneshot::channel();
         let thread = std::thread::Builder::new().name("succession".into());
         let thread = thread.spawn(move || {
+            let is_ours = is_ours(&channel, taken_over, output);
+            match (is_ours, no_change) {
+                (false, Some(no_change)) => no_change.forever(),
+                (_, no_change) => drop(no_change),
+            }
             // The one that waits may have ended.
-            tell.send(is_ours(&channel, taken_over, output)).ok();
+            tell.send(is_ours).ok();
         });
         thread.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
         Ok(Self {

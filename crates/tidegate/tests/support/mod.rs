@@ -428,7 +428,7 @@ pub(crate) struct Response {
 }
 
 /// GET of an admin path, which must be asked for by address.
-fn ask(admin: SocketAddr, path: &str) -> Option<Response> {
+pub(crate) fn ask(admin: SocketAddr, path: &str) -> Option<Response> {
     let text = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
     request(admin, &text)
 }

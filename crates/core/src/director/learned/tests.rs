@@ -5,7 +5,7 @@ use crate::admission::{AdmissionConfig, AdmissionKind};
 use crate::policy::{PolicyConfig, PolicyKind};
 use crate::prng::Prng;
 use crate::testing::cluster;
-use crate::topology::{CheckConfig, CheckRequest, ClusterSpec, Health};
+use crate::topology::{AdminState, CheckConfig, CheckRequest, ClusterSpec, Health};
 
 const NODES: u32 = 4;
 const SITE: SiteId = SiteId(0);
@@ -115,6 +115,9 @@ fn what_one_has_learned_another_knows_and_hands_on_the_same() {
         let mut prng = Prng::new(seed);
         let mut before = World::new(1);
         before.live(&mut prng, 3000 + 500 * seed as u32);
+        let wanted = AdminState::ALL[seed as usize % AdminState::ALL.len()].0;
+        before.director.handle_override(NodeId(1), wanted);
+        before.tick();
         let learned = before.learned();
         assert_eq!(learned.nodes.len(), NODES as usize);
         // Its clock is another one.
@@ -131,6 +134,7 @@ fn what_one_has_learned_another_knows_and_hands_on_the_same() {
             let (was, is) = (before.director.topology(), after.director.topology());
             assert_eq!(is.node(node).health, was.node(node).health);
             assert_eq!(is.node(node).fails_check, was.node(node).fails_check);
+            assert_eq!(is.node(node).admin, was.node(node).admin);
         }
         out += recalled.ejected;
     }
@@ -264,7 +268,9 @@ fn a_node_that_joins_within_a_minute_goes_on_from_what_was_known_of_it() {
     before.learn(3000, 4.0);
     (0..3).for_each(|_| before.table.unreachable(NodeId(2)));
     before.tick();
-    let learned = before.learned();
+    let mut learned = before.learned();
+    // An operator's word needs nothing else to be known of the node.
+    learned.taken_out.push(("n3".into(), AdminState::Drain));
     for (waits, is_known) in [(59, true), (61, false)] {
         let mut few = spec();
         few.nodes.truncate(2);
@@ -285,5 +291,7 @@ fn a_node_that_joins_within_a_minute_goes_on_from_what_was_known_of_it() {
         let costs = |world: &World, node: usize| world.learned().nodes[node].costs;
         let same = after.director.sites[0].learned(NodeId(3)) == costs(&before, 3);
         assert_eq!(same, is_known);
+        let is_drained = topology.node(NodeId(3)).admin == AdminState::Drain;
+        assert_eq!(is_drained, is_known);
     }
 }

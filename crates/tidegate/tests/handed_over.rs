@@ -1,0 +1,311 @@
+//! What operators have set outlives an upgrade, with a state folder and without; and two processes that share one lose
+//! nothing of it.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::io::{IoSlice, Read as _, Seek as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    sendmsg, socketpair,
+};
+use serde_json::{Value, json};
+use support::server::server;
+use support::{FrontEnd, Process, ask, eventually, folder, free_address, signal, tidegate};
+
+const SITE: &str = "[[site]]\nname = \"shop\"\n";
+const STATE: &str = "[state]\ndirectory = \"state\"\n";
+
+fn state_folder(folder: &Path) {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.mode(0o700).create(folder.join("state")).unwrap();
+}
+
+fn node(name: &'static str) -> String {
+    let address = server(name);
+    format!("[[node]]\nname = \"{name}\"\naddress = \"{address}\"\nsite = \"shop\"\n")
+}
+
+/// What a command says, and whether it succeeds.
+fn run(front_end: &FrontEnd, words: &[&str]) -> (bool, String) {
+    let admin = front_end.admin.to_string();
+    let mut command = tidegate();
+    command.args(words).args(["--admin", &admin]);
+    let done = command.output().unwrap();
+    let text = [done.stdout, done.stderr].concat();
+    let text = String::from_utf8(text).unwrap();
+    (done.status.success(), text)
+}
+
+#[track_caller]
+fn done(front_end: &FrontEnd, words: &[&str]) -> String {
+    let (done, text) = run(front_end, words);
+    assert!(done, "{words:?}: {text}");
+    text
+}
+
+/// The nodes of operators: names and weights.
+fn added(front_end: &FrontEnd) -> Vec<(String, f64)> {
+    let nodes = front_end.api("/api/nodes")["nodes"].take();
+    let nodes = nodes.as_array().unwrap().iter();
+    let one = |node: &Value| {
+        let name = node["name"].as_str().unwrap();
+        (name.to_owned(), node["weight"].as_f64().unwrap())
+    };
+    nodes.map(one).collect()
+}
+
+/// All nodes of the site that serve or may: names and what operators want of them.
+fn nodes(front_end: &FrontEnd) -> Vec<(String, String)> {
+    let status = front_end.api("/api/status");
+    let nodes = status["sites"][0]["nodes"].as_array().unwrap().iter();
+    let text = |node: &Value, key: &str| node[key].as_str().unwrap().to_owned();
+    nodes
+        .map(|node| (text(node, "name"), text(node, "state")))
+        .collect()
+}
+
+fn pairs<T: Copy>(all: &[(&str, T)]) -> Vec<(String, T)> {
+    all.iter()
+        .map(|(name, it)| ((*name).to_owned(), *it))
+        .collect()
+}
+
+fn states(all: &[(&str, &str)]) -> Vec<(String, String)> {
+    let all = all.iter();
+    all.map(|(name, it)| ((*name).to_owned(), (*it).to_owned()))
+        .collect()
+}
+
+/// A process that has taken over; it ends with the test.
+struct Successor(u32);
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if Path::new(&format!("/proc/{}", self.0)).exists() {
+            signal(self.0, "KILL");
+        }
+    }
+}
+
+/// Has the front-end replaced by a new process.
+fn upgrade(front_end: &mut FrontEnd) -> Successor {
+    let said = done(front_end, &["upgrade"]);
+    let process = said.split_whitespace().find_map(|word| {
+        let digits = word.trim_matches(|it: char| !it.is_ascii_digit());
+        digits.parse().ok()
+    });
+    assert_eq!(front_end.process.wait(), Some(0));
+    Successor(process.unwrap_or_else(|| panic!("no process in {said}")))
+}
+
+#[test]
+fn an_upgrade_hands_over_the_nodes_of_operators_with_a_state_folder_and_without() {
+    for state in [STATE, ""] {
+        let folder = folder(&format!("handed-over-nodes-{}", state.len()));
+        state_folder(&folder);
+        let configuration = format!("{state}{SITE}{}", node("n1"));
+        let mut front_end = FrontEnd::start(&folder, &configuration);
+        let address = server("ok").to_string();
+        for name in ["n2", "n3", "n4"] {
+            done(&front_end, &["node", "add", name, &address]);
+        }
+        done(&front_end, &["node", "set", "n2", "--weight", "2.5"]);
+        done(&front_end, &["node", "remove", "n3"]);
+        done(&front_end, &["drain", "n4"]);
+        done(&front_end, &["maint", "n1"]);
+        let _successor = upgrade(&mut front_end);
+        assert_eq!(added(&front_end), pairs(&[("n2", 2.5), ("n4", 1.0)]));
+        let wanted = [("n1", "maint"), ("n2", "ready"), ("n4", "drain")];
+        assert_eq!(nodes(&front_end), states(&wanted));
+        assert_eq!(front_end.get("shop", "/").body, "ok");
+        // They are still an operator's to change, and there is a file of them where there is a folder.
+        done(&front_end, &["node", "remove", "n2"]);
+        let said = done(&front_end, &["node", "add", "n5", &address]);
+        assert_eq!(said.contains("not kept"), state.is_empty(), "{said}");
+        let kept = std::fs::read_to_string(folder.join("state/nodes.json")).unwrap_or_default();
+        let has = ["n2", "n4", "n5"].map(|name| kept.contains(&format!("\"{name}\"")));
+        let wanted = !state.is_empty();
+        assert_eq!(has, [false, wanted, wanted], "{kept}");
+    }
+}
+
+#[test]
+fn two_front_ends_with_one_folder_lose_no_node_of_either() {
+    let folder = folder("handed-over-folder");
+    state_folder(&folder);
+    let (first, second) = (folder.join("first"), folder.join("second"));
+    for own in [&first, &second] {
+        std::fs::create_dir(own).unwrap();
+    }
+    let state = "[state]\ndirectory = \"../state\"\n";
+    let configuration = format!("{state}{SITE}{}", node("n1"));
+    let address = server("ok").to_string();
+    let one = FrontEnd::start(&first, &configuration);
+    done(&one, &["node", "add", "n2", &address]);
+    let other = FrontEnd::start(&second, &configuration);
+    assert_eq!(
+        added(&other),
+        pairs(&[("n2", 1.0)]),
+        "it reads what is kept"
+    );
+    done(&one, &["node", "add", "n3", &address]);
+    done(&one, &["node", "remove", "n2"]);
+    let (accepted, why) = run(&other, &["node", "add", "n4", &address]);
+    assert!(
+        !accepted && why.contains("another front-end keeps files in"),
+        "{why}"
+    );
+    assert_eq!(added(&other), pairs(&[("n2", 1.0)]), "nothing is changed");
+    one.process.signal("TERM");
+    eventually("the other has what the first was given", || {
+        (added(&other) == pairs(&[("n3", 1.0)])).then_some(())
+    });
+    done(&other, &["node", "add", "n4", &address]);
+    let kept = std::fs::read(folder.join("state/nodes.json")).unwrap();
+    let kept: Value = serde_json::from_slice(&kept).unwrap();
+    let names: Vec<_> = kept["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["name"])
+        .collect();
+    assert_eq!(names, ["n3", "n4"]);
+    let log = std::fs::read_to_string(second.join("front-end.log")).unwrap();
+    assert!(
+        log.contains("nodes that operators have given another front-end are taken over"),
+        "{log}"
+    );
+}
+
+/// The former process's end of the channel to a successor.
+struct Predecessor(OwnedFd);
+
+impl Predecessor {
+    fn send(&self, word: &Value, file: Option<&OwnedFd>) {
+        let bytes = word.to_string();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let files: Vec<_> = file.iter().map(|it| it.as_fd()).collect();
+        assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
+        let parts = [IoSlice::new(bytes.as_bytes())];
+        sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL).unwrap();
+    }
+
+    /// What the successor says next.
+    fn receive(&self) -> Value {
+        let mut bytes = vec![0; 64 << 10];
+        let (read, _) =
+            rustix::net::recv(&self.0, &mut *bytes, rustix::net::RecvFlags::empty()).unwrap();
+        serde_json::from_slice(&bytes[..read]).unwrap()
+    }
+}
+
+/// A file with these bytes.
+fn file(folder: &Path, bytes: &[u8]) -> OwnedFd {
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(true);
+    let mut file = options.open(folder.join("learned")).unwrap();
+    file.write_all(bytes).unwrap();
+    file.rewind().unwrap();
+    file.into()
+}
+
+/// A successor that is given these bytes as what was learned; its nodes, and all that it says.
+fn succeeded(folder: &Path, bytes: &[u8]) -> (Vec<(String, String)>, String) {
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .unwrap();
+    let predecessor = Predecessor(ours);
+    let (address, admin) = (free_address(), free_address());
+    let configuration = format!(
+        "{SITE}{}[admin]\naddress = \"{admin}\"\n[[listener]]\naddress = \"{address}\"\n",
+        node("n1")
+    );
+    let path = folder.join("tidegate.toml");
+    std::fs::write(&path, configuration).unwrap();
+    let log = std::fs::File::create(folder.join("log")).unwrap();
+    let mut command = tidegate();
+    command.arg("run").arg("-c").arg(&path);
+    command.stdout(Stdio::null()).stderr(log);
+    command
+        .env("TIDEGATE_UPGRADE", "1")
+        .stdin(Stdio::from(theirs));
+    let process = Process::start_with_input(&mut command);
+    drop(command);
+    let whole = json!({"whole": {"version": 1, "upgrades": 6, "learned": true}});
+    predecessor.send(&whole, Some(&file(folder, bytes)));
+    let said = predecessor.receive();
+    assert!(said["ready"].is_array(), "{said}");
+    predecessor.send(&json!("yours"), None);
+    let front_end = FrontEnd {
+        address,
+        admin,
+        process,
+    };
+    let upgrades = eventually("the admin interface answers", || {
+        ask(admin, "/readyz").filter(|it| it.status == 200)?;
+        front_end.metric("tidegate_upgrades_total")
+    });
+    assert_eq!(upgrades, 7.0);
+    let nodes = nodes(&front_end);
+    let mut log = String::new();
+    std::fs::File::open(folder.join("log"))
+        .unwrap()
+        .read_to_string(&mut log)
+        .unwrap();
+    (nodes, log)
+}
+
+#[test]
+fn a_successor_comes_up_whatever_it_is_given_and_names_what_it_ignores() {
+    let folder = folder("handed-over-garbage");
+    let alone = states(&[("n1", "ready")]);
+    for (garbage, why) in [
+        (&b""[..], "it is damaged, or of another kind"),
+        (b"\x00\xff\x17{", "it is damaged, or of another kind"),
+        (b"[1, 2, 3]", "it is damaged, or of another kind"),
+        (&[b' '; (16 << 20) + 1], "it is larger than 16777216 bytes"),
+    ] {
+        let (nodes, log) = succeeded(&folder, garbage);
+        assert_eq!(nodes, alone);
+        assert!(
+            log.contains("what the former process has learned is not used: ") && log.contains(why),
+            "{log}"
+        );
+    }
+    // One of another version: what it says of operators is understood as far as that goes.
+    let address = server("ok");
+    let known =
+        json!({"name": "n2", "address": address, "site": "shop", "weight": 1.0, "zone": "b"});
+    let next = json!({
+        "version": 9,
+        "at": "noon",
+        "nodes": "in another form",
+        "operators": {
+            "taken_out": [{"name": "n1", "state": "drain"}, {"name": "n1", "state": "parked"}],
+            "added": [{"name": "n3"}, known],
+            "colours": [],
+        },
+    });
+    let (nodes, log) = succeeded(&folder, next.to_string().as_bytes());
+    assert_eq!(nodes, states(&[("n1", "drain"), ("n2", "ready")]));
+    for said in [
+        "is not used: it is of version 9",
+        "ignored: 1 of 2 drained nodes: the one at place 1: ",
+        "ignored: 1 of 2 added nodes: the one at place 0: missing field",
+    ] {
+        assert!(log.contains(said), "{said}: {log}");
+    }
+}
