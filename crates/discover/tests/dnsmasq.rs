@@ -3,20 +3,30 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 #![expect(clippy::print_stdout, reason = "a test that cannot run says why")]
 
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tidegate_core::time::Timestamp;
 use tidegate_core::topology::discovered::DiscoveryLimits;
 use tidegate_discover::{DnsConfig, Naming, RecordKind, SourceConfig, SourceKind, WatchedSource};
 
-/// Questions until a server that was just started or changed must have answered as wanted.
-const QUESTIONS_MAX: usize = 200;
+/// Ports of the servers: below those that the system gives to sockets that ask for any.
+static NEXT_PORT: AtomicU16 = AtomicU16::new(20_053);
+
+/// An address that no other process has: one of loopback's, by the number of this process.
+fn own_address() -> SocketAddr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let host = Ipv4Addr::new(127, 64 | high, middle, low);
+    (host, NEXT_PORT.fetch_add(1, Ordering::Relaxed)).into()
+}
 
 struct Dnsmasq {
     process: Child,
+    says: BufReader<ChildStderr>,
     hosts: PathBuf,
     address: SocketAddr,
 }
@@ -31,10 +41,8 @@ impl Dnsmasq {
         };
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.hosts"));
         std::fs::write(&file, hosts).unwrap();
-        let free = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
-        let process = Command::new(program)
+        let address = own_address();
+        let mut process = Command::new(program)
             .args([
                 "--keep-in-foreground",
                 "--conf-file=/dev/null",
@@ -47,26 +55,41 @@ impl Dnsmasq {
                 "--user=root",
             ])
             .args(["--local=/test/", "--local-ttl=1", "--log-facility=-"])
-            .args(["--listen-address=127.0.0.1", "--no-daemon"])
+            .arg("--no-daemon")
+            .arg(format!("--listen-address={}", address.ip()))
             .arg(format!("--port={}", address.port()))
             .arg(format!("--addn-hosts={}", file.display()))
             .args(more)
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        Some(Self {
+        let mut server = Self {
+            says: BufReader::new(process.stderr.take().unwrap()),
             process,
             hosts: file,
             address,
-        })
+        };
+        server.wait_until_read();
+        Some(server)
+    }
+
+    /// Until it has read its hosts; it listens by then.
+    fn wait_until_read(&mut self) {
+        let read = format!("read {} - ", self.hosts.display());
+        let mut said = String::new();
+        while !said.contains(&read) {
+            let bytes = self.says.read_line(&mut said).unwrap();
+            assert_ne!(bytes, 0, "it has ended: {said}");
+        }
     }
 
     /// Has it answer with these addresses.
-    fn change(&self, hosts: &str) {
+    fn change(&mut self, hosts: &str) {
         std::fs::write(&self.hosts, hosts).unwrap();
         let id = self.process.id().to_string();
         let sent = Command::new("kill").args(["-s", "HUP", &id]).status();
         assert!(sent.unwrap().success());
+        self.wait_until_read();
     }
 
     fn source(&self, name: &str, records: RecordKind) -> WatchedSource {
@@ -99,48 +122,37 @@ impl Drop for Dnsmasq {
     }
 }
 
-/// Asks until the nodes are these.
-async fn until(source: &mut WatchedSource, wanted: &[&str]) {
-    let mut last = Vec::new();
-    for _ in 0..QUESTIONS_MAX {
-        source.ask().await;
-        let nodes = source.nodes().into_iter();
-        last = nodes
-            .map(|node| format!("{} {}", node.address, node.weight))
-            .collect();
-        if last == wanted {
-            return;
-        }
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
-    panic!("{last:?}, not {wanted:?}");
+/// What it knows after one question.
+async fn asked(source: &mut WatchedSource) -> Vec<String> {
+    let asked = source.ask().await;
+    assert_eq!(asked.answer.err(), None);
+    nodes(source)
+}
+
+fn nodes(source: &WatchedSource) -> Vec<String> {
+    let nodes = source.nodes().into_iter();
+    nodes
+        .map(|node| format!("{} {}", node.address, node.weight))
+        .collect()
 }
 
 #[tokio::test]
 async fn addresses_follow_what_the_server_answers() {
     let hosts = "10.0.0.1 shop.test\n10.0.0.2 shop.test\nfd00::1 shop.test\n";
-    let Some(server) = Dnsmasq::start("addresses", hosts, &[]) else {
+    let Some(mut server) = Dnsmasq::start("addresses", hosts, &[]) else {
         return;
     };
     let mut source = server.source("shop.test", RecordKind::Address { port: 80 });
     let all = ["10.0.0.1:80 1", "10.0.0.2:80 1", "[fd00::1]:80 1"];
-    until(&mut source, &all).await;
+    assert_eq!(asked(&mut source).await, all);
     server.change("10.0.0.2 shop.test\nfd00::1 shop.test\n10.0.0.3 shop.test\n");
     let changed = ["10.0.0.2:80 1", "10.0.0.3:80 1", "[fd00::1]:80 1"];
-    until(&mut source, &changed).await;
+    assert_eq!(asked(&mut source).await, changed);
     // A name that is gone keeps the nodes.
     server.change("");
-    let mut asked = source.ask().await;
-    for _ in 0..QUESTIONS_MAX {
-        if asked.answer.is_err() {
-            break;
-        }
-        std::thread::park_timeout(Duration::from_millis(10));
-        asked = source.ask().await;
-    }
-    let why = asked.answer.unwrap_err();
+    let why = source.ask().await.answer.unwrap_err();
     assert!(why.contains("shop.test has no address"), "{why}");
-    until(&mut source, &changed).await;
+    assert_eq!(nodes(&source), changed);
 }
 
 #[tokio::test]
@@ -155,5 +167,6 @@ async fn services_have_ports_and_weights() {
         return;
     };
     let mut source = server.source("_http._tcp.shop.test", RecordKind::Service);
-    until(&mut source, &["10.0.0.1:8001 0.5", "10.0.0.2:8002 2"]).await;
+    let wanted = ["10.0.0.1:8001 0.5", "10.0.0.2:8002 2"];
+    assert_eq!(asked(&mut source).await, wanted);
 }

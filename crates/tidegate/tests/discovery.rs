@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -256,6 +256,9 @@ struct Dns {
     address: SocketAddr,
 }
 
+/// Below the ports that the system gives to sockets that ask for any.
+const DNS_PORT: u16 = 20_063;
+
 impl Dns {
     fn start(folder: &Path, hosts: &str) -> Option<Self> {
         let programs = ["/usr/sbin/dnsmasq", "/usr/bin/dnsmasq"];
@@ -265,9 +268,9 @@ impl Dns {
         };
         let file = folder.join("hosts");
         std::fs::write(&file, hosts).unwrap();
-        let free = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        // An address that no other process has: one of loopback's, by the number of this process.
+        let [_, high, middle, low] = std::process::id().to_be_bytes();
+        let address = SocketAddr::from(([127, 64 | high, middle, low], DNS_PORT));
         let mut command = Command::new(program);
         command
             .args([
@@ -276,12 +279,9 @@ impl Dns {
                 "--no-resolv",
                 "--no-hosts",
             ])
-            .args([
-                "--bind-interfaces",
-                "--listen-address=127.0.0.1",
-                "--user=root",
-            ])
+            .args(["--bind-interfaces", "--user=root", "--pid-file="])
             .args(["--local=/test/", "--local-ttl=1"])
+            .arg(format!("--listen-address={}", address.ip()))
             .arg(format!("--port={}", address.port()))
             .arg(format!("--addn-hosts={}", file.display()))
             .stderr(Stdio::null());
