@@ -2,8 +2,15 @@
 //!
 //! * [`words`]: the words, as bits and as values.
 //! * [`numbering`]: numbers of sites and nodes that all front-ends have in common, and the digest that proves it.
+//! * [`plan`]: whether a move may begin, whatever the load says.
+//! * [`steps`]: the steps of a move, by its owner and by helpers.
+//! * [`lease`]: when to help; how homes and nodes without words begin.
 //!
-//! What this module does not know: transports, clocks, files.
+//! What this module does not know: transports, clocks, files. Words that were read come in, the next atomic goes
+//! out. `docs/moves.md` has the protocol, and what checks it.
 
+pub mod lease;
 pub mod numbering;
+pub mod plan;
+pub mod steps;
 pub mod words;

@@ -266,6 +266,12 @@ impl SiteLock {
         Self::idle(self.sequence.next())
     }
 
+    /// Kept from moves by operators, if it is free. [`SiteLock::released`] ends that.
+    pub fn frozen(self) -> Option<Self> {
+        let state = LockState::Frozen;
+        (self.state == LockState::Idle).then_some(Self { state, ..self })
+    }
+
     /// Taken to receive, as the next value after this one.
     #[must_use]
     pub const fn taken(self, intention: Intention) -> Self {
@@ -501,6 +507,16 @@ impl Assignment {
                 ..self
             },
             None => self,
+        }
+    }
+
+    /// The same node, kept where it is by operators or not. A change like any other: no value comes back.
+    #[must_use]
+    pub const fn with_pin(self, pinned: bool) -> Self {
+        Self {
+            generation: self.generation.next(),
+            pinned,
+            ..self
         }
     }
 

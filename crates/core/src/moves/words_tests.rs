@@ -181,6 +181,9 @@ fn a_lock_counts_up_when_it_is_taken_and_when_it_is_free_again() {
     assert_eq!(committed.sequence.get(), 9);
     assert_eq!(committed.released(), SiteLock::idle(Count24::new(10)));
     assert_eq!(idle.in_phase(LockPhase::Commit), idle);
+    let frozen = idle.frozen().expect("it is free");
+    assert_eq!((taken.frozen(), frozen.frozen()), (None, None));
+    assert_eq!(frozen.released(), SiteLock::idle(Count24::new(9)));
     let gift = Gift {
         node: NodeNumber(3),
         generation_low: 5,
@@ -193,6 +196,36 @@ fn a_lock_counts_up_when_it_is_taken_and_when_it_is_free_again() {
     assert!(!given.is_given_to(SiteNumber(0), committed.released()));
     let other = SiteLock::idle(Count24::new(12)).taken(intention);
     assert!(!given.is_given_to(SiteNumber(0), other), "a later move");
+}
+
+#[test]
+fn a_moved_node_goes_on_within_its_generation_and_back_in_the_next() {
+    let home = SiteNumber(1);
+    let drains = Assignment {
+        state: AssignmentState::Draining { from: home },
+        lent: true,
+        ..Assignment::first(Count24::new(5), SiteNumber(0), false)
+    };
+    let switches = drains.switching();
+    assert_eq!(switches.from(), Some(home));
+    assert!(!switches.is_serving() && switches.served().is_serving());
+    let generations = [switches, switches.served()].map(|it| it.generation.get());
+    assert_eq!(generations, [5, 5]);
+    for moved in [drains, switches] {
+        let back = moved.reverted(Some(home));
+        assert_eq!((back.site, back.generation.get()), (home, 6));
+        assert!(back.is_serving() && !back.lent);
+        assert_eq!(back.cause, MoveCause::Revert);
+        assert!(moved.reverted(Some(SiteNumber(2))).lent);
+    }
+    let serves = drains.served();
+    assert_eq!(
+        (serves.reverted(None), serves.switching()),
+        (serves, serves)
+    );
+    let pinned = serves.with_pin(true);
+    assert_eq!((pinned.pinned, pinned.generation.get()), (true, 6));
+    assert_eq!(pinned.with_pin(false).generation.get(), 7);
 }
 
 #[test]
