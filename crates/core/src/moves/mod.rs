@@ -5,10 +5,14 @@
 //! * [`plan`]: whether a move may begin, whatever the load says.
 //! * [`steps`]: the steps of a move, by its owner and by helpers.
 //! * [`lease`]: when to help; how homes and nodes without words begin.
+//! * [`evidence`]: when a site's load is reason enough.
+//! * [`choice`]: which node moves.
 //!
 //! What this module does not know: transports, clocks, files. Words that were read come in, the next atomic goes
 //! out. `docs/moves.md` has the protocol, and what checks it.
 
+pub mod choice;
+pub mod evidence;
 pub mod lease;
 pub mod numbering;
 pub mod plan;
