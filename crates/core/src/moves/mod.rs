@@ -7,10 +7,12 @@
 //! * [`lease`]: when to help; how homes and nodes without words begin.
 //! * [`evidence`]: when a site's load is reason enough.
 //! * [`choice`]: which node moves.
+//! * [`carry`]: drain, hook and start of a moved node.
 //!
 //! What this module does not know: transports, clocks, files. Words that were read come in, the next atomic goes
 //! out. `docs/moves.md` has the protocol, and what checks it.
 
+pub mod carry;
 pub mod choice;
 pub mod evidence;
 pub mod lease;
