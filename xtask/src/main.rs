@@ -12,6 +12,7 @@ mod generate;
 mod instructions;
 mod kernels;
 mod kubernetes;
+mod model;
 mod skips;
 mod test;
 mod web;
@@ -31,6 +32,7 @@ usage: cargo xtask COMMAND
               whether they pass their tests
   kernels     test the kernel's programs under Debian's other kernels, in emulated machines
   kubernetes  build a real kube-apiserver for the tests of discovery, once, into the cache folder
+  model       check the protocol of moves within large bounds: some minutes, and some GB of memory
   instructions [--record|--compare]
               user instructions per proxied request and per refused connection against
               the recorded baseline; record a new one; compare with the HAProxy that is installed
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         ["web", "--check"] => web::check(&root()).map(Outcome::said),
         ["kernels"] => kernels::check(&root()).map(Outcome::said),
         ["kubernetes"] => kubernetes::run(&root()),
+        ["model"] => model::run(&root()),
         ["instructions"] => instructions::check(&root()).map(Outcome::said),
         ["instructions", "--compare"] => instructions::compare(&root()).map(Outcome::said),
         ["instructions", "--record"] => instructions::record(&root()),
