@@ -172,7 +172,7 @@ fn moves_that_are_taken_back() {
     let sites = &[(1, 2, 2), (1, 2, 2), (0, 9, 0)];
     let model = Moves {
         limits,
-        sequence_max: bound(4, 6),
+        sequence_max: bound(3, 6),
         ..Moves::new(Protocol::Ours, &[0, 1, 2], sites)
     };
     holds("revert, crash", &model);
