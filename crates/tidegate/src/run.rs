@@ -208,7 +208,7 @@ async fn serve(
     let (upgrades, is_successor) = (start.given.upgrades, start.given.is_successor);
     let mut front_end = front_end;
     let keeper = Keeper::new(start.folder.as_ref(), front_end.culprits.is_some(), output);
-    start.learned = keeper.recall(start.given.learned.as_ref());
+    start.learned = keeper.recall(start.given.learned.as_ref(), start.given.costs.take());
     let discovery = discover(&mut front_end, &mut start, output).await?;
     let mut running = Running::start(front_end, start, output)?;
     running.say(&operators.listener, output);
@@ -476,7 +476,7 @@ impl Running {
     /// Starts everything but the admin interface. Needs a runtime around it, for health probes.
     pub(crate) fn start(
         front_end: FrontEnd,
-        start: Start,
+        mut start: Start,
         output: Output,
     ) -> Result<Self, Failure> {
         let (begun, kept, given, folder) = (start.begun, start.kept, start.given, start.folder);
@@ -512,7 +512,7 @@ impl Running {
         // The threads that follow need none.
         kept.settle()?;
         let watching = |culprits| {
-            let seen = seen(&mut proxy, &shared, &resources);
+            let seen = seen(&mut proxy, &shared, &resources, &mut start.learned);
             front_end::watch(culprits, seen, folder.as_ref(), output)
         };
         let watch = culprits.map(watching).transpose()?;
@@ -558,6 +558,7 @@ impl Running {
             driver: self.plane.overrides.clone(),
             shared: Arc::clone(&self.plane.shared),
             added: self.plane.cluster.as_ref().map(|it| it.added_now()),
+            culprits: self.plane.culprits.clone(),
         }
     }
 
@@ -626,8 +627,10 @@ fn seen(
     proxy: &mut Proxy,
     shared: &Arc<Shared>,
     resources: &Arc<Resources>,
+    learned: &mut Learned,
 ) -> front_end::WatchedParts {
     front_end::WatchedParts {
+        handed_over: learned.for_discovery(),
         observed: proxy.observed(),
         shared: Arc::clone(shared),
         resources: Arc::clone(resources),

@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::io::{IoSlice, Read as _, Seek as _, Write as _};
+use std::io::{IoSlice, Seek as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -189,11 +189,11 @@ fn two_front_ends_with_one_folder_lose_no_node_of_either() {
 struct Predecessor(OwnedFd);
 
 impl Predecessor {
-    fn send(&self, word: &Value, file: Option<&OwnedFd>) {
+    fn send(&self, word: &Value, files: &[&OwnedFd]) {
         let bytes = word.to_string();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let files: Vec<_> = file.iter().map(|it| it.as_fd()).collect();
+        let files: Vec<_> = files.iter().map(|it| it.as_fd()).collect();
         assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
         let parts = [IoSlice::new(bytes.as_bytes())];
         sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL).unwrap();
@@ -209,17 +209,17 @@ impl Predecessor {
 }
 
 /// A file with these bytes.
-fn file(folder: &Path, bytes: &[u8]) -> OwnedFd {
+fn file(path: &Path, bytes: &[u8]) -> OwnedFd {
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true);
-    let mut file = options.open(folder.join("learned")).unwrap();
+    let mut file = options.open(path).unwrap();
     file.write_all(bytes).unwrap();
     file.rewind().unwrap();
     file.into()
 }
 
-/// A successor that is given these bytes as what was learned; its nodes, and all that it says.
-fn succeeded(folder: &Path, bytes: &[u8]) -> (Vec<(String, String)>, String) {
+/// A successor that is given these bytes as what was learned, and maybe others as what requests cost.
+fn succeed(folder: &Path, more: &str, bytes: &[u8], costs: Option<&[u8]>) -> FrontEnd {
     let (ours, theirs) = socketpair(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -230,7 +230,7 @@ fn succeeded(folder: &Path, bytes: &[u8]) -> (Vec<(String, String)>, String) {
     let predecessor = Predecessor(ours);
     let (address, admin) = (free_address(), free_address());
     let configuration = format!(
-        "{SITE}{}[admin]\naddress = \"{admin}\"\n[[listener]]\naddress = \"{address}\"\n",
+        "{SITE}{}{more}[admin]\naddress = \"{admin}\"\n[[listener]]\naddress = \"{address}\"\n",
         node("n1")
     );
     let path = folder.join("tidegate.toml");
@@ -244,11 +244,14 @@ fn succeeded(folder: &Path, bytes: &[u8]) -> (Vec<(String, String)>, String) {
         .stdin(Stdio::from(theirs));
     let process = Process::start_with_input(&mut command);
     drop(command);
-    let whole = json!({"whole": {"version": 1, "upgrades": 6, "learned": true}});
-    predecessor.send(&whole, Some(&file(folder, bytes)));
+    let whole = json!({"version": 1, "upgrades": 6, "learned": true, "costs": costs.is_some()});
+    let learned = file(&folder.join("learned"), bytes);
+    let costs = costs.map(|bytes| file(&folder.join("costs"), bytes));
+    let files: Vec<_> = std::iter::once(&learned).chain(&costs).collect();
+    predecessor.send(&json!({"whole": whole}), &files);
     let said = predecessor.receive();
     assert!(said["ready"].is_array(), "{said}");
-    predecessor.send(&json!("yours"), None);
+    predecessor.send(&json!("yours"), &[]);
     let front_end = FrontEnd {
         address,
         admin,
@@ -259,13 +262,17 @@ fn succeeded(folder: &Path, bytes: &[u8]) -> (Vec<(String, String)>, String) {
         front_end.metric("tidegate_upgrades_total")
     });
     assert_eq!(upgrades, 7.0);
-    let nodes = nodes(&front_end);
-    let mut log = String::new();
-    std::fs::File::open(folder.join("log"))
-        .unwrap()
-        .read_to_string(&mut log)
-        .unwrap();
-    (nodes, log)
+    front_end
+}
+
+fn log(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("log")).unwrap()
+}
+
+/// Its nodes, and all that it says.
+fn succeeded(folder: &Path, bytes: &[u8]) -> (Vec<(String, String)>, String) {
+    let front_end = succeed(folder, "", bytes, None);
+    (nodes(&front_end), log(folder))
 }
 
 #[test]
@@ -308,4 +315,54 @@ fn a_successor_comes_up_whatever_it_is_given_and_names_what_it_ignores() {
     ] {
         assert!(log.contains(said), "{said}: {log}");
     }
+}
+
+#[test]
+fn throttles_of_automatic_stand_in_each_next_process_and_end_where_it_is_switched_off() {
+    let folder = folder("handed-over-automatic");
+    let learned = |order: &str| {
+        let throttle = json!({
+            "class": order, "resource": "shop cpu", "limit": 3, "needed": 10.0,
+        });
+        json!({"version": 1, "automatic": {
+            "throttles": [throttle, {"class": "no method", "resource": "shop cpu", "limit": 3, "needed": 1.0}],
+            "orders": [["GET /search", order]],
+            "usual": 0.25,
+            "alone": "shop",
+        }})
+    };
+    let bytes = learned("GET /search?").to_string().into_bytes();
+    let automatic = "[culprits]\nautomatic = true\n";
+    let throttles = |front_end: &FrontEnd| {
+        let all = front_end.api("/api/throttles")["throttles"].take();
+        let one = |it: &Value| {
+            let limit = it["limits"]["concurrency"].as_u64();
+            (it["class"].clone(), it["set_by"].clone(), limit)
+        };
+        all.as_array().unwrap().iter().map(one).collect::<Vec<_>>()
+    };
+    let wanted = [(json!("GET /search?"), json!("policy"), Some(3))];
+    let mut front_end = succeed(&folder, automatic, &bytes, Some(b"no costs"));
+    assert_eq!(throttles(&front_end), wanted);
+    let said = log(&folder);
+    for part in [
+        "GET /search?: stays throttled to 3 at a time, for shop cpu",
+        "what requests cost is not taken over from the former process: ",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // Through a process that has it in force, and with what that one knows of requests.
+    let successor = upgrade(&mut front_end);
+    assert_eq!(throttles(&front_end), wanted);
+    let said = log(&folder);
+    assert_eq!(said.matches("stays throttled").count(), 2, "{said}");
+    let part = "what requests cost is known from the former process";
+    assert!(said.contains(part), "{said}");
+    drop(successor);
+    let off = "[culprits]\nfirst_to_wait = false\n";
+    let off = succeed(&folder, off, &bytes, None);
+    assert_eq!(throttles(&off), []);
+    let said = log(&folder);
+    let part = "GET /search?: not throttled any more, `automatic` is switched off";
+    assert!(said.contains(part), "{said}");
 }

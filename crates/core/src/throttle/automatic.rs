@@ -72,7 +72,7 @@ use std::time::Duration;
 use crate::culprits::Confidence;
 use crate::time::Timestamp;
 pub use harm::Before;
-pub use keeper::{Automatic, Done, Heard, Present, UsedPart};
+pub use keeper::{Automatic, Done, Heard, LearnedAutomatic, LearnedThrottle, Present, UsedPart};
 use trials::LettingGo;
 pub use trials::Passing;
 

@@ -35,8 +35,8 @@ use std::fmt;
 use std::time::Duration;
 
 pub use automatic::{
-    AutoConfig, Automatic, Before, Culprit, Done, Eased, Heard, Others, Passing, Present, Pressure,
-    Standing, Step, UsedPart, WhyReleased, steps,
+    AutoConfig, Automatic, Before, Culprit, Done, Eased, Heard, LearnedAutomatic, LearnedThrottle,
+    Others, Passing, Present, Pressure, Standing, Step, UsedPart, WhyReleased, steps,
 };
 pub use bandwidth::Piece;
 pub use gate::{Entry, HeldOutcome, ThrottleCounters};

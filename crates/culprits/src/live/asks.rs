@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::exchange::Shipment;
 use super::findings::Findings;
+use super::handed_over::HandedOver;
 use crate::delay_experiment::ExperimentReport;
 use crate::picture::report::Report;
 
@@ -28,6 +29,8 @@ pub(super) enum Ask {
     Requests(u64, oneshot::Sender<Shipment>),
     /// What another front-end said, and when.
     Told(SocketAddr, Result<Shipment, String>, Timestamp),
+    /// What a successor goes on from.
+    HandOver(oneshot::Sender<HandedOver>),
     /// Keep what was learned, and learn no more for the next process.
     Keep,
     /// End.
@@ -82,6 +85,16 @@ impl Asks {
         let (sender, answer) = oneshot::channel();
         self.ask(Ask::Requests(after, sender))?;
         answer.await.map_err(|_| AskError::Gone)
+    }
+
+    /// What a successor goes on from: it comes with the next tick.
+    ///
+    /// # Errors
+    /// The thread has too much to do, or has ended.
+    pub fn hand_over(&self) -> Result<oneshot::Receiver<HandedOver>, AskError> {
+        let (sender, answer) = oneshot::channel();
+        self.ask(Ask::HandOver(sender))?;
+        Ok(answer)
     }
 
     /// Another front-end has said this, or nothing; false if it is not asked for.

@@ -7,6 +7,7 @@
 //!                                                                      ├──> Policy ──> throttles
 //!                                                                      └──> Report, when asked
 //!                    Memory ── what was learned, each minute ──> file ──> the next process
+//!                    HandedOver ── what was learned, throttles ─> channel ──> a successor
 //! ```
 //!
 //! It decides nothing on a request's way; if it is slow or dies, traffic goes on. Resources are the nodes
@@ -19,6 +20,7 @@ pub mod exchange;
 mod experiment;
 mod findings;
 pub mod front_end;
+mod handed_over;
 mod memory;
 mod policy;
 mod requests;
@@ -31,5 +33,6 @@ mod watched;
 
 pub use asks::{AskError, Asks, ExperimentRequest};
 pub use findings::{Finding, Findings};
+pub use handed_over::{HandedOver, LearnedPolicy};
 pub use memory::LEARNED_FILE;
 pub use watch::{Settings, Watch, WatchParts};

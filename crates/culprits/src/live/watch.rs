@@ -16,6 +16,7 @@ use super::asks::{Ask, Asks};
 use super::front_end::{
     Clocks, DelayExperiments, EventLog, KeptFile, RequestEvents, ResourceNodes, Throttles,
 };
+use super::handed_over::HandedOver;
 use super::running::Running;
 
 /// Most questions that wait.
@@ -40,6 +41,8 @@ pub struct WatchParts {
     pub settings: Settings,
     /// Where what was learned is kept; none: nowhere.
     pub kept: Option<Box<dyn KeptFile>>,
+    /// What the process that this one succeeds knew.
+    pub handed_over: HandedOver,
     /// Where it is said what was done.
     pub log: Arc<dyn EventLog>,
     /// The process's clocks.
@@ -77,11 +80,12 @@ impl Watch {
         let (sender, receiver) = sync_channel(ASKS_MAX);
         let findings = Arc::new(ArcSwap::default());
         let kept = parts.kept.take();
+        let costs = parts.handed_over.costs.take();
         let mut running = Running::new(parts, Arc::clone(&findings));
         let thread = std::thread::Builder::new()
             .name("culprits".into())
             .spawn(move || {
-                running.remember(kept);
+                running.remember(kept, costs.as_deref());
                 running.run(&receiver);
             })?;
         Ok(Self {

@@ -12,7 +12,7 @@ use tidegate_culprits::live::front_end::{
     Assignments, Clocks, DelayExperiments, EventLog, KeptFile, RequestEvents, ResourceNode,
     ResourceNodes, ResourceSet, Throttles, UnreadNode,
 };
-use tidegate_culprits::live::{LEARNED_FILE, Settings, Watch, WatchParts};
+use tidegate_culprits::live::{HandedOver, LEARNED_FILE, Settings, Watch, WatchParts};
 use tidegate_proxy::{Observed, Shared};
 use tidegate_remote::clock;
 
@@ -31,6 +31,8 @@ pub(crate) struct WatchedParts {
     pub(crate) shared: Arc<Shared>,
     /// Nodes that are resources alone.
     pub(crate) resources: Arc<Resources>,
+    /// What a former process knew.
+    pub(crate) handed_over: HandedOver,
 }
 
 /// Begins to watch for culprits. What is learned is kept in the folder, if there is one.
@@ -47,6 +49,7 @@ pub(crate) fn watch(
         observed,
         shared,
         resources,
+        handed_over,
     } = seen;
     let kept = |folder| -> Box<dyn KeptFile> { Box::new(StateFile::new(folder, LEARNED_FILE)) };
     let watch = Watch::spawn(WatchParts {
@@ -64,6 +67,7 @@ pub(crate) fn watch(
             automatic: config.automatic,
         },
         kept: folder.map(kept),
+        handed_over,
         log: Arc::new(output),
         clocks: Clocks {
             now: clock::now,

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use tidegate_core::director::learned::LearnedCluster;
 use tidegate_core::throttle::{SetBy, Throttle};
 use tidegate_culprits::live::front_end::KeptFile;
+use tidegate_culprits::live::{AskError, Asks, HandedOver};
 use tidegate_proxy::Shared;
 use tidegate_remote::clock;
 use tokio::sync::oneshot;
@@ -31,14 +32,26 @@ pub(crate) struct Gatherer {
     pub(crate) shared: Arc<Shared>,
     /// Nodes of operators.
     pub(crate) added: Option<Arc<ArcSwap<Vec<AddedNode>>>>,
+    /// Discovery of culprits.
+    pub(crate) culprits: Option<Asks>,
 }
 
-/// What a successor is given, once the driver has said what it knows.
+/// What a successor is given, once the driver and discovery have said what they know.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     cluster: Option<oneshot::Receiver<LearnedCluster>>,
     throttles: Vec<OperatorThrottle>,
     added: Option<Vec<AddedNode>>,
+    culprits: Option<Result<oneshot::Receiver<HandedOver>, AskError>>,
+}
+
+/// What a successor is given.
+#[derive(Debug)]
+pub(crate) struct Given {
+    /// As text.
+    pub(crate) learned: Vec<u8>,
+    /// What requests cost.
+    pub(crate) costs: Option<Vec<u8>>,
 }
 
 impl Gatherer {
@@ -57,6 +70,7 @@ impl Gatherer {
             cluster: self.driver.learned().ok(),
             throttles: own.map(throttle).collect(),
             added: self.added.as_ref().map(|it| it.load().to_vec()),
+            culprits: self.culprits.as_ref().map(Asks::hand_over),
         }
     }
 
@@ -73,20 +87,31 @@ impl Gatherer {
 }
 
 impl Pending {
-    /// As text, once the driver has answered. To be called on a thread that may wait.
+    /// What there is, once all have answered. To be called on a thread that may wait.
     ///
     /// # Errors
     /// It cannot be put into text.
-    pub(crate) fn wait(self) -> Result<Vec<u8>, String> {
+    pub(crate) fn wait(self, output: Output) -> Result<Given, String> {
         // Of a driver that has ended nothing is known; what operators have set is handed over all the same.
         let cluster = self.cluster.and_then(|it| it.blocking_recv().ok());
+        let found = self.culprits.map(|asked| {
+            let answered = asked.and_then(|it| it.blocking_recv().map_err(|_| AskError::Gone));
+            answered.unwrap_or_else(|why| {
+                let text = format!("what is known of requests is not handed over: {why}");
+                output.event(EVENT, &text);
+                HandedOver::default()
+            })
+        });
+        let HandedOver { costs, automatic } = found.unwrap_or_default();
         let learned = Learned {
             cluster: cluster.unwrap_or_default(),
             throttles: self.throttles,
             added: self.added,
+            policy: automatic,
             ..Learned::default()
         };
-        written::encode(&learned, clock::unix())
+        let learned = written::encode(&learned, clock::unix())?;
+        Ok(Given { learned, costs })
     }
 }
 
@@ -125,7 +150,11 @@ impl Keeper {
 
     /// What a process has learned before this one: the one that it succeeds, or the last one in the folder. What is of no use
     /// is said.
-    pub(crate) fn recall(&self, handed_over: Option<&Result<Vec<u8>, String>>) -> Learned {
+    pub(crate) fn recall(
+        &self,
+        handed_over: Option<&Result<Vec<u8>, String>>,
+        costs: Option<Result<Vec<u8>, String>>,
+    ) -> Learned {
         let read = match handed_over {
             Some(read) => Some((
                 "what the former process has learned".to_owned(),
@@ -156,11 +185,16 @@ impl Keeper {
             self.output.event(EVENT, &text);
         }
         if handed_over.is_none() {
-            // A file has nothing of operators'.
+            // A file has nothing of operators', nor of `automatic`.
             learned.cluster.taken_out.clear();
-            (learned.throttles, learned.added) = (Vec::new(), None);
+            (learned.throttles, learned.added, learned.policy) = (Vec::new(), None, None);
         }
-        learned
+        let costs = costs.transpose().unwrap_or_else(|why| {
+            let text = format!("what the former process knows of requests is not used: {why}");
+            self.output.event(EVENT, &text);
+            None
+        });
+        Learned { costs, ..learned }
     }
 
     fn read(&self) -> Option<(String, Result<Vec<u8>, String>)> {
@@ -273,7 +307,7 @@ mod tests {
         let path = folder("file");
         let first = keeper(&path);
         let nothing = Learned::default();
-        assert_eq!(first.recall(None), nothing, "nothing was written yet");
+        assert_eq!(first.recall(None, None), nothing, "nothing was written yet");
         let mut learned = Learned::default();
         let taken_out = ("n1".into(), AdminState::Drain);
         learned.cluster.taken_out.push(taken_out);
@@ -282,16 +316,20 @@ mod tests {
         assert_eq!(write(&first, &bytes, true), None);
         let next = keeper(&path);
         let of_operators = |learned: Learned| (learned.cluster.taken_out.len(), learned.added);
-        assert_eq!(of_operators(next.recall(None)), (0, None));
-        let handed_over = next.recall(Some(&Ok(bytes.clone())));
+        assert_eq!(of_operators(next.recall(None, None)), (0, None));
+        let handed_over = next.recall(Some(&Ok(bytes.clone())), None);
         assert_eq!(of_operators(handed_over), (1, Some(Vec::new())));
-        assert_eq!(next.recall(Some(&Ok(b"{".to_vec()))), nothing, "damaged");
+        assert_eq!(
+            next.recall(Some(&Ok(b"{".to_vec())), None),
+            nothing,
+            "damaged"
+        );
         let unread = Err("it cannot be read".to_owned());
-        assert_eq!(next.recall(Some(&unread)), nothing);
+        assert_eq!(next.recall(Some(&unread), Some(unread.clone())), nothing);
         // The folder is free, and what ends writes no more.
         assert_eq!(write(&next, b"{}", false), None);
         assert_eq!(write(&first, &bytes, false), None);
-        assert!(next.recall(None).refused.is_some());
+        assert!(next.recall(None, None).refused.is_some());
         std::fs::remove_dir_all(path).unwrap();
     }
 

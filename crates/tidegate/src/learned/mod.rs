@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! director ── LearnedCluster ──────┐            ┌── channel of the upgrade ──┐
-//! operators ── throttles, nodes ───┴ written.rs ┤                            ├──> Learned ──> the next director
+//! operators ── throttles, nodes ───┤ written.rs ┤                            ├──> Learned ──> the next director,
+//! discovery ── costs, automatic ───┘            │                            │                discovery
 //!                                               └── nodes.learned, each minute, at a drain ──┘
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! files say in which operators' throttles and nodes are kept. What was learned and is too old or of another version is not
 //! used, nor is a part that is not understood; that is said, and stops neither a start nor an upgrade.
 
+mod automatic;
 mod keeper;
 mod written;
 
@@ -20,6 +22,7 @@ use tidegate_core::director::Director;
 use tidegate_core::director::learned::{LearnedCluster, Recalled};
 use tidegate_core::load::LoadTable;
 use tidegate_core::throttle::{SetBy, ThrottleLimits};
+use tidegate_culprits::live::{HandedOver, LearnedPolicy};
 use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::Throttling;
 use tidegate_remote::clock;
@@ -27,7 +30,7 @@ use tidegate_remote::clock;
 use crate::models::AddedNode;
 use crate::output::Output;
 
-pub(crate) use keeper::{Gatherer, Keeper, Pending};
+pub(crate) use keeper::{Gatherer, Given, Keeper, Pending};
 
 /// The file's name in its folder.
 const FILE: &str = "nodes.learned";
@@ -49,6 +52,10 @@ pub(crate) struct Learned {
     pub(crate) throttles: Vec<OperatorThrottle>,
     /// Nodes that operators have added; none if nothing is said of them.
     pub(crate) added: Option<Vec<AddedNode>>,
+    /// What `automatic` has set and found out; likewise.
+    pub(crate) policy: Option<LearnedPolicy>,
+    /// What requests cost; likewise.
+    pub(crate) costs: Option<Vec<u8>>,
     /// Why what was learned is not in here.
     refused: Option<LearnedError>,
     /// What else is not, in sentences.
@@ -93,6 +100,14 @@ impl Learned {
         let recalled = director.recall(&self.cluster, self.age, table, now);
         if !self.cluster.nodes.is_empty() {
             output.event(EVENT, &said(recalled, self.age));
+        }
+    }
+
+    /// What discovery of culprits goes on from.
+    pub(crate) fn for_discovery(&mut self) -> HandedOver {
+        HandedOver {
+            costs: self.costs.take(),
+            automatic: self.policy.take(),
         }
     }
 

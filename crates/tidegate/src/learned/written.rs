@@ -14,6 +14,7 @@ use tidegate_core::director::LearnedCosts;
 use tidegate_core::director::learned::{LearnedEjection, LearnedNode, LearnedSite, LearnedTrial};
 use tidegate_core::topology::{AdminState, Cause};
 
+use super::automatic::{self, AutomaticWritten};
 use super::{AGE_MAX, BYTES_MAX, Learned, LearnedError, OperatorThrottle};
 use crate::models::{AddedNode, LimitsModel};
 
@@ -31,6 +32,8 @@ struct Written {
     sites: Vec<SiteWritten>,
     nodes: Vec<NodeWritten>,
     operators: OperatorsWritten,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    automatic: Option<AutomaticWritten>,
 }
 
 /// What operators have set.
@@ -55,6 +58,8 @@ struct Parts<'a> {
     nodes: Option<&'a RawValue>,
     #[serde(borrow)]
     operators: Option<&'a RawValue>,
+    #[serde(borrow)]
+    automatic: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -163,6 +168,7 @@ pub(super) fn encode(learned: &Learned, unix: Duration) -> Result<Vec<u8>, Strin
             throttles: throttles.collect(),
             added: learned.added.clone(),
         },
+        automatic: learned.policy.as_ref().map(automatic::encoded),
     };
     serde_json::to_vec(&written).map_err(|error| error.to_string())
 }
@@ -218,6 +224,7 @@ pub(super) fn decode(bytes: &[u8], unix: Duration) -> Result<Learned, LearnedErr
         .added
         .map(|added| ignored.items("added nodes", Some(added), added_node));
     learned.added = added.map(|added| ignored.named_once(added));
+    learned.policy = automatic::decoded(parts.automatic, learned.age, &mut ignored);
     learned.ignored = ignored.0;
     Ok(learned)
 }
@@ -249,18 +256,22 @@ fn parsed<'a, T: Deserialize<'a>>(part: &'a RawValue) -> Result<T, String> {
 
 /// What is not understood, in sentences.
 #[derive(Default)]
-struct Ignored(Vec<String>);
+pub(super) struct Ignored(pub(super) Vec<String>);
 
 impl Ignored {
     /// A part as a whole; none if it is not there or not understood.
-    fn one<'a, T: Deserialize<'a>>(&mut self, what: &str, part: Option<&'a RawValue>) -> Option<T> {
+    pub(super) fn one<'a, T: Deserialize<'a>>(
+        &mut self,
+        what: &str,
+        part: Option<&'a RawValue>,
+    ) -> Option<T> {
         let part = parsed(part?);
         part.inspect_err(|why| self.0.push(format!("{what}: {why}")))
             .ok()
     }
 
     /// The items of a part, those left out that make no sense.
-    fn items<T: DeserializeOwned, U>(
+    pub(super) fn items<T: DeserializeOwned, U>(
         &mut self,
         what: &str,
         part: Option<&RawValue>,
@@ -373,7 +384,7 @@ fn throttle(written: ThrottleWritten) -> Result<OperatorThrottle, String> {
     })
 }
 
-fn seconds(seconds: f64) -> Option<Duration> {
+pub(super) fn seconds(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 

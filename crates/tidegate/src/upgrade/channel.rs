@@ -34,6 +34,9 @@ pub(super) enum Word {
         upgrades: u64,
         /// A file with what was learned comes with this message.
         learned: bool,
+        /// Another one comes behind it, with what requests cost.
+        #[serde(default)]
+        costs: bool,
     },
     /// The successor serves, with the sockets at these addresses.
     Ready(Vec<SocketAddr>),

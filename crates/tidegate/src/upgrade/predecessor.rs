@@ -17,7 +17,7 @@ use super::channel::{Channel, FILES_MAX, Offered, Role, Word};
 use super::program::Program;
 use super::sockets::VARIABLES;
 use super::successor::{VARIABLE, VERSION};
-use crate::learned::Pending;
+use crate::learned::{Given, Pending};
 use crate::output::Output;
 
 /// How long a successor may take until it serves.
@@ -247,21 +247,24 @@ fn give(channel: &Channel, offer: Offer) -> Result<(), Unready> {
         }
     }
     // The sockets are what matters; without the rest it is learned anew.
-    let learned = learned.wait().and_then(|bytes| {
-        let file = file_of(bytes);
-        file.map_err(|error| error.to_string())
+    let learned = learned.wait(output).and_then(|given| {
+        let Given { learned, costs } = given;
+        let files = file_of(learned).and_then(|it| Ok((it, costs.map(file_of).transpose()?)));
+        files.map_err(|error| error.to_string())
     });
     let learned = learned.inspect_err(|why| {
         let text = format!("nothing that was learned or set by operators is handed over: {why}");
         output.event("learned", &text);
     });
-    let learned = learned.ok();
+    let (learned, costs) = learned.ok().unzip();
+    let costs = costs.flatten();
     let whole = Word::Whole {
         version: VERSION,
         upgrades,
         learned: learned.is_some(),
+        costs: costs.is_some(),
     };
-    let files: Vec<_> = learned.iter().map(|it| it.as_fd()).collect();
+    let files: Vec<_> = learned.iter().chain(&costs).map(|it| it.as_fd()).collect();
     send(channel, &whole, &files)
 }
 

@@ -75,6 +75,8 @@ pub(crate) struct Given {
     pub(crate) sockets: GivenSockets,
     /// What the former process learned, or why that cannot be read.
     pub(crate) learned: Option<Result<Vec<u8>, String>>,
+    /// What it knows of requests, likewise.
+    pub(crate) costs: Option<Result<Vec<u8>, String>>,
     /// Hand-overs so far, this one included.
     pub(crate) upgrades: u64,
     /// Whether there is a former process.
@@ -113,10 +115,13 @@ impl Given {
                     version: VERSION,
                     upgrades,
                     learned,
+                    costs,
                 } => {
                     given.upgrades = upgrades + 1;
-                    let file = received.files.into_iter().next().filter(|_| learned);
-                    given.learned = file.map(|file| contents(file.into()));
+                    let mut files = received.files.into_iter();
+                    let mut next = || files.next().map(|file| contents(file.into()));
+                    given.learned = learned.then(&mut next).flatten();
+                    given.costs = costs.then(next).flatten();
                     return Ok(given);
                 }
                 other @ (Word::Whole { .. }

@@ -135,6 +135,21 @@ impl LeftAlone {
         }
     }
 
+    /// Since this moment, after so many times before.
+    pub(super) fn known(at: Timestamp, times: u32) -> Self {
+        Self { at, times }
+    }
+
+    /// How long ago the last time was.
+    pub(super) fn age(&self, now: Timestamp) -> Duration {
+        now.since(self.at)
+    }
+
+    /// How often it happened before that.
+    pub(super) fn times(&self) -> u32 {
+        self.times
+    }
+
     fn lasts(&self) -> Duration {
         LEFT_ALONE * (1 << self.times.min(DOUBLED_MAX))
     }

@@ -14,8 +14,12 @@
 //! Inputs: what was found, the throttles, a clock. Failure case: a site whose resources never have room tells
 //! nothing of how fast it could be; then only the SLO and what admission holds back count.
 
+mod learned;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+pub use learned::{LearnedAutomatic, LearnedThrottle};
 
 use super::harm::{Before, LeftAlone, Trend};
 use super::last_resort::{LastResort, Tried};

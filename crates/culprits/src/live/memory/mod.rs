@@ -1,5 +1,6 @@
-//! What was learned of classes over a restart: read at the start, handed to discovery when a class gets its name, noted
-//! each minute and once more when the front-end begins to drain, and written by a thread of its own.
+//! What was learned of classes, for the next process: read at the start, or given by the process that this one succeeds;
+//! handed to discovery when a class gets its name, noted each minute and once more when the front-end begins to drain, and
+//! written by a thread of its own where there is a file.
 //!
 //! From then on nothing is noted: a front-end that drains has fewer and fewer of the requests that load the servers, and
 //! what it would learn of them is wrong. Its successor may have learned more by then.
@@ -36,31 +37,50 @@ pub(super) struct Memory {
     recalled: BTreeMap<(u16, ClassId), String>,
     /// When there is something to be noted again; none once it has ended.
     due: Option<Timestamp>,
-    writer: Writer,
+    /// None: it is not kept over a restart.
+    writer: Option<Writer>,
     /// Since the Unix epoch.
     unix: fn() -> Duration,
     log: Arc<dyn EventLog>,
 }
 
 impl Memory {
-    /// What was kept in this file; the thread that writes it is started.
+    /// What the former process has handed over, or else what was kept in this file; the thread that writes it is started.
     pub(super) fn open(
-        mut file: Box<dyn KeptFile>,
+        file: Option<Box<dyn KeptFile>>,
+        handed_over: Option<&[u8]>,
         log: Arc<dyn EventLog>,
         unix: fn() -> Duration,
         now: Timestamp,
     ) -> Self {
-        // The folder first: a front-end that has said what it read has the folder, or has said why not.
-        let trouble = Trouble::of_start(&mut *file, &*log);
-        let learned = read(&mut *file, unix().as_secs(), &*log).unwrap_or_default();
+        let given = handed_over.and_then(|bytes| given(bytes, unix().as_secs(), &*log));
+        let (mut kept, mut writer) = (None, None);
+        if let Some(mut file) = file {
+            // The folder first: a front-end that has said what it read has the folder, or has said why not.
+            let trouble = Trouble::of_start(&mut *file, &*log);
+            kept = read(&mut *file, unix().as_secs(), &*log);
+            writer = Some(Writer::start(file, trouble, Arc::clone(&log)));
+        }
         Self {
-            learned,
+            learned: given.or(kept).unwrap_or_default(),
             recalled: BTreeMap::new(),
             due: Some(now + EVERY),
-            writer: Writer::start(file, trouble, Arc::clone(&log)),
+            writer,
             unix,
             log,
         }
+    }
+
+    /// What a successor is given, in the bytes of the file.
+    pub(super) fn handed_over<'a>(
+        &mut self,
+        watched: impl Iterator<Item = &'a Watched>,
+        names: &[String],
+        discovery: &Discovery,
+    ) -> Vec<u8> {
+        let unix = (self.unix)().as_secs();
+        self.note(watched, names, discovery, unix);
+        self.learned.encode(unix)
     }
 
     /// Tells discovery what was known of a resource's classes before the start, of each once it has a name.
@@ -106,9 +126,10 @@ impl Memory {
     ) {
         self.due = Some(now + EVERY);
         let unix = (self.unix)().as_secs();
-        if self.note(watched, names, discovery, unix) {
+        let is_new = self.note(watched, names, discovery, unix);
+        if let Some(writer) = self.writer.as_ref().filter(|_| is_new) {
             // Without room it is written a minute later.
-            self.writer.write(self.learned.encode(unix));
+            writer.write(self.learned.encode(unix));
         }
     }
 
@@ -124,11 +145,14 @@ impl Memory {
         }
         let unix = (self.unix)().as_secs();
         self.note(watched, names, discovery, unix);
+        let Some(writer) = &mut self.writer else {
+            return;
+        };
         let is_known = self.learned != Learned::default();
-        let is_kept = !is_known || self.writer.write(self.learned.encode(unix));
-        self.writer.finish();
+        let is_kept = !is_known || writer.write(self.learned.encode(unix));
+        writer.finish();
         if !is_kept {
-            let path = self.writer.path.display();
+            let path = writer.path.display();
             let text = format!("{path}: the last minute is not kept: no write before it has ended");
             self.log.event(EVENT, &text);
         }
@@ -161,6 +185,26 @@ impl Memory {
 fn named(names: &[String]) -> impl Iterator<Item = (ClassId, &String)> {
     let classes = (0..).map(ClassId).zip(names);
     classes.filter(|(class, name)| *class != ClassId::OTHER && !name.is_empty())
+}
+
+/// What the former process says; what became of it is said.
+fn given(bytes: &[u8], unix: u64, log: &dyn EventLog) -> Option<Learned> {
+    let what = "what requests cost";
+    match Learned::decode(bytes, unix) {
+        Ok((learned, _)) => {
+            let (classes, resources) = learned.counts();
+            let text = format!(
+                "{what} is known from the former process: {classes} times a class and a resource, of {resources} resources"
+            );
+            log.event(EVENT, &text);
+            Some(learned)
+        }
+        Err(why) => {
+            let text = format!("{what} is not taken over from the former process: {why}");
+            log.event(EVENT, &text);
+            None
+        }
+    }
 }
 
 /// What the file says; what became of it is said.

@@ -30,7 +30,7 @@ fn unix() -> Duration {
 }
 
 fn open(disk: &Disk) -> Memory {
-    Memory::open(disk.file(), Arc::new(NoLog), unix, at(0))
+    Memory::open(Some(disk.file()), None, Arc::new(NoLog), unix, at(0))
 }
 
 #[derive(Debug)]
@@ -336,7 +336,7 @@ fn one_that_has_ended_leaves_the_folder_to_its_successor_before_it_is_gone() {
     assert!(disk.folder().file.is_none(), "the first one has the folder");
     life.end(&mut first);
     // Closed when the thread has ended.
-    assert!(first.writer.ended.recv().is_err());
+    assert!(first.writer.as_ref().unwrap().ended.recv().is_err());
     let mut next = open(&disk);
     assert_eq!(next.learned.counts(), (2, 1));
     disk.folder().file = None;

@@ -12,6 +12,7 @@
 //! when it was set, whatever else gets a name of its own in that place since.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tidegate_core::throttle::{
     AutoConfig, Automatic, ClassPattern, Culprit, Done, Heard, Present, SetBy, Throttle, UsedPart,
@@ -20,6 +21,7 @@ use tidegate_core::time::Timestamp;
 
 use super::findings::Finding;
 use super::front_end::Throttles;
+use super::handed_over::LearnedPolicy;
 use crate::names::ClassNames;
 
 /// How a resource does.
@@ -80,6 +82,72 @@ impl Policy {
             automatic: Automatic::new(bounds),
             names,
             orders: BTreeMap::new(),
+        }
+    }
+
+    /// What a successor goes on from; classes belong to this site, or carry their site's name.
+    pub(super) fn learned(&self, alone: Option<String>, now: Timestamp) -> LearnedPolicy {
+        let orders = self.orders.iter();
+        LearnedPolicy {
+            automatic: self.automatic.learned(now),
+            orders: orders
+                .map(|(class, order)| (class.clone(), order.clone()))
+                .collect(),
+            alone,
+        }
+    }
+
+    /// Goes on from what another process knew, where classes belong to this site, or carry their site's name; says which
+    /// throttles stand again. To be called before the first look.
+    pub(super) fn recall(
+        &mut self,
+        known: &LearnedPolicy,
+        alone: Option<&str>,
+        throttling: &dyn Throttles,
+        now: Timestamp,
+    ) -> Vec<PolicyEvent> {
+        let own = |text: &str| self.own_name(text, known.alone.as_deref(), alone);
+        let mut automatic = known.automatic.clone();
+        let standing = throttling.all();
+        // An operator's order, or the configuration's, is the later word.
+        automatic.throttles.retain_mut(|it| {
+            let pattern = match renamed(&mut it.class, &own) {
+                true => self.names.pattern(&it.class).ok(),
+                false => None,
+            };
+            let free = |own: &ClassPattern| standing.iter().all(|it| !it.pattern.covers(own));
+            pattern.is_some_and(|own| free(&own))
+        });
+        automatic
+            .acquitted
+            .retain_mut(|it| renamed(&mut it.0, &own));
+        automatic.harmful.retain_mut(|it| renamed(&mut it.0, &own));
+        let orders = known.orders.iter();
+        self.orders = orders
+            .filter_map(|(class, order)| Some((own(class)?, own(order)?)))
+            .take(automatic.throttles.len())
+            .collect();
+        let done = self.automatic.recall(&automatic, Duration::ZERO, now);
+        let done = done.into_iter();
+        let said = done.filter_map(|it| self.carry_out(it, throttling, now));
+        let said = said.collect();
+        self.forget_orders();
+        said
+    }
+
+    /// What a class is called here that another process called so; none if it is of a site that is not here.
+    fn own_name(&self, text: &str, there: Option<&str>, here: Option<&str>) -> Option<String> {
+        if self.names.is_configured(text) {
+            return Some(text.into());
+        }
+        match (there, here) {
+            (Some(there), Some(here)) => (there == here).then(|| text.into()),
+            (None, None) => Some(text.into()),
+            (Some(there), None) => Some(format!("{there} {text}")),
+            (None, Some(here)) => text
+                .strip_prefix(here)?
+                .strip_prefix(' ')
+                .map(str::to_owned),
         }
     }
 
@@ -280,6 +348,17 @@ impl Policy {
             return Some(PolicyEvent { event, text });
         }
         Some(PolicyEvent { event, text })
+    }
+}
+
+/// Gives a class its name here; false if it has none.
+fn renamed(name: &mut String, own: &impl Fn(&str) -> Option<String>) -> bool {
+    match own(name) {
+        Some(here) => {
+            *name = here;
+            true
+        }
+        None => false,
     }
 }
 

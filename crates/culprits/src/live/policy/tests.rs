@@ -518,3 +518,55 @@ fn what_has_left_is_throttled_no_more() {
         assert!(!policy.throttles("shop GET /search?q"));
     }
 }
+
+#[test]
+fn a_successor_goes_on_with_the_throttles_but_for_those_of_others() {
+    let search = [finding("GET /search", Some(Confidence::Strong))];
+    let throttling = Throttling::new(10);
+    let mut former = policy();
+    let now = Timestamp::from_millis(1_000_000);
+    act(&mut former, &search, &full(), others(2.0), &throttling, now);
+    let limits = throttling.all()[0].limits;
+    let known = former.learned(Some("shop".into()), now);
+    let recall = |known: &LearnedPolicy, here: Option<&str>, given: Option<&str>| {
+        let throttling = Throttling::new(10);
+        if let Some(given) = given {
+            let pattern = given.parse().unwrap();
+            let one = ThrottleLimits {
+                concurrency: Some(1),
+                ..ThrottleLimits::default()
+            };
+            throttling.set(pattern, one, SetBy::Operator, now).unwrap();
+        }
+        let mut successor = policy();
+        let said = successor.recall(known, here, &throttling, now);
+        let all = throttling.all().into_iter();
+        let own = all.filter(|it| it.set_by == SetBy::Policy);
+        let own: Vec<_> = own
+            .map(|it| (it.pattern.name().to_owned(), it.limits))
+            .collect();
+        assert_eq!(said.len(), own.len(), "{said:?}");
+        (successor, own)
+    };
+    let (successor, own) = recall(&known, Some("shop"), None);
+    assert_eq!(own, [("GET /search?".to_owned(), limits)]);
+    assert!(successor.throttles("GET /search"));
+    assert_eq!(successor.learned(Some("shop".into()), now), known);
+    // A second site has come, or has left.
+    let (successor, own) = recall(&known, None, None);
+    assert_eq!(own, [("shop GET /search?".to_owned(), limits)]);
+    assert!(successor.throttles("shop GET /search"));
+    let several = successor.learned(None, now);
+    let (_, own) = recall(&several, Some("shop"), None);
+    assert_eq!(own, [("GET /search?".to_owned(), limits)]);
+    for (known, here) in [(&known, "blog"), (&several, "blog")] {
+        assert_eq!(recall(known, Some(here), None).1, []);
+    }
+    // What an operator has set is the later word.
+    let (successor, own) = recall(&known, Some("shop"), Some("GET /search"));
+    assert_eq!((own, successor.throttles("GET /search")), (vec![], false));
+    // Nonsense is left out.
+    let mut lies = known;
+    lies.automatic.throttles[0].class = "no method".into();
+    assert_eq!(recall(&lies, Some("shop"), None).1, []);
+}

@@ -112,6 +112,12 @@ impl Requests {
         Some(name)
     }
 
+    /// The site that classes belong to, if they carry no site's name.
+    pub(super) fn alone(&self) -> Option<&str> {
+        let first = self.sites.first().filter(|_| !self.are_several());
+        first.map(|site| site.name.as_str())
+    }
+
     /// Whether classes carry their site's name.
     fn are_several(&self) -> bool {
         self.sites.len() > 1

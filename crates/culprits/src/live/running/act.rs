@@ -10,6 +10,7 @@ use tidegate_core::time::Timestamp;
 
 use super::super::experiment::{RunningExperiment, Suspect};
 use super::super::findings::Findings;
+use super::super::handed_over::LearnedPolicy;
 use super::super::policy::{OthersDo, Scene};
 use super::Running;
 use crate::delay_experiment::ExperimentReport;
@@ -52,6 +53,25 @@ impl Running {
         }
         if self.settings.delay_experiments && self.experiment.is_none() && self.latency <= 1.0 {
             self.experiment_on_ambiguous(&findings, now);
+        }
+    }
+
+    /// Goes on from what the process that this one succeeds had throttled.
+    pub(super) fn take_over(&mut self, known: &LearnedPolicy) {
+        let now = (self.clocks.now)();
+        let alone = self.requests.alone();
+        let Some(policy) = &mut self.policy else {
+            for it in &known.automatic.throttles {
+                let text = format!(
+                    "{}: not throttled any more, `automatic` is switched off",
+                    it.class
+                );
+                self.log.event("released", &text);
+            }
+            return;
+        };
+        for it in policy.recall(known, alone, &*self.throttles, now) {
+            self.log.event(it.event, &it.text);
         }
     }
 

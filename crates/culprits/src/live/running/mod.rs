@@ -19,6 +19,7 @@ use super::cluster::Cluster;
 use super::experiment::RunningExperiment;
 use super::findings::{Finding, Findings};
 use super::front_end::{Clocks, DelayExperiments, EventLog, KeptFile, RequestEvents, Throttles};
+use super::handed_over::HandedOver;
 use super::memory::Memory;
 use super::policy::Policy;
 use super::requests::Requests;
@@ -41,7 +42,7 @@ pub(super) struct Running {
     delay_experiments: Box<dyn DelayExperiments>,
     clocks: Clocks,
     discovery: Discovery,
-    /// None: what is learned is not kept.
+    /// None: nothing was read yet.
     memory: Option<Memory>,
     events: Box<dyn RequestEvents>,
     requests: Requests,
@@ -76,6 +77,7 @@ impl Running {
             delay_experiments,
             settings,
             kept: _,
+            handed_over,
             log,
             clocks,
         } = parts;
@@ -116,14 +118,31 @@ impl Running {
             log,
         };
         running.follow((running.clocks.now)());
+        if let Some(known) = handed_over.automatic {
+            running.take_over(&known);
+        }
         running
     }
 
     /// Reads what was kept, on this thread: a slow disk holds no request up.
-    pub(super) fn remember(&mut self, kept: Option<Box<dyn KeptFile>>) {
+    pub(super) fn remember(&mut self, kept: Option<Box<dyn KeptFile>>, handed_over: Option<&[u8]>) {
         let Clocks { now, unix } = self.clocks;
-        let open = |file| Memory::open(file, Arc::clone(&self.log), unix, now());
-        self.memory = kept.map(open);
+        let log = Arc::clone(&self.log);
+        self.memory = Some(Memory::open(kept, handed_over, log, unix, now()));
+    }
+
+    /// What a successor goes on from.
+    fn hand_over(&mut self, now: Timestamp) -> HandedOver {
+        let names = self.requests.names();
+        let (watched, discovery) = (self.watched.iter(), &self.discovery);
+        let memory = self.memory.as_mut();
+        let costs = memory.map(|it| it.handed_over(watched, &names, discovery));
+        let alone = self.requests.alone().map(str::to_owned);
+        let policy = self.policy.as_ref();
+        HandedOver {
+            costs,
+            automatic: policy.map(|it| it.learned(alone, now)),
+        }
     }
 
     /// Keeps what was learned, if that is wanted.
@@ -165,6 +184,10 @@ impl Running {
                 Ok(Ask::Told(from, shipment, at)) => {
                     self.requests
                         .accept(from, shipment, at, &mut self.discovery);
+                }
+                Ok(Ask::HandOver(answer)) => {
+                    let now = (self.clocks.now)();
+                    answer.send(self.hand_over(now)).ok();
                 }
                 Ok(Ask::Keep) => self.end_keeping(),
                 Ok(Ask::Stop) | Err(RecvTimeoutError::Disconnected) => return,
