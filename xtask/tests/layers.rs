@@ -156,7 +156,7 @@ const CRATES: &[(&str, Layers)] = &[
             &["check", "learned"],
             &["upgrade"],
             &["agent", "culprits", "reload", "simulate", "top"],
-            &["discovery", "probe"],
+            &["discovery", "moves", "probe"],
             &["admin"],
             &["run"],
             &["demo", "doctor"],

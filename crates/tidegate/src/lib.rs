@@ -17,6 +17,7 @@ pub mod fuzzing;
 mod key_file;
 mod learned;
 mod models;
+mod moves;
 mod open_files;
 mod output;
 mod overrides_file;

@@ -47,7 +47,7 @@ use tokio::task::JoinHandle;
 use crate::admin::plane::{Plane, Window};
 use crate::admin::{Access, server};
 use crate::config::throttle::Throttled;
-use crate::config::{Admin, Config, Culprits, FrontEnd, NodeRead};
+use crate::config::{Admin, Config, Culprits, FrontEnd, NodeRead, Resource};
 use crate::culprits::front_end;
 use crate::culprits::heard::Heard;
 use crate::culprits::peers::{self, PeerClient};
@@ -56,6 +56,7 @@ use crate::discovery::book::SourceBook;
 use crate::driver::{Ask, Driver, DriverParts};
 use crate::failure::Failure;
 use crate::learned::{Gatherer, Keeper, Learned};
+use crate::moves;
 use crate::open_files;
 use crate::output::{self, Output};
 use crate::overrides_file::OverridesFile;
@@ -499,10 +500,7 @@ impl Running {
         let throttles = front_end.throttles;
         apply_overrides(&shared.throttles, throttles, &kept_file, &names, output)?;
         start.learned.throttle(&shared.throttles, &names, output);
-        let reads = start_reads(front_end.reads, options, &shared);
-        let reads = reads.map_err(|error| failed(&error))?;
-        let resources = Resources::start(&front_end.resources, options).map(Arc::new);
-        let resources = resources.map_err(|error| failed(&error))?;
+        let (reads, resources) = loads(front_end.reads, &front_end.resources, options, &shared)?;
         let started = clock::now();
         let (desk, upgrades) = upgrade::desk(given.upgrades);
         if given.is_successor {
@@ -521,8 +519,10 @@ impl Running {
         let driver = Driver::spawn(parts).map_err(|error| failed(&error))?;
         let reach = reach(&driver, &proxy, &shared, &specs, &resources, output);
         let checks = probe::start(due, reach.clone());
+        let cluster = begun.map(|begun| Arc::new(LiveCluster::new(begun, reach)));
+        let moves = moves::begin(front_end.reconfigure, cluster.as_ref(), &shared, output);
         let plane = Arc::new(Plane {
-            cluster: begun.map(|begun| Arc::new(LiveCluster::new(begun, reach))),
+            cluster,
             sources: start.sources,
             clock: clock::now,
             started,
@@ -539,6 +539,7 @@ impl Running {
             overrides: driver.overrides(),
             driver: driver.stats(),
             draining: AtomicBool::new(false),
+            moves,
             upgrades: desk,
             is_succeeded: AtomicBool::new(false),
         });
@@ -620,6 +621,19 @@ fn start_proxy(
     given.close_rest(output);
     let proxy = Proxy::start_with(config, Arc::clone(shared), adopted);
     proxy.map_err(|error| proxy_failure(&error))
+}
+
+/// Begins to read the loads of nodes, and of those that are resources alone.
+fn loads(
+    nodes: Vec<NodeRead>,
+    resources: &[Resource],
+    options: ReaderOptions,
+    shared: &Arc<Shared>,
+) -> Result<(Arc<Reads>, Arc<Resources>), Failure> {
+    let failed = |error: ReaderError| Failure::Failed(error.to_string());
+    let reads = start_reads(nodes, options, shared).map_err(failed)?;
+    let resources = Resources::start(resources, options).map_err(failed)?;
+    Ok((reads, Arc::new(resources)))
 }
 
 /// What discovery of culprits looks at.

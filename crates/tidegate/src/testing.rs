@@ -170,6 +170,7 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
         culprits: Some(Asks::with(found())),
         overrides: driver.overrides(),
         driver: driver.stats(),
+        moves: None,
         upgrades: crate::upgrade::desk(0).0,
         is_succeeded: AtomicBool::new(false),
         draining: AtomicBool::new(false),

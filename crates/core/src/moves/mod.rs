@@ -8,6 +8,8 @@
 //! * [`evidence`]: when a site's load is reason enough.
 //! * [`choice`]: which node moves.
 //! * [`carry`]: drain, hook and start of a moved node.
+//! * [`mover`]: one front-end's part, each S.
+//! * [`memory`]: the words of a cluster with one front-end.
 //!
 //! What this module does not know: transports, clocks, files. Words that were read come in, the next atomic goes
 //! out. `docs/moves.md` has the protocol, and what checks it.
@@ -16,6 +18,8 @@ pub mod carry;
 pub mod choice;
 pub mod evidence;
 pub mod lease;
+pub mod memory;
+pub mod mover;
 pub mod numbering;
 pub mod plan;
 pub mod steps;

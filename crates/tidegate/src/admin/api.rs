@@ -16,6 +16,7 @@ use tidegate_core::topology::{AdminState, NodeId, Topology};
 
 use super::culprits;
 use super::exposition::Format;
+use super::moves;
 use super::nodes;
 use super::page;
 use super::plane::Plane;
@@ -31,7 +32,7 @@ pub(super) type Answer = Response<Full<Bytes>>;
 pub(super) fn takes_body(method: &Method, path: &str) -> bool {
     let words = matches!(
         path,
-        "/api/throttle" | "/api/release" | "/api/culprits/experiment" | "/api/nodes"
+        "/api/throttle" | "/api/release" | "/api/culprits/experiment" | "/api/nodes" | "/api/moves"
     );
     let node = path.strip_prefix("/api/nodes/");
     (words || node.is_some_and(|name| !name.contains('/'))) && *method == Method::POST
@@ -44,6 +45,7 @@ pub(super) async fn answer(request: &Request<Bytes>, plane: &Arc<Plane>) -> Answ
     let segments: Vec<_> = path.split('/').skip(1).collect();
     match segments.as_slice() {
         ["api", "nodes", rest @ ..] => nodes::answer(request, plane, rest).await,
+        ["api", "moves", rest @ ..] => moves::answer(request, plane, rest).await,
         ["api", "reload"] => {
             if *request.method() != Method::POST {
                 return not_allowed("POST");

@@ -20,6 +20,7 @@ use super::process;
 use super::sources;
 use super::status::STATUS_CLASSES;
 use super::throttles;
+use crate::moves::models::MoveCount;
 
 /// Upper bounds of the histograms' buckets, microseconds: about three per power of ten.
 const BOUNDS_MICROS: &[u64] = &[
@@ -51,6 +52,7 @@ pub(crate) fn metrics(plane: &Plane, format: Format) -> String {
     let mut text = Text::new(format);
     scene.front_end(&mut text);
     scene.reloads(&mut text);
+    scene.moves(&mut text);
     process::metrics(&mut text);
     scene.requests(&mut text);
     scene.connections(&mut text);
@@ -671,6 +673,26 @@ impl Scene<'_> {
             "Whether the last reload was carried out; 1 before the first.",
             flag(stats.last_done.load(Ordering::Relaxed)),
         );
+    }
+
+    fn moves(&self, text: &mut Text) {
+        let Some(moves) = self.plane.moves.as_ref().map(|it| it.status()) else {
+            return;
+        };
+        let help = "Moves of nodes between sites by cause and result.";
+        let mut family = text.family("tidegate_moves", Kind::Counter, help);
+        for MoveCount { cause, done, count } in &moves.counts {
+            let result = if *done { "done" } else { "failed" };
+            family.count(&[("cause", cause.as_str()), ("result", result)], *count);
+        }
+        let help =
+            "Runnable tasks and waiting requests per CPU of a site that takes part in moves.";
+        let mut family = text.family("tidegate_site_pressure", Kind::Gauge, help);
+        for site in &moves.sites {
+            if let Some(pressure) = site.pressure {
+                family.sample(&[("site", site.site.as_str())], pressure);
+            }
+        }
     }
 
     fn reads(&self, text: &mut Text) {

@@ -25,6 +25,7 @@ pub(crate) mod culprits;
 mod exposition;
 mod findings;
 mod metrics;
+mod moves;
 mod nodes;
 mod page;
 pub(crate) mod plane;

@@ -14,6 +14,7 @@ use tidegate_proxy::{Shared, Snapshot};
 use crate::check::Checks;
 use crate::discovery::book::SourceBook;
 use crate::driver::{DriverStats, Overrides};
+use crate::moves;
 use crate::overrides_file::OverridesFile;
 use crate::reads::Reads;
 use crate::reload::{LiveCluster, Specs};
@@ -59,6 +60,8 @@ pub(crate) struct Plane {
     pub(crate) driver: Arc<DriverStats>,
     /// Asked to stop; requests in flight end by themselves.
     pub(crate) draining: AtomicBool,
+    /// Where moves are asked for; none if no node moves.
+    pub(crate) moves: Option<moves::Desk>,
     /// Where an upgrade is asked for.
     pub(crate) upgrades: Desk,
     /// Another process has taken over: to clients of this interface nothing changes but the connection.

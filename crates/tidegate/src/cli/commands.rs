@@ -8,6 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::key;
+use super::moves;
 use super::node;
 use super::quick::SourceArgs;
 use super::show;
@@ -48,6 +49,8 @@ pub(super) fn run(command: Command, output: Output) -> Result<(), Failure> {
         Command::Ready(order) => override_node(&order, "ready", output),
         Command::Maint(order) => override_node(&order, "maint", output),
         Command::Node(args) => node::run(args, output),
+        Command::Move(args) => moves::order(args, output),
+        Command::Moves(args) => moves::show(&args, output),
         Command::Throttle(args) => throttle::throttle(&args, output),
         Command::Release { class, admin } => throttle::release(class, &admin, output),
         Command::Upgrade { admin } => upgrade(&admin, output),

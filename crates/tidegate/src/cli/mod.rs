@@ -2,6 +2,7 @@
 
 mod commands;
 mod key;
+mod moves;
 mod node;
 mod quick;
 mod show;
@@ -90,6 +91,10 @@ enum Command {
     Maint(OverrideArgs),
     /// Add, change and remove nodes of a running front-end.
     Node(node::NodeArgs),
+    /// Have a node serve another site.
+    Move(moves::MoveArgs),
+    /// Show which nodes have moved between sites and what each site is in need of, or keep load from moving any.
+    Moves(moves::MovesArgs),
     /// Slow a class of requests down, which still complete; or list what is slowed.
     Throttle(Box<throttle::ThrottleArgs>),
     /// Let a class of requests go as fast as it may.

@@ -10,11 +10,12 @@ use super::culprits::CulpritsFile;
 use super::discover::{DiscoverFile, DiscoverLoadFile, DnsFile};
 use super::file::{
     AdminFile, AdmissionFile, AgentFile, ClusterFile, ConfigFile, ForwardedFile, LimitsFile,
-    ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ProcessFile, ReconfigureFile,
-    SiteFile, StateTable, TimeoutsFile,
+    ListenerFile, LoadFile, LogFile, NodeFile, NodeLoadFile, ProcessFile, SiteFile, StateTable,
+    TimeoutsFile,
 };
 use super::group::GroupFile;
 use super::policy::PolicySetting;
+use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::setting::{Encoded, KeyDocs, Table, TableDocs, inline};
 use super::throttle::ThrottleFile;
 
@@ -55,6 +56,7 @@ pub(crate) fn page() -> String {
         ),
         ("[[site]] retry_budget = { … }", RetryBudgetFile::docs()),
         ("[site.check]", CheckFile::docs()),
+        ("[[site]] nodes = { … }", SiteNodesFile::docs()),
         ("[[node]]", NodeFile::docs()),
         ("[[node]] load = { … }", NodeLoadFile::docs()),
         ("[[discover]]", DiscoverFile::docs()),

@@ -15,6 +15,7 @@ use super::culprits::CulpritsFile;
 use super::discover::{DiscoverFile, DnsFile};
 use super::group::GroupFile;
 use super::policy::PolicySetting;
+use super::reconfigure::{ReconfigureFile, SiteNodesFile};
 use super::setting::{At, names, table};
 use super::throttle::ThrottleFile;
 use super::values::Auto;
@@ -94,7 +95,7 @@ table! {
         forwarded: ForwardedFile = defaults();
         /// The access log.
         log: LogFile = defaults();
-        /// Moving nodes between sites: not available in this version.
+        /// Moving nodes between sites.
         reconfigure: ReconfigureFile = defaults();
     }
 }
@@ -148,8 +149,9 @@ table! {
         /// Its nodes report their load in the response header `endpoint-load-metrics`: read it
         /// for policies that use it, and take it out of the response.
         load_header: bool = false;
+        /// How many nodes it keeps and takes when nodes move between sites; not set: its nodes stay, and none comes.
+        nodes: Option<SiteNodesFile> = None;
     }
-    later { nodes: "a floor and a ceiling of nodes", priority: "priorities of sites" }
 }
 
 table! {
@@ -528,19 +530,6 @@ names! {
         Json = "json",
         /// The combined log format of Apache and nginx, with Tidegate's fields behind it.
         Combined = "combined",
-    }
-}
-
-table! {
-    /// Moving nodes between sites: not available in this version, so it must be off.
-    pub(crate) struct ReconfigureFile {
-        /// Must be false.
-        enabled: bool = false;
-    }
-    later {
-        engine: "moving nodes between sites",
-        sensitivity: "moving nodes between sites",
-        history: "moving nodes between sites",
     }
 }
 

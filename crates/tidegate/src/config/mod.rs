@@ -30,6 +30,7 @@ mod notes;
 pub(crate) mod policy;
 pub(crate) mod print;
 pub(crate) mod problem;
+pub(crate) mod reconfigure;
 pub(crate) mod setting;
 mod site;
 pub(crate) mod throttle;
@@ -63,6 +64,7 @@ pub(crate) use culprits::Culprits;
 pub(crate) use discover::{NodeSource, ReadPlan};
 use file::{ConfigFile, LimitsFile, TimeoutsFile};
 use problem::{Problem, Problems};
+pub(crate) use reconfigure::{Movable, Reconfigure};
 use setting::{Raw, Setting};
 use throttle::Throttled;
 
@@ -146,6 +148,8 @@ pub(crate) struct FrontEnd {
     pub(crate) throttles: Vec<Throttled>,
     /// What discovery of culprits is given; none: it is off.
     pub(crate) culprits: Option<Culprits>,
+    /// How nodes move between sites; none: they do not.
+    pub(crate) reconfigure: Option<Reconfigure>,
     /// The classes that the configuration names.
     pub(crate) class_names: ClassNames,
     /// Where runtime overrides are kept over a restart.

@@ -28,6 +28,7 @@ use super::file::{
     LogFile, LogFormat, NodeFile, RoleName, ScopeName, SiteFile, WithoutRecordsName,
 };
 use super::problem::{Problem, Problems};
+use super::reconfigure::reconfigure;
 use super::setting::{At, unknown_name};
 use super::values::Auto;
 use super::{
@@ -71,7 +72,6 @@ pub(super) fn validate(
         problems,
     };
     let admin = checker.admin(&file);
-    checker.reconfigure(&file);
     let agent = file.agent.value.as_ref();
     let agent = agent.map(|agent| checker.agent(agent));
     let serves = !file.listener.is_empty()
@@ -159,20 +159,6 @@ impl Checker<'_> {
         };
         self.token = Some((path.to_owned(), token.clone()));
         Ok(token)
-    }
-
-    fn reconfigure(&mut self, file: &ConfigFile) {
-        let enabled = &file.reconfigure.enabled;
-        if enabled.value {
-            self.problems.push(
-                Problem::new(
-                    enabled.place(),
-                    "moving nodes between sites is not available in this version",
-                    "not yet",
-                )
-                .help("set `enabled = false`, or leave [reconfigure] out"),
-            );
-        }
     }
 
     fn agent(&mut self, file: &AgentFile) -> Option<AgentConfig> {
@@ -292,6 +278,7 @@ impl Checker<'_> {
             log: self.log(&file.log),
             throttles,
             culprits,
+            reconfigure: reconfigure(file, self.problems),
             class_names: class_names(file),
             overrides_file: (file.admin.overrides_file.as_ref()).map(|path| self.path(path)),
             ports: Ports::default(),

@@ -82,6 +82,7 @@ pub(super) fn front_end(
 ) -> FrontEnd {
     let regions = machines.regions().cloned();
     FrontEnd {
+        reconfigure: None,
         listeners: vec![(Ipv4Addr::LOCALHOST, 0).into()],
         cluster,
         reads: regions.map(|path| NodeRead::Shm { path }).collect(),

@@ -18,6 +18,7 @@ mod plan;
 mod wanted;
 pub(crate) mod watch;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,7 +35,7 @@ use tokio::time::timeout;
 
 use crate::config::file::{ConfigFile, ReloadName};
 use crate::config::throttle::Throttled;
-use crate::config::{Config, ConfigError, FrontEnd, NodeRead, NodeSource, Secrets};
+use crate::config::{Config, ConfigError, FrontEnd, Movable, NodeRead, NodeSource, Secrets};
 use crate::driver::{ChangeFailure, Overrides};
 use crate::models::{AddedNode, Reloaded};
 use crate::output::Output;
@@ -288,6 +289,26 @@ impl LiveCluster {
     ) -> Result<(), ReloadError> {
         self.change_others(move |others, _| {
             others.announced.insert(source, nodes);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Sites that take part in moves, and nodes that can be moved.
+    pub(crate) async fn movable(&self) -> Movable {
+        Movable::of(&self.state.lock().await.file)
+    }
+
+    /// These nodes serve these sites from now on, whatever the file says.
+    ///
+    /// # Errors
+    /// The cluster is not changed then.
+    pub(crate) async fn assign(
+        self: &Arc<Self>,
+        sites: BTreeMap<String, String>,
+    ) -> Result<(), ReloadError> {
+        self.change_others(move |others, _| {
+            others.moved.extend(sites);
             Ok(())
         })
         .await

@@ -57,6 +57,8 @@ pub(crate) struct OtherNodes {
     pub(crate) announced: BTreeMap<String, Vec<Announced>>,
     /// By operators.
     pub(crate) added: Vec<AddedNode>,
+    /// Nodes of the file that serve another site than it says: the site, by node.
+    pub(crate) moved: BTreeMap<String, String>,
 }
 
 /// What is wanted in all.
@@ -138,6 +140,9 @@ impl Wanted {
             left_out: BTreeMap::new(),
             owners: BTreeMap::new(),
         };
+        for (node, site) in &others.moved {
+            whole.wanted.move_node(node, site);
+        }
         for node in self.other_nodes(others) {
             match whole.wanted.place(&node, &whole.owners) {
                 Ok(()) => drop(whole.owners.insert(node.name.into(), node.source.into())),
@@ -145,6 +150,33 @@ impl Wanted {
             }
         }
         whole
+    }
+
+    /// A node serves another site. One that is gone, or whose site is, stays as the file has it.
+    fn move_node(&mut self, node: &str, site: &str) {
+        let mut sites = self.cluster.sites.iter();
+        let site = sites.position(|it| it.name == site);
+        let mut nodes = self.cluster.nodes.iter();
+        let place = nodes.position(|it| it.name == node);
+        let (Some(site), Some(place)) = (site, place) else {
+            return;
+        };
+        let (site, id) = (SiteId(site as u32), NodeId(place as u32));
+        self.cluster.nodes[place].site = site;
+        for group in &mut self.cluster.groups {
+            group.nodes.retain(|it| *it != id);
+        }
+        self.join_groups(node, site, id);
+    }
+
+    /// A node shares what its site shares.
+    fn join_groups(&mut self, node: &str, site: SiteId, id: NodeId) {
+        for (group, names) in self.cluster.groups.iter_mut().zip(&self.group_nodes) {
+            let is_member = group.members.iter().any(|(member, _)| *member == site);
+            if is_member && (names.is_empty() || names.iter().any(|it| it == node)) {
+                group.nodes.push(id);
+            }
+        }
     }
 
     /// Whether a node of this name is there, or is to be there.
@@ -205,12 +237,7 @@ impl Wanted {
             site,
             weight: node.weight,
         });
-        for (group, names) in self.cluster.groups.iter_mut().zip(&self.group_nodes) {
-            let is_member = group.members.iter().any(|(member, _)| *member == site);
-            if is_member && (names.is_empty() || names.iter().any(|it| it == node.name)) {
-                group.nodes.push(id);
-            }
-        }
+        self.join_groups(node.name, site, id);
         Ok(())
     }
 

@@ -1,0 +1,279 @@
+//! Nodes that follow the load of two sites, with the words of one process.
+
+use super::super::memory::MemoryWords;
+use super::super::numbering::{MovableNode, SiteRules};
+use super::super::steps::{Attempt, AttemptEnd};
+use super::*;
+
+const X: SiteNumber = SiteNumber(0);
+const Y: SiteNumber = SiteNumber(1);
+
+/// Front-end and words in one process; the test says what each node's load is.
+struct Bench {
+    mover: Mover,
+    words: MemoryWords,
+    /// By node: runnable tasks, of one CPU each.
+    loads: Vec<f64>,
+    now: Timestamp,
+    joined: Vec<(NodeNumber, SiteNumber)>,
+}
+
+fn rules(name: &str, floor: u16, ceiling: u16) -> SiteRules {
+    SiteRules {
+        name: name.into(),
+        floor,
+        ceiling,
+        priority: 0,
+    }
+}
+
+fn config() -> MoverConfig {
+    MoverConfig {
+        history: History::Fixed(Duration::from_millis(100)),
+        high: 2.0,
+        choice: MoveChoice::BestOff,
+        flap_budget: 10,
+        carry: CarryConfig {
+            drain: Duration::from_secs(5),
+            hook: None,
+            lease: Duration::from_millis(30),
+        },
+        warm_up: Duration::ZERO,
+        front_ends: 1,
+        patience: Patience::new(Duration::ZERO, 0.0, Duration::ZERO),
+        owner: 0,
+    }
+}
+
+impl Bench {
+    /// Two sites, `x` and `y`, with two and four nodes.
+    fn new(drain: bool, config: MoverConfig) -> Self {
+        let nodes = (0..6).map(|number| MovableNode {
+            name: format!("n{number}"),
+            home: if number < 2 { "x" } else { "y" }.into(),
+        });
+        let sites = vec![rules("x", 1, 5), rules("y", 1, 6)];
+        let constitution = Constitution::new(sites, nodes.collect(), drain, 1).unwrap();
+        let home = |node| constitution.home(node).unwrap();
+        Self {
+            words: MemoryWords::new(&constitution, home),
+            mover: Mover::new(constitution, config, 7),
+            loads: vec![0.0; 6],
+            now: Timestamp::from_millis(10_000),
+            joined: Vec::new(),
+        }
+    }
+
+    fn site_of(&self, node: usize) -> SiteNumber {
+        let known = self.mover.assignment(NodeNumber(node as u16));
+        known.unwrap().site
+    }
+
+    fn count(&self, site: SiteNumber) -> usize {
+        (0..6).filter(|node| self.site_of(*node) == site).count()
+    }
+
+    /// One look, and what follows from it.
+    fn step(&mut self) {
+        self.now = self.now + Duration::from_millis(10);
+        let nodes = self.words.nodes(self.now).unwrap();
+        let mut sites = [SiteSight::default(); 2];
+        for (node, reading) in nodes.iter().enumerate() {
+            if let NodeReading::Read { assignment, .. } = reading {
+                let load = &mut sites[assignment.site.index()].load;
+                load.demand += self.loads[node];
+                load.cpus += 1.0;
+            }
+        }
+        let sight = |load: &f64| NodeSight {
+            cpus: 1.0,
+            load: *load,
+            fresh: true,
+            agent: None,
+            quiet_since: Some(Timestamp::ZERO),
+        };
+        let seen: Vec<_> = self.loads.iter().map(sight).collect();
+        let site_words = self.words.sites(self.now).unwrap();
+        let sight = MoverSight {
+            site_words: &site_words,
+            node_words: &nodes,
+            sites: &sites,
+            nodes: &seen,
+        };
+        let look = self.mover.look(&sight, self.now);
+        assert_eq!(look.help, []);
+        for (node, turn) in look.turns {
+            if let NodeTurn::Joins(site) = turn {
+                self.joined.push((node, site));
+            }
+        }
+        for (node, before, carried) in look.carried {
+            let swap = super::super::steps::MoveOp::SwapNode {
+                node,
+                expected: before,
+                new: carried.new,
+                born: self.now,
+            };
+            self.words.carry_out(swap);
+        }
+        if let Some(chosen) = look.begin {
+            self.mover.on_begun(chosen.plan.intention.node, self.now);
+            self.carry_out(chosen.plan);
+        }
+    }
+
+    fn carry_out(&mut self, plan: MovePlan) {
+        let mut attempt = Attempt::begin(plan, self.now);
+        loop {
+            let reply = self.words.carry_out(attempt.op(self.mover.constitution()));
+            match attempt.on_reply(reply, self.now) {
+                Ok(next) => attempt = next,
+                Err(end) => return assert_eq!(end, AttemptEnd::Finished),
+            }
+        }
+    }
+
+    fn run(&mut self, looks: usize) {
+        (0..looks).for_each(|_| self.step());
+    }
+
+    /// The demand of a site is spread over its nodes.
+    fn demand(&mut self, of_x: f64, of_y: f64) {
+        for node in 0..6 {
+            let (site, demand) = match self.site_of(node) {
+                X => (X, of_x),
+                _ => (Y, of_y),
+            };
+            self.loads[node] = demand / self.count(site) as f64;
+        }
+    }
+}
+
+#[test]
+fn nodes_follow_the_load_and_come_back() {
+    let mut bench = Bench::new(false, config());
+    bench.run(150);
+    assert_eq!((bench.count(X), bench.count(Y)), (2, 4), "nothing to do");
+    for _ in 0..400 {
+        bench.demand(20.0, 1.0);
+        bench.step();
+    }
+    // Up to the ceiling of x and the floor of y.
+    assert_eq!((bench.count(X), bench.count(Y)), (5, 1));
+    for _ in 0..600 {
+        bench.demand(0.2, 20.0);
+        bench.step();
+    }
+    assert_eq!((bench.count(X), bench.count(Y)), (1, 5));
+}
+
+#[test]
+fn a_move_waits_for_its_history_and_one_node_moves_at_a_time() {
+    let mut bench = Bench::new(false, config());
+    // Nodes that were just seen stay for their dwell.
+    bench.run(120);
+    bench.joined.clear();
+    bench.demand(20.0, 1.0);
+    bench.run(10);
+    assert_eq!(bench.joined, [], "T is not over");
+    bench.run(3);
+    assert_eq!(bench.joined.len(), 1);
+    // The window begins anew: T once more, behind the time in which the node settles.
+    bench.run(10);
+    assert_eq!(bench.joined.len(), 1);
+    bench.run(10);
+    assert_eq!(bench.joined.len(), 2);
+}
+
+#[test]
+fn load_that_comes_and_goes_within_the_history_moves_nothing() {
+    let mut bench = Bench::new(false, config());
+    bench.run(120);
+    bench.joined.clear();
+    for _ in 0..50 {
+        bench.demand(20.0, 1.0);
+        bench.run(8);
+        bench.demand(1.0, 1.0);
+        bench.run(2);
+    }
+    assert_eq!(bench.joined, []);
+}
+
+#[test]
+fn a_site_has_no_more_moves_in_a_minute_than_its_budget() {
+    let tight = MoverConfig {
+        flap_budget: 2,
+        ..config()
+    };
+    let mut bench = Bench::new(false, tight);
+    bench.run(120);
+    bench.joined.clear();
+    for _ in 0..400 {
+        bench.demand(30.0, 1.0);
+        bench.step();
+    }
+    assert_eq!(bench.joined.len(), 2);
+}
+
+#[test]
+fn a_node_that_drains_serves_the_new_site_once_it_is_quiet() {
+    let mut bench = Bench::new(true, config());
+    bench.run(120);
+    bench.joined.clear();
+    bench.demand(20.0, 1.0);
+    bench.run(13);
+    let moved = (0..6).find(|node| bench.site_of(*node) == X && *node > 1);
+    let moved = NodeNumber(moved.unwrap() as u16);
+    let on_its_way = bench.mover.assignment(moved).unwrap();
+    assert_eq!(on_its_way.from(), Some(Y));
+    assert_eq!(bench.joined, [], "it drains");
+    bench.run(130);
+    assert_eq!(bench.joined.first(), Some(&(moved, X)));
+}
+
+#[test]
+fn an_operator_moves_a_node_whatever_the_load_is_but_not_below_a_floor() {
+    let mut bench = Bench::new(false, config());
+    bench.run(2);
+    let site_words = bench.words.sites(bench.now).unwrap();
+    let node_words = bench.words.nodes(bench.now).unwrap();
+    let sight = MoverSight {
+        site_words: &site_words,
+        node_words: &node_words,
+        sites: &[],
+        nodes: &[],
+    };
+    let ordered = |node, site, force| bench.mover.ordered(&sight, NodeNumber(node), site, force);
+    assert_eq!(ordered(2, Y, false), Err(NoMove::OwnSite));
+    assert_eq!(ordered(99, Y, false), Err(NoMove::Unknown));
+    let plan = ordered(2, X, false).unwrap();
+    assert_eq!(plan.intention.cause, MoveCause::Operator);
+    bench.carry_out(plan);
+    bench.step();
+    assert_eq!(bench.count(X), 3);
+    // x gives two of its three; the last one only by force.
+    for node in [0, 1] {
+        let site_words = bench.words.sites(bench.now).unwrap();
+        let node_words = bench.words.nodes(bench.now).unwrap();
+        let sight = MoverSight {
+            site_words: &site_words,
+            node_words: &node_words,
+            sites: &[],
+            nodes: &[],
+        };
+        let plan = bench.mover.ordered(&sight, NodeNumber(node), Y, false);
+        bench.carry_out(plan.unwrap());
+        bench.step();
+    }
+    let site_words = bench.words.sites(bench.now).unwrap();
+    let node_words = bench.words.nodes(bench.now).unwrap();
+    let sight = MoverSight {
+        site_words: &site_words,
+        node_words: &node_words,
+        sites: &[],
+        nodes: &[],
+    };
+    let last = |force| bench.mover.ordered(&sight, NodeNumber(2), Y, force);
+    assert_eq!(last(false), Err(NoMove::AtFloor));
+    assert!(last(true).is_ok());
+}

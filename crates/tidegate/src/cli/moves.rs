@@ -1,0 +1,127 @@
+//! `tidegate move` and `tidegate moves`: nodes that go to another site.
+
+use clap::{Args, ValueEnum};
+
+use crate::client::AdminArgs;
+use crate::failure::Failure;
+use crate::moves::models::{MoveDone, MoveRecord, MoveRequest, MovesSite, MovesStatus};
+use crate::output::Output;
+
+/// `tidegate move`.
+#[derive(Debug, Args)]
+pub(super) struct MoveArgs {
+    /// The node.
+    node: String,
+    /// The site that it is to serve.
+    site: String,
+    /// Only say whether it may.
+    #[arg(long)]
+    dry_run: bool,
+    /// Also if its site has fewer nodes than its `min` then.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// `tidegate moves`.
+#[derive(Debug, Args)]
+pub(super) struct MovesArgs {
+    /// `pause` keeps load from moving nodes until `resume`; operators still can.
+    order: Option<MovesOrder>,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum MovesOrder {
+    /// Load moves nothing.
+    Pause,
+    /// It does again.
+    Resume,
+}
+
+/// Moves a node.
+pub(super) fn order(args: MoveArgs, output: Output) -> Result<(), Failure> {
+    let MoveArgs {
+        node,
+        site,
+        dry_run,
+        force,
+        admin,
+    } = args;
+    let request = MoveRequest {
+        node,
+        site,
+        dry_run,
+        force,
+    };
+    let done = admin.client()?.post_json("/api/moves", &request);
+    let done: MoveDone = done.map_err(Failure::Failed)?;
+    let verb = match done.moved {
+        true => "moved",
+        false => "can move",
+    };
+    let text = format!("{verb}: {} from {} to {}", done.node, done.from, done.to);
+    Ok(output.result(&text, &done)?)
+}
+
+/// Shows what is known of moves, after an order if one is given.
+pub(super) fn show(args: &MovesArgs, output: Output) -> Result<(), Failure> {
+    let client = args.admin.client()?;
+    let status: Result<MovesStatus, String> = match args.order {
+        None => client.get("/api/moves"),
+        Some(MovesOrder::Pause) => client.post("/api/moves/pause"),
+        Some(MovesOrder::Resume) => client.post("/api/moves/resume"),
+    };
+    let status = status.map_err(Failure::Failed)?;
+    Ok(output.result(&text(&status), &status)?)
+}
+
+fn text(status: &MovesStatus) -> String {
+    let mut lines = Vec::new();
+    if status.paused {
+        lines.push("load moves no node: paused by an operator".to_owned());
+    } else if status.dry_run {
+        lines.push("load moves no node: a dry run".to_owned());
+    }
+    lines.extend(status.sites.iter().map(site));
+    if status.moves.is_empty() {
+        lines.push("no node has moved".into());
+    }
+    lines.extend(status.moves.iter().map(moved));
+    lines.join("\n")
+}
+
+fn site(shown: &MovesSite) -> String {
+    let MovesSite {
+        site,
+        nodes,
+        min,
+        max,
+        verdict,
+        ..
+    } = shown;
+    let pressure = shown.pressure.map_or("no CPU of it is known".into(), |it| {
+        format!("{it:.1} tasks per CPU")
+    });
+    format!("{site}: {nodes} nodes ({min} to {max}), {pressure}; {verdict}")
+}
+
+fn moved(record: &MoveRecord) -> String {
+    let MoveRecord {
+        at,
+        node,
+        from,
+        to,
+        cause,
+        ..
+    } = record;
+    let failed = record.failed.as_ref();
+    let failed = failed.map_or(String::new(), |why| format!("; not carried through: {why}"));
+    let pressure = record.pressure.zip(record.expected);
+    let pressure = pressure.map_or(String::new(), |(before, after)| {
+        format!(", {before:.1} tasks per CPU, {after:.1} expected")
+    });
+    format!("{at}  {node}: {from} -> {to} ({cause}{pressure}){failed}")
+}

@@ -1,0 +1,213 @@
+//! Moves of nodes between sites: the tables, what they mean, and what is wrong with them.
+
+use std::time::Duration;
+
+use tidegate_core::moves::choice::MoveChoice;
+use tidegate_core::moves::evidence::{FLAP_BUDGET_MAX, History, SENSITIVITY};
+use tidegate_core::moves::numbering::{Constitution, MovableNode, NumberingError, SiteRules};
+use tidegate_core::moves::words::NODES_MAX;
+use toml::de::DeValue;
+
+use super::file::{ConfigFile, SiteFile};
+use super::problem::{Problem, Problems};
+use super::setting::{At, Encoded, Raw, Setting, names, quoted, table};
+
+/// S.
+const SENSITIVITY_MIN: Duration = Duration::from_millis(1);
+const SENSITIVITY_MAX: Duration = Duration::from_secs(10);
+/// Tasks per CPU.
+const HIGH_MIN: f64 = 0.1;
+const HIGH_MAX: f64 = 1000.0;
+const COUNT_MAX: u32 = NODES_MAX as u32;
+
+table! {
+    /// Moves nodes between the sites that have `nodes`, as their load wants it ([moves.md](moves.md)). Its nodes must be able to
+    /// serve each of those sites, and their load must be read.
+    pub(crate) struct ReconfigureFile {
+        /// Whether nodes are moved, by load or by `tidegate move`.
+        enabled: bool = false;
+        /// Say which moves would be made by load, and make none; operators can.
+        dry_run: bool = false;
+        /// Where the words are by which front-ends agree: `memory` is the process of the only front-end.
+        engine: EngineName = EngineName::Memory;
+        /// Time between two looks at the load: S of Reconfiguration-2004.
+        sensitivity: Duration = SENSITIVITY, in SENSITIVITY_MIN..=SENSITIVITY_MAX;
+        /// How long a site must be in need before a node comes: T of Reconfiguration-2004. `auto`: until the wait has cost as much as
+        /// a move does.
+        history: HistorySetting = HistorySetting(History::Auto);
+        /// A site is in need from so many runnable tasks and waiting requests per CPU on.
+        high: f64 = 2.0;
+        /// Which node is moved.
+        choice: ChoiceName = ChoiceName::Gain;
+        /// Most moves of a site in a minute.
+        moves_max: u32 = 10, in 1..=FLAP_BUDGET_MAX as u32;
+    }
+    later { home: "words of moves in remote memory", hook: "commands on a node that moves" }
+}
+
+table! {
+    /// How many nodes a site keeps and takes when nodes move; not set: its nodes stay, and none comes.
+    pub(crate) struct SiteNodesFile {
+        /// It gives none away of its last so many.
+        min: u32 = 1, in 1..=COUNT_MAX;
+        /// It takes no more than so many; not set: as many as there are.
+        max: Option<u32> = None, in Some(1)..=Some(COUNT_MAX);
+        /// Its rank among sites, 0 the highest: it gives none to a site of a lower one.
+        priority: u32 = 0, in 0..=255;
+    }
+}
+
+names! {
+    /// Where the words of moves are.
+    pub(crate) enum EngineName as "engine" {
+        /// In the process of the only front-end.
+        Memory = "memory",
+    }
+    later { "region", "etcd" }
+}
+
+names! {
+    /// Which node is moved.
+    pub(crate) enum ChoiceName as "choice" {
+        /// The one after which the worse off of both sites is best off, if that is a gain.
+        Gain = "gain",
+        /// The one with the least load of any other site, as in Reconfiguration-2004.
+        LeastLoaded = "least_loaded",
+    }
+}
+
+/// T as the file has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HistorySetting(History);
+
+impl Setting for HistorySetting {
+    fn kind() -> String {
+        format!("\"auto\" or {}", Duration::kind())
+    }
+
+    fn decode(raw: &Raw<'_>, problems: &mut Problems) -> Option<Self> {
+        if matches!(raw.get_ref(), DeValue::String(text) if text == "auto") {
+            return Some(Self(History::Auto));
+        }
+        let history = Duration::decode(raw, problems)?;
+        Some(Self(History::Fixed(history)))
+    }
+
+    fn encode(&self) -> Encoded {
+        match self.0 {
+            History::Auto => quoted("auto"),
+            History::Fixed(history) => history.encode(),
+        }
+    }
+}
+
+/// How nodes are moved.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Reconfigure {
+    /// Whether load moves none.
+    pub(crate) dry_run: bool,
+    /// S.
+    pub(crate) sensitivity: Duration,
+    /// T.
+    pub(crate) history: History,
+    /// See there.
+    pub(crate) high: f64,
+    /// See there.
+    pub(crate) choice: MoveChoice,
+    /// Most moves of a site in a minute.
+    pub(crate) moves_max: usize,
+}
+
+/// Sites that take part in moves, and nodes that can be moved, as the file has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Movable {
+    /// The sites.
+    pub(crate) sites: Vec<SiteRules>,
+    /// The nodes.
+    pub(crate) nodes: Vec<MovableNode>,
+}
+
+impl Movable {
+    /// Those of a file.
+    pub(crate) fn of(file: &ConfigFile) -> Self {
+        let rules = |site: &At<SiteFile>| {
+            let nodes = site.nodes.value.as_ref()?;
+            Some(SiteRules {
+                name: site.name.value.clone(),
+                floor: narrow(nodes.min.value),
+                ceiling: narrow(nodes.max.value.unwrap_or(COUNT_MAX)),
+                priority: u8::try_from(nodes.priority.value).unwrap_or(u8::MAX),
+            })
+        };
+        let sites: Vec<_> = file.site.iter().filter_map(rules).collect();
+        let takes_part = |site: &String| sites.iter().any(|it| it.name == *site);
+        let nodes = file.servers().filter_map(|node| {
+            let home = node.site.value.clone().filter(|it| takes_part(it))?;
+            let name = node.name.value.clone();
+            Some(MovableNode { name, home })
+        });
+        Self {
+            nodes: nodes.collect(),
+            sites,
+        }
+    }
+
+    /// What front-ends have in common. No node drains: nothing is done to it that its old site's requests could feel.
+    ///
+    /// # Errors
+    /// Too many of either, or a floor above its ceiling.
+    pub(crate) fn constitution(&self) -> Result<Constitution, NumberingError> {
+        Constitution::new(self.sites.clone(), self.nodes.clone(), false, 1)
+    }
+}
+
+fn narrow(count: u32) -> u16 {
+    u16::try_from(count).unwrap_or(u16::MAX)
+}
+
+/// How nodes are moved, if they are; all that is wrong is among the problems.
+pub(super) fn reconfigure(file: &ConfigFile, problems: &mut Problems) -> Option<Reconfigure> {
+    let table = &file.reconfigure;
+    if !table.enabled.value {
+        return None;
+    }
+    if !(HIGH_MIN..=HIGH_MAX).contains(&table.high.value) {
+        let message = format!("`high` must be from {HIGH_MIN} to {HIGH_MAX}");
+        problems.push(Problem::new(
+            table.high.place(),
+            message,
+            "tasks per CPU of a site",
+        ));
+    }
+    let front_ends = &file.cluster.front_ends;
+    if front_ends.value > 1 {
+        let message = "moves of more than one front-end are not available in this version";
+        let problem = Problem::new(table.enabled.place(), message, "each would move by itself");
+        problems.push(problem.context(front_ends.place(), "there are more"));
+    }
+    let movable = Movable::of(file);
+    if movable.sites.len() < 2 {
+        let message = "nodes move between two sites at least";
+        let label = format!("{} sites have `nodes`", movable.sites.len());
+        let problem = Problem::new(table.enabled.place(), message, label);
+        problems.push(problem.help("give `nodes = { min = 1 }` to each site that takes part"));
+    }
+    if let Err(error) = movable.constitution() {
+        problems.push(Problem::new(
+            table.enabled.place(),
+            error.to_string(),
+            "no node can be moved so",
+        ));
+    }
+    Some(Reconfigure {
+        dry_run: table.dry_run.value,
+        sensitivity: table.sensitivity.value,
+        history: table.history.value.0,
+        high: table.high.value,
+        choice: match table.choice.value {
+            ChoiceName::Gain => MoveChoice::BestOff,
+            ChoiceName::LeastLoaded => MoveChoice::LeastLoaded,
+        },
+        moves_max: table.moves_max.value as usize,
+    })
+}

@@ -1,0 +1,120 @@
+//! Moves nodes between sites as their load wants it, while the front-end runs.
+//!
+//! ```text
+//!  LoadTable, Topology ── sight ──> core's Mover ── begin ──> Attempt <──> words
+//!  admin API ── Order ───────────────────┘ ▲                                 │
+//!                                          └────── what the words say <──────┘
+//!                         Mover ── a node joins a site ──> LiveCluster ──> Topology
+//! ```
+//!
+//! The decisions are `tidegate_core::moves`; here is what they look at and what they reach. Failure case: a change of the
+//! cluster that is refused: the node's word is taken back, and it stays where it was.
+
+pub(crate) mod models;
+mod record;
+mod sight;
+mod task;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_proxy::Shared;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::config::Reconfigure;
+use crate::output::Output;
+use crate::reload::LiveCluster;
+use models::{MoveDone, MoveRequest, MovesStatus};
+use task::MovesTask;
+
+/// Orders that wait.
+const ORDERS_MAX: usize = 16;
+
+/// What an operator asks for.
+struct Order {
+    request: MoveRequest,
+    answer: oneshot::Sender<Result<MoveDone, String>>,
+}
+
+/// Where operators ask for moves and see what became of them.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    orders: mpsc::Sender<Order>,
+    board: Arc<Board>,
+}
+
+/// What the task and its onlookers share.
+#[derive(Debug)]
+struct Board {
+    paused: AtomicBool,
+    status: Mutex<MovesStatus>,
+}
+
+/// The task's side of the desk.
+struct Orders {
+    config: Reconfigure,
+    orders: mpsc::Receiver<Order>,
+    board: Arc<Board>,
+}
+
+/// Begins to move nodes, if that is wanted and the cluster can change. Needs a runtime around it.
+pub(crate) fn begin(
+    config: Option<Reconfigure>,
+    cluster: Option<&Arc<LiveCluster>>,
+    shared: &Arc<Shared>,
+    output: Output,
+) -> Option<Desk> {
+    let (config, cluster) = (config?, Arc::clone(cluster?));
+    let (sender, orders) = mpsc::channel(ORDERS_MAX);
+    let board = Arc::new(Board {
+        paused: AtomicBool::new(false),
+        status: Mutex::new(MovesStatus {
+            engine: "memory".into(),
+            dry_run: config.dry_run,
+            ..MovesStatus::default()
+        }),
+    });
+    let own = Arc::clone(&board);
+    let desk = Desk {
+        orders: sender,
+        board: own,
+    };
+    let orders = Orders {
+        config,
+        orders,
+        board,
+    };
+    tokio::spawn(MovesTask::new(cluster, Arc::clone(shared), orders, output).run());
+    Some(desk)
+}
+
+impl Desk {
+    /// Moves a node, or says what would become of it.
+    ///
+    /// # Errors
+    /// The rule that does not allow it, or what is not known.
+    pub(crate) async fn order(&self, request: MoveRequest) -> Result<MoveDone, String> {
+        let (answer, answered) = oneshot::channel();
+        let order = Order { request, answer };
+        self.orders
+            .try_send(order)
+            .map_err(|_| "too many moves are asked for, or this front-end is about to end")?;
+        let none = "this front-end is about to end";
+        answered.await.unwrap_or_else(|_| Err(none.into()))
+    }
+
+    /// From now on load moves nothing, or does again.
+    pub(crate) fn pause(&self, paused: bool) {
+        self.board.paused.store(paused, Ordering::Relaxed);
+    }
+
+    /// What is known of moves.
+    pub(crate) fn status(&self) -> MovesStatus {
+        let status = self.board.status.lock();
+        let status = status.unwrap_or_else(PoisonError::into_inner).clone();
+        MovesStatus {
+            paused: self.board.paused.load(Ordering::Relaxed),
+            ..status
+        }
+    }
+}

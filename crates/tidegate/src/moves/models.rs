@@ -1,0 +1,104 @@
+//! What the JSON API says of moves, as types. `docs/api.md` describes them.
+
+use serde::{Deserialize, Serialize};
+
+/// `POST /api/moves`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MoveRequest {
+    /// The node.
+    pub(crate) node: String,
+    /// The site that it is to serve.
+    pub(crate) site: String,
+    /// Only say whether it may.
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+    /// Also if its site has too few then.
+    #[serde(default)]
+    pub(crate) force: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MoveDone {
+    /// The node.
+    pub(crate) node: String,
+    /// The site that it has left.
+    pub(crate) from: String,
+    /// The site that it serves.
+    pub(crate) to: String,
+    /// Whether it was moved, or only could be.
+    pub(crate) moved: bool,
+}
+
+/// `GET /api/moves`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MovesStatus {
+    /// Where the words are.
+    pub(crate) engine: String,
+    /// Whether load moves nothing by the configuration.
+    pub(crate) dry_run: bool,
+    /// Whether load moves nothing by an operator's order.
+    pub(crate) paused: bool,
+    /// The sites that take part.
+    pub(crate) sites: Vec<MovesSite>,
+    /// The latest moves, the newest first.
+    pub(crate) moves: Vec<MoveRecord>,
+    /// How many there were.
+    pub(crate) counts: Vec<MoveCount>,
+}
+
+/// A site that takes part in moves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MovesSite {
+    /// Its name.
+    pub(crate) site: String,
+    /// Nodes that can be moved and serve it.
+    pub(crate) nodes: u32,
+    /// It keeps so many.
+    pub(crate) min: u32,
+    /// It takes no more.
+    pub(crate) max: u32,
+    /// Its rank, 0 the highest.
+    pub(crate) priority: u32,
+    /// Runnable tasks and waiting requests.
+    pub(crate) demand: f64,
+    /// CPUs of its nodes.
+    pub(crate) cpus: f64,
+    /// Demand per CPU; null without CPUs.
+    pub(crate) pressure: Option<f64>,
+    /// What is thought of it.
+    pub(crate) verdict: String,
+}
+
+/// A move.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MoveRecord {
+    /// When it began.
+    pub(crate) at: String,
+    /// The node.
+    pub(crate) node: String,
+    /// The site that it left.
+    pub(crate) from: String,
+    /// The site that it was to serve.
+    pub(crate) to: String,
+    /// Why: `load`, `chain`, `home`, `operator`.
+    pub(crate) cause: String,
+    /// Demand per CPU of the site that got it, before; null if load was not why.
+    pub(crate) pressure: Option<f64>,
+    /// The same as expected afterwards.
+    pub(crate) expected: Option<f64>,
+    /// Why it was not carried through; null if it was.
+    pub(crate) failed: Option<String>,
+}
+
+/// Moves of a kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MoveCount {
+    /// Why.
+    pub(crate) cause: String,
+    /// Whether they were carried through.
+    pub(crate) done: bool,
+    /// How many.
+    pub(crate) count: u64,
+}

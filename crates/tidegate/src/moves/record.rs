@@ -1,0 +1,87 @@
+//! What became of moves, for people.
+
+use std::collections::VecDeque;
+
+use tidegate_core::moves::evidence::{Judgement, WindowEnd};
+use tidegate_core::moves::mover::SiteMind;
+use tidegate_core::moves::words::MoveCause;
+
+use super::models::MoveRecord;
+
+/// Moves that are remembered.
+const MOVES_MAX: usize = 100;
+
+/// The latest moves, the newest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    moves: VecDeque<MoveRecord>,
+}
+
+impl History {
+    pub(super) fn push(&mut self, record: MoveRecord) {
+        self.moves.push_front(record);
+        self.moves.truncate(MOVES_MAX);
+    }
+
+    pub(super) fn all(&self) -> Vec<MoveRecord> {
+        self.moves.iter().cloned().collect()
+    }
+}
+
+/// Why a node moves, in a word.
+pub(super) fn cause(cause: MoveCause) -> &'static str {
+    match cause {
+        MoveCause::Load => "load",
+        MoveCause::Chain => "chain",
+        MoveCause::HomeComing => "home",
+        MoveCause::Operator => "operator",
+        MoveCause::Start => "start",
+        MoveCause::Revert => "revert",
+    }
+}
+
+/// What is thought of a site, in a sentence.
+pub(super) fn verdict(mind: &SiteMind) -> String {
+    match mind.judgement {
+        Judgement::Anew(WindowEnd::NotHigh | WindowEnd::First) => "is not in need".into(),
+        Judgement::Anew(WindowEnd::Moved) => "a move of it has just begun or ended".into(),
+        Judgement::Anew(WindowEnd::Awaited) => "a node is on its way to it".into(),
+        Judgement::Anew(WindowEnd::Settling) => "a node has just begun to serve it".into(),
+        Judgement::Anew(WindowEnd::NoWords) => "its words cannot be read".into(),
+        Judgement::Gathers(part) => {
+            let part = (part * 100.0).round();
+            format!(
+                "is in need, for {part} % of the time that is asked for{}",
+                stands_in_the_way(mind)
+            )
+        }
+        Judgement::Acts(_) => format!("is in need{}", stands_in_the_way(mind)),
+    }
+}
+
+/// Why no node is there to be moved.
+fn stands_in_the_way(mind: &SiteMind) -> String {
+    let Some(nothing) = mind.nothing.filter(|_| mind.best.is_none()) else {
+        return String::new();
+    };
+    let counts = [
+        (nothing.not_allowed, "that a rule keeps"),
+        (nothing.priority, "of a higher priority"),
+        (nothing.resting, "that have just come or have no fresh load"),
+        (nothing.unsuited, "that do not suit it"),
+        (nothing.no_gain, "whose move would gain too little"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<_> = counts
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    let rule = nothing.last_rule.map(|rule| format!(" ({rule})"));
+    format!(
+        "; no node can come: {}{}",
+        match counts.is_empty() {
+            true => "no other site has one".into(),
+            false => counts.join(", "),
+        },
+        rule.unwrap_or_default()
+    )
+}

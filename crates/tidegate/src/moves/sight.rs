@@ -1,0 +1,136 @@
+//! What moves look at: the load of sites and of the nodes that can be moved.
+//!
+//! ```text
+//! demand  runnable tasks and accept queues of the site's nodes with a fresh record, and requests that wait at this front-end
+//! CPUs    of the same nodes
+//! ```
+//!
+//! Failure case: a node without a fresh record is no part of either, so a site of which half is silent looks half as
+//! large and as loaded as the other half.
+
+use std::time::Duration;
+
+use tidegate_core::admission::Priority;
+use tidegate_core::load::{LoadTable, NodeLoad};
+use tidegate_core::moves::choice::SiteLoad;
+use tidegate_core::moves::mover::{NodeSight, SiteSight};
+use tidegate_core::moves::numbering::Constitution;
+use tidegate_core::moves::words::{NodeNumber, SiteNumber};
+use tidegate_core::time::Timestamp;
+use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
+
+/// Longest time of a request that is believed.
+const SERVICE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Which places of the topology the numbers of moves mean.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    version: u64,
+    sites: Vec<Option<SiteId>>,
+    nodes: Vec<Option<NodeId>>,
+}
+
+impl Places {
+    /// Those of a topology.
+    pub(super) fn of(constitution: &Constitution, topology: &Topology) -> Self {
+        let sites = (0..constitution.sites()).map(|number| {
+            let rules = constitution.site(SiteNumber(number as u8))?;
+            topology.site_named(&rules.name)
+        });
+        let nodes = (0..constitution.nodes()).map(|number| {
+            let name = constitution.node_name(NodeNumber(number as u16))?;
+            topology.node_named(name)
+        });
+        Self {
+            version: topology.version,
+            sites: sites.collect(),
+            nodes: nodes.collect(),
+        }
+    }
+
+    /// Whether they are those of this topology.
+    pub(super) fn are_of(&self, topology: &Topology) -> bool {
+        self.version == topology.version
+    }
+
+    /// What is seen of each site.
+    pub(super) fn sites(
+        &self,
+        topology: &Topology,
+        table: &LoadTable,
+        now: Timestamp,
+    ) -> Vec<SiteSight> {
+        let mut all: Vec<_> = self.sites.iter().map(|_| SiteSight::default()).collect();
+        for (site, sight) in self.sites.iter().zip(&mut all) {
+            let Some(site) = *site else { continue };
+            let waiting = Priority::ALL.map(|priority| table.waiting(site, priority));
+            sight.load.demand = waiting.iter().sum::<u64>() as f64;
+        }
+        for (id, node) in topology.members() {
+            let place = self.sites.iter().position(|it| *it == Some(node.site));
+            let fresh = table.fresh(id, now);
+            let (Some(place), Some(load)) = (place, fresh) else {
+                continue;
+            };
+            let own = SiteLoad {
+                demand: demand(&load),
+                cpus: cpus(&load),
+            };
+            let sight = &mut all[place];
+            sight.load.demand += own.demand;
+            sight.load.cpus += own.cpus;
+            sight.service_time = sight.service_time.max(service_time(&load));
+        }
+        all
+    }
+
+    /// What is seen of each node.
+    pub(super) fn nodes(
+        &self,
+        topology: &Topology,
+        table: &LoadTable,
+        now: Timestamp,
+    ) -> Vec<NodeSight> {
+        let sight = |id: &Option<NodeId>| {
+            let load = id.and_then(|id| table.fresh(id, now));
+            let serves = id.is_some_and(|id| {
+                let node = topology.node(id);
+                node.admin == AdminState::Ready && node.health == Health::Up
+            });
+            NodeSight {
+                cpus: load.map_or(0.0, |it| cpus(&it)),
+                load: load.map_or(0.0, |it| demand(&it)),
+                fresh: serves && load.is_some(),
+                agent: None,
+                quiet_since: None,
+            }
+        };
+        self.nodes.iter().map(sight).collect()
+    }
+}
+
+fn demand(load: &NodeLoad) -> f64 {
+    let queue = match load.run_queue.is_nan() {
+        true => load.runnable,
+        false => load.run_queue,
+    };
+    known(queue) + known(load.accept_queue)
+}
+
+fn cpus(load: &NodeLoad) -> f64 {
+    known(load.capacity)
+}
+
+fn service_time(load: &NodeLoad) -> Duration {
+    Duration::try_from_secs_f64(known(load.request_time))
+        .unwrap_or_default()
+        .min(SERVICE_TIME_MAX)
+}
+
+/// A number that is not known counts for nothing.
+fn known(value: f32) -> f64 {
+    match value.is_finite() {
+        true => f64::from(value.max(0.0)),
+        false => 0.0,
+    }
+}

@@ -1,0 +1,300 @@
+//! Nodes that move between sites: by an operator, and by load that the test publishes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use support::client::ask_for_ever;
+use support::server::server;
+use support::{FrontEnd, eventually, folder, tidegate};
+use tidegate_core::record::{LoadRecord, Sources};
+use tidegate_remote::{RegionMemory, clock};
+
+/// Between two records of a node.
+const PUBLISHED_EVERY: Duration = Duration::from_millis(2);
+
+/// A node that publishes the load that the test says.
+struct Node {
+    shm: PathBuf,
+    runnable: Arc<AtomicU32>,
+    enough: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Node {
+    fn start(test: &str, name: &str) -> Self {
+        let process = std::process::id();
+        let shm = PathBuf::from(format!("/dev/shm/tidegate-moves-{test}-{name}-{process}"));
+        let memory = RegionMemory::create(&shm).unwrap();
+        let (runnable, enough) = (
+            Arc::new(AtomicU32::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (seen, ends) = (Arc::clone(&runnable), Arc::clone(&enough));
+        let thread = std::thread::spawn(move || {
+            let mut integral = 0;
+            let mut before = clock::now();
+            while !ends.load(Ordering::Relaxed) {
+                let (now, runnable) = (clock::now(), seen.load(Ordering::Relaxed));
+                let passed = now.since(before).as_nanos() as u64;
+                integral += passed * u64::from(runnable);
+                before = now;
+                memory.publish(&record(now.nanos(), runnable, integral), &[]);
+                // The beat of an agent.
+                std::thread::sleep(PUBLISHED_EVERY);
+            }
+        });
+        Self {
+            shm,
+            runnable,
+            enough,
+            thread: Some(thread),
+        }
+    }
+
+    fn load(&self, runnable: u32) {
+        self.runnable.store(runnable, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.enough.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn record(t_ns: u64, runnable: u32, integral: u64) -> LoadRecord {
+    LoadRecord {
+        generation: 1,
+        t_ns,
+        interval_ns: PUBLISHED_EVERY.as_nanos() as u64,
+        cores_milli: 1000,
+        runnable,
+        runnable_ns: integral,
+        sources: Sources::RUNNABLE.with(Sources::RUNNABLE_INTEGRAL),
+        ..LoadRecord::default()
+    }
+}
+
+/// Two sites, `shop` with node `s1` and `blog` with `b1` to `b3`.
+struct Scene {
+    folder: PathBuf,
+    front_end: FrontEnd,
+}
+
+const NODES: [(&str, &str); 4] = [
+    ("s1", "shop"),
+    ("b1", "blog"),
+    ("b2", "blog"),
+    ("b3", "blog"),
+];
+
+impl Scene {
+    fn start(name: &str, reconfigure: &str, shm: impl Fn(&str) -> Option<PathBuf>) -> Self {
+        let mut text = format!("[reconfigure]\nenabled = true\n{reconfigure}\n");
+        for site in ["shop", "blog"] {
+            text.push_str(&format!(
+                "[[site]]\nname = \"{site}\"\nhosts = [\"{site}.example\"]\npolicy = \"round_robin\"\nnodes = {{ min = 1, max = 3 }}\n"
+            ));
+        }
+        for (node, site) in NODES {
+            let address = server(node);
+            let load = shm(node).map_or(String::new(), |path| {
+                format!(
+                    "load = {{ transport = \"shm\", path = \"{}\" }}\n",
+                    path.display()
+                )
+            });
+            text.push_str(&format!(
+                "[[node]]\nname = \"{node}\"\naddress = \"{address}\"\nsite = \"{site}\"\n{load}"
+            ));
+        }
+        let folder = folder(name);
+        let front_end = FrontEnd::start(&folder, &text);
+        Self { folder, front_end }
+    }
+
+    fn command(&self, words: &[&str]) -> Output {
+        let admin = self.front_end.admin.to_string();
+        let mut command = tidegate();
+        command.args(words).args(["--admin", &admin]);
+        command.output().unwrap()
+    }
+
+    /// Whether it was done, and what was said.
+    fn said(&self, words: &[&str]) -> (bool, String) {
+        let done = self.command(words);
+        let text = [done.stdout, done.stderr].concat();
+        (done.status.success(), String::from_utf8(text).unwrap())
+    }
+
+    /// The servers that answer for a site.
+    fn serve(&self, site: &str) -> BTreeSet<String> {
+        let host = format!("{site}.example");
+        (0..40)
+            .map(|_| self.front_end.get(&host, "/").body)
+            .collect()
+    }
+
+    /// How many nodes a site has, as `moves` says.
+    fn count(&self, site: &str) -> u64 {
+        let moves = self.front_end.api("/api/moves");
+        let sites = moves["sites"].as_array().unwrap();
+        let site = sites.iter().find(|it| it["site"] == site);
+        site.map_or(0, |it| it["nodes"].as_u64().unwrap())
+    }
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn an_operator_moves_nodes_within_the_floors_and_no_request_fails() {
+    let scene = Scene::start("moves-operator", "", |_| None);
+    assert_eq!(scene.serve("shop"), set(&["s1"]));
+    let (done, text) = scene.said(&["move", "b1", "shop", "--dry-run"]);
+    assert!(
+        done && text.contains("can move: b1 from blog to shop"),
+        "{text}"
+    );
+    assert_eq!(scene.serve("shop"), set(&["s1"]));
+    let (enough, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let address = scene.front_end.address;
+    std::thread::scope(|scope| {
+        for host in [
+            "shop.example",
+            "blog.example",
+            "shop.example",
+            "blog.example",
+        ] {
+            scope.spawn(|| ask_for_ever(address, host, &enough, &asked));
+        }
+        for round in 0..20 {
+            let site = ["shop", "blog"][round % 2];
+            for node in ["b1", "b2"] {
+                let (done, text) = scene.said(&["move", node, site]);
+                assert!(done && text.contains("moved"), "{round}: {text}");
+            }
+            let (shop, blog) = match site {
+                "shop" => (set(&["s1", "b1", "b2"]), set(&["b3"])),
+                _ => (set(&["s1"]), set(&["b1", "b2", "b3"])),
+            };
+            assert_eq!(
+                (scene.serve("shop"), scene.serve("blog")),
+                (shop, blog),
+                "{round}"
+            );
+        }
+        enough.store(true, Ordering::Relaxed);
+    });
+    assert!(asked.load(Ordering::Relaxed) > 100);
+    for (words, why) in [
+        (&["move", "s1", "blog"][..], "no node above its floor"),
+        (&["move", "b1", "blog"], "is of that site already"),
+        (&["move", "x", "shop"], "`x` is no node that can be moved"),
+        (&["move", "b1", "x"], "`x` is no site that takes part"),
+    ] {
+        let (done, text) = scene.said(words);
+        assert!(!done && text.contains(why), "{words:?}: {text}");
+    }
+    let (done, text) = scene.said(&["move", "s1", "blog", "--force"]);
+    assert!(!done && text.contains("at its ceiling"), "{text}");
+    let (_, text) = scene.said(&["moves"]);
+    assert!(text.contains("blog: 3 nodes (1 to 3)"), "{text}");
+    assert!(text.contains("b2: shop -> blog (operator)"), "{text}");
+    // A reload leaves nodes where they are.
+    assert!(scene.said(&["move", "b3", "shop"]).0);
+    assert!(scene.said(&["reload"]).0);
+    assert_eq!(scene.serve("shop"), set(&["s1", "b3"]));
+    let metric = scene
+        .front_end
+        .metric("tidegate_moves_total{cause=\"operator\",result=\"done\"}");
+    assert_eq!(metric, Some(41.0));
+}
+
+fn follow(scene: &Scene, nodes: &[Node], loaded: &str) {
+    // Loads follow the requests: those of the site's nodes of now.
+    let serve = scene.serve(loaded);
+    for (node, (name, _)) in nodes.iter().zip(NODES) {
+        node.load(if serve.contains(name) { 8 } else { 0 });
+    }
+}
+
+#[test]
+fn nodes_follow_the_load_and_stay_while_an_operator_says_so() {
+    let nodes = NODES.map(|(name, _)| Node::start("load", name));
+    let path = |name: &str| {
+        let place = NODES.iter().position(|it| it.0 == name);
+        Some(nodes[place.unwrap()].shm.clone())
+    };
+    let scene = Scene::start("moves-load", "history = \"50ms\"\nmoves_max = 1000", path);
+    let at = |shop: u64, what: &str, loaded: &str| {
+        eventually(what, || {
+            follow(&scene, &nodes, loaded);
+            (scene.count("shop") == shop).then_some(())
+        });
+    };
+    at(3, "two nodes come to the loaded site", "shop");
+    assert_eq!(scene.serve("blog").len(), 1, "its floor");
+    at(1, "they go where the load goes", "blog");
+    assert_eq!(scene.serve("blog").len(), 3);
+    let (done, text) = scene.said(&["moves", "pause"]);
+    assert!(done && text.contains("paused by an operator"), "{text}");
+    follow(&scene, &nodes, "shop");
+    eventually("the site is in need", || {
+        let (_, text) = scene.said(&["moves"]);
+        text.contains("shop: 1 nodes (1 to 3), 8.0 tasks per CPU; is in need")
+            .then_some(())
+    });
+    assert_eq!(scene.count("shop"), 1);
+    assert!(scene.said(&["moves", "resume"]).0);
+    at(3, "they come again", "shop");
+    eventually("the log says so", || {
+        let log = std::fs::read_to_string(scene.folder.join("front-end.log")).unwrap();
+        log.contains("moved node b").then_some(())
+    });
+}
+
+#[test]
+fn a_dry_run_says_what_it_would_move() {
+    let nodes = NODES.map(|(name, _)| Node::start("dry", name));
+    let path = |name: &str| {
+        let place = NODES.iter().position(|it| it.0 == name);
+        Some(nodes[place.unwrap()].shm.clone())
+    };
+    let scene = Scene::start("moves-dry", "dry_run = true\nhistory = \"50ms\"", path);
+    follow(&scene, &nodes, "shop");
+    let log: &Path = &scene.folder.join("front-end.log");
+    eventually("what would be moved is said", || {
+        let log = std::fs::read_to_string(log).unwrap();
+        log.contains("would move node b").then_some(())
+    });
+    assert_eq!(scene.serve("shop"), set(&["s1"]));
+}
+
+#[test]
+fn without_moves_the_command_says_how_to_get_them() {
+    let address = server("a");
+    let text = format!(
+        "[[site]]\nname = \"shop\"\n[[node]]\nname = \"a\"\naddress = \"{address}\"\nsite = \"shop\"\n"
+    );
+    let folder = folder("moves-none");
+    let front_end = FrontEnd::start(&folder, &text);
+    let admin = front_end.admin.to_string();
+    let mut command = tidegate();
+    let said = command
+        .args(["move", "a", "shop", "--admin", &admin])
+        .output();
+    let said = said.unwrap();
+    assert_eq!(said.status.code(), Some(1));
+    let text = String::from_utf8(said.stderr).unwrap();
+    assert!(text.contains("see [reconfigure]"), "{text}");
+}
