@@ -759,3 +759,6 @@ impl std::fmt::Display for PlanLine {
         }
     }
 }
+
+/// Nodes that serve another site than the configuration file says: the site, by node.
+pub(crate) type MovedNodes = BTreeMap<String, String>;

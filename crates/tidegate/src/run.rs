@@ -273,7 +273,11 @@ async fn discover(
     if let Some(begun) = &mut start.begun {
         let others = discovery.begin(begun.sources()).await;
         let others = others.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-        begun.add(others, start.learned.added.take(), front_end, output);
+        let (added, moved) = (
+            start.learned.added.take(),
+            std::mem::take(&mut start.learned.moved),
+        );
+        begun.add(others, (added, moved), front_end, output);
     }
     start.sources = discovery.book();
     Ok(discovery)
@@ -559,6 +563,7 @@ impl Running {
             driver: self.plane.overrides.clone(),
             shared: Arc::clone(&self.plane.shared),
             added: self.plane.cluster.as_ref().map(|it| it.added_now()),
+            moved: self.plane.cluster.as_ref().map(|it| it.moved_now()),
             culprits: self.plane.culprits.clone(),
         }
     }

@@ -265,14 +265,21 @@ fn succeed(folder: &Path, more: &str, bytes: &[u8], costs: Option<&[u8]>) -> Fro
     front_end
 }
 
-fn log(folder: &Path) -> String {
-    std::fs::read_to_string(folder.join("log")).unwrap()
+/// Waits until its log has all of these. It is written beside what is said by other ways.
+#[track_caller]
+fn says(folder: &Path, parts: &[&str]) {
+    let log = folder.join("log");
+    eventually(&format!("{parts:?} in the log"), || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        parts.iter().all(|part| log.contains(part)).then_some(())
+    });
 }
 
-/// Its nodes, and all that it says.
-fn succeeded(folder: &Path, bytes: &[u8]) -> (Vec<(String, String)>, String) {
+/// Its nodes, once it has said all of these.
+fn succeeded(folder: &Path, bytes: &[u8], parts: &[&str]) -> Vec<(String, String)> {
     let front_end = succeed(folder, "", bytes, None);
-    (nodes(&front_end), log(folder))
+    says(folder, parts);
+    nodes(&front_end)
 }
 
 #[test]
@@ -285,12 +292,8 @@ fn a_successor_comes_up_whatever_it_is_given_and_names_what_it_ignores() {
         (b"[1, 2, 3]", "it is damaged, or of another kind"),
         (&[b' '; (16 << 20) + 1], "it is larger than 16777216 bytes"),
     ] {
-        let (nodes, log) = succeeded(&folder, garbage);
-        assert_eq!(nodes, alone);
-        assert!(
-            log.contains("what the former process has learned is not used: ") && log.contains(why),
-            "{log}"
-        );
+        let unused = "what the former process has learned is not used: ";
+        assert_eq!(succeeded(&folder, garbage, &[unused, why]), alone);
     }
     // One of another version: what it says of operators is understood as far as that goes.
     let address = server("ok");
@@ -306,15 +309,13 @@ fn a_successor_comes_up_whatever_it_is_given_and_names_what_it_ignores() {
             "colours": [],
         },
     });
-    let (nodes, log) = succeeded(&folder, next.to_string().as_bytes());
-    assert_eq!(nodes, states(&[("n1", "drain"), ("n2", "ready")]));
-    for said in [
+    let said = [
         "is not used: it is of version 9",
         "ignored: 1 of 2 drained nodes: the one at place 1: ",
         "ignored: 1 of 2 added nodes: the one at place 0: missing field",
-    ] {
-        assert!(log.contains(said), "{said}: {log}");
-    }
+    ];
+    let nodes = succeeded(&folder, next.to_string().as_bytes(), &said);
+    assert_eq!(nodes, states(&[("n1", "drain"), ("n2", "ready")]));
 }
 
 #[test]
@@ -344,25 +345,26 @@ fn throttles_of_automatic_stand_in_each_next_process_and_end_where_it_is_switche
     let wanted = [(json!("GET /search?"), json!("policy"), Some(3))];
     let mut front_end = succeed(&folder, automatic, &bytes, Some(b"no costs"));
     assert_eq!(throttles(&front_end), wanted);
-    let said = log(&folder);
-    for part in [
-        "GET /search?: stays throttled to 3 at a time, for shop cpu",
-        "what requests cost is not taken over from the former process: ",
-    ] {
-        assert!(said.contains(part), "{part}: {said}");
-    }
+    let stays = "GET /search?: stays throttled to 3 at a time, for shop cpu";
+    let costs = "what requests cost is not taken over from the former process: ";
+    says(&folder, &[stays, costs]);
     // Through a process that has it in force, and with what that one knows of requests.
     let successor = upgrade(&mut front_end);
     assert_eq!(throttles(&front_end), wanted);
-    let said = log(&folder);
-    assert_eq!(said.matches("stays throttled").count(), 2, "{said}");
-    let part = "what requests cost is known from the former process";
-    assert!(said.contains(part), "{said}");
+    says(
+        &folder,
+        &["what requests cost is known from the former process"],
+    );
+    eventually("both processes say that it stays", || {
+        let said = std::fs::read_to_string(folder.join("log")).unwrap();
+        (said.matches("stays throttled").count() == 2).then_some(())
+    });
     drop(successor);
     let off = "[culprits]\nfirst_to_wait = false\n";
     let off = succeed(&folder, off, &bytes, None);
     assert_eq!(throttles(&off), []);
-    let said = log(&folder);
-    let part = "GET /search?: not throttled any more, `automatic` is switched off";
-    assert!(said.contains(part), "{said}");
+    says(
+        &folder,
+        &["GET /search?: not throttled any more, `automatic` is switched off"],
+    );
 }

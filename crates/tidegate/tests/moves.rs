@@ -220,6 +220,31 @@ fn an_operator_moves_nodes_within_the_floors_and_no_request_fails() {
     assert_eq!(metric, Some(41.0));
 }
 
+#[test]
+fn a_reload_changes_floors_and_leaves_nodes_where_they_are() {
+    let scene = Scene::start("moves-reload", "", |_| None);
+    assert!(scene.said(&["move", "b1", "shop"]).0);
+    let file = scene.folder.join("tidegate.toml");
+    let write = |from: &str, to: &str| {
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace(from, to)).unwrap();
+        assert!(scene.said(&["reload"]).0);
+    };
+    // A floor that is higher from now on.
+    write("min = 1, max = 3", "min = 2, max = 3");
+    eventually("the new floor holds", || {
+        let (done, text) = scene.said(&["move", "b1", "blog", "--dry-run"]);
+        (!done && text.contains("no node above its floor")).then_some(())
+    });
+    assert_eq!(scene.serve("shop"), set(&["s1", "b1"]));
+    // A file in which no site takes part is refused while nodes are to move.
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("nodes = { min = 2, max = 3 }", "")).unwrap();
+    let (done, text) = scene.said(&["reload"]);
+    assert!(!done && text.contains("two sites at least"), "{text}");
+    assert_eq!(scene.serve("shop"), set(&["s1", "b1"]));
+}
+
 fn follow(scene: &Scene, nodes: &[Node], loaded: &str) {
     // Loads follow the requests: those of the site's nodes of now.
     let serve = scene.serve(loaded);
@@ -277,6 +302,22 @@ fn a_dry_run_says_what_it_would_move() {
         let log = std::fs::read_to_string(log).unwrap();
         log.contains("would move node b").then_some(())
     });
+    assert_eq!(scene.serve("shop"), set(&["s1"]));
+}
+
+#[test]
+fn nodes_that_have_moved_stay_over_an_upgrade() {
+    let scene = Scene::start("moves-upgrade", "", |_| None);
+    assert!(scene.said(&["move", "b1", "shop"]).0);
+    let (done, text) = scene.said(&["upgrade"]);
+    assert!(done, "{text}");
+    assert_eq!(scene.serve("shop"), set(&["s1", "b1"]));
+    // The new process knows where they are, and moves them on.
+    eventually("it looks at moves", || {
+        (scene.count("shop") == 2).then_some(())
+    });
+    let (done, text) = scene.said(&["move", "b1", "blog"]);
+    assert!(done, "{text}");
     assert_eq!(scene.serve("shop"), set(&["s1"]));
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::memory::MemoryWords;
 use super::super::numbering::{MovableNode, SiteRules};
-use super::super::steps::{Attempt, AttemptEnd};
+use super::super::steps::{Attempt, AttemptEnd, MoveOp};
 use super::*;
 
 const X: SiteNumber = SiteNumber(0);
@@ -108,7 +108,7 @@ impl Bench {
             }
         }
         for (node, before, carried) in look.carried {
-            let swap = super::super::steps::MoveOp::SwapNode {
+            let swap = MoveOp::SwapNode {
                 node,
                 expected: before,
                 new: carried.new,
@@ -120,6 +120,19 @@ impl Bench {
             self.mover.on_begun(chosen.plan.intention.node, self.now);
             self.carry_out(chosen.plan);
         }
+    }
+
+    /// The plan of what an operator asks for.
+    fn ordered(&self, node: u16, site: SiteNumber, force: bool) -> Result<MovePlan, NoMove> {
+        let site_words = self.words.sites(self.now).unwrap();
+        let node_words = self.words.nodes(self.now).unwrap();
+        let sight = MoverSight {
+            site_words: &site_words,
+            node_words: &node_words,
+            sites: &[],
+            nodes: &[],
+        };
+        self.mover.ordered(&sight, NodeNumber(node), site, force)
     }
 
     fn carry_out(&mut self, plan: MovePlan) {
@@ -235,45 +248,19 @@ fn a_node_that_drains_serves_the_new_site_once_it_is_quiet() {
 fn an_operator_moves_a_node_whatever_the_load_is_but_not_below_a_floor() {
     let mut bench = Bench::new(false, config());
     bench.run(2);
-    let site_words = bench.words.sites(bench.now).unwrap();
-    let node_words = bench.words.nodes(bench.now).unwrap();
-    let sight = MoverSight {
-        site_words: &site_words,
-        node_words: &node_words,
-        sites: &[],
-        nodes: &[],
-    };
-    let ordered = |node, site, force| bench.mover.ordered(&sight, NodeNumber(node), site, force);
-    assert_eq!(ordered(2, Y, false), Err(NoMove::OwnSite));
-    assert_eq!(ordered(99, Y, false), Err(NoMove::Unknown));
-    let plan = ordered(2, X, false).unwrap();
+    assert_eq!(bench.ordered(2, Y, false), Err(NoMove::OwnSite));
+    assert_eq!(bench.ordered(99, Y, false), Err(NoMove::Unknown));
+    let plan = bench.ordered(2, X, false).unwrap();
     assert_eq!(plan.intention.cause, MoveCause::Operator);
     bench.carry_out(plan);
     bench.step();
     assert_eq!(bench.count(X), 3);
     // x gives two of its three; the last one only by force.
     for node in [0, 1] {
-        let site_words = bench.words.sites(bench.now).unwrap();
-        let node_words = bench.words.nodes(bench.now).unwrap();
-        let sight = MoverSight {
-            site_words: &site_words,
-            node_words: &node_words,
-            sites: &[],
-            nodes: &[],
-        };
-        let plan = bench.mover.ordered(&sight, NodeNumber(node), Y, false);
-        bench.carry_out(plan.unwrap());
+        let plan = bench.ordered(node, Y, false).unwrap();
+        bench.carry_out(plan);
         bench.step();
     }
-    let site_words = bench.words.sites(bench.now).unwrap();
-    let node_words = bench.words.nodes(bench.now).unwrap();
-    let sight = MoverSight {
-        site_words: &site_words,
-        node_words: &node_words,
-        sites: &[],
-        nodes: &[],
-    };
-    let last = |force| bench.mover.ordered(&sight, NodeNumber(2), Y, force);
-    assert_eq!(last(false), Err(NoMove::AtFloor));
-    assert!(last(true).is_ok());
+    assert_eq!(bench.ordered(2, Y, false), Err(NoMove::AtFloor));
+    assert!(bench.ordered(2, Y, true).is_ok());
 }

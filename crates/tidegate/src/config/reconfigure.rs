@@ -11,6 +11,7 @@ use toml::de::DeValue;
 use super::file::{ConfigFile, SiteFile};
 use super::problem::{Problem, Problems};
 use super::setting::{At, Encoded, Raw, Setting, names, quoted, table};
+use crate::models::MovedNodes;
 
 /// S.
 const SENSITIVITY_MIN: Duration = Duration::from_millis(1);
@@ -150,6 +151,16 @@ impl Movable {
             nodes: nodes.collect(),
             sites,
         }
+    }
+
+    /// Those of these nodes that can be where they are said to be.
+    pub(crate) fn kept(&self, moved: MovedNodes) -> MovedNodes {
+        let is_known = |node: &String, site: &String| {
+            self.nodes.iter().any(|it| it.name == *node)
+                && self.sites.iter().any(|it| it.name == *site)
+        };
+        let moved = moved.into_iter();
+        moved.filter(|(node, site)| is_known(node, site)).collect()
     }
 
     /// What front-ends have in common. No node drains: nothing is done to it that its old site's requests could feel.

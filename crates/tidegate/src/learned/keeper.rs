@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::{BYTES_MAX, EVENT, FILE, Learned, OperatorThrottle, written};
 use crate::driver::Overrides;
-use crate::models::AddedNode;
+use crate::models::{AddedNode, MovedNodes};
 use crate::output::Output;
 use crate::state::{StateFile, StateFolder};
 
@@ -32,6 +32,8 @@ pub(crate) struct Gatherer {
     pub(crate) shared: Arc<Shared>,
     /// Nodes of operators.
     pub(crate) added: Option<Arc<ArcSwap<Vec<AddedNode>>>>,
+    /// Nodes that serve another site than the file says.
+    pub(crate) moved: Option<Arc<ArcSwap<MovedNodes>>>,
     /// Discovery of culprits.
     pub(crate) culprits: Option<Asks>,
 }
@@ -42,6 +44,7 @@ pub(crate) struct Pending {
     cluster: Option<oneshot::Receiver<LearnedCluster>>,
     throttles: Vec<OperatorThrottle>,
     added: Option<Vec<AddedNode>>,
+    moved: MovedNodes,
     culprits: Option<Result<oneshot::Receiver<HandedOver>, AskError>>,
 }
 
@@ -70,6 +73,8 @@ impl Gatherer {
             cluster: self.driver.learned().ok(),
             throttles: own.map(throttle).collect(),
             added: self.added.as_ref().map(|it| it.load().to_vec()),
+            moved: (self.moved.as_ref())
+                .map_or_else(MovedNodes::new, |it| it.load().as_ref().clone()),
             culprits: self.culprits.as_ref().map(Asks::hand_over),
         }
     }
@@ -107,6 +112,7 @@ impl Pending {
             cluster: cluster.unwrap_or_default(),
             throttles: self.throttles,
             added: self.added,
+            moved: self.moved,
             policy: automatic,
             ..Learned::default()
         };
@@ -188,6 +194,7 @@ impl Keeper {
             // A file has nothing of operators', nor of `automatic`.
             learned.cluster.taken_out.clear();
             (learned.throttles, learned.added, learned.policy) = (Vec::new(), None, None);
+            learned.moved.clear();
         }
         let costs = costs.transpose().unwrap_or_else(|why| {
             let text = format!("what the former process knows of requests is not used: {why}");

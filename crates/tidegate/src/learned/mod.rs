@@ -27,7 +27,7 @@ use tidegate_culprits::names::ClassNames;
 use tidegate_proxy::Throttling;
 use tidegate_remote::clock;
 
-use crate::models::AddedNode;
+use crate::models::{AddedNode, MovedNodes};
 use crate::output::Output;
 
 pub(crate) use keeper::{Gatherer, Given, Keeper, Pending};
@@ -52,6 +52,8 @@ pub(crate) struct Learned {
     pub(crate) throttles: Vec<OperatorThrottle>,
     /// Nodes that operators have added; none if nothing is said of them.
     pub(crate) added: Option<Vec<AddedNode>>,
+    /// Nodes that serve another site than the configuration file says; likewise.
+    pub(crate) moved: MovedNodes,
     /// What `automatic` has set and found out; likewise.
     pub(crate) policy: Option<LearnedPolicy>,
     /// What requests cost; likewise.

@@ -12,11 +12,12 @@ use serde_json::value::RawValue;
 use tidegate_core::admission::LearnedAdmission;
 use tidegate_core::director::LearnedCosts;
 use tidegate_core::director::learned::{LearnedEjection, LearnedNode, LearnedSite, LearnedTrial};
+use tidegate_core::moves::words::NODES_MAX;
 use tidegate_core::topology::{AdminState, Cause};
 
 use super::automatic::{self, AutomaticWritten};
 use super::{AGE_MAX, BYTES_MAX, Learned, LearnedError, OperatorThrottle};
-use crate::models::{AddedNode, LimitsModel};
+use crate::models::{AddedNode, LimitsModel, MovedNodes};
 
 /// Of this form. What was learned in another one is not read: numbers are in a fixed order.
 pub(super) const VERSION: u32 = 1;
@@ -43,6 +44,8 @@ struct OperatorsWritten {
     throttles: Vec<ThrottleWritten>,
     #[serde(skip_serializing_if = "Option::is_none")]
     added: Option<Vec<AddedNode>>,
+    #[serde(skip_serializing_if = "MovedNodes::is_empty")]
+    moved: MovedNodes,
 }
 
 /// The same as it is read, part by part.
@@ -70,6 +73,8 @@ struct OperatorParts<'a> {
     throttles: Option<&'a RawValue>,
     #[serde(borrow)]
     added: Option<&'a RawValue>,
+    #[serde(borrow)]
+    moved: Option<&'a RawValue>,
 }
 
 /// A node that an operator has added, maybe with more of a later version.
@@ -167,6 +172,7 @@ pub(super) fn encode(learned: &Learned, unix: Duration) -> Result<Vec<u8>, Strin
             taken_out: taken_out.collect(),
             throttles: throttles.collect(),
             added: learned.added.clone(),
+            moved: learned.moved.clone(),
         },
         automatic: learned.policy.as_ref().map(automatic::encoded),
     };
@@ -224,6 +230,8 @@ pub(super) fn decode(bytes: &[u8], unix: Duration) -> Result<Learned, LearnedErr
         .added
         .map(|added| ignored.items("added nodes", Some(added), added_node));
     learned.added = added.map(|added| ignored.named_once(added));
+    let moved = ignored.one("moved nodes", operators.moved);
+    learned.moved = ignored.few(moved.unwrap_or_default());
     learned.policy = automatic::decoded(parts.automatic, learned.age, &mut ignored);
     learned.ignored = ignored.0;
     Ok(learned)
@@ -292,6 +300,16 @@ impl Ignored {
             self.0.push(text);
         }
         good
+    }
+
+    /// No more moved nodes than can be moved.
+    fn few(&mut self, moved: MovedNodes) -> MovedNodes {
+        if moved.len() > NODES_MAX {
+            let (all, left_out) = (moved.len(), moved.len() - NODES_MAX);
+            let text = format!("{left_out} of {all} moved nodes: at most {NODES_MAX} can be moved");
+            self.0.push(text);
+        }
+        moved.into_iter().take(NODES_MAX).collect()
     }
 
     /// Of nodes with the same name the first one, and no more of them than there may be.
@@ -445,6 +463,7 @@ mod tests {
                 left: Some(60 * second),
             }],
             added: Some(vec![added("n7")]),
+            moved: [("n1".into(), "blog".into())].into(),
             ..Learned::default()
         }
     }
@@ -563,8 +582,18 @@ mod tests {
             ("\"sites\":[", "\"sites\":{},\"former\":["),
         ] {
             let read = with(from, to);
-            let operators = (&read.cluster.taken_out, &read.throttles, &read.added);
-            let wanted = (&known.cluster.taken_out, &known.throttles, &known.added);
+            let operators = (
+                &read.cluster.taken_out,
+                &read.throttles,
+                &read.added,
+                &read.moved,
+            );
+            let wanted = (
+                &known.cluster.taken_out,
+                &known.throttles,
+                &known.added,
+                &known.moved,
+            );
             assert_eq!(operators, wanted, "{from} {to}");
             assert_ne!(
                 read.refused.is_some(),
@@ -578,6 +607,17 @@ mod tests {
         // Of an older program nothing is said, and nothing is wrong.
         let older = with("\"operators\":{", "\"others\":{");
         assert_eq!((older.added, older.ignored), (None, Vec::new()));
+    }
+
+    #[test]
+    fn no_more_nodes_have_moved_than_can_be_moved() {
+        let mut many = learned();
+        let names = (0..NODES_MAX + 5).map(|number| (format!("n{number}"), "blog".into()));
+        many.moved = names.collect();
+        let text = encode(&many, NOW).unwrap();
+        let read = decode(&text, NOW).unwrap();
+        assert_eq!(read.moved.len(), NODES_MAX);
+        assert!(read.ignored[0].starts_with("5 of 4101 moved nodes"));
     }
 
     #[test]

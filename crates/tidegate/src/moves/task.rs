@@ -26,6 +26,7 @@ use super::record::{History, cause, verdict};
 use super::sight::Places;
 use super::{Order, Orders};
 use crate::config::Movable;
+use crate::models::MovedNodes;
 use crate::output::{self, Output};
 use crate::reload::LiveCluster;
 
@@ -39,6 +40,8 @@ pub(crate) struct MovesTask {
     output: Output,
     orders: Orders,
     movable: Movable,
+    /// Reloads that are followed.
+    reloads: u64,
     /// None while there are no sites to move between.
     party: Option<Party>,
     history: History,
@@ -90,6 +93,7 @@ impl MovesTask {
             output,
             orders,
             movable: Movable::default(),
+            reloads: 0,
             party: None,
             history: History::default(),
             begun: BTreeMap::new(),
@@ -154,11 +158,13 @@ impl MovesTask {
     /// Follows the configuration: its sites and nodes, and the places that they have.
     async fn follow(&mut self) {
         let topology = self.shared.topology.load_full();
+        let reloads = self.cluster.stats().done.load(Ordering::Relaxed);
         let is_current = |party: &Party| party.places.are_of(&topology);
-        if self.party.as_ref().is_some_and(is_current) {
+        if self.reloads == reloads && self.party.as_ref().is_some_and(is_current) {
             return;
         }
-        let movable = self.cluster.movable().await;
+        self.reloads = reloads;
+        let (movable, moved) = self.cluster.movable().await;
         let is_same = self.party.is_some() && movable == self.movable;
         if let Some(party) = self.party.as_mut().filter(|_| is_same) {
             party.places = Places::of(party.mover.constitution(), &topology);
@@ -167,7 +173,7 @@ impl MovesTask {
         match movable.constitution() {
             Ok(constitution) => {
                 let places = Places::of(&constitution, &topology);
-                let words = self.words(&constitution);
+                let words = words(&constitution, &moved);
                 let config = mover_config(&self.orders.config);
                 let seed = clock::now().nanos();
                 let mover = Mover::new(constitution, config, seed);
@@ -185,22 +191,6 @@ impl MovesTask {
             }
         }
         self.movable = movable;
-    }
-
-    /// Words that begin where the nodes are.
-    fn words(&self, constitution: &Constitution) -> MemoryWords {
-        let before = self.party.as_ref();
-        let site_of = |node: NodeNumber| {
-            let name = constitution.node_name(node)?;
-            let mover = &before?.mover;
-            let known = mover.assignment(mover.constitution().node_number(name)?)?;
-            let site = mover.constitution().site(known.site)?;
-            constitution.site_number(&site.name)
-        };
-        MemoryWords::new(constitution, |node| {
-            let home = constitution.home(node).unwrap_or(SiteNumber(0));
-            site_of(node).unwrap_or(home)
-        })
     }
 
     fn read(&self, now: Timestamp) -> Option<Reading> {
@@ -425,6 +415,18 @@ impl MovesTask {
         });
         status.counts = counts.collect();
     }
+}
+
+/// Words that begin where the nodes are.
+fn words(constitution: &Constitution, moved: &MovedNodes) -> MemoryWords {
+    let moved_to = |node: NodeNumber| {
+        let site = moved.get(constitution.node_name(node)?)?;
+        constitution.site_number(site)
+    };
+    MemoryWords::new(constitution, |node| {
+        let home = constitution.home(node).unwrap_or(SiteNumber(0));
+        moved_to(node).unwrap_or(home)
+    })
 }
 
 /// The sites as onlookers see them.

@@ -18,7 +18,6 @@ mod plan;
 mod wanted;
 pub(crate) mod watch;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,7 +36,7 @@ use crate::config::file::{ConfigFile, ReloadName};
 use crate::config::throttle::Throttled;
 use crate::config::{Config, ConfigError, FrontEnd, Movable, NodeRead, NodeSource, Secrets};
 use crate::driver::{ChangeFailure, Overrides};
-use crate::models::{AddedNode, Reloaded};
+use crate::models::{AddedNode, MovedNodes, Reloaded};
 use crate::output::Output;
 use crate::resources::Resources;
 use crate::state::StateFolder;
@@ -166,18 +165,24 @@ impl Begun {
         &self.wanted.sources
     }
 
+    /// Sites that take part in moves, and nodes that can be moved.
+    fn movable(&self) -> Movable {
+        Movable::of(&self.file)
+    }
+
     /// With the nodes of others, which the front-end that is to start has then. Those that operators have added are the
-    /// ones of the process that it succeeds, or else those that are kept.
+    /// ones of the process that it succeeds, or else those that are kept. Nodes that have moved are only in the former.
     pub(crate) fn add(
         &mut self,
         others: OtherNodes,
-        handed_over: Option<Vec<AddedNode>>,
+        (handed_over, moved): (Option<Vec<AddedNode>>, MovedNodes),
         front_end: &mut FrontEnd,
         output: Output,
     ) {
         let mut others = others;
         let kept = self.node_file.load(output);
         others.added = handed_over.unwrap_or(kept);
+        others.moved = self.movable().kept(moved);
         let WholeCluster { wanted, .. } = self.wanted.with(&others);
         self.others = others;
         let nodes = wanted.cluster.nodes.iter();
@@ -218,6 +223,8 @@ pub(crate) struct LiveCluster {
     state: Mutex<Begun>,
     /// The nodes of operators in it.
     added: Arc<ArcSwap<Vec<AddedNode>>>,
+    /// The nodes in it that serve another site than the file says.
+    moved: Arc<ArcSwap<MovedNodes>>,
     sources: channel::Sender<Vec<NodeSource>>,
 }
 
@@ -237,6 +244,7 @@ impl LiveCluster {
             turn: Arc::new(Semaphore::new(1)),
             node_file: std::mem::take(&mut begun.node_file),
             added: Arc::new(ArcSwap::from_pointee(begun.others.added.clone())),
+            moved: Arc::new(ArcSwap::from_pointee(begun.others.moved.clone())),
             state: Mutex::new(begun),
         }
     }
@@ -294,19 +302,22 @@ impl LiveCluster {
         .await
     }
 
-    /// Sites that take part in moves, and nodes that can be moved.
-    pub(crate) async fn movable(&self) -> Movable {
-        Movable::of(&self.state.lock().await.file)
+    /// Sites that take part in moves, and nodes that can be moved; and those of these that have moved.
+    pub(crate) async fn movable(&self) -> (Movable, MovedNodes) {
+        let state = self.state.lock().await;
+        (state.movable(), state.others.moved.clone())
+    }
+
+    /// The nodes that serve another site than the file says, as that changes.
+    pub(crate) fn moved_now(&self) -> Arc<ArcSwap<MovedNodes>> {
+        Arc::clone(&self.moved)
     }
 
     /// These nodes serve these sites from now on, whatever the file says.
     ///
     /// # Errors
     /// The cluster is not changed then.
-    pub(crate) async fn assign(
-        self: &Arc<Self>,
-        sites: BTreeMap<String, String>,
-    ) -> Result<(), ReloadError> {
+    pub(crate) async fn assign(self: &Arc<Self>, sites: MovedNodes) -> Result<(), ReloadError> {
         self.change_others(move |others, _| {
             others.moved.extend(sites);
             Ok(())
@@ -332,6 +343,7 @@ impl LiveCluster {
             own.change(&before.wanted, &after.wanted).await?;
             own.say_left_out(&before, &after);
             own.added.store(Arc::new(others.added.clone()));
+            own.moved.store(Arc::new(others.moved.clone()));
             state.others = others;
             Ok(edited)
         });
@@ -354,6 +366,7 @@ impl LiveCluster {
             node_file: NodeFile::default(),
         };
         next.others.prune(&next.wanted);
+        next.others.moved = next.movable().kept(next.others.moved);
         let Plan { changes, restart } = Plan::between(&state.file, &next.file);
         let mut notes = config.notes;
         notes.extend(next.secrets.unread.iter().map(|path| {

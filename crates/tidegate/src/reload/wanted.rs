@@ -18,7 +18,7 @@ use crate::config::file::ConfigFile;
 use crate::config::setting::At;
 use crate::config::throttle::Throttled;
 use crate::config::{FrontEnd, NodeRead, NodeSource, ReadPlan, Resource, read_interval};
-use crate::models::AddedNode;
+use crate::models::{AddedNode, MovedNodes};
 use crate::reads::WantedReads;
 
 /// What the nodes that operators have added are called as a source.
@@ -58,7 +58,7 @@ pub(crate) struct OtherNodes {
     /// By operators.
     pub(crate) added: Vec<AddedNode>,
     /// Nodes of the file that serve another site than it says: the site, by node.
-    pub(crate) moved: BTreeMap<String, String>,
+    pub(crate) moved: MovedNodes,
 }
 
 /// What is wanted in all.
