@@ -1,11 +1,15 @@
 //! `tidegate move` and `tidegate moves`: nodes that go to another site.
 
 use clap::{Args, ValueEnum};
+use tidegate_core::moves::words::NODES_MAX;
 
 use crate::client::AdminArgs;
 use crate::failure::Failure;
 use crate::moves::models::{MoveDone, MoveRecord, MoveRequest, MovesSite, MovesStatus};
 use crate::output::Output;
+
+/// So many nodes, or more, are as many as there are.
+const NO_CEILING: u32 = NODES_MAX as u32;
 
 /// `tidegate move`.
 #[derive(Debug, Args)]
@@ -102,10 +106,14 @@ fn site(shown: &MovesSite) -> String {
         verdict,
         ..
     } = shown;
-    let pressure = shown.pressure.map_or("no CPU of it is known".into(), |it| {
-        format!("{it:.1} tasks per CPU")
-    });
-    format!("{site}: {nodes} nodes ({min} to {max}), {pressure}; {verdict}")
+    let pressure = shown
+        .pressure
+        .map_or(String::new(), |it| format!(", {it:.1} tasks per CPU"));
+    let bounds = match *max >= NO_CEILING {
+        true => format!("at least {min}"),
+        false => format!("{min} to {max}"),
+    };
+    format!("{site}: {nodes} nodes ({bounds}){pressure}; {verdict}")
 }
 
 fn moved(record: &MoveRecord) -> String {

@@ -40,7 +40,11 @@ pub(super) fn interval(reads: &[NodeRead], wanted: Option<Duration>) -> Duration
 
 /// What may not be meant.
 pub(super) fn notes(front_end: &FrontEnd, wanted: Option<Duration>) -> Vec<String> {
-    let notes = [reading(front_end, wanted), unserved_hosts(front_end)];
+    let notes = [
+        reading(front_end, wanted),
+        unserved_hosts(front_end),
+        unread_moves(front_end),
+    ];
     notes.into_iter().flatten().collect()
 }
 
@@ -75,6 +79,18 @@ fn reading(front_end: &FrontEnd, wanted: Option<Duration>) -> Option<String> {
 }
 
 /// Requests by address, which newcomers send first, belong to no site then.
+/// Moves by load need loads.
+fn unread_moves(front_end: &FrontEnd) -> Option<String> {
+    front_end.reconfigure.as_ref()?;
+    let unread = front_end.reads.iter().filter(|it| **it == NodeRead::None);
+    let unread = unread.count();
+    (unread > 0).then(|| {
+        format!(
+            "the load of {unread} nodes is not read, so [reconfigure] moves none of them by load: give them `load`"
+        )
+    })
+}
+
 fn unserved_hosts(front_end: &FrontEnd) -> Option<String> {
     let sites = &front_end.cluster.sites;
     let mut hosts = sites.iter().flat_map(|site| &site.hosts);

@@ -42,6 +42,9 @@ pub(super) fn cause(cause: MoveCause) -> &'static str {
 
 /// What is thought of a site, in a sentence.
 pub(super) fn verdict(mind: &SiteMind) -> String {
+    if mind.load.cpus <= 0.0 {
+        return "its load is not known: none of its nodes has a fresh load record".into();
+    }
     match mind.judgement {
         Judgement::Anew(WindowEnd::NotHigh | WindowEnd::First) => "is not in need".into(),
         Judgement::Anew(WindowEnd::Moved) => "a move of it has just begun or ended".into(),

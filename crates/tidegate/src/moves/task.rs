@@ -449,7 +449,7 @@ fn sites(party: &Party) -> Vec<MovesSite> {
             priority: u32::from(rules.priority),
             demand: mind.load.demand,
             cpus: mind.load.cpus,
-            pressure: pressure.is_finite().then_some(pressure),
+            pressure: (mind.load.cpus > 0.0).then_some(pressure),
             verdict: verdict(mind),
         })
     });
