@@ -137,6 +137,7 @@ impl World {
                 let (place, slow, checked) = (self.below(sites), self.below(2), self.below(2));
                 self.spec.sites[place].health = HealthConfig {
                     slow_start: Duration::from_millis(100 * slow as u64),
+                    warm_up: Duration::from_millis(100 * self.below(2) as u64),
                     check: (checked == 0).then_some(CHECK),
                 };
             }

@@ -259,7 +259,7 @@ fn cluster(scenario: &Scenario, policy: PolicyConfig, nodes: &[u32]) -> ClusterS
         admission: scenario.sites[number].admission,
         health: HealthConfig {
             slow_start: scenario.sites[number].slow_start,
-            check: None,
+            ..HealthConfig::default()
         },
     };
     ClusterSpec {

@@ -316,6 +316,22 @@ fn a_dry_run_says_what_it_would_move() {
 }
 
 #[test]
+fn a_node_that_has_moved_warms_up() {
+    // Of 40 requests for two nodes: with its whole share, and with the half of it that one of two has at once.
+    for (warm_up, expected) in [("0s", 18..=22), ("1h", 6..=10)] {
+        let reconfigure = format!("warm_up = \"{warm_up}\"");
+        let scene = Scene::start(&format!("moves-warm-{warm_up}"), &reconfigure, |_| None);
+        assert!(scene.said(&["move", "b1", "shop"]).0);
+        let answers = (0..40).map(|_| scene.front_end.get("shop.example", "/").body);
+        let own = answers.filter(|body| body == "b1").count();
+        assert!(expected.contains(&own), "{warm_up}: {own}");
+        let (_, text) = scene.said(&["why", "b1"]);
+        let starts = "it starts slowly: up to 50 % of its fair share now, all of it after 1h";
+        assert_eq!(text.contains(starts), warm_up == "1h", "{text}");
+    }
+}
+
+#[test]
 fn nodes_that_have_moved_stay_over_an_upgrade() {
     let scene = Scene::start("moves-upgrade", "", |_| None);
     assert!(scene.said(&["move", "b1", "shop"]).0);

@@ -44,6 +44,7 @@ fn checked(nodes: u32) -> World {
         nodes,
         HealthConfig {
             slow_start: Duration::ZERO,
+            warm_up: Duration::ZERO,
             check: Some(check()),
         },
     )
@@ -54,7 +55,7 @@ fn slow(nodes: u32) -> World {
         nodes,
         HealthConfig {
             slow_start: Duration::from_secs(10),
-            check: None,
+            ..HealthConfig::default()
         },
     )
 }
@@ -335,6 +336,7 @@ fn a_checked_node_starts_slowly_once_it_passes() {
         HealthConfig {
             slow_start: Duration::from_secs(10),
             check: Some(check()),
+            ..HealthConfig::default()
         },
     );
     world.run(2000, all_pass);

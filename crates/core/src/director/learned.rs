@@ -291,9 +291,15 @@ impl Director {
         if let Some((control, limit)) = control.zip(known.limit) {
             control.recall_limit(id, limit, table);
         }
-        let progress = known.ramp.filter(|_| !spec.health.slow_start.is_zero());
+        let health = &spec.health;
+        let length = match health.slow_start.is_zero() {
+            // Only one that has moved here can have begun.
+            true => health.warm_up,
+            false => health.slow_start,
+        };
+        let progress = known.ramp.filter(|_| !length.is_zero());
         if let Some(progress) = progress.filter(|it| (0.0..1.0).contains(it)) {
-            self.ramps[site.index()].resume(id, progress);
+            self.ramps[site.index()].resume(id, length, progress);
         }
     }
 }

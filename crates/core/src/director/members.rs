@@ -248,6 +248,9 @@ impl Director {
         if moved || before.index() != site {
             self.ramps[before.index()].end(id);
             table.set_ramp(id, Ramp::default());
+            if before.index() != site {
+                self.arriving.insert(id);
+            }
             self.begins(id);
         }
     }
@@ -297,6 +300,7 @@ impl Director {
         for Leaver { node, .. } in gone {
             self.node_mut(node).membership = Membership::Gone;
             self.node_mut(node).ejection = None;
+            self.arriving.remove(&node);
             self.changed = true;
             self.event(Event::Left(node));
         }

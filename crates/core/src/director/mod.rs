@@ -22,7 +22,7 @@ mod outliers;
 mod share;
 mod slow_start;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::admission::{AdmissionConfig, AdmissionKind, Control, Priority, Rank, Tick};
@@ -44,6 +44,7 @@ use learn::SiteLearner;
 use learned::Expected;
 use members::{KnownSite, Leaver};
 use outliers::Outliers;
+pub use slow_start::RAMP_SPEED_MAX;
 use slow_start::{RampTurn, SiteRamps};
 
 /// Most events kept for a shell that does not poll; older ones are dropped and counted.
@@ -92,6 +93,8 @@ pub struct Director {
     /// By [`SiteId`].
     ramps: Vec<SiteRamps>,
     leaving: Vec<Leaver>,
+    /// Nodes that have come from another site and have not served theirs yet.
+    arriving: BTreeSet<NodeId>,
     /// Nodes of which something is known from before the start, by name, and that are not there yet.
     expected: BTreeMap<String, Expected>,
     /// The oldest topology that a worker may still decide by.
@@ -130,6 +133,7 @@ impl Director {
             front_ends: spec.front_ends.max(1),
             front_ends_configured: spec.front_ends,
             leaving: Vec::new(),
+            arriving: BTreeSet::new(),
             expected: BTreeMap::new(),
             followed: 0,
             topology: Arc::new(Topology {
@@ -415,10 +419,17 @@ impl Director {
     fn start_slowly(&mut self, id: NodeId) {
         let node = self.topology.node(id);
         let site = node.site.index();
-        let wanted = !self.known[site].spec.health.slow_start.is_zero();
         let serves = node.admin == AdminState::Ready && node.health == Health::Up;
-        if wanted && serves {
-            self.ramps[site].begin(id);
+        if !serves {
+            return;
+        }
+        let health = &self.known[site].spec.health;
+        let length = match self.arriving.remove(&id) {
+            true => health.slow_start.max(health.warm_up),
+            false => health.slow_start,
+        };
+        if !length.is_zero() {
+            self.ramps[site].begin(id, length);
             self.changed = true;
         }
     }
@@ -432,7 +443,6 @@ impl Director {
             let nodes = self.topology.up(SiteId(index as u32));
             let KnownSite { spec, .. } = &self.known[index];
             let tick = slow_start::Tick {
-                slow_start: spec.health.slow_start,
                 policy: spec.policy,
                 nodes: &nodes,
                 topology: &self.topology,
@@ -558,5 +568,7 @@ fn seen(table: &LoadTable, node: NodeId) -> NodeSigns {
 
 #[cfg(test)]
 mod check_tests;
+#[cfg(test)]
+mod moved_tests;
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! T     = slow_start of the site                      zero: off
+//!         of a node from another site: the longer of that and warm_up
 //! p     = progress, 0 to 1                            dp = dt / T * speed
 //! speed = 1 + 6 * (1.5 - cost), 1 to 4                1 without a fresh record, 4 where the others' CPUs are full
 //! cost  = the greater of seen / usual of              run queues by records, own requests in flight
@@ -33,10 +34,12 @@ use crate::policy::{PolicyConfig, Signal};
 use crate::time::Timestamp;
 use crate::topology::{NodeId, Topology};
 
+/// How much faster than time a node is let go while the others' CPUs are full.
+pub const RAMP_SPEED_MAX: u32 = 4;
 /// What a node gets at once, of its fair share.
 const FACTOR_MIN: f64 = 0.1;
 /// How much faster than time a warm node is let go.
-const SPEED_MAX: f64 = 4.0;
+const SPEED_MAX: f64 = RAMP_SPEED_MAX as f64;
 /// Cost beyond which a node is not warm, and by how much less speeds it up by one.
 const COST_MAX: f64 = 1.5;
 const SPEED_PER_COST: f64 = 6.0;
@@ -60,6 +63,8 @@ pub(super) struct SiteRamps {
 #[derive(Clone, Copy, Debug)]
 struct NodeRamp {
     node: NodeId,
+    /// T.
+    length: Duration,
     progress: f64,
     tasks: Compared,
     requests: Compared,
@@ -86,8 +91,6 @@ struct Compared {
 /// What a tick looks at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tick<'a> {
-    /// Of the site.
-    pub(super) slow_start: Duration,
     /// How the site's nodes are picked.
     pub(super) policy: PolicyConfig,
     /// The site's nodes that are ready and up.
@@ -109,11 +112,12 @@ struct Steady {
 }
 
 impl SiteRamps {
-    /// A node begins at the least.
-    pub(super) fn begin(&mut self, node: NodeId) {
+    /// A node begins at the least, and takes so long.
+    pub(super) fn begin(&mut self, node: NodeId, length: Duration) {
         self.end(node);
         self.ramps.push(NodeRamp {
             node,
+            length,
             progress: 0.0,
             tasks: Compared::default(),
             requests: Compared::default(),
@@ -128,8 +132,8 @@ impl SiteRamps {
     }
 
     /// A node goes on from there.
-    pub(super) fn resume(&mut self, node: NodeId, progress: f64) {
-        self.begin(node);
+    pub(super) fn resume(&mut self, node: NodeId, length: Duration, progress: f64) {
+        self.begin(node, length);
         if let Some(ramp) = self.ramps.last_mut() {
             (ramp.progress, ramp.began) = (progress, true);
         }
@@ -171,13 +175,13 @@ impl SiteRamps {
         let weights = tick.nodes.iter().map(|node| tick.weight(*node));
         let all: f64 = weights.sum();
         let need = need(steady.weight / all);
-        let full_after = tick.slow_start.as_secs_f64().max(f64::MIN_POSITIVE);
         let mut turns = Vec::new();
         let alone = steady.weight == 0.0;
         for ramp in &mut self.ramps {
             let weight = tick.weight(ramp.node);
             let due = factor(ramp.progress, need) * weight;
             let speed = ramp.speed(tick, &steady, due, seconds);
+            let full_after = ramp.length.as_secs_f64().max(f64::MIN_POSITIVE);
             ramp.progress += seconds * speed / full_after;
             let factor = factor(ramp.progress, need);
             if alone {
@@ -300,6 +304,7 @@ mod tests {
     use crate::testing::cluster;
 
     const SECOND: u64 = 1000;
+    const LENGTH: Duration = Duration::from_secs(10);
 
     struct World {
         topology: std::sync::Arc<Topology>,
@@ -324,7 +329,6 @@ mod tests {
         fn tick(&mut self) -> Vec<RampTurn> {
             self.millis += 10;
             self.ramps.on_tick(&Tick {
-                slow_start: Duration::from_secs(10),
                 policy: PolicyConfig::new(PolicyKind::Random),
                 nodes: &self.nodes,
                 topology: &self.topology,
@@ -352,7 +356,7 @@ mod tests {
 
         /// Seconds until node 0 has its full share, with these tasks of it where others have two each.
         fn lasts(&mut self, tasks: impl Fn(f32) -> f32) -> f64 {
-            self.ramps.begin(NodeId(0));
+            self.ramps.begin(NodeId(0), LENGTH);
             let begin = self.millis;
             loop {
                 let own = tasks(self.factor(0).clamp(0.1, 1.0));
@@ -369,7 +373,7 @@ mod tests {
     fn without_a_record_time_alone_counts() {
         let mut world = world(10);
         world.tick();
-        world.ramps.begin(NodeId(3));
+        world.ramps.begin(NodeId(3), LENGTH);
         assert_eq!(world.tick(), [RampTurn::Began(NodeId(3))]);
         assert!((world.factor(3) - 0.1).abs() < 1e-6, "the least at once");
         assert!((world.table.ramp(NodeId(3)).share - 0.01).abs() < 1e-6);
@@ -393,7 +397,7 @@ mod tests {
     #[test]
     fn where_the_others_are_full_a_node_is_let_go_sooner() {
         let mut world = world(10);
-        world.ramps.begin(NodeId(0));
+        world.ramps.begin(NodeId(0), LENGTH);
         let ticks = (0..1000).take_while(|_| {
             world.publish(|_| 8.0);
             world.tick();
@@ -417,16 +421,28 @@ mod tests {
     }
 
     #[test]
+    fn each_node_takes_its_own_time() {
+        let mut world = world(10);
+        world.ramps.begin(NodeId(1), LENGTH);
+        world.ramps.begin(NodeId(2), LENGTH / 5);
+        for _ in 0..101 {
+            world.tick();
+        }
+        assert!((world.factor(1) - 0.1).abs() < 2e-3, "{}", world.factor(1));
+        assert!((world.factor(2) - 0.5).abs() < 1e-2, "{}", world.factor(2));
+    }
+
+    #[test]
     fn where_all_are_new_none_ramps() {
         let mut world = world(4);
         for node in 0..4 {
-            world.ramps.begin(NodeId(node));
+            world.ramps.begin(NodeId(node), LENGTH);
         }
         assert_eq!(world.tick(), [], "nor is it said of any");
         assert!(world.ramps.is_empty());
         // One of two has half of its share at once.
         let mut two = self::world(2);
-        two.ramps.begin(NodeId(1));
+        two.ramps.begin(NodeId(1), LENGTH);
         two.tick();
         assert!((two.factor(1) - 0.5).abs() < 1e-6);
     }
@@ -434,7 +450,7 @@ mod tests {
     #[test]
     fn one_that_is_out_again_ramps_no_more() {
         let mut world = world(3);
-        world.ramps.begin(NodeId(1));
+        world.ramps.begin(NodeId(1), LENGTH);
         world.nodes.remove(1);
         assert!(world.tick().is_empty());
         assert!(!world.ramps.has(NodeId(1)));

@@ -5,7 +5,7 @@
 //!            the node are 0 for 1.25 s (a slot's life, and a quarter);  -> SWITCHING, without a hook -> SERVING
 //!            older than `drain`: -> (gen + 1, SERVING, back)
 //! SWITCHING  the agent's hook ended well -> SERVING;  failed, or silent for the hook's limit + 5 s -> back, barred 60 s
-//! SERVING    the node joins its site and ramps over `warm_up` from when this front-end saw it (`director/slow_start.rs`)
+//! SERVING    the node joins its site and ramps over `warm_up` from when this front-end has it there (`director/slow_start.rs`)
 //! turn       the front-end that moved it at once, any other after a lease: all swap from the same word, so one does
 //! ```
 //!

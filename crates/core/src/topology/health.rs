@@ -9,6 +9,8 @@ use std::time::Duration;
 pub struct HealthConfig {
     /// How long a node that is new or back takes to get its full share; zero: it has that at once.
     pub slow_start: Duration,
+    /// The same of one that has moved here from another site, if that is longer.
+    pub warm_up: Duration,
     /// How its nodes are asked whether they are well; none: only requests and probes tell.
     pub check: Option<CheckConfig>,
 }

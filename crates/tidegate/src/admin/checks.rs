@@ -87,7 +87,8 @@ fn ramp(plane: &Plane, topology: &Topology, id: NodeId) -> Option<String> {
     let site = topology.site(topology.node(id).site);
     site.ramping.binary_search(&id).ok()?;
     let percent = plane.shared.table.ramp(id).factor * 100.0;
-    let length = format_duration(site.health.slow_start);
+    let length = site.health.slow_start.max(site.health.warm_up);
+    let length = format_duration(length);
     Some(format!(
         "it starts slowly: up to {percent:.0} % of its fair share now, all of it after {length} or sooner"
     ))

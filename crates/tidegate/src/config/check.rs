@@ -116,10 +116,12 @@ impl Setting for Statuses {
     }
 }
 
-/// How a site looks after its nodes. What is wrong is among the problems.
-pub(super) fn health(site: &SiteFile, problems: &mut Problems) -> HealthConfig {
+/// How a site looks after its nodes, where those that move here take so long to warm up. What is wrong is among the
+/// problems.
+pub(super) fn health(site: &SiteFile, warm_up: Duration, problems: &mut Problems) -> HealthConfig {
     HealthConfig {
         slow_start: site.slow_start.value,
+        warm_up,
         check: (site.check.value.as_ref()).map(|file| check(file, site, problems)),
     }
 }

@@ -20,6 +20,8 @@ const SENSITIVITY_MAX: Duration = Duration::from_secs(10);
 const HIGH_MIN: f64 = 0.1;
 const HIGH_MAX: f64 = 1000.0;
 const COUNT_MAX: u32 = NODES_MAX as u32;
+const WARM_UP: Duration = Duration::from_secs(2);
+const WARM_UP_MAX: Duration = Duration::from_secs(3600);
 
 table! {
     /// Moves nodes between the sites that have `nodes`, as their load wants it ([moves.md](moves.md)). Its nodes must be able to
@@ -42,6 +44,9 @@ table! {
         choice: ChoiceName = ChoiceName::Gain;
         /// Most moves of a site in a minute.
         moves_max: u32 = 10, in 1..=FLAP_BUDGET_MAX as u32;
+        /// How long a node that has moved takes to get its full share of its new site's requests, like `slow_start` of a site;
+        /// the longer of both counts. `0s`: it has it at once.
+        warm_up: Duration = WARM_UP, in Duration::ZERO..=WARM_UP_MAX;
     }
     later { home: "words of moves in remote memory", hook: "commands on a node that moves" }
 }
@@ -117,6 +122,8 @@ pub(crate) struct Reconfigure {
     pub(crate) choice: MoveChoice,
     /// Most moves of a site in a minute.
     pub(crate) moves_max: usize,
+    /// How long a node that has moved takes to get its full share.
+    pub(crate) warm_up: Duration,
 }
 
 /// Sites that take part in moves, and nodes that can be moved, as the file has them.
@@ -176,6 +183,14 @@ fn narrow(count: u32) -> u16 {
     u16::try_from(count).unwrap_or(u16::MAX)
 }
 
+/// How long nodes that have moved take to warm up: none does if none is moved.
+pub(super) fn warm_up(table: &ReconfigureFile) -> Duration {
+    match table.enabled.value {
+        true => table.warm_up.value,
+        false => Duration::ZERO,
+    }
+}
+
 /// How nodes are moved, if they are; all that is wrong is among the problems.
 pub(super) fn reconfigure(file: &ConfigFile, problems: &mut Problems) -> Option<Reconfigure> {
     let table = &file.reconfigure;
@@ -220,5 +235,6 @@ pub(super) fn reconfigure(file: &ConfigFile, problems: &mut Problems) -> Option<
             ChoiceName::LeastLoaded => MoveChoice::LeastLoaded,
         },
         moves_max: table.moves_max.value as usize,
+        warm_up: table.warm_up.value,
     })
 }

@@ -28,7 +28,7 @@ use super::file::{
     LogFile, LogFormat, NodeFile, RoleName, ScopeName, SiteFile, WithoutRecordsName,
 };
 use super::problem::{Problem, Problems};
-use super::reconfigure::reconfigure;
+use super::reconfigure::{reconfigure, warm_up};
 use super::setting::{At, unknown_name};
 use super::values::Auto;
 use super::{
@@ -219,7 +219,7 @@ impl Checker<'_> {
     fn front_end(&mut self, file: &ConfigFile) -> Option<FrontEnd> {
         self.presence(file);
         self.listeners(&file.listener, file.admin.address.value);
-        let sites = self.sites(&file.site);
+        let sites = self.sites(file);
         // A broken shared key is reported once, not for every node.
         let key_file = &file.load.key_file;
         let shared = key_file
@@ -395,7 +395,9 @@ impl Checker<'_> {
         }
     }
 
-    fn sites(&mut self, sites: &[At<SiteFile>]) -> Option<Vec<SiteSpec>> {
+    fn sites(&mut self, file: &ConfigFile) -> Option<Vec<SiteSpec>> {
+        let sites = &file.site.value;
+        let warm_up = warm_up(&file.reconfigure);
         let names: Vec<_> = sites.iter().map(|site| &site.name).collect();
         self.names("site", &names);
         let mut served = BTreeMap::new();
@@ -409,7 +411,7 @@ impl Checker<'_> {
             paths: site.paths.iter().map(|path| path.value.clone()).collect(),
             policy: site.policy.value.0,
             admission: admission(&site.admission),
-            health: check::health(site, self.problems),
+            health: check::health(site, warm_up, self.problems),
         };
         Some(sites.iter().map(&mut spec).collect())
     }

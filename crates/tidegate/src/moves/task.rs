@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use tidegate_core::director::RAMP_SPEED_MAX;
 use tidegate_core::moves::carry::{CarryConfig, NodeTurn};
 use tidegate_core::moves::choice::ChosenMove;
 use tidegate_core::moves::lease::Patience;
@@ -468,7 +469,8 @@ fn mover_config(config: &crate::config::Reconfigure) -> MoverConfig {
             hook: None,
             lease: Duration::ZERO,
         },
-        warm_up: Duration::ZERO,
+        // A site that is in need has full CPUs, and lets those that come go that much sooner.
+        warm_up: config.warm_up / RAMP_SPEED_MAX,
         front_ends: 1,
         patience: Patience::new(Duration::ZERO, 0.0, Duration::ZERO),
         owner: 0,
