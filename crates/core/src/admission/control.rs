@@ -227,6 +227,7 @@ impl Control {
         let seen = SiteSeen {
             dt,
             in_flight: sum.in_flight,
+            throttled: self.throttled(table),
             useful: sum.useful,
             ended: sum.ended,
             utilization: sum.busy / sum.capacity,
@@ -262,6 +263,13 @@ impl Control {
                 _ => LimitBy::Downstream,
             };
         }
+    }
+
+    /// Requests of throttled classes that have an account of their own.
+    fn throttled(&self, table: &LoadTable) -> f64 {
+        let accounts = table.accounts();
+        let many = |server: &Server| accounts.in_flight(server.node) as f64;
+        self.servers.iter().map(many).sum()
     }
 
     /// A clock that front-ends have in common if they have words in common: the first server's.

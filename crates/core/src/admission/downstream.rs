@@ -10,15 +10,17 @@
 //! R           how many times longer than with room requests take, kind by kind ([`super::kinds`]);
 //!             where it is known, W stands for no more than R B', and for B stands B' = B * how much dearer
 //!             the mix is by now
+//! D = B (1 + k)                                  k throttled requests with an account of their own are at the servers
 //! long        answers take longer than half the SLO by inherent latency, see [`super::inherent_latency`]
 //! T           what a request takes that waits for no other, see there: B is no less, if long or while B
 //!             was never seen unloaded
 //! full        CPUs 90 % busy, or most requests in flight wait for them
-//! engage      CPUs not full, limits bind, and W > 2 B or, unless R < 1.5, in flight > 3 B X (or limits have
-//!             bound for 0.3 s and B was never seen unloaded); if long, W > 2 B for longer than B, whether
+//! engage      CPUs not full, limits bind, and W > 2 D or, unless R < 1.5, in flight > 3 D X (or limits have
+//!             bound for 0.3 s and B was never seen unloaded); if long, W > 2 D for longer than B, whether
 //!             limits bind or not
-//! cap         X * min(2 B, SLO / 2) in flight, X * 2 B if long; 20 ms down and 100 ms up
-//! disengage   CPUs full, or no limit binds and W < 1.2 B, or R < 1.2
+//! cap         X * min(2 D, SLO / 2) in flight, X * 2 D if long; 20 ms down and 100 ms up
+//! disengage   CPUs full, or no limit binds and W < 1.2 B, or R < 1.2, or W < 2 D and over two seconds less than 0.8
+//!             of the cap is in flight
 //! probe phase at multiples of half a second: a quarter of the cap for 8 W, 100 to 400 ms;
 //!             B = W in its last two thirds, at most three times what it was; then again after
 //!             0.25 s if B moved by more than a quarter, else at a multiple of 10 s
@@ -34,10 +36,19 @@
 //!
 //! A mix that becomes dearer raises W, and no overload is it: no kind takes longer than it did.
 //!
+//! In an overload the cap is in flight all the time, and W is what it allows. Where less is in flight all that come are
+//! served, and the cap makes some of them wait only since they come at the same moment by chance: every third, where a
+//! few at a time are enough.
+//!
+//! Throttled requests keep what is behind the servers full and all others slower than with room. Where it is shared
+//! fairly one of the others takes up to 1 + k times as long beside k of them, however few there are: held to twice B all others
+//! would end at one at a time.
+//!
 //! Inputs: requests in service and completions of the whole site, but for throttled ones with an account of their
 //! own ([`super::control`]), CPU, time.
 //!
-//! Failure case: both the CPUs and something behind them full at once is judged by the CPUs. One
+//! Failure case: beside throttled requests that do not use what is full it lets in 1 + k times as many. Both the CPUs
+//! and something behind them full at once is judged by the CPUs. One
 //! server alone with something slow behind it is the policy's affair.
 //!
 //! Source: the admission study, "Hidden bottleneck".
@@ -66,6 +77,9 @@ const CROWDED: f64 = 3.0;
 const SLOW_BY_KIND: f64 = 1.5;
 /// And lets go below this.
 pub(super) const WELL: f64 = 1.2;
+/// Or where so much of the cap is in flight at the most, over this time constant, seconds, and it would not engage.
+const CAP_USED_MAX: f64 = 0.8;
+const CAP_USED_TAU_S: f64 = 2.0;
 /// Time constants of the cap.
 const CAP_DOWN: f64 = 0.02;
 const CAP_UP: f64 = 0.1;
@@ -98,6 +112,8 @@ pub(super) struct SiteSeen {
     pub(super) dt: f64,
     /// Requests in flight.
     pub(super) in_flight: f64,
+    /// Beside these, throttled ones with an account of their own.
+    pub(super) throttled: f64,
     /// Those that wait neither for a CPU nor for a worker.
     pub(super) useful: f64,
     /// Requests that ended since the last tick.
@@ -120,6 +136,29 @@ pub(super) struct SiteSeen {
     /// mix takes with room, seconds; none if that is not known.
     pub(super) slowdown: Option<f64>,
     pub(super) mix: Option<f64>,
+}
+
+/// How much of the cap is in flight while it holds requests back, but for probe phases.
+#[derive(Clone, Copy, Debug, Default)]
+struct CapUsed {
+    /// Of the last seconds, fading: time, time of requests in flight, time of the cap.
+    time: f64,
+    present: f64,
+    cap: f64,
+}
+
+impl CapUsed {
+    fn add(&mut self, dt: f64, in_flight: f64, cap: f64) {
+        let kept = 1.0 - weight(dt, CAP_USED_TAU_S);
+        self.time = self.time * kept + dt;
+        self.present = self.present * kept + in_flight * dt;
+        self.cap = self.cap * kept + cap * dt;
+    }
+
+    /// Whether the cap holds back none but those that come at the same moment by chance.
+    fn is_met(&self) -> bool {
+        self.time >= KNOWN * CAP_USED_TAU_S && self.present < CAP_USED_MAX * self.cap
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +185,8 @@ pub(super) struct Downstream {
     ended: f64,
     busy: f64,
     present: f64,
+    /// Time of throttled requests with an account of their own.
+    throttled: f64,
     /// Requests in flight now.
     in_flight: f64,
     base: Option<f64>,
@@ -160,6 +201,7 @@ pub(super) struct Downstream {
     slow: f64,
     engaged: bool,
     cap: f64,
+    used: CapUsed,
     /// How dear the mix is.
     mix: Option<f64>,
     /// No request is served faster than this, seconds: what one takes that waits for no other, while nothing
@@ -181,6 +223,7 @@ impl Default for Downstream {
             ended: 0.0,
             busy: 0.0,
             present: 0.0,
+            throttled: 0.0,
             in_flight: 0.0,
             base: None,
             base_mix: None,
@@ -190,6 +233,7 @@ impl Default for Downstream {
             slow: 0.0,
             engaged: false,
             cap: f64::INFINITY,
+            used: CapUsed::default(),
             mix: None,
             alone: 0.0,
             probe: None,
@@ -241,6 +285,15 @@ impl Downstream {
         }
     }
 
+    /// How many times longer a request may take beside throttled ones, which share what is behind the servers with it,
+    /// whatever is held back.
+    fn beside_throttled(&self) -> f64 {
+        match self.time > 0.0 {
+            true => 1.0 + self.throttled / self.time,
+            false => 1.0,
+        }
+    }
+
     /// Whether requests wait for the CPUs, over the last moments: because those are full, or, under
     /// a quota of less than one, held back.
     fn is_full(&self) -> bool {
@@ -286,6 +339,7 @@ impl Downstream {
         self.ended = self.ended * kept + seen.ended;
         self.busy = self.busy * kept + seen.utilization * seen.dt;
         self.present = self.present * kept + seen.in_flight * seen.dt;
+        self.throttled = self.throttled * kept + seen.throttled * seen.dt;
         self.in_flight = seen.in_flight;
         if let Some(probe) = &mut self.probe {
             // The first third is for what was let in before it.
@@ -378,11 +432,15 @@ impl Downstream {
         let (residence, Some(base)) = self.by_kinds(seen.slowdown, seen.mix) else {
             return;
         };
+        let shared = base * self.beside_throttled();
         let full = self.is_full();
         if self.engaged {
             let settled = self.after_probe >= LASTING;
             let unhurt = seen.slowdown.is_some_and(|slowdown| slowdown < WELL);
-            let well = settled && (unhurt || !seen.binds && residence < WELL * base);
+            let fast = !seen.binds && residence < WELL * base;
+            self.used.add(seen.dt, seen.in_flight, self.cap);
+            let met = residence < SLOW * shared && self.used.is_met();
+            let well = settled && (unhurt || fast || met);
             self.engaged = !(full || well);
             return;
         }
@@ -392,7 +450,7 @@ impl Downstream {
         if early || held_off {
             return;
         }
-        let slow = residence > SLOW * base;
+        let slow = residence > SLOW * shared;
         self.slow = if slow { self.slow + seen.dt } else { 0.0 };
         if seen.inherently_long {
             // While the load grows, fewer end than will: their time seems longer for as long as it is.
@@ -404,7 +462,7 @@ impl Downstream {
         let unhurt = seen
             .slowdown
             .is_some_and(|slowdown| slowdown < SLOW_BY_KIND);
-        let crowded = seen.in_flight > CROWDED * base * self.completions();
+        let crowded = seen.in_flight > CROWDED * shared * self.completions();
         let unknown = !self.unloaded && self.tight >= LASTING;
         if !full && seen.binds && (slow || !unhurt && (crowded || unknown)) {
             self.begin(seen, now);
@@ -413,6 +471,7 @@ impl Downstream {
 
     fn begin(&mut self, seen: &SiteSeen, now: Timestamp) {
         self.engaged = true;
+        self.used = CapUsed::default();
         self.cap = seen.limits.min(seen.in_flight.max(1.0));
         // A front-end that has found out of late knows.
         self.next_probe = self.next_probe.max(next(now, PROBE_GRID));
@@ -422,6 +481,7 @@ impl Downstream {
         let (_, Some(base)) = self.by_kinds(seen.slowdown, seen.mix) else {
             return;
         };
+        let base = base * self.beside_throttled();
         let time = match seen.inherently_long {
             true => SLOW * base,
             false => (SLOW * base).min(SLO_PART * seen.slo),
@@ -470,202 +530,4 @@ fn next(now: Timestamp, grid: Duration) -> Timestamp {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A millisecond at a site of which nothing is known yet, with limits that bind.
-    const COLD: SiteSeen = SiteSeen {
-        dt: 0.001,
-        in_flight: 0.0,
-        useful: 0.0,
-        ended: 0.4,
-        utilization: 0.1,
-        binds: true,
-        limits: 1000.0,
-        slo: 0.5,
-        inherently_long: false,
-        alone: 0.0,
-        together: false,
-        slowdown: None,
-        mix: None,
-    };
-
-    /// A site whose servers idle before a database that does `channels` things at once, each in
-    /// `service` seconds: closed by the limit, offered more than it can do.
-    struct Database {
-        downstream: Downstream,
-        now: Timestamp,
-        in_flight: f64,
-        channels: f64,
-        service: f64,
-    }
-
-    impl Database {
-        fn new(channels: f64, service: f64) -> Self {
-            Self {
-                downstream: Downstream::default(),
-                now: Timestamp::from_millis(1000),
-                in_flight: 0.0,
-                channels,
-                service,
-            }
-        }
-
-        /// So many milliseconds at this rate of arrivals; the cap at the end.
-        fn run(&mut self, millis: u32, offered: f64) -> Option<f64> {
-            let limits = 400.0_f64;
-            let mut cap = None;
-            for _ in 0..millis {
-                let dt = COLD.dt;
-                self.now = self.now + Duration::from_millis(1);
-                let ended =
-                    (self.in_flight.min(self.channels) / self.service * dt).min(self.in_flight);
-                self.in_flight -= ended;
-                let most = cap.unwrap_or(limits).min(limits);
-                let wanted = self.in_flight + offered * dt;
-                let binds = wanted > most;
-                self.in_flight = wanted.min(most.max(self.in_flight));
-                let seen = SiteSeen {
-                    in_flight: self.in_flight,
-                    useful: self.in_flight,
-                    ended,
-                    utilization: 0.2,
-                    binds,
-                    limits,
-                    ..COLD
-                };
-                cap = self.downstream.on_tick(&seen, self.now);
-            }
-            cap
-        }
-    }
-
-    #[test]
-    fn an_overloaded_database_gets_twice_what_it_can_do_at_once() {
-        // 20 at once in 20 ms: 1000 a second.
-        let mut database = Database::new(20.0, 0.02);
-        assert_eq!(database.run(2000, 600.0), None, "below its capacity");
-        let base = database.downstream.base().unwrap();
-        assert!((0.015..0.025).contains(&base), "{base}");
-        database.run(4000, 2000.0);
-        let (engaged, _) = database.downstream.state();
-        assert!(engaged);
-        let cap = database.downstream.cap;
-        assert!((20.0..=60.0).contains(&cap), "{cap}");
-        database.run(4000, 300.0);
-        assert_eq!(database.downstream.state(), (false, false), "it lets go");
-    }
-
-    #[test]
-    fn a_cold_start_in_overload_finds_the_base_by_probe_phases() {
-        let mut database = Database::new(20.0, 0.02);
-        database.run(6000, 3000.0);
-        let base = database.downstream.base().unwrap();
-        assert!((0.015..0.04).contains(&base), "{base}");
-        assert!(
-            database.downstream.cap < 90.0,
-            "{}",
-            database.downstream.cap
-        );
-    }
-
-    #[test]
-    fn full_cpus_are_not_its_affair() {
-        let mut downstream = Downstream::default();
-        let mut now = Timestamp::from_millis(1000);
-        for _ in 0..3000 {
-            now = now + Duration::from_millis(1);
-            let seen = SiteSeen {
-                in_flight: 40.0,
-                useful: 32.0,
-                ended: 3.2,
-                utilization: 0.99,
-                limits: 40.0,
-                ..COLD
-            };
-            assert_eq!(downstream.on_tick(&seen, now), None);
-        }
-    }
-
-    #[test]
-    fn a_burst_takes_no_longer_than_is_known() {
-        let mut downstream = Downstream::default();
-        let mut now = Timestamp::from_millis(1000);
-        let mut run = |millis: u32, in_flight: f64, ended: f64| {
-            for _ in 0..millis {
-                now = now + Duration::from_millis(1);
-                let seen = SiteSeen {
-                    in_flight,
-                    useful: in_flight,
-                    ended,
-                    utilization: 1.0,
-                    limits: 9.0,
-                    ..COLD
-                };
-                downstream.on_tick(&seen, now);
-            }
-            downstream.sojourn()
-        };
-        // Nine requests of 100 ms after a second without any: none has ended yet.
-        run(100, 9.0, 0.0);
-        run(1000, 0.0, 0.0);
-        let sojourn = run(60, 9.0, 0.0);
-        assert!((0.04..=0.07).contains(&sojourn), "{sojourn}");
-        // Nine at a time that go on and on: 90 end each second.
-        let sojourn = run(1000, 9.0, 0.09);
-        assert!((sojourn - 0.1).abs() < 0.01, "{sojourn}");
-    }
-
-    /// Limits that bind from the start, at a site whose requests in service are ever more: whether it
-    /// engages within a second.
-    fn engages(seen: &SiteSeen, in_flight: impl Fn(f64) -> f64) -> bool {
-        let mut downstream = Downstream::default();
-        let mut now = Timestamp::from_millis(1000);
-        (1..1000).any(|millis| {
-            now = now + Duration::from_millis(1);
-            let in_flight = in_flight(f64::from(millis) * 1e-3);
-            let seen = SiteSeen {
-                in_flight,
-                useful: in_flight,
-                ..*seen
-            };
-            downstream.on_tick(&seen, now);
-            downstream.state().0
-        })
-    }
-
-    #[test]
-    fn what_was_never_unloaded_is_no_overload_while_no_kind_is_slower() {
-        assert!(engages(&COLD, |_| 20.0));
-        let quick = SiteSeen {
-            slowdown: Some(1.05),
-            mix: Some(0.005),
-            ..COLD
-        };
-        assert!(!engages(&quick, |_| 20.0));
-    }
-
-    #[test]
-    fn long_polls_that_gather_take_no_longer_than_one_alone() {
-        // Four hundred more of them a second, which rest after half a second.
-        let gather = |seconds: f64| 2.0 + 400.0 * seconds.min(0.5);
-        let long_polls = SiteSeen {
-            inherently_long: true,
-            ..COLD
-        };
-        assert!(engages(&long_polls, gather));
-        let known = SiteSeen {
-            alone: 0.3,
-            ..long_polls
-        };
-        assert!(!engages(&known, gather));
-    }
-
-    #[test]
-    fn probe_phases_begin_on_the_grid() {
-        let at = Timestamp::from_millis;
-        assert_eq!(next(at(1001), PROBE_GRID), at(1500));
-        assert_eq!(next(at(1500), PROBE_GRID), at(1500));
-        assert_eq!(next(at(1501), PROBE_LATER), at(10_000));
-    }
-}
+mod tests;

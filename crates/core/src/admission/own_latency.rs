@@ -77,6 +77,7 @@ impl OwnLatency {
             mix: None,
             dt,
             in_flight,
+            throttled: 0.0,
             useful: in_flight,
             ended,
             utilization: 0.0,
