@@ -21,7 +21,9 @@
 //! release   calm, none held for 30 s
 //!
 //! try       pressed, no sure one is left to set, no other trial undecided (`trials`): the one with the greatest
-//!             share, 10 % and more, of those that are suspected or fill the resource as far as lives tell; as `set`
+//!             share, 10 % and more, of those that are suspected or fill the resource as far as lives tell;
+//!             while 10 % of the others are held back also of those that are named with less confidence than `set` takes;
+//!             as `set`
 //! acquit    of trials: still pressed, 5 s at the least without what was at the servers before, pain > 0.8 x what it was, none else to try: release, not
 //!             again soon
 //! resort    while nothing that is known helps, for 15 s: acquitted classes are tried again, and others that are long in flight
@@ -127,8 +129,14 @@ pub struct Culprit<'a> {
 }
 
 impl Culprit<'_> {
-    /// Whether too little is known for anything but a trial.
-    fn is_worth_a_trial(&self) -> bool {
+    /// Whether too little is known for anything but a trial: there is nothing but lives to go by, or it is named with
+    /// less confidence than it takes.
+    fn is_worth_a_trial(&self, config: &AutoConfig) -> bool {
+        self.confidence < Some(config.confidence)
+    }
+
+    /// Whether there is nothing but lives to go by.
+    fn is_merely_suspected(&self) -> bool {
         matches!(self.confidence, None | Some(Confidence::FromOccupancy))
     }
 }
@@ -375,6 +383,11 @@ impl Pressure<'_> {
         self.usage >= USAGE_HELD && self.others.held_back >= HELD_BACK
     }
 
+    /// Whether so many of them are held back that each second counts.
+    fn holds_many_back(&self) -> bool {
+        self.holds_back() && self.others.held_back >= trials::MANY_HELD_BACK
+    }
+
     /// Whether admission holds the culprit back, and others are slower all the same.
     fn is_crowded(&self, by: &Culprit<'_>) -> bool {
         let slow = self.usage >= USAGE_HELD && self.others.slowed >= SLOWED;
@@ -452,8 +465,11 @@ fn next<'a, 'p>(
     let may_try = config.trials && config.holds && !undecided;
     let wanted = culprits.iter().filter_map(|culprit| {
         let sure = culprit.confidence >= Some(config.confidence);
-        let try_it = may_try && culprit.is_worth_a_trial() && culprit.share >= TRIAL_SHARE;
-        let pressed = pressure(culprit.resource).is_some_and(|it| match config.holds {
+        let pressure = pressure(culprit.resource);
+        let severe = pressure.is_some_and(|it| it.holds_many_back());
+        let unsure = culprit.is_worth_a_trial(config) && (severe || culprit.is_merely_suspected());
+        let try_it = may_try && unsure && culprit.share >= TRIAL_SHARE;
+        let pressed = pressure.is_some_and(|it| match config.holds {
             true => it.is_pressed() || sure && it.is_crowded(culprit),
             false => it.holds_back(),
         });

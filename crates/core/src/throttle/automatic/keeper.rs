@@ -290,7 +290,7 @@ impl Automatic {
     /// Whether a class that was tried in vain not long ago is accused by what trials are for.
     fn is_acquitted(&self, it: &Culprit<'_>) -> bool {
         let acquitted = self.acquitted.get(it.class);
-        it.is_worth_a_trial() && acquitted.is_some_and(|it| it.again != Again::Now)
+        it.is_worth_a_trial(&self.bounds) && acquitted.is_some_and(|it| it.again != Again::Now)
     }
 
     /// A class was tried and released.

@@ -224,6 +224,7 @@ pub(super) fn let_go<'a>(
 mod tests {
     use super::super::{Others, steps};
     use super::*;
+    use crate::culprits::Confidence;
 
     const NOW: Timestamp = Timestamp::from_millis(1_000_000);
     const WELL: (f64, f64) = (0.5, 0.0);
@@ -308,6 +309,20 @@ mod tests {
         };
         let next = |seconds| tried(&done(few, &suspects, &[trials(seconds)]));
         assert_eq!((next(4), next(5)), (None, Some("b")));
+    }
+
+    #[test]
+    fn a_class_that_is_named_with_too_little_confidence_is_tried_while_many_others_are_held_back() {
+        for confidence in [Confidence::Ambiguous, Confidence::Likely] {
+            let named = Culprit {
+                confidence: Some(confidence),
+                ..suspect("a", 0.4)
+            };
+            let next = |others| tried(&done(others, &[named], &[])).is_some();
+            assert!(next(REFUSED), "{confidence:?}");
+            assert!(!next((0.4, 0.099)), "{confidence:?}");
+            assert!(!next((1.5, 0.0)), "{confidence:?}: late, but let in");
+        }
     }
 
     #[test]
