@@ -26,6 +26,7 @@
 //!             as `set`
 //! acquit    of trials: still pressed, 5 s at the least without what was at the servers before, pain > 0.8 x what it was, none else to try: release, not
 //!             again soon
+//! no dearer of trials: others are well, and the class takes no longer at the servers than they do: release, not again soon
 //! resort    while nothing that is known helps, for 15 s: acquitted classes are tried again, and others that are long in flight
 //!             (`last_resort`)
 //! let go    a trial that helped beside others, when others are well: one after the other (`trials`)
@@ -200,6 +201,8 @@ pub struct Standing<'a> {
     pub halved_at: Option<Timestamp>,
     /// How its requests go on.
     pub passing: Passing,
+    /// What one of them takes at the servers over what one of the others does, if both are known.
+    pub dearer: Option<f64>,
 }
 
 impl Standing<'_> {
@@ -231,6 +234,7 @@ impl<'a> Standing<'a> {
             before: None,
             halved_at: None,
             passing: Passing::default(),
+            dearer: None,
         }
     }
 }
@@ -255,6 +259,8 @@ pub enum WhyReleased {
     Acquitted,
     /// It was a trial, and others do as well without it.
     Spared,
+    /// It was a trial, and its requests take no longer than others do.
+    NoDearer,
     /// Its site or its resource is out of the cluster.
     Gone,
     /// Its resource has had no figures for a while.
@@ -521,6 +527,10 @@ fn change<'a>(
         from: standing.limit,
         pain,
     };
+    if trials::is_no_dearer(standing, pressure, now) {
+        let why = WhyReleased::NoDearer;
+        return Some(Step::Release { class, why });
+    }
     let sorted_out = letting_go != LettingGo::NotDue && !pressure.is_pressed();
     if pressure.is_calm() && !sorted_out {
         return ease(standing, pressure, before, now);

@@ -35,6 +35,8 @@ const ACT_EVERY: Duration = Duration::from_secs(1);
 /// Part of the SLO from which on a request that waits for room is held back.
 const HELD_BACK: f64 = 0.1;
 /// Most requests that throttles hold.
+/// Requests of which the median tells what one takes.
+const TOOK_MIN: usize = 10;
 const HELD_MAX: usize = 100_000;
 
 const SITE: SiteId = SiteId(0);
@@ -414,6 +416,13 @@ impl Front {
         )
     }
 
+    /// What one of these classes takes at the servers, seconds: the median of the last ones.
+    fn took(&self, classes: impl Fn(usize) -> bool) -> Option<f64> {
+        let late = self.late.iter().filter(|it| classes(it.0));
+        let mut took: Vec<_> = late.filter_map(|it| it.2.map(|it| it.1 - it.0)).collect();
+        (took.len() >= TOOK_MIN).then(|| quantile(&mut took, 0.5))?
+    }
+
     fn act(&mut self, now: Timestamp) {
         while self.late.front().is_some_and(|it| it.1 < now - WINDOW) {
             self.late.pop_front();
@@ -430,11 +439,12 @@ impl Front {
         let mut but: Vec<&str> = flagged.map(|it| it.class).collect();
         but.extend(automatic.classes());
         let (latency, held_back) = self.fared(now, |it| !but.contains(&&*self.names[it]));
-        let levels = self.names.iter().zip(&self.levels);
+        let levels = self.names.iter().zip(&self.levels).enumerate();
         let present: Vec<_> = levels
-            .map(|(class, in_flight)| Present {
+            .map(|(number, (class, in_flight))| Present {
                 class,
                 in_flight: *in_flight,
+                took: self.took(|it| it == number),
             })
             .collect();
         let heard = Heard {
@@ -443,6 +453,7 @@ impl Front {
             resources: &self.usage(now),
             latency,
             held_back,
+            took: self.took(|it| !but.contains(&&*self.names[it])),
         };
         let throttles: Vec<_> = self.throttles.all().collect();
         let done = automatic.look(&heard, &throttles, now);

@@ -90,6 +90,7 @@ fn provoked(seed: u64) -> (Loop, Timestamp) {
             capacity: prng.below(5) as f64,
         });
         let heard = Heard {
+            took: None,
             culprits: &accused,
             resources: &resources[..prng.below(3)],
             latency: (prng.below(4) > 0).then(|| prng.below(500) as f64 / 100.0),
@@ -120,6 +121,7 @@ fn every_order_ends_with_calm_or_with_the_figures_of_its_resource() {
             for _ in 0..61 {
                 now = now + Duration::from_secs(1);
                 let heard = Heard {
+                    took: None,
                     culprits: &[],
                     resources,
                     latency: Some(0.1),

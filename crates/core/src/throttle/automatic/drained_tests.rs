@@ -58,6 +58,7 @@ impl Trial {
 
 /// A full database, before which others wait.
 const FULL: Heard<'static> = Heard {
+    took: None,
     culprits: &[],
     resources: &[UsedPart {
         resource: "db",
@@ -128,6 +129,7 @@ fn a_class_that_is_not_accused_any_more_has_drained_when_as_few_are_in_flight_as
     let ends = (1..100).find(|second| {
         let present = Present {
             class: CLASS,
+            took: None,
             in_flight: if *second < 30 { 40.0 } else { 1.0 },
         };
         let heard = Heard {
@@ -151,6 +153,7 @@ fn a_trial_is_compared_with_the_worst_until_its_class_has_drained() {
                 latency: Some(if *second < 20 { worst } else { 4.0 }),
                 present: &[Present {
                     class: CLASS,
+                    took: None,
                     in_flight: if *second < 20 { 40.0 } else { 1.0 },
                 }],
                 ..FULL
@@ -162,4 +165,49 @@ fn a_trial_is_compared_with_the_worst_until_its_class_has_drained() {
     };
     assert_eq!(ends(4.0), Some(25));
     assert_eq!(ends(5.5), None, "it helps");
+}
+
+/// Slowing any class helps where there are too many of all. What takes no longer than others do is let go, and is not tried
+/// again by any rule, although others are refused as soon as it is let in.
+#[test]
+fn a_class_that_is_no_dearer_than_others_is_not_tried_again_soon() {
+    let said = |took: f64| {
+        let mut trial = Trial::new();
+        let mut said: Vec<String> = Vec::new();
+        for second in 1..=120 {
+            let standing: Vec<_> = trial.throttles.all().collect();
+            let suspect = Culprit {
+                class: CLASS,
+                resource: "db",
+                share: 0.9,
+                confidence: None,
+                presumed: false,
+                in_flight: 1.0,
+                held_back: 0.0,
+            };
+            let heard = Heard {
+                culprits: &[suspect],
+                latency: Some(0.9),
+                held_back: if standing.is_empty() { 0.5 } else { 0.0 },
+                took: Some(0.010),
+                present: &[Present {
+                    class: CLASS,
+                    in_flight: 1.0,
+                    took: Some(took),
+                }],
+                ..FULL
+            };
+            for done in trial.automatic.look(&heard, &standing, at(second)) {
+                if done.limits.is_none() {
+                    trial.throttles.release(CLASS).unwrap();
+                }
+                said.push(done.text);
+            }
+        }
+        said
+    };
+    let no_dearer =
+        format!("{CLASS}: not throttled any more, its requests take no longer than others do");
+    assert_eq!(said(0.0149), [no_dearer]);
+    assert_eq!(said(0.0151), [""; 0], "it is kept");
 }

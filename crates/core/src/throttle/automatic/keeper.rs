@@ -57,6 +57,8 @@ pub struct Present<'a> {
     pub class: &'a str,
     /// Its requests in flight, on average.
     pub in_flight: f64,
+    /// What one of them takes there: the median of the last seconds; none if there were too few.
+    pub took: Option<f64>,
 }
 
 /// What is heard at a look.
@@ -71,6 +73,8 @@ pub struct Heard<'a> {
     pub latency: Option<f64>,
     /// Part of them that was refused, or waited for long.
     pub held_back: f64,
+    /// What one of them takes at the servers, seconds: the median of the last seconds; none if there were too few.
+    pub took: Option<f64>,
     /// What classes have at the servers, also those that are not accused.
     pub present: &'a [Present<'a>],
 }
@@ -104,6 +108,7 @@ struct Own {
     /// Requests in flight at the last look, if that was known.
     in_flight: Option<f64>,
     passing: Passing,
+    dearer: Option<f64>,
     /// The pain when it was set, as long as it is a trial.
     trial: Option<f64>,
     eased: Option<Eased>,
@@ -130,6 +135,8 @@ struct Acquitted {
 enum Again {
     /// Not before it is forgotten.
     No,
+    /// Nor as a last resort: it was no dearer than others.
+    NorAsALastResort,
     /// As soon as another class is tried.
     WithAnother,
     /// Now.
@@ -263,6 +270,7 @@ impl Automatic {
     fn counts(&self, it: &Culprit<'_>, tried: Tried, now: Timestamp) -> bool {
         let harmful = self.is_left_alone(it, now);
         match tried {
+            _ if self.is_no_dearer(it) => false,
             Tried::NoMore => !it.presumed && !self.is_acquitted(it) && !harmful,
             Tried::Acquitted => !harmful,
             Tried::All => true,
@@ -293,12 +301,22 @@ impl Automatic {
         it.is_worth_a_trial(&self.bounds) && acquitted.is_some_and(|it| it.again != Again::Now)
     }
 
+    /// Whether it was found to be no dearer than others not long ago, where nothing sure accuses it.
+    fn is_no_dearer(&self, it: &Culprit<'_>) -> bool {
+        let acquitted = self.acquitted.get(it.class);
+        it.is_worth_a_trial(&self.bounds)
+            && acquitted.is_some_and(|it| it.again == Again::NorAsALastResort)
+    }
+
     /// A class was tried and released.
     fn acquit(&mut self, class: &str, why: WhyReleased, now: Timestamp) {
         let first = !self.acquitted.contains_key(class);
-        let again = match why == WhyReleased::Acquitted && first {
-            true => Again::WithAnother,
-            false => Again::No,
+        let again = if why == WhyReleased::NoDearer {
+            Again::NorAsALastResort
+        } else if why == WhyReleased::Acquitted && first {
+            Again::WithAnother
+        } else {
+            Again::No
         };
         let acquitted = Acquitted { at: now, again };
         self.acquitted.insert(class.into(), acquitted);
@@ -342,6 +360,8 @@ impl Automatic {
             own.passed = set.counters.passed;
             let accused = heard.culprits.iter().filter(|it| it.class == class);
             let present = heard.present.iter().filter(|it| it.class == class);
+            let took = present.clone().find_map(|it| it.took).zip(heard.took);
+            own.dearer = took.map(|(own, others)| own / others.max(1e-6));
             let present = present.map(|it| it.in_flight);
             let in_flight = present.chain(accused.clone().map(|it| it.in_flight));
             own.in_flight = in_flight.reduce(f64::max);
@@ -426,7 +446,10 @@ impl Automatic {
 
     fn release(&mut self, class: &str, why: WhyReleased, now: Timestamp) -> Done {
         self.own.remove(class);
-        if matches!(why, WhyReleased::Acquitted | WhyReleased::Spared) {
+        if matches!(
+            why,
+            WhyReleased::Acquitted | WhyReleased::Spared | WhyReleased::NoDearer
+        ) {
             self.acquit(class, why, now);
         }
         if why == WhyReleased::Harmful {
@@ -439,6 +462,7 @@ impl Automatic {
             WhyReleased::Cleared => "nobody accuses it any more, and it holds nobody",
             WhyReleased::Acquitted => "that made no difference",
             WhyReleased::Spared => "others do as well without it",
+            WhyReleased::NoDearer => "its requests take no longer than others do",
             WhyReleased::Gone => "its site or its resource is out of the cluster",
             WhyReleased::Unknown => "its resource has no figures any more",
             WhyReleased::Harmful => "others wait longer for it",
@@ -474,6 +498,7 @@ impl Own {
             passed_before: 0,
             in_flight: Some(in_flight),
             passing: Passing::default(),
+            dearer: None,
             trial,
             eased: None,
             relapses: 0,
@@ -535,6 +560,7 @@ impl Own {
             before: self.before,
             halved_at: self.halved_at,
             passing: self.passing,
+            dearer: self.dearer,
         }
     }
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! stuck     for 15 s  10 % of the others are held back, use >= 0.7;  or  late, use >= 0.9
 //! open      for 5 s then: classes are tried that were acquitted, and those that are only presumed, since they are long in
-//!           flight for what they are; from the second round on also those that were left alone
+//!           flight for what they are; from the second round on also those that were left alone; never those that were
+//!           found no dearer than others
 //! again     20 s after the last round, 40, 80, 160 and 300 s; from the start once others were well for 60 s
 //! ```
 //!

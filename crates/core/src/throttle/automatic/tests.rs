@@ -586,6 +586,7 @@ fn a_class_that_was_tried_in_vain_is_tried_once_more_beside_a_new_suspect() {
             culprits: &suspects,
             resources: &[used],
             latency: Some(0.4),
+            took: None,
             // Well for a moment: else the last resort would be due before the end.
             held_back: if second == 14 { 0.0 } else { 0.3 },
             present: &[],

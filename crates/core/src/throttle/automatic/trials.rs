@@ -13,6 +13,8 @@
 //! let go    a trial that helped beside another throttle of the resource, while no class would be slowed for others: the
 //!           one that was taken back least often, with the least share, at twice as many each 2 s, or when 20 have passed (twice as long after each time
 //!           that was taken back);  spared when none of its requests has waited for 5 s
+//! no dearer after a trial that helped, 5 s after it has drained: half of its requests take less than 1.5 x what half of
+//!           the others take at the servers: it is one of too many, and goes free
 //! kept      requests wait, and fewer than 1.6 times as many pass in a second
 //!           as with half as many at a time
 //! ```
@@ -27,7 +29,9 @@
 //! wait behind it, so a trial that is judged before is in vain, whatever the class does.
 //!
 //! Inputs: throttles, shares, pressure, a clock. Failure case: more culprits than there are throttles; then a round may
-//! be in vain. Servers that answer the latest first, where requests of before are left when one that came later has ended. Others that do better by chance within a round make innocents wait until they are let go.
+//! be in vain. Servers that answer the latest first, where requests of before are left when one that came later has ended. Others that do better by chance within a round make innocents wait until they are let go. Where
+//! most of the others take long for something that is not full, a dear class looks no dearer, and is slowed only once it is
+//! named for sure.
 //!
 //! Source: adaptive group testing (Dorfman-1943); processor sharing.
 
@@ -49,6 +53,8 @@ const LET_GO: Duration = Duration::from_secs(2);
 /// class that does not use what is full, at least, with twice as many at a time.
 const PASSED_MIN: u64 = 20;
 const GAIN: f64 = 1.6;
+/// What one of a class takes at the servers over what one of the others does, below which it is no dearer.
+const DEARER: f64 = 1.5;
 
 /// How requests of a throttled class go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -109,6 +115,18 @@ pub(super) fn is_undecided(
         false => is_at_its_least(config, standing, now),
     };
     is_in_vain(standing, pain) && !had_its_time
+}
+
+/// Whether a trial has helped others by nothing but that fewer were let in: whichever class were slowed, others would do
+/// better. That can be seen only where none waits behind another.
+pub(super) fn is_no_dearer(
+    standing: &Standing<'_>,
+    pressure: &Pressure<'_>,
+    now: Timestamp,
+) -> bool {
+    let no_dearer = standing.dearer.is_some_and(|it| it < DEARER);
+    let seen = !pressure.is_pressed() && standing.drained_for(now) >= SETTLE;
+    standing.trial.is_some() && seen && no_dearer
 }
 
 /// Whether a class has been held as far as it may be for long enough to see what comes of it.
@@ -373,6 +391,32 @@ mod tests {
         };
         let both = [trial("a", 2), relapsed];
         assert_eq!(done(WELL, &suspects, &both), [eased("a", 1, WELL.0)]);
+    }
+
+    #[test]
+    fn a_class_that_takes_no_longer_than_others_do_goes_free_although_its_trial_helped() {
+        let free = [released("a", WhyReleased::NoDearer)];
+        let slowed = |dearer, seconds| Standing {
+            dearer,
+            ..trial("a", seconds)
+        };
+        let after = |others, slowed| done(others, &[suspect("a", 0.5)], &[slowed]);
+        assert_eq!(after(WELL, slowed(Some(1.49), 5)), free);
+        for (others, slowed) in [
+            (WELL, slowed(Some(1.5), 5)),
+            (WELL, slowed(None, 5)),
+            (WELL, slowed(Some(1.0), 4)),
+            // Where others still wait all take as long.
+            (REFUSED, slowed(Some(1.0), 4)),
+            ((0.4, 0.05), slowed(Some(1.0), 5)),
+        ] {
+            assert_ne!(after(others, slowed), free, "{slowed:?}");
+        }
+        let sure = Standing {
+            trial: None,
+            ..slowed(Some(1.0), 5)
+        };
+        assert_ne!(after(WELL, sure), free, "it was named for sure");
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub(super) struct OthersDo {
     pub(super) latency: Option<f64>,
     /// Part of them that was refused, or waited for long.
     pub(super) held_back: f64,
+    /// What one of them takes at the servers, seconds; none if there are too few.
+    pub(super) took: Option<f64>,
 }
 
 /// What it looks at.
@@ -55,6 +57,8 @@ pub(super) struct Scene<'a> {
     pub(super) others: OthersDo,
     /// What part of a class was held back, by its name.
     pub(super) held_back: &'a dyn Fn(&str) -> f64,
+    /// What one of a class takes at the servers, by its name.
+    pub(super) took: &'a dyn Fn(&str) -> Option<f64>,
 }
 
 /// What it did, for the operator.
@@ -168,6 +172,7 @@ impl Policy {
             pressed,
             others,
             held_back,
+            took,
         } = *scene;
         let given_up = self.give_up(throttling, now);
         let standing = throttling.all();
@@ -189,13 +194,14 @@ impl Policy {
                 capacity: it.capacity,
             })
             .collect();
-        let present = present(found, &orders);
+        let present = self.present(found, &orders, took);
         let heard = Heard {
             culprits: &culprits,
             present: &present,
             resources: &resources,
             latency: others.latency,
             held_back: others.held_back,
+            took: others.took,
         };
         let done = self.automatic.look(&heard, &standing, now);
         let done = done.into_iter();
@@ -286,6 +292,24 @@ impl Policy {
         given_up.collect()
     }
 
+    /// What each class has at the servers, by the names that orders have. What one takes counts for classes that are slowed.
+    fn present<'a>(
+        &self,
+        found: &[Finding],
+        orders: &'a [Option<String>],
+        took: &dyn Fn(&str) -> Option<f64>,
+    ) -> Vec<Present<'a>> {
+        let present = found.iter().zip(orders).filter_map(|(it, order)| {
+            let slowed = self.throttles(&it.class);
+            Some(Present {
+                class: order.as_deref()?,
+                in_flight: it.in_progress,
+                took: slowed.then(|| took(&it.class)).flatten(),
+            })
+        });
+        present.collect()
+    }
+
     /// What the order on a class is called: as it was set, or as it would be.
     fn order(&self, it: &Finding) -> Option<String> {
         let set = self.orders.get(&*it.class).map(String::as_str);
@@ -360,17 +384,6 @@ fn renamed(name: &mut String, own: &impl Fn(&str) -> Option<String>) -> bool {
         }
         None => false,
     }
-}
-
-/// What each class has at the servers, by the names that orders have.
-fn present<'a>(found: &[Finding], orders: &'a [Option<String>]) -> Vec<Present<'a>> {
-    let present = found.iter().zip(orders).filter_map(|(it, order)| {
-        Some(Present {
-            class: order.as_deref()?,
-            in_flight: it.in_progress,
-        })
-    });
-    present.collect()
 }
 
 #[cfg(test)]

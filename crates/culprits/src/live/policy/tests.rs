@@ -52,6 +52,7 @@ fn act(
         pressed,
         others,
         held_back,
+        took: &|class| (class == "GET /page").then_some(0.011),
     };
     policy.act(&scene, throttling, now)
 }
@@ -110,6 +111,7 @@ fn fare(latency: f64, held_back: f64, own: &'static dyn Fn(&str) -> f64) -> Fare
     let others = OthersDo {
         latency: Some(latency),
         held_back,
+        took: Some(0.010),
     };
     Fares {
         others,
@@ -172,6 +174,30 @@ fn a_class_that_is_only_suspected_is_tried_while_others_are_refused() {
     let said = act(&mut policy, &found, &full(), refused, &throttling, now);
     assert!(said[0].text.contains("on trial"), "{said:?}");
     assert_eq!(limit(&throttling, "GET /search?q"), Some(7));
+}
+
+#[test]
+fn a_class_on_trial_that_takes_no_longer_than_others_do_is_let_go() {
+    let released = |class: &str| {
+        let (mut policy, throttling) = (policy(), Throttling::new(10));
+        let found = [Finding {
+            suspected: Some(0.5),
+            in_progress: 1.0,
+            ..finding(class, None)
+        }];
+        let refused = fare(0.9, 0.3, &|_| 0.0);
+        let at = |seconds: u64| Timestamp::from_millis(100_000 + 1000 * seconds);
+        act(&mut policy, &found, &full(), refused, &throttling, at(0));
+        let well = others(0.9);
+        let said = act(&mut policy, &found, &full(), well, &throttling, at(5));
+        said.into_iter().next().map(|it| it.text)
+    };
+    let text = released("GET /page").unwrap();
+    assert!(
+        text.ends_with("its requests take no longer than others do"),
+        "{text}"
+    );
+    assert_eq!(released("GET /search"), None, "what it takes is not known");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! ```text
 //! seconds   = p95 of (wait for room + time at the server), of the site where that is worst
 //! held back = part that was refused, or waited for long,   of the site where that is worst
+//! took      = median of the time at the server
 //! ```
 //!
 //! It is looked at the last five seconds, and at what is in progress by its age. Failure case: a site with too few
@@ -20,6 +21,8 @@ use super::Requests;
 /// How far back it is looked how long requests take, and the least of them that tell.
 pub(super) const LATENCY_WINDOW: Duration = Duration::from_secs(5);
 const LATENCY_REQUESTS_MIN: usize = 20;
+/// The least of a class that tell what one takes at the servers.
+const TOOK_REQUESTS_MIN: usize = 10;
 /// Most requests that are looked at for it: the last ones.
 pub(super) const LATE_MAX: usize = 100_000;
 
@@ -47,6 +50,23 @@ impl Requests {
             self.late.pop_front();
         }
         self.late.push_back(Fared { class, at, took });
+    }
+
+    /// What requests of these classes take at the servers, seconds: the median of those that ended of late; none if there
+    /// are too few.
+    pub(in crate::live) fn take_at_servers(
+        &self,
+        of: &dyn Fn(&str) -> bool,
+        now: Timestamp,
+    ) -> Option<f64> {
+        let of: Vec<bool> = self.names().iter().map(|name| of(name)).collect();
+        let since = now - LATENCY_WINDOW;
+        let counts = |it: &&Fared| it.at >= since && of.get(it.class.index()) == Some(&true);
+        let late = self.late.iter().filter(counts);
+        let mut took: Vec<f64> = late
+            .filter_map(|it| it.took.map(|(waited, all)| all - waited))
+            .collect();
+        (took.len() >= TOOK_REQUESTS_MIN).then(|| quantile(&mut took, 0.5))?
     }
 
     /// How requests of classes but these fare, those in progress by their age; of the site where that is worst.

@@ -284,6 +284,9 @@ fn who_waits_for_room_or_is_refused_is_held_back() {
     let fare = requests.others_fare(&|_| false, 0.05, at(500));
     assert!((fare.seconds.unwrap() - 0.09).abs() < 1e-9, "{fare:?}");
     assert_eq!(fare.held_back, 0.25);
+    let at_servers = |name: &str| requests.take_at_servers(&|it| it == name, at(500));
+    assert!((at_servers("GET /fast").unwrap() - 0.01).abs() < 1e-9);
+    assert_eq!(at_servers("GET /slow"), None);
     let words = Words::of("GET", "/fast");
     for (many, target) in [(40, words), (80, Words::of("GET", "/slow"))] {
         for _ in 0..many {

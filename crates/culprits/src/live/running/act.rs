@@ -32,6 +32,7 @@ impl Running {
         let others = OthersDo {
             latency: fare.seconds.map(|seconds| seconds / slo),
             held_back: fare.held_back,
+            took: self.requests.take_at_servers(&|name| !but(name), now),
         };
         self.latency = others.latency.unwrap_or_default();
         if let Some(policy) = &mut self.policy {
@@ -41,11 +42,13 @@ impl Running {
                 let fare = requests.others_fare(&|name| name != class, HELD_BACK * slo, now);
                 fare.held_back
             };
+            let took = |class: &str| requests.take_at_servers(&|name| name == class, now);
             let scene = Scene {
                 found: &findings.all,
                 pressed: &pressed,
                 others,
                 held_back: &held_back,
+                took: &took,
             };
             for it in policy.act(&scene, &*self.throttles, now) {
                 self.log.event(it.event, &it.text);

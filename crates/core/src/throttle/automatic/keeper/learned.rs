@@ -172,6 +172,7 @@ fn recalled(
         passed_before: 0,
         in_flight: None,
         passing: Passing::default(),
+        dearer: None,
         trial: known.trial.filter(believed),
         eased: known.eased.filter(|it| believed(&it.pain) && it.from > 0),
         relapses: known.relapses.min(PATIENCE_MAX),
@@ -248,6 +249,7 @@ mod tests {
                 })
                 .collect();
             let heard = Heard {
+                took: None,
                 culprits: &culprits,
                 resources: &[UsedPart {
                     resource: "db",
