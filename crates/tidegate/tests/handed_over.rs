@@ -18,7 +18,8 @@ use rustix::net::{
 };
 use serde_json::{Value, json};
 use support::server::server;
-use support::{FrontEnd, Process, ask, eventually, folder, free_address, signal, tidegate};
+use support::upgrade::upgrade;
+use support::{FrontEnd, Process, ask, eventually, folder, free_address, tidegate};
 
 const SITE: &str = "[[site]]\nname = \"shop\"\n";
 const STATE: &str = "[state]\ndirectory = \"state\"\n";
@@ -82,28 +83,6 @@ fn states(all: &[(&str, &str)]) -> Vec<(String, String)> {
     let all = all.iter();
     all.map(|(name, it)| ((*name).to_owned(), (*it).to_owned()))
         .collect()
-}
-
-/// A process that has taken over; it ends with the test.
-struct Successor(u32);
-
-impl Drop for Successor {
-    fn drop(&mut self) {
-        if Path::new(&format!("/proc/{}", self.0)).exists() {
-            signal(self.0, "KILL");
-        }
-    }
-}
-
-/// Has the front-end replaced by a new process.
-fn upgrade(front_end: &mut FrontEnd) -> Successor {
-    let said = done(front_end, &["upgrade"]);
-    let process = said.split_whitespace().find_map(|word| {
-        let digits = word.trim_matches(|it: char| !it.is_ascii_digit());
-        digits.parse().ok()
-    });
-    assert_eq!(front_end.process.wait(), Some(0));
-    Successor(process.unwrap_or_else(|| panic!("no process in {said}")))
 }
 
 #[test]

@@ -7,12 +7,13 @@ mod support;
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use support::server::head;
-use support::{FrontEnd, eventually, folder, free_address, signal, tidegate};
+use support::upgrade::upgrade;
+use support::{FrontEnd, eventually, folder, free_address, tidegate};
 
 /// How long the slow server takes.
 const SLOW: Duration = Duration::from_millis(60);
@@ -99,6 +100,12 @@ impl Scene {
         self.folder.join("state/nodes.learned")
     }
 
+    /// Waits until the log has it.
+    #[track_caller]
+    fn says(&self, part: &str) {
+        eventually(part, || self.log().contains(part).then_some(()));
+    }
+
     fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("front-end.log")).unwrap()
     }
@@ -136,29 +143,6 @@ fn run(front_end: &FrontEnd, words: &[&str]) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// A process that has taken over; it ends with the test.
-struct Successor(u32);
-
-impl Drop for Successor {
-    fn drop(&mut self) {
-        // The test may have ended it.
-        if Path::new(&format!("/proc/{}", self.0)).exists() {
-            signal(self.0, "KILL");
-        }
-    }
-}
-
-/// Has the front-end replaced by a new process.
-fn upgrade(front_end: &mut FrontEnd) -> Successor {
-    let said = run(front_end, &["upgrade"]);
-    let process = said.split_whitespace().find_map(|word| {
-        let digits = word.trim_matches(|it: char| !it.is_ascii_digit());
-        digits.parse::<u32>().ok()
-    });
-    assert_eq!(front_end.process.wait(), Some(0));
-    Successor(process.unwrap_or_else(|| panic!("no process in {said}")))
-}
-
 #[test]
 fn an_upgrade_hands_over_which_nodes_are_slow_out_or_drained() {
     let scene = Scene::new("learned-upgrade");
@@ -183,7 +167,7 @@ fn an_upgrade_hands_over_which_nodes_are_slow_out_or_drained() {
     let slow = ask(&front_end, ASKED);
     assert!(slow <= FEW, "{slow} of {ASKED}: {}", scene.log());
     let said = "goes on with what was known of 4 nodes 0 s before; 1 of them get no requests";
-    assert!(scene.log().contains(said), "{}", scene.log());
+    scene.says(said);
 }
 
 #[test]
@@ -210,11 +194,7 @@ fn a_restart_goes_on_with_what_the_folder_has_and_begins_anew_without_it() {
         "a restart begins as configured"
     );
     let known = ask(&front_end, ASKED);
-    assert!(
-        scene
-            .log()
-            .contains("goes on with what was known of 4 nodes")
-    );
+    scene.says("goes on with what was known of 4 nodes");
     end(front_end);
     // Without the file, with a damaged one, and with one that is too old, all is learned anew.
     let at = kept.find("\"at\":").unwrap() + 5;
@@ -237,8 +217,9 @@ fn a_restart_goes_on_with_what_the_folder_has_and_begins_anew_without_it() {
         assert_eq!(health(&front_end, "gone"), "up");
         let anew = ask(&front_end, ASKED);
         assert!(anew > known, "{anew} {known}");
-        let log = scene.log();
-        assert!(said.is_none_or(|said| log.contains(said)), "{log}");
+        if let Some(said) = said {
+            scene.says(said);
+        }
         end(front_end);
     }
 }

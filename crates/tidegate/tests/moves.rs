@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use support::client::ask_for_ever;
 use support::server::server;
+use support::upgrade::upgrade;
 use support::{FrontEnd, eventually, folder, tidegate};
 use tidegate_core::record::{LoadRecord, Sources};
 use tidegate_remote::{RegionMemory, clock};
@@ -333,10 +334,9 @@ fn a_node_that_has_moved_warms_up() {
 
 #[test]
 fn nodes_that_have_moved_stay_over_an_upgrade() {
-    let scene = Scene::start("moves-upgrade", "", |_| None);
+    let mut scene = Scene::start("moves-upgrade", "", |_| None);
     assert!(scene.said(&["move", "b1", "shop"]).0);
-    let (done, text) = scene.said(&["upgrade"]);
-    assert!(done, "{text}");
+    let _successor = upgrade(&mut scene.front_end);
     assert_eq!(scene.serve("shop"), set(&["s1", "b1"]));
     // The new process knows where they are, and moves them on.
     eventually("it looks at moves", || {

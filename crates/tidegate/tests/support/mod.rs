@@ -5,6 +5,7 @@
 pub(crate) mod client;
 pub(crate) mod culprits;
 pub(crate) mod server;
+pub(crate) mod upgrade;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
