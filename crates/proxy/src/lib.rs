@@ -44,6 +44,7 @@ mod wire;
 mod worker;
 
 pub use base::TICK;
+pub use config::requests::RequestConfig;
 pub use config::site::{
     AnswerConfig, CustomBody, LimitStatus, PriorityConfig, Quota, SessionConfig, SessionSource,
     SiteConfig,
@@ -66,4 +67,4 @@ pub use record::stats::{
     Stats,
 };
 pub use sockets::{BACKLOG, ListenerSockets, PortSharing, Ports, is_own_fault, listen_first};
-pub use worker::{Shared, SiteSetter};
+pub use worker::{RequestSetter, Shared, SiteSetter};

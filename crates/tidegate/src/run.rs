@@ -57,14 +57,14 @@ use crate::driver::{Ask, Driver, DriverParts};
 use crate::failure::Failure;
 use crate::learned::{Gatherer, Keeper, Learned};
 use crate::moves;
-use crate::open_files;
 use crate::output::{self, Output};
 use crate::overrides_file::OverridesFile;
 use crate::peer_auth::{Identity, PeerGate, PeerKey};
 use crate::privilege::{self, Kept};
 use crate::probe;
 use crate::reads::{ReadNode, Reads, WantedReads};
-use crate::reload::{self, Begun, LiveCluster, Reach, Specs};
+use crate::reload::requests::{held_max, share_open_files};
+use crate::reload::{self, Begun, DrainTimes, LiveCluster, Reach, Specs};
 use crate::resources::Resources;
 use crate::signals::{Stop, listen};
 use crate::state::{self, StateFolder};
@@ -74,8 +74,7 @@ use crate::upgrade::{
 };
 
 use admin_socket::{AdminSocket, ListenerCopy};
-pub(crate) use settings::workers;
-use settings::{held_max, proxy_config, reader_options};
+use settings::{proxy_config, reader_options};
 
 /// How long a port is asked for that another process has: one that was asked to stop is about to give it up.
 const PORT_PATIENCE: Duration = Duration::from_secs(2);
@@ -111,7 +110,9 @@ pub(crate) fn run(
         sharing,
         patience: PORT_PATIENCE,
     };
-    share_open_files(&mut front_end, output);
+    if let Some(text) = share_open_files(&mut front_end) {
+        output.event("open_files", &text);
+    }
     let folder = state::of(&written.state, file.unwrap_or(Path::new("")));
     let folder = folder.unwrap_or_else(|why| {
         output.event("state", &why);
@@ -201,10 +202,7 @@ async fn serve(
     let operators = AdminSocket::open(admin.address, inherited, front_end.ports)?;
     // From here on nothing waits for the reader of our events.
     output::run_in_background();
-    let (delay, drain) = (
-        front_end.timeouts.drain_delay.value,
-        front_end.timeouts.drain.value,
-    );
+    let at_start = DrainTimes::of(&front_end.timeouts);
     let (peers, access) = exchange(&admin, front_end.culprits.as_ref())?;
     let (upgrades, is_successor) = (start.given.upgrades, start.given.is_successor);
     let mut front_end = front_end;
@@ -257,8 +255,10 @@ async fn serve(
         copy,
         closed,
         shares_sockets: succession.is_open(),
-        drain_delay: delay,
-        drain,
+        times: plane
+            .cluster
+            .as_ref()
+            .map_or(at_start, |it| it.drain_times()),
     };
     last.take(ending, stop, output).await
 }
@@ -292,8 +292,7 @@ struct LastSteps {
     closed: mpsc::Receiver<Infallible>,
     /// The process that it was to succeed has its sockets as well.
     shares_sockets: bool,
-    drain_delay: Duration,
-    drain: Duration,
+    times: DrainTimes,
 }
 
 impl LastSteps {
@@ -304,8 +303,7 @@ impl LastSteps {
             copy,
             mut closed,
             shares_sockets,
-            drain_delay,
-            drain,
+            times,
         } = self;
         let taken_over = match &ending {
             Ending::Asked if !shares_sockets => Vec::new(),
@@ -313,13 +311,13 @@ impl LastSteps {
             Ending::Succeeded(successor) => successor.taken_over.clone(),
         };
         let is_succeeded = matches!(ending, Ending::Succeeded(_));
-        let mut patience = drain;
+        let mut patience = times.drain;
         if is_succeeded {
             running.plane.is_succeeded.store(true, Ordering::Relaxed);
         } else {
             running.plane.draining.store(true, Ordering::Relaxed);
             notify::stopping();
-            if is_told_twice(drain_delay, &mut stop, output).await {
+            if is_told_twice(times.delay, &mut stop, output).await {
                 patience = Duration::ZERO;
             }
         }
@@ -416,29 +414,6 @@ async fn end(running: Running, drain: Duration, mut stop: Stop, output: Output) 
     drop(driver);
     drop(watch);
     output::flush();
-}
-
-/// Asks the system for as many open files as may be, and gives clients no more of them than leave enough for
-/// nodes and operators.
-fn share_open_files(front_end: &mut FrontEnd, output: Output) {
-    let connections = front_end.limits.connections.value as usize;
-    let limit = open_files::raise();
-    let shares = open_files::shares(open_files::Wanted {
-        limit,
-        workers: workers(&front_end.limits),
-        listeners: front_end.listeners.len(),
-        nodes: front_end.cluster.nodes.len() + front_end.resources.len(),
-        connections,
-    });
-    if limit < shares.enough {
-        let text = format!(
-            "the limit on open files is {limit}: at most {} client connections instead of {connections}; \
-             {} would do (ulimit -n, LimitNOFILE=)",
-            shares.connections, shares.enough
-        );
-        output.event("open_files", &text);
-    }
-    front_end.open_files = Some(shares);
 }
 
 /// Why there is no listening, and what could be done.
@@ -687,6 +662,7 @@ fn reach(
         driver: driver.overrides(),
         shared: Arc::clone(shared),
         sites: proxy.site_setter(),
+        requests: proxy.request_setter(),
         specs: Arc::clone(specs),
         resources: Arc::clone(resources),
         output,
@@ -721,8 +697,8 @@ fn shared(
         table: Arc::new(table),
         topology: Arc::new(ArcSwap::new(director.topology())),
         room_freed: Arc::default(),
-        throttles: Arc::new(Throttling::new(held_max(config))),
-        delay_experiments: Arc::new(DelayExperiments::new(held_max(config) / 2)),
+        throttles: Arc::new(Throttling::new(held_max(&config.limits))),
+        delay_experiments: Arc::new(DelayExperiments::new(held_max(&config.limits) / 2)),
         stats: Arc::new(Stats::new(config.workers, sites, nodes)),
     })
 }

@@ -4,120 +4,16 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use support::client::ask_for_ever;
+use support::scene::{Cluster, Scene, names};
 use support::server::server;
 use support::{FrontEnd, eventually, folder, tidegate};
-
-/// A cluster as a configuration has it.
-#[derive(Clone, Debug, Default)]
-struct Cluster {
-    /// Hosts by site.
-    sites: BTreeMap<&'static str, &'static str>,
-    /// Address and site by node.
-    nodes: BTreeMap<&'static str, (SocketAddr, &'static str)>,
-    /// What else is in the file.
-    more: String,
-}
-
-impl Cluster {
-    fn site(mut self, name: &'static str, host: &'static str) -> Self {
-        self.sites.insert(name, host);
-        self
-    }
-
-    fn node(mut self, name: &'static str, address: SocketAddr, site: &'static str) -> Self {
-        self.nodes.insert(name, (address, site));
-        self
-    }
-
-    fn more(mut self, text: &str) -> Self {
-        self.more = text.into();
-        self
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!("{}\n", self.more);
-        for (name, host) in &self.sites {
-            text.push_str(&format!(
-                "[[site]]\nname = \"{name}\"\nhosts = [\"{host}\"]\n"
-            ));
-        }
-        for (name, (address, site)) in &self.nodes {
-            text.push_str(&format!(
-                "[[node]]\nname = \"{name}\"\naddress = \"{address}\"\nsite = \"{site}\"\n"
-            ));
-        }
-        text
-    }
-}
-
-/// A front-end whose file changes.
-struct Scene {
-    folder: PathBuf,
-    front_end: FrontEnd,
-}
-
-impl Scene {
-    fn start(name: &str, cluster: &Cluster) -> Self {
-        let folder = folder(name);
-        let front_end = FrontEnd::start(&folder, &cluster.text());
-        Self { folder, front_end }
-    }
-
-    fn file(&self) -> PathBuf {
-        self.folder.join("tidegate.toml")
-    }
-
-    /// Writes the file anew; listener and admin stay.
-    fn write(&self, configuration: &str) {
-        let before = std::fs::read_to_string(self.file()).unwrap();
-        let end = &before[before.rfind("\n[admin]").unwrap()..];
-        let new = self.folder.join("new.toml");
-        std::fs::write(&new, format!("{configuration}{end}")).unwrap();
-        std::fs::rename(new, self.file()).unwrap();
-    }
-
-    fn command(&self, words: &[&str]) -> Output {
-        let admin = self.front_end.admin.to_string();
-        let mut command = tidegate();
-        command.args(words).args(["--admin", &admin]);
-        command.output().unwrap()
-    }
-
-    /// What `tidegate reload` prints.
-    fn reload(&self, words: &[&str]) -> String {
-        let done = self.command(&[&["reload"], words].concat());
-        let error = String::from_utf8(done.stderr).unwrap();
-        assert!(done.status.success(), "{error}");
-        String::from_utf8(done.stdout).unwrap()
-    }
-
-    /// Which servers answer that many requests for a host.
-    fn answers(&self, host: &str, requests: usize) -> BTreeMap<String, usize> {
-        let mut answers = BTreeMap::new();
-        for _ in 0..requests {
-            let answer = self.front_end.get(host, "/");
-            *answers.entry(answer.body).or_default() += 1;
-        }
-        answers
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.join("front-end.log")).unwrap()
-    }
-}
-
-fn names(answers: &BTreeMap<String, usize>) -> Vec<&str> {
-    answers.keys().map(String::as_str).collect()
-}
 
 #[test]
 fn nodes_and_sites_come_go_move_and_change_their_address_without_a_failed_request() {
@@ -255,13 +151,14 @@ fn a_dry_run_is_a_plan_and_what_needs_a_restart_is_named() {
     let scene = Scene::start("reload-dry-run", &cluster);
     let next = cluster
         .node("n2", b, "shop")
-        .more("[limits]\nconnections = 99\n[cluster]\nfront_ends = 2\n");
+        .more("[limits]\nworkers = 3\nconnections = 99\n[cluster]\nfront_ends = 2\n");
     scene.write(&next.text());
     let plan = scene.reload(&["--dry-run"]);
     let lines = [
         &format!("+ node n2 \"{b}\""),
         "~ [cluster]: front_ends = 1 -> 2",
-        "needs a restart:\n~ [limits]: connections = 7000 -> 99",
+        "~ [limits]: connections = 7000 -> 99",
+        "needs a restart:\n~ [limits]: workers = \"auto\" -> 3",
         "nothing was done: a dry run",
     ];
     for line in lines {

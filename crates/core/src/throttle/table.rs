@@ -94,6 +94,11 @@ impl Throttles {
         }
     }
 
+    /// So many are held at most from now on; those that are stay.
+    pub fn set_held_max(&mut self, held_max: usize) {
+        self.held_max = held_max;
+    }
+
     /// Throttles a class, or changes how it is throttled; held requests stay in order.
     ///
     /// # Errors

@@ -1,9 +1,10 @@
-//! What every part of a worker uses of it: the configuration, the clock, what is known of the cluster, and where it
+//! What every part of a worker uses of it: its settings, the clock, what is known of the cluster, and where it
 //! counts and logs. None of it knows of connections or requests.
 
 mod clock;
 mod cluster;
 mod drain;
+mod settings;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,16 +16,17 @@ pub use clock::TICK;
 pub(crate) use clock::{Clock, Ticks};
 pub(crate) use cluster::Cluster;
 pub(crate) use drain::Drain;
+pub(crate) use settings::Settings;
 
-use crate::config::ProxyConfig;
+use crate::config::requests::RequestConfig;
 use crate::record::WorkerRecord;
 use crate::record::stats::WorkerStats;
 use crate::wire::inflow::Scratch;
 
 /// See the module.
 pub(crate) struct WorkerBase {
-    pub(crate) config: Arc<ProxyConfig>,
-    pub(crate) ticks: Ticks,
+    /// What requests are served by from now on; those of a connection are its own.
+    pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) cluster: Cluster,
     pub(crate) record: WorkerRecord,
@@ -33,15 +35,19 @@ pub(crate) struct WorkerBase {
 }
 
 impl WorkerBase {
-    pub(crate) fn new(config: Arc<ProxyConfig>, cluster: Cluster, record: WorkerRecord) -> Self {
+    pub(crate) fn new(
+        requests: Arc<RequestConfig>,
+        clock: fn() -> Timestamp,
+        cluster: Cluster,
+        record: WorkerRecord,
+    ) -> Self {
         Self {
-            ticks: Ticks::new(&config.timeouts, &config.limits),
-            clock: Clock::new(config.clock),
+            settings: Settings::new(requests),
+            clock: Clock::new(clock),
             cluster,
             record,
             drain: Drain::default(),
             scratch: Rc::default(),
-            config,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Settings of the data plane at its start. Plain values with defaults; parsing a file belongs
 //! elsewhere.
 
+pub(crate) mod requests;
 pub(crate) mod site;
 
 use std::net::{IpAddr, SocketAddr};
@@ -25,7 +26,7 @@ pub struct ListenerConfig {
 ///
 /// With the defaults the dearest connection there can be holds about 145 KiB (both bodies stuck behind a
 /// head of 16 KiB), so all of them together less than a gibibyte; an idle one holds 20 KiB.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Client connections, over all workers; one more is answered 503 and closed.
     pub connections: usize,
@@ -79,7 +80,7 @@ impl Default for Limits {
 }
 
 /// Time-outs. All but `connect` are kept to within [`TICK`](crate::TICK), never early.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// From the first byte of a request head to its end: 408. Also from accept to the first
     /// byte, which is closed without an answer.

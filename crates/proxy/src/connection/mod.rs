@@ -25,7 +25,7 @@ use tidegate_core::load::RestKind;
 use tidegate_core::picker::Resting;
 use tidegate_core::topology::NodeId;
 
-use crate::base::WorkerBase;
+use crate::base::{Settings, Ticks, WorkerBase};
 use crate::gate::place::Place;
 use crate::gate::throttle::Passed;
 use crate::record::reason::Reason;
@@ -75,6 +75,8 @@ enum Repose {
 /// See the module.
 pub(crate) struct ClientConnection {
     pub(crate) base: Rc<WorkerBase>,
+    /// What its present request is served by.
+    pub(crate) settings: Settings,
     pub(crate) client: IpAddr,
     /// The client's address as text.
     pub(crate) client_value: HeaderValue,
@@ -136,10 +138,12 @@ impl ClientConnection {
         let text = client.to_string();
         let client_value =
             HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"));
-        let due = Cell::new(base.due(base.ticks.client_head));
+        let settings = Settings::copy_of(&base.settings);
+        let due = Cell::new(base.due(settings.ticks().client_head));
         let moved = Cell::new(base.tick());
         Rc::new(Self {
             base,
+            settings,
             client,
             client_value,
             phase: Cell::new(Phase::Idle),
@@ -178,6 +182,11 @@ impl ClientConnection {
         self.client_value.to_str().unwrap_or_default()
     }
 
+    /// Time-outs of the present request.
+    pub(crate) fn ticks(&self) -> Ticks {
+        self.settings.ticks()
+    }
+
     // Phases and deadlines.
 
     pub(crate) fn phase(&self) -> Phase {
@@ -188,6 +197,12 @@ impl ClientConnection {
     pub(crate) fn enter(&self, phase: Phase, ticks: u64) {
         self.phase.set(phase);
         self.extend(ticks);
+    }
+
+    /// The present request is over: what there is of newer settings holds for the next.
+    pub(crate) fn enter_idle(&self) {
+        self.settings.follow(&self.base.settings);
+        self.enter(Phase::Idle, self.ticks().client_idle);
     }
 
     /// Gives the present phase so many ticks from now.
@@ -220,7 +235,7 @@ impl ClientConnection {
         if self.late.get() {
             return;
         }
-        let (idle, rate) = (base.ticks.body_idle, base.ticks.body_bytes);
+        let (idle, rate) = (self.ticks().body_idle, self.ticks().body_bytes);
         let mut allowance = self.allowance.get();
         match self.clients.get() {
             Some(left) => {
@@ -241,8 +256,8 @@ impl ClientConnection {
         if self.clients.get().is_none() {
             let base = &self.base;
             let left = self.due.get().saturating_sub(base.tick());
-            self.clients.set(Some(left.min(base.ticks.body_idle)));
-            let due = base.due(base.ticks.body_idle);
+            self.clients.set(Some(left.min(self.ticks().body_idle)));
+            let due = base.due(self.ticks().body_idle);
             self.due.set(due.min(self.ends.get()));
         }
     }
@@ -268,7 +283,7 @@ impl ClientConnection {
     /// Whether a late body is one that moves, but too slowly or for too long.
     pub(crate) fn is_slow(&self) -> bool {
         let still = self.base.tick().saturating_sub(self.moved.get());
-        still < self.base.ticks.body_idle
+        still < self.ticks().body_idle
     }
 
     /// Why a request is late that has no answer yet: which side has stood still.
@@ -358,7 +373,7 @@ impl ClientConnection {
 
     /// The throttle has let the present request on.
     pub(crate) fn take_place(&self, passed: Passed) {
-        let place = Place::new(passed, &self.base.ticks);
+        let place = Place::new(passed, &self.ticks());
         self.place.replace(Some(Box::new(place)));
     }
 
@@ -402,7 +417,7 @@ impl ClientConnection {
         match place.as_mut().map(|place| place.poll(context)) {
             None | Some(Poll::Ready(false)) => Poll::Ready(()),
             Some(Poll::Ready(true)) => {
-                let due = self.base.due(self.base.ticks.body_idle);
+                let due = self.base.due(self.ticks().body_idle);
                 self.due.set(due.min(self.ends.get()));
                 Poll::Ready(())
             }
@@ -448,7 +463,7 @@ impl ClientConnection {
         self.uploaded.set(0);
         self.upload_waits.set(false);
         self.abandon.set(Reason::ClientGone);
-        self.enter(Phase::Busy, self.base.ticks.response_head);
+        self.enter(Phase::Busy, self.ticks().response_head);
     }
 
     /// Whether the client reads interim responses.
@@ -495,7 +510,8 @@ impl ClientConnection {
     /// Bytes of a head have come.
     pub(crate) fn on_head_bytes(&self) {
         if self.phase.get() == Phase::Idle {
-            self.enter(Phase::Head, self.base.ticks.client_head);
+            self.settings.follow(&self.base.settings);
+            self.enter(Phase::Head, self.ticks().client_head);
         }
     }
 

@@ -60,7 +60,7 @@ pub(crate) fn send(
     request: Request<RequestBody>,
     traits: &RequestTraits,
 ) -> impl Future<Output = Sent> + use<> {
-    let ticks = &client.worker.base.ticks;
+    let ticks = client.connection.ticks();
     client
         .connection
         .extend(if client.connection.is_uploading() {
@@ -180,15 +180,16 @@ async fn attempt(
 async fn connect(client: &Client, key: UpstreamKey) -> Result<Box<Upstream>, Reason> {
     let worker = &client.worker;
     client.connection.suspend();
+    let timeouts = client.connection.settings.timeouts();
     let connecting = marking::connect(key.address, key.marks, worker.throttles.shared());
-    let connecting = tokio::time::timeout(worker.base.config.timeouts.connect, connecting);
+    let connecting = tokio::time::timeout(timeouts.connect, connecting);
     let stream = match connecting.await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) if is_own_fault(&error) => return Err(Reason::OutOfSockets),
         Ok(Err(_)) => return Err(Reason::ConnectFailed),
         Err(_) => return Err(Reason::ConnectTimeout),
     };
-    let probes = probes(worker.base.config.timeouts.keepalive);
+    let probes = probes(timeouts.keepalive);
     if SockRef::from(&stream).set_tcp_keepalive(&probes).is_err() {
         return Err(Reason::ConnectFailed);
     }

@@ -102,7 +102,7 @@ fn elsewhere(client: &Client, guard: &mut RequestGuard, reason: Reason) -> Resul
         return Err(reason);
     };
     state.tried.push(ticket.node);
-    if state.tries >= worker.base.config.limits.tries {
+    if state.tries >= client.connection.settings.limits().tries {
         return Err(reason);
     }
     worker.base.cluster.refresh();
@@ -131,7 +131,7 @@ pub(crate) fn leave(client: &Client, guard: &mut RequestGuard) -> Option<Failure
     let picker = worker.base.cluster.picker.borrow();
     let stranded = (picker.topology()).is_stranded(site, node, &state.tried);
     drop(picker);
-    if !stranded || state.tries >= worker.base.config.limits.tries {
+    if !stranded || state.tries >= client.connection.settings.limits().tries {
         return None;
     }
     let request = client.upstream.borrow().as_ref()?.awaited_request()?;

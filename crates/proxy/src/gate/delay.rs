@@ -49,7 +49,7 @@ pub struct DelayExperiments {
     running: AtomicBool,
     active: ArcSwapOption<ActiveExperiment>,
     /// Most requests that are delayed at once.
-    delayed_max: usize,
+    delayed_max: AtomicUsize,
     delayed_now: AtomicUsize,
     /// Of those that were not delayed, and of those that were.
     assigned: [AtomicU64; 2],
@@ -124,11 +124,16 @@ impl DelayExperiments {
         Self {
             running: AtomicBool::new(false),
             active: ArcSwapOption::empty(),
-            delayed_max,
+            delayed_max: AtomicUsize::new(delayed_max),
             delayed_now: AtomicUsize::new(0),
             assigned: Default::default(),
             left_out: AtomicU64::new(0),
         }
+    }
+
+    /// So many are delayed at most from now on.
+    pub fn set_delayed_max(&self, delayed_max: usize) {
+        self.delayed_max.store(delayed_max, Ordering::Relaxed);
     }
 
     /// From now on requests of the class are assigned, until the time is over or the result is
@@ -281,7 +286,9 @@ impl Delays {
         if !self.takes_part(&active, request, now) {
             return None;
         }
-        if delay_experiments.delayed_now.load(Ordering::Relaxed) >= delay_experiments.delayed_max {
+        if delay_experiments.delayed_now.load(Ordering::Relaxed)
+            >= delay_experiments.delayed_max.load(Ordering::Relaxed)
+        {
             delay_experiments.left_out.fetch_add(1, Ordering::Relaxed);
             return None;
         }

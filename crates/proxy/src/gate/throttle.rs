@@ -91,6 +91,11 @@ impl Throttling {
         }
     }
 
+    /// So many are held at most from now on; those that are stay.
+    pub fn set_held_max(&self, held_max: usize) {
+        self.table().throttles.set_held_max(held_max);
+    }
+
     /// Throttles a class from now on, or changes how it is throttled.
     ///
     /// # Errors
@@ -499,7 +504,7 @@ impl Passed {
     /// It stood still for its client at its place. Whether it may for longer.
     pub(crate) fn stand_still(&self, stood: Stood) -> bool {
         let Throttles { base, shared, .. } = &*self.throttles;
-        let idle = base.config.timeouts.throttled_idle;
+        let idle = base.settings.timeouts().throttled_idle;
         shared.stand_still(self.throttle, stood, idle, base.now())
     }
 

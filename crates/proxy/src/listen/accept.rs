@@ -29,8 +29,9 @@ use tokio::net::TcpStream;
 use super::clients::Clients;
 use super::linger::linger;
 use super::serve::serve;
+use crate::base::Settings;
 use crate::record::reason::Reason;
-use crate::sockets::{is_own_fault, stop_new};
+use crate::sockets::{is_own_fault, probes, stop_new};
 
 /// Pause after a failed accept: mostly too many open files, which others must close first.
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
@@ -44,6 +45,8 @@ const BATCH: usize = 64;
 /// asked of the stream whose form it has.
 pub(crate) struct Listener {
     stream: TcpStream,
+    /// The settings that its connections are probed by.
+    followed: Cell<Option<u64>>,
     /// A file that is given up when there is none for a connection that is to be refused.
     spare: Cell<Option<Socket>>,
 }
@@ -53,6 +56,7 @@ impl Listener {
     pub(crate) fn new(socket: Socket) -> io::Result<Self> {
         Ok(Self {
             spare: Cell::new(socket.try_clone().ok()),
+            followed: Cell::new(None),
             stream: TcpStream::from_std(socket.into())?,
         })
     }
@@ -82,6 +86,18 @@ impl Listener {
             }
             Ok(())
         })
+    }
+
+    /// Its connections are probed as the settings say, from now on.
+    fn follow(&self, settings: &Settings) {
+        let version = Some(settings.version());
+        if self.followed.get() != version {
+            let probes = probes(settings.timeouts().keepalive);
+            // One that fails is tried again with the next connection.
+            if self.socket().set_tcp_keepalive(&probes).is_ok() {
+                self.followed.set(version);
+            }
+        }
     }
 
     /// Keeps a spare file, if there is one again.
@@ -133,6 +149,7 @@ async fn accept_for_ever(clients: &Rc<Clients>, listener: &Listener) {
         // What may be wrong here shows at the accept.
         let readable = poll_fn(|context| listener.stream.poll_read_ready(context));
         readable.await.ok();
+        listener.follow(&clients.worker.base.settings);
         let accepted = match listener.accept(BATCH, on_accept(clients)) {
             Err(error) if is_own_fault(&error) && listener.free_file(clients) => {
                 let refuse = |socket, _| refuse(clients, socket, Reason::TooManyConnections);
@@ -193,14 +210,14 @@ fn refuse(clients: &Rc<Clients>, socket: Socket, reason: Reason) {
     // More is to come: the answer leaves with the end of the stream, in one segment.
     match rustix::net::send(&socket, &answer, SendFlags::MORE | SendFlags::NOSIGNAL) {
         Ok(sent) if sent == answer.len() => {
-            let until = base.due(base.ticks.linger);
+            let until = base.due(base.settings.ticks().linger);
             clients.lingering.borrow_mut().push(socket, until);
-            if clients.refused_now() > base.config.limits.lingering {
+            if clients.refused_now() > base.settings.limits().lingering {
                 clients.evict_lingering();
             }
         }
         // More than the socket takes at once.
-        Ok(sent) if clients.refused_now() < base.config.limits.lingering => {
+        Ok(sent) if clients.refused_now() < base.settings.limits().lingering => {
             refuse_slowly(clients, socket, answer.slice(sent..));
         }
         Ok(_) => {}
@@ -221,7 +238,7 @@ fn refuse_slowly(clients: &Rc<Clients>, socket: Socket, rest: Bytes) {
         linger(
             stream,
             Some(rest),
-            clients.worker.base.config.timeouts.linger,
+            clients.worker.base.settings.timeouts().linger,
         )
         .await;
         let slow = &clients.refused_slowly;

@@ -20,7 +20,9 @@ use crate::worker::{Worker, head_and_buffer_bytes};
 pub(crate) struct Clients {
     pub(crate) worker: Rc<Worker>,
     /// Makes connections to clients.
-    pub(super) builder: Builder,
+    pub(super) builder: RefCell<Builder>,
+    /// The settings that it was made by.
+    followed: Cell<u64>,
     pub(super) seats: Arc<Seats>,
     pub(super) lingering: RefCell<Lingering>,
     /// Refused connections that take their answer slowly, in tasks of their own.
@@ -44,7 +46,8 @@ struct Open {
 impl Clients {
     pub(crate) fn new(worker: Rc<Worker>, seats: Arc<Seats>) -> Rc<Self> {
         Rc::new(Self {
-            builder: builder(&worker.base.config.limits),
+            builder: RefCell::new(builder(&worker.base.settings.limits())),
+            followed: Cell::new(worker.base.settings.version()),
             worker,
             seats,
             lingering: RefCell::default(),
@@ -54,6 +57,15 @@ impl Clients {
             gate: RefCell::default(),
             wake_listeners: Notify::new(),
         })
+    }
+
+    /// The worker takes over what is newer, and connections that are made from now on.
+    pub(crate) fn follow(&self) {
+        self.worker.follow();
+        let settings = &self.worker.base.settings;
+        if self.followed.replace(settings.version()) != settings.version() {
+            self.builder.replace(builder(&settings.limits()));
+        }
     }
 
     /// Each of them.

@@ -181,7 +181,7 @@ impl ClientIo {
         match (polled, connection.phase()) {
             // The rest of a response is still going out.
             (Poll::Ready(Ok(1..)), Phase::Idle) => {
-                connection.extend(connection.base.ticks.client_idle);
+                connection.extend(connection.ticks().client_idle);
             }
             (Poll::Ready(Ok(written @ 1..)), Phase::Body) => {
                 connection.on_body_bytes(*written as u64)

@@ -51,9 +51,9 @@ pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, peer: SocketA
         let service = Rc::clone(&service);
         service_fn(move |request: Request<Incoming>| respond(&service, request))
     };
-    let mut served = clients.builder.serve_connection(io, answering);
+    let mut served = clients.builder.borrow().serve_connection(io, answering);
     let end = poll_fn(|context| poll(&client, &mut served, context)).await;
-    let limit = worker.base.config.timeouts.linger;
+    let limit = client.connection.settings.timeouts().linger;
     let connection = &client.connection;
     match end {
         End::Done(result) => {

@@ -18,6 +18,7 @@ use socket2::Socket;
 use tidegate_core::time::Timestamp;
 use tokio::sync::{mpsc, watch};
 
+use crate::config::requests::RequestConfig;
 use crate::config::site::SiteConfig;
 use crate::config::{LogFormat, ProxyConfig, ProxyThread};
 use crate::listen::Closer;
@@ -28,7 +29,7 @@ use crate::record::stats::{Snapshot, Stats};
 use crate::sockets::{ListenerSockets, adopt, listen_again, listen_first};
 use crate::worker::seats::AllSeats;
 use crate::worker::sites::SiteSettings;
-use crate::worker::{Shared, SiteSetter};
+use crate::worker::{RequestSetter, Shared, SiteSetter};
 use run::Command;
 use thread::{WorkerSeed, runtime};
 
@@ -90,6 +91,7 @@ const LOG_PATIENCE: Duration = Duration::from_secs(1);
 pub struct Proxy {
     addresses: Vec<SocketAddr>,
     sites: SiteSetter,
+    requests: RequestSetter,
     shared: Arc<Shared>,
     commands: watch::Sender<Command>,
     workers: Vec<JoinHandle<()>>,
@@ -141,6 +143,13 @@ impl Proxy {
         sites.resize_with(known, SiteConfig::default);
         let sites = Arc::new(ArcSwap::from_pointee(SiteSettings::new(sites)));
         let seats = Arc::new(AllSeats::new(&config.limits));
+        let requests = RequestConfig {
+            limits: config.limits,
+            timeouts: config.timeouts,
+            forwarded: std::mem::take(&mut config.forwarded),
+            node_header: config.node_header,
+        };
+        let requests = Arc::new(ArcSwap::from_pointee(requests));
         let config = Arc::new(config);
         let (commands, receiver) = watch::channel(Command::Run);
         let (alive, running) = channel();
@@ -148,6 +157,10 @@ impl Proxy {
         let mut proxy = Self {
             addresses,
             sites: SiteSetter::new(Arc::clone(&sites)),
+            requests: RequestSetter {
+                published: Arc::clone(&requests),
+                seats: Arc::clone(&seats),
+            },
             shared,
             commands,
             workers: Vec::with_capacity(count),
@@ -167,6 +180,7 @@ impl Proxy {
                 config: Arc::clone(&config),
                 shared: Arc::clone(&proxy.shared),
                 sites: Arc::clone(&sites),
+                requests: Arc::clone(&requests),
                 seats: Arc::clone(&seats),
                 index,
                 sender: proxy.writer.as_ref().and_then(Writer::sender),
@@ -215,6 +229,11 @@ impl Proxy {
     /// What changes the settings of its sites.
     pub fn site_setter(&self) -> SiteSetter {
         self.sites.clone()
+    }
+
+    /// What changes by what requests are served.
+    pub fn request_setter(&self) -> RequestSetter {
+        self.requests.clone()
     }
 
     /// Its listening sockets, for a successor. None once it drains.

@@ -201,6 +201,7 @@ mod tests {
                 config,
                 shared,
                 sites: Arc::new(ArcSwap::from_pointee(SiteSettings::new(Vec::new()))),
+                requests: Arc::default(),
                 seats,
                 index: 0,
                 observer: None,

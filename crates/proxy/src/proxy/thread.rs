@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use super::WorkerFailure;
 use super::run::{Command, Failed, run};
 use crate::config::ProxyConfig;
+use crate::config::requests::RequestConfig;
 use crate::listen::Clients;
 use crate::record::log::{Batch, Logger};
 use crate::record::observed::Observer;
@@ -31,6 +32,7 @@ pub(super) struct WorkerSeed {
     pub(super) config: Arc<ProxyConfig>,
     pub(super) shared: Arc<Shared>,
     pub(super) sites: Arc<ArcSwap<SiteSettings>>,
+    pub(super) requests: Arc<ArcSwap<RequestConfig>>,
     pub(super) seats: Arc<AllSeats>,
     pub(super) index: usize,
     pub(super) sender: Option<SyncSender<Batch>>,
@@ -77,6 +79,7 @@ impl WorkerSeed {
             config: Arc::clone(&self.config),
             shared: Arc::clone(&self.shared),
             sites: Arc::clone(&self.sites),
+            requests: Arc::clone(&self.requests),
             seats: Arc::clone(&self.seats),
             index: self.index,
             observer,

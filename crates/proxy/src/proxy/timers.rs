@@ -34,7 +34,7 @@ pub(super) async fn keep_time(clients: Rc<Clients>) {
         served_at = now;
         let tick = nanos(now.since(start)) / nanos(TICK);
         base.clock.on_tick(tick);
-        worker.follow();
+        clients.follow();
         let room = clients.on_tick(tick);
         if tick >= rescued_at + RESCUE_TICKS {
             rescued_at = tick;
@@ -53,7 +53,7 @@ pub(super) async fn keep_time(clients: Rc<Clients>) {
         clients.linger(tick);
         if tick >= swept_at + SWEEP_TICKS {
             swept_at = tick;
-            let oldest = tick.saturating_sub(base.ticks.upstream_idle);
+            let oldest = tick.saturating_sub(base.settings.ticks().upstream_idle);
             worker.pool.borrow_mut().sweep(oldest);
         }
         if tick >= flushed_at + FLUSH_TICKS {

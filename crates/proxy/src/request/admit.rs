@@ -61,7 +61,7 @@ pub(crate) fn admit(
     guard: &mut RequestGuard,
     request: &Request<Incoming>,
 ) -> Result<Admitted, Reason> {
-    let checked = head::check(request, &client.worker.base.config.limits)?;
+    let checked = head::check(request, &client.connection.settings.limits())?;
     let facts = checked.facts;
     if head::ends_here(request, &facts) {
         return Ok(Admitted::Ends);
@@ -206,13 +206,13 @@ fn enter(
 ) -> Result<Option<Wait>, Reason> {
     let (worker, connection) = (&client.worker, &client.connection);
     let base = &worker.base;
-    let limits = &base.config.limits;
     let facts = &checked.facts;
     if facts.chunked && connection.head_has_length() {
         return Err(Reason::LengthAndEncoding);
     }
     let length = request.body().size_hint().lower();
-    if limits.body_bytes.is_some_and(|most| length > most) {
+    let body_max = connection.settings.limits().body_bytes;
+    if body_max.is_some_and(|most| length > most) {
         return Err(Reason::BodyTooLarge);
     }
     // Counted before it is allowed: those that wait for a node's word are tunnels to be.
@@ -279,14 +279,14 @@ pub(crate) fn prepare(
     mut request: Request<Incoming>,
     facts: &HeadInfo,
 ) -> Result<Request<RequestBody>, Reason> {
-    let (config, connection) = (&client.worker.base.config, &client.connection);
+    let connection = &client.connection;
     let has_body = !request.body().is_end_stream();
     head::prepare(
         &mut request,
         facts,
         has_body,
         &Hop {
-            config: &config.forwarded,
+            config: &connection.settings.forwarded(),
             client: connection.client,
             client_value: &connection.client_value,
         },
@@ -305,6 +305,6 @@ pub(crate) fn prepare(
         });
         wanted
     });
-    let limit = config.limits.body_bytes;
+    let limit = connection.settings.limits().body_bytes;
     Ok(request.map(|incoming| RequestBody::new(incoming, connection, limit, wanted)))
 }

@@ -52,8 +52,9 @@ impl Client {
         if let Some(heads) = heads
             && self.connection.reads_interim()
         {
-            let via = self.worker.base.config.forwarded.via.as_deref();
-            interim::forward(&heads, via, &mut self.connection.interims.borrow_mut());
+            let forwarded = self.connection.settings.forwarded();
+            let mut interims = self.connection.interims.borrow_mut();
+            interim::forward(&heads, forwarded.via.as_deref(), &mut interims);
         }
     }
 

@@ -14,7 +14,6 @@ use tidegate_core::topology::NodeId;
 use super::client::Client;
 use super::state::{RequestState, micros_between};
 use crate::config::LogFormat;
-use crate::connection::Phase;
 use crate::record::log::Head;
 use crate::record::reason::Reason;
 use crate::refusal::Form;
@@ -191,9 +190,7 @@ impl RequestGuard {
         let worker = &client.worker;
         state.end(&client, worker, reason);
         client.connection.end_body();
-        client
-            .connection
-            .enter(Phase::Idle, worker.base.ticks.client_idle);
+        client.connection.enter_idle();
         client.put_spare(state);
     }
 }

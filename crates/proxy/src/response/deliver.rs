@@ -36,8 +36,13 @@ pub(crate) fn deliver(
     let worker = &client.worker;
     let (mut parts, incoming) = response.into_parts();
     let upgraded = parts.status == StatusCode::SWITCHING_PROTOCOLS;
-    let via = worker.base.config.forwarded.via.as_deref();
-    let prepared = head::prepare_response(&mut parts.headers, parts.status, parts.version, via);
+    let settings = &client.connection.settings;
+    let prepared = head::prepare_response(
+        &mut parts.headers,
+        parts.status,
+        parts.version,
+        settings.forwarded().via.as_deref(),
+    );
     let seen = match prepared {
         Ok(seen)
             if (!upgraded || is_asked_for(&mut guard, &parts.headers))
@@ -61,7 +66,7 @@ pub(crate) fn deliver(
     if seen.load_metrics {
         read_load(worker, &mut guard, &mut parts.headers);
     }
-    if worker.base.config.node_header {
+    if settings.names_node() {
         name_node(worker, &mut guard, &mut parts.headers);
     }
     parts.version = Version::HTTP_11;
@@ -74,16 +79,14 @@ pub(crate) fn deliver(
         guard.complete();
         ResponseBody::Empty
     } else {
+        client.connection.begin_body(settings.ticks().response_body);
         client
             .connection
-            .begin_body(worker.base.ticks.response_body);
-        client
-            .connection
-            .enter(Phase::Body, worker.base.ticks.body_idle);
+            .enter(Phase::Body, settings.ticks().body_idle);
         if let Some(node) = guard.node() {
             client
                 .connection
-                .rest_after(node, RestKind::Answered, worker.base.ticks.long_answer);
+                .rest_after(node, RestKind::Answered, settings.ticks().long_answer);
         }
         ResponseBody::Stream(ResponseStream::new(incoming, guard))
     };

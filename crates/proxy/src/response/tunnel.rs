@@ -69,7 +69,7 @@ impl Tunnel {
         stats.tunnels.add(1);
         client
             .connection
-            .enter(Phase::Tunnel, worker.base.ticks.tunnel_idle);
+            .enter(Phase::Tunnel, client.connection.ticks().tunnel_idle);
         let mut up = Pipe::new(&early);
         let mut down = Pipe::new(&self.early);
         let reason = poll_fn(|context| {
@@ -84,7 +84,9 @@ impl Tunnel {
             let sent = up.poll(&mut stream, &mut self.node, context);
             let received = down.poll(&mut self.node, &mut stream, context);
             if up.bytes + down.bytes > before {
-                client.connection.extend(worker.base.ticks.tunnel_idle);
+                client
+                    .connection
+                    .extend(client.connection.ticks().tunnel_idle);
             }
             match (sent, received) {
                 // A side that breaks a tunnel off ends it, and that is how tunnels usually end.

@@ -58,7 +58,7 @@ impl RequestBody {
             hold: wanted.map(|wanted| ExpectHold {
                 wanted,
                 at_latest: Box::pin(tokio::time::sleep(
-                    connection.base.config.timeouts.expect_continue,
+                    connection.settings.timeouts().expect_continue,
                 )),
             }),
             left: limit.unwrap_or(u64::MAX),
@@ -121,7 +121,7 @@ impl RequestStream {
             return Poll::Ready(None);
         };
         if let Some(trailers) = frame.trailers_mut() {
-            head::strip_trailers(trailers, &connection.base.config.forwarded);
+            head::strip_trailers(trailers, &connection.settings.forwarded());
         }
         if let Some(data) = frame.data_ref() {
             let bytes = data.len() as u64;
@@ -153,7 +153,7 @@ impl RequestStream {
         if self.connection.phase() == Phase::Busy {
             self.connection.end_body();
             self.connection
-                .extend(self.connection.base.ticks.response_head);
+                .extend(self.connection.ticks().response_head);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! never wait for each other.
 
 pub(crate) mod leavers;
+mod requests;
 pub(crate) mod seats;
 mod shared;
 pub(crate) mod sites;
@@ -16,6 +17,7 @@ use tidegate_core::picker::Picker;
 use tokio::net::TcpStream;
 
 use crate::base::{Cluster, WorkerBase};
+use crate::config::requests::RequestConfig;
 use crate::config::{FIELDS, Limits, ProxyConfig};
 use crate::gate::delay::Delays;
 use crate::gate::queue::Queue;
@@ -25,6 +27,7 @@ use crate::record::log::Logger;
 use crate::record::observed::Observer;
 use crate::upstream::{Pool, Upstream, UpstreamKey, UpstreamParts};
 use leavers::Leavers;
+pub use requests::RequestSetter;
 use seats::{AllSeats, Seats};
 pub use shared::Shared;
 pub use sites::SiteSetter;
@@ -48,7 +51,9 @@ pub(crate) struct Worker {
     pub(crate) tunnels: Arc<Seats>,
     pub(crate) leavers: Leavers,
     /// Makes connections to nodes.
-    builder: Builder,
+    builder: RefCell<Builder>,
+    /// What requests are to be served by.
+    requests: Arc<ArcSwap<RequestConfig>>,
     /// The version of the topology that is followed.
     followed: Cell<u64>,
 }
@@ -58,6 +63,7 @@ pub(crate) struct Parts {
     pub(crate) config: Arc<ProxyConfig>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) sites: Arc<ArcSwap<SiteSettings>>,
+    pub(crate) requests: Arc<ArcSwap<RequestConfig>>,
     pub(crate) seats: Arc<AllSeats>,
     /// The worker's number.
     pub(crate) index: usize,
@@ -71,6 +77,7 @@ impl Worker {
             config,
             shared,
             sites,
+            requests,
             seats,
             index,
             observer,
@@ -82,7 +89,12 @@ impl Worker {
         let stats = shared.stats.worker(index);
         let cluster = Cluster::new(topology, picker, Arc::clone(stats));
         let record = WorkerRecord::new(Arc::clone(stats), logger, &config.log, observer);
-        let base = Rc::new(WorkerBase::new(Arc::clone(&config), cluster, record));
+        let base = Rc::new(WorkerBase::new(
+            requests.load_full(),
+            config.clock,
+            cluster,
+            record,
+        ));
         Rc::new(Self {
             throttles: Throttles::new(Rc::clone(&base), Arc::clone(&shared.throttles)),
             delays: Delays::new(
@@ -93,10 +105,11 @@ impl Worker {
             queue: Queue::new(Rc::clone(&base), Arc::clone(&shared.room_freed)),
             pool: RefCell::new(Pool::default()),
             // Other numbers than the picker's.
-            sites: Sites::new(Rc::clone(&base), sites, !seed),
+            sites: Sites::new(Rc::clone(&base), sites, config.workers, !seed),
             tunnels: Arc::clone(&seats.tunnels),
             leavers: Leavers::default(),
-            builder: builder(&config.limits),
+            builder: RefCell::new(builder(&base.settings.limits())),
+            requests,
             followed: Cell::new(0),
             base,
         })
@@ -108,8 +121,9 @@ impl Worker {
         stream: TcpStream,
         key: UpstreamKey,
     ) -> Result<Box<Upstream>, hyper::Error> {
+        let builder = self.builder.borrow().clone();
         let parts = UpstreamParts {
-            builder: &self.builder,
+            builder: &builder,
             scratch: Rc::clone(&self.base.scratch),
             stats: Arc::clone(self.base.stats()),
         };
@@ -119,6 +133,9 @@ impl Worker {
     /// Takes over the newest topology and settings, and lets go of connections to nodes that have left or moved. Says so, when there is
     /// nothing left of them.
     pub(crate) fn follow(&self) {
+        if self.base.settings.follow_published(&self.requests) {
+            self.builder.replace(builder(&self.base.settings.limits()));
+        }
         self.base.cluster.refresh();
         self.sites.follow();
         let picker = self.base.cluster.picker.borrow();
@@ -126,14 +143,14 @@ impl Worker {
         if self.followed.replace(topology.version) != topology.version {
             self.pool.borrow_mut().keep(topology);
             self.leavers
-                .follow(topology, self.base.due(self.base.ticks.leaving));
+                .follow(topology, self.base.due(self.base.settings.ticks().leaving));
             self.base.stats().follow(topology.version);
         }
     }
 
     /// Keeps an upstream connection for the next request.
     pub(crate) fn park(&self, upstream: Box<Upstream>) {
-        let most = self.base.config.limits.pool_per_node;
+        let most = self.base.settings.limits().pool_per_node;
         let tick = self.base.tick();
         self.pool.borrow_mut().put(upstream, tick, most);
     }

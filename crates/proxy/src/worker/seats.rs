@@ -10,7 +10,7 @@ use crate::config::Limits;
 #[derive(Debug)]
 pub(crate) struct Seats {
     taken: AtomicUsize,
-    most: usize,
+    most: AtomicUsize,
 }
 
 /// All that workers share out.
@@ -27,6 +27,12 @@ impl AllSeats {
             tunnels: Seats::new(limits.tunnels),
         }
     }
+
+    /// These limits hold from now on.
+    pub(crate) fn set(&self, limits: &Limits) {
+        self.connections.set(limits.connections);
+        self.tunnels.set(limits.tunnels);
+    }
 }
 
 /// One of them.
@@ -37,13 +43,19 @@ impl Seats {
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             taken: AtomicUsize::new(0),
-            most,
+            most: AtomicUsize::new(most),
         })
+    }
+
+    /// So many from now on. What is taken stays.
+    pub(crate) fn set(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
     }
 
     /// A seat, if one is free.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Seat> {
-        let next = |taken: usize| (taken < self.most).then_some(taken + 1);
+        let most = self.most.load(Ordering::Relaxed);
+        let next = |taken: usize| (taken < most).then_some(taken + 1);
         // The count alone matters: nothing else is handed over with a seat.
         let taken = self
             .taken
@@ -80,6 +92,11 @@ mod tests {
             .collect();
         assert_eq!(taken.len(), SEATS);
         assert!(seats.take().is_none());
+        taken.pop();
+        assert!(seats.take().is_some());
+        seats.set(SEATS - 2);
+        taken.pop();
+        assert!(seats.take().is_none(), "as many are taken as there are now");
         taken.pop();
         assert!(seats.take().is_some());
     }

@@ -67,6 +67,8 @@ impl SiteSetter {
 pub(crate) struct Sites {
     base: Rc<WorkerBase>,
     published: Arc<ArcSwap<SiteSettings>>,
+    /// How many share what a site has.
+    workers: usize,
     seed: Cell<u64>,
     ready: RefCell<Ready>,
 }
@@ -83,6 +85,7 @@ impl Sites {
     pub(crate) fn new(
         base: Rc<WorkerBase>,
         published: Arc<ArcSwap<SiteSettings>>,
+        workers: usize,
         seed: u64,
     ) -> Self {
         let settings = published.load_full();
@@ -90,12 +93,16 @@ impl Sites {
         let ready = Ready {
             answers: Answers::new(configs, seed),
             priorities: priorities(configs),
-            budgets: configs.iter().map(|it| budget(it, &base)).collect(),
+            budgets: configs
+                .iter()
+                .map(|it| budget(it, workers, &base))
+                .collect(),
             settings,
         };
         Self {
             base,
             published,
+            workers,
             seed: Cell::new(seed),
             ready: RefCell::new(ready),
         }
@@ -113,7 +120,7 @@ impl Sites {
         let mut kept = before.into_iter().zip(&ready.settings.configs);
         let budgets = configs.iter().map(|config| match kept.next() {
             Some((budget, was)) if was.retry == config.retry => budget,
-            Some(_) | None => budget(config, &self.base),
+            Some(_) | None => budget(config, self.workers, &self.base),
         });
         let budgets = budgets.collect();
         self.seed.set(self.seed.get().wrapping_add(1));
@@ -227,7 +234,7 @@ fn priorities(configs: &[SiteConfig]) -> Vec<PriorityRules> {
 }
 
 /// A site's retry budget, of which a worker has its part.
-fn budget(site: &SiteConfig, base: &WorkerBase) -> RetryBudget {
-    let part = site.retry.share(base.config.workers);
+fn budget(site: &SiteConfig, workers: usize, base: &WorkerBase) -> RetryBudget {
+    let part = site.retry.share(workers);
     RetryBudget::new(part, base.now())
 }

@@ -10,7 +10,7 @@ use super::machine::{Machine, PortRange, Tracked};
 use crate::config::{Config, FrontEnd, NodeRead};
 use crate::open_files::{self, Wanted};
 use crate::privilege::{Kept, user_number};
-use crate::run::workers;
+use crate::reload::requests::workers;
 
 /// Fewer clients than this at once are hardly meant.
 const CONNECTIONS_MIN: usize = 100;

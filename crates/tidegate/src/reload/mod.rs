@@ -15,6 +15,7 @@ mod first;
 mod node_file;
 mod operators;
 mod plan;
+pub(crate) mod requests;
 mod wanted;
 pub(crate) mod watch;
 
@@ -27,12 +28,12 @@ use arc_swap::ArcSwap;
 use tidegate_core::throttle::SetBy;
 use tidegate_core::topology::discovered::Announced;
 use tidegate_core::topology::{ClusterChange, SiteSpec};
-use tidegate_proxy::{Shared, SiteSetter};
+use tidegate_proxy::{RequestConfig, RequestSetter, Shared, SiteSetter};
 use tidegate_remote::clock;
 use tokio::sync::{Mutex, Semaphore, watch as channel};
 use tokio::time::timeout;
 
-use crate::config::file::{ConfigFile, ReloadName};
+use crate::config::file::{ConfigFile, ReloadName, TimeoutsFile};
 use crate::config::throttle::Throttled;
 use crate::config::{Config, ConfigError, FrontEnd, Movable, NodeRead, NodeSource, Secrets};
 use crate::driver::{ChangeFailure, Overrides};
@@ -43,6 +44,7 @@ use crate::state::StateFolder;
 use node_file::NodeFile;
 pub(crate) use operators::NodeEdit;
 use plan::Plan;
+use requests::{held_max, request_config, share_open_files};
 pub(crate) use wanted::OtherNodes;
 use wanted::{Wanted, WholeCluster, gone};
 
@@ -192,6 +194,25 @@ impl Begun {
     }
 }
 
+/// How a front-end ends that is asked to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DrainTimes {
+    /// From the signal until nothing new is accepted.
+    pub(crate) delay: Duration,
+    /// From then on until what is in flight is cut off.
+    pub(crate) drain: Duration,
+}
+
+impl DrainTimes {
+    /// Those of a file.
+    pub(crate) fn of(timeouts: &TimeoutsFile) -> Self {
+        Self {
+            delay: timeouts.drain_delay.value,
+            drain: timeouts.drain.value,
+        }
+    }
+}
+
 /// What it changes, in a running front-end.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
@@ -201,6 +222,8 @@ pub(crate) struct Reach {
     pub(crate) shared: Arc<Shared>,
     /// Settings of sites.
     pub(crate) sites: SiteSetter,
+    /// What requests are served by.
+    pub(crate) requests: RequestSetter,
     /// Sites as views show them.
     pub(crate) specs: Specs,
     /// Nodes that are resources alone.
@@ -226,6 +249,7 @@ pub(crate) struct LiveCluster {
     /// The nodes in it that serve another site than the file says.
     moved: Arc<ArcSwap<MovedNodes>>,
     sources: channel::Sender<Vec<NodeSource>>,
+    drain_times: ArcSwap<DrainTimes>,
 }
 
 impl LiveCluster {
@@ -237,6 +261,7 @@ impl LiveCluster {
         let mut begun = begun;
         Self {
             sources: channel::Sender::new(begun.wanted.sources.clone()),
+            drain_times: ArcSwap::from_pointee(DrainTimes::of(&begun.file.timeouts)),
             path: begun.path.clone(),
             is_watched: begun.file.process.reload.value == ReloadName::Watch,
             reach,
@@ -257,6 +282,11 @@ impl LiveCluster {
     /// What became of reloads.
     pub(crate) fn stats(&self) -> &ReloadStats {
         &self.stats
+    }
+
+    /// How the front-end ends when it is asked to now.
+    pub(crate) fn drain_times(&self) -> DrainTimes {
+        **self.drain_times.load()
     }
 
     /// Where more nodes come from, as that changes.
@@ -356,7 +386,8 @@ impl LiveCluster {
         let secrets = state.secrets.clone();
         let config = timeout(READ_MAX, self.read(path, secrets)).await;
         let config = config.unwrap_or(Err(ReloadError::Unread))?;
-        let front_end = config.front_end.ok_or(ReloadError::NoFrontEnd)?;
+        let mut front_end = config.front_end.ok_or(ReloadError::NoFrontEnd)?;
+        let few_files = share_open_files(&mut front_end);
         let mut next = Begun {
             path: self.path.clone(),
             wanted: Wanted::of(&config.file, &front_end),
@@ -374,6 +405,7 @@ impl LiveCluster {
             format!("{path} cannot be read any more by this process: what it held before goes on")
         }));
         notes.extend(unseen(&state, &next));
+        notes.extend(few_files);
         let mut reloaded = Reloaded {
             applied: false,
             changes,
@@ -387,6 +419,9 @@ impl LiveCluster {
         let (before, after) = (state.whole(), next.whole());
         let undone = self.change(&before.wanted, &after.wanted).await?;
         reloaded.notes.extend(undone);
+        self.serve_by(request_config(&front_end));
+        let drain_times = DrainTimes::of(&next.file.timeouts);
+        self.drain_times.store(Arc::new(drain_times));
         let (were, are) = (&before.wanted.throttles, &after.wanted.throttles);
         reloaded.notes.extend(self.throttle(were, are));
         reloaded.applied = true;
@@ -434,6 +469,17 @@ impl LiveCluster {
         Ok(unread
             .map(|why| format!("loads are read as before: {why}"))
             .collect())
+    }
+
+    /// Requests are served by this from their next one on.
+    fn serve_by(&self, config: RequestConfig) {
+        let Reach {
+            requests, shared, ..
+        } = &self.reach;
+        let held_max = held_max(&config.limits);
+        shared.throttles.set_held_max(held_max);
+        shared.delay_experiments.set_delayed_max(held_max / 2);
+        requests.set(config);
     }
 
     /// Throttles as the file wants it, but for what operators have set: theirs is the later word.

@@ -2,7 +2,7 @@
 //! needed for.
 //!
 //! ```text
-//! file in force ─┐            ┌─> changes   sites, nodes, sources, groups, throttles, keys, how often loads are read
+//! file in force ─┐            ┌─> changes   sites, nodes, sources, groups, throttles, keys, limits, time-outs, …
 //! file as it is ─┴─> compare ─┤
 //!                             └─> restart   all else: `tidegate upgrade` takes it over without losing a request
 //! ```
@@ -16,7 +16,19 @@ use crate::config::setting::{Encoded, Setting, inline};
 use crate::models::PlanLine;
 
 /// Tables that a running front-end takes over whole.
-const LIVE: [&str; 6] = ["site", "node", "discover", "dns", "group", "throttle"];
+const LIVE: [&str; 9] = [
+    "site",
+    "node",
+    "discover",
+    "dns",
+    "group",
+    "throttle",
+    "limits",
+    "timeouts",
+    "forwarded",
+];
+/// Keys of these that it does not.
+const FIXED_KEYS: [(&str, &str); 1] = [("limits", "workers")];
 /// Keys that it takes over of other tables.
 const LIVE_KEYS: [(&str, &str); 3] = [
     ("load", "key_file"),
@@ -97,8 +109,14 @@ impl Plan {
     }
 
     fn push(&mut self, table: &str, line: PlanLine) {
-        let by_key = |key: &String| LIVE_KEYS.contains(&(table, key));
-        let live = LIVE.contains(&table) || line.key.as_ref().is_some_and(by_key);
+        let is_one_of = |keys: &[(&str, &str)]| {
+            let key = line.key.as_deref();
+            key.is_some_and(|key| keys.contains(&(table, key)))
+        };
+        let live = match LIVE.contains(&table) {
+            true => !is_one_of(&FIXED_KEYS),
+            false => is_one_of(&LIVE_KEYS),
+        };
         match live {
             true => self.changes.push(line),
             false => self.restart.push(line),
@@ -233,16 +251,23 @@ mod tests {
 
     #[test]
     fn what_needs_a_new_process_is_named() {
-        let after = format!("{FILE}[limits]\nconnections = 9\n[load]\ninterval = \"2ms\"\n")
-            .replace("127.0.0.1:8080", "127.0.0.1:8081");
+        let after =
+            format!("{FILE}[limits]\nconnections = 9\nworkers = 3\n[load]\ninterval = \"2ms\"\n")
+                .replace("127.0.0.1:8080", "127.0.0.1:8081");
         let (changes, restart) = plan(&after);
-        assert_eq!(changes, ["~ [load]: interval = not set -> \"2ms\""]);
+        assert_eq!(
+            changes,
+            [
+                "~ [load]: interval = not set -> \"2ms\"",
+                "~ [limits]: connections = 7000 -> 9",
+            ]
+        );
         assert_eq!(
             restart,
             [
                 "+ listener 127.0.0.1:8081 \"127.0.0.1:8081\"",
                 "- listener 127.0.0.1:8080 \"127.0.0.1:8080\"",
-                "~ [limits]: connections = 7000 -> 9",
+                "~ [limits]: workers = \"auto\" -> 3",
             ]
         );
     }

@@ -1,0 +1,142 @@
+//! What requests are served by, as a worker has it now, and as one client connection has taken it over.
+//!
+//! ```text
+//! published ── worker: next tick ──> Settings ── connection: after an answer, or with the next head ──> Settings
+//! ```
+//!
+//! So a request sees one set from its head to its end, whatever is published meanwhile. What is read on each request's
+//! way is a plain copy; the versions alone are compared.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use super::clock::Ticks;
+use crate::config::requests::RequestConfig;
+use crate::config::{ForwardedConfig, Limits, Timeouts};
+
+/// See the module.
+pub(crate) struct Settings {
+    version: Cell<u64>,
+    config: RefCell<Arc<RequestConfig>>,
+    limits: Cell<Limits>,
+    ticks: Cell<Ticks>,
+    node_header: Cell<bool>,
+}
+
+impl Settings {
+    /// A worker's first.
+    pub(crate) fn new(config: Arc<RequestConfig>) -> Self {
+        Self {
+            version: Cell::new(0),
+            limits: Cell::new(config.limits),
+            ticks: Cell::new(Ticks::new(&config.timeouts, &config.limits)),
+            node_header: Cell::new(config.node_header),
+            config: RefCell::new(config),
+        }
+    }
+
+    /// A connection's first.
+    pub(crate) fn copy_of(worker: &Self) -> Self {
+        Self {
+            version: worker.version.clone(),
+            config: worker.config.clone(),
+            limits: worker.limits.clone(),
+            ticks: worker.ticks.clone(),
+            node_header: worker.node_header.clone(),
+        }
+    }
+
+    /// A worker takes over what is published. Whether that is newer.
+    pub(crate) fn follow_published(&self, published: &ArcSwap<RequestConfig>) -> bool {
+        let published = published.load();
+        let is_newer = !Arc::ptr_eq(&published, &self.config.borrow());
+        if is_newer {
+            self.take(Arc::clone(&published), self.version.get() + 1);
+        }
+        is_newer
+    }
+
+    /// A connection takes over what its worker has.
+    pub(crate) fn follow(&self, worker: &Self) {
+        if self.version.get() != worker.version.get() {
+            self.take(Arc::clone(&worker.config.borrow()), worker.version.get());
+        }
+    }
+
+    #[cold]
+    fn take(&self, config: Arc<RequestConfig>, version: u64) {
+        self.version.set(version);
+        self.limits.set(config.limits);
+        self.ticks.set(Ticks::new(&config.timeouts, &config.limits));
+        self.node_header.set(config.node_header);
+        self.config.replace(config);
+    }
+
+    /// Grows with each change.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.get()
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits.get()
+    }
+
+    /// Time-outs in ticks.
+    pub(crate) fn ticks(&self) -> Ticks {
+        self.ticks.get()
+    }
+
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.config.borrow().timeouts
+    }
+
+    pub(crate) fn names_node(&self) -> bool {
+        self.node_header.get()
+    }
+
+    /// What nodes learn about the client.
+    pub(crate) fn forwarded(&self) -> Ref<'_, ForwardedConfig> {
+        Ref::map(self.config.borrow(), |config| &config.forwarded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn config(tries: u32, body_idle_s: u64) -> Arc<RequestConfig> {
+        let mut config = RequestConfig::default();
+        config.limits.tries = tries;
+        config.timeouts.body_idle = Duration::from_secs(body_idle_s);
+        config.forwarded.via = Some(format!("gate-{tries}"));
+        config.node_header = tries > 3;
+        Arc::new(config)
+    }
+
+    fn seen(settings: &Settings) -> (u32, u64, Option<String>, bool) {
+        let via = settings.forwarded().via.clone();
+        let ticks = settings.ticks().body_idle;
+        (settings.limits().tries, ticks, via, settings.names_node())
+    }
+
+    #[test]
+    fn a_connection_keeps_its_set_until_it_follows() {
+        let published = ArcSwap::new(config(2, 1));
+        let worker = Settings::new(published.load_full());
+        let connection = Settings::copy_of(&worker);
+        let before = (2, 50, Some("gate-2".into()), false);
+        assert_eq!(seen(&connection), before);
+        assert!(!worker.follow_published(&published));
+        published.store(config(5, 2));
+        assert!(worker.follow_published(&published));
+        assert!(!worker.follow_published(&published), "once");
+        assert_eq!(seen(&connection), before);
+        connection.follow(&worker);
+        assert_eq!(seen(&connection), (5, 100, Some("gate-5".into()), true));
+        assert_eq!(seen(&connection), seen(&worker));
+    }
+}

@@ -1,0 +1,16 @@
+//! What requests are served by, whatever their site. It changes while the data plane runs.
+
+use super::{ForwardedConfig, Limits, Timeouts};
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestConfig {
+    /// Limits.
+    pub limits: Limits,
+    /// Time-outs.
+    pub timeouts: Timeouts,
+    /// What nodes learn about the client.
+    pub forwarded: ForwardedConfig,
+    /// Tell clients in `x-tidegate-node` which node answered: for debugging.
+    pub node_header: bool,
+}

@@ -1,0 +1,153 @@
+//! What else than the cluster changes by a reload: limits, time-outs, what nodes learn about clients.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod support;
+
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use support::scene::{Cluster, Scene};
+use support::server::{head, server};
+use support::{PATIENCE, eventually};
+
+/// How long a connection is looked at that is to be closed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A client that keeps its connection.
+struct Client {
+    stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let reader = BufReader::new(stream.try_clone().unwrap());
+        Self { stream, reader }
+    }
+
+    fn send(&mut self, target: &str) {
+        let request = format!("GET {target} HTTP/1.1\r\nhost: any\r\n\r\n");
+        self.stream.write_all(request.as_bytes()).unwrap();
+    }
+
+    /// The head of the answer, in lower case.
+    fn answer(&mut self) -> String {
+        let head = head(&mut self.reader).unwrap().to_ascii_lowercase();
+        let length = head
+            .lines()
+            .find_map(|it| it.strip_prefix("content-length: "));
+        let mut body = vec![0; length.unwrap().parse().unwrap()];
+        self.reader.read_exact(&mut body).unwrap();
+        head
+    }
+
+    fn ask(&mut self, target: &str) -> String {
+        self.send(target);
+        self.answer()
+    }
+}
+
+/// A server that answers `/held` only when the test says so; it hands the heads of all requests out.
+fn held_server() -> (SocketAddr, Receiver<String>, Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let ((heads, seen), (release, released)) = (channel(), channel());
+    let released = Arc::new(Mutex::new(released));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (heads, released) = (heads.clone(), Arc::clone(&released));
+            std::thread::spawn(move || {
+                let mut stream = stream.unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                while let Some(head) = head(&mut reader) {
+                    let is_held = head.starts_with("GET /held ");
+                    heads.send(head.to_ascii_lowercase()).unwrap();
+                    if is_held {
+                        released.lock().unwrap().recv().unwrap();
+                    }
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx";
+                    stream.write_all(answer).unwrap();
+                }
+            });
+        }
+    });
+    (address, seen, release)
+}
+
+#[test]
+fn a_request_sees_one_set_and_open_connections_the_new_one_from_their_next() {
+    let (address, seen, release) = held_server();
+    let cluster = Cluster::default()
+        .site("shop", "*")
+        .node("n1", address, "shop");
+    let scene = Scene::start("reload-forwarded", &cluster);
+    let mut held = Client::connect(scene.front_end.address);
+    held.send("/held");
+    assert!(!seen.recv().unwrap().contains("\r\nvia:"));
+    let more = "[forwarded]\nvia = \"gate\"\nx_forwarded = false\nnode_header = true\n";
+    scene.write(&cluster.more(more).text());
+    let plan = scene.reload(&[]);
+    assert!(
+        plan.contains("~ [forwarded]: via = not set -> \"gate\""),
+        "{plan}"
+    );
+    assert!(!plan.contains("needs a restart"), "{plan}");
+    eventually("requests are served by the new settings", || {
+        let answer = Client::connect(scene.front_end.address).ask("/");
+        let head = seen.recv().unwrap();
+        let is_new = head.contains("\r\nvia: 1.1 gate\r\n") && !head.contains("x-forwarded-for");
+        (is_new && answer.contains("\r\nx-tidegate-node: n1\r\n")).then_some(())
+    });
+    release.send(()).unwrap();
+    let answer = held.answer();
+    assert!(!answer.contains("\r\nvia:"), "half of a reload: {answer}");
+    assert!(!answer.contains("x-tidegate-node"), "{answer}");
+    let answer = held.ask("/");
+    assert!(answer.contains("\r\nvia: 1.1 gate\r\n"), "{answer}");
+    assert!(answer.contains("\r\nx-tidegate-node: n1\r\n"), "{answer}");
+}
+
+#[test]
+fn limits_and_time_outs_change_while_it_serves() {
+    let a = server("a");
+    let cluster = Cluster::default().site("shop", "*").node("n1", a, "shop");
+    let scene = Scene::start("reload-limits", &cluster);
+    let connect = || Client::connect(scene.front_end.address);
+    let long = format!("/{}", "x".repeat(3000));
+    let mut kept = connect();
+    assert!(kept.ask(&long).starts_with("http/1.1 200 "));
+    let reload = |more: &str| {
+        scene.write(&cluster.clone().more(more).text());
+        scene.reload(&[])
+    };
+    let plan = reload("[limits]\nconnections = 1\n");
+    assert!(
+        plan.contains("~ [limits]: connections = 7000 -> 1\n"),
+        "{plan}"
+    );
+    let refused = scene.front_end.get("any", "/");
+    assert_eq!(refused.status, 503, "one is open: {refused:?}");
+    assert!(kept.ask(&long).starts_with("http/1.1 200 "), "it stays");
+    let plan = reload("[limits]\nuri = \"1KiB\"\n[timeouts]\nclient_idle = \"50ms\"\n");
+    for line in [
+        "~ [limits]: uri = \"8KiB\" -> \"1KiB\"\n",
+        "~ [timeouts]: client_idle = \"1m\" -> \"50ms\"\n",
+    ] {
+        assert!(plan.contains(line), "{line}: {plan}");
+    }
+    eventually("the next request of the open connection", || {
+        kept.ask(&long).starts_with("http/1.1 414 ").then_some(())
+    });
+    eventually("an idle connection closes within its new time", || {
+        let mut client = connect();
+        client.ask("/");
+        let look = client.stream.set_read_timeout(Some(LOOK));
+        look.and_then(|()| client.reader.read(&mut [0])).ok()
+    });
+}
