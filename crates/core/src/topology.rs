@@ -190,6 +190,8 @@ pub struct Node {
     pub weight: f32,
     /// The operator's word.
     pub admin: AdminState,
+    /// It is on its way from one site to another: it gets no requests of either.
+    pub withheld: bool,
     /// Experience.
     pub health: Health,
     /// Why it is ejected, if it is.
@@ -240,6 +242,11 @@ pub struct Topology {
 }
 
 impl Node {
+    /// Whether requests may go to it, if it is up.
+    pub fn is_ready(&self) -> bool {
+        self.admin == AdminState::Ready && !self.withheld
+    }
+
     /// Whether it answers nothing at all, not even probes.
     pub fn is_unresponsive(&self) -> bool {
         let cause = self.ejection.map(|ejection| ejection.cause);
@@ -299,9 +306,8 @@ impl Topology {
 
     /// Nodes of a site that are ready and up, as they are now.
     pub fn up(&self, site: SiteId) -> Vec<NodeId> {
-        let serves = |node: &Node| {
-            node.site == site && node.admin == AdminState::Ready && node.health == Health::Up
-        };
+        let serves =
+            |node: &Node| node.site == site && node.is_ready() && node.health == Health::Up;
         let members = self.members().filter(|(_, node)| serves(node));
         members.map(|(id, _)| id).collect()
     }

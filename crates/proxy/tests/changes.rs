@@ -112,3 +112,31 @@ fn connections_of_a_node_that_left_are_closed_and_another_one_in_its_place_begin
     let node = &seen.nodes[0];
     assert_eq!((node.tries, node.connects, seen.completed), (2, 1, 5));
 }
+
+#[test]
+fn a_withheld_node_loses_its_connections_as_they_become_idle() {
+    let gated = Gated::new();
+    let mut world = Changing::new(gated.node.address);
+    let mut held = world.bench.client();
+    common::ask(&mut held, "/held");
+    until("it is in flight", || world.bench.in_flight() == 1);
+    let other = Node::answering(|_| common::ok("other"));
+    world.change(&[add("n1", &other)]);
+    world.change(&[Edit::WithholdNode("n0".into())]);
+    let mut client = world.bench.client();
+    for _ in 0..5 {
+        assert_eq!(client.get("/").body, b"other");
+    }
+    let connections = |world: &Changing| world.bench.snapshot().nodes[0].connections;
+    assert_eq!(connections(&world), 1, "the one in use");
+    gated.open();
+    assert_eq!(held.read_response(false).status(), 200);
+    until("its connection is closed", || connections(&world) == 0);
+    // Released it serves again, and keeps what is idle.
+    world.change(&[Edit::ReleaseNode("n0".into()), remove("n1")]);
+    assert_eq!(client.get("/now").status(), 200);
+    assert_eq!(connections(&world), 1);
+    // Withheld once more while idle: closed at once, with no request to notice it by.
+    world.change(&[add("n1", &other), Edit::WithholdNode("n0".into())]);
+    until("the idle one is closed", || connections(&world) == 0);
+}

@@ -250,6 +250,9 @@ pub(crate) struct NodeStatus {
     pub(crate) trouble: Trouble,
     /// Whether requests may go there now.
     pub(crate) candidate: bool,
+    /// Whether it is on its way to another site, and gets no requests meanwhile.
+    #[serde(default)]
+    pub(crate) moving: bool,
     /// The part of its fair share that it may have while it starts slowly; null if it does not.
     #[serde(default)]
     pub(crate) slow_start: Option<f64>,

@@ -41,6 +41,7 @@ pub(crate) fn percent(share: Option<f64>) -> String {
 /// A node's state: the operator's word first, then experience.
 pub(crate) fn state(node: &NodeStatus) -> &str {
     match (node.state.as_str(), node.slow_start) {
+        ("ready", _) if node.moving => "moving",
         ("ready", Some(_)) => "starting",
         ("ready", None) => &node.health,
         (state, _) => state,

@@ -102,6 +102,8 @@ impl Director {
                 Edit::AddNode(_)
                 | Edit::ChangeNode(_)
                 | Edit::RemoveNode(_)
+                | Edit::WithholdNode(_)
+                | Edit::ReleaseNode(_)
                 | Edit::SetGroups(_)
                 | Edit::SetFrontEnds(_) => {}
             }
@@ -135,6 +137,8 @@ impl Director {
                     self.leaving.push(Leaver { node, since });
                 }
             }
+            Edit::WithholdNode(name) => self.withhold(name, table),
+            Edit::ReleaseNode(name) => self.release(name),
             Edit::SetGroups(wanted) => self.set_groups(wanted, table),
             Edit::SetFrontEnds(front_ends) => {
                 self.front_ends_configured = *front_ends;
@@ -179,6 +183,7 @@ impl Director {
         if let Some(node) = self.topology.node_named(&wanted.name) {
             // It is leaving, and stays.
             self.node_mut(node).membership = Membership::Member;
+            self.node_mut(node).withheld = false;
             self.leaving.retain(|it| it.node != node);
             self.change_node(node, wanted, table);
             table.set_ramp(node, Ramp::default());
@@ -255,6 +260,27 @@ impl Director {
         }
     }
 
+    /// A node on its way between sites has no requests, and no share of any.
+    fn withhold(&mut self, name: &str, table: &LoadTable) {
+        let Some(id) = self.topology.node_named(name) else {
+            return;
+        };
+        self.node_mut(id).withheld = true;
+        let site = self.topology.node(id).site;
+        self.ramps[site.index()].end(id);
+        table.set_ramp(id, Ramp::default());
+    }
+
+    /// It is back, or at its new site.
+    fn release(&mut self, name: &str) {
+        let Some(id) = self.topology.node_named(name) else {
+            return;
+        };
+        if std::mem::take(&mut self.node_mut(id).withheld) {
+            self.start_slowly(id);
+        }
+    }
+
     pub(super) fn node_mut(&mut self, node: NodeId) -> &mut Node {
         &mut Arc::make_mut(&mut self.topology).nodes[node.index()]
     }
@@ -317,6 +343,7 @@ pub(super) fn new_node(wanted: &NodeWanted, site: SiteId) -> Node {
         site,
         weight: wanted.weight,
         admin: AdminState::default(),
+        withheld: false,
         health: Health::default(),
         ejection: None,
         fails_check: false,

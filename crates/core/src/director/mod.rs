@@ -123,6 +123,7 @@ impl Director {
             site: node.site,
             weight: node.weight,
             admin: AdminState::default(),
+            withheld: false,
             health: Health::default(),
             ejection: None,
             fails_check: false,
@@ -419,7 +420,7 @@ impl Director {
     fn start_slowly(&mut self, id: NodeId) {
         let node = self.topology.node(id);
         let site = node.site.index();
-        let serves = node.admin == AdminState::Ready && node.health == Health::Up;
+        let serves = node.is_ready() && node.health == Health::Up;
         if !serves {
             return;
         }
@@ -506,7 +507,7 @@ impl Director {
                 .map(|(id, _)| id)
                 .collect()
         };
-        let ready = of(&|node| node.admin == AdminState::Ready);
+        let ready = of(&Node::is_ready);
         let is_up = |node: &&NodeId| self.topology.node(**node).health == Health::Up;
         let up: Vec<_> = ready.iter().filter(is_up).copied().collect();
         let fail_open = up.is_empty() && !ready.is_empty();

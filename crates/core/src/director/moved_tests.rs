@@ -119,3 +119,50 @@ fn a_node_that_moves_warms_up_once_its_check_has_passed() {
     world.ticks(2);
     assert_eq!(world.ramping(), 1);
 }
+
+#[test]
+fn a_withheld_node_is_no_candidate_even_when_failing_open_and_is_back_once_released() {
+    let mut world = world(0, None);
+    let candidates = |world: &World, site: SiteId| {
+        let topology = world.director.topology();
+        let nodes = topology.site(site).candidates.clone();
+        nodes.into_iter().map(|node| node.0).collect::<Vec<_>>()
+    };
+    let name = world.of_other().name;
+    world.change(Edit::WithholdNode(name.clone()));
+    assert_eq!(candidates(&world, SiteId(0)), [1, 2]);
+    for node in [1, 2] {
+        for _ in 0..10 {
+            world.table.unreachable(NodeId(node));
+        }
+    }
+    world.ticks(5);
+    assert!(world.director.topology().site(SiteId(0)).fail_open);
+    assert_eq!(candidates(&world, SiteId(0)), [1, 2]);
+    // It stays so whatever else changes.
+    let weighed = NodeWanted {
+        weight: 2.0,
+        site: "site".into(),
+        ..world.of_other()
+    };
+    world.change(Edit::ChangeNode(weighed));
+    assert_eq!(candidates(&world, SiteId(0)), [1, 2]);
+    world.change(Edit::ReleaseNode(name));
+    assert_eq!(candidates(&world, SiteId(0)), [0], "it alone is up");
+}
+
+#[test]
+fn a_withheld_node_that_is_released_at_another_site_warms_up_from_then_on() {
+    let mut world = world(0, None);
+    let moved = world.of_other();
+    let name = moved.name.clone();
+    world.change(Edit::WithholdNode(name.clone()));
+    world.change(Edit::ChangeNode(moved));
+    world.ticks(2000);
+    assert_eq!(world.ramping(), 0);
+    assert_eq!(world.director.topology().site(OTHER).candidates.len(), 3);
+    world.change(Edit::ReleaseNode(name));
+    world.ticks(2);
+    assert_eq!(world.ramping(), 1);
+    assert_eq!(world.director.topology().site(OTHER).candidates.len(), 4);
+}

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use crate::load::{LoadTable, Outcomes};
 use crate::time::Timestamp;
-use crate::topology::{AdminState, Health, NodeId, Site, Topology};
+use crate::topology::{Health, NodeId, Site, Topology};
 
 const KEEP_SECONDS: f64 = 30.0;
 /// Time between two looks.
@@ -81,7 +81,7 @@ impl Outliers {
         let (mut ready, mut up) = (0, 0);
         for (id, tally) in &mut self.nodes {
             let node = topology.node(*id);
-            let is_ready = node.admin == AdminState::Ready;
+            let is_ready = node.is_ready();
             let is_up = is_ready && node.health == Health::Up;
             ready += usize::from(is_ready);
             up += usize::from(is_up);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DRAINING   drained: the agent says so for this generation; without an agent: all front-ends' requests in flight at
-//!            the node are 0 for 1.25 s (a slot's life, and a quarter);  -> SWITCHING, without a hook -> SERVING
+//!            the node are 0 for 1.25 s (a slot's life, and a quarter; `quiet.rs`);  -> SWITCHING, without a hook -> SERVING
 //!            older than `drain`: -> (gen + 1, SERVING, back)
 //! SWITCHING  the agent's hook ended well -> SERVING;  failed, or silent for the hook's limit + 5 s -> back, barred 60 s
 //! SERVING    the node joins its site and ramps over `warm_up` from when this front-end has it there (`director/slow_start.rs`)

@@ -8,6 +8,7 @@
 //! * [`evidence`]: when a site's load is reason enough.
 //! * [`choice`]: which node moves.
 //! * [`carry`]: drain, hook and start of a moved node.
+//! * [`quiet`]: since when a node has had no request, where no agent says that it is drained.
 //! * [`mover`]: one front-end's part, each S.
 //! * [`memory`]: the words of a cluster with one front-end.
 //!
@@ -22,5 +23,6 @@ pub mod memory;
 pub mod mover;
 pub mod numbering;
 pub mod plan;
+pub mod quiet;
 pub mod steps;
 pub mod words;

@@ -53,6 +53,10 @@ pub enum Edit {
     ChangeNode(NodeWanted),
     /// A node gets no new requests; it is gone when those that it has have ended.
     RemoveNode(String),
+    /// A node gets no new requests until it is released: it is on its way to another site.
+    WithholdNode(String),
+    /// It gets requests of the site that it has by now.
+    ReleaseNode(String),
     /// A site without nodes ends.
     RemoveSite(String),
     /// These are the groups from now on.
@@ -204,6 +208,7 @@ impl<'a> Names<'a> {
                 self.nodes.swap_remove(place);
                 Ok(())
             }
+            Edit::WithholdNode(name) | Edit::ReleaseNode(name) => self.known_node(name).map(drop),
             Edit::RemoveSite(name) => {
                 self.known_site(name)?;
                 if let Some(node) = self.nodes.iter().find(|node| node.site == name) {
@@ -306,6 +311,8 @@ mod tests {
             Edit::AddNode(it) => format!("+{} {}", it.name, it.site),
             Edit::ChangeNode(it) => format!("{} {}", it.name, it.site),
             Edit::RemoveNode(name) => format!("-{name}"),
+            Edit::WithholdNode(name) => format!("({name}"),
+            Edit::ReleaseNode(name) => format!("{name})"),
             Edit::RemoveSite(name) => format!("-site {name}"),
             Edit::SetGroups(groups) => format!("{} groups", groups.len()),
             Edit::SetFrontEnds(count) => format!("{count} front-ends"),

@@ -44,11 +44,12 @@ pub(crate) struct UpstreamKey {
 }
 
 impl UpstreamKey {
-    /// Whether the node is still a member there.
+    /// Whether the node is still a member there, and no move to another site waits for its connections.
     fn is_current(&self, topology: &Topology) -> bool {
         let node = topology.nodes.get(self.node.index());
         node.is_some_and(|node| {
             node.membership == Membership::Member
+                && !node.withheld
                 && (node.generation, node.address) == (self.generation, self.address)
         })
     }
@@ -280,8 +281,17 @@ impl Pool {
         None
     }
 
-    /// Keeps an idle connection, unless the node has `most` of them.
-    pub(crate) fn put(&mut self, mut upstream: Box<Upstream>, tick: u64, most: usize) {
+    /// Keeps an idle connection, unless its node is none of the topology's any more or has `most` of them.
+    pub(crate) fn put(
+        &mut self,
+        mut upstream: Box<Upstream>,
+        topology: &Topology,
+        tick: u64,
+        most: usize,
+    ) {
+        if !upstream.key.is_current(topology) {
+            return;
+        }
         let index = upstream.key.node.index();
         if self.nodes.len() <= index {
             self.nodes.resize_with(index + 1, Vec::new);
@@ -296,7 +306,7 @@ impl Pool {
         }
     }
 
-    /// Drops what goes to nodes that have left or have another address.
+    /// Drops what goes to nodes that have left, have another address or are on their way to another site.
     pub(crate) fn keep(&mut self, topology: &Topology) {
         for idle in &mut self.nodes {
             idle.retain(|upstream| {

@@ -148,11 +148,13 @@ impl Worker {
         }
     }
 
-    /// Keeps an upstream connection for the next request.
+    /// Keeps an upstream connection for the next request, if its node may have one.
     pub(crate) fn park(&self, upstream: Box<Upstream>) {
         let most = self.base.settings.limits().pool_per_node;
         let tick = self.base.tick();
-        self.pool.borrow_mut().put(upstream, tick, most);
+        let picker = self.base.cluster.picker.borrow();
+        let mut pool = self.pool.borrow_mut();
+        pool.put(upstream, picker.topology(), tick, most);
     }
 }
 

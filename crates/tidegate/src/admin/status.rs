@@ -290,6 +290,7 @@ pub(super) fn node_status(
         },
         trouble,
         candidate: topology.site(node.site).candidates.contains(&id),
+        moving: node.withheld,
         slow_start: checks::slow_start(plane, topology, id),
         check: checks::status(plane, look, topology, id),
         weight: node.weight,

@@ -209,6 +209,10 @@ fn node_reasons(
             reasons.push("it gets no requests: an operator took it out of service".into());
         }
     }
+    if node.withheld {
+        let text = "it gets no new requests: it is on its way to another site (`tidegate moves`)";
+        reasons.push(text.into());
+    }
     match (node.health, site.fail_open) {
         (Health::Up, _) => {}
         (Health::Ejected, false) => reasons.push("it gets no requests: it is ejected".into()),
@@ -296,6 +300,9 @@ fn site_reasons(plane: &Plane, now: Timestamp, topology: &Topology, id: SiteId) 
             AdminState::Ready => {}
             AdminState::Drain => reasons.push(format!("{} is drained by an operator", node.name)),
             AdminState::Maint => reasons.push(format!("{} is out of service", node.name)),
+        }
+        if node.withheld {
+            reasons.push(format!("{} is on its way to another site", node.name));
         }
         if node.health == Health::Ejected {
             let cause = node.ejection.map_or("failures", |it| it.cause.label());

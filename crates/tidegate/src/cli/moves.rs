@@ -1,15 +1,23 @@
 //! `tidegate move` and `tidegate moves`: nodes that go to another site.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 use tidegate_core::moves::words::NODES_MAX;
+use tidegate_remote::clock;
 
-use crate::client::AdminArgs;
+use crate::client::{AdminArgs, Client};
 use crate::failure::Failure;
-use crate::moves::models::{MoveDone, MoveRecord, MoveRequest, MovesSite, MovesStatus};
+use crate::moves::models::{
+    MoveDone, MoveRecord, MoveRequest, MoveUnderWay, MovesSite, MovesStatus,
+};
 use crate::output::Output;
 
 /// So many nodes, or more, are as many as there are.
 const NO_CEILING: u32 = NODES_MAX as u32;
+
+/// Between two looks at a move that is under way.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// `tidegate move`.
 #[derive(Debug, Args)]
@@ -60,14 +68,44 @@ pub(super) fn order(args: MoveArgs, output: Output) -> Result<(), Failure> {
         dry_run,
         force,
     };
-    let done = admin.client()?.post_json("/api/moves", &request);
+    let client = admin.client()?;
+    let done = client.post_json("/api/moves", &request);
     let done: MoveDone = done.map_err(Failure::Failed)?;
+    let done = match done.number.filter(|_| done.under_way) {
+        Some(number) => await_end(&client, number, done)?,
+        None => done,
+    };
     let verb = match done.moved {
         true => "moved",
         false => "can move",
     };
     let text = format!("{verb}: {} from {} to {}", done.node, done.from, done.to);
     Ok(output.result(&text, &done)?)
+}
+
+/// Looks until a move is over.
+fn await_end(client: &Client, number: u64, done: MoveDone) -> Result<MoveDone, Failure> {
+    loop {
+        let status: MovesStatus = client.get("/api/moves").map_err(Failure::Failed)?;
+        let over = status.moves.iter().find(|it| it.number == number);
+        match over.map(|it| it.failed.clone()) {
+            Some(Some(why)) => return Err(Failure::Failed(why)),
+            Some(None) => {
+                return Ok(MoveDone {
+                    moved: true,
+                    under_way: false,
+                    ..done
+                });
+            }
+            None if status.under_way.iter().any(|it| it.number == number) => {
+                clock::sleep_until(clock::now() + LOOK);
+            }
+            None => {
+                let text = "the front-end does not know of that move any more: see its log";
+                return Err(Failure::Failed(text.into()));
+            }
+        }
+    }
 }
 
 /// Shows what is known of moves, after an order if one is given.
@@ -90,7 +128,8 @@ fn text(status: &MovesStatus) -> String {
         lines.push("load moves no node: a dry run".to_owned());
     }
     lines.extend(status.sites.iter().map(site));
-    if status.moves.is_empty() {
+    lines.extend(status.under_way.iter().map(under_way));
+    if status.moves.is_empty() && status.under_way.is_empty() {
         lines.push("no node has moved".into());
     }
     lines.extend(status.moves.iter().map(moved));
@@ -114,6 +153,22 @@ fn site(shown: &MovesSite) -> String {
         false => format!("{min} to {max}"),
     };
     format!("{site}: {nodes} nodes ({bounds}){pressure}; {verdict}")
+}
+
+fn under_way(shown: &MoveUnderWay) -> String {
+    let MoveUnderWay {
+        node,
+        from,
+        to,
+        cause,
+        state,
+        seconds,
+        in_flight,
+        ..
+    } = shown;
+    format!(
+        "under way: {node}: {from} -> {to} ({cause}), {state} for {seconds:.1} s, {in_flight} requests there"
+    )
 }
 
 fn moved(record: &MoveRecord) -> String {

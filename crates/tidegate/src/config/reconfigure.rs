@@ -6,6 +6,7 @@ use tidegate_core::moves::choice::MoveChoice;
 use tidegate_core::moves::evidence::{FLAP_BUDGET_MAX, History, SENSITIVITY};
 use tidegate_core::moves::numbering::{Constitution, MovableNode, NumberingError, SiteRules};
 use tidegate_core::moves::words::NODES_MAX;
+use tidegate_core::units::format_duration;
 use toml::de::DeValue;
 
 use super::file::{ConfigFile, SiteFile};
@@ -20,6 +21,9 @@ const SENSITIVITY_MAX: Duration = Duration::from_secs(10);
 const HIGH_MIN: f64 = 0.1;
 const HIGH_MAX: f64 = 1000.0;
 const COUNT_MAX: u32 = NODES_MAX as u32;
+/// A node is drained after 1.25 s without a request, so less would take back each move.
+const DRAIN_MIN: Duration = Duration::from_secs(2);
+const DRAIN_MAX: Duration = Duration::from_secs(3600);
 const WARM_UP: Duration = Duration::from_secs(2);
 const WARM_UP_MAX: Duration = Duration::from_secs(3600);
 
@@ -42,6 +46,9 @@ table! {
         high: f64 = 2.0;
         /// Which node is moved.
         choice: ChoiceName = ChoiceName::Gain;
+        /// How long a node that moves may take to end the requests of its former site; if they take longer, it stays there. `none`: it
+        /// serves the other site at once, and ends them beside.
+        drain: DrainSetting = DrainSetting(None);
         /// Most moves of a site in a minute.
         moves_max: u32 = 10, in 1..=FLAP_BUDGET_MAX as u32;
         /// How long a node that has moved takes to get its full share of its new site's requests, like `slow_start` of a site;
@@ -107,6 +114,31 @@ impl Setting for HistorySetting {
     }
 }
 
+/// How long a drain may take as the file has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DrainSetting(Option<Duration>);
+
+impl Setting for DrainSetting {
+    fn kind() -> String {
+        format!("\"none\" or {}", Duration::kind())
+    }
+
+    fn decode(raw: &Raw<'_>, problems: &mut Problems) -> Option<Self> {
+        if matches!(raw.get_ref(), DeValue::String(text) if text == "none") {
+            return Some(Self(None));
+        }
+        let drain = Duration::decode(raw, problems)?;
+        Some(Self(Some(drain)))
+    }
+
+    fn encode(&self) -> Encoded {
+        match self.0 {
+            None => quoted("none"),
+            Some(drain) => drain.encode(),
+        }
+    }
+}
+
 /// How nodes are moved.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reconfigure {
@@ -124,6 +156,8 @@ pub(crate) struct Reconfigure {
     pub(crate) moves_max: usize,
     /// How long a node that has moved takes to get its full share.
     pub(crate) warm_up: Duration,
+    /// How long a node may take to end its old site's requests; none: it serves both sites until they have ended.
+    pub(crate) drain: Option<Duration>,
 }
 
 /// Sites that take part in moves, and nodes that can be moved, as the file has them.
@@ -170,12 +204,12 @@ impl Movable {
         moved.filter(|(node, site)| is_known(node, site)).collect()
     }
 
-    /// What front-ends have in common. No node drains: nothing is done to it that its old site's requests could feel.
+    /// What front-ends have in common. Whether nodes drain is part of it.
     ///
     /// # Errors
     /// Too many of either, or a floor above its ceiling.
-    pub(crate) fn constitution(&self) -> Result<Constitution, NumberingError> {
-        Constitution::new(self.sites.clone(), self.nodes.clone(), false, 1)
+    pub(crate) fn constitution(&self, drain: bool) -> Result<Constitution, NumberingError> {
+        Constitution::new(self.sites.clone(), self.nodes.clone(), drain, 1)
     }
 }
 
@@ -205,6 +239,13 @@ pub(super) fn reconfigure(file: &ConfigFile, problems: &mut Problems) -> Option<
             "tasks per CPU of a site",
         ));
     }
+    let drain = table.drain.value.0;
+    if drain.is_some_and(|it| !(DRAIN_MIN..=DRAIN_MAX).contains(&it)) {
+        let (least, most) = (format_duration(DRAIN_MIN), format_duration(DRAIN_MAX));
+        let message = format!("`drain` must be \"none\", or from {least} to {most}");
+        let label = "a node is drained after 1.25 s without a request";
+        problems.push(Problem::new(table.drain.place(), message, label));
+    }
     let front_ends = &file.cluster.front_ends;
     if front_ends.value > 1 {
         let message = "moves of more than one front-end are not available in this version";
@@ -218,7 +259,7 @@ pub(super) fn reconfigure(file: &ConfigFile, problems: &mut Problems) -> Option<
         let problem = Problem::new(table.enabled.place(), message, label);
         problems.push(problem.help("give `nodes = { min = 1 }` to each site that takes part"));
     }
-    if let Err(error) = movable.constitution() {
+    if let Err(error) = movable.constitution(drain.is_some()) {
         problems.push(Problem::new(
             table.enabled.place(),
             error.to_string(),
@@ -236,5 +277,6 @@ pub(super) fn reconfigure(file: &ConfigFile, problems: &mut Problems) -> Option<
         },
         moves_max: table.moves_max.value as usize,
         warm_up: table.warm_up.value,
+        drain: table.drain.value.0,
     })
 }

@@ -14,6 +14,7 @@ pub(crate) mod models;
 mod record;
 mod sight;
 mod task;
+mod under_way;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

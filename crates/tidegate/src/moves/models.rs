@@ -27,8 +27,14 @@ pub(crate) struct MoveDone {
     pub(crate) from: String,
     /// The site that it serves.
     pub(crate) to: String,
-    /// Whether it was moved, or only could be.
+    /// Whether it was moved; it was not if it is under way, or only could be.
     pub(crate) moved: bool,
+    /// Whether it is on its way: `GET /api/moves` says what becomes of it.
+    #[serde(default)]
+    pub(crate) under_way: bool,
+    /// The move's number; null if there is none.
+    #[serde(default)]
+    pub(crate) number: Option<u64>,
 }
 
 /// `GET /api/moves`.
@@ -42,6 +48,9 @@ pub(crate) struct MovesStatus {
     pub(crate) paused: bool,
     /// The sites that take part.
     pub(crate) sites: Vec<MovesSite>,
+    /// Moves that are not over.
+    #[serde(default)]
+    pub(crate) under_way: Vec<MoveUnderWay>,
     /// The latest moves, the newest first.
     pub(crate) moves: Vec<MoveRecord>,
     /// How many there were.
@@ -71,9 +80,33 @@ pub(crate) struct MovesSite {
     pub(crate) verdict: String,
 }
 
+/// A move that is not over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MoveUnderWay {
+    /// Its number.
+    pub(crate) number: u64,
+    /// The node.
+    pub(crate) node: String,
+    /// The site that it leaves.
+    pub(crate) from: String,
+    /// The site that it is to serve.
+    pub(crate) to: String,
+    /// Why: as of a move that is over.
+    pub(crate) cause: String,
+    /// What it does: `drains`, `switches`.
+    pub(crate) state: String,
+    /// For so long.
+    pub(crate) seconds: f64,
+    /// Its requests of this front-end.
+    pub(crate) in_flight: u64,
+}
+
 /// A move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MoveRecord {
+    /// Its number: they count up as moves begin.
+    #[serde(default)]
+    pub(crate) number: u64,
     /// When it began.
     pub(crate) at: String,
     /// The node.

@@ -23,6 +23,11 @@ impl History {
         self.moves.truncate(MOVES_MAX);
     }
 
+    /// The move of this number, if it is over and remembered.
+    pub(super) fn of(&self, number: u64) -> Option<&MoveRecord> {
+        self.moves.iter().find(|it| it.number == number)
+    }
+
     pub(super) fn all(&self) -> Vec<MoveRecord> {
         self.moves.iter().cloned().collect()
     }

@@ -15,9 +15,10 @@ use tidegate_core::load::{LoadTable, NodeLoad};
 use tidegate_core::moves::choice::SiteLoad;
 use tidegate_core::moves::mover::{NodeSight, SiteSight};
 use tidegate_core::moves::numbering::Constitution;
+use tidegate_core::moves::quiet::Quiet;
 use tidegate_core::moves::words::{NodeNumber, SiteNumber};
 use tidegate_core::time::Timestamp;
-use tidegate_core::topology::{AdminState, Health, NodeId, SiteId, Topology};
+use tidegate_core::topology::{Health, NodeId, SiteId, Topology};
 
 /// Longest time of a request that is believed.
 const SERVICE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -66,7 +67,8 @@ impl Places {
             let waiting = Priority::ALL.map(|priority| table.waiting(site, priority));
             sight.load.demand = waiting.iter().sum::<u64>() as f64;
         }
-        for (id, node) in topology.members() {
+        // One on its way serves neither site.
+        for (id, node) in topology.members().filter(|(_, node)| !node.withheld) {
             let place = self.sites.iter().position(|it| *it == Some(node.site));
             let fresh = table.fresh(id, now);
             let (Some(place), Some(load)) = (place, fresh) else {
@@ -89,23 +91,43 @@ impl Places {
         &self,
         topology: &Topology,
         table: &LoadTable,
+        quiet: &[Quiet],
         now: Timestamp,
     ) -> Vec<NodeSight> {
-        let sight = |id: &Option<NodeId>| {
+        let sight = |(id, quiet): (&Option<NodeId>, &Quiet)| {
             let load = id.and_then(|id| table.fresh(id, now));
             let serves = id.is_some_and(|id| {
                 let node = topology.node(id);
-                node.admin == AdminState::Ready && node.health == Health::Up
+                node.is_ready() && node.health == Health::Up
             });
             NodeSight {
                 cpus: load.map_or(0.0, |it| cpus(&it)),
                 load: load.map_or(0.0, |it| demand(&it)),
                 fresh: serves && load.is_some(),
                 agent: None,
-                quiet_since: None,
+                quiet_since: quiet.since(),
             }
         };
-        self.nodes.iter().map(sight).collect()
+        self.nodes.iter().zip(quiet).map(sight).collect()
+    }
+
+    /// Takes in which nodes have requests of this front-end.
+    pub(super) fn note_quiet(&self, table: &LoadTable, quiet: &mut Vec<Quiet>, now: Timestamp) {
+        quiet.resize_with(self.nodes.len(), Quiet::default);
+        for (id, quiet) in self.nodes.iter().zip(quiet) {
+            match id {
+                Some(id) => {
+                    let own = table.own(*id);
+                    quiet.on_look(own.dispatched, own.in_flight(), now);
+                }
+                None => *quiet = Quiet::default(),
+            }
+        }
+    }
+
+    /// The node's place in the topology.
+    pub(super) fn node(&self, node: NodeNumber) -> Option<NodeId> {
+        self.nodes.get(node.index()).copied().flatten()
     }
 }
 

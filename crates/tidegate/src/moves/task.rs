@@ -15,16 +15,18 @@ use tidegate_core::moves::mover::{
 };
 use tidegate_core::moves::numbering::Constitution;
 use tidegate_core::moves::plan::{MovePlan, NodeReading, SiteReading};
+use tidegate_core::moves::quiet::Quiet;
 use tidegate_core::moves::steps::{Attempt, AttemptEnd, MoveOp};
-use tidegate_core::moves::words::{Assignment, MoveCause, NodeNumber, SiteNumber};
+use tidegate_core::moves::words::{Assignment, AssignmentState, MoveCause, NodeNumber, SiteNumber};
 use tidegate_core::time::Timestamp;
 use tidegate_proxy::Shared;
 use tidegate_remote::clock;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::models::{MoveCount, MoveDone, MoveRecord, MoveRequest, MovesSite};
+use super::models::{MoveCount, MoveDone, MoveRecord, MoveRequest, MoveUnderWay, MovesSite};
 use super::record::{History, cause, verdict};
 use super::sight::Places;
+use super::under_way::{MovesUnderWay, why_back};
 use super::{Order, Orders};
 use crate::config::Movable;
 use crate::models::MovedNodes;
@@ -46,8 +48,7 @@ pub(crate) struct MovesTask {
     /// None while there are no sites to move between.
     party: Option<Party>,
     history: History,
-    /// Moves that were begun, by node: what the record of each will say.
-    begun: BTreeMap<NodeNumber, MoveRecord>,
+    under_way: MovesUnderWay,
     counts: BTreeMap<(&'static str, bool), u64>,
     /// The move that a dry run has said last.
     said: Option<(NodeNumber, SiteNumber)>,
@@ -59,6 +60,8 @@ struct Party {
     mover: Mover,
     words: MemoryWords,
     places: Places,
+    /// By node.
+    quiet: Vec<Quiet>,
 }
 
 /// What is read at one look.
@@ -97,7 +100,7 @@ impl MovesTask {
             reloads: 0,
             party: None,
             history: History::default(),
-            begun: BTreeMap::new(),
+            under_way: MovesUnderWay::default(),
             counts: BTreeMap::new(),
             said: None,
             shown_at: Timestamp::ZERO,
@@ -123,6 +126,11 @@ impl MovesTask {
     async fn look(&mut self) {
         let now = clock::now();
         self.follow().await;
+        self.release_all().await;
+        if let Some(party) = &mut self.party {
+            let table = &self.shared.table;
+            party.places.note_quiet(table, &mut party.quiet, now);
+        }
         let Some(reading) = self.read(now) else {
             return;
         };
@@ -135,6 +143,10 @@ impl MovesTask {
         } = party.mover.look(&reading.sight(), now);
         for (node, expected, carried) in carried {
             let new = carried.new;
+            self.under_way.on_carried(node, carried.cause);
+            if let Some(until) = carried.barred_until {
+                party.mover.bar(node, until);
+            }
             party.words.carry_out(MoveOp::SwapNode {
                 node,
                 expected,
@@ -143,8 +155,9 @@ impl MovesTask {
             });
         }
         for (node, turn) in turns {
-            if let NodeTurn::Joins(site) = turn {
-                self.join(node, site).await;
+            match turn {
+                NodeTurn::Joins(site) => self.join(node, site).await,
+                NodeTurn::Leaves(_) => self.leave(node).await,
             }
         }
         if let Some(chosen) = begin {
@@ -171,7 +184,10 @@ impl MovesTask {
             party.places = Places::of(party.mover.constitution(), &topology);
             return;
         }
-        match movable.constitution() {
+        for record in self.under_way.give_up() {
+            self.end(record, Some("the configuration has changed".into()));
+        }
+        match movable.constitution(self.orders.config.drain.is_some()) {
             Ok(constitution) => {
                 let places = Places::of(&constitution, &topology);
                 let words = words(&constitution, &moved);
@@ -182,6 +198,7 @@ impl MovesTask {
                     mover,
                     words,
                     places,
+                    quiet: Vec::new(),
                 });
             }
             Err(error) => {
@@ -203,7 +220,7 @@ impl MovesTask {
             sites: party.words.sites(now).ok()?,
             nodes: party.words.nodes(now).ok()?,
             site_sights: party.places.sites(&topology, table, now),
-            node_sights: party.places.nodes(&topology, table, now),
+            node_sights: party.places.nodes(&topology, table, &party.quiet, now),
         })
     }
 
@@ -226,11 +243,11 @@ impl MovesTask {
         self.attempt(&plan, record, now);
     }
 
-    /// Takes a move through its steps.
-    fn attempt(&mut self, plan: &MovePlan, record: MoveRecord, now: Timestamp) -> bool {
-        let Some(party) = &mut self.party else {
-            return false;
-        };
+    /// Takes a move through its steps; its number if that was done.
+    fn attempt(&mut self, plan: &MovePlan, record: MoveRecord, now: Timestamp) -> Option<u64> {
+        let party = self.party.as_mut()?;
+        let number = self.under_way.next_number();
+        let record = MoveRecord { number, ..record };
         let node = plan.intention.node;
         party.mover.on_begun(node, now);
         let mut attempt = Attempt::begin(*plan, now);
@@ -241,12 +258,36 @@ impl MovesTask {
                 Err(end) => break end,
             }
         };
-        let done = end == AttemptEnd::Finished;
-        match done {
-            true => drop(self.begun.insert(node, record)),
-            false => self.end(record, Some(format!("{end:?}"))),
+        if end != AttemptEnd::Finished {
+            self.end(record, Some(format!("{end:?}")));
+            return None;
         }
-        done
+        self.under_way.begin(node, record, now);
+        Some(number)
+    }
+
+    /// A node gets no requests of its site any more, and none of another one yet.
+    async fn leave(&mut self, node: NodeNumber) {
+        let Some(party) = &self.party else { return };
+        let serves = party
+            .mover
+            .assignment(node)
+            .is_some_and(|it| it.is_serving());
+        let Some(begun) = self.under_way.by_node.get_mut(&node).filter(|_| !serves) else {
+            // It drains beside what it serves by now.
+            return;
+        };
+        begun.withheld = true;
+        let record = begun.record.clone();
+        let withheld = self.cluster.withhold(record.node.clone(), true).await;
+        match withheld {
+            Ok(()) => self.say("move_begun", "drains", &record),
+            Err(why) => {
+                self.under_way.by_node.remove(&node);
+                self.take_back(node, &record.from);
+                self.end(record, Some(why.to_string()));
+            }
+        }
     }
 
     /// A node serves a site from now on.
@@ -256,15 +297,44 @@ impl MovesTask {
         let names = constitution.node_name(node).zip(constitution.site(site));
         let Some((name, site)) = names else { return };
         // What is there at the beginning is where it is.
-        let Some(record) = self.begun.remove(&node) else {
+        let Some(begun) = self.under_way.by_node.remove(&node) else {
             return;
         };
-        let assigned = BTreeMap::from([(name.to_owned(), site.name.clone())]);
+        let (name, site) = (name.to_owned(), site.name.clone());
+        if site != begun.record.to {
+            let drain = self.orders.config.drain.unwrap_or_default();
+            let why = why_back(&begun, drain);
+            self.under_way.to_release.insert(name);
+            self.release_all().await;
+            return self.end(begun.record, Some(why));
+        }
+        let assigned = BTreeMap::from([(name.clone(), site)]);
         let refused = self.cluster.assign(assigned).await.err();
         if refused.is_some() {
-            self.take_back(node, &record.from);
+            self.take_back(node, &begun.record.from);
+            self.under_way.to_release.insert(name);
         }
-        self.end(record, refused.map(|why| why.to_string()));
+        self.end(begun.record, refused.map(|why| why.to_string()));
+    }
+
+    /// Nodes that are not on their way any more get requests again.
+    async fn release_all(&mut self) {
+        for node in std::mem::take(&mut self.under_way.to_release) {
+            let topology = self.shared.topology.load_full();
+            let is_withheld = |id| topology.node(id).withheld;
+            if !topology.node_named(&node).is_some_and(is_withheld) {
+                continue;
+            }
+            if let Err(why) = self.cluster.withhold(node.clone(), false).await {
+                if self.under_way.kept_back.insert(node.clone()) {
+                    let text = format!("node {node} gets no requests yet: {why}");
+                    self.output.event("move_failed", &text);
+                }
+                self.under_way.to_release.insert(node);
+                continue;
+            }
+            self.under_way.kept_back.remove(&node);
+        }
     }
 
     /// The cluster was not changed: the node's word says so.
@@ -277,6 +347,7 @@ impl MovesTask {
         };
         let new = Assignment {
             generation: known.generation.next(),
+            state: AssignmentState::Serving,
             site,
             cause: MoveCause::Revert,
             lent: constitution.home(node) != Some(site),
@@ -295,6 +366,7 @@ impl MovesTask {
         let constitution = self.party.as_ref()?.mover.constitution();
         let site = |number| constitution.site(number).map(|it| it.name.clone());
         Some(MoveRecord {
+            number: 0,
             at: output::now(),
             node: constitution.node_name(plan.intention.node)?.to_owned(),
             from: site(plan.intention.donor)?,
@@ -381,32 +453,72 @@ impl MovesTask {
             from: record.from,
             to: record.to,
             moved: !request.dry_run,
+            under_way: false,
+            number: None,
         };
         Ok((plan, done))
     }
 
     async fn moved(&mut self, plan: &MovePlan, done: MoveDone) -> Result<MoveDone, String> {
         let record = self.record(plan, None).ok_or("the node is gone")?;
-        if !self.attempt(plan, record, clock::now()) {
-            return Err("the move ended on its way: see the log".into());
-        }
+        let number = self.attempt(plan, record, clock::now());
+        let number = number.ok_or("the move ended on its way: see the log")?;
         // What the node's word says now is carried out at the next look.
         self.look().await;
         self.show();
-        match self.history.all().first() {
-            Some(MoveRecord {
-                failed: Some(why), ..
-            }) => Err(why.clone()),
-            Some(_) | None => Ok(done),
+        if self.under_way.has(number) {
+            return Ok(MoveDone {
+                moved: false,
+                under_way: true,
+                number: Some(number),
+                ..done
+            });
         }
+        match self.history.of(number).and_then(|it| it.failed.clone()) {
+            Some(why) => Err(why),
+            None => Ok(MoveDone {
+                number: Some(number),
+                ..done
+            }),
+        }
+    }
+
+    /// Moves that are not over, as onlookers see them.
+    fn shown_under_way(&self) -> Vec<MoveUnderWay> {
+        let (Some(party), now) = (&self.party, clock::now()) else {
+            return Vec::new();
+        };
+        let shown = self.under_way.by_node.iter().map(|(node, begun)| {
+            let record = begun.record.clone();
+            let is_switching =
+                |it: Assignment| matches!(it.state, AssignmentState::Switching { .. });
+            let state = match party.mover.assignment(*node).is_some_and(is_switching) {
+                true => "switches",
+                false => "drains",
+            };
+            let place = party.places.node(*node);
+            MoveUnderWay {
+                number: record.number,
+                node: record.node,
+                from: record.from,
+                to: record.to,
+                cause: record.cause,
+                state: state.into(),
+                seconds: now.since(begun.since).as_secs_f64(),
+                in_flight: place.map_or(0, |id| self.shared.table.in_flight(id)),
+            }
+        });
+        shown.collect()
     }
 
     /// Shows onlookers what is known.
     fn show(&self) {
         let sites = self.party.as_ref().map_or_else(Vec::new, sites);
+        let under_way = self.shown_under_way();
         let status = self.orders.board.status.lock();
         let mut status = status.unwrap_or_else(PoisonError::into_inner);
         status.sites = sites;
+        status.under_way = under_way;
         status.moves = self.history.all();
         let counts = self.counts.iter();
         let counts = counts.map(|((cause, done), count)| MoveCount {
@@ -464,8 +576,7 @@ fn mover_config(config: &crate::config::Reconfigure) -> MoverConfig {
         choice: config.choice,
         flap_budget: config.moves_max,
         carry: CarryConfig {
-            // No node drains: its old site's requests end beside those of the new one.
-            drain: Duration::ZERO,
+            drain: config.drain.unwrap_or_default(),
             hook: None,
             lease: Duration::ZERO,
         },

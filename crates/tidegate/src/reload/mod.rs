@@ -27,7 +27,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tidegate_core::throttle::SetBy;
 use tidegate_core::topology::discovered::Announced;
-use tidegate_core::topology::{ClusterChange, SiteSpec};
+use tidegate_core::topology::{ClusterChange, Edit, SiteSpec};
 use tidegate_proxy::{RequestConfig, RequestSetter, Shared, SiteSetter};
 use tidegate_remote::clock;
 use tokio::sync::{Mutex, Semaphore, watch as channel};
@@ -343,16 +343,33 @@ impl LiveCluster {
         Arc::clone(&self.moved)
     }
 
-    /// These nodes serve these sites from now on, whatever the file says.
+    /// These nodes serve these sites from now on, whatever the file says. What kept requests from them is over.
     ///
     /// # Errors
     /// The cluster is not changed then.
     pub(crate) async fn assign(self: &Arc<Self>, sites: MovedNodes) -> Result<(), ReloadError> {
-        self.change_others(move |others, _| {
+        let released = sites.keys().cloned().map(Edit::ReleaseNode).collect();
+        let edit = move |others: &mut OtherNodes, _: &Wanted| {
             others.moved.extend(sites);
             Ok(())
-        })
-        .await
+        };
+        self.change_others_and(edit, released).await
+    }
+
+    /// A node on its way between sites gets no requests from now on; or it gets them again.
+    ///
+    /// # Errors
+    /// The cluster is not changed then.
+    pub(crate) async fn withhold(
+        self: &Arc<Self>,
+        node: String,
+        withheld: bool,
+    ) -> Result<(), ReloadError> {
+        let edit = match withheld {
+            true => Edit::WithholdNode(node),
+            false => Edit::ReleaseNode(node),
+        };
+        self.change_others_and(|_, _| Ok(()), vec![edit]).await
     }
 
     /// Changes what is known besides the file.
@@ -363,6 +380,18 @@ impl LiveCluster {
         self: &Arc<Self>,
         edit: impl FnOnce(&mut OtherNodes, &Wanted) -> Result<T, ReloadError> + Send + 'static,
     ) -> Result<T, ReloadError> {
+        self.change_others_and(edit, Vec::new()).await
+    }
+
+    /// The same, and then these edits, as one change.
+    ///
+    /// # Errors
+    /// The cluster is not changed then.
+    async fn change_others_and<T: Send + 'static>(
+        self: &Arc<Self>,
+        edit: impl FnOnce(&mut OtherNodes, &Wanted) -> Result<T, ReloadError> + Send + 'static,
+        then: Vec<Edit>,
+    ) -> Result<T, ReloadError> {
         let own = Arc::clone(self);
         let work = tokio::spawn(async move {
             let mut state = own.state.lock().await;
@@ -370,7 +399,7 @@ impl LiveCluster {
             let edited = edit(&mut others, &state.wanted)?;
             others.prune(&state.wanted);
             let (before, after) = (state.whole(), state.wanted.with(&others));
-            own.change(&before.wanted, &after.wanted).await?;
+            own.change(&before.wanted, &after.wanted, then).await?;
             own.say_left_out(&before, &after);
             own.added.store(Arc::new(others.added.clone()));
             own.moved.store(Arc::new(others.moved.clone()));
@@ -417,7 +446,9 @@ impl LiveCluster {
         }
         next.ask_new_sources().await;
         let (before, after) = (state.whole(), next.whole());
-        let undone = self.change(&before.wanted, &after.wanted).await?;
+        let undone = self
+            .change(&before.wanted, &after.wanted, Vec::new())
+            .await?;
         reloaded.notes.extend(undone);
         self.serve_by(request_config(&front_end));
         let drain_times = DrainTimes::of(&next.file.timeouts);
@@ -444,9 +475,15 @@ impl LiveCluster {
         config.map_err(ReloadError::Config)
     }
 
-    /// Makes the one of the other; what was not done as wanted, in sentences.
-    async fn change(&self, before: &Wanted, after: &Wanted) -> Result<Vec<String>, ReloadError> {
-        let change = ClusterChange::between(&before.cluster, &after.cluster);
+    /// Makes the one of the other, and then these edits; what was not done as wanted, in sentences.
+    async fn change(
+        &self,
+        before: &Wanted,
+        after: &Wanted,
+        then: Vec<Edit>,
+    ) -> Result<Vec<String>, ReloadError> {
+        let mut change = ClusterChange::between(&before.cluster, &after.cluster);
+        change.edits.extend(then);
         let reach = &self.reach;
         let topology = reach.shared.topology.load_full();
         // Before its first request comes, a new site's settings are there.

@@ -51,6 +51,7 @@ fn node(name: &str, load: Option<LoadStatus>) -> NodeStatus {
         health: "up".into(),
         trouble: Trouble::default(),
         candidate: true,
+        moving: false,
         slow_start: None,
         check: None,
         weight: 1.0,

@@ -19,6 +19,14 @@ impl Drop for Successor {
 /// Carries out `tidegate upgrade`, and waits until the former process has ended.
 #[track_caller]
 pub(crate) fn upgrade(front_end: &mut FrontEnd) -> Successor {
+    let successor = begin_upgrade(front_end);
+    assert_eq!(front_end.process.wait(), Some(0));
+    successor
+}
+
+/// Carries out `tidegate upgrade`. The former process ends its requests by itself.
+#[track_caller]
+pub(crate) fn begin_upgrade(front_end: &FrontEnd) -> Successor {
     let admin = front_end.admin.to_string();
     let mut command = tidegate();
     let done = command.args(["upgrade", "--admin", &admin]).output();
@@ -29,7 +37,5 @@ pub(crate) fn upgrade(front_end: &mut FrontEnd) -> Successor {
         let digits = word.trim_matches(|it: char| !it.is_ascii_digit());
         digits.parse().ok()
     });
-    let successor = Successor(process.unwrap_or_else(|| panic!("no process in {said}")));
-    assert_eq!(front_end.process.wait(), Some(0));
-    successor
+    Successor(process.unwrap_or_else(|| panic!("no process in {said}")))
 }

@@ -1,0 +1,150 @@
+//! Moves that were begun and are not over: what each will say, and nodes that get no requests meanwhile.
+//!
+//! ```text
+//! begun ──> the node leaves: withheld ──> drains, switches ──> serves: at the new site, or back at the old one
+//! ```
+//!
+//! Failure case: the cluster cannot be changed when a node is to be released; that is tried again at each look.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tidegate_core::moves::carry::CarryCause;
+use tidegate_core::moves::words::NodeNumber;
+use tidegate_core::time::Timestamp;
+use tidegate_core::units::format_duration;
+
+use super::models::MoveRecord;
+
+/// A move that is not over.
+#[derive(Clone, Debug)]
+pub(super) struct BegunMove {
+    pub(super) record: MoveRecord,
+    pub(super) since: Timestamp,
+    /// Whether its node gets no requests.
+    pub(super) withheld: bool,
+    /// Why it is taken back, if it is.
+    pub(super) back: Option<CarryCause>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct MovesUnderWay {
+    /// Of the last move.
+    number: u64,
+    pub(super) by_node: BTreeMap<NodeNumber, BegunMove>,
+    /// Nodes that are to be released, by name.
+    pub(super) to_release: BTreeSet<String>,
+    /// Those of them that could not be, which was said.
+    pub(super) kept_back: BTreeSet<String>,
+}
+
+impl MovesUnderWay {
+    /// The number of the next move.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// A move has begun.
+    pub(super) fn begin(&mut self, node: NodeNumber, record: MoveRecord, now: Timestamp) {
+        let begun = BegunMove {
+            record,
+            since: now,
+            withheld: false,
+            back: None,
+        };
+        self.by_node.insert(node, begun);
+    }
+
+    /// A node's word is swapped for this reason.
+    pub(super) fn on_carried(&mut self, node: NodeNumber, cause: CarryCause) {
+        if let Some(begun) = self.by_node.get_mut(&node).filter(|_| is_back(cause)) {
+            begun.back = Some(cause);
+        }
+    }
+
+    /// Whether the move of this number is not over.
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.by_node.values().any(|it| it.record.number == number)
+    }
+
+    /// All end, as what they go by is there no more.
+    pub(super) fn give_up(&mut self) -> Vec<MoveRecord> {
+        let all = std::mem::take(&mut self.by_node).into_values();
+        let ended = all.map(|begun| {
+            if begun.withheld {
+                self.to_release.insert(begun.record.node.clone());
+            }
+            begun.record
+        });
+        ended.collect()
+    }
+}
+
+fn is_back(cause: CarryCause) -> bool {
+    match cause {
+        CarryCause::Drained | CarryCause::Ready => false,
+        CarryCause::DrainTooLong | CarryCause::HookFailed | CarryCause::HookSilent => true,
+    }
+}
+
+/// Why a move was taken back, in a sentence.
+pub(super) fn why_back(begun: &BegunMove, drain: Duration) -> String {
+    let from = &begun.record.from;
+    match begun.back {
+        Some(CarryCause::DrainTooLong) => format!(
+            "requests of {from} were still under way after {}: it stays there",
+            format_duration(drain)
+        ),
+        Some(CarryCause::HookFailed) => format!("its hook failed: it is back at {from}"),
+        Some(CarryCause::HookSilent) => {
+            format!("its agent does not say what became of its hook: it is back at {from}")
+        }
+        Some(CarryCause::Drained | CarryCause::Ready) | None => {
+            format!("another move has brought it back to {from}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u64, node: &str) -> MoveRecord {
+        MoveRecord {
+            number,
+            at: String::new(),
+            node: node.into(),
+            from: "blog".into(),
+            to: "shop".into(),
+            cause: "operator".into(),
+            pressure: None,
+            expected: None,
+            failed: None,
+        }
+    }
+
+    #[test]
+    fn moves_have_numbers_and_say_why_they_are_taken_back() {
+        let mut moves = MovesUnderWay::default();
+        let (one, other) = (NodeNumber(0), NodeNumber(1));
+        let number = moves.next_number();
+        moves.begin(one, record(number, "a"), Timestamp::ZERO);
+        assert!(moves.has(1) && !moves.has(2));
+        moves.on_carried(one, CarryCause::Drained);
+        assert_eq!(moves.by_node[&one].back, None);
+        moves.on_carried(one, CarryCause::DrainTooLong);
+        let why = why_back(&moves.by_node[&one], Duration::from_secs(5));
+        let expected = "requests of blog were still under way after 5s: it stays there";
+        assert_eq!(why, expected);
+        // Those that are given up are released, if they were withheld.
+        let number = moves.next_number();
+        moves.begin(other, record(number, "b"), Timestamp::ZERO);
+        moves.by_node.get_mut(&other).unwrap().withheld = true;
+        let ended = moves.give_up();
+        assert_eq!(ended.iter().map(|it| it.number).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(moves.to_release, BTreeSet::from(["b".to_owned()]));
+        assert!(!moves.has(1));
+    }
+}
