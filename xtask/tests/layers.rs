@@ -85,7 +85,7 @@ const CRATES: &[(&str, Layers)] = &[
         "node",
         &[
             &["config", "counter", "file", "findings", "pace", "parse"],
-            &["sampler"],
+            &["connections", "sampler"],
             &["kernel"],
             &["privilege"],
             &["agent"],

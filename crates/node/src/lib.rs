@@ -9,6 +9,7 @@
 
 mod agent;
 mod config;
+mod connections;
 mod counter;
 mod file;
 mod findings;
@@ -23,6 +24,7 @@ pub use config::{
     AgentConfig, INTERVAL_DEFAULT, INTERVAL_MAX, INTERVAL_MIN, LISTEN_DEFAULT, RUNGS,
     SamplerConfig, Scope,
 };
+pub use connections::ServiceConnections;
 pub use kernel::options as kernel_options;
 pub use parse::mounts::{Hierarchy, hierarchies};
 pub use privilege::STARTING as STARTING_CAPABILITIES;

@@ -8,6 +8,7 @@
 //! * [`evidence`]: when a site's load is reason enough.
 //! * [`choice`]: which node moves.
 //! * [`carry`]: drain, hook and start of a moved node.
+//! * [`agent`]: the part of a node's agent: drained, hook, what it keeps.
 //! * [`quiet`]: since when a node has had no request, where no agent says that it is drained.
 //! * [`mover`]: one front-end's part, each S.
 //! * [`memory`]: the words of a cluster with one front-end.
@@ -15,6 +16,7 @@
 //! What this module does not know: transports, clocks, files. Words that were read come in, the next atomic goes
 //! out. `docs/moves.md` has the protocol, and what checks it.
 
+pub mod agent;
 pub mod carry;
 pub mod choice;
 pub mod evidence;

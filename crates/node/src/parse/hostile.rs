@@ -36,6 +36,7 @@ fn feed(bytes: &[u8]) {
     let _ = single(bytes);
     let _ = mounts::hierarchies(bytes);
     let _ = diag::answer(bytes);
+    let _ = diag::connections(bytes, 80);
 }
 
 /// All files of the fixtures, and an answer of netlink.
