@@ -70,7 +70,7 @@ use crate::signals::{Stop, listen};
 use crate::state::{self, StateFolder};
 use crate::upgrade::successor::wait_for_loads;
 use crate::upgrade::{
-    self, Given, GivenSockets, Program, Role, Succession, Successor, Upgrader, notify,
+    self, Desk, Given, GivenSockets, Program, Role, Succession, Successor, Upgrader, notify,
 };
 
 use admin_socket::{AdminSocket, ListenerCopy};
@@ -496,7 +496,7 @@ impl Running {
         let (probes, due) = mpsc::channel(probe::WAITING_MAX);
         let parts = driver_parts(director, &shared, &reads, probes, output);
         let driver = Driver::spawn(parts).map_err(|error| failed(&error))?;
-        let reach = reach(&driver, &proxy, &shared, &specs, &resources, output);
+        let reach = reach(&driver, &proxy, &shared, &specs, &resources, &desk, output);
         let checks = probe::start(due, reach.clone());
         let cluster = begun.map(|begun| Arc::new(LiveCluster::new(begun, reach)));
         let moves = moves::begin(front_end.reconfigure, cluster.as_ref(), &shared, output);
@@ -656,6 +656,7 @@ fn reach(
     shared: &Arc<Shared>,
     specs: &Specs,
     resources: &Arc<Resources>,
+    upgrades: &Desk,
     output: Output,
 ) -> Reach {
     Reach {
@@ -663,8 +664,10 @@ fn reach(
         shared: Arc::clone(shared),
         sites: proxy.site_setter(),
         requests: proxy.request_setter(),
+        log: proxy.log_reopener(),
         specs: Arc::clone(specs),
         resources: Arc::clone(resources),
+        upgrades: upgrades.clone(),
         output,
     }
 }

@@ -1,4 +1,5 @@
-//! What else than the cluster changes by a reload: limits, time-outs, what nodes learn about clients.
+//! What else than the cluster changes by a reload: limits, time-outs, what nodes learn about clients, the access
+//! log.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -150,4 +151,77 @@ fn limits_and_time_outs_change_while_it_serves() {
         let look = client.stream.set_read_timeout(Some(LOOK));
         look.and_then(|()| client.reader.read(&mut [0])).ok()
     });
+}
+
+#[test]
+fn the_access_log_goes_on_off_and_elsewhere() {
+    let a = server("a");
+    let cluster = Cluster::default().site("shop", "*").node("n1", a, "shop");
+    let scene = Scene::start("reload-log", &cluster);
+    let reload = |more: &str| {
+        scene.write(&cluster.clone().more(more).text());
+        scene.reload(&[])
+    };
+    let text = |name: &str| std::fs::read_to_string(scene.folder.join(name)).unwrap_or_default();
+    let ask = |target: &str| Client::connect(scene.front_end.address).ask(target);
+    let logs = |name: &str, line: &str| {
+        eventually(line, || {
+            ask("/logged");
+            text(name).contains(line).then_some(())
+        });
+    };
+    let json = "[log]\naccess = \"json\"\nfile = \"first.log\"\n";
+    let plan = reload(json);
+    let change = "~ [log]: access = \"off\" -> \"json\"\n";
+    assert!(plan.contains(change), "{plan}");
+    logs("first.log", "\"path\":\"/logged\"");
+    let plan = reload("[log]\naccess = \"combined\"\nfile = \"second.log\"\n");
+    assert!(!plan.contains("needs a restart"), "{plan}");
+    logs("second.log", "\"GET /logged HTTP/1.1\" 200 ");
+    // The signal means the log that is.
+    std::fs::rename(
+        scene.folder.join("second.log"),
+        scene.folder.join("old.log"),
+    )
+    .unwrap();
+    scene.front_end.process.signal("USR1");
+    logs("second.log", "\"GET /logged HTTP/1.1\" 200 ");
+    reload("[log]\naccess = \"off\"\n[forwarded]\nnode_header = true\n");
+    let mut asked = 0;
+    let silent = eventually("requests without a line", || {
+        asked += 1;
+        let target = format!("/silent-{asked}.");
+        ask(&target).contains("x-tidegate-node").then_some(target)
+    });
+    reload(json);
+    logs("first.log", "\"path\":\"/logged\"");
+    for name in ["first.log", "old.log", "second.log"] {
+        assert!(!text(name).contains(&silent), "{name}: {silent}");
+    }
+}
+
+#[test]
+fn an_access_log_that_cannot_be_opened_changes_nothing() {
+    let [a, b] = ["a", "b"].map(server);
+    let cluster = |address| {
+        Cluster::default()
+            .site("shop", "*")
+            .node("n1", address, "shop")
+    };
+    let scene = Scene::start("reload-log-refused", &cluster(a));
+    let log = "[log]\naccess = \"json\"\nfile = \"absent/access.log\"\n";
+    scene.write(&cluster(b).more(log).text());
+    for words in [&["reload"][..], &["reload", "--dry-run"]] {
+        let done = scene.command(words);
+        let error = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(1), "{error}");
+        for part in [
+            "tidegate.toml:3:8",
+            "the access log cannot be opened",
+            "absent",
+        ] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+    assert_eq!(scene.front_end.get("any", "/").body, "a");
 }

@@ -5,7 +5,7 @@
 mod support;
 
 use std::cell::RefCell;
-use std::io::{BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -387,7 +387,28 @@ fn one_upgrade_at_a_time_and_a_signal_asks_for_one_as_well() {
         scene.upgrade().unwrap_err(),
         "an upgrade is under way already"
     );
+    let dry_run = scene.ask("POST", "/api/reload?dry_run").unwrap();
+    assert_eq!(dry_run.status, 200, "it changes nothing: {dry_run:?}");
+    let mut reload = TcpStream::connect(scene.admin).unwrap();
+    reload.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answers = BufReader::new(reload.try_clone().unwrap());
+    // A connection that the first process has answered on is its own.
+    let asked = |line: &str| format!("{line} HTTP/1.1\r\nhost: {}\r\n", scene.admin);
+    let livez = asked("GET /livez") + "\r\n";
+    reload.write_all(livez.as_bytes()).unwrap();
+    let mut line = String::new();
+    answers.read_line(&mut line).unwrap();
+    assert_eq!(line, "HTTP/1.1 200 OK\r\n");
+    let reload_now =
+        asked("POST /api/reload") + "tidegate-override: 1\r\ncontent-length: 0\r\n\r\n";
+    reload.write_all(reload_now.as_bytes()).unwrap();
     std::fs::write(&gate, "").unwrap();
+    let mut rest = String::new();
+    answers.read_to_string(&mut rest).unwrap();
+    assert!(
+        rest.contains("HTTP/1.1 503 ") && rest.contains("another process has taken over meanwhile"),
+        "{rest}"
+    );
     assert_eq!(scene.first.borrow_mut().as_mut().unwrap().wait(), Some(0));
     let log = scene.log();
     let process = log

@@ -29,7 +29,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::time::Timestamp;
-pub use fit::Unfit;
+pub use fit::{Unfit, can_serve};
 
 /// Answers in a row that must lack a node before it is let go beyond `max_drop`.
 const ABSENT_ANSWERS: u32 = 3;

@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 
 use super::clock::Ticks;
 use crate::config::requests::RequestConfig;
-use crate::config::{ForwardedConfig, Limits, Timeouts};
+use crate::config::{ForwardedConfig, Limits, LogFormat, Timeouts};
 
 /// See the module.
 pub(crate) struct Settings {
@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     limits: Cell<Limits>,
     ticks: Cell<Ticks>,
     node_header: Cell<bool>,
+    log: Cell<LogFormat>,
+    keeps_recent: Cell<bool>,
 }
 
 impl Settings {
@@ -33,6 +35,8 @@ impl Settings {
             limits: Cell::new(config.limits),
             ticks: Cell::new(Ticks::new(&config.timeouts, &config.limits)),
             node_header: Cell::new(config.node_header),
+            log: Cell::new(config.log),
+            keeps_recent: Cell::new(config.recent > 0),
             config: RefCell::new(config),
         }
     }
@@ -45,6 +49,8 @@ impl Settings {
             limits: worker.limits.clone(),
             ticks: worker.ticks.clone(),
             node_header: worker.node_header.clone(),
+            log: worker.log.clone(),
+            keeps_recent: worker.keeps_recent.clone(),
         }
     }
 
@@ -71,6 +77,8 @@ impl Settings {
         self.limits.set(config.limits);
         self.ticks.set(Ticks::new(&config.timeouts, &config.limits));
         self.node_header.set(config.node_header);
+        self.log.set(config.log);
+        self.keeps_recent.set(config.recent > 0);
         self.config.replace(config);
     }
 
@@ -94,6 +102,21 @@ impl Settings {
 
     pub(crate) fn names_node(&self) -> bool {
         self.node_header.get()
+    }
+
+    /// The form of the access log's lines.
+    pub(crate) fn log_format(&self) -> LogFormat {
+        self.log.get()
+    }
+
+    /// Whether the last requests are kept.
+    pub(crate) fn keeps_recent(&self) -> bool {
+        self.keeps_recent.get()
+    }
+
+    /// How many of them.
+    pub(crate) fn recent(&self) -> usize {
+        self.config.borrow().recent
     }
 
     /// What nodes learn about the client.

@@ -1,6 +1,6 @@
 //! What requests are served by, whatever their site. It changes while the data plane runs.
 
-use super::{ForwardedConfig, Limits, Timeouts};
+use super::{ForwardedConfig, Limits, LogFormat, Timeouts};
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,4 +13,8 @@ pub struct RequestConfig {
     pub forwarded: ForwardedConfig,
     /// Tell clients in `x-tidegate-node` which node answered: for debugging.
     pub node_header: bool,
+    /// The form of the access log's lines.
+    pub log: LogFormat,
+    /// How many of the last requests each worker remembers for `why`; 0: none.
+    pub recent: usize,
 }

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::config::requests::RequestConfig;
 use crate::config::site::SiteConfig;
-use crate::config::{LogFormat, ProxyConfig, ProxyThread};
+use crate::config::{LogFormat, LogTarget, ProxyConfig, ProxyThread};
 use crate::listen::Closer;
 use crate::record::log::{LogReopener, Writer};
 use crate::record::observed::Observed;
@@ -132,12 +132,12 @@ impl Proxy {
         let Listening { listeners, sockets } = listen(&config, count, adopted)?;
         let addresses = listeners.iter().map(|listener| listener.address).collect();
         let closer = Closer::start(listeners, config.thread_start).map_err(ProxyError::Worker)?;
-        let writer = match config.log.format {
-            LogFormat::Off => None,
-            LogFormat::Json | LogFormat::Combined => Some(
-                Writer::start(&config.log.target, config.thread_start).map_err(ProxyError::Log)?,
-            ),
+        // Lines may be wanted later.
+        let target = match config.log.format {
+            LogFormat::Off => &LogTarget::Stdout,
+            LogFormat::Json | LogFormat::Combined => &config.log.target,
         };
+        let writer = Writer::start(target, config.thread_start).map_err(ProxyError::Log)?;
         let mut sites = std::mem::take(&mut config.sites);
         let known = shared.topology.load().sites.len().max(sites.len());
         sites.resize_with(known, SiteConfig::default);
@@ -148,6 +148,8 @@ impl Proxy {
             timeouts: config.timeouts,
             forwarded: std::mem::take(&mut config.forwarded),
             node_header: config.node_header,
+            log: config.log.format,
+            recent: config.log.recent,
         };
         let requests = Arc::new(ArcSwap::from_pointee(requests));
         let config = Arc::new(config);
@@ -166,7 +168,7 @@ impl Proxy {
             workers: Vec::with_capacity(count),
             drained_from: None,
             running: Mutex::new(running),
-            writer,
+            writer: Some(writer),
             observed: Mutex::default(),
             failures: failed,
             closer: Some(closer),
@@ -256,7 +258,7 @@ impl Proxy {
         observed.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What opens the access log's file anew.
+    /// What opens the access log's file anew, and has lines go elsewhere.
     pub fn log_reopener(&self) -> LogReopener {
         let writer = self.writer.as_ref();
         writer.map(Writer::reopener).unwrap_or_default()

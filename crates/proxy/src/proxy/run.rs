@@ -141,7 +141,7 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
-    use crate::config::{LogFormat, ProxyConfig};
+    use crate::config::ProxyConfig;
     use crate::gate::delay::DelayExperiments;
     use crate::gate::throttle::Throttling;
     use crate::record::log::Logger;
@@ -189,7 +189,7 @@ mod tests {
     fn answers(shared: &Arc<Shared>) -> [String; 2] {
         let shared = Arc::clone(shared);
         let config = Arc::new(ProxyConfig::new(|| Timestamp::from_nanos(1)));
-        let logger = Logger::new(LogFormat::Off, None, Arc::clone(&shared.stats), 0);
+        let logger = Logger::new(None, Arc::clone(&shared.stats), 0);
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build_local(LocalOptions::default())

@@ -74,7 +74,7 @@ impl WorkerSeed {
     fn run(&self, runtime: &LocalRuntime, observer: Option<Rc<Observer>>) -> Result<(), Failed> {
         let stats = Arc::clone(&self.shared.stats);
         let sender = self.sender.clone();
-        let logger = Logger::new(self.config.log.format, sender, stats, self.index);
+        let logger = Logger::new(sender, stats, self.index);
         let worker = Worker::new(Parts {
             config: Arc::clone(&self.config),
             shared: Arc::clone(&self.shared),

@@ -10,7 +10,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::config::{LogConfig, LogFormat};
 use log::{Line, Logger, Recent, Ring, Tail};
 use observed::Observer;
 use stats::WorkerStats;
@@ -19,9 +18,6 @@ use stats::WorkerStats;
 pub(crate) struct WorkerRecord {
     stats: Arc<WorkerStats>,
     logger: RefCell<Logger>,
-    log_format: LogFormat,
-    /// How many of the last requests are kept.
-    recent: usize,
     /// The discovery of culprits, if it runs.
     pub(crate) observer: Option<Rc<Observer>>,
 }
@@ -30,28 +26,22 @@ impl WorkerRecord {
     pub(crate) fn new(
         stats: Arc<WorkerStats>,
         logger: Logger,
-        config: &LogConfig,
+        recent: usize,
         observer: Option<Rc<Observer>>,
     ) -> Self {
         let record = Self {
             stats,
-            log_format: logger.format(),
             logger: RefCell::new(logger),
-            recent: config.recent,
             observer,
         };
         if let Ok(mut kept) = record.stats().recent.lock() {
-            *kept = Ring::new(config.recent);
+            *kept = Ring::new(recent);
         }
         record
     }
 
     pub(crate) fn stats(&self) -> &Arc<WorkerStats> {
         &self.stats
-    }
-
-    pub(crate) fn log_format(&self) -> LogFormat {
-        self.log_format
     }
 
     pub(crate) fn log(&self, line: &Line, tail: &Tail<'_>) {
@@ -62,9 +52,11 @@ impl WorkerRecord {
         self.logger.borrow_mut().flush();
     }
 
-    /// Whether the last requests are kept.
-    pub(crate) fn keeps_recent(&self) -> bool {
-        self.recent > 0
+    /// So many of the last requests are kept from now on.
+    pub(crate) fn keep_recent(&self, recent: usize) {
+        if let Ok(mut kept) = self.stats().recent.lock() {
+            kept.resize(recent);
+        }
     }
 
     pub(crate) fn remember(&self, recent: Recent) {

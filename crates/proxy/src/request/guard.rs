@@ -33,14 +33,14 @@ impl RequestGuard {
         let mut state = client.take_spare();
         state.arrived_at = now;
         state.dispatched_at = now;
-        if worker.base.record.keeps_recent() || worker.base.record.observer.is_some() {
+        if client.connection.settings.keeps_recent() || worker.base.record.observer.is_some() {
             let uri = request.uri();
             let target = uri.path_and_query().map_or("", PathAndQuery::as_str);
             let path_length = uri.path().len();
             let method = request.method().as_str();
             state.words = Words::new(method, target, path_length);
         }
-        let format = worker.base.record.log_format();
+        let format = client.connection.settings.log_format();
         if format != LogFormat::Off {
             let target = request.uri().path_and_query();
             state.line.begin(
@@ -54,6 +54,8 @@ impl RequestGuard {
                     headers: request.headers(),
                 },
             );
+        } else {
+            state.line.skip();
         }
         client.connection.on_request(request.version());
         Self {
@@ -214,7 +216,7 @@ pub(crate) fn enter_headless(client: &Client, reason: Reason) {
     state.dispatched_at = now;
     state.words = Words::default();
     state.line.begin(
-        worker.base.record.log_format(),
+        client.connection.settings.log_format(),
         &Head {
             unix_nanos: worker.base.clock.unix_nanos(now),
             client: client.connection.client_text(),

@@ -10,7 +10,6 @@ use tidegate_core::time::Timestamp;
 use tidegate_core::topology::{NodeId, SiteId};
 
 use super::client::Client;
-use crate::config::LogFormat;
 use crate::gate::delay::Delayed;
 use crate::gate::throttle::Throttled;
 use crate::head::classify::SessionHash;
@@ -188,10 +187,10 @@ impl RequestState {
             duration_us,
             bytes_in: uploaded,
         };
-        if worker.base.record.log_format() != LogFormat::Off {
+        if self.line.has_begun() {
             self.log(worker, &ended, now);
         }
-        if worker.base.record.keeps_recent() {
+        if client.connection.settings.keeps_recent() {
             let recent = self.recent(client.connection.client, &ended, now);
             worker.base.record.remember(recent);
         }

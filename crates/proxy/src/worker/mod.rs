@@ -88,7 +88,7 @@ impl Worker {
         let topology = Arc::clone(&shared.topology);
         let stats = shared.stats.worker(index);
         let cluster = Cluster::new(topology, picker, Arc::clone(stats));
-        let record = WorkerRecord::new(Arc::clone(stats), logger, &config.log, observer);
+        let record = WorkerRecord::new(Arc::clone(stats), logger, requests.load().recent, observer);
         let base = Rc::new(WorkerBase::new(
             requests.load_full(),
             config.clock,
@@ -135,6 +135,7 @@ impl Worker {
     pub(crate) fn follow(&self) {
         if self.base.settings.follow_published(&self.requests) {
             self.builder.replace(builder(&self.base.settings.limits()));
+            self.base.record.keep_recent(self.base.settings.recent());
         }
         self.base.cluster.refresh();
         self.sites.follow();

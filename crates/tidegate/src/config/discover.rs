@@ -8,11 +8,13 @@ use tidegate_core::topology::discovered::DiscoveryLimits;
 use tidegate_discover::SourceConfig;
 use tidegate_remote::udp::Key;
 use tidegate_remote::udp::key_file::Master;
+use toml::de::DeValue;
 
 use super::NodeRead;
 use super::apis::{ConsulFile, KubernetesFile};
 use super::file::{AGENT_PORT, WEIGHT_MAX, WEIGHT_MIN, defaults};
-use super::setting::{At, names, table};
+use super::problem::{Problem, Problems};
+use super::setting::{At, Encoded, Raw, Setting, names, quoted, table, wrong_type};
 
 /// Time between two looks at a file, if nothing else is said.
 pub(super) const FILE_REFRESH: Duration = Duration::from_secs(1);
@@ -26,6 +28,8 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 const HOLD_MAX: Duration = Duration::from_secs(24 * 3600);
 const NODES_MAX: u32 = 10_000;
+/// Where resolvers are asked.
+const DNS_PORT: u16 = 53;
 /// Most sources.
 pub(super) const SOURCES_MAX: usize = 1000;
 
@@ -97,8 +101,48 @@ names! {
 table! {
     /// How host names are looked up: those of `[[discover]] dns`, and those in the `address` of a `[[node]]`.
     pub(crate) struct DnsFile {
-        /// Resolvers to ask, like `10.0.0.2:53`. Empty: those of `/etc/resolv.conf`, and `/etc/hosts` before them.
-        servers: Vec<At<SocketAddr>> = Vec::new();
+        /// Resolvers to ask, like `10.0.0.2` (port 53) or `10.0.0.2:5353`. Empty: those of `/etc/resolv.conf`, and
+        /// `/etc/hosts` before them.
+        servers: Vec<At<Resolver>> = Vec::new();
+    }
+}
+
+/// Where names are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resolver(pub(crate) SocketAddr);
+
+impl Resolver {
+    /// Reads `10.0.0.2`, `10.0.0.2:53`, `::1` or `[::1]:53`.
+    fn parse(text: &str) -> Option<Self> {
+        let ip = text.parse::<IpAddr>().ok();
+        let address = ip.map(|ip| SocketAddr::new(ip, DNS_PORT));
+        address.or_else(|| text.parse().ok()).map(Self)
+    }
+}
+
+impl Setting for Resolver {
+    fn kind() -> String {
+        "an address, with or without a port".into()
+    }
+
+    fn decode(raw: &Raw<'_>, problems: &mut Problems) -> Option<Self> {
+        let DeValue::String(text) = raw.get_ref() else {
+            return wrong_type(raw, &Self::kind(), problems);
+        };
+        let parsed = Self::parse(text).filter(|it| it.0.port() != 0);
+        if parsed.is_none() {
+            let message = format!("bad address `{text}`");
+            problems.push(
+                Problem::new(raw.span(), message, "no resolver can be there").help(
+                    "an IP address, and a port if it is another than 53, like \"10.0.0.2\" or \"[::1]:5353\"",
+                ),
+            );
+        }
+        parsed
+    }
+
+    fn encode(&self) -> Encoded {
+        quoted(&self.0.to_string())
     }
 }
 
@@ -160,4 +204,25 @@ impl ReadPlan {
 /// What the source of a node is called whose address is a host name: no source of the file has a blank in its name.
 pub(crate) fn hosted_source(node: &str) -> String {
     format!("node {node}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resolver_is_asked_at_port_53_unless_another_is_given() {
+        for (text, address) in [
+            ("10.0.0.2", "10.0.0.2:53"),
+            ("10.0.0.2:5353", "10.0.0.2:5353"),
+            ("::1", "[::1]:53"),
+            ("[::1]:5353", "[::1]:5353"),
+        ] {
+            let resolver = Resolver::parse(text).unwrap();
+            assert_eq!(resolver.0.to_string(), address, "{text}");
+        }
+        for wrong in ["", "dns.internal", "10.0.0.2:", "[::1]", "10.0.0.2:53x"] {
+            assert_eq!(Resolver::parse(wrong), None, "{wrong}");
+        }
+    }
 }

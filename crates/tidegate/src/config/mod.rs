@@ -58,12 +58,12 @@ use toml::de::DeTable;
 use crate::open_files::Shares;
 use crate::token::Token;
 
-pub(crate) use problem::ConfigError;
+pub(crate) use problem::{ConfigError, Problem};
 
 pub(crate) use culprits::Culprits;
 pub(crate) use discover::{NodeSource, ReadPlan};
 use file::{ConfigFile, LimitsFile, TimeoutsFile};
-use problem::{Problem, Problems};
+use problem::Problems;
 pub(crate) use reconfigure::{Movable, Reconfigure};
 use setting::{Raw, Setting};
 use throttle::Throttled;
@@ -86,6 +86,22 @@ pub(crate) struct Config {
     pub(crate) notes: Vec<String>,
     /// What was read of files for their owner alone.
     pub(crate) secrets: Secrets,
+    /// What it was read from.
+    pub(crate) source: Source,
+}
+
+/// The text of a configuration, for what is found wrong with it once it is to be put in force.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Source {
+    name: String,
+    text: String,
+}
+
+impl Source {
+    /// What is wrong at these bytes.
+    pub(crate) fn error(&self, problem: Problem) -> ConfigError {
+        ConfigError::in_file(&self.name, &self.text, problem)
+    }
 }
 
 /// What files for their owner alone hold. A process that gave its rights away cannot read them again.
@@ -254,7 +270,13 @@ impl Config {
         let mut problems = Problems::default();
         let config = parse(text, folder, before, &mut problems);
         match config {
-            Some(config) if problems.is_empty() => Ok(config),
+            Some(config) if problems.is_empty() => Ok(Self {
+                source: Source {
+                    name: name.into(),
+                    text: text.into(),
+                },
+                ..config
+            }),
             _ => Err(problems.into_error(name, text)),
         }
     }

@@ -12,6 +12,7 @@ use tidegate_core::admission::{
     AdmissionConfig, AdmissionKind, StaticLimits, StaticScope, WithoutRecords,
 };
 use tidegate_core::load::Rung;
+use tidegate_core::topology::discovered::can_serve;
 use tidegate_core::topology::routes::{RouteError, Routes};
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
 use tidegate_core::units::format_duration;
@@ -32,8 +33,8 @@ use super::reconfigure::{reconfigure, warm_up};
 use super::setting::{At, unknown_name};
 use super::values::Auto;
 use super::{
-    Admin, Config, FrontEnd, NodeRead, Resource, Secrets, culprits, group, notes, parse_rung,
-    parse_scope, site, throttle,
+    Admin, Config, FrontEnd, NodeRead, Resource, Secrets, Source, culprits, group, notes,
+    parse_rung, parse_scope, site, throttle,
 };
 use crate::secret_file;
 use crate::token::Token;
@@ -107,6 +108,7 @@ pub(super) fn validate(
         notes: notes.unwrap_or_default(),
         agent: agent.map_or(Some(None), |agent| agent.map(Some))?,
         file,
+        source: Source::default(),
     })
 }
 
@@ -554,6 +556,10 @@ impl Checker<'_> {
             if node.address.port() == 0 {
                 let message = format!("node `{}` has port 0", node.name.value);
                 self.problem(node.address.place(), message, "nobody serves there");
+            } else if let Some(address) = node.address.fixed().filter(|it| !can_serve(*it)) {
+                let message = format!("node `{}` cannot be at {}", node.name.value, address.ip());
+                let label = "the address of one machine is expected";
+                self.problem(node.address.place(), message, label);
             }
         }
         let shared_set = file.load.key_file.is_some();

@@ -11,6 +11,7 @@
 //! All or nothing: a file with an error changes nothing. What operators have set at run time stays: nodes that drain,
 //! throttles. Changes come one after the other, and one that has begun is carried out even if its asker leaves.
 
+mod access_log;
 mod first;
 mod node_file;
 mod operators;
@@ -28,7 +29,7 @@ use arc_swap::ArcSwap;
 use tidegate_core::throttle::SetBy;
 use tidegate_core::topology::discovered::Announced;
 use tidegate_core::topology::{ClusterChange, Edit, SiteSpec};
-use tidegate_proxy::{RequestConfig, RequestSetter, Shared, SiteSetter};
+use tidegate_proxy::{LogConfig, LogReopener, RequestConfig, RequestSetter, Shared, SiteSetter};
 use tidegate_remote::clock;
 use tokio::sync::{Mutex, Semaphore, watch as channel};
 use tokio::time::timeout;
@@ -41,6 +42,7 @@ use crate::models::{AddedNode, MovedNodes, Reloaded};
 use crate::output::Output;
 use crate::resources::Resources;
 use crate::state::StateFolder;
+use crate::upgrade::Desk;
 use node_file::NodeFile;
 pub(crate) use operators::NodeEdit;
 use plan::Plan;
@@ -77,7 +79,7 @@ pub(crate) enum ReloadError {
     /// An operator cannot have a node so.
     #[error("{0}")]
     Node(String),
-    /// Nodes of operators are another front-end's to change.
+    /// It is for another process or front-end to change that.
     #[error("{0}")]
     Elsewhere(String),
     /// It broke off; the log says why.
@@ -129,6 +131,7 @@ pub(crate) struct Begun {
     wanted: Wanted,
     others: OtherNodes,
     node_file: NodeFile,
+    log: LogConfig,
 }
 
 impl Begun {
@@ -141,6 +144,7 @@ impl Begun {
             secrets: config.secrets.clone(),
             others: OtherNodes::default(),
             node_file: NodeFile::default(),
+            log: front_end.log.clone(),
         }
     }
 
@@ -224,10 +228,14 @@ pub(crate) struct Reach {
     pub(crate) sites: SiteSetter,
     /// What requests are served by.
     pub(crate) requests: RequestSetter,
+    /// Where the access log goes.
+    pub(crate) log: LogReopener,
     /// Sites as views show them.
     pub(crate) specs: Specs,
     /// Nodes that are resources alone.
     pub(crate) resources: Arc<Resources>,
+    /// A reload waits for an upgrade that is under way.
+    pub(crate) upgrades: Desk,
     /// Where it is said what was done.
     pub(crate) output: Output,
 }
@@ -306,7 +314,7 @@ impl LiveCluster {
     pub(crate) async fn reload(self: &Arc<Self>, dry_run: bool) -> Result<Reloaded, ReloadError> {
         let own = Arc::clone(self);
         let work = tokio::spawn(async move {
-            let done = own.read_and_apply(dry_run).await;
+            let done = own.in_turn(dry_run).await;
             if !dry_run {
                 own.say(&done);
             }
@@ -409,6 +417,18 @@ impl LiveCluster {
         work.await.unwrap_or(Err(ReloadError::Broken))
     }
 
+    /// No upgrade begins meanwhile, and one that is under way is waited for: its process has read the file before.
+    async fn in_turn(&self, dry_run: bool) -> Result<Reloaded, ReloadError> {
+        if dry_run {
+            return self.read_and_apply(true).await;
+        }
+        let change = self.reach.upgrades.change().await;
+        let change = change.map_err(ReloadError::Elsewhere)?;
+        let done = self.read_and_apply(false).await;
+        drop(change);
+        done
+    }
+
     async fn read_and_apply(&self, dry_run: bool) -> Result<Reloaded, ReloadError> {
         let path = self.path.clone().ok_or(ReloadError::NoFile)?;
         let mut state = self.state.lock().await;
@@ -424,6 +444,7 @@ impl LiveCluster {
             secrets: config.secrets,
             others: state.others.clone(),
             node_file: NodeFile::default(),
+            log: front_end.log.clone(),
         };
         next.others.prune(&next.wanted);
         next.others.moved = next.movable().kept(next.others.moved);
@@ -441,6 +462,11 @@ impl LiveCluster {
             restart,
             notes,
         };
+        let place = next.file.log.file.place();
+        let log = access_log::open(&state.log, &next.log, dry_run).await;
+        let log = log.map_err(|why| {
+            ReloadError::Config(config.source.error(access_log::problem(place, &why)))
+        })?;
         if dry_run {
             return Ok(reloaded);
         }
@@ -450,6 +476,9 @@ impl LiveCluster {
             .change(&before.wanted, &after.wanted, Vec::new())
             .await?;
         reloaded.notes.extend(undone);
+        if let Some(log) = log {
+            self.reach.log.switch(log);
+        }
         self.serve_by(request_config(&front_end));
         let drain_times = DrainTimes::of(&next.file.timeouts);
         self.drain_times.store(Arc::new(drain_times));

@@ -30,6 +30,8 @@ const FILE: &str = "nodes.json";
 const BYTES_MAX: usize = 4 << 20;
 /// How long a change waits for the folder: a process that was succeeded is about to give it up.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Entries that are no nodes and are named.
+const BAD_SHOWN: usize = 5;
 /// Between two tries to have it.
 pub(super) const EVERY: Duration = Duration::from_millis(250);
 
@@ -51,10 +53,16 @@ struct KeptNodes {
     ended: bool,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Serialize)]
 struct Written {
     nodes: Vec<AddedNode>,
+}
+
+/// The same as it is read, entry by entry: one that is no node costs none of the others.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entries {
+    nodes: Vec<serde_json::Value>,
 }
 
 /// Whether nodes can be kept.
@@ -87,17 +95,25 @@ impl NodeFile {
             return Vec::new();
         };
         let mut kept = lock(file);
-        kept.known = kept.read().unwrap_or_else(|why| {
+        let (nodes, why) = match kept.read() {
+            Ok(Found { nodes, bad }) if bad.is_empty() => (nodes, None),
+            Ok(Found { nodes, bad }) => (nodes, Some(shortened(&bad))),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        if let Some(why) = why {
             // What is in there may still be of use.
             kept.file.spare();
             let (path, aside) = (kept.file.path(), kept.file.aside());
             let (path, aside) = (path.display(), aside.display());
-            let text = format!(
-                "{path}: nodes are not added again: {why}; the file becomes {aside} with the next change"
-            );
+            let which = match nodes.len() {
+                0 => "nodes are not added again".into(),
+                good => format!("{good} nodes are added again, others not"),
+            };
+            let text =
+                format!("{path}: {which}: {why}; the file becomes {aside} with the next change");
             output.event("nodes_not_read", &text);
-            Vec::new()
-        });
+        }
+        kept.known = nodes;
         kept.known.clone()
     }
 
@@ -156,9 +172,9 @@ impl NodeFile {
 }
 
 impl KeptNodes {
-    fn read(&self) -> Result<Vec<AddedNode>, String> {
+    fn read(&self) -> Result<Found, String> {
         match self.file.read(BYTES_MAX)? {
-            None => Ok(Vec::new()),
+            None => Ok(Found::default()),
             Some(bytes) => parse(&bytes),
         }
     }
@@ -175,10 +191,18 @@ impl KeptNodes {
             Ok(()) => {}
         }
         // A file that is of no use was said to be so at the start, or is newly so and set aside by the first write.
-        let theirs = self.read().unwrap_or_else(|_| {
-            self.file.spare();
-            self.known.clone()
-        });
+        let theirs = match self.read() {
+            Ok(Found { nodes, bad }) => {
+                if !bad.is_empty() {
+                    self.file.spare();
+                }
+                nodes
+            }
+            Err(_) => {
+                self.file.spare();
+                self.known.clone()
+            }
+        };
         let known = std::mem::replace(&mut self.known, theirs.clone());
         Folder::Ours(Some((known, theirs)))
     }
@@ -199,14 +223,37 @@ fn lock(file: &PlainMutex<KeptNodes>) -> MutexGuard<'_, KeptNodes> {
     file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn parse(bytes: &[u8]) -> Result<Vec<AddedNode>, String> {
-    let written: Written = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    if written.nodes.len() > AddedNode::MAX {
+/// What a file has.
+#[derive(Debug, Default, PartialEq)]
+struct Found {
+    nodes: Vec<AddedNode>,
+    /// Which of its entries are no nodes, and why.
+    bad: Vec<String>,
+}
+
+fn parse(bytes: &[u8]) -> Result<Found, String> {
+    let entries: Entries = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if entries.nodes.len() > AddedNode::MAX {
         return Err(format!("more than {} nodes", AddedNode::MAX));
     }
-    match written.nodes.iter().find_map(|node| node.fit().err()) {
-        Some(why) => Err(why),
-        None => Ok(written.nodes),
+    let mut found = Found::default();
+    for (index, entry) in entries.nodes.into_iter().enumerate() {
+        let node = serde_json::from_value(entry).map_err(|error| error.to_string());
+        let node = node.and_then(|node: AddedNode| node.fit().map(|()| node));
+        match node {
+            Ok(node) => found.nodes.push(node),
+            Err(why) => found.bad.push(format!("entry {}: {why}", index + 1)),
+        }
+    }
+    Ok(found)
+}
+
+/// The first of them, and how many more there are.
+fn shortened(bad: &[String]) -> String {
+    let first: Vec<_> = bad.iter().take(BAD_SHOWN).cloned().collect();
+    match bad.len().saturating_sub(BAD_SHOWN) {
+        0 => first.join("; "),
+        more => format!("{}; and {more} more", first.join("; ")),
     }
 }
 
@@ -246,6 +293,31 @@ mod tests {
             address: ([10, 0, 0, 1], 80).into(),
             site: "shop".into(),
             weight,
+        }
+    }
+
+    #[test]
+    fn an_entry_that_is_no_node_costs_no_other_one() {
+        let text = r#"{"nodes": [
+            {"name": "n1", "address": "10.0.0.1:80", "site": "shop", "weight": 1.0},
+            {"name": "n2", "address": "10.0.0.1:80", "weight": 1.0},
+            {"name": "n3", "address": "0.0.0.0:80", "site": "shop", "weight": 1.0},
+            7,
+            {"name": "n5", "address": "10.0.0.1:80", "site": "shop", "weight": 2.0}
+        ]}"#;
+        let found = parse(text.as_bytes()).unwrap();
+        assert_eq!(found.nodes, [node("n1", 1.0), node("n5", 2.0)]);
+        let parts = [
+            "entry 2: missing field `site`",
+            "entry 3: no server",
+            "entry 4: ",
+        ];
+        assert_eq!(found.bad.len(), parts.len());
+        for (bad, part) in found.bad.iter().zip(parts) {
+            assert!(bad.starts_with(part), "{bad}");
+        }
+        for broken in ["", "[]", r#"{"nodes": 7}"#, r#"{"nodes": [], "more": 1}"#] {
+            assert!(parse(broken.as_bytes()).is_err(), "{broken}");
         }
     }
 

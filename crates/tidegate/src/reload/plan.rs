@@ -16,7 +16,7 @@ use crate::config::setting::{Encoded, Setting, inline};
 use crate::models::PlanLine;
 
 /// Tables that a running front-end takes over whole.
-const LIVE: [&str; 9] = [
+const LIVE: [&str; 10] = [
     "site",
     "node",
     "discover",
@@ -26,6 +26,7 @@ const LIVE: [&str; 9] = [
     "limits",
     "timeouts",
     "forwarded",
+    "log",
 ];
 /// Keys of these that it does not.
 const FIXED_KEYS: [(&str, &str); 1] = [("limits", "workers")];

@@ -1,4 +1,5 @@
-//! What requests are served by, from the configuration: limits, time-outs, what nodes learn about clients.
+//! What requests are served by, from the configuration: limits, time-outs, what nodes learn about clients, the
+//! form of the access log.
 
 use std::thread::available_parallelism;
 
@@ -21,6 +22,8 @@ pub(crate) fn request_config(front_end: &FrontEnd) -> RequestConfig {
         timeouts: proxy_timeouts(&front_end.timeouts),
         forwarded: front_end.forwarded.clone(),
         node_header: front_end.node_header,
+        log: front_end.log.format,
+        recent: front_end.log.recent,
     }
 }
 

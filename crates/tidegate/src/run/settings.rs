@@ -24,6 +24,7 @@ pub(super) fn proxy_config(front_end: &FrontEnd) -> ProxyConfig {
         timeouts,
         forwarded,
         node_header,
+        ..
     } = request_config(front_end);
     ProxyConfig {
         listeners: front_end

@@ -77,7 +77,8 @@ impl Announced {
     }
 }
 
-fn can_serve(address: SocketAddr) -> bool {
+/// Whether a server can be there: not at port 0, nor at an address that is no single machine's.
+pub fn can_serve(address: SocketAddr) -> bool {
     let ip = address.ip().to_canonical();
     let everywhere = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
     address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !everywhere

@@ -31,8 +31,8 @@ use tidegate_core::picker::Why;
 pub use file::check_log_file;
 pub use ring::Recent;
 pub(crate) use ring::Ring;
-pub use writer::LogReopener;
 pub(crate) use writer::{Batch, Writer};
+pub use writer::{LogReopener, OpenedLog};
 
 use crate::config::LogFormat;
 use crate::record::reason::Reason;
@@ -46,6 +46,8 @@ const FIELD_BYTES_MAX: usize = 2048;
 /// The part of a line that is known with the request head. Kept by the exchange, and reused.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
+    /// Its form, whatever that of the next one is.
+    format: LogFormat,
     bytes: Vec<u8>,
     /// Where what is known at the end belongs.
     gap: usize,
@@ -86,6 +88,7 @@ pub(crate) struct Tail<'a> {
 impl Line {
     /// Begins a line.
     pub(crate) fn begin(&mut self, format: LogFormat, head: &Head<'_>) {
+        self.format = format;
         self.bytes.clear();
         match format {
             LogFormat::Off => {}
@@ -98,8 +101,18 @@ impl Line {
         }
     }
 
-    fn end(&self, format: LogFormat, tail: &Tail<'_>, out: &mut Vec<u8>) {
-        match format {
+    /// The request has none.
+    pub(crate) fn skip(&mut self) {
+        self.format = LogFormat::Off;
+    }
+
+    /// Whether the request has one.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.format != LogFormat::Off
+    }
+
+    fn end(&self, tail: &Tail<'_>, out: &mut Vec<u8>) {
+        match self.format {
             LogFormat::Off => {}
             LogFormat::Json => {
                 out.extend_from_slice(&self.bytes);
@@ -151,7 +164,6 @@ impl<'a> Head<'a> {
 /// A worker's end of the log.
 #[derive(Debug)]
 pub(crate) struct Logger {
-    format: LogFormat,
     batch: Batch,
     sender: Option<SyncSender<Batch>>,
     stats: Arc<Stats>,
@@ -159,18 +171,8 @@ pub(crate) struct Logger {
 }
 
 impl Logger {
-    pub(crate) fn new(
-        format: LogFormat,
-        sender: Option<SyncSender<Batch>>,
-        stats: Arc<Stats>,
-        worker: usize,
-    ) -> Self {
+    pub(crate) fn new(sender: Option<SyncSender<Batch>>, stats: Arc<Stats>, worker: usize) -> Self {
         Self {
-            format: if sender.is_some() {
-                format
-            } else {
-                LogFormat::Off
-            },
             batch: Batch::default(),
             sender,
             stats,
@@ -178,14 +180,12 @@ impl Logger {
         }
     }
 
-    /// The form of the lines that are wanted.
-    pub(crate) fn format(&self) -> LogFormat {
-        self.format
-    }
-
     /// Ends a line.
     pub(crate) fn end(&mut self, line: &Line, tail: &Tail<'_>) {
-        line.end(self.format, tail, &mut self.batch.bytes);
+        if self.sender.is_none() {
+            return;
+        }
+        line.end(tail, &mut self.batch.bytes);
         self.batch.lines += 1;
         if self.batch.bytes.len() >= BATCH_BYTES {
             self.flush();

@@ -65,6 +65,16 @@ impl Ring {
         }
     }
 
+    /// Keeps so many from now on: of those that are there the newest.
+    pub(crate) fn resize(&mut self, capacity: usize) {
+        if capacity == self.capacity {
+            return;
+        }
+        let mut next = Self::new(capacity);
+        self.iter().for_each(|recent| next.push(*recent));
+        *self = next;
+    }
+
     pub(crate) fn push(&mut self, recent: Recent) {
         if self.slots.len() < self.capacity {
             self.slots.push(recent);
@@ -113,6 +123,13 @@ mod tests {
         ] {
             let mut ring = Ring::new(capacity);
             (0..pushes).for_each(|number| ring.push(recent(number)));
+            let kept: Vec<_> = ring.iter().map(|recent| recent.at.nanos()).collect();
+            assert_eq!(kept, expected);
+        }
+        let mut ring = Ring::new(4);
+        (0..6).for_each(|number| ring.push(recent(number)));
+        for (capacity, expected) in [(6, vec![2, 3, 4, 5]), (2, vec![4, 5]), (0, vec![])] {
+            ring.resize(capacity);
             let kept: Vec<_> = ring.iter().map(|recent| recent.at.nanos()).collect();
             assert_eq!(kept, expected);
         }

@@ -58,7 +58,7 @@ fn line(format: LogFormat, tail: &Tail<'_>) -> String {
     let mut line = Line::default();
     line.begin(format, &head(&headers));
     let mut out = Vec::new();
-    line.end(format, tail, &mut out);
+    line.end(tail, &mut out);
     String::from_utf8(out).unwrap()
 }
 
@@ -116,7 +116,7 @@ fn a_field_of_a_line_has_so_many_bytes_and_no_more() {
             let mut line = Line::default();
             line.begin(format, &head);
             let mut out = Vec::new();
-            line.end(format, &tail(None), &mut out);
+            line.end(&tail(None), &mut out);
             let text = String::from_utf8(out).unwrap();
             let runs = text.split(|it| it != 'x').filter(|run| run.len() > 99);
             let runs: Vec<_> = runs.map(str::len).collect();
@@ -187,7 +187,7 @@ fn log_line(logger: &mut Logger) {
 fn a_batch_goes_to_the_writer_as_soon_as_it_is_full() {
     let stats = Arc::new(Stats::new(1, 0, 0));
     let (sender, receiver) = sync_channel(1);
-    let mut logger = Logger::new(LogFormat::Json, Some(sender), stats, 0);
+    let mut logger = Logger::new(Some(sender), stats, 0);
     let batch = (0..BATCH_BYTES).find_map(|_| {
         log_line(&mut logger);
         receiver.try_recv().ok()
@@ -212,7 +212,7 @@ fn so_many_batches_wait_for_the_writer_and_one_more_is_dropped() {
     sender.try_send(large).unwrap();
     reader.read_exact(&mut [0]).unwrap();
     let stats = Arc::new(Stats::new(1, 0, 0));
-    let mut logger = Logger::new(LogFormat::Json, Some(sender), Arc::clone(&stats), 0);
+    let mut logger = Logger::new(Some(sender), Arc::clone(&stats), 0);
     for _ in 0..=BATCHES_MAX {
         log_line(&mut logger);
         logger.flush();
@@ -233,7 +233,7 @@ fn so_many_batches_wait_for_the_writer_and_one_more_is_dropped() {
 fn a_slow_writer_costs_lines_that_are_counted() {
     let stats = Arc::new(Stats::new(1, 0, 0));
     let (sender, receiver) = sync_channel(1);
-    let mut logger = Logger::new(LogFormat::Json, Some(sender), Arc::clone(&stats), 0);
+    let mut logger = Logger::new(Some(sender), Arc::clone(&stats), 0);
     for _ in 0..3 {
         log_line(&mut logger);
         logger.flush();
@@ -257,7 +257,7 @@ fn lines_reach_the_file_and_rotation_begins_a_new_one() {
             std::fs::rename(&path, folder.join("access.log.1")).unwrap();
             writer.reopener().reopen().unwrap();
         }
-        let mut logger = Logger::new(LogFormat::Json, writer.sender(), Arc::clone(&stats), 0);
+        let mut logger = Logger::new(writer.sender(), Arc::clone(&stats), 0);
         log_line(&mut logger);
         drop(logger);
         drop(writer);
@@ -284,7 +284,7 @@ fn a_link_that_was_planted_is_not_written_through_after_a_rotation() {
     std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let why = writer.reopener().reopen().unwrap_err().to_string();
     assert!(why.contains("is a link in a folder"), "{why}");
-    let mut logger = Logger::new(LogFormat::Json, writer.sender(), stats, 0);
+    let mut logger = Logger::new(writer.sender(), stats, 0);
     log_line(&mut logger);
     drop(logger);
     drop(writer);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::file::append;
@@ -27,7 +27,6 @@ pub(crate) struct Batch {
 /// by then.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    path: Option<PathBuf>,
     sender: Option<SyncSender<Batch>>,
     shared: Arc<Shared>,
     /// Closed once the thread has ended. The mutex makes the writer shareable.
@@ -36,11 +35,26 @@ pub(crate) struct Writer {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// What the next batch goes to.
-    next: Mutex<Option<File>>,
+    target: Mutex<Target>,
     errors: AtomicU64,
 }
 
+/// Where lines are to go.
+#[derive(Debug, Default)]
+struct Target {
+    /// The file, if it is one.
+    path: Option<PathBuf>,
+    /// What the next batch goes to, if that is another than the last one went to.
+    next: Option<Output>,
+}
+
+impl Shared {
+    fn target(&self) -> MutexGuard<'_, Target> {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
 enum Output {
     Stdout(io::Stdout),
     File(File),
@@ -65,23 +79,56 @@ impl Output {
     }
 }
 
-/// Opens the log's file anew, from any thread that may wait for the disk.
+/// A log that is open, and not written to yet.
+#[derive(Debug)]
+pub struct OpenedLog(Target);
+
+impl OpenedLog {
+    /// Opens it, from any thread that may wait for the disk.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is refused.
+    pub fn open(target: &LogTarget) -> io::Result<Self> {
+        Ok(Self(Target {
+            path: match target {
+                LogTarget::Stdout => None,
+                LogTarget::File(path) => Some(path.clone()),
+            },
+            next: Some(Output::open(target)?),
+        }))
+    }
+}
+
+/// Changes where the log's lines go, from any thread that may wait for the disk.
 #[derive(Clone, Debug, Default)]
-pub struct LogReopener(Option<(PathBuf, Arc<Shared>)>);
+pub struct LogReopener(Option<Arc<Shared>>);
 
 impl LogReopener {
+    /// The next lines go there.
+    pub fn switch(&self, log: OpenedLog) {
+        if let Some(shared) = &self.0 {
+            *shared.target() = log.0;
+        }
+    }
+
     /// The next lines go to what has the file's name by now: it was renamed by a log rotation. Without a file nothing
     /// is to be done.
     ///
     /// # Errors
     /// It cannot be opened, or is refused. Lines go on into the file that is open.
     pub fn reopen(&self) -> io::Result<()> {
-        let Some((path, shared)) = &self.0 else {
+        let Some(shared) = &self.0 else {
             return Ok(());
         };
-        let file = append(path)?;
-        let mut next = shared.next.lock().unwrap_or_else(PoisonError::into_inner);
-        *next = Some(file);
+        let Some(path) = shared.target().path.clone() else {
+            return Ok(());
+        };
+        let file = append(&path)?;
+        let mut target = shared.target();
+        // Lines may go elsewhere by now.
+        if target.path.as_deref() == Some(&path) {
+            target.next = Some(Output::File(file));
+        }
         Ok(())
     }
 }
@@ -92,9 +139,12 @@ impl Writer {
         target: &LogTarget,
         thread_start: fn(ProxyThread) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let output = Output::open(target)?;
+        let OpenedLog(target) = OpenedLog::open(target)?;
         let (sender, receiver) = sync_channel(BATCHES_MAX);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            target: Mutex::new(target),
+            errors: AtomicU64::new(0),
+        });
         let theirs = Arc::clone(&shared);
         let (said, begun) = sync_channel(1);
         let (alive, running) = sync_channel(0);
@@ -106,16 +156,12 @@ impl Writer {
                 // The thread that spawned this one waits for it.
                 said.send(begun).unwrap_or_default();
                 if !failed {
-                    run(output, &receiver, &theirs);
+                    run(&receiver, &theirs);
                 }
                 drop(alive);
             })?;
         begun.recv().unwrap_or(Ok(()))?;
         Ok(Self {
-            path: match target {
-                LogTarget::Stdout => None,
-                LogTarget::File(path) => Some(path.clone()),
-            },
             sender: Some(sender),
             shared,
             running: Mutex::new(running),
@@ -129,8 +175,7 @@ impl Writer {
 
     /// What opens the file anew.
     pub(crate) fn reopener(&self) -> LogReopener {
-        let path = self.path.clone();
-        LogReopener(path.map(|path| (path, Arc::clone(&self.shared))))
+        LogReopener(Some(Arc::clone(&self.shared)))
     }
 
     /// Waits until all is written; says whether it was within this time. All senders must be gone by then. A thread
@@ -150,15 +195,14 @@ impl Writer {
     }
 }
 
-fn run(mut output: Output, receiver: &Receiver<Batch>, shared: &Shared) {
+fn run(receiver: &Receiver<Batch>, shared: &Shared) {
+    let mut output = None;
     for batch in receiver {
-        let mut next = shared.next.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = next.take() {
-            output = Output::File(file);
-        }
-        drop(next);
+        let next = shared.target().next.take();
+        output = next.or(output);
         // A full disk must not stop traffic: the error is counted, the next batch tries again.
-        if output.write(&batch.bytes).is_err() {
+        let written = output.as_mut().map(|it| it.write(&batch.bytes));
+        if !matches!(written, Some(Ok(()))) {
             shared.errors.fetch_add(1, Ordering::Relaxed);
         }
     }

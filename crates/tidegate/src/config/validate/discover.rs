@@ -360,5 +360,5 @@ impl Checker<'_> {
 }
 
 fn servers(file: &ConfigFile) -> Vec<SocketAddr> {
-    file.dns.servers.iter().map(|it| it.value).collect()
+    file.dns.servers.iter().map(|it| it.value.0).collect()
 }
