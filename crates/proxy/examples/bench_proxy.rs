@@ -104,7 +104,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         clippy::print_stdout,
         reason = "whoever measures must know where to ask"
     )]
-    for address in proxy.addresses() {
+    for address in proxy.addresses().iter() {
         println!("listening on {address}");
     }
     // The director's terms once: no control thread disturbs the count of instructions.

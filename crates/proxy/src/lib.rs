@@ -58,7 +58,9 @@ pub use gate::delay::{
 };
 pub use gate::throttle::Throttling;
 pub use head::ends_unless_kept;
-pub use proxy::{Drained, Proxy, ProxyError, WorkerFailure};
+pub use proxy::{
+    Drained, ListenerSetter, ListenersChanged, OpenedListeners, Proxy, ProxyError, WorkerFailure,
+};
 pub use record::log::{LogReopener, OpenedLog, Recent, check_log_file};
 pub use record::observed::Observed;
 pub use record::reason::{Ending, Reason};

@@ -505,7 +505,7 @@ impl Running {
             sources: start.sources,
             clock: clock::now,
             started,
-            listeners: proxy.addresses().to_vec(),
+            listeners: proxy.listener_setter().addresses(),
             sites: specs,
             window: Mutex::new(Window::new(started, shared.stats.snapshot())),
             shared,
@@ -565,7 +565,7 @@ impl Running {
 
     /// Says where everything is.
     fn say(&self, admin: &TcpListener, output: Output) {
-        for address in self.proxy.addresses() {
+        for address in self.proxy.addresses().iter() {
             output.event("listening", &format!("listening on {address}"));
         }
         if let Ok(address) = admin.local_addr() {
@@ -665,6 +665,7 @@ fn reach(
         sites: proxy.site_setter(),
         requests: proxy.request_setter(),
         log: proxy.log_reopener(),
+        listeners: proxy.listener_setter(),
         specs: Arc::clone(specs),
         resources: Arc::clone(resources),
         upgrades: upgrades.clone(),

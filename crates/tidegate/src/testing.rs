@@ -153,7 +153,7 @@ pub(crate) fn plane() -> (Driver, Arc<Plane>) {
     let plane = Plane {
         clock: now,
         started: now() - Duration::from_secs(60),
-        listeners: vec![([127, 0, 0, 1], 8080).into()],
+        listeners: Arc::new(ArcSwap::from_pointee(vec![([127, 0, 0, 1], 8080).into()])),
         sites: Arc::new(ArcSwap::from_pointee(cluster().sites)),
         cluster: None,
         sources: Arc::default(),

@@ -4,6 +4,7 @@
 mod clock;
 mod cluster;
 mod drain;
+mod removal;
 mod settings;
 
 use std::rc::Rc;
@@ -16,6 +17,7 @@ pub use clock::TICK;
 pub(crate) use clock::{Clock, Ticks};
 pub(crate) use cluster::Cluster;
 pub(crate) use drain::Drain;
+pub(crate) use removal::Removal;
 pub(crate) use settings::Settings;
 
 use crate::config::requests::RequestConfig;

@@ -25,7 +25,7 @@ use tidegate_core::load::RestKind;
 use tidegate_core::picker::Resting;
 use tidegate_core::topology::NodeId;
 
-use crate::base::{Settings, Ticks, WorkerBase};
+use crate::base::{Removal, Settings, Ticks, WorkerBase};
 use crate::gate::place::Place;
 use crate::gate::throttle::Passed;
 use crate::record::reason::Reason;
@@ -75,6 +75,8 @@ enum Repose {
 /// See the module.
 pub(crate) struct ClientConnection {
     pub(crate) base: Rc<WorkerBase>,
+    /// Whether the listener that it came by was taken out.
+    pub(crate) listener: Rc<Removal>,
     /// What its present request is served by.
     pub(crate) settings: Settings,
     pub(crate) client: IpAddr,
@@ -133,7 +135,7 @@ pub(crate) struct ClientConnection {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(base: Rc<WorkerBase>, client: IpAddr) -> Rc<Self> {
+    pub(crate) fn new(base: Rc<WorkerBase>, client: IpAddr, listener: Rc<Removal>) -> Rc<Self> {
         let client = client.to_canonical();
         let text = client.to_string();
         let client_value =
@@ -143,6 +145,7 @@ impl ClientConnection {
         let moved = Cell::new(base.tick());
         Rc::new(Self {
             base,
+            listener,
             settings,
             client,
             client_value,

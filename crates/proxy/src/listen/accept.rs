@@ -29,8 +29,9 @@ use tokio::net::TcpStream;
 use super::clients::Clients;
 use super::linger::linger;
 use super::serve::serve;
-use crate::base::Settings;
+use crate::base::{Removal, Settings};
 use crate::record::reason::Reason;
+use crate::request::Client;
 use crate::sockets::{is_own_fault, probes, stop_new};
 
 /// Pause after a failed accept: mostly too many open files, which others must close first.
@@ -44,6 +45,8 @@ const BATCH: usize = 64;
 /// connection that it accepts; this one only tells when there is something to accept. That is all that is
 /// asked of the stream whose form it has.
 pub(crate) struct Listener {
+    /// Whether it was taken out.
+    removal: Rc<Removal>,
     stream: TcpStream,
     /// The settings that its connections are probed by.
     followed: Cell<Option<u64>>,
@@ -53,8 +56,9 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Of a socket that listens already and does not block.
-    pub(crate) fn new(socket: Socket) -> io::Result<Self> {
+    pub(crate) fn new(socket: Socket, removal: Rc<Removal>) -> io::Result<Self> {
         Ok(Self {
+            removal,
             spare: Cell::new(socket.try_clone().ok()),
             followed: Cell::new(None),
             stream: TcpStream::from_std(socket.into())?,
@@ -122,11 +126,12 @@ impl Listener {
     }
 }
 
-/// Accepts until the worker drains, and then those whose handshake has begun.
+/// Accepts until the listener is taken out or the worker drains, and then those whose handshake has begun.
 pub(crate) async fn accept(clients: Rc<Clients>, listener: Listener) {
     tokio::select! {
         () = accept_for_ever(&clients, &listener) => {}
         () = clients.worker.base.drain.begun() => {}
+        () = listener.removal.begun() => {}
     }
     let address = listener.socket().local_addr();
     let address = address.ok().and_then(|address| address.as_socket());
@@ -139,7 +144,10 @@ pub(crate) async fn accept(clients: Rc<Clients>, listener: Listener) {
     stop_new(&listener.socket()).unwrap_or_default();
     let late = accept_for_ever(&clients, &listener);
     tokio::time::timeout(HANDSHAKE, late).await.ok();
-    while listener.accept(BATCH, on_accept(&clients)).is_ok() {}
+    while listener
+        .accept(BATCH, on_accept(&clients, &listener.removal))
+        .is_ok()
+    {}
 }
 
 async fn accept_for_ever(clients: &Rc<Clients>, listener: &Listener) {
@@ -150,7 +158,7 @@ async fn accept_for_ever(clients: &Rc<Clients>, listener: &Listener) {
         let readable = poll_fn(|context| listener.stream.poll_read_ready(context));
         readable.await.ok();
         listener.follow(&clients.worker.base.settings);
-        let accepted = match listener.accept(BATCH, on_accept(clients)) {
+        let accepted = match listener.accept(BATCH, on_accept(clients, &listener.removal)) {
             Err(error) if is_own_fault(&error) && listener.free_file(clients) => {
                 let refuse = |socket, _| refuse(clients, socket, Reason::TooManyConnections);
                 listener.accept(1, refuse)
@@ -173,11 +181,11 @@ fn is_none_left(error: &io::Error) -> bool {
 }
 
 /// What becomes of each connection.
-fn on_accept(clients: &Rc<Clients>) -> impl Fn(Socket, SocketAddr) {
-    |socket, peer| admit(clients, socket, peer)
+fn on_accept(clients: &Rc<Clients>, listener: &Rc<Removal>) -> impl Fn(Socket, SocketAddr) {
+    |socket, peer| admit(clients, socket, peer, listener)
 }
 
-fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr) {
+fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr, listener: &Rc<Removal>) {
     let base = &clients.worker.base;
     base.cluster.refresh();
     let verdict = base.cluster.picker.borrow_mut().handle_accept(base.now());
@@ -194,7 +202,9 @@ fn admit(clients: &Rc<Clients>, socket: Socket, peer: SocketAddr) {
             }
             match TcpStream::from_std(socket.into()) {
                 Ok(stream) => {
-                    tokio::task::spawn_local(serve(Rc::clone(clients), stream, peer, seat));
+                    let client =
+                        Client::new(Rc::clone(&clients.worker), peer.ip(), Rc::clone(listener));
+                    tokio::task::spawn_local(serve(Rc::clone(clients), stream, client, seat));
                 }
                 Err(_) => clients.worker.base.stats().accept_errors.add(1),
             }

@@ -11,6 +11,7 @@ use tidegate_core::time::{Timestamp, nanos};
 use tokio::sync::Notify;
 
 use super::linger::Lingering;
+use crate::base::Removal;
 use crate::config::{FIELDS, Limits};
 use crate::request::Client;
 use crate::worker::seats::{Seat, Seats};
@@ -27,6 +28,8 @@ pub(crate) struct Clients {
     pub(super) lingering: RefCell<Lingering>,
     /// Refused connections that take their answer slowly, in tasks of their own.
     pub(super) refused_slowly: Cell<usize>,
+    /// Listeners that were taken out, and at which tick their connections are cut off.
+    removed: RefCell<Vec<(Rc<Removal>, u64)>>,
     open: RefCell<Open>,
     /// Wakes what waits for the end of the last one.
     wake_idle: Notify,
@@ -52,6 +55,7 @@ impl Clients {
             seats,
             lingering: RefCell::default(),
             refused_slowly: Cell::new(0),
+            removed: RefCell::default(),
             open: RefCell::default(),
             wake_idle: Notify::new(),
             gate: RefCell::default(),
@@ -101,6 +105,31 @@ impl Clients {
         while self.gate.borrow().is_paused() {
             self.wake_listeners.notified().await;
         }
+    }
+
+    /// A listener is taken out: its connections close behind their next answer, and are cut off at the deadline.
+    pub(crate) fn remove(&self, listener: Rc<Removal>) {
+        listener.begin();
+        let base = &self.worker.base;
+        let until = base.due(base.settings.ticks().leaving);
+        self.removed.borrow_mut().push((listener, until));
+    }
+
+    /// Cuts off connections whose listener was taken out long ago.
+    pub(crate) fn cut_removed(&self, tick: u64) {
+        let mut removed = self.removed.borrow_mut();
+        let due: Vec<_> = removed.extract_if(.., |it| it.1 <= tick).collect();
+        drop(removed);
+        if due.is_empty() {
+            return;
+        }
+        self.for_each(|client| {
+            let listener = &client.connection.listener;
+            if due.iter().any(|(it, _)| Rc::ptr_eq(it, listener)) {
+                client.connection.cut.set(true);
+                client.connection.wake();
+            }
+        });
     }
 
     /// The worker's clock looks at them. True if there may be room at a node that was taken before.

@@ -1,36 +1,42 @@
-//! The thread that tells the kernel to take no new clients, when the data plane drains.
+//! The thread that tells the kernel to take no new clients at a socket: when its listener is taken out, and when the data
+//! plane drains.
 //!
 //! Some kernels want CAP_NET_ADMIN for a filter at a socket. Workers read what strangers send, and so give that
-//! capability away; this thread reads nothing, and waits for the drain alone.
+//! capability away; this thread reads nothing, and waits to be asked.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use socket2::SockRef;
 
+use super::listeners::OpenListener;
 use crate::config::ProxyThread;
-use crate::sockets::{ListenerSockets, stop_new};
+use crate::sockets::stop_new;
 
-/// The thread; it ends when it is asked, or dropped.
+/// The thread; it ends when it is asked.
 #[derive(Debug)]
 pub(crate) struct Closer {
-    ask: SyncSender<Vec<SocketAddr>>,
+    asks: CloserAsks,
     thread: JoinHandle<()>,
-    sockets: Arc<Vec<ListenerSockets>>,
+}
+
+/// Asks it, while it is there.
+#[derive(Clone, Debug)]
+pub(crate) struct CloserAsks(SyncSender<Ask>);
+
+#[derive(Debug)]
+struct Ask {
+    listeners: Vec<Arc<OpenListener>>,
+    /// Said once it is done.
+    done: SyncSender<()>,
+    is_last: bool,
 }
 
 impl Closer {
-    /// Starts the thread for these listening sockets.
-    pub(crate) fn start(
-        sockets: Vec<ListenerSockets>,
-        thread_start: fn(ProxyThread) -> io::Result<()>,
-    ) -> io::Result<Self> {
-        let sockets = Arc::new(sockets);
-        let own = Arc::clone(&sockets);
+    /// Starts the thread.
+    pub(crate) fn start(thread_start: fn(ProxyThread) -> io::Result<()>) -> io::Result<Self> {
         let (ask, asked) = sync_channel(1);
         let (tell, told) = sync_channel(1);
         let thread = std::thread::Builder::new()
@@ -41,46 +47,60 @@ impl Closer {
                 // The thread that spawned this one waits for it.
                 tell.send(begun).unwrap_or_default();
                 if !failed {
-                    run(&own, &asked);
+                    run(&asked);
                 }
             })?;
         told.recv().unwrap_or(Ok(()))?;
         Ok(Self {
-            ask,
+            asks: CloserAsks(ask),
             thread,
-            sockets,
         })
     }
 
-    /// The sockets, for another process.
-    pub(crate) fn sockets(&self) -> io::Result<Vec<ListenerSockets>> {
-        let copied = self.sockets.iter().map(|listener| {
-            let sockets = listener.sockets.iter().map(OwnedFd::try_clone);
-            Ok(ListenerSockets {
-                configured: listener.configured,
-                address: listener.address,
-                sockets: sockets.collect::<io::Result<_>>()?,
-            })
-        });
-        copied.collect()
+    /// What asks it.
+    pub(crate) fn asks(&self) -> CloserAsks {
+        self.asks.clone()
     }
 
-    /// Takes no new clients from now on, but at the addresses that another process has taken over. When this
-    /// returns, its sockets are closed.
-    pub(crate) fn close(self, taken_over: &[SocketAddr]) {
-        self.ask.send(taken_over.to_vec()).unwrap_or_default();
+    /// These take no new clients from now on. The thread has ended when this returns.
+    pub(crate) fn close(self, listeners: Vec<Arc<OpenListener>>) {
+        self.asks.ask(listeners, true);
         // A panic was printed by the thread itself; workers drain all the same.
         self.thread.join().unwrap_or_default();
     }
 }
 
-fn run(listeners: &[ListenerSockets], asked: &Receiver<Vec<SocketAddr>>) {
-    let Ok(taken_over) = asked.recv() else { return };
-    let closing = listeners
-        .iter()
-        .filter(|listener| !taken_over.contains(&listener.address));
-    for socket in closing.flat_map(|listener| &listener.sockets) {
-        // Where it is not permitted, workers go on accepting for a moment, as they do in any case.
-        stop_new(&SockRef::from(socket)).unwrap_or_default();
+impl CloserAsks {
+    /// These take no new clients from now on.
+    pub(crate) fn stop(&self, listeners: Vec<Arc<OpenListener>>) {
+        self.ask(listeners, false);
+    }
+
+    fn ask(&self, listeners: Vec<Arc<OpenListener>>, is_last: bool) {
+        let (done, awaited) = sync_channel(1);
+        let ask = Ask {
+            listeners,
+            done,
+            is_last,
+        };
+        // Without the thread workers go on accepting for a moment, as they do in any case.
+        if self.0.send(ask).is_ok() {
+            awaited.recv().unwrap_or_default();
+        }
+    }
+}
+
+fn run(asked: &Receiver<Ask>) {
+    for ask in asked {
+        for socket in ask.listeners.iter().flat_map(|listener| listener.all()) {
+            // Where it is not permitted, workers go on accepting for a moment, as they do in any case.
+            stop_new(&SockRef::from(socket)).unwrap_or_default();
+        }
+        let is_last = ask.is_last;
+        drop(ask.listeners);
+        ask.done.send(()).unwrap_or_default();
+        if is_last {
+            return;
+        }
     }
 }

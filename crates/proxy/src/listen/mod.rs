@@ -5,9 +5,11 @@ mod clients;
 mod closing;
 mod io;
 mod linger;
+mod listeners;
 mod respond;
 mod serve;
 
 pub(crate) use accept::{Listener, accept};
 pub(crate) use clients::Clients;
-pub(crate) use closing::Closer;
+pub(crate) use closing::{Closer, CloserAsks};
+pub(crate) use listeners::{OpenListener, OpenListeners, Opening, kept};

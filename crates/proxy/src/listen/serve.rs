@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -38,9 +37,8 @@ enum End {
 }
 
 /// Serves one connection.
-pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, peer: SocketAddr, seat: Seat) {
+pub(crate) async fn serve(clients: Rc<Clients>, stream: TcpStream, client: Rc<Client>, seat: Seat) {
     let worker = &clients.worker;
-    let client = Client::new(Rc::clone(worker), peer.ip());
     let _registered = Registered::new(&clients, &client, seat);
     let io = ClientIo::new(stream, Rc::clone(&client.connection));
     let service = Rc::new(Service {

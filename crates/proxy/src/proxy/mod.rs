@@ -1,5 +1,6 @@
 //! Start and end of the data plane: sockets, worker threads, drain.
 
+mod listeners;
 mod run;
 mod thread;
 mod timers;
@@ -14,7 +15,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use socket2::Socket;
 use tidegate_core::time::Timestamp;
 use tokio::sync::{mpsc, watch};
 
@@ -26,10 +26,12 @@ use crate::record::log::{LogReopener, Writer};
 use crate::record::observed::Observed;
 use crate::record::reason::Reason;
 use crate::record::stats::{Snapshot, Stats};
-use crate::sockets::{ListenerSockets, adopt, listen_again, listen_first};
+use crate::sockets::ListenerSockets;
 use crate::worker::seats::AllSeats;
 use crate::worker::sites::SiteSettings;
 use crate::worker::{RequestSetter, Shared, SiteSetter};
+pub use listeners::{ListenerSetter, ListenersChanged, OpenedListeners};
+use listeners::{addresses, listen};
 use run::Command;
 use thread::{WorkerSeed, runtime};
 
@@ -89,7 +91,7 @@ const LOG_PATIENCE: Duration = Duration::from_secs(1);
 /// The running data plane. Dropping it cuts everything off; [`Proxy::drain`] does not.
 #[derive(Debug)]
 pub struct Proxy {
-    addresses: Vec<SocketAddr>,
+    listeners: ListenerSetter,
     sites: SiteSetter,
     requests: RequestSetter,
     shared: Arc<Shared>,
@@ -129,35 +131,28 @@ impl Proxy {
                 want: count,
             });
         }
-        let Listening { listeners, sockets } = listen(&config, count, adopted)?;
-        let addresses = listeners.iter().map(|listener| listener.address).collect();
-        let closer = Closer::start(listeners, config.thread_start).map_err(ProxyError::Worker)?;
-        // Lines may be wanted later.
-        let target = match config.log.format {
-            LogFormat::Off => &LogTarget::Stdout,
-            LogFormat::Json | LogFormat::Combined => &config.log.target,
-        };
-        let writer = Writer::start(target, config.thread_start).map_err(ProxyError::Log)?;
+        let listeners = listen(&config, count, adopted)?;
+        let closer = Closer::start(config.thread_start).map_err(ProxyError::Worker)?;
+        let writer = start_writer(&config)?;
         let mut sites = std::mem::take(&mut config.sites);
         let known = shared.topology.load().sites.len().max(sites.len());
         sites.resize_with(known, SiteConfig::default);
         let sites = Arc::new(ArcSwap::from_pointee(SiteSettings::new(sites)));
         let seats = Arc::new(AllSeats::new(&config.limits));
-        let requests = RequestConfig {
-            limits: config.limits,
-            timeouts: config.timeouts,
-            forwarded: std::mem::take(&mut config.forwarded),
-            node_header: config.node_header,
-            log: config.log.format,
-            recent: config.log.recent,
-        };
-        let requests = Arc::new(ArcSwap::from_pointee(requests));
+        let requests = Arc::new(ArcSwap::from_pointee(take_requests(&mut config)));
         let config = Arc::new(config);
-        let (commands, receiver) = watch::channel(Command::Run);
+        let addresses = addresses(&listeners);
+        let (commands, receiver) = watch::channel(Command::Run(Arc::new(listeners)));
         let (alive, running) = channel();
         let (failures, failed) = mpsc::channel(FAILURES_MAX);
         let mut proxy = Self {
-            addresses,
+            listeners: ListenerSetter {
+                commands: commands.clone(),
+                closer: closer.asks(),
+                addresses: Arc::new(ArcSwap::from_pointee(addresses)),
+                workers: count,
+                ports: config.ports,
+            },
             sites: SiteSetter::new(Arc::clone(&sites)),
             requests: RequestSetter {
                 published: Arc::clone(&requests),
@@ -175,7 +170,7 @@ impl Proxy {
             clock: config.clock,
         };
         let events = config.events;
-        for (index, sockets) in sockets.into_iter().enumerate() {
+        for index in 0..count {
             let observer = (events > 0).then(|| proxy.observed_mut().add_worker(index, events));
             let seed = WorkerSeed {
                 observer: Cell::new(observer),
@@ -186,7 +181,6 @@ impl Proxy {
                 seats: Arc::clone(&seats),
                 index,
                 sender: proxy.writer.as_ref().and_then(Writer::sender),
-                sockets: Cell::new(sockets),
                 commands: receiver.clone(),
                 failures: failures.clone(),
             };
@@ -224,8 +218,13 @@ impl Proxy {
     }
 
     /// Where it listens, one address per configured listener.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn addresses(&self) -> Arc<Vec<SocketAddr>> {
+        self.listeners.addresses.load_full()
+    }
+
+    /// What changes where it listens.
+    pub fn listener_setter(&self) -> ListenerSetter {
+        self.listeners.clone()
     }
 
     /// What changes the settings of its sites.
@@ -240,7 +239,8 @@ impl Proxy {
 
     /// Its listening sockets, for a successor. None once it drains.
     pub fn listening(&self) -> io::Result<Vec<ListenerSockets>> {
-        self.closer.as_ref().map_or(Ok(Vec::new()), Closer::sockets)
+        let open = self.listeners.open_now();
+        open.iter().map(|listener| listener.copies()).collect()
     }
 
     /// What it counts.
@@ -278,9 +278,12 @@ impl Proxy {
     pub fn leave(&mut self, taken_over: &[SocketAddr]) {
         if self.drained_from.is_none() {
             self.drained_from = Some(self.shared.stats.snapshot());
+            let open = self.listeners.open_now();
             if let Some(closer) = self.closer.take() {
-                closer.close(taken_over);
+                let closing = open.iter().filter(|it| !taken_over.contains(&it.address));
+                closer.close(closing.cloned().collect());
             }
+            drop(open);
             let drain = Command::Drain(taken_over.to_vec());
             self.commands.send_replace(drain);
         }
@@ -332,58 +335,23 @@ impl Drop for Proxy {
     }
 }
 
-/// Where a data plane listens.
-struct Listening {
-    listeners: Vec<ListenerSockets>,
-    /// By worker.
-    sockets: Vec<Vec<Socket>>,
+/// The log's writer, with its file or without: lines may be wanted later.
+fn start_writer(config: &ProxyConfig) -> Result<Writer, ProxyError> {
+    let target = match config.log.format {
+        LogFormat::Off => &LogTarget::Stdout,
+        LogFormat::Json | LogFormat::Combined => &config.log.target,
+    };
+    Writer::start(target, config.thread_start).map_err(ProxyError::Log)
 }
 
-/// Sockets for each worker and listener. The first finds a free port where none is given. Of those that were adopted
-/// each has its worker, whose number may be another one than before: a connection that waits in one would be lost with it.
-fn listen(
-    config: &ProxyConfig,
-    workers: usize,
-    adopted: Vec<Vec<OwnedFd>>,
-) -> Result<Listening, ProxyError> {
-    let keepalive = config.timeouts.keepalive;
-    let mut listening = Listening {
-        listeners: Vec::new(),
-        sockets: (0..workers).map(|_| Vec::new()).collect(),
-    };
-    let mut adopted = adopted.into_iter();
-    for listener in &config.listeners {
-        let configured = listener.address;
-        let failed = |error| ProxyError::Listen {
-            address: configured,
-            error,
-        };
-        let given = adopted.next().unwrap_or_default().into_iter();
-        let given = given.map(|socket| adopt(socket, keepalive));
-        let mut own = given.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-        let is_adopted = !own.is_empty();
-        if !is_adopted {
-            own.push(listen_first(configured, config.ports, keepalive).map_err(failed)?);
-        }
-        let address = own[0].local_addr().map_err(failed)?;
-        let address = address.as_socket().unwrap_or(configured);
-        while own.len() < workers {
-            let more = match listen_again(address, keepalive) {
-                // Of a port that is another user's, or not shared: two workers accept at one socket.
-                Err(_) if is_adopted => own[0].try_clone(),
-                made => made,
-            };
-            own.push(more.map_err(|error| ProxyError::Listen { address, error })?);
-        }
-        let copies = own.iter().map(|socket| Ok(socket.try_clone()?.into()));
-        listening.listeners.push(ListenerSockets {
-            configured,
-            address,
-            sockets: copies.collect::<io::Result<_>>().map_err(failed)?,
-        });
-        for (index, socket) in own.into_iter().enumerate() {
-            listening.sockets[index % workers].push(socket);
-        }
+/// What requests are served by at first.
+fn take_requests(config: &mut ProxyConfig) -> RequestConfig {
+    RequestConfig {
+        limits: config.limits,
+        timeouts: config.timeouts,
+        forwarded: std::mem::take(&mut config.forwarded),
+        node_header: config.node_header,
+        log: config.log.format,
+        recent: config.log.recent,
     }
-    Ok(listening)
 }

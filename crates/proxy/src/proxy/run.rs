@@ -1,57 +1,48 @@
 //! A worker at work: it listens, keeps time, and ends at the signal.
 
 use std::any::Any;
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use socket2::Socket;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::timers::keep_time;
-use crate::listen::{Clients, Listener, accept};
+use crate::base::Removal;
+use crate::listen::{Clients, Listener, OpenListener, OpenListeners, accept};
 use crate::record::reason::Reason;
-use crate::worker::Worker;
 
 /// What the workers are to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Command {
-    /// Go on.
-    Run,
+    /// Accept clients there.
+    Run(OpenListeners),
     /// Take in nothing new, and end when all is done. At these addresses another process accepts.
     Drain(Vec<SocketAddr>),
     /// End now.
     Cut,
 }
 
-/// Runs a worker until the signal to stop, or until one of its own tasks fails: without its clock, say, no
-/// time-out holds, so the worker ends, and its connections with it. Then its listening `sockets` stay
-/// open for its successor.
+/// Runs the worker of this number until the signal to stop, or until one of its own tasks fails: without its clock, say,
+/// no time-out holds, so the worker ends, and its connections with it. Then listeners stay open for its successor.
 pub(super) async fn run(
     clients: Rc<Clients>,
-    sockets: &Cell<Vec<Socket>>,
+    index: usize,
     mut commands: watch::Receiver<Command>,
 ) -> Result<(), Failed> {
     let worker = &clients.worker;
-    let mut accepting = JoinSet::new();
-    for listener in listeners(worker, sockets) {
-        accepting.spawn_local(accept(Rc::clone(&clients), listener));
-    }
+    let mut accepting = Accepting::new(&clients, index);
     let mut timers = JoinSet::new();
     timers.spawn_local(keep_time(Rc::clone(&clients)));
     timers.spawn_local(Rc::clone(&worker.queue).run_timers());
     timers.spawn_local(Rc::clone(&worker.throttles).run_timers());
     let stopped = async {
-        let command = tokio::select! {
-            command = commands.wait_for(|command| *command != Command::Run) => command.map(|it| it.clone()),
-            failed = failure(&mut accepting) => return Err(failed),
-        };
-        if let Ok(Command::Drain(taken_over)) = command {
+        if let Some(taken_over) = accept_until_stopped(&mut accepting, &mut commands).await? {
             worker.base.drain.leave(&taken_over);
             tokio::select! {
-                () = drain(&clients, &mut accepting, sockets) => {}
-                _ = commands.wait_for(|command| *command == Command::Cut) => {}
+                () = drain(&clients, &mut accepting) => {}
+                _ = commands.wait_for(|command| matches!(command, Command::Cut)) => {}
             }
         }
         Ok(())
@@ -70,29 +61,96 @@ pub(super) async fn run(
     ended
 }
 
-/// Listens on these, and leaves them as they are.
-fn listeners(worker: &Worker, sockets: &Cell<Vec<Socket>>) -> Vec<Listener> {
-    let kept = sockets.take();
-    let listening = (kept.iter())
-        .map(|socket| socket.try_clone().and_then(Listener::new))
-        .filter_map(|made| match made {
-            Ok(listener) => Some(listener),
-            Err(_) => {
-                worker.base.stats().accept_errors.add(1);
-                None
+/// Accepts at the listeners that there are; where another process accepts when this one is to drain, and none when it is
+/// to end at once.
+async fn accept_until_stopped(
+    accepting: &mut Accepting,
+    commands: &mut watch::Receiver<Command>,
+) -> Result<Option<Vec<SocketAddr>>, Failed> {
+    loop {
+        let command = commands.borrow_and_update().clone();
+        match command {
+            Command::Run(listeners) => accepting.follow(&listeners),
+            Command::Drain(taken_over) => return Ok(Some(taken_over)),
+            Command::Cut => return Ok(None),
+        }
+        tokio::select! {
+            changed = commands.changed() => if changed.is_err() {
+                return Ok(None);
+            },
+            failed = accepting.failure() => return Err(failed),
+        }
+    }
+}
+
+/// The listeners that a worker accepts at.
+struct Accepting {
+    clients: Rc<Clients>,
+    /// The worker's number.
+    index: usize,
+    tasks: JoinSet<()>,
+    at: Vec<(Arc<OpenListener>, Rc<Removal>)>,
+}
+
+impl Accepting {
+    fn new(clients: &Rc<Clients>, index: usize) -> Self {
+        Self {
+            clients: Rc::clone(clients),
+            index,
+            tasks: JoinSet::new(),
+            at: Vec::new(),
+        }
+    }
+
+    /// Accepts at these and no others.
+    fn follow(&mut self, listeners: &[Arc<OpenListener>]) {
+        let is_there = |it: &Arc<OpenListener>| listeners.iter().any(|new| Arc::ptr_eq(new, it));
+        for (_, removal) in self.at.extract_if(.., |(it, _)| !is_there(it)) {
+            self.clients.remove(removal);
+        }
+        for listener in listeners {
+            if self.at.iter().all(|(it, _)| !Arc::ptr_eq(it, listener)) {
+                let removal = Rc::default();
+                self.begin(listener, &removal);
+                self.at.push((Arc::clone(listener), removal));
             }
-        });
-    let listening = listening.collect();
-    sockets.set(kept);
-    listening
+        }
+    }
+
+    fn begin(&mut self, listener: &OpenListener, removal: &Rc<Removal>) {
+        for socket in listener.of_worker(self.index) {
+            let copy = socket.try_clone();
+            let made = copy.and_then(|socket| Listener::new(socket, Rc::clone(removal)));
+            match made {
+                Ok(listener) => {
+                    let accepting = accept(Rc::clone(&self.clients), listener);
+                    self.tasks.spawn_local(accepting);
+                }
+                Err(_) => self.clients.worker.base.stats().accept_errors.add(1),
+            }
+        }
+    }
+
+    /// Waits until one of them fails; one that was taken out just ends.
+    async fn failure(&mut self) -> Failed {
+        loop {
+            match self.tasks.join_next().await {
+                Some(Err(error)) if error.is_panic() => {
+                    return Failed::of_panic(&*error.into_panic());
+                }
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
 }
 
 /// Lets end what there is. Idle connections stay: each closes behind its next answer.
-async fn drain(clients: &Clients, accepting: &mut JoinSet<()>, sockets: &Cell<Vec<Socket>>) {
+async fn drain(clients: &Clients, accepting: &mut Accepting) {
     clients.worker.base.drain.begin();
     // The listeners take in what is connected already.
-    while accepting.join_next().await.is_some() {}
-    drop(sockets.take());
+    while accepting.tasks.join_next().await.is_some() {}
+    accepting.at.clear();
     clients.idle().await;
 }
 
@@ -128,7 +186,6 @@ async fn failure(tasks: &mut JoinSet<()>) -> Failed {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::sync::Arc;
 
     use arc_swap::ArcSwap;
     use tidegate_core::admission::{AdmissionConfig, AdmissionKind, StaticLimits};
@@ -144,11 +201,12 @@ mod tests {
     use crate::config::ProxyConfig;
     use crate::gate::delay::DelayExperiments;
     use crate::gate::throttle::Throttling;
+    use crate::listen::Opening;
     use crate::record::log::Logger;
     use crate::record::stats::Stats;
     use crate::worker::seats::AllSeats;
     use crate::worker::sites::SiteSettings;
-    use crate::worker::{Parts, Shared};
+    use crate::worker::{Parts, Shared, Worker};
 
     fn shared() -> Arc<Shared> {
         let spec = ClusterSpec {
@@ -197,6 +255,7 @@ mod tests {
         runtime.block_on(async move {
             let seats = Arc::new(AllSeats::new(&config.limits));
             let connections = Arc::clone(&seats.connections);
+            let config_keepalive = config.timeouts.keepalive;
             let worker = Worker::new(Parts {
                 config,
                 shared,
@@ -208,10 +267,16 @@ mod tests {
                 logger,
             });
             let clients = Clients::new(worker, connections);
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            listener.set_nonblocking(true).unwrap();
-            let address = listener.local_addr().unwrap();
-            let (commands, receiver) = watch::channel(Command::Run);
+            let opening = Opening {
+                workers: 1,
+                ports: Default::default(),
+                keepalive: config_keepalive,
+            };
+            let any = ([127, 0, 0, 1], 0).into();
+            let listener = OpenListener::open(any, Vec::new(), opening).unwrap();
+            let address = listener.address;
+            let listeners = Arc::new(vec![Arc::new(listener)]);
+            let (commands, receiver) = watch::channel(Command::Run(listeners));
             let client = std::thread::spawn(move || {
                 let ask = || {
                     let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -226,8 +291,7 @@ mod tests {
                 commands.send_replace(Command::Cut);
                 answers
             });
-            let sockets = Cell::new(vec![listener.into()]);
-            run(clients, &sockets, receiver).await.unwrap();
+            run(clients, 0, receiver).await.unwrap();
             client.join().unwrap()
         })
     }

@@ -9,7 +9,6 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use socket2::Socket;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, watch};
 
@@ -36,14 +35,13 @@ pub(super) struct WorkerSeed {
     pub(super) seats: Arc<AllSeats>,
     pub(super) index: usize,
     pub(super) sender: Option<SyncSender<Batch>>,
-    pub(super) sockets: Cell<Vec<Socket>>,
     pub(super) commands: watch::Receiver<Command>,
     pub(super) observer: Cell<Option<Observer>>,
     pub(super) failures: mpsc::Sender<WorkerFailure>,
 }
 
 impl WorkerSeed {
-    /// Runs workers on this thread, one after the other, until one ends at the signal. Its sockets stay,
+    /// Runs workers on this thread, one after the other, until one ends at the signal. Listeners stay,
     /// so clients that connect in between wait for the next one.
     pub(super) fn run_on(self, mut made: LocalRuntime) {
         let observer = self.observer.take().map(Rc::new);
@@ -86,7 +84,7 @@ impl WorkerSeed {
             logger,
         });
         let clients = Clients::new(worker, Arc::clone(&self.seats.connections));
-        runtime.block_on(run(clients, &self.sockets, self.commands.clone()))
+        runtime.block_on(run(clients, self.index, self.commands.clone()))
     }
 }
 

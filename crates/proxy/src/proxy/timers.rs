@@ -50,6 +50,7 @@ pub(super) async fn keep_time(clients: Rc<Clients>) {
         if room {
             worker.queue.serve_waiters();
         }
+        clients.cut_removed(tick);
         clients.linger(tick);
         if tick >= swept_at + SWEEP_TICKS {
             swept_at = tick;

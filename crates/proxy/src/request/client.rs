@@ -7,6 +7,7 @@ use std::rc::Rc;
 use tidegate_core::topology::{Node, Topology};
 
 use super::state::RequestState;
+use crate::base::Removal;
 use crate::connection::{ClientConnection, Phase};
 use crate::head::interim;
 use crate::upstream::Upstream;
@@ -24,9 +25,9 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(worker: Rc<Worker>, address: IpAddr) -> Rc<Self> {
+    pub(crate) fn new(worker: Rc<Worker>, address: IpAddr, listener: Rc<Removal>) -> Rc<Self> {
         Rc::new(Self {
-            connection: ClientConnection::new(Rc::clone(&worker.base), address),
+            connection: ClientConnection::new(Rc::clone(&worker.base), address, listener),
             worker,
             upstream: RefCell::new(None),
             stranded: Cell::new(false),

@@ -131,14 +131,14 @@ pub(crate) fn refused(mut guard: RequestGuard, reason: Reason) -> Response<Respo
     response
 }
 
-/// Says what becomes of the connection behind this answer. While it drains, a worker closes each connection
-/// behind its next answer, and says so in it: the client then sends nothing more into a connection that closes.
+/// Says what becomes of the connection behind this answer. While it drains, or when the listener was taken out, a worker closes each
+/// connection behind its next answer, and says so in it: the client then sends nothing more into a connection that closes.
 /// An HTTP/1.0 client reads an answer without a length up to the end of the connection.
 pub(crate) fn settle_connection(
     connection: &ClientConnection,
     response: &mut Response<ResponseBody>,
 ) {
-    if connection.base.drain.has_begun() {
+    if connection.base.drain.has_begun() || connection.listener.has_begun() {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }
     if connection.version.get() == Version::HTTP_10 {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::time::Timestamp;
 use tidegate_culprits::names::ClassNames;
@@ -33,7 +34,7 @@ pub(crate) struct Plane {
     /// When the front-end started.
     pub(crate) started: Timestamp,
     /// Where clients connect.
-    pub(crate) listeners: Vec<SocketAddr>,
+    pub(crate) listeners: Arc<ArcSwap<Vec<SocketAddr>>>,
     /// The sites as configured.
     pub(crate) sites: Specs,
     /// What changes the cluster; none if it stays as it is.

@@ -35,7 +35,7 @@ pub(crate) fn status(plane: &Plane) -> Status {
         uptime_seconds: look.now.since(plane.started).as_secs_f64(),
         ready: plane.is_ready(),
         draining: plane.is_draining(),
-        listeners: plane.listeners.iter().map(ToString::to_string).collect(),
+        listeners: (plane.listeners.load().iter().map(ToString::to_string)).collect(),
         front_ends: plane.front_ends(),
         topology_version: topology.version,
         reader: ReaderStatus {

@@ -54,7 +54,7 @@ impl FrontEnds {
     pub(super) fn addresses(&self) -> Arc<[SocketAddr]> {
         let addresses = self.running.iter();
         addresses
-            .flat_map(|running| running.proxy.addresses().iter().copied())
+            .flat_map(|running| running.proxy.addresses().to_vec())
             .collect()
     }
 

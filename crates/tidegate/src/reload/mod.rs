@@ -13,6 +13,7 @@
 
 mod access_log;
 mod first;
+mod listeners;
 mod node_file;
 mod operators;
 mod plan;
@@ -29,7 +30,9 @@ use arc_swap::ArcSwap;
 use tidegate_core::throttle::SetBy;
 use tidegate_core::topology::discovered::Announced;
 use tidegate_core::topology::{ClusterChange, Edit, SiteSpec};
-use tidegate_proxy::{LogConfig, LogReopener, RequestConfig, RequestSetter, Shared, SiteSetter};
+use tidegate_proxy::{
+    ListenerSetter, LogConfig, LogReopener, RequestConfig, RequestSetter, Shared, SiteSetter,
+};
 use tidegate_remote::clock;
 use tokio::sync::{Mutex, Semaphore, watch as channel};
 use tokio::time::timeout;
@@ -228,6 +231,8 @@ pub(crate) struct Reach {
     pub(crate) sites: SiteSetter,
     /// What requests are served by.
     pub(crate) requests: RequestSetter,
+    /// Where clients connect.
+    pub(crate) listeners: ListenerSetter,
     /// Where the access log goes.
     pub(crate) log: LogReopener,
     /// Sites as views show them.
@@ -470,6 +475,10 @@ impl LiveCluster {
         if dry_run {
             return Ok(reloaded);
         }
+        let wanted = front_end.listeners.clone();
+        let keepalive = front_end.timeouts.tcp_keepalive.value;
+        let listeners = listeners::open(&self.reach.listeners, wanted, keepalive, &next.file).await;
+        let listeners = listeners.map_err(|why| ReloadError::Config(config.source.error(why)))?;
         next.ask_new_sources().await;
         let (before, after) = (state.whole(), next.whole());
         let undone = self
@@ -480,6 +489,7 @@ impl LiveCluster {
             self.reach.log.switch(log);
         }
         self.serve_by(request_config(&front_end));
+        listeners::say(&self.reach.listeners.set(listeners), self.reach.output);
         let drain_times = DrainTimes::of(&next.file.timeouts);
         self.drain_times.store(Arc::new(drain_times));
         let (were, are) = (&before.wanted.throttles, &after.wanted.throttles);

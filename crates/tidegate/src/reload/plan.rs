@@ -16,7 +16,8 @@ use crate::config::setting::{Encoded, Setting, inline};
 use crate::models::PlanLine;
 
 /// Tables that a running front-end takes over whole.
-const LIVE: [&str; 10] = [
+const LIVE: [&str; 11] = [
+    "listener",
     "site",
     "node",
     "discover",
@@ -252,13 +253,15 @@ mod tests {
 
     #[test]
     fn what_needs_a_new_process_is_named() {
-        let after =
-            format!("{FILE}[limits]\nconnections = 9\nworkers = 3\n[load]\ninterval = \"2ms\"\n")
-                .replace("127.0.0.1:8080", "127.0.0.1:8081");
-        let (changes, restart) = plan(&after);
+        let after = format!(
+            "{FILE}[limits]\nconnections = 9\nworkers = 3\n[load]\ninterval = \"2ms\"\nrealtime = false\n"
+        );
+        let (changes, restart) = plan(&after.replace("127.0.0.1:8080", "127.0.0.1:8081"));
         assert_eq!(
             changes,
             [
+                "+ listener 127.0.0.1:8081 \"127.0.0.1:8081\"",
+                "- listener 127.0.0.1:8080 \"127.0.0.1:8080\"",
                 "~ [load]: interval = not set -> \"2ms\"",
                 "~ [limits]: connections = 7000 -> 9",
             ]
@@ -266,8 +269,7 @@ mod tests {
         assert_eq!(
             restart,
             [
-                "+ listener 127.0.0.1:8081 \"127.0.0.1:8081\"",
-                "- listener 127.0.0.1:8080 \"127.0.0.1:8080\"",
+                "~ [load]: realtime = true -> false",
                 "~ [limits]: workers = \"auto\" -> 3",
             ]
         );

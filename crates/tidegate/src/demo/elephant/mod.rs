@@ -127,7 +127,7 @@ pub(super) async fn run(
         before: Vec::new(),
         throttled: None,
     };
-    let requests = OpenLoop::start(visitors, &running.plane.listeners, begin);
+    let requests = OpenLoop::start(visitors, &running.plane.listeners.load(), begin);
     let mut requests = requests.map_err(cannot_send)?;
     let turn = demo.watch().await?;
     let ended = clock::now().since(begin);
@@ -175,7 +175,11 @@ async fn calibrated(machines: &Machines, seed: u64) -> Result<(Shop, Option<Stri
     let (begin, before) = (clock::now(), cpu_time());
     let arrivals = shop.arrivals(seed, calibration::LOADED, calibration::LOADED);
     let visitors = Arc::new(Visitors::new(arrivals, begin));
-    let requests = OpenLoop::start(Arc::clone(&visitors), &running.plane.listeners, begin);
+    let requests = OpenLoop::start(
+        Arc::clone(&visitors),
+        &running.plane.listeners.load(),
+        begin,
+    );
     let mut requests = requests.map_err(cannot_send)?;
     while !requests.is_done() {
         tokio::time::sleep(LOOK).await;
