@@ -5,7 +5,9 @@
 //! p'_x   = demand_x / (C_x + C_n)      after n has moved from y to x
 //! p'_y   = demand_y / (C_y - C_n)      infinite where requests are left and no CPU is
 //! w_xy   = 2^-(priority_y - priority_x), 1 at most      a site of a lower priority bears more
-//! score  = max(p'_x, p'_y w_xy)        the least wins, if it is at most 0.8 p_x; of equal ones the least p'_y w_xy
+//! score  = max(p'_x, p'_y w_xy)        the least wins; of equal ones the least p'_y w_xy
+//! worth  p'_y w_xy < 0.8 p_x           else y would soon want it back. p'_x may be anything below p_x: one node of many moves it
+//!                                      little, and what a move costs is weighed in `evidence.rs`
 //! `least_loaded`: the node with the least load per CPU of any other site, whatever comes of it; the paper's choice
 //! y may give  if its priority is not higher than that of x; to x as n's own site, one step higher too
 //! chain  no y may give, for its floor or because no node of its suits x: first m moves from z to y, so that n can follow
@@ -23,8 +25,8 @@ use super::plan::{EventWindow, MovePlan, MoveView, MoveWish, NoMove, NodeReading
 use super::words::{Assignment, MoveCause, NodeNumber, SITES_MAX, SiteNumber};
 use crate::time::Timestamp;
 
-/// A move must leave the worse off of both sites at no more than this part of the receiver's pressure.
-const GAIN: f64 = 0.8;
+/// A move must leave the donor below this part of the receiver's pressure.
+const DONOR_SHARE: f64 = 0.8;
 
 /// What is known of a site's load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -107,7 +109,7 @@ pub struct NothingChosen {
     pub resting: usize,
     /// Nodes that do not suit the site.
     pub unsuited: usize,
-    /// Nodes whose move would not be worth while.
+    /// Nodes that their site would soon want back.
     pub no_gain: usize,
 }
 
@@ -168,7 +170,7 @@ impl Offers<'_> {
                 MoveChoice::BestOff => self.score(&chosen, receiver, assignment.site),
                 MoveChoice::LeastLoaded => [pressure(offer.load, offer.cpus), 0.0],
             };
-            let is_worth_while = score[0] <= GAIN * chosen.before;
+            let is_worth_while = score[1] < DONOR_SHARE * chosen.before;
             if choice == MoveChoice::BestOff && !is_worth_while {
                 nothing.no_gain += 1;
             } else if best.is_none_or(|(least, _)| score < least) {
@@ -187,7 +189,7 @@ impl Offers<'_> {
         if self.view.nodes.iter().any(on_its_way) {
             return None;
         }
-        let mut best: Option<(f64, ChosenMove)> = None;
+        let mut best: Option<(Score, ChosenMove)> = None;
         let mut nothing = NothingChosen::default();
         for (second, middle) in self.readings() {
             let Some(follower) = self.offer(second, middle, receiver, now, &mut nothing) else {
@@ -209,7 +211,7 @@ impl Offers<'_> {
                 let (score, chosen) =
                     self.both(step, receiver, (middle, from.site), follower, offer);
                 let better = best.is_none_or(|(least, _)| score < least);
-                if score <= GAIN * chosen.before && better {
+                if score[1] < DONOR_SHARE * chosen.before && better {
                     best = Some((score, chosen));
                 }
             }
@@ -328,14 +330,13 @@ impl Offers<'_> {
         (middle, donor): (SiteNumber, SiteNumber),
         follower: NodeOffer,
         offer: NodeOffer,
-    ) -> (f64, ChosenMove) {
+    ) -> (Score, ChosenMove) {
         let loads = [receiver, middle, donor].map(|site| self.load(site));
         let after = pressure(loads[0].demand, loads[0].cpus + follower.cpus);
         let cpus = loads[1].cpus + offer.cpus - follower.cpus;
         let middle_after = pressure(loads[1].demand, cpus);
         let donor_after = pressure(loads[2].demand, loads[2].cpus - offer.cpus);
-        let score = after
-            .max(middle_after * self.weight(receiver, middle))
+        let donors = (middle_after * self.weight(receiver, middle))
             .max(donor_after * self.weight(receiver, donor));
         let chosen = ChosenMove {
             plan: step,
@@ -344,7 +345,7 @@ impl Offers<'_> {
             donor_after,
             cpus: offer.cpus,
         };
-        (score, chosen)
+        ([after.max(donors), donors], chosen)
     }
 }
 

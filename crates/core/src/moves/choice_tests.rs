@@ -151,6 +151,23 @@ fn a_move_that_gains_little_is_not_made() {
 }
 
 #[test]
+fn a_site_of_many_nodes_gets_one_more() {
+    let nodes = [[(0, 2.0); 50], [(1, 2.0); 50]].concat();
+    // From 2 to 1.96: little, and as much as one node can do.
+    let it = world(&[(1, 0, 200.0), (1, 0, 20.0)], &nodes);
+    let chosen = it.choose(MoveChoice::BestOff).unwrap();
+    assert!(chosen.after > 1.9 && chosen.after < chosen.before);
+    let it = world(&[(1, 0, 200.0), (1, 0, 160.0)], &nodes);
+    assert_eq!(it.why().no_gain, 50, "they would soon be wanted back");
+}
+
+#[test]
+fn a_site_without_a_node_takes_none_that_leaves_the_other_without() {
+    let it = world(&[(0, 0, 8.0), (0, 0, 8.0)], &[(1, 2.0)]);
+    assert_eq!(it.node(), None);
+}
+
+#[test]
 fn the_papers_choice_is_the_idlest_node_whatever_comes_of_it() {
     let mut it = world(&[(1, 0, 4.0), (1, 0, 4.0)], &[(0, 2.0), (1, 2.0), (1, 2.0)]);
     it.offers[1].load = 3.0;

@@ -77,7 +77,7 @@ fn stands_in_the_way(mind: &SiteMind) -> String {
         (nothing.priority, "of a higher priority"),
         (nothing.resting, "that have just come or have no fresh load"),
         (nothing.unsuited, "that do not suit it"),
-        (nothing.no_gain, "whose move would gain too little"),
+        (nothing.no_gain, "whose site would soon want them back"),
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     let counts: Vec<_> = counts
