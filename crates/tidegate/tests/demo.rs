@@ -150,3 +150,41 @@ fn the_elephants_demo_tells_its_story_and_refuses_nobody() {
         assert_eq!(object["throttle"]["by"], "demo");
     }
 }
+
+#[test]
+fn the_demo_of_moves_has_both_arms_and_nodes_follow_the_crowd() {
+    if let Err(why) = carries() {
+        println!("SKIPPED: {why}");
+        return;
+    }
+    let _alone = ALONE.lock();
+    let demo = start(&["--moves", "--seconds", "30"]);
+    let output = demo.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let object = object(&output.stdout[..]);
+    assert!(said.contains("http://127.0.0.1:"), "{said}");
+    let arms = object["arms"].as_array().unwrap();
+    let names: Vec<_> = arms.iter().map(|arm| &arm["name"]).collect();
+    assert_eq!(names, ["rigid", "moves"]);
+    for arm in arms {
+        assert_eq!(arm["failed"], 0, "{arm}");
+        let phases = arm["phases"].as_array().unwrap();
+        assert_eq!(phases.len(), 3, "{arm}");
+        for site in phases.iter().flat_map(|it| it["sites"].as_array().unwrap()) {
+            assert!(site["completed"].as_u64().unwrap() > 0, "{arm}");
+        }
+        // No node is lost, and no site falls below its floor.
+        for change in arm["timeline"].as_array().unwrap() {
+            let [shop, blog] = ["shop", "blog"].map(|site| change[site].as_u64().unwrap());
+            assert_eq!(shop + blog, 10, "{arm}");
+            assert!(shop.min(blog) >= 2, "{arm}");
+        }
+    }
+    assert_eq!(arms[0]["timeline"].as_array().unwrap().len(), 1, "{object}");
+    // The crowd wants more than the shop's own nodes can do, whatever the machine.
+    assert!(
+        arms[1]["timeline"].as_array().unwrap().len() > 1,
+        "{object}"
+    );
+}

@@ -10,10 +10,18 @@
 //! Failure case: a machine that is too slow for the greatest stretch. The load relative to the emulated
 //! CPUs stays the same in any case.
 
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+use tidegate_remote::clock;
+
+use super::LOOK;
+use super::open_loop::OpenLoop;
+use super::visitors::{Visit, Visitors};
 
 /// Idle time, and time under load, of which the first part is not measured.
 pub(super) const IDLE: Duration = Duration::from_millis(300);
@@ -44,6 +52,33 @@ pub(super) struct Cost {
 }
 
 impl Cost {
+    /// What these visits cost, and front-ends and nodes when nothing is sent.
+    pub(super) async fn measure<V: Visit>(
+        visits: Vec<V>,
+        front_ends: &[SocketAddr],
+    ) -> io::Result<Self> {
+        let (begin, before) = (clock::now(), cpu_time());
+        tokio::time::sleep(IDLE).await;
+        let idle = (cpu_time() - before).as_secs_f64() / clock::now().seconds_since(begin);
+        let (begin, before) = (clock::now(), cpu_time());
+        let visitors = Arc::new(Visitors::new(visits, begin));
+        let mut requests = OpenLoop::start(Arc::clone(&visitors), front_ends, begin)?;
+        while !requests.is_done() {
+            tokio::time::sleep(LOOK).await;
+        }
+        let elapsed = clock::now().since(begin);
+        let loaded = (cpu_time() - before).as_secs_f64() / elapsed.as_secs_f64();
+        requests.end();
+        let book = visitors.book();
+        Ok(Self {
+            idle,
+            loaded,
+            elapsed,
+            sent: book.sent(),
+            overhead: book.overhead(WARM_UP),
+        })
+    }
+
     /// CPU time of a request, seconds.
     fn each(&self) -> f64 {
         let beyond_idle = (self.loaded - self.idle).max(0.0) * self.elapsed.as_secs_f64();

@@ -22,9 +22,11 @@ mod front_ends;
 mod live;
 mod load;
 mod machines;
+mod moves;
 mod open_loop;
 mod page;
 mod report;
+mod visitors;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +79,9 @@ pub(crate) struct DemoArgs {
     /// Show one class of requests that costs all others: it is found, and slowed down at a click.
     #[arg(long)]
     pub(crate) elephant: bool,
+    /// Show nodes that move to a site with a flash crowd, and back, beside the same load without moves.
+    #[arg(long, conflicts_with = "elephant")]
+    pub(crate) moves: bool,
     /// Port of the live page; 0 is any free one.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
@@ -122,6 +127,11 @@ pub(crate) fn run(args: &DemoArgs, output: Output) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(failed)?;
+    if args.moves {
+        let ended = runtime.block_on(moves::run(args, output, started));
+        runtime.shutdown_background();
+        return ended;
+    }
     if args.elephant {
         let ended = runtime.block_on(elephant::run(args, output, started));
         runtime.shutdown_background();

@@ -12,7 +12,6 @@
 mod report;
 mod shop;
 mod story;
-mod visitors;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +22,13 @@ use tidegate_remote::clock;
 use tidegate_sim::model::Stream;
 
 use super::DemoArgs;
-use super::calibration::{self, Cost, cpu_time, cpus};
+use super::calibration::{self, Cost, cpus};
 use super::front_ends::front_end;
 use super::live::Live;
 use super::machines::Machines;
 use super::open_loop::OpenLoop;
 use super::page::Page;
+use super::visitors::{Book, Visitors};
 use super::{LOOK, SETTLE, SHOW};
 use crate::admin::plane::Plane;
 use crate::admin::throttles;
@@ -39,10 +39,9 @@ use crate::output::Output;
 use crate::run::{Running, Start};
 use crate::signals::Stop;
 use report::{Phase, Summary, ThrottleSummary, ms, rounded};
-use shop::{NODES, Shop};
+use shop::{Arrival, HEAVY, NODES, OTHERS, Shop};
 use story::{Schedule, Story, StoryEvent, StoryStage};
 use tidegate_culprits::live::Finding;
-use visitors::{Book, Visitors};
 
 /// The last seconds, of which the live table tells.
 const LAST: Duration = Duration::from_secs(3);
@@ -166,35 +165,12 @@ fn start(machines: &Machines, seed: u64) -> Result<Running, Failure> {
 async fn calibrated(machines: &Machines, seed: u64) -> Result<(Shop, Option<String>), Failure> {
     let running = start(machines, seed)?;
     tokio::time::sleep(SETTLE).await;
-    let (begin, before) = (clock::now(), cpu_time());
-    tokio::time::sleep(calibration::IDLE).await;
-    let idle = (cpu_time() - before).as_secs_f64() / clock::now().seconds_since(begin);
     let mut shop = Shop {
         stretch: calibration::STRETCH,
     };
-    let (begin, before) = (clock::now(), cpu_time());
     let arrivals = shop.arrivals(seed, calibration::LOADED, calibration::LOADED);
-    let visitors = Arc::new(Visitors::new(arrivals, begin));
-    let requests = OpenLoop::start(
-        Arc::clone(&visitors),
-        &running.plane.listeners.load(),
-        begin,
-    );
-    let mut requests = requests.map_err(cannot_send)?;
-    while !requests.is_done() {
-        tokio::time::sleep(LOOK).await;
-    }
-    let elapsed = clock::now().since(begin);
-    let loaded = (cpu_time() - before).as_secs_f64() / elapsed.as_secs_f64();
-    requests.end();
-    let book = visitors.book();
-    let cost = Cost {
-        idle,
-        loaded,
-        elapsed,
-        sent: book.sent(),
-        overhead: book.overhead(calibration::WARM_UP),
-    };
+    let cost = Cost::measure(arrivals, &running.plane.listeners.load()).await;
+    let cost = cost.map_err(cannot_send)?;
     shop.stretch = 1.0;
     // What shall be seen is what heavy requests do to all.
     let stretch = cost.stretch(shop.rate(), shop.elephant_demand(), cpus());
@@ -209,7 +185,7 @@ struct Demo {
     plane: Arc<Plane>,
     page: Page,
     machines: Machines,
-    visitors: Arc<Visitors>,
+    visitors: Arc<Visitors<Arrival>>,
     live: Live,
     stop: Stop,
     story: Story,
@@ -386,8 +362,8 @@ impl Demo {
         let (others, elephants, waiting) = {
             let book = self.visitors.book();
             let from = now.saturating_sub(LAST);
-            let (others, elephants) = (book.sum(false, from, now), book.sum(true, from, now));
-            (others, elephants, book.elephants)
+            let (others, elephants) = (book.sum(OTHERS, from, now), book.sum(HEAVY, from, now));
+            (others, elephants, book.under_way[HEAVY])
         };
         let (name, until) = self.phase();
         let mut text = format!(
@@ -459,7 +435,7 @@ impl Demo {
             wrong: self.wrong.clone(),
             throttle: throttled.map(|it| ThrottleSummary::new(it, injected)),
             phases: phases(&book, injected, throttled.map(|it| it.at), ended),
-            elephants_waiting: book.elephants,
+            elephants_waiting: book.under_way[HEAVY],
         };
         if let Some(named) = &self.named {
             summary.name(named, injected);

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tidegate_culprits::table;
 
-use super::visitors::{Book, Sum};
+use super::super::visitors::{Book, Sum};
+use super::shop::{HEAVY, OTHERS};
 use super::{Named, Throttled};
 
 /// What a change is given to settle before a phase is measured.
@@ -128,8 +129,8 @@ impl Phase {
             name,
             seconds: rounded((to - from).as_secs_f64()),
             late_p99_ms: book.late_ms(from, to).map(rounded),
-            others: book.sum(false, from, to).into(),
-            elephants: book.sum(true, from, to).into(),
+            others: book.sum(OTHERS, from, to).into(),
+            elephants: book.sum(HEAVY, from, to).into(),
         })
     }
 

@@ -13,16 +13,25 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use http::Request;
+use http::header::HOST as HOST_HEADER;
 use tidegate_core::admission::AdmissionConfig;
 use tidegate_core::policy::{PolicyConfig, PolicyKind};
 use tidegate_core::prng::Prng;
 use tidegate_core::throttle::ClassPattern;
 use tidegate_core::topology::{ClusterSpec, NodeSpec, SiteId, SiteSpec};
-use tidegate_sim::model::{Demand, Stream};
+use tidegate_emulator::WORK_HEADER;
+use tidegate_emulator::load::NoBody;
+use tidegate_sim::model::Stream;
 
+use super::super::visitors::{Visit, exponential, poisson};
+
+/// Kinds of requests.
+pub(super) const OTHERS: usize = 0;
+pub(super) const HEAVY: usize = 1;
 /// The site's name and host.
 const SITE: &str = "shop";
-pub(super) const HOST: &str = "shop.demo";
+const HOST: &str = "shop.demo";
 /// Nodes: name, CPUs.
 pub(super) const NODES: [(&str, u32); 4] =
     [("shop-1", 2), ("shop-2", 2), ("shop-3", 2), ("shop-4", 2)];
@@ -88,21 +97,35 @@ pub(super) struct Arrival {
 }
 
 impl Arrival {
-    pub(super) fn is_elephant(&self) -> bool {
+    fn is_elephant(&self) -> bool {
         self.page.is_none()
-    }
-
-    pub(super) fn method(&self) -> &'static str {
-        self.of().method
-    }
-
-    /// Path and query.
-    pub(super) fn target(&self) -> String {
-        self.of().target(self.number)
     }
 
     fn of(&self) -> &'static Page {
         self.page.map_or(&ELEPHANT, |rank| &PAGES[rank])
+    }
+}
+
+impl Visit for Arrival {
+    fn at(&self) -> Duration {
+        self.at
+    }
+
+    fn kind(&self) -> usize {
+        match self.is_elephant() {
+            true => HEAVY,
+            false => OTHERS,
+        }
+    }
+
+    fn request(&self) -> http::Result<Request<NoBody>> {
+        let page = self.of();
+        Request::builder()
+            .method(page.method)
+            .uri(page.target(self.number))
+            .header(HOST_HEADER, HOST)
+            .header(WORK_HEADER, format!("cpu={}us", self.demand.as_micros()))
+            .body(NoBody::new())
     }
 }
 
@@ -255,21 +278,6 @@ impl Shop {
 
 fn weights_of_pages() -> impl Iterator<Item = f64> {
     (1..=PAGES.len()).map(|rank| (rank as f64).powf(-ZIPF))
-}
-
-fn exponential(mean: f64, prng: &mut Prng) -> Duration {
-    Duration::from_secs_f64(Demand::Exponential.draw(mean, prng))
-}
-
-/// Times at which requests of such a rate are due.
-fn poisson(rate: f64, from: Duration, to: Duration, prng: &mut Prng) -> Vec<Duration> {
-    let mut times = Vec::new();
-    let mut at = from.as_secs_f64() + prng.exponential(1.0 / rate);
-    while at < to.as_secs_f64() {
-        times.push(Duration::from_secs_f64(at));
-        at += prng.exponential(1.0 / rate);
-    }
-    times
 }
 
 #[cfg(test)]

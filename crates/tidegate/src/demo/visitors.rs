@@ -1,18 +1,31 @@
-//! All that ask the shop for a page, and what became of each request.
+//! All that ask a demo's sites for something, and what became of each request. Requests are of one of two kinds: the
+//! elephant's demo has heavy requests and all others, the demo of moves has those of one site and of the other.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::Request;
-use http::header::HOST;
+use tidegate_core::prng::Prng;
 use tidegate_core::stats::quantile_of_sorted;
 use tidegate_core::time::Timestamp;
-use tidegate_emulator::WORK_HEADER;
 use tidegate_emulator::load::NoBody;
 use tidegate_remote::clock;
+use tidegate_sim::model::Demand;
 
-use super::super::open_loop::{Arrivals, ExchangeOutcome};
-use super::shop::{self, Arrival};
+use super::open_loop::{Arrivals, ExchangeOutcome};
+
+/// Kinds of requests.
+const KINDS: usize = 2;
+
+/// A request that will be sent.
+pub(super) trait Visit: Send + Sync + 'static {
+    /// When it is due, since the start.
+    fn at(&self) -> Duration;
+    /// Its kind, 0 or 1.
+    fn kind(&self) -> usize;
+    /// What is sent.
+    fn request(&self) -> http::Result<Request<NoBody>>;
+}
 
 /// A request that has ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,14 +34,14 @@ pub(super) struct EndedRequest {
     pub(super) at: Duration,
     /// From the moment at which it was due.
     pub(super) latency: Duration,
-    pub(super) elephant: bool,
+    pub(super) kind: usize,
     pub(super) outcome: ExchangeOutcome,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Visitors {
-    arrivals: Vec<Arrival>,
+pub(super) struct Visitors<V> {
+    arrivals: Vec<V>,
     start: Timestamp,
     book: Mutex<Book>,
 }
@@ -40,8 +53,8 @@ pub(super) struct Book {
     pub(super) ended: Vec<EndedRequest>,
     /// Of requests that were sent: when they were due, and how much later they were sent.
     sent: Vec<(Duration, Duration)>,
-    /// Heavy requests that were sent and have not ended.
-    pub(super) elephants: u64,
+    /// Requests that were sent and have not ended, by kind.
+    pub(super) under_way: [u64; KINDS],
 }
 
 /// What became of requests that ended in some time.
@@ -60,9 +73,9 @@ pub(super) struct Sum {
     pub(super) p99_ms: Option<f64>,
 }
 
-impl Visitors {
+impl<V> Visitors<V> {
     /// They begin at `start`.
-    pub(super) fn new(arrivals: Vec<Arrival>, start: Timestamp) -> Self {
+    pub(super) fn new(arrivals: Vec<V>, start: Timestamp) -> Self {
         Self {
             arrivals,
             start,
@@ -76,9 +89,9 @@ impl Visitors {
     }
 }
 
-impl Arrivals for Visitors {
+impl<V: Visit> Arrivals for Visitors<V> {
     fn due(&self, number: usize) -> Option<Duration> {
-        self.arrivals.get(number).map(|arrival| arrival.at)
+        self.arrivals.get(number).map(V::at)
     }
 
     fn front_end(&self, _: usize) -> usize {
@@ -86,34 +99,27 @@ impl Arrivals for Visitors {
     }
 
     fn request(&self, number: usize) -> http::Result<Request<NoBody>> {
-        let arrival = &self.arrivals[number];
-        Request::builder()
-            .method(arrival.method())
-            .uri(arrival.target())
-            .header(HOST, shop::HOST)
-            .header(WORK_HEADER, format!("cpu={}us", arrival.demand.as_micros()))
-            .body(NoBody::new())
+        self.arrivals[number].request()
     }
 
     fn on_sent(&self, number: usize) {
         let arrival = &self.arrivals[number];
-        let late = clock::now().since(self.start + arrival.at);
+        let late = clock::now().since(self.start + arrival.at());
         let mut book = self.book();
-        book.sent.push((arrival.at, late));
-        book.elephants += u64::from(arrival.is_elephant());
+        book.sent.push((arrival.at(), late));
+        book.under_way[arrival.kind()] += 1;
     }
 
     fn on_ended(&self, number: usize, outcome: ExchangeOutcome, now: Timestamp) {
         let arrival = &self.arrivals[number];
-        let elephant = arrival.is_elephant();
         let ended = EndedRequest {
             at: now.since(self.start),
-            latency: now.since(self.start + arrival.at),
-            elephant,
+            latency: now.since(self.start + arrival.at()),
+            kind: arrival.kind(),
             outcome,
         };
         let mut book = self.book();
-        book.elephants -= u64::from(elephant);
+        book.under_way[arrival.kind()] -= 1;
         book.ended.push(ended);
     }
 
@@ -136,14 +142,14 @@ impl Book {
         quantile_ms(&late, 0.99)
     }
 
-    /// What became of heavy requests, or of all others, that ended between two moments.
-    pub(super) fn sum(&self, elephants: bool, from: Duration, to: Duration) -> Sum {
+    /// What became of requests of a kind that ended between two moments.
+    pub(super) fn sum(&self, kind: usize, from: Duration, to: Duration) -> Sum {
         let mut sum = Sum::default();
         let mut latencies = Vec::new();
         let newest = self.ended.iter().rev();
         let between = newest
             .take_while(|it| it.at >= from)
-            .filter(|it| it.at < to && it.elephant == elephants);
+            .filter(|it| it.at < to && it.kind == kind);
         for it in between {
             match it.outcome {
                 ExchangeOutcome::Answered(_) => latencies.push(it.latency),
@@ -175,6 +181,22 @@ impl Book {
     }
 }
 
+/// A demand around a mean, seconds.
+pub(super) fn exponential(mean: f64, prng: &mut Prng) -> Duration {
+    Duration::from_secs_f64(Demand::Exponential.draw(mean, prng))
+}
+
+/// Times at which requests of such a rate are due.
+pub(super) fn poisson(rate: f64, from: Duration, to: Duration, prng: &mut Prng) -> Vec<Duration> {
+    let mut times = Vec::new();
+    let mut at = from.as_secs_f64() + prng.exponential(1.0 / rate);
+    while at < to.as_secs_f64() {
+        times.push(Duration::from_secs_f64(at));
+        at += prng.exponential(1.0 / rate);
+    }
+    times
+}
+
 /// A quantile of sorted times, milliseconds.
 fn quantile_ms(sorted: &[Duration], quantile: f64) -> Option<f64> {
     quantile_of_sorted(sorted, quantile).map(|value| value.as_secs_f64() * 1e3)
@@ -184,16 +206,11 @@ fn quantile_ms(sorted: &[Duration], quantile: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn ended(
-        at_ms: u64,
-        latency_ms: u64,
-        elephant: bool,
-        outcome: ExchangeOutcome,
-    ) -> EndedRequest {
+    fn ended(at_ms: u64, latency_ms: u64, kind: usize, outcome: ExchangeOutcome) -> EndedRequest {
         EndedRequest {
             at: Duration::from_millis(at_ms),
             latency: Duration::from_millis(latency_ms),
-            elephant,
+            kind,
             outcome,
         }
     }
@@ -202,26 +219,25 @@ mod tests {
     fn what_ended_between_two_moments_is_summed_up() {
         let took = ExchangeOutcome::Answered(4000);
         let mut book = Book {
-            ended: (1..=100).map(|n| ended(1000 + n, n, false, took)).collect(),
+            ended: (1..=100).map(|n| ended(1000 + n, n, 0, took)).collect(),
             ..Book::default()
         };
-        book.ended.push(ended(1150, 900, true, took));
-        book.ended
-            .push(ended(1160, 5, false, ExchangeOutcome::Broken));
+        book.ended.push(ended(1150, 900, 1, took));
+        book.ended.push(ended(1160, 5, 0, ExchangeOutcome::Broken));
         book.ended.push(ended(
             1170,
             5,
-            false,
+            0,
             ExchangeOutcome::Refused(http::StatusCode::TOO_MANY_REQUESTS),
         ));
-        book.ended.push(ended(3000, 5, false, took));
+        book.ended.push(ended(3000, 5, 0, took));
         let (from, to) = (Duration::from_secs(1), Duration::from_secs(3));
-        let sum = book.sum(false, from, to);
+        let sum = book.sum(0, from, to);
         assert_eq!((sum.completed, sum.refused, sum.failed), (100, 1, 1));
         assert_eq!((sum.p50_ms, sum.p99_ms), (Some(51.0), Some(99.0)));
         assert_eq!(sum.per_second, 50.0);
-        assert_eq!(book.sum(true, from, to).p50_ms, Some(900.0));
-        assert_eq!(book.sum(false, to + to, to + to).p50_ms, None);
+        assert_eq!(book.sum(1, from, to).p50_ms, Some(900.0));
+        assert_eq!(book.sum(0, to + to, to + to).p50_ms, None);
         assert_eq!(book.overhead(to), Duration::from_millis(1));
         let late = |ms: u64| (from + Duration::from_millis(ms), Duration::from_millis(ms));
         book.sent = (1..=100).map(late).collect();
