@@ -3,7 +3,8 @@
 //! ```text
 //! p_x    = demand_x / C_x              demand: runnable tasks + accept queue + waiting here * front-ends; C: CPUs
 //! p'_x   = demand_x / (C_x + C_n)      after n has moved from y to x
-//! p'_y   = demand_y / (C_y - C_n)      infinite where requests are left and no CPU is
+//! p'_y   = max(demand_y / (C_y - C_n), r / (1 - r))      infinite where requests are left and no CPU is
+//! r      = what y keeps / (C_y - C_n)  (`usual.rs`); r / (1 - r), infinite from 1 on, is what queues make of it
 //! w_xy   = 2^-(priority_y - priority_x), 1 at most      a site of a lower priority bears more
 //! score  = max(p'_x, p'_y w_xy)        the least wins; of equal ones the least p'_y w_xy
 //! worth  p'_y w_xy < 0.8 p_x           else y would soon want it back. p'_x may be anything below p_x: one node of many moves it
@@ -27,6 +28,8 @@ use crate::time::Timestamp;
 
 /// A move must leave the donor below this part of the receiver's pressure.
 const DONOR_SHARE: f64 = 0.8;
+/// CPUs below which a mean that falls counts as nothing.
+const USED_MIN: f64 = 0.01;
 
 /// What is known of a site's load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -73,6 +76,8 @@ pub struct Offers<'a> {
     pub view: MoveView<'a>,
     /// By site number.
     pub sites: &'a [SiteLoad],
+    /// CPUs that each site keeps.
+    pub keeps: &'a [f64],
     /// By node number.
     pub nodes: &'a [NodeOffer],
     /// How long a node stays where it has come.
@@ -128,6 +133,15 @@ fn pressure(demand: f64, cpus: f64) -> f64 {
         (false, _) => 0.0,
         (true, true) => demand / cpus,
         (true, false) => f64::INFINITY,
+    }
+}
+
+/// Demand per CPU that comes of so much use, at random.
+fn queues(used: f64, cpus: f64) -> f64 {
+    match (used < USED_MIN, used < cpus) {
+        (true, _) => 0.0,
+        (false, true) => used / (cpus - used),
+        (false, false) => f64::INFINITY,
     }
 }
 
@@ -307,9 +321,15 @@ impl Offers<'_> {
             plan,
             before: load.pressure(),
             after: pressure(load.demand, load.cpus + offer.cpus),
-            donor_after: pressure(donor.demand, donor.cpus - offer.cpus),
+            donor_after: self.left_with(plan.intention.donor, donor.cpus - offer.cpus),
             cpus: offer.cpus,
         }
+    }
+
+    /// p'_y of a site that is left with so many CPUs.
+    fn left_with(&self, site: SiteNumber, cpus: f64) -> f64 {
+        let keeps = self.keeps.get(site.index()).copied().unwrap_or_default();
+        pressure(self.load(site).demand, cpus).max(queues(keeps, cpus))
     }
 
     fn score(&self, chosen: &ChosenMove, receiver: SiteNumber, donor: SiteNumber) -> Score {
@@ -334,8 +354,8 @@ impl Offers<'_> {
         let loads = [receiver, middle, donor].map(|site| self.load(site));
         let after = pressure(loads[0].demand, loads[0].cpus + follower.cpus);
         let cpus = loads[1].cpus + offer.cpus - follower.cpus;
-        let middle_after = pressure(loads[1].demand, cpus);
-        let donor_after = pressure(loads[2].demand, loads[2].cpus - offer.cpus);
+        let middle_after = self.left_with(middle, cpus);
+        let donor_after = self.left_with(donor, loads[2].cpus - offer.cpus);
         let donors = (middle_after * self.weight(receiver, middle))
             .max(donor_after * self.weight(receiver, donor));
         let chosen = ChosenMove {

@@ -11,6 +11,7 @@ struct World {
     readings: Vec<Option<SiteReading>>,
     nodes: Vec<NodeReading>,
     loads: Vec<SiteLoad>,
+    keeps: Vec<f64>,
     offers: Vec<NodeOffer>,
 }
 
@@ -61,6 +62,7 @@ fn world(sites: &[(u16, u8, f64)], nodes: &[(usize, f64)]) -> World {
                 cpus: cpus_of(number),
             })
             .collect(),
+        keeps: vec![0.0; sites.len()],
         offers: nodes
             .iter()
             .map(|(_, cpus)| NodeOffer {
@@ -84,6 +86,7 @@ impl World {
                 nodes: &self.nodes,
             },
             sites: &self.loads,
+            keeps: &self.keeps,
             nodes: &self.offers,
             dwell: Duration::from_secs(1),
             owner: 0,
@@ -148,6 +151,28 @@ fn a_move_that_gains_little_is_not_made() {
     assert_eq!(it.node(), Some(1));
     let chosen = it.choose(MoveChoice::BestOff).unwrap();
     assert_eq!(chosen.donor_after, 1.5);
+}
+
+#[test]
+fn a_donor_that_is_idle_at_the_moment_keeps_what_it_usually_uses() {
+    let nodes = [(0, 2.0), (1, 2.0), (1, 2.0)];
+    let mut it = world(&[(1, 0, 6.0), (1, 0, 0.0)], &nodes);
+    assert_eq!(it.node(), Some(1));
+    // Of the two CPUs that it is left with 1.2 make queues of 1.5, and 1.6 of 4.
+    it.keeps[1] = 1.2;
+    assert_eq!(
+        it.choose(MoveChoice::BestOff).unwrap().donor_after,
+        1.2 / 0.8
+    );
+    it.keeps[1] = 1.6;
+    assert_eq!(it.why().no_gain, 2);
+    it.keeps[1] = 2.0;
+    it.loads[0].demand = 1e9;
+    assert_eq!(it.node(), None, "it would be overloaded for ever");
+    assert_eq!(
+        it.choose(MoveChoice::LeastLoaded).unwrap().donor_after,
+        f64::INFINITY
+    );
 }
 
 #[test]

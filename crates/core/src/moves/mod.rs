@@ -7,6 +7,7 @@
 //! * [`lease`]: when to help; how homes and nodes without words begin.
 //! * [`evidence`]: when a site's load is reason enough.
 //! * [`choice`]: which node moves.
+//! * [`usual`]: what a site usually uses of its CPUs.
 //! * [`carry`]: drain, hook and start of a moved node.
 //! * [`agent`]: the part of a node's agent: drained, hook, what it keeps.
 //! * [`quiet`]: since when a node has had no request, where no agent says that it is drained.
@@ -27,4 +28,5 @@ pub mod numbering;
 pub mod plan;
 pub mod quiet;
 pub mod steps;
+pub mod usual;
 pub mod words;

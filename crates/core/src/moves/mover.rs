@@ -26,6 +26,7 @@ use super::evidence::{
 use super::lease::{LockCare, LockWatch, Patience};
 use super::numbering::Constitution;
 use super::plan::{EventWindow, MovePlan, MoveView, MoveWish, NoMove, NodeReading, SiteReading};
+use super::usual::UsualLoad;
 use super::words::{
     AgentStatus, Assignment, MoveCause, NodeNumber, SITES_MAX, SiteLock, SiteNumber,
 };
@@ -111,6 +112,7 @@ pub struct SiteMind {
     evidence: Evidence,
     budget: FlapBudget,
     watch: Option<LockWatch>,
+    usual: UsualLoad,
     began_to_serve: Timestamp,
     /// What its evidence came to at the last look.
     pub judgement: Judgement,
@@ -150,6 +152,7 @@ impl Mover {
             evidence: Evidence::new(config.history, config.warm_up),
             budget: FlapBudget::new(config.flap_budget),
             watch: None,
+            usual: UsualLoad::default(),
             began_to_serve: Timestamp::ZERO,
             judgement: Judgement::Anew(WindowEnd::First),
             nothing: None,
@@ -189,6 +192,12 @@ impl Mover {
         };
         let offers: Vec<_> = self.offers(sight);
         let loads: Vec<_> = sight.sites.iter().map(|it| it.load).collect();
+        let minds = self.sites.iter_mut().zip(&loads);
+        let keeps = minds.map(|(mind, load)| {
+            mind.usual.on_look(*load, now);
+            mind.usual.keeps()
+        });
+        let keeps: Vec<_> = keeps.collect();
         let view = MoveView {
             constitution: &self.constitution,
             sites: sight.site_words,
@@ -197,6 +206,7 @@ impl Mover {
         let offers = Offers {
             view,
             sites: &loads,
+            keeps: &keeps,
             nodes: &offers,
             dwell: self.config.history.dwell(),
             owner: self.config.owner,

@@ -168,7 +168,7 @@ fn nodes_follow_the_load_and_come_back() {
     bench.run(150);
     assert_eq!((bench.count(X), bench.count(Y)), (2, 4), "nothing to do");
     for _ in 0..400 {
-        bench.demand(20.0, 1.0);
+        bench.demand(20.0, 0.2);
         bench.step();
     }
     // Up to the ceiling of x and the floor of y.
